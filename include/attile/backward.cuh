@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/device.cuh>
+#include <attile/arch/launch.cuh>
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/math.h>
+#include <attile/core/status.h>
+#include <attile/kernel/portable/backward.cuh>
+#include <attile/tuning.cuh>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attile {
+
+using portable::DqMode;
+
+/// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
+/// up to D (Dv for V). Takes `BackwardTraits<...>::Args`.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+          class Tuning = portable::Tuning<>>
+using BackwardTraits = portable::BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, Tuning>;
+
+namespace detail {
+
+/// Blocks of each kernel of a backward pass.
+struct BackwardBlocks {
+  std::int64_t preprocess, columns, rows, postprocess;
+};
+
+template <class Traits>
+BackwardBlocks backward_blocks(const typename Traits::Args& args) {
+  constexpr std::int64_t kRowsPerBlock = 8;
+  const std::int64_t slices = std::int64_t{args.batch} * args.q_heads;
+  const std::int64_t q_tiles = ceil_div(args.q_len, Traits::kBr);
+  return {ceil_div(slices * q_tiles * Traits::kBr, kRowsPerBlock),
+          std::int64_t{args.batch} * args.kv_heads * ceil_div(args.kv_len, Traits::kBc),
+          Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
+          Traits::kDqMode == DqMode::kAccumulate ? ceil_div(slices * args.q_len, kRowsPerBlock)
+                                                 : 0};
+}
+
+}  // namespace detail
+
+/// Says in one sentence why `backward` would refuse these arguments on the current device.
+/// Launches nothing.
+template <class Traits>
+Check check(const typename Traits::Args& args)
+  requires(Traits::kDirection == Direction::kBackward)
+{
+  if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
+    return arguments;
+  }
+  const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
+  const std::int64_t most = max(max(blocks.preprocess, blocks.columns),
+                                max(blocks.rows, blocks.postprocess));
+  return arch::check_launch(portable::backward_columns_kernel<Traits>, Traits::kColumnsSharedBytes,
+                            most);
+}
+
+/// dQ, dK and dV by the kernels that `Traits` names.
+/// Scratch  with a null `workspace` nothing is launched: `workspace_bytes` is set to the bytes that
+///          the call needs (see BackwardWorkspace). Else `workspace` is device memory of at least
+///          that size, aligned to 16 bytes, in use until the work on `stream` is done.
+/// Shapes   see BackwardArgs. Scope: host; asynchronous on `stream`, never allocates or waits, can
+///          be captured.
+/// Errors   what `check<Traits>(args)` says, cudaErrorInvalidValue for a workspace that is too small
+///          or misaligned, before anything is launched; else the first launch's error.
+template <class Traits>
+[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+                                   const typename Traits::Args& args,
+                                   cudaStream_t stream = nullptr) {
+  if (const Check ok = check<Traits>(args); !ok) return ok.error;
+  const std::size_t needed = portable::workspace_of<Traits>(args).bytes;
+  if (workspace == nullptr) {
+    workspace_bytes = needed;
+    return cudaSuccess;
+  }
+  if (workspace_bytes < needed) return cudaErrorInvalidValue;
+  if (reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0) return cudaErrorInvalidValue;
+  const auto params = portable::make_params<Traits>(args, workspace);
+  const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
+  const auto launch = [&](auto kernel, std::int64_t count, unsigned threads, std::size_t shared) {
+    if (count == 0) return cudaSuccess;
+    return arch::launch(kernel, static_cast<unsigned>(count), threads, shared, stream, params);
+  };
+  if (const auto error = launch(portable::backward_preprocess_kernel<Traits>, blocks.preprocess,
+                                256, 0)) {
+    return error;
+  }
+  if (const auto error = launch(portable::backward_columns_kernel<Traits>, blocks.columns,
+                                Traits::kThreads, Traits::kColumnsSharedBytes)) {
+    return error;
+  }
+  if constexpr (Traits::kDqMode == DqMode::kTwoPass) {
+    return launch(portable::backward_rows_kernel<Traits>, blocks.rows, Traits::kThreads,
+                  Traits::kRowsSharedBytes);
+  } else {
+    return launch(portable::backward_postprocess_kernel<Traits>, blocks.postprocess, 256, 0);
+  }
+}
+
+/// `check` for the one-call `backward`.
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
+          Dropout P>
+Check check(const BackwardArgs<T, M, S, P>& args) {
+  return check<DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, Dv, kMode>>(args);
+}
+
+/// The one call: `backward<64>(workspace, workspace_bytes, args, stream)`, with the default tiles;
+/// `backward<64, 64, DqMode::kTwoPass>` gives the same bits at every run.
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
+          Dropout P>
+[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+                                   const BackwardArgs<T, M, S, P>& args,
+                                   cudaStream_t stream = nullptr) {
+  return backward<DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, Dv, kMode>>(
+      workspace, workspace_bytes, args, stream);
+}
+
+}  // namespace attile

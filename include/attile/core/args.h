@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/dropout.h>
+#include <attile/core/element.h>
+#include <attile/core/mask.h>
+#include <attile/core/score_mod.h>
+#include <attile/core/tensor.h>
+
+#include <cmath>
+#include <optional>
+
+namespace attile {
+
+/// Which pass a kernel computes.
+enum class Direction { kForward, kBackward };
+
+/// One attention forward pass: O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V.
+/// An aggregate for designated initialisers; pointers are device pointers (host pointers for the
+/// CPU executor and the reference).
+template <Element T, Mask M = NoMask, ScoreMod S = NoScoreMod, Dropout P = NoDropout>
+struct ForwardArgs {
+  using ElementType = T;
+  using MaskType = M;
+  using ScoreModType = S;
+  using DropoutType = P;
+
+  Tensor<const T> q{};   ///< (batch, q_heads, q_len, head_dim)
+  Tensor<const T> k{};   ///< (batch, kv_heads, kv_len, head_dim)
+  Tensor<const T> v{};   ///< (batch, kv_heads, kv_len, head_dim_v)
+  Tensor<T> o{};         ///< (batch, q_heads, q_len, head_dim_v), written
+  float* lse = nullptr;  ///< dense (batch, q_heads, q_len), written: m + ln(l); null: not wanted
+
+  int batch = 0;
+  int q_heads = 0;
+  int kv_heads = 0;  ///< divides q_heads; query head h reads kv head h / (q_heads / kv_heads)
+  int q_len = 0;
+  int kv_len = 0;
+  int head_dim = 0;    ///< 0: the D of the kernel
+  int head_dim_v = 0;  ///< 0: the Dv of the kernel
+
+  std::optional<float> scale{};  ///< finite and > 0; not given: 1 / sqrt(head_dim)
+  M mask{};
+  S score_mod{};
+  P dropout{};
+};
+
+/// One attention backward pass: the gradients of a forward pass with the same problem.
+/// Every output is written whole; nothing has to be zeroed by the caller.
+template <Element T, Mask M = NoMask, ScoreMod S = NoScoreMod, Dropout P = NoDropout>
+struct BackwardArgs {
+  using ElementType = T;
+  using MaskType = M;
+  using ScoreModType = S;
+  using DropoutType = P;
+
+  Tensor<const T> q{};           ///< (batch, q_heads, q_len, head_dim)
+  Tensor<const T> k{};           ///< (batch, kv_heads, kv_len, head_dim)
+  Tensor<const T> v{};           ///< (batch, kv_heads, kv_len, head_dim_v)
+  Tensor<const T> o{};           ///< (batch, q_heads, q_len, head_dim_v), from the forward pass
+  const float* lse = nullptr;    ///< dense (batch, q_heads, q_len), from the forward pass
+  Tensor<const T> dout{};        ///< gradient of O, the shape of O
+  const float* dlse = nullptr;   ///< gradient of LSE, the shape of LSE; null: zero
+  Tensor<T> dq{};                ///< the shape of Q, written
+  Tensor<T> dk{};                ///< the shape of K, written (summed over a kv head's group)
+  Tensor<T> dv{};                ///< the shape of V, written (summed over a kv head's group)
+
+  int batch = 0;
+  int q_heads = 0;
+  int kv_heads = 0;
+  int q_len = 0;
+  int kv_len = 0;
+  int head_dim = 0;    ///< 0: the D of the kernel
+  int head_dim_v = 0;  ///< 0: the Dv of the kernel
+
+  std::optional<float> scale{};  ///< as in the forward pass
+  M mask{};
+  S score_mod{};
+  P dropout{};
+};
+
+/// The scale that a problem runs with.
+template <class Args>
+float scale_of(const Args& args, int head_dim) {
+  return args.scale ? *args.scale : 1.0f / std::sqrt(static_cast<float>(head_dim));
+}
+
+}  // namespace attile

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/core/policy.h>
+#include <attile/core/status.h>
+#include <attile/core/tensor.h>
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+namespace attile {
+
+/// The longest q_len and kv_len: sums of lengths and window sizes then fit an int.
+inline constexpr int kMaxLength = 1 << 30;
+
+namespace detail {
+
+/// Whether two elements of a (batch, heads, rows, dim) view share memory. Views whose strides
+/// interleave without touching are counted as overlapping.
+template <class T>
+constexpr bool overlaps_itself(const Tensor<T>& t, int batch, int heads, int rows, int dim) {
+  std::int64_t size[3] = {batch, heads, rows};
+  std::int64_t stride[3] = {t.batch_stride, t.head_stride, t.row_stride};
+  for (auto& s : stride) s = s < 0 ? -s : s;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int i = 0; i < 2; ++i) {
+      if (stride[i] <= stride[i + 1]) continue;
+      std::swap(stride[i], stride[i + 1]);
+      std::swap(size[i], size[i + 1]);
+    }
+  }
+  std::int64_t reach = dim;
+  for (int i = 0; i < 3; ++i) {
+    if (size[i] <= 1) continue;
+    if (stride[i] < reach) return true;
+    reach += stride[i] * (size[i] - 1);
+  }
+  return false;
+}
+
+template <class T>
+bool misaligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) != 0;
+}
+
+/// The texts that name one tensor.
+struct TensorTexts {
+  const char *null, *misaligned, *overlaps;
+};
+
+#define ATTILE_TENSOR_TEXTS(name)                                           \
+  ::attile::detail::TensorTexts {                                           \
+    name " is null", name " is not aligned to its element type",            \
+        name " overlaps itself: two of its rows share memory (see its strides)" \
+  }
+
+template <class T>
+Check check_tensor(const Tensor<T>& t, TensorTexts texts, int batch, int heads, int rows, int dim) {
+  if (batch == 0 || heads == 0 || rows == 0) return {};
+  if (t.data == nullptr) return refuse(texts.null);
+  if (misaligned(t.data)) return refuse(texts.misaligned);
+  if (!std::is_const_v<T> && overlaps_itself(t, batch, heads, rows, dim)) {
+    return refuse(texts.overlaps);
+  }
+  return {};
+}
+
+/// Sizes, scale and policies. D, Dv: the most that the kernel was built for; 0: anything.
+template <class Args>
+Check check_problem(const Args& a, int D, int Dv) {
+  if (a.batch < 0) return refuse("batch is negative");
+  if (a.q_len < 0) return refuse("q_len is negative");
+  if (a.kv_len < 0) return refuse("kv_len is negative");
+  if (a.q_heads < 1) return refuse("q_heads must be at least 1");
+  if (a.kv_heads < 1) return refuse("kv_heads must be at least 1");
+  if (a.q_heads % a.kv_heads != 0) return refuse("q_heads must be a multiple of kv_heads");
+  if (a.q_len > kMaxLength) return refuse("q_len must be at most 2^30");
+  if (a.kv_len > kMaxLength) return refuse("kv_len must be at most 2^30");
+  if (std::int64_t{a.batch} * a.q_heads > INT32_MAX) {
+    return refuse("batch * q_heads must be below 2^31");
+  }
+  if (a.head_dim < 0) return refuse("head_dim is negative");
+  if (a.head_dim_v < 0) return refuse("head_dim_v is negative");
+  if (D == 0 && a.head_dim == 0) return refuse("head_dim is not given");
+  if (D > 0 && a.head_dim > D) return refuse("head_dim is larger than the D of the kernel");
+  if (Dv > 0 && a.head_dim_v > Dv) return refuse("head_dim_v is larger than the Dv of the kernel");
+  if (a.scale && !(std::isfinite(*a.scale) && *a.scale > 0.0f)) {
+    return refuse("scale must be finite and > 0");
+  }
+  if (a.batch == 0 || a.q_len == 0 || a.kv_len == 0) return {};
+  if (const char* why = policy_fault(a.mask)) return refuse(why);
+  if (const char* why = policy_fault(a.score_mod)) return refuse(why);
+  if (const char* why = policy_fault(a.dropout)) return refuse(why);
+  return {};
+}
+
+/// The first refusal, or none.
+template <class... Checks>
+constexpr Check first_refusal(Checks... checks) {
+  Check result;
+  ((result ? void(result = checks) : void()), ...);
+  return result;
+}
+
+}  // namespace detail
+
+/// head_dim and head_dim_v of a problem, for a kernel (or 0, 0) that gives the missing ones. A Dv
+/// that nobody gives is head_dim.
+struct HeadDims {
+  int qk, v;
+};
+
+template <class Args>
+constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
+  const int qk = args.head_dim > 0 ? args.head_dim : D;
+  const int v = args.head_dim_v > 0 ? args.head_dim_v : (Dv > 0 && Dv != D ? Dv : qk);
+  return {qk, v};
+}
+
+/// Says why a forward pass with these arguments would be refused, whatever the executor.
+/// D, Dv: the head dimensions of the kernel; 0: the arguments must give them.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+Check check_arguments(const ForwardArgs<T, M, S, P>& a, int D, int Dv) {
+  if (const Check problem = detail::check_problem(a, D, Dv); !problem) return problem;
+  const auto [qk, v] = head_dims(a, D, Dv);
+  using detail::check_tensor;
+  const Check tensors = detail::first_refusal(
+      check_tensor(a.q, ATTILE_TENSOR_TEXTS("q"), a.batch, a.q_heads, a.q_len, qk),
+      check_tensor(a.k, ATTILE_TENSOR_TEXTS("k"), a.batch, a.kv_heads, a.kv_len, qk),
+      check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), a.batch, a.kv_heads, a.kv_len, v),
+      check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), a.batch, a.q_heads, a.q_len, v));
+  if (!tensors) return tensors;
+  if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
+  if (a.batch == 0 || a.q_len == 0) return {};
+  if (a.o.data == a.q.data) return refuse("o is the memory of q: it cannot be computed in place");
+  if (a.o.data == a.k.data) return refuse("o is the memory of k, which other rows still read");
+  if (a.o.data == a.v.data) return refuse("o is the memory of v, which other rows still read");
+  return {};
+}
+
+/// Says why a backward pass with these arguments would be refused, whatever the executor.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+Check check_arguments(const BackwardArgs<T, M, S, P>& a, int D, int Dv) {
+  if (const Check problem = detail::check_problem(a, D, Dv); !problem) return problem;
+  const auto [qk, v] = head_dims(a, D, Dv);
+  using detail::check_tensor;
+  const Check tensors = detail::first_refusal(
+      check_tensor(a.q, ATTILE_TENSOR_TEXTS("q"), a.batch, a.q_heads, a.q_len, qk),
+      check_tensor(a.k, ATTILE_TENSOR_TEXTS("k"), a.batch, a.kv_heads, a.kv_len, qk),
+      check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), a.batch, a.kv_heads, a.kv_len, v),
+      check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), a.batch, a.q_heads, a.q_len, v),
+      check_tensor(a.dout, ATTILE_TENSOR_TEXTS("dout"), a.batch, a.q_heads, a.q_len, v),
+      check_tensor(a.dq, ATTILE_TENSOR_TEXTS("dq"), a.batch, a.q_heads, a.q_len, qk),
+      check_tensor(a.dk, ATTILE_TENSOR_TEXTS("dk"), a.batch, a.kv_heads, a.kv_len, qk),
+      check_tensor(a.dv, ATTILE_TENSOR_TEXTS("dv"), a.batch, a.kv_heads, a.kv_len, v));
+  if (!tensors) return tensors;
+  if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
+  if (detail::misaligned(a.dlse)) return refuse("dlse is not aligned to 4 bytes");
+  if (a.batch > 0 && a.q_len > 0 && a.lse == nullptr) return refuse("lse is null");
+  if (a.batch == 0) return {};
+  const void* outputs[] = {a.dq.data, a.dk.data, a.dv.data};
+  const void* inputs[] = {a.q.data, a.k.data, a.v.data, a.o.data, a.dout.data, a.lse, a.dlse};
+  for (int i = 0; i < 3; ++i) {
+    if (outputs[i] == nullptr) continue;
+    for (const void* input : inputs) {
+      if (outputs[i] == input) return refuse("a gradient is the memory of an input");
+    }
+    if (outputs[i] == outputs[(i + 1) % 3]) return refuse("two gradients share their memory");
+  }
+  return {};
+}
+
+#undef ATTILE_TENSOR_TEXTS
+
+}  // namespace attile

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+
+#include <cstdint>
+
+namespace attile {
+
+/// One position of the score matrix of one query head. Units: `head` counts query heads.
+struct ScoreIndex {
+  int batch, head, row, col;
+};
+
+/// The lengths of one batch's score matrix: q_len rows, kv_len columns.
+struct Extent {
+  int q_len, kv_len;
+
+  /// Added to a row, gives the column on the bottom-right aligned diagonal.
+  ATTILE_HOST_DEVICE constexpr int shift() const { return kv_len - q_len; }
+};
+
+/// The rows or columns begin <= x < end; empty when begin >= end.
+struct Interval {
+  int begin = 0;
+  int end = 0;
+
+  ATTILE_HOST_DEVICE constexpr bool empty() const { return begin >= end; }
+  ATTILE_HOST_DEVICE constexpr bool contains(int x) const { return begin <= x && x < end; }
+};
+
+ATTILE_HOST_DEVICE constexpr Interval intersect(Interval a, Interval b) {
+  return {max(a.begin, b.begin), min(a.end, b.end)};
+}
+
+/// The part of [begin, end) that lies in [0, length); bounds are 64-bit so that sums of lengths
+/// and window sizes need no care.
+ATTILE_HOST_DEVICE constexpr Interval clip(std::int64_t begin, std::int64_t end, int length) {
+  const std::int64_t zero = 0;
+  const std::int64_t limit = length;
+  return {static_cast<int>(min(max(begin, zero), limit)),
+          static_cast<int>(min(max(end, zero), limit))};
+}
+
+/// What a mask answers for a run of rows (about columns) or a run of columns (about rows).
+struct Span {
+  Interval touched;  ///< every position that is visible from somewhere in the run lies in here
+  Interval full;     ///< each position in here is visible from everywhere in the run
+};
+
+}  // namespace attile

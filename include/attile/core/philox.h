@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+
+#include <cstdint>
+
+namespace attile {
+
+/// 128 random bits.
+struct PhiloxBlock {
+  std::uint32_t word[4];
+};
+
+/// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
+/// SC 2011): a bijection of the counter, keyed by `key`.
+ATTILE_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::uint32_t key0,
+                                                    std::uint32_t key1) {
+  constexpr int kRounds = 10;
+  PhiloxBlock c = counter;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * c.word[0];
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57u} * c.word[2];
+    c = {{static_cast<std::uint32_t>(product1 >> 32) ^ c.word[1] ^ key0,
+          static_cast<std::uint32_t>(product1),
+          static_cast<std::uint32_t>(product0 >> 32) ^ c.word[3] ^ key1,
+          static_cast<std::uint32_t>(product0)}};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+}  // namespace attile

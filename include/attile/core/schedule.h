@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
+
+namespace attile {
+
+/// The tiles that a loop visits, in order: [first, full_first) need the mask, [full_first,
+/// full_last) do not, [full_last, last) do. Units: tile indices.
+struct TileRange {
+  int first = 0;
+  int full_first = 0;
+  int full_last = 0;
+  int last = 0;
+};
+
+/// Cuts a mask's answer into tiles of `tile` positions (FlashAttention-2, section 3.1.1: only the
+/// blocks that the mask's edge crosses are masked). A tile that the end of the sequence cuts is
+/// never full.
+ATTILE_HOST_DEVICE constexpr TileRange tiles_of(Span span, int tile) {
+  if (span.touched.empty()) return {};
+  TileRange range;
+  range.first = span.touched.begin / tile;
+  range.last = ceil_div(span.touched.end, tile);
+  range.full_first = max(ceil_div(max(span.full.begin, 0), tile), range.first);
+  range.full_last = min(span.full.end / tile, range.last);
+  if (span.full.empty() || range.full_first >= range.full_last) {
+    range.full_first = range.full_last = range.last;
+  }
+  return range;
+}
+
+}  // namespace attile

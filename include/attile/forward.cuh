@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/device.cuh>
+#include <attile/arch/launch.cuh>
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/status.h>
+#include <attile/kernel/portable/forward.cuh>
+#include <attile/tuning.cuh>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attile {
+
+/// The traits of a forward kernel with the caller's tiles: Br query rows by Bc key rows, head_dim
+/// up to D (Dv for V). Takes `ForwardTraits<...>::Args`.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
+using ForwardTraits = portable::ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+
+// The caller's own launch (after `check`):
+//   forward_prepare<K>();
+//   forward_kernel<K><<<forward_blocks<K>(args), forward_threads<K>(), forward_shared_bytes<K>(),
+//                       stream>>>(forward_params<K>(args));
+// Nothing is to be launched when forward_blocks is 0.
+
+using portable::forward_kernel;
+
+/// Blocks of the grid. Units: blocks along x; 0 when there is nothing to compute.
+template <class Traits>
+unsigned forward_blocks(const typename Traits::Args& args) {
+  return static_cast<unsigned>(portable::block_count<Traits>(args));
+}
+
+/// Threads of a block, along x.
+template <class Traits>
+constexpr unsigned forward_threads() {
+  return Traits::kThreads;
+}
+
+/// Dynamic shared memory of a block. Units: bytes.
+template <class Traits>
+constexpr std::size_t forward_shared_bytes() {
+  return Traits::kSharedBytes;
+}
+
+/// The kernel's one parameter.
+template <class Traits>
+portable::ForwardParams<Traits> forward_params(const typename Traits::Args& args) {
+  return portable::make_params<Traits>(args);
+}
+
+/// Allows the kernel its shared memory on the current device; once is enough.
+template <class Traits>
+[[nodiscard]] cudaError_t forward_prepare() {
+  return arch::allow_shared(forward_kernel<Traits>, forward_shared_bytes<Traits>());
+}
+
+/// Says in one sentence why `forward` would refuse these arguments on the current device.
+/// Launches nothing.
+template <class Traits>
+Check check(const typename Traits::Args& args)
+  requires(Traits::kDirection == Direction::kForward)
+{
+  if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
+    return arguments;
+  }
+  return arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
+                            portable::block_count<Traits>(args));
+}
+
+/// O = dropout(softmax(mask(score_mod(scale Q K^T)))) V and, where wanted, LSE, by the kernel that
+/// `Traits` names.
+/// Shapes   see ForwardArgs. Scope: host; asynchronous on `stream`, never allocates or waits, can
+///          be captured.
+/// Errors   what `check<Traits>(args)` says, before anything is launched; else the launch's error.
+template <class Traits>
+[[nodiscard]] cudaError_t forward(const typename Traits::Args& args,
+                                  cudaStream_t stream = nullptr) {
+  if (const Check ok = check<Traits>(args); !ok) return ok.error;
+  if (forward_blocks<Traits>(args) == 0) return cudaSuccess;
+  return arch::launch(forward_kernel<Traits>, forward_blocks<Traits>(args),
+                      forward_threads<Traits>(), forward_shared_bytes<Traits>(), stream,
+                      forward_params<Traits>(args));
+}
+
+/// `check` for the one-call `forward`.
+template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
+Check check(const ForwardArgs<T, M, S, P>& args) {
+  return check<DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv>>(args);
+}
+
+/// The one call: `forward<64>(args, stream)`, with the default tiles. head_dim up to D (Dv).
+template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
+[[nodiscard]] cudaError_t forward(const ForwardArgs<T, M, S, P>& args,
+                                  cudaStream_t stream = nullptr) {
+  return forward<DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv>>(args, stream);
+}
+
+}  // namespace attile

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/arch/math.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/schedule.h>
+#include <attile/kernel/portable/backward_traits.cuh>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/matmul.cuh>
+#include <attile/tile/register_tile.cuh>
+#include <attile/tile/scores.cuh>
+
+#include <cstdint>
+#include <type_traits>
+
+// FlashAttention-2, backward (arXiv 2307.08691, Algorithm 2; the numbers at the right are its
+// lines). Only shared memory, plain FMAs, shuffles, and atomics where dQ is accumulated.
+
+namespace attile::portable {
+
+/// The pointwise middle of the backward pass, for one tile:
+///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
+/// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
+/// the score is hidden, so is dS.
+/// Units    lse_log2 and delta: the tile's rows of the statistics.
+template <bool kMasked, class Traits, class Sampler>
+ATTILE_DEVICE void probabilities_and_gradient(typename Traits::ScoreRegisters& p_frag,
+                                              typename Traits::ScoreRegisters& ds_frag,
+                                              const BackwardParams<Traits>& p,
+                                              const tile::TilePlace& place,
+                                              const float* lse_log2, const float* delta,
+                                              const Sampler& sampler) {
+  using S = typename Traits::ScoreModType;
+  using Registers = typename Traits::ScoreRegisters;
+  const float unit = tile::score_unit<S>(p.scale);
+  const float keep_scale = sampler.keep_scale();
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    if (!Registers::has_row(r)) continue;
+    const float row_lse = lse_log2[Registers::row(r)];
+    const float row_delta = delta[Registers::row(r)];
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      if (!Registers::has_col(c)) continue;
+      const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
+      float s = p_frag.x[r][c];
+      float derivative = 1.0f;
+      bool visible = true;
+      if constexpr (kMasked || !kIsIdentity<S>) visible = place.inside(i);
+      if constexpr (kMasked) visible = visible && p.mask.visible(i, place.extent);
+      if constexpr (!kIsIdentity<S>) {
+        if (visible) {
+          const auto modified = p.score_mod(p.scale * s, i, place.extent);
+          s = modified.value;
+          derivative = modified.derivative;
+          visible = !kMayHide<S> || s != -kInf;
+        }
+      }
+      const float prob = visible ? arch::exp2(s * unit - row_lse) : 0.0f;                  // 11
+      const bool keep = sampler.keep(i);
+      const float dp = keep ? ds_frag.x[r][c] * keep_scale : 0.0f;                         // 13
+      p_frag.x[r][c] = keep ? prob * keep_scale : 0.0f;
+      const float ds = prob * (dp - row_delta);                                            // 14
+      ds_frag.x[r][c] = visible ? ds * derivative : 0.0f;
+    }
+  }
+}
+
+/// The tiles in shared memory that both passes use.
+template <class Traits>
+struct BackwardTiles {
+  typename Traits::QTile q;    // (Br, D)
+  typename Traits::DoTile dout;  // (Br, Dv)
+  typename Traits::KTile k;    // (Bc, D)
+  typename Traits::VTile v;    // (Bc, Dv)
+  typename Traits::PTile ds;   // (Br, Bc)
+  unsigned char* rest;
+
+  ATTILE_DEVICE explicit BackwardTiles(unsigned char* shared) {
+    tile::SharedCarver carver{shared};
+    q = carver.take<typename Traits::QTile>();
+    dout = carver.take<typename Traits::DoTile>();
+    k = carver.take<typename Traits::KTile>();
+    v = carver.take<typename Traits::VTile>();
+    ds = carver.take<typename Traits::PTile>();
+    rest = carver.next;
+  }
+};
+
+/// Line 4, and the row statistics that the loops read: one warp for each row.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
+    backward_preprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  const std::int64_t at = static_cast<std::int64_t>(arch::block_index()) * 8 +
+                          arch::thread_index() / arch::kWarpSize;
+  const std::int64_t slice = at / p.stat_rows();
+  const int row = static_cast<int>(at % p.stat_rows());
+  if (slice >= static_cast<std::int64_t>(p.batch) * p.q_heads) return;
+  float delta = 0.0f;
+  float lse_log2 = kInf;
+  if (row < p.extent.q_len) {
+    const int batch = static_cast<int>(slice / p.q_heads);
+    const int head = static_cast<int>(slice % p.q_heads);
+    const auto* const o = p.o.tensor.row(batch, head, row);
+    const auto* const dout = p.dout.tensor.row(batch, head, row);
+    for (int d = lane; d < p.head_dim_v; d += arch::kWarpSize) {
+      delta += to_float(dout[d]) * to_float(o[d]);                                         //  4
+    }
+    for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) {
+      delta += arch::shuffle_xor(delta, mask);
+    }
+    const std::int64_t stat = slice * p.extent.q_len + row;
+    const float lse = p.lse[stat];
+    if (lse != -kInf) lse_log2 = lse * kLog2e;
+    if (p.dlse != nullptr) delta -= p.dlse[stat];
+    // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
+    if (lse == -kInf) delta = 0.0f;
+    if (p.dq_sum != nullptr) {                                                             //  3
+      constexpr int kCols = Traits::DqRegisters::kCols;
+      for (int d = lane; d < kCols; d += arch::kWarpSize) p.dq_sum[stat * kCols + d] = 0.0f;
+    }
+  }
+  if (lane == 0) {
+    p.lse_log2[at] = lse_log2;
+    p.delta[at] = delta;
+  }
+}
+
+/// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group; with
+/// kAccumulate also this tile's part of dQ.
+/// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 16 bytes.
+template <class Traits>
+ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, int kv_head,
+                                    int kv_tile, unsigned char* shared) {
+  constexpr int kThreads = Traits::kThreads;
+  const BackwardTiles<Traits> smem(shared);
+  const typename Traits::PTile p_smem{reinterpret_cast<float*>(smem.rest)};  // (Br, Bc)
+  const int col0 = kv_tile * Traits::kBc;
+  const Interval columns{col0, min(col0 + Traits::kBc, p.extent.kv_len)};
+  const auto sampler = p.dropout.sampler(p.q_heads);
+  const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
+  const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
+  tile::load<kThreads>(smem.k, k_gmem, col0);                                              //  6
+  tile::load<kThreads>(smem.v, v_gmem, col0);
+  typename Traits::DkRegisters dk_frag;                                                    //  7
+  typename Traits::DvRegisters dv_frag;
+  dk_frag.clear();
+  dv_frag.clear();
+
+  const auto step = [&](auto masked, int head, int q_tile) {
+    const tile::TilePlace place{batch, head, q_tile * Traits::kBr, col0, p.extent};
+    const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
+    const std::int64_t stat = slice * p.stat_rows() + place.row0;
+    tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim),
+                         place.row0);                                                      //  9
+    tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
+                         place.row0);
+    arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
+
+    typename Traits::ScoreRegisters p_frag, ds_frag;
+    p_frag.clear();
+    ds_frag.clear();
+    tile::matmul_nt(p_frag, smem.q, smem.k);                                               // 10
+    tile::matmul_nt(ds_frag, smem.dout, smem.v);                                           // 13
+    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.lse_log2 + stat,
+                                             p.delta + stat, sampler);
+    tile::stage(p_smem, p_frag);
+    tile::stage(smem.ds, ds_frag);
+    arch::barrier();  // P and dS are written before anyone reads them
+
+    tile::matmul_tn(dv_frag, p_smem, smem.dout);                                           // 12
+    tile::matmul_tn(dk_frag, smem.ds, smem.q);                                             // 16
+    if constexpr (Traits::kDqMode == DqMode::kAccumulate) {
+      typename Traits::DqRegisters dq_frag;
+      dq_frag.clear();
+      tile::matmul_nn(dq_frag, smem.ds, smem.k);                                           // 15
+      float* const sum = p.dq_sum + slice * p.extent.q_len * dq_frag.kCols;
+      dq_frag.for_each([&](int r, int c, float x) {
+        const std::int64_t row = place.row0 + r;
+        if (row < p.extent.q_len) arch::atomic_add(sum + row * dq_frag.kCols + c, x);
+      });
+    }
+    arch::barrier();  // everyone has read Q, dO, P and dS before the next tiles are written
+  };
+
+  const int group = p.q_heads / p.kv_heads;
+  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    const TileRange range =
+        tiles_of(visible_rows(p.mask, batch, head, columns, p.extent), Traits::kBr);
+    // A column tile that the end of the sequence cuts is masked throughout.
+    const int full_first = col0 + Traits::kBc <= p.extent.kv_len ? range.full_first : range.last;
+    const int full_last = max(full_first, range.full_last);
+    for (int i = range.first; i < full_first; ++i) step(std::true_type{}, head, i);        //  8
+    for (int i = full_first; i < full_last; ++i) step(std::false_type{}, head, i);
+    for (int i = full_last; i < range.last; ++i) step(std::true_type{}, head, i);          // 17
+  }
+  tile::store(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), dk_frag, col0,
+              p.scale);                                                                    // 18
+  tile::store(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), dv_frag, col0);
+}
+
+/// dQ of one tile of query rows, for kTwoPass: the same steps, over the tiles of K and V.
+/// Scope    all threads of the block. `shared`: Traits::kRowsSharedBytes, aligned to 16 bytes.
+template <class Traits>
+ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int head, int q_tile,
+                                 unsigned char* shared) {
+  constexpr int kThreads = Traits::kThreads;
+  const BackwardTiles<Traits> smem(shared);
+  const int kv_head = head / (p.q_heads / p.kv_heads);
+  const int row0 = q_tile * Traits::kBr;
+  const Interval rows{row0, min(row0 + Traits::kBr, p.extent.q_len)};
+  const std::int64_t stat =
+      (static_cast<std::int64_t>(batch) * p.q_heads + head) * p.stat_rows() + row0;
+  const auto sampler = p.dropout.sampler(p.q_heads);
+  const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
+  const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
+  tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  //  9
+  tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v), row0);
+  typename Traits::DqRegisters dq_frag;
+  dq_frag.clear();
+
+  const auto step = [&](auto masked, int kv_tile) {
+    const tile::TilePlace place{batch, head, row0, kv_tile * Traits::kBc, p.extent};
+    tile::load<kThreads>(smem.k, k_gmem, place.col0);                                      //  6
+    tile::load<kThreads>(smem.v, v_gmem, place.col0);
+    arch::barrier();  // K and V (the first time Q and dO) are written before anyone reads them
+
+    typename Traits::ScoreRegisters p_frag, ds_frag;
+    p_frag.clear();
+    ds_frag.clear();
+    tile::matmul_nt(p_frag, smem.q, smem.k);                                               // 10
+    tile::matmul_nt(ds_frag, smem.dout, smem.v);                                           // 13
+    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.lse_log2 + stat,
+                                             p.delta + stat, sampler);
+    tile::stage(smem.ds, ds_frag);
+    arch::warp_barrier();  // the lanes of a row see each other's dS; rows do not leave the warp
+    tile::matmul_nn(dq_frag, smem.ds, smem.k);                                             // 15
+    arch::barrier();  // everyone has read K, V and dS before the next tiles are written
+  };
+
+  const TileRange range =
+      tiles_of(visible_columns(p.mask, batch, head, rows, p.extent), Traits::kBc);
+  for (int j = range.first; j < range.full_first; ++j) step(std::true_type{}, j);
+  for (int j = range.full_first; j < range.full_last; ++j) step(std::false_type{}, j);
+  for (int j = range.full_last; j < range.last; ++j) step(std::true_type{}, j);
+  tile::store(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_frag, row0, p.scale);
+}
+
+/// One block for each tile of K and V of each kv head.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
+    backward_columns_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  const int slice = arch::block_index() / p.kv_tiles;
+  backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads,
+                           arch::block_index() % p.kv_tiles, arch::dynamic_shared());
+}
+
+/// One block for each tile of query rows of each head.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
+    backward_rows_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  const int slice = arch::block_index() / p.q_tiles;
+  const int q_tile = p.q_tiles - 1 - arch::block_index() % p.q_tiles;
+  backward_rows<Traits>(p, slice / p.q_heads, slice % p.q_heads, q_tile, arch::dynamic_shared());
+}
+
+/// dQ = scale * (the fp32 sum), in the type of dQ: one warp for each row.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
+    backward_postprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  using T = typename Traits::ElementType;
+  constexpr int kCols = Traits::DqRegisters::kCols;
+  const std::int64_t at = static_cast<std::int64_t>(arch::block_index()) * 8 +
+                          arch::thread_index() / arch::kWarpSize;
+  const std::int64_t slice = at / p.extent.q_len;
+  const int row = static_cast<int>(at % p.extent.q_len);
+  if (slice >= static_cast<std::int64_t>(p.batch) * p.q_heads) return;
+  T* const dq = p.dq.tensor.row(static_cast<int>(slice / p.q_heads),
+                                static_cast<int>(slice % p.q_heads), row);
+  for (int d = arch::thread_index() % arch::kWarpSize; d < p.head_dim; d += arch::kWarpSize) {
+    dq[d] = from_float<T>(p.scale * p.dq_sum[at * kCols + d]);
+  }
+}
+
+}  // namespace attile::portable

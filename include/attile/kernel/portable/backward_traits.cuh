@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/core/args.h>
+#include <attile/core/math.h>
+#include <attile/kernel/portable/tuning.h>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/register_tile.cuh>
+#include <attile/tile/scores.cuh>
+#include <attile/tile/shared_tile.cuh>
+
+#include <cstdint>
+
+namespace attile::portable {
+
+/// Every constant of one portable backward pass.
+/// Br, Bc  rows of Q and of K, V in a tile: any numbers >= 1.
+/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+          class TuningType = Tuning<>>
+struct BackwardTraits {
+  static_assert(Br >= 1 && Bc >= 1, "attile::BackwardTraits: Br and Bc must be at least 1");
+  static_assert(D >= 1 && D <= 256, "attile::BackwardTraits: D must be 1 to 256");
+  static_assert(Dv >= 1 && Dv <= 256, "attile::BackwardTraits: Dv must be 1 to 256");
+
+  using ElementType = T;
+  using MaskType = M;
+  using ScoreModType = S;
+  using DropoutType = P;
+  using Args = BackwardArgs<T, M, S, P>;
+
+  static constexpr const char* kFamily = "portable";
+  static constexpr Direction kDirection = Direction::kBackward;
+  static constexpr int kBr = Br;
+  static constexpr int kBc = Bc;
+  static constexpr int kD = D;
+  static constexpr int kDv = Dv;
+  static constexpr DqMode kDqMode = kMode;
+  static constexpr int kThreads = TuningType::kThreads;
+  static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
+  static constexpr int kRowLanes = kThreads / 16;
+
+  using QTile = tile::SharedTile<Br, round_up(D, 4)>;
+  using DoTile = tile::SharedTile<Br, round_up(Dv, 4)>;
+  using KTile = tile::SharedTile<Bc, round_up(D, 4)>;
+  using VTile = tile::SharedTile<Bc, round_up(Dv, 4)>;
+  using PTile = tile::SharedTile<Br, Bc>;
+  using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, 1, 1>;
+  using DqRegisters = tile::RegisterTile<Br, KTile::kCols, kRowLanes, 1, 4>;
+  using DkRegisters = tile::RegisterTile<Bc, KTile::kCols, kRowLanes, 4, 4>;
+  using DvRegisters = tile::RegisterTile<Bc, VTile::kCols, kRowLanes, 4, 4>;
+
+  static constexpr std::size_t kOperandBytes =
+      QTile::kBytes + DoTile::kBytes + KTile::kBytes + VTile::kBytes;
+  /// The pass over K/V blocks holds P and dS, the pass over Q blocks dS alone.
+  static constexpr std::size_t kColumnsSharedBytes = kOperandBytes + 2 * PTile::kBytes;
+  static constexpr std::size_t kRowsSharedBytes = kOperandBytes + PTile::kBytes;
+  static_assert(kColumnsSharedBytes <= arch::kMaxSharedBytes,
+                "attile::BackwardTraits: the tiles of Q, dO, K, V, P and dS take more than the "
+                "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
+};
+
+/// What the kernels get: the arguments with everything resolved that the host knows.
+template <class Traits>
+struct BackwardParams {
+  using T = typename Traits::ElementType;
+
+  tile::TensorParam<const T> q, k, v, o, dout;
+  tile::TensorParam<T> dq, dk, dv;
+  const float* lse;
+  const float* dlse;
+  float* lse_log2;    ///< (batch, q_heads, stat_rows): LSE * log2(e); +inf where P must be 0
+  float* delta;       ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
+  float* dq_sum;      ///< (batch, q_heads, q_len, DqRegisters::kCols); null with kTwoPass
+  int batch, q_heads, kv_heads;
+  Extent extent;
+  int head_dim, head_dim_v;
+  int q_tiles, kv_tiles;
+  float scale;
+  typename Traits::MaskType mask;
+  typename Traits::ScoreModType score_mod;
+  typename Traits::DropoutType dropout;
+
+  /// Rows of the statistics of one head: whole tiles, so that the loop reads without a bound.
+  ATTILE_HOST_DEVICE std::int64_t stat_rows() const {
+    return static_cast<std::int64_t>(q_tiles) * Traits::kBr;
+  }
+};
+
+/// Bytes of the caller's scratch memory, and where each part of it starts.
+/// Units   bytes. stats: 8 for each query row (rounded up to tiles); dQ sum: 4 * round_up(D, 4) for
+///         each query row, with kAccumulate only.
+struct BackwardWorkspace {
+  std::size_t lse_log2, delta, dq_sum, bytes;
+};
+
+template <class Traits>
+BackwardWorkspace workspace_of(const typename Traits::Args& args) {
+  const std::size_t slices = static_cast<std::size_t>(args.batch) * args.q_heads;
+  const std::size_t stats = sizeof(float) * slices * round_up(args.q_len, Traits::kBr);
+  const std::size_t sums =
+      Traits::kDqMode == DqMode::kAccumulate
+          ? sizeof(float) * slices * args.q_len * Traits::DqRegisters::kCols
+          : 0;
+  const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
+  return {0, aligned_stats, 2 * aligned_stats, max<std::size_t>(2 * aligned_stats + sums, 16)};
+}
+
+/// The kernels' parameters for arguments that passed `check`.
+template <class Traits>
+BackwardParams<Traits> make_params(const typename Traits::Args& args, void* workspace) {
+  const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
+  const BackwardWorkspace parts = workspace_of<Traits>(args);
+  const auto part = [&](std::size_t offset) {
+    return reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + offset);
+  };
+  BackwardParams<Traits> p{};
+  p.q = tile::tensor_param(args.q, qk);
+  p.k = tile::tensor_param(args.k, qk);
+  p.v = tile::tensor_param(args.v, v);
+  p.o = tile::tensor_param(args.o, v);
+  p.dout = tile::tensor_param(args.dout, v);
+  p.dq = tile::tensor_param(args.dq, qk);
+  p.dk = tile::tensor_param(args.dk, qk);
+  p.dv = tile::tensor_param(args.dv, v);
+  p.lse = args.lse;
+  p.dlse = args.dlse;
+  p.lse_log2 = part(parts.lse_log2);
+  p.delta = part(parts.delta);
+  p.dq_sum = Traits::kDqMode == DqMode::kAccumulate ? part(parts.dq_sum) : nullptr;
+  p.batch = args.batch;
+  p.q_heads = args.q_heads;
+  p.kv_heads = args.kv_heads;
+  p.extent = {args.q_len, args.kv_len};
+  p.head_dim = qk;
+  p.head_dim_v = v;
+  p.q_tiles = ceil_div(args.q_len, Traits::kBr);
+  p.kv_tiles = ceil_div(args.kv_len, Traits::kBc);
+  p.scale = scale_of(args, qk);
+  p.mask = args.mask;
+  p.score_mod = args.score_mod;
+  p.dropout = args.dropout;
+  return p;
+}
+
+}  // namespace attile::portable

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/core/args.h>
+#include <attile/core/math.h>
+#include <attile/kernel/portable/tuning.h>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/register_tile.cuh>
+#include <attile/tile/scores.cuh>
+#include <attile/tile/shared_tile.cuh>
+
+#include <cstdint>
+
+namespace attile::portable {
+
+/// Every constant of one portable forward kernel.
+/// Br, Bc  rows of Q and of K, V in a tile: any numbers >= 1.
+/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
+struct ForwardTraits {
+  static_assert(Br >= 1 && Bc >= 1, "attile::ForwardTraits: Br and Bc must be at least 1");
+  static_assert(D >= 1 && D <= 256, "attile::ForwardTraits: D must be 1 to 256");
+  static_assert(Dv >= 1 && Dv <= 256, "attile::ForwardTraits: Dv must be 1 to 256");
+
+  using ElementType = T;
+  using MaskType = M;
+  using ScoreModType = S;
+  using DropoutType = P;
+  using Args = ForwardArgs<T, M, S, P>;
+
+  static constexpr const char* kFamily = "portable";
+  static constexpr Direction kDirection = Direction::kForward;
+  static constexpr int kBr = Br;
+  static constexpr int kBc = Bc;
+  static constexpr int kD = D;
+  static constexpr int kDv = Dv;
+  static constexpr int kThreads = TuningType::kThreads;
+  static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
+  static constexpr int kRowLanes = kThreads / 16;
+
+  using QTile = tile::SharedTile<Br, round_up(D, 4)>;
+  using KTile = tile::SharedTile<Bc, round_up(D, 4)>;
+  using VTile = tile::SharedTile<Bc, round_up(Dv, 4)>;
+  using PTile = tile::SharedTile<Br, Bc>;
+  using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, 1, 1>;
+  using OutputRegisters = tile::RegisterTile<Br, VTile::kCols, kRowLanes, 1, 4>;
+
+  /// P takes the place of K, which is not needed any more by then.
+  static constexpr std::size_t kKpBytes = max(KTile::kBytes, PTile::kBytes);
+  static constexpr std::size_t kSharedBytes = QTile::kBytes + kKpBytes + VTile::kBytes;
+  static_assert(kSharedBytes <= arch::kMaxSharedBytes,
+                "attile::ForwardTraits: the tiles of Q, K (or P) and V take more than the 232448 "
+                "bytes of shared memory that a block can have; choose a smaller Br or Bc");
+};
+
+/// What the kernel gets: the arguments with everything resolved that the host knows.
+template <class Traits>
+struct ForwardParams {
+  using T = typename Traits::ElementType;
+
+  tile::TensorParam<const T> q, k, v;
+  tile::TensorParam<T> o;
+  float* lse;
+  int q_heads, kv_heads;
+  Extent extent;
+  int head_dim, head_dim_v;
+  int q_tiles;
+  float scale;
+  typename Traits::MaskType mask;
+  typename Traits::ScoreModType score_mod;
+  typename Traits::DropoutType dropout;
+};
+
+/// The kernel's parameters for arguments that passed `check`.
+template <class Traits>
+ForwardParams<Traits> make_params(const typename Traits::Args& args) {
+  const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
+  return {tile::tensor_param(args.q, qk),
+          tile::tensor_param(args.k, qk),
+          tile::tensor_param(args.v, v),
+          tile::tensor_param(args.o, v),
+          args.lse,
+          args.q_heads,
+          args.kv_heads,
+          {args.q_len, args.kv_len},
+          qk,
+          v,
+          ceil_div(args.q_len, Traits::kBr),
+          scale_of(args, qk),
+          args.mask,
+          args.score_mod,
+          args.dropout};
+}
+
+/// One block for each tile of query rows of each batch and head.
+template <class Traits>
+std::int64_t block_count(const typename Traits::Args& args) {
+  return std::int64_t{args.batch} * args.q_heads * ceil_div(args.q_len, Traits::kBr);
+}
+
+}  // namespace attile::portable

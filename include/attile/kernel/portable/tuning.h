@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+namespace attile::portable {
+
+/// What a portable kernel can be tuned by, besides its tiles. A type and not a value: nvcc 13.0
+/// writes host code that does not compile for functions that name a class with a value of class
+/// type among its template arguments.
+/// kThreads      per block; a multiple of 32.
+/// kBlocksPerSm  that the compiler leaves registers for.
+template <int kThreadCount = 256, int kResidentBlocks = 1>
+struct Tuning {
+  static constexpr int kThreads = kThreadCount;
+  static constexpr int kBlocksPerSm = kResidentBlocks;
+  static_assert(kThreads % 32 == 0 && kThreads >= 32 && kThreads <= 1024,
+                "attile::portable::Tuning: threads must be a multiple of 32 up to 1024");
+};
+
+/// How the portable backward pass makes dQ.
+enum class DqMode {
+  kAccumulate,  ///< one pass over K/V blocks; dQ is added up in fp32 by atomics, in no fixed order
+  kTwoPass,     ///< a second pass over Q blocks makes dQ: more work, no atomics, the same bits always
+};
+
+}  // namespace attile::portable

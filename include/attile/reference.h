@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <thread>
+#include <vector>
+
+namespace attile::reference {
+
+/// What a forward pass gives, dense.
+struct ForwardResult {
+  std::vector<double> o;    ///< (batch, q_heads, q_len, head_dim_v)
+  std::vector<double> lse;  ///< (batch, q_heads, q_len)
+};
+
+/// What a backward pass gives, dense.
+struct BackwardResult {
+  std::vector<double> dq;  ///< (batch, q_heads, q_len, head_dim)
+  std::vector<double> dk;  ///< (batch, kv_heads, kv_len, head_dim)
+  std::vector<double> dv;  ///< (batch, kv_heads, kv_len, head_dim_v)
+};
+
+/// How the plain same-dtype computation may differ from itself.
+struct PlainOptions {
+  bool keep_scores = false;  ///< S and dP stay fp32 instead of being rounded to T
+  bool reverse = false;      ///< every sum runs from its last term to its first
+};
+
+namespace detail {
+
+/// fp64 throughout.
+struct Exact {
+  using Real = double;
+  bool reverse = false;
+  Real score(Real x) const { return x; }
+  Real operand(Real x) const { return x; }
+};
+
+/// fp32 sums; whatever standard attention writes to memory is rounded to T.
+template <Element T>
+struct Plain {
+  using Real = float;
+  bool keep_scores;
+  bool reverse;
+  Real score(Real x) const { return keep_scores ? x : operand(x); }
+  Real operand(Real x) const { return to_float(from_float<T>(x)); }
+};
+
+/// Calls work(i) for 0 <= i < count, on every core.
+template <class Work>
+void parallel(int count, const Work& work) {
+  std::atomic<int> next{0};
+  const auto run = [&] {
+    for (int i = next++; i < count; i = next++) work(i);
+  };
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<std::jthread> helpers;
+  for (int i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(run);
+  run();
+}
+
+/// One row of P and what belongs to it; hidden scores have p = 0.
+template <class Real>
+struct Row {
+  std::vector<Real> p;           // softmax
+  std::vector<Real> derivative;  // score_mod'(S)
+  std::vector<Real> keep;        // dropout's factor: 0, or 1 / keep probability
+  Real lse;
+};
+
+/// Attention of one problem, row by row, in the arithmetic `Math`.
+template <class Math, class Args>
+struct Attention {
+  using Real = typename Math::Real;
+  using Values = std::vector<Real>;
+
+  const Args& args;
+  Math math;
+  int D = head_dims(args, 0, 0).qk;
+  int Dv = head_dims(args, 0, 0).v;
+  Real scale = static_cast<Real>(scale_of(args, D));
+  Extent extent{args.q_len, args.kv_len};
+  int group = args.q_heads / args.kv_heads;
+  typename Args::DropoutType::Sampler sampler = args.dropout.sampler(args.q_heads);
+
+  /// The n indices of a sum, in its order.
+  template <class Term>
+  void for_each(int n, const Term& term) const {
+    for (int i = 0; i < n; ++i) term(math.reverse ? n - 1 - i : i);
+  }
+
+  Real dot(const Real* x, const Real* y, int n) const {
+    Real sum = 0;
+    for_each(n, [&](int c) { sum += x[c] * y[c]; });
+    return sum;
+  }
+
+  static void add_scaled(Real* sum, Real factor, const Real* x, int n) {
+    for (int c = 0; c < n; ++c) sum[c] += factor * x[c];
+  }
+
+  /// A dense (rows, dim) copy of one head.
+  template <class T>
+  static Values read(const Tensor<T>& t, int batch, int head, int rows, int dim) {
+    Values copy;
+    copy.reserve(static_cast<std::size_t>(rows) * dim);
+    for (int i = 0; i < rows; ++i) {
+      const T* row = t.row(batch, head, i);
+      for (int c = 0; c < dim; ++c) copy.push_back(to_float(row[c]));
+    }
+    return copy;
+  }
+
+  /// Writes one head's (rows, dim) into its place in a dense tensor.
+  void write(std::vector<double>& tensor, std::int64_t head_index, const Values& head) const {
+    const std::int64_t at = head_index * static_cast<std::int64_t>(head.size());
+    for (std::size_t i = 0; i < head.size(); ++i) tensor[at + i] = math.operand(head[i]);
+  }
+
+  /// S = scale q K^T, S' = score_mod(S), -inf where hidden; P = softmax(S'), LSE = m + ln(l).
+  Row<Real> softmax_row(const Real* q, const Values& k, int batch, int head, int row) const {
+    const int n = args.kv_len;
+    const Real hidden = -std::numeric_limits<Real>::infinity();
+    Row<Real> r{Values(n, hidden), Values(n, 0), Values(n, 0), hidden};
+    Real m = hidden;
+    for (int j = 0; j < n; ++j) {
+      const ScoreIndex at{batch, head, row, j};
+      if (!args.mask.visible(at, extent)) continue;
+      const Real product = math.score(dot(q, k.data() + std::size_t(j) * D, D));
+      const auto modified = args.score_mod(math.score(scale * product), at, extent);
+      r.p[j] = math.score(static_cast<Real>(modified.value));
+      r.derivative[j] = static_cast<Real>(modified.derivative);
+      r.keep[j] = sampler.keep(at) ? static_cast<Real>(sampler.keep_scale()) : Real(0);
+      m = std::max(m, r.p[j]);
+    }
+    const Real base = m == hidden ? Real(0) : m;
+    Real l = 0;
+    for_each(n, [&](int j) { l += r.p[j] = std::exp(r.p[j] - base); });
+    if (l == Real(0)) return r;
+    for (Real& p : r.p) p = math.operand(p / l);
+    r.lse = m + std::log(l);
+    return r;
+  }
+
+  /// O = dropout(P) V.
+  Values output_row(const Row<Real>& r, const Values& v) const {
+    Values o(Dv, 0);
+    for_each(args.kv_len, [&](int j) {
+      if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not looked at
+      add_scaled(o.data(), math.operand(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * Dv, Dv);
+    });
+    for (Real& x : o) x = math.operand(x);
+    return o;
+  }
+
+  ForwardResult forward() const {
+    ForwardResult result;
+    const std::int64_t rows = std::int64_t{args.batch} * args.q_heads * args.q_len;
+    result.o.resize(rows * Dv);
+    result.lse.resize(rows);
+    parallel(args.batch * args.q_heads, [&](int b_h) {
+      const int b = b_h / args.q_heads, h = b_h % args.q_heads;
+      const Values q = read(args.q, b, h, args.q_len, D);
+      const Values k = read(args.k, b, h / group, args.kv_len, D);
+      const Values v = read(args.v, b, h / group, args.kv_len, Dv);
+      Values o;
+      for (int i = 0; i < args.q_len; ++i) {
+        const Row<Real> r = softmax_row(q.data() + std::size_t(i) * D, k, b, h, i);
+        const Values o_row = output_row(r, v);
+        o.insert(o.end(), o_row.begin(), o_row.end());
+        result.lse[std::int64_t{b_h} * args.q_len + i] = r.lse;
+      }
+      write(result.o, b_h, o);
+    });
+    return result;
+  }
+
+  /// The gradients of one query head; dk and dv are added to.
+  void backward_head(int b, int h, const Values& k, const Values& v, Values& dq, Values& dk,
+                     Values& dv) const {
+    const Values q = read(args.q, b, h, args.q_len, D);
+    const Values dout = read(args.dout, b, h, args.q_len, Dv);
+    for_each(args.q_len, [&](int i) {
+      const Real* q_i = q.data() + std::size_t(i) * D;
+      const Real* do_i = dout.data() + std::size_t(i) * Dv;
+      const Row<Real> r = softmax_row(q_i, k, b, h, i);
+      const Values o = output_row(r, v);
+      const std::int64_t lse_at = (std::int64_t{b} * args.q_heads + h) * args.q_len + i;
+      const Real dlse = args.dlse != nullptr ? static_cast<Real>(args.dlse[lse_at]) : Real(0);
+      const Real delta = dot(do_i, o.data(), Dv);  // D = rowsum(dO * O)
+      for_each(args.kv_len, [&](int j) {
+        if (r.p[j] == Real(0)) return;
+        const std::size_t k_at = std::size_t(j) * D, v_at = std::size_t(j) * Dv;
+        // dV = dropout(P)^T dO,  dP = dropout(dO V^T)
+        add_scaled(dv.data() + v_at, math.operand(r.p[j] * r.keep[j]), do_i, Dv);
+        const Real dp = r.keep[j] * math.score(dot(do_i, v.data() + v_at, Dv));
+        // dS' = P * (dP - D + dLSE),  dS = dS' * score_mod'(S)
+        const Real ds = math.operand(r.p[j] * (dp - delta + dlse) * r.derivative[j]);
+        // dQ = scale dS K,  dK = scale dS^T Q
+        add_scaled(dq.data() + std::size_t(i) * D, scale * ds, k.data() + k_at, D);
+        add_scaled(dk.data() + k_at, scale * ds, q_i, D);
+      });
+    });
+  }
+
+  BackwardResult backward() const {
+    BackwardResult result;
+    const std::int64_t q_heads = std::int64_t{args.batch} * args.q_heads;
+    const std::int64_t kv_heads = std::int64_t{args.batch} * args.kv_heads;
+    result.dq.resize(q_heads * args.q_len * D);
+    result.dk.resize(kv_heads * args.kv_len * D);
+    result.dv.resize(kv_heads * args.kv_len * Dv);
+    parallel(args.batch * args.kv_heads, [&](int b_h) {
+      const int b = b_h / args.kv_heads, kv_head = b_h % args.kv_heads;
+      const Values k = read(args.k, b, kv_head, args.kv_len, D);
+      const Values v = read(args.v, b, kv_head, args.kv_len, Dv);
+      Values dk(k.size(), 0), dv(v.size(), 0);
+      for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+        Values dq(static_cast<std::size_t>(args.q_len) * D, 0);
+        backward_head(b, h, k, v, dq, dk, dv);
+        write(result.dq, std::int64_t{b} * args.q_heads + h, dq);
+      }
+      write(result.dk, b_h, dk);
+      write(result.dv, b_h, dv);
+    });
+    return result;
+  }
+};
+
+}  // namespace detail
+
+/// Standard attention in fp64, from the T inputs as they are; O and LSE of `args` are not written.
+///   S = scale Q K^T,  S' = score_mod(S), -inf where hidden,  P = softmax(S'),
+///   O = dropout(P) V,  LSE = m + ln(l)                                       [docs: the contract]
+/// Shapes   those of ForwardArgs; head_dim must be given. Host pointers, in policies too.
+/// Units    LSE in natural logarithms; an empty row has O = 0, LSE = -inf.
+/// Errors   none are looked for: see check_arguments.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+ForwardResult forward(const ForwardArgs<T, M, S, P>& args) {
+  return detail::Attention<detail::Exact, ForwardArgs<T, M, S, P>>{args, {}}.forward();
+}
+
+/// The gradients in fp64, from Q, K, V, dO and dLSE alone: `args.o` and `args.lse` are not read,
+/// and no output of `args` is written.
+///   dV = dropout(P)^T dO,  dP = dropout(dO V^T),  dS = P * (dP - D + dLSE) * score_mod'(S),
+///   D = rowsum(dO * O),  dQ = scale dS K,  dK = scale dS^T Q                 [docs: the contract]
+/// Shapes   those of BackwardArgs; dk and dv are summed over a kv head's group.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+BackwardResult backward(const BackwardArgs<T, M, S, P>& args) {
+  return detail::Attention<detail::Exact, BackwardArgs<T, M, S, P>>{args, {}}.backward();
+}
+
+/// The plain same-dtype computation that the contract measures errors by: standard attention with
+/// fp32 sums, in which S, P and O are rounded to T as they are written to memory.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+ForwardResult plain_forward(const ForwardArgs<T, M, S, P>& args, PlainOptions options = {}) {
+  const detail::Plain<T> math{options.keep_scores, options.reverse};
+  return detail::Attention<detail::Plain<T>, ForwardArgs<T, M, S, P>>{args, math}.forward();
+}
+
+/// Its backward pass; dP, dS and the gradients are rounded to T too.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+BackwardResult plain_backward(const BackwardArgs<T, M, S, P>& args, PlainOptions options = {}) {
+  const detail::Plain<T> math{options.keep_scores, options.reverse};
+  return detail::Attention<detail::Plain<T>, BackwardArgs<T, M, S, P>>{args, math}.backward();
+}
+
+/// max |a - b| over the finite values of b; inf when a is not finite at one of them.
+inline double max_error(const std::vector<double>& a, const std::vector<double>& b) {
+  double error = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (!std::isfinite(b[i])) continue;
+    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
+    error = std::max(error, std::abs(a[i] - b[i]));
+  }
+  return error;
+}
+
+/// The largest error of rounding a tensor to T: half the spacing of T at its largest value.
+template <Element T>
+double rounding(const std::vector<double>& tensor) {
+  constexpr int digits = std::same_as<T, float> ? 24 : std::same_as<T, __half> ? 11 : 8;
+  constexpr int smallest = std::same_as<T, float> ? -149 : std::same_as<T, __half> ? -24 : -133;
+  double largest = 0;
+  for (const double x : tensor) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
+  return std::max(std::ldexp(largest, -digits), std::ldexp(0.5, smallest));
+}
+
+/// The error that the contract allows a tensor, in max-norm: twice that of the plain computation,
+/// and one rounding of the exact result to T (float for LSE).
+template <Element T>
+double tolerance(const std::vector<double>& exact, const std::vector<double>& plain) {
+  return 2 * max_error(plain, exact) + rounding<T>(exact);
+}
+
+}  // namespace attile::reference

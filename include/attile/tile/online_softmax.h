@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/math.h>
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+
+namespace attile::tile {
+
+/// The weight of a state whose maximum is `m` in a sum that is taken relative to `reference`:
+/// 2^((m - reference) * unit). The one place that knows of rows that have seen nothing: there
+/// m = -inf, and the weight is 0 and not NaN, also when the reference is -inf too.
+ATTILE_HOST_DEVICE float softmax_weight(float m, float reference, float unit) {
+  return m == -kInf ? 0.0f : arch::exp2((m - reference) * unit);
+}
+
+/// The online softmax state of the rows that one thread holds (arXiv 1805.02867; FlashAttention-2,
+/// Alg. 1): m, the largest score so far, and l, the sum of exp(score - m).
+/// Units    m as the scores are; `unit` turns scores into log2 units: scale * log2(e) for raw
+///          products, log2(e) for scores that have been scaled. l may be one lane's partial sum:
+///          `finish` adds the lanes up.
+/// Empty    a row that has seen no visible score has m = -inf, l = 0.
+template <int kRows>
+struct OnlineSoftmax {
+  float m[kRows];
+  float l[kRows];
+
+  ATTILE_HOST_DEVICE void reset() {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      m[r] = -kInf;
+      l[r] = 0.0f;
+    }
+  }
+
+  /// Takes one more tile in: S -> P in place, O and (m, l) updated.
+  ///   m' = max(m, rowmax S),  l' = l e^(m - m') + rowsum P,  P = e^(S - m'),  O' = O e^(m - m')
+  ///                                                       [FlashAttention-2, Alg. 1, lines 9-10]
+  /// Shapes   scores and output hold the same kRows rows.
+  /// Scope    the lanes that share a row, together. Scores give row_max(r) and exponentiate(r,
+  ///          unit, base) -> sum of 2^(s * unit - base); outputs give scale_row(r, factor).
+  template <class Scores, class Output>
+  ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float unit) {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const float m_new = arch::fmax(m[r], scores.row_max(r));
+      const float alpha = softmax_weight(m[r], m_new, unit);
+      const float base = m_new == -kInf ? 0.0f : m_new * unit;
+      l[r] = l[r] * alpha + scores.exponentiate(r, unit, base);
+      output.scale_row(r, alpha);
+      m[r] = m_new;
+    }
+  }
+
+  /// Divides O by l, times `factor`; a row that saw nothing becomes 0.  [Alg. 1, line 12]
+  /// Scope    the lanes that share a row, together. The output gives sum_lanes(x) -> the sum of x
+  ///          over the lanes of a row, scale_row, and clear_row(r).
+  template <class Output>
+  ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f) {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      l[r] = output.sum_lanes(l[r]);
+      if (l[r] == 0.0f) {
+        output.clear_row(r);
+      } else {
+        output.scale_row(r, factor / l[r]);
+      }
+    }
+  }
+
+  /// LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. [Alg. 1, line 13]
+  ATTILE_HOST_DEVICE float lse(int r, float unit) const {
+    return m[r] * (unit * kLn2) + arch::log(l[r]);
+  }
+};
+
+/// How two partial results over disjoint keys become one: O = weight_a O_a + weight_b O_b.
+struct Merged {
+  float lse;
+  float weight_a, weight_b;
+};
+
+/// Merges two softmax states given as natural-log LSE of normalised partial results. Associative
+/// up to rounding; an empty part (LSE = -inf) has weight 0, and two of them stay empty.
+ATTILE_HOST_DEVICE Merged merge_lse(float lse_a, float lse_b) {
+  const float reference = max(lse_a, lse_b);
+  const float a = softmax_weight(lse_a, reference, kLog2e);
+  const float b = softmax_weight(lse_b, reference, kLog2e);
+  const float sum = a + b;
+  if (sum == 0.0f) return {-kInf, 0.0f, 0.0f};
+  return {reference + arch::log(sum), a / sum, b / sum};
+}
+
+}  // namespace attile::tile

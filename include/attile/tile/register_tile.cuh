@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/math.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+
+namespace attile::tile {
+
+/// A (Rows, Cols) tile of floats in the registers of a block, for kernels that multiply with plain
+/// FMAs. This class alone knows which thread holds what: the block is a grid of RowLanes x 16
+/// threads; a thread holds runs of RowRun rows and ColRun columns, each run RowLanes * RowRun rows
+/// (16 * ColRun columns) after the one before. The 16 threads of a row are half a warp.
+/// Rows and Cols may be any numbers: what a thread holds beyond them is never shown by `for_each`,
+/// and counts for nothing in `row_max` and `exponentiate`.
+template <int Rows, int Cols, int RowLanes, int RowRun, int ColRun>
+struct RegisterTile {
+  static constexpr int kRows = Rows;
+  static constexpr int kCols = Cols;
+  static constexpr int kColLanes = 16;
+  static constexpr int kRowRun = RowRun;
+  static constexpr int kColRun = ColRun;
+  static constexpr int kRowStep = RowLanes * RowRun;
+  static constexpr int kColStep = kColLanes * ColRun;
+  static constexpr int kRegRows = ceil_div(Rows, kRowStep) * RowRun;
+  static constexpr int kRegCols = ceil_div(Cols, kColStep) * ColRun;
+  static constexpr bool kExactRows = Rows % kRowStep == 0;
+  static constexpr bool kExactCols = Cols % kColStep == 0;
+
+  float x[kRegRows][kRegCols];
+
+  /// The row of the tile that x[r] belongs to.
+  ATTILE_DEVICE static int row(int r) {
+    return r / RowRun * kRowStep + arch::thread_index() / kColLanes * RowRun + r % RowRun;
+  }
+  /// The column of the tile that x[.][c] belongs to.
+  ATTILE_DEVICE static int col(int c) {
+    return c / ColRun * kColStep + arch::thread_index() % kColLanes * ColRun + c % ColRun;
+  }
+  ATTILE_DEVICE static bool has_row(int r) { return kExactRows || row(r) < Rows; }
+  ATTILE_DEVICE static bool has_col(int c) { return kExactCols || col(c) < Cols; }
+
+  /// A row or column that exists, to read an operand for a register that may stand beyond it.
+  ATTILE_DEVICE static int safe_row(int r) { return has_row(r) ? row(r) : 0; }
+  ATTILE_DEVICE static int safe_col(int c) { return has_col(c) ? col(c) : 0; }
+
+  ATTILE_DEVICE void clear() {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) clear_row(r);
+  }
+  ATTILE_DEVICE void clear_row(int r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; ++c) x[r][c] = 0.0f;
+  }
+  ATTILE_DEVICE void scale_row(int r, float factor) {
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; ++c) x[r][c] *= factor;
+  }
+
+  /// Calls f(row, col, x) for what this thread holds of the tile.
+  template <class F>
+  ATTILE_DEVICE void for_each(F&& f) {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < kRegCols; ++c) {
+        if (has_row(r) && has_col(c)) f(row(r), col(c), x[r][c]);
+      }
+    }
+  }
+
+  /// Scope: the 16 lanes of a row, together.
+  ATTILE_DEVICE float row_max(int r) const {
+    float result = -kInf;
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; ++c) {
+      if (has_col(c)) result = arch::fmax(result, x[r][c]);
+    }
+    ATTILE_UNROLL
+    for (int mask = kColLanes / 2; mask > 0; mask /= 2) {
+      result = arch::fmax(result, arch::shuffle_xor(result, mask));
+    }
+    return result;
+  }
+
+  /// x <- 2^(x * unit - base); returns this lane's part of the row's sum.
+  ATTILE_DEVICE float exponentiate(int r, float unit, float base) {
+    float sum = 0.0f;
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; ++c) {
+      x[r][c] = has_col(c) ? arch::exp2(x[r][c] * unit - base) : 0.0f;
+      sum += x[r][c];
+    }
+    return sum;
+  }
+
+  /// Scope: the 16 lanes of a row, together.
+  ATTILE_DEVICE static float sum_lanes(float sum) {
+    ATTILE_UNROLL
+    for (int mask = kColLanes / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);
+    return sum;
+  }
+};
+
+}  // namespace attile::tile
