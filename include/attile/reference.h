@@ -31,8 +31,10 @@ struct BackwardResult {
 
 /// How the plain same-dtype computation may differ from itself.
 struct PlainOptions {
-  bool keep_scores = false;  ///< S and dP stay fp32 instead of being rounded to T
-  bool reverse = false;      ///< every sum runs from its last term to its first
+  /// S and dP stay fp32 instead of being rounded to T, and the backward pass takes LSE and O from
+  /// its arguments, P = exp(S' - LSE), as it has to where P is not stored. Always so for float.
+  bool keep_scores = false;
+  bool reverse = false;  ///< every sum runs from its last term to its first
 };
 
 namespace detail {
@@ -43,6 +45,7 @@ struct Exact {
   bool reverse = false;
   Real score(Real x) const { return x; }
   Real operand(Real x) const { return x; }
+  static constexpr bool recomputes() { return false; }
 };
 
 /// fp32 sums; whatever standard attention writes to memory is rounded to T.
@@ -53,6 +56,8 @@ struct Plain {
   bool reverse;
   Real score(Real x) const { return keep_scores ? x : operand(x); }
   Real operand(Real x) const { return to_float(from_float<T>(x)); }
+  /// Whether the backward pass makes P = exp(S' - LSE) from the LSE that it is given.
+  bool recomputes() const { return keep_scores || std::same_as<T, float>; }
 };
 
 /// Calls work(i) for 0 <= i < count, on every core.
@@ -71,6 +76,7 @@ void parallel(int count, const Work& work) {
 /// One row of P and what belongs to it; hidden scores have p = 0.
 template <class Real>
 struct Row {
+  std::vector<Real> s;           // S', -inf where hidden
   std::vector<Real> p;           // softmax
   std::vector<Real> derivative;  // score_mod'(S)
   std::vector<Real> keep;        // dropout's factor: 0, or 1 / keep probability
@@ -108,12 +114,12 @@ struct Attention {
     for (int c = 0; c < n; ++c) sum[c] += factor * x[c];
   }
 
-  /// A dense (rows, dim) copy of one head.
+  /// A dense (rows, dim) copy of rows of one head.
   template <class T>
-  static Values read(const Tensor<T>& t, int batch, int head, int rows, int dim) {
+  static Values read(const Tensor<T>& t, int batch, int head, int first, int rows, int dim) {
     Values copy;
     copy.reserve(static_cast<std::size_t>(rows) * dim);
-    for (int i = 0; i < rows; ++i) {
+    for (int i = first; i < first + rows; ++i) {
       const T* row = t.row(batch, head, i);
       for (int c = 0; c < dim; ++c) copy.push_back(to_float(row[c]));
     }
@@ -130,21 +136,21 @@ struct Attention {
   Row<Real> softmax_row(const Real* q, const Values& k, int batch, int head, int row) const {
     const int n = args.kv_len;
     const Real hidden = -std::numeric_limits<Real>::infinity();
-    Row<Real> r{Values(n, hidden), Values(n, 0), Values(n, 0), hidden};
+    Row<Real> r{Values(n, hidden), Values(n, 0), Values(n, 0), Values(n, 0), hidden};
     Real m = hidden;
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
       if (!args.mask.visible(at, extent)) continue;
       const Real product = math.score(dot(q, k.data() + std::size_t(j) * D, D));
       const auto modified = args.score_mod(math.score(scale * product), at, extent);
-      r.p[j] = math.score(static_cast<Real>(modified.value));
+      r.s[j] = math.score(static_cast<Real>(modified.value));
       r.derivative[j] = static_cast<Real>(modified.derivative);
       r.keep[j] = sampler.keep(at) ? static_cast<Real>(sampler.keep_scale()) : Real(0);
-      m = std::max(m, r.p[j]);
+      m = std::max(m, r.s[j]);
     }
     const Real base = m == hidden ? Real(0) : m;
     Real l = 0;
-    for_each(n, [&](int j) { l += r.p[j] = std::exp(r.p[j] - base); });
+    for_each(n, [&](int j) { l += r.p[j] = std::exp(r.s[j] - base); });
     if (l == Real(0)) return r;
     for (Real& p : r.p) p = math.operand(p / l);
     r.lse = m + std::log(l);
@@ -169,9 +175,9 @@ struct Attention {
     result.lse.resize(rows);
     parallel(args.batch * args.q_heads, [&](int b_h) {
       const int b = b_h / args.q_heads, h = b_h % args.q_heads;
-      const Values q = read(args.q, b, h, args.q_len, D);
-      const Values k = read(args.k, b, h / group, args.kv_len, D);
-      const Values v = read(args.v, b, h / group, args.kv_len, Dv);
+      const Values q = read(args.q, b, h, 0, args.q_len, D);
+      const Values k = read(args.k, b, h / group, 0, args.kv_len, D);
+      const Values v = read(args.v, b, h / group, 0, args.kv_len, Dv);
       Values o;
       for (int i = 0; i < args.q_len; ++i) {
         const Row<Real> r = softmax_row(q.data() + std::size_t(i) * D, k, b, h, i);
@@ -187,14 +193,22 @@ struct Attention {
   /// The gradients of one query head; dk and dv are added to.
   void backward_head(int b, int h, const Values& k, const Values& v, Values& dq, Values& dk,
                      Values& dv) const {
-    const Values q = read(args.q, b, h, args.q_len, D);
-    const Values dout = read(args.dout, b, h, args.q_len, Dv);
+    const Values q = read(args.q, b, h, 0, args.q_len, D);
+    const Values dout = read(args.dout, b, h, 0, args.q_len, Dv);
+    const bool stored = math.recomputes() && args.lse != nullptr && args.o.data != nullptr;
     for_each(args.q_len, [&](int i) {
       const Real* q_i = q.data() + std::size_t(i) * D;
       const Real* do_i = dout.data() + std::size_t(i) * Dv;
-      const Row<Real> r = softmax_row(q_i, k, b, h, i);
-      const Values o = output_row(r, v);
       const std::int64_t lse_at = (std::int64_t{b} * args.q_heads + h) * args.q_len + i;
+      Row<Real> r = softmax_row(q_i, k, b, h, i);
+      Values o = output_row(r, v);
+      if (stored) {
+        o = read(args.o, b, h, i, 1, Dv);
+        const Real lse = args.lse[lse_at];
+        for (int j = 0; j < args.kv_len && std::isfinite(lse); ++j) {
+          r.p[j] = math.operand(std::exp(r.s[j] - lse));
+        }
+      }
       const Real dlse = args.dlse != nullptr ? static_cast<Real>(args.dlse[lse_at]) : Real(0);
       const Real delta = dot(do_i, o.data(), Dv);  // D = rowsum(dO * O)
       for_each(args.kv_len, [&](int j) {
@@ -221,8 +235,8 @@ struct Attention {
     result.dv.resize(kv_heads * args.kv_len * Dv);
     parallel(args.batch * args.kv_heads, [&](int b_h) {
       const int b = b_h / args.kv_heads, kv_head = b_h % args.kv_heads;
-      const Values k = read(args.k, b, kv_head, args.kv_len, D);
-      const Values v = read(args.v, b, kv_head, args.kv_len, Dv);
+      const Values k = read(args.k, b, kv_head, 0, args.kv_len, D);
+      const Values v = read(args.v, b, kv_head, 0, args.kv_len, Dv);
       Values dk(k.size(), 0), dv(v.size(), 0);
       for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         Values dq(static_cast<std::size_t>(args.q_len) * D, 0);

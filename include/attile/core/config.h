@@ -4,9 +4,11 @@
 // The attributes of functions that device code may call. This is the library's only test for a
 // CUDA compiler: everything above arch/ is also compiled as ordinary C++.
 #ifdef __CUDACC__
+#define ATTILE_CUDA_COMPILER 1
 #define ATTILE_DEVICE __device__ __forceinline__
 #define ATTILE_HOST_DEVICE __host__ __device__ __forceinline__
 #else
+#define ATTILE_CUDA_COMPILER 0
 #define ATTILE_DEVICE inline
 #define ATTILE_HOST_DEVICE inline
 #endif

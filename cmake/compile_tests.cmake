@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+# Tests of what the compiler says: each header alone, all of them linked twice, promised errors.
+
+# One architecture is enough here, the most capable of those that are built.
+list(GET CMAKE_CUDA_ARCHITECTURES -1 ATTILE_COMPILE_TEST_ARCHITECTURE)
+
+# Each header compiled alone, twice in a row: .h by the host compiler, .cuh by nvcc. Then all
+# objects of one language, and a translation unit with every header, are linked into one program,
+# so that a function defined in a header without inline is defined twice and does not link.
+function(attile_header_tests)
+  set(include_dir "${PROJECT_SOURCE_DIR}/include")
+  set(generated "${CMAKE_CURRENT_BINARY_DIR}/headers")
+  foreach(language IN ITEMS CXX CUDA)
+    string(TOLOWER ${language} lower)
+    if(language STREQUAL "CXX")
+      set(header_extensions "*.h")
+      set(source_extension cpp)
+    else()
+      set(header_extensions "*.cuh")
+      set(source_extension cu)
+    endif()
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${include_dir}"
+         "${include_dir}/attile/${header_extensions}")
+    if(NOT headers)
+      continue()
+    endif()
+
+    set(sources)
+    set(all_includes)
+    foreach(header IN LISTS headers)
+      string(APPEND all_includes "#include <${header}>\n")
+      set(source "${generated}/${header}.${source_extension}")
+      file(CONFIGURE OUTPUT "${source}" CONTENT "#include <${header}>\n#include <${header}>\n")
+      list(APPEND sources "${source}")
+    endforeach()
+    set(source "${generated}/all_${lower}.${source_extension}")
+    configure_file("${PROJECT_SOURCE_DIR}/test/linkage/all.in" "${source}" @ONLY)
+
+    add_executable(headers_${lower} "${PROJECT_SOURCE_DIR}/test/linkage/main.cpp" ${sources}
+                                    "${source}")
+    attile_own(headers_${lower})
+    set_target_properties(headers_${lower} PROPERTIES CUDA_ARCHITECTURES
+                                                      ${ATTILE_COMPILE_TEST_ARCHITECTURE})
+    add_test(NAME compile.headers_${lower} COMMAND headers_${lower})
+    set_tests_properties(compile.headers_${lower} PROPERTIES LABELS compile)
+  endforeach()
+endfunction()
+
+# attile_compile_fail(name source text...): compiling the source, with warnings as errors, fails and
+# says each text.
+# The compiler is run directly: a second cmake --build beside ctest's other tests would meet them
+# in the build directory.
+function(attile_compile_fail name source)
+  cmake_path(GET source EXTENSION LAST_ONLY extension)
+  if(extension STREQUAL ".cu")
+    set(compiler "${CMAKE_CUDA_COMPILER}")
+    set(flags -Werror all-warnings -arch=sm_${ATTILE_COMPILE_TEST_ARCHITECTURE})
+    if(CMAKE_CUDA_HOST_COMPILER)
+      list(APPEND flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
+    endif()
+  else()
+    set(compiler "${CMAKE_CXX_COMPILER}")
+    list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE flags)
+    list(APPEND flags -Wall -Wextra -Werror)
+  endif()
+  list(APPEND flags -std=c++20 -I${PROJECT_SOURCE_DIR}/include)
+  # A list in a test's command line would be split there.
+  list(JOIN flags "|" flags)
+  list(JOIN ARGN "|" texts)
+  add_test(
+    NAME compile.${name}
+    COMMAND
+      ${CMAKE_COMMAND} -DCOMPILER=${compiler} -DFLAGS=${flags} -DSOURCE=${source} "-DTEXTS=${texts}"
+      -DOBJECT=${CMAKE_CURRENT_BINARY_DIR}/${name}.o -P
+      ${PROJECT_SOURCE_DIR}/cmake/expect_compile_error.cmake)
+  set_tests_properties(compile.${name} PROPERTIES LABELS compile TIMEOUT 300)
+endfunction()
+
+# The same for a file that carries its promises itself, in lines that begin with `// promises: `.
+function(attile_compile_fail_file source)
+  cmake_path(GET source STEM name)
+  file(STRINGS "${source}" texts REGEX "^// promises: .")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+  if(NOT texts)
+    message(FATAL_ERROR "${source}: no line begins with '// promises: '")
+  endif()
+  list(TRANSFORM texts REPLACE "^// promises: " "")
+  attile_compile_fail(${name} "${source}" ${texts})
+endfunction()

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+# What attile's own programs are compiled with. None of it reaches the users of attile::attile.
+
+# One nvcc takes up to 2 GB, so Ninja is given as many jobs as the memory carries.
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_JOB_POOL_COMPILE)
+  cmake_host_system_information(RESULT attile_jobs QUERY NUMBER_OF_LOGICAL_CORES)
+  cmake_host_system_information(RESULT attile_memory_mb QUERY TOTAL_PHYSICAL_MEMORY)
+  math(EXPR attile_memory_jobs "${attile_memory_mb} / 2048")
+  if(attile_memory_jobs LESS attile_jobs)
+    set(attile_jobs ${attile_memory_jobs})
+  endif()
+  if(attile_jobs LESS 1)
+    set(attile_jobs 1)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS attile_compile=${attile_jobs})
+  set(CMAKE_JOB_POOL_COMPILE attile_compile)
+endif()
+
+# attile_own(target): the library, our warnings as errors, line numbers for the profiler.
+# `--compile-no-warning-as-error` of cmake turns the errors back into warnings.
+function(attile_own target)
+  target_link_libraries(${target} PRIVATE attile::attile)
+  set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR ON CXX_EXTENSIONS OFF)
+  # -Wno-restrict: GCC 12 and 13 see an overlap in `"text" + std::string` (GCC bug 105651).
+  target_compile_options(
+    ${target}
+    PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-restrict>"
+            "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-restrict;-lineinfo>")
+  # Not for .cu: cudafe++ does not know every intrinsic that the host's -march=native brings.
+  if(ATTILE_NATIVE)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-O3;-march=native>")
+  endif()
+endfunction()

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// The caller's tiles: each Traits is a kernel of its own, and the result does not depend on them
+// beyond rounding. Br and Bc may be any numbers.
+#include "support.cuh"
+
+#include <attile/attile.cuh>
+
+namespace {
+
+constexpr int kHeads = 16, kLen = 1000, kDim = 64;
+
+template <int Br, int Bc, int kThreads>
+using Kernel =
+    attile::ForwardTraits<Br, Bc, kDim, __half, attile::Causal, attile::NoScoreMod,
+                          attile::NoDropout, kDim, attile::portable::Tuning<kThreads>>;
+
+template <class Traits>
+std::vector<float> run(const __half* q, const __half* k, const __half* v) {
+  const example::DeviceArray<__half> o(kHeads * kLen * kDim);
+  const typename Traits::Args args{
+      .q = attile::bhsd(q, kLen, kHeads, kDim),
+      .k = attile::bhsd(k, kLen, kHeads, kDim),
+      .v = attile::bhsd(v, kLen, kHeads, kDim),
+      .o = attile::bhsd(o.get(), kLen, kHeads, kDim),
+      .batch = 1,
+      .q_heads = kHeads,
+      .kv_heads = kHeads,
+      .q_len = kLen,
+      .kv_len = kLen,
+  };
+  cudaEvent_t begin, end;
+  example::must(cudaEventCreate(&begin), "cudaEventCreate");
+  example::must(cudaEventCreate(&end), "cudaEventCreate");
+  example::must(attile::forward<Traits>(args), "forward");  // loads the kernel
+  example::must(cudaEventRecord(begin), "cudaEventRecord");
+  example::must(attile::forward<Traits>(args), "forward");
+  example::must(cudaEventRecord(end), "cudaEventRecord");
+  example::must(cudaEventSynchronize(end), "the kernel");
+  float ms = 0.0f;
+  example::must(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+  example::must(cudaEventDestroy(begin), "cudaEventDestroy");
+  example::must(cudaEventDestroy(end), "cudaEventDestroy");
+  std::printf("Br %3d, Bc %3d, %3d threads: %6zu bytes of shared memory, %.3f ms\n", Traits::kBr,
+              Traits::kBc, Traits::kThreads, Traits::kSharedBytes, ms);
+  std::vector<float> result;
+  for (const __half x : o.download()) result.push_back(attile::to_float(x));
+  return result;
+}
+
+}  // namespace
+
+int main() {
+  example::need_gpu();
+  const std::size_t size = kHeads * kLen * kDim;
+  const example::DeviceArray<__half> q(example::normal<__half>(size, 1));
+  const example::DeviceArray<__half> k(example::normal<__half>(size, 2));
+  const example::DeviceArray<__half> v(example::normal<__half>(size, 3));
+
+  const auto base = run<Kernel<64, 64, 128>>(q.get(), k.get(), v.get());
+  const auto wide = run<Kernel<128, 32, 128>>(q.get(), k.get(), v.get());
+  const auto odd = run<Kernel<57, 57, 128>>(q.get(), k.get(), v.get());
+  // Two roundings to fp16 of values below 4.
+  const double bound = 4.0 * 0x1p-10;
+  const bool ok = example::report("wide", example::max_difference(base, wide), bound) &&
+                  example::report("odd", example::max_difference(base, odd), bound);
+  return ok ? 0 : 1;
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include <attile/host.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "run.h"
+
+namespace attend {
+namespace {
+
+void require(attile::Check check) {
+  if (!check) throw npy::Error(std::string("The CPU executor refuses: ") + check.why + ".");
+}
+
+template <class Work>
+double elapsed_ms(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+}  // namespace
+
+template <class T>
+Run run_on_cpu(const Problem& p, Tensors<T>& tensors) {
+  Run run;
+  run.device = "CPU, up to " + std::to_string(std::thread::hardware_concurrency()) + " threads";
+  run.family = "CPU executor";
+  run.bytes = tensors.bytes();
+  const Pointers<T> at = tensors.pointers();
+  run.forward_ms = median_ms(
+      [&] { return elapsed_ms([&] { require(attile::host::forward(forward_args(p, at))); }); });
+  if (p.backward) {
+    run.backward_ms = median_ms(
+        [&] { return elapsed_ms([&] { require(attile::host::backward(backward_args(p, at))); }); });
+  }
+  return run;
+}
+
+template Run run_on_cpu(const Problem&, Tensors<float>&);
+template Run run_on_cpu(const Problem&, Tensors<__half>&);
+template Run run_on_cpu(const Problem&, Tensors<__nv_bfloat16>&);
+
+}  // namespace attend

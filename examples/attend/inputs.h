@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// Reading the tensors of attend. Every failure is an npy::Error: one sentence naming the file.
+#pragma once
+
+#include <attile/core/check.h>
+#include <attile/core/element.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../npy.h"
+#include "options.h"
+#include "problem.h"
+
+namespace attend {
+
+/// The inputs as they were read; `dout` and `expect` are empty where they are not wanted.
+struct Inputs {
+  npy::Array q, k, v, dout, expect;
+};
+
+inline Inputs read_inputs(const Options& options) {
+  Inputs in;
+  in.q = npy::read(options.q, 4);
+  in.k = npy::read(options.k, 4);
+  in.v = npy::read(options.v, 4);
+  if (options.backward()) in.dout = npy::read(options.dout, 4);
+  if (!options.expect.empty()) in.expect = npy::read(options.expect, 4);
+  return in;
+}
+
+namespace detail {
+
+/// One input's extents by name.
+struct Extents {
+  std::string path, shape;
+  std::int64_t batch, rows, heads, dim;
+};
+
+inline Extents extents(const std::string& path, const npy::Shape& s, Layout layout) {
+  const bool rows_first = layout == Layout::kBshd;
+  const Extents e{path, npy::to_string(s), s[0], rows_first ? s[1] : s[2], rows_first ? s[2] : s[1],
+                  s[3]};
+  const auto refuse = [&](const std::string& reason) {
+    throw npy::Error(path + " has the shape " + e.shape + ", " + reason + ".");
+  };
+  for (const std::int64_t extent : s) {
+    if (extent > attile::kMaxLength) refuse("an extent of which is above 2^30");
+  }
+  if (e.heads == 0) refuse("which has no heads");
+  if (e.dim == 0) refuse("whose head dim is 0");
+  if (e.dim > 256) refuse("whose head dim is above 256");
+  return e;
+}
+
+inline void require_equal(const Extents& a, std::int64_t x, const Extents& b, std::int64_t y,
+                          const std::string& what) {
+  if (x == y) return;
+  throw npy::Error(a.path + " has the shape " + a.shape + ", whose " + what + " " +
+                   std::to_string(x) + " is not the " + std::to_string(y) + " of " + b.path + ".");
+}
+
+inline void require_shape(const std::string& path, const npy::Shape& shape,
+                          const npy::Shape& expected) {
+  if (shape == expected) return;
+  throw npy::Error(path + " has the shape " + npy::to_string(shape) + ", but O has " +
+                   npy::to_string(expected) + ".");
+}
+
+}  // namespace detail
+
+/// The problem that the shapes of the inputs describe.
+inline Problem make_problem(const Options& options, const Inputs& in) {
+  using detail::require_equal;
+  const auto q = detail::extents(options.q, in.q.shape, options.layout);
+  const auto k = detail::extents(options.k, in.k.shape, options.layout);
+  const auto v = detail::extents(options.v, in.v.shape, options.layout);
+  require_equal(k, k.batch, q, q.batch, "batch");
+  require_equal(k, k.dim, q, q.dim, "head dim");
+  require_equal(v, v.batch, k, k.batch, "batch");
+  require_equal(v, v.rows, k, k.rows, "length");
+  require_equal(v, v.heads, k, k.heads, "number of heads");
+  if (q.heads % k.heads != 0) {
+    throw npy::Error(k.path + " has " + std::to_string(k.heads) +
+                     " heads, which do not divide the " + std::to_string(q.heads) + " of " +
+                     q.path + ".");
+  }
+  Problem p;
+  p.layout = options.layout;
+  p.batch = static_cast<int>(q.batch);
+  p.q_heads = static_cast<int>(q.heads);
+  p.kv_heads = static_cast<int>(k.heads);
+  p.q_len = static_cast<int>(q.rows);
+  p.kv_len = static_cast<int>(k.rows);
+  p.head_dim = static_cast<int>(q.dim);
+  p.head_dim_v = static_cast<int>(v.dim);
+  if (options.window) p.mask = {options.window->left, options.window->right};
+  if (options.causal) p.mask.right = 0;
+  p.scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim)));
+  p.backward = options.backward();
+  if (p.backward) detail::require_shape(options.dout, in.dout.shape, p.o_shape());
+  if (!options.expect.empty()) {
+    detail::require_shape(options.expect, in.expect.shape, p.o_shape());
+  }
+  return p;
+}
+
+/// The values rounded to T; a finite value must stay finite.
+template <class T>
+std::vector<T> rounded(const npy::Array& array, const std::string& path) {
+  std::vector<T> values;
+  values.reserve(array.values.size());
+  for (const float x : array.values) {
+    values.push_back(attile::from_float<T>(x));
+    if (std::isfinite(x) && !std::isfinite(attile::to_float(values.back()))) {
+      throw npy::Error(path + " holds a value that " + attile::element_name<T>() + " cannot hold.");
+    }
+  }
+  return values;
+}
+
+/// The inputs in T, and memory for the outputs.
+template <class T>
+Tensors<T> make_tensors(const Options& options, const Inputs& in, const Problem& p) {
+  Tensors<T> t;
+  t.q = rounded<T>(in.q, options.q);
+  t.k = rounded<T>(in.k, options.k);
+  t.v = rounded<T>(in.v, options.v);
+  t.o.resize(p.q_rows() * p.head_dim_v);
+  t.lse.resize(p.q_rows());
+  if (!p.backward) return t;
+  t.dout = rounded<T>(in.dout, options.dout);
+  t.dq.resize(t.q.size());
+  t.dk.resize(t.k.size());
+  t.dv.resize(t.v.size());
+  return t;
+}
+
+}  // namespace attend

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Writing the results of attend: all of them, or none.
+#pragma once
+
+#include <attile/core/element.h>
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "../npy.h"
+#include "options.h"
+#include "problem.h"
+
+namespace attend {
+
+/// The files that are wanted. The constructor fails unless each can be written; nothing takes its
+/// final name before everything is written.
+class OutputFiles {
+ public:
+  explicit OutputFiles(const Options& options)
+      : o_(open(options.o)),
+        lse_(open(options.lse)),
+        dq_(open(options.dq)),
+        dk_(open(options.dk)),
+        dv_(open(options.dv)) {}
+
+  template <class T>
+  void write(const Problem& p, const Tensors<T>& t) {
+    constexpr auto kDtype = std::same_as<T, __half> ? npy::Dtype::kFloat16 : npy::Dtype::kFloat32;
+    const auto write = [](npy::Output* file, npy::Dtype dtype, const npy::Shape& shape,
+                          const auto& values) {
+      if (file == nullptr) return;
+      std::vector<float> wide;
+      wide.reserve(values.size());
+      for (const auto x : values) wide.push_back(attile::to_float(x));
+      file->write(dtype, shape, wide);
+    };
+    write(o_.get(), kDtype, p.o_shape(), t.o);
+    write(lse_.get(), npy::Dtype::kFloat32, p.lse_shape(), t.lse);
+    write(dq_.get(), kDtype, p.q_shape(), t.dq);
+    write(dk_.get(), kDtype, p.k_shape(), t.dk);
+    write(dv_.get(), kDtype, p.v_shape(), t.dv);
+    for (npy::Output* file : {o_.get(), lse_.get(), dq_.get(), dk_.get(), dv_.get()}) {
+      if (file != nullptr) file->commit();
+    }
+  }
+
+ private:
+  static std::unique_ptr<npy::Output> open(const std::string& path) {
+    return path.empty() ? nullptr : std::make_unique<npy::Output>(path);
+  }
+
+  std::unique_ptr<npy::Output> o_, lse_, dq_, dk_, dv_;
+};
+
+}  // namespace attend

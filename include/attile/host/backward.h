@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/schedule.h>
+#include <attile/host/panels.h>
+#include <attile/host/parallel.h>
+#include <attile/host/problem.h>
+#include <attile/host/scores.h>
+#include <attile/host/simd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace attile::host {
+
+/// What backward needs of every query row, (batch, q_heads, q_len). An empty row, with LSE = -inf,
+/// has lse = +inf here, so that its P = 2^(-inf) = 0 without a test.
+struct RowTerms {
+  float* lse;    ///< LSE * log2(e)
+  float* delta;  ///< D - dLSE, with D = rowsum(dO * O)
+};
+
+template <class V, class Args>
+struct BackwardProblem : Problem<V, Args> {
+  RowTerms row_terms;
+
+  BackwardProblem(const Args& args, const Options& options, RowTerms terms)
+      : Problem<V, Args>(args, options), row_terms(terms) {}
+};
+
+/// FlashAttention-2's backward pass (arXiv 2307.08691, Alg. 2) as two passes that each own what
+/// they write, so that nothing is accumulated across threads: by rows (dQ) and by columns (dK, dV).
+/// Both recompute P and dP for a strip of what they own against tiles of the other side:
+///   by rows      strip: Q, dO   tile: K, V    dQ += dS K
+///   by columns   strip: K, V    tile: Q, dO   dV += dropout(P)^T dO,  dK += dS^T Q
+template <class V, class Args, bool kByColumns>
+class BackwardWorker {
+ public:
+  using P = BackwardProblem<V, Args>;
+  using T = typename P::T;
+
+  BackwardWorker(const P& problem, Arena& arena) : problem_(problem) {
+    const auto own = static_cast<std::size_t>(problem.tile_rows);
+    const auto other = static_cast<std::size_t>(problem.tile_cols);
+    const auto strip = std::size_t{kRows} * kMaxTileColumns;
+    qk_strips_ = arena.take<float>(own * problem.D);
+    vo_strips_ = arena.take<float>(own * problem.Dv);
+    qk_sum_ = arena.take<float>(own * problem.padded_dim());
+    if constexpr (kByColumns) vo_sum_ = arena.take<float>(own * problem.padded_dim_v());
+    qk_t_panels_ = arena.take<float>(other * problem.D);
+    vo_t_panels_ = arena.take<float>(other * problem.Dv);
+    qk_panels_ = arena.take<float>(other * round_up(problem.D, kPanelWidth<V>));
+    if constexpr (kByColumns) {
+      vo_panels_ = arena.take<float>(other * round_up(problem.Dv, kPanelWidth<V>));
+    }
+    lse_ = arena.take<float>(kByColumns ? other : own);
+    delta_ = arena.take<float>(kByColumns ? other : own);
+    s_ = arena.take<float>(strip);
+    dp_ = arena.take<float>(strip);
+    if constexpr (kModified) derivative_ = arena.take<float>(strip);
+    if constexpr (kDropout) keep_ = arena.take<float>(strip);
+  }
+
+  static std::int64_t items(const P& problem) {
+    return std::int64_t{problem.args.batch} * own_heads(problem.args) * blocks(problem);
+  }
+
+  void operator()(std::int64_t item) {
+    const Args& args = problem_.args;
+    const int count = blocks(problem_);
+    // The blocks that are longest causally come first.
+    const int block = kByColumns ? static_cast<int>(item % count)
+                                 : count - 1 - static_cast<int>(item % count);
+    own_head_ = static_cast<int>(item / count % own_heads(args));
+    batch_ = static_cast<int>(item / count / own_heads(args));
+    const std::int64_t begin = std::int64_t{block} * problem_.tile_rows;
+    own_ = clip(begin, begin + problem_.tile_rows, own_length(args));
+    load_own();
+    const int heads = kByColumns ? problem_.group : 1;
+    for (int i = 0; i < heads; ++i) {
+      q_head_ = kByColumns ? own_head_ * problem_.group + i : own_head_;
+      visit_head();
+    }
+    write_own();
+  }
+
+ private:
+  static constexpr int kRows = kStripRows<V>;
+  static constexpr bool kModified = !kIsIdentity<typename P::ScoreModType>;
+  static constexpr bool kDropout = P::DropoutType::kEnabled;
+
+  static int own_heads(const Args& args) { return kByColumns ? args.kv_heads : args.q_heads; }
+  static int own_length(const Args& args) { return kByColumns ? args.kv_len : args.q_len; }
+  static int blocks(const P& problem) {
+    return ceil_div(own_length(problem.args), problem.tile_rows);
+  }
+  int strips() const { return ceil_div(own_.end - own_.begin, kRows); }
+  int kv_head() const { return q_head_ / problem_.group; }
+  float* qk_sum(int i) const { return qk_sum_ + std::ptrdiff_t{i} * kRows * problem_.padded_dim(); }
+  float* vo_sum(int i) const {
+    return vo_sum_ + std::ptrdiff_t{i} * kRows * problem_.padded_dim_v();
+  }
+  Interval strip_positions(int i) const {
+    const int begin = own_.begin + i * kRows;
+    return {begin, min(begin + kRows, own_.end)};
+  }
+
+  void load_own() {
+    const Args& args = problem_.args;
+    const auto& qk = kByColumns ? args.k : args.q;
+    const auto& vo = kByColumns ? args.v : args.dout;
+    pack_transposed<kRows>(RowBlock<T>(qk, batch_, own_head_, own_), problem_.D, qk_strips_);
+    pack_transposed<kRows>(RowBlock<T>(vo, batch_, own_head_, own_), problem_.Dv, vo_strips_);
+    const std::ptrdiff_t rows = problem_.tile_rows;
+    std::fill_n(qk_sum_, rows * problem_.padded_dim(), 0.0f);
+    if constexpr (kByColumns) std::fill_n(vo_sum_, rows * problem_.padded_dim_v(), 0.0f);
+  }
+
+  /// The tiles of the other side that one query head's mask lets this block see.
+  void visit_head() {
+    const Args& args = problem_.args;
+    const int length = kByColumns ? args.q_len : args.kv_len;
+    if constexpr (!kByColumns) load_row_terms(own_, problem_.tile_rows);
+    if (length == 0) return;
+    const Extent extent = problem_.extent;
+    const Span span = kByColumns ? visible_rows(args.mask, batch_, q_head_, own_, extent)
+                                 : visible_columns(args.mask, batch_, q_head_, own_, extent);
+    const int Bc = problem_.tile_cols;
+    const TileRange tiles = tiles_of(span, Bc);
+    for (int j = tiles.first; j < tiles.last; ++j) {
+      const bool full = tiles.full_first <= j && j < tiles.full_last;
+      const Interval tile = clip(std::int64_t{j} * Bc, std::int64_t{j + 1} * Bc, length);
+      load_tile(tile);
+      for (int i = 0; i < strips(); ++i) visit_strip(i, tile, full);
+    }
+  }
+
+  void load_tile(Interval tile) {
+    const Args& args = problem_.args;
+    const auto& qk = kByColumns ? args.q : args.k;
+    const auto& vo = kByColumns ? args.dout : args.v;
+    const int head = kByColumns ? q_head_ : kv_head();
+    const RowBlock<T> qk_block(qk, batch_, head, tile);
+    const RowBlock<T> vo_block(vo, batch_, head, tile);
+    pack_transposed<kPanelWidth<V>>(qk_block, problem_.D, qk_t_panels_);
+    pack_transposed<kPanelWidth<V>>(vo_block, problem_.Dv, vo_t_panels_);
+    pack_rows<V>(qk_block, problem_.D, problem_.tile_cols, qk_panels_);
+    if constexpr (kByColumns) {
+      pack_rows<V>(vo_block, problem_.Dv, problem_.tile_cols, vo_panels_);
+      load_row_terms(tile, problem_.tile_cols);
+    }
+  }
+
+  /// The terms of these query rows, then of rows that do not exist, up to `padded` of them.
+  void load_row_terms(Interval rows, int padded) {
+    const Args& args = problem_.args;
+    const std::int64_t slice = std::int64_t{batch_} * args.q_heads + q_head_;
+    const std::int64_t at = slice * args.q_len + rows.begin;
+    const int n = rows.end - rows.begin;
+    std::copy_n(problem_.row_terms.lse + at, n, lse_);
+    std::copy_n(problem_.row_terms.delta + at, n, delta_);
+    std::fill(lse_ + n, lse_ + padded, kInf);
+    std::fill(delta_ + n, delta_ + padded, 0.0f);
+  }
+
+  void visit_strip(int i, Interval tile, bool full) {
+    const Place<kByColumns> place{batch_, q_head_, strip_positions(i), tile};
+    const Reach reach =
+        full ? whole_tile<V>(tile.end - tile.begin) : reach_of<V>(problem_, place);
+    if (reach.empty()) return;
+    if (reach.needs_mask()) {
+      step<true>(i, place, reach);
+    } else {
+      step<false>(i, place, reach);
+    }
+  }
+
+  template <bool kMasked>
+  void step(int i, const Place<kByColumns>& place, const Reach& reach) {
+    const int D = problem_.D, Dv = problem_.Dv, depth = problem_.tile_cols;
+    const std::ptrdiff_t first = std::ptrdiff_t{i} * kRows;
+    multiply_scores<V>(qk_strips_ + first * D, qk_t_panels_, D, reach.wide, s_);     // S = Q K^T
+    multiply_scores<V>(vo_strips_ + first * Dv, vo_t_panels_, Dv, reach.wide, dp_);  // dP = dO V^T
+    modify_scores<kMasked>(problem_, place, reach, s_, kModified ? derivative_ : nullptr);
+    if constexpr (kDropout) {
+      const float scale = problem_.sampler.keep_scale();
+      for_each_kept(problem_, place, reach,
+                    [&](int at, bool kept) { keep_[at] = kept ? scale : 0.0f; });
+    }
+    for (int r = 0; r < kRows; ++r) differentiate_row(r, i * kRows + r, reach.wide);
+    multiply_output<V>(s_, qk_panels_, depth, reach.valid, D, qk_sum(i), problem_.padded_dim());
+    if constexpr (kByColumns) {
+      multiply_output<V>(dp_, vo_panels_, depth, reach.valid, Dv, vo_sum(i),
+                         problem_.padded_dim_v());
+    }
+  }
+
+  /// P = e^(S' - LSE),  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S): S becomes dS, and dP
+  /// becomes dropout(P), which only dV still needs.
+  void differentiate_row(int r, int own_row, Interval wide) {
+    const V unit(problem_.unit());
+    const int begin = r * kMaxTileColumns;
+    for (int c = wide.begin; c < wide.end; c += V::kWidth) {
+      const V lse = kByColumns ? V::load(lse_ + c) : V(lse_[own_row]);
+      const V delta = kByColumns ? V::load(delta_ + c) : V(delta_[own_row]);
+      float* const s = s_ + begin + c;
+      float* const dp = dp_ + begin + c;
+      const V p = host::exp2(V::load(s) * unit - lse);
+      V dropped = p;
+      V gradient = V::load(dp);
+      if constexpr (kDropout) {
+        const V keep = V::load(keep_ + begin + c);
+        dropped = p * keep;
+        gradient = gradient * keep;
+      }
+      V ds = p * (gradient - delta);
+      if constexpr (kModified) ds = ds * V::load(derivative_ + begin + c);
+      ds.store(s);
+      if constexpr (kByColumns) dropped.store(dp);
+    }
+  }
+
+  /// dQ = scale dS K, or dK = scale dS^T Q and dV.
+  void write_own() {
+    const Args& args = problem_.args;
+    const auto& qk = kByColumns ? args.dk : args.dq;
+    for (int x = own_.begin; x < own_.end; ++x) {
+      const std::ptrdiff_t r = x - own_.begin;
+      write_row(qk_sum_ + r * problem_.padded_dim(), problem_.scale, problem_.D,
+                qk.row(batch_, own_head_, x));
+      if constexpr (kByColumns) {
+        write_row(vo_sum_ + r * problem_.padded_dim_v(), 1.0f, problem_.Dv,
+                  args.dv.row(batch_, own_head_, x));
+      }
+    }
+  }
+
+  const P& problem_;
+  // Of the strips: Q or K, and dO or V, packed; and their gradients, (tile_rows, padded dim).
+  float* qk_strips_;
+  float* vo_strips_;
+  float* qk_sum_;
+  float* vo_sum_ = nullptr;
+  // Of the tile: K or Q, and V or dO, packed as the columns and as the rows of B.
+  float* qk_t_panels_;
+  float* vo_t_panels_;
+  float* qk_panels_;
+  float* vo_panels_ = nullptr;
+  // Of the query rows, wherever they are.
+  float* lse_;
+  float* delta_;
+  // (kStripRows, kMaxTileColumns) each.
+  float* s_;
+  float* dp_;
+  float* derivative_ = nullptr;
+  float* keep_ = nullptr;
+  int batch_ = 0;
+  int own_head_ = 0;
+  int q_head_ = 0;
+  Interval own_{};
+};
+
+/// D - dLSE and LSE of the rows of one query head. [Alg. 2, line 4]
+template <class V, class Args>
+class RowTermsWorker {
+ public:
+  using P = BackwardProblem<V, Args>;
+
+  RowTermsWorker(const P& problem, Arena&) : problem_(problem) {}
+
+  static std::int64_t items(const P& problem) {
+    return problem.args.q_len == 0 ? 0 : std::int64_t{problem.args.batch} * problem.args.q_heads;
+  }
+
+  void operator()(std::int64_t slice) {
+    const Args& args = problem_.args;
+    const int batch = static_cast<int>(slice / args.q_heads);
+    const int head = static_cast<int>(slice % args.q_heads);
+    for (int i = 0; i < args.q_len; ++i) {
+      const std::int64_t at = slice * args.q_len + i;
+      const bool empty = args.lse[at] == -kInf;
+      problem_.row_terms.lse[at] = empty ? kInf : args.lse[at] * kLog2e;
+      const auto* const dout = args.dout.row(batch, head, i);
+      const auto* const o = args.o.row(batch, head, i);
+      float delta = 0.0f;
+      for (int d = 0; d < problem_.Dv; ++d) delta += widen(dout[d]) * widen(o[d]);
+      if (args.dlse != nullptr) delta -= args.dlse[at];
+      problem_.row_terms.delta[at] = empty ? 0.0f : delta;
+    }
+  }
+
+ private:
+  const P& problem_;
+};
+
+/// The gradients of attention on the CPU: dQ, dK, dV of a problem whose pointers are host pointers.
+/// Shapes   any head_dim; the contract is that of the GPU kernels.
+/// Scope    uses options.threads threads, scratch memory for each that does not grow with the
+///          lengths, and 8 bytes for each row of Q. The same bits come out whatever the number of
+///          threads.
+/// Errors   never throws: bad arguments, no memory and no thread are each a Check that says so.
+///          Masks, modifiers and dropouts must not throw.
+template <Element T, Mask M, ScoreMod S, Dropout P, class V = NativeFloats>
+[[nodiscard]] Check backward(const BackwardArgs<T, M, S, P>& args, const Options& options = {}) {
+  if (const Check check = check_arguments(args, 0, 0); !check) return check;
+  if (const Check check = check_options(options); !check) return check;
+  using Args = BackwardArgs<T, M, S, P>;
+  const std::size_t rows = std::size_t{1} * args.batch * args.q_heads * args.q_len;
+  const Scratch scratch(2 * rows * sizeof(float));
+  if (scratch.data == nullptr) return out_of_memory();
+  auto* const lse = reinterpret_cast<float*>(scratch.data);
+  const BackwardProblem<V, Args> problem(args, options, {lse, lse + rows});
+  const auto run = [&]<class Worker>(Worker*) {
+    return run_items<Worker>(problem, Worker::items(problem), problem.threads);
+  };
+  if (const Check check = run(static_cast<RowTermsWorker<V, Args>*>(nullptr)); !check) return check;
+  if (const Check check = run(static_cast<BackwardWorker<V, Args, false>*>(nullptr)); !check) {
+    return check;
+  }
+  return run(static_cast<BackwardWorker<V, Args, true>*>(nullptr));
+}
+
+}  // namespace attile::host

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/schedule.h>
+#include <attile/host/panels.h>
+#include <attile/host/parallel.h>
+#include <attile/host/problem.h>
+#include <attile/host/scores.h>
+#include <attile/host/simd.h>
+#include <attile/tile/online_softmax.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace attile::host {
+
+/// FlashAttention-2 (arXiv 2307.08691, Alg. 1) for one block of Br query rows at a time. A block
+/// goes through the registers in strips of kStripRows rows; scores exist for one strip only.
+template <class V, class Args>
+class ForwardWorker {
+ public:
+  using P = Problem<V, Args>;
+  using T = typename P::T;
+
+  ForwardWorker(const P& problem, Arena& arena) : problem_(problem) {
+    const auto rows = static_cast<std::size_t>(problem.tile_rows);
+    const auto columns = static_cast<std::size_t>(problem.tile_cols);
+    q_strips_ = arena.take<float>(rows * problem.D);
+    o_ = arena.take<float>(rows * problem.padded_dim_v());
+    softmax_ = arena.take<Softmax>(rows / kRows);
+    s_ = arena.take<float>(std::size_t{kRows} * kMaxTileColumns);
+    kt_panels_ = arena.take<float>(columns * problem.D);
+    v_panels_ = arena.take<float>(columns * round_up(problem.Dv, kPanelWidth<V>));
+  }
+
+  static std::int64_t items(const P& problem) {
+    return std::int64_t{problem.args.batch} * problem.args.q_heads * blocks(problem);
+  }
+
+  /// One row block of one query head. The last blocks come first: causally they are the longest.
+  void operator()(std::int64_t item) {
+    const Args& args = problem_.args;
+    const int count = blocks(problem_);
+    const int block = count - 1 - static_cast<int>(item % count);
+    head_ = static_cast<int>(item / count % args.q_heads);
+    batch_ = static_cast<int>(item / count / args.q_heads);
+    const std::int64_t begin = std::int64_t{block} * problem_.tile_rows;
+    rows_ = clip(begin, begin + problem_.tile_rows, args.q_len);
+
+    pack_transposed<kRows>(RowBlock<T>(args.q, batch_, head_, rows_), problem_.D, q_strips_);
+    for (int i = 0; i < strips(); ++i) softmax_[i].reset();
+    std::fill_n(o_, std::ptrdiff_t{problem_.tile_rows} * o_stride(), 0.0f);  // line 5
+
+    if (args.kv_len > 0) {
+      const int Bc = problem_.tile_cols;
+      const TileRange tiles =
+          tiles_of(visible_columns(args.mask, batch_, head_, rows_, problem_.extent), Bc);
+      for (int j = tiles.first; j < tiles.last; ++j) {  // line 6
+        const bool full = tiles.full_first <= j && j < tiles.full_last;
+        visit_tile(clip(std::int64_t{j} * Bc, std::int64_t{j + 1} * Bc, args.kv_len), full);
+      }
+    }
+    for (int i = 0; i < strips(); ++i) write_strip(i);
+  }
+
+ private:
+  static constexpr int kRows = kStripRows<V>;
+  using Softmax = tile::OnlineSoftmax<kRows>;
+
+  static int blocks(const P& problem) { return ceil_div(problem.args.q_len, problem.tile_rows); }
+  int strips() const { return ceil_div(rows_.end - rows_.begin, kRows); }
+  int o_stride() const { return problem_.padded_dim_v(); }
+  float* o_strip(int i) const { return o_ + std::ptrdiff_t{i} * kRows * o_stride(); }
+  Interval strip_rows(int i) const {
+    const int begin = rows_.begin + i * kRows;
+    return {begin, min(begin + kRows, rows_.end)};
+  }
+
+  /// Takes K_j and V_j in, for every strip that sees some of it.
+  void visit_tile(Interval columns, bool full) {
+    const Args& args = problem_.args;
+    const int kv_head = head_ / problem_.group;
+    pack_transposed<kPanelWidth<V>>(RowBlock<T>(args.k, batch_, kv_head, columns), problem_.D,
+                                    kt_panels_);
+    pack_rows<V>(RowBlock<T>(args.v, batch_, kv_head, columns), problem_.Dv, problem_.tile_cols,
+                 v_panels_);
+    for (int i = 0; i < strips(); ++i) {
+      const Place<false> place{batch_, head_, strip_rows(i), columns};
+      const Reach reach = full ? whole_tile<V>(columns.end - columns.begin)
+                               : reach_of<V>(problem_, place);
+      if (reach.empty()) continue;
+      if (reach.needs_mask()) {
+        step<true>(i, place, reach);
+      } else {
+        step<false>(i, place, reach);
+      }
+    }
+  }
+
+  template <bool kMasked>
+  void step(int i, const Place<false>& place, const Reach& reach) {
+    multiply_scores<V>(q_strips_ + std::ptrdiff_t{i} * kRows * problem_.D, kt_panels_, problem_.D,
+                       reach.wide, s_);                                       // line 8: S = Q K^T
+    modify_scores<kMasked>(problem_, place, reach, s_, nullptr);
+    ScoreRows<V> scores{s_, reach.wide};
+    OutputRows<V> output{o_strip(i), o_stride()};
+    softmax_[i].step(scores, output, problem_.unit());                        // lines 9, 10
+    if constexpr (P::DropoutType::kEnabled) {
+      for_each_kept(problem_, place, reach, [&](int at, bool kept) {
+        if (!kept) s_[at] = 0.0f;
+      });
+    }
+    multiply_output<V>(s_, v_panels_, problem_.tile_cols, reach.valid, problem_.Dv, output.o,
+                       o_stride());                                           // line 10: O += P V
+  }
+
+  void write_strip(int i) {
+    const Args& args = problem_.args;
+    OutputRows<V> output{o_strip(i), o_stride()};
+    softmax_[i].finish(output, problem_.sampler.keep_scale());                // line 12
+    const Interval rows = strip_rows(i);
+    for (int r = 0; r < rows.end - rows.begin; ++r) {
+      const int row = rows.begin + r;
+      write_row(output.o + std::ptrdiff_t{r} * o_stride(), 1.0f, problem_.Dv,
+                args.o.row(batch_, head_, row));
+      if (args.lse == nullptr) continue;
+      const std::int64_t slice = std::int64_t{batch_} * args.q_heads + head_;
+      args.lse[slice * args.q_len + row] = softmax_[i].lse(r, problem_.unit());  // line 13
+    }
+  }
+
+  const P& problem_;
+  float* q_strips_;   // (strips, D, kStripRows)
+  float* o_;          // (tile_rows, o_stride), not yet divided by l
+  Softmax* softmax_;  // (strips)
+  float* s_;          // (kStripRows, kMaxTileColumns)
+  float* kt_panels_;  // (panels, D, kPanelWidth)
+  float* v_panels_;   // (panels, tile_cols, kPanelWidth)
+  int batch_ = 0;
+  int head_ = 0;
+  Interval rows_{};
+};
+
+/// Attention on the CPU: O and LSE of a problem whose pointers are host pointers.
+/// Shapes   any head_dim; the contract is that of the GPU kernels.
+/// Scope    uses options.threads threads, and scratch memory for each that does not grow with the
+///          lengths. The same bits come out whatever the number of threads.
+/// Errors   never throws: bad arguments, no memory and no thread are each a Check that says so,
+///          and then nothing has been written. Masks, modifiers and dropouts must not throw.
+template <Element T, Mask M, ScoreMod S, Dropout P, class V = NativeFloats>
+[[nodiscard]] Check forward(const ForwardArgs<T, M, S, P>& args, const Options& options = {}) {
+  if (const Check check = check_arguments(args, 0, 0); !check) return check;
+  if (const Check check = check_options(options); !check) return check;
+  const Problem<V, ForwardArgs<T, M, S, P>> problem(args, options);
+  using Worker = ForwardWorker<V, ForwardArgs<T, M, S, P>>;
+  return run_items<Worker>(problem, Worker::items(problem), problem.threads);
+}
+
+}  // namespace attile::host

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
+#include <attile/core/status.h>
+#include <attile/host/panels.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <thread>
+
+namespace attile::host {
+
+/// How the CPU executor goes about its work. `threads` and `tile_rows` leave every bit of the
+/// results as it is. Units: 0 lets the executor choose.
+struct Options {
+  int threads = 0;    ///< at most; 0: as many as the machine runs at once, fewer for little work
+  int tile_rows = 0;  ///< Br, the rows of a work item; rounded up to the registers' rows
+  int tile_cols = 0;  ///< Bc, the columns of one step; rounded up to the registers' columns, <= 256
+};
+
+inline Check check_options(const Options& options) {
+  if (options.threads < 0) return refuse("threads is negative");
+  if (options.tile_rows < 0) return refuse("tile_rows is negative");
+  if (options.tile_cols < 0) return refuse("tile_cols is negative");
+  if (options.tile_rows > kMaxLength) return refuse("tile_rows must be at most 2^30");
+  if (options.tile_cols > kMaxTileColumns) return refuse("tile_cols must be at most 256");
+  return {};
+}
+
+/// One forward or backward pass with every choice made: sizes, tiles, threads.
+template <class V, class Args>
+struct Problem {
+  using T = typename Args::ElementType;
+  using ScoreModType = typename Args::ScoreModType;
+  using DropoutType = typename Args::DropoutType;
+
+  const Args& args;
+  int D, Dv;
+  int group;  ///< query heads that share a kv head
+  float scale;
+  Extent extent;
+  typename DropoutType::Sampler sampler;
+  int threads, tile_rows, tile_cols;
+
+  Problem(const Args& a, const Options& options)
+      : args(a),
+        D(head_dims(a, 0, 0).qk),
+        Dv(head_dims(a, 0, 0).v),
+        group(a.q_heads / a.kv_heads),
+        scale(scale_of(a, D)),
+        extent{a.q_len, a.kv_len},
+        sampler(a.dropout.sampler(a.q_heads)) {
+    threads = options.threads > 0 ? options.threads : worthwhile_threads();
+    tile_rows = round_up(options.tile_rows > 0 ? options.tile_rows : default_tile_rows(), kRows);
+    tile_cols = round_up(options.tile_cols > 0 ? options.tile_cols : default_tile_cols(), kWidth);
+  }
+
+  /// What turns the scores that `modify_scores` leaves into log2 units.
+  float unit() const { return kIsIdentity<ScoreModType> ? scale * kLog2e : kLog2e; }
+
+  int padded_dim() const { return round_up(D, V::kWidth); }
+  int padded_dim_v() const { return round_up(Dv, V::kWidth); }
+
+ private:
+  static constexpr int kRows = kStripRows<V>;
+  static constexpr int kWidth = kPanelWidth<V>;
+  static_assert(kMaxTileColumns % kWidth == 0, "the largest tile must be a number of panels");
+
+  /// Starting a thread takes about as long as 4 million multiplications and additions.
+  int worthwhile_threads() const {
+    const double work = double(args.batch) * args.q_heads * args.q_len * args.kv_len *
+                        (double(D) + Dv);
+    const double machine = std::max(1u, std::thread::hardware_concurrency());
+    return static_cast<int>(std::min(machine, 1.0 + work / 4e6));
+  }
+
+  /// A packed tile is used for tile_rows rows: more rows, less packing. Fewer when there are not
+  /// enough work items to go round; the results do not depend on it.
+  int default_tile_rows() const {
+    constexpr int kMost = 132;
+    const std::int64_t slices = std::max<std::int64_t>(1, std::int64_t{args.batch} * args.q_heads);
+    const std::int64_t blocks = ceil_div<std::int64_t>(2 * threads, slices);
+    const int longest = std::max({args.q_len, 1});
+    return std::min<int>(kMost, ceil_div<std::int64_t>(longest, blocks));
+  }
+
+  /// The packed tiles of K and V stay in the second-level cache.
+  int default_tile_cols() const {
+    constexpr std::int64_t kFloats = 32768;
+    const std::int64_t columns = kFloats / (std::int64_t{D} + Dv) / kWidth * kWidth;
+    return static_cast<int>(std::clamp<std::int64_t>(columns, kWidth, 128));
+  }
+};
+
+}  // namespace attile::host

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/index.h>
+#include <attile/core/mask.h>
+#include <attile/core/math.h>
+#include <attile/core/score_mod.h>
+#include <attile/host/panels.h>
+#include <attile/host/simd.h>
+
+#include <cstddef>
+
+namespace attile::host {
+
+/// Which scores one step works on: a strip of rows against a tile of columns. Transposed (for dK
+/// and dV), the strip holds columns of S and the tile rows of it.
+template <bool kTransposed>
+struct Place {
+  int batch, head;
+  Interval strip;  ///< positions of the strip, at most kStripRows
+  Interval tile;   ///< positions of the tile
+
+  ScoreIndex at(int r, int c) const {
+    return kTransposed ? ScoreIndex{batch, head, tile.begin + c, strip.begin + r}
+                       : ScoreIndex{batch, head, strip.begin + r, tile.begin + c};
+  }
+};
+
+/// How much of a tile a strip sees, in positions of the tile.
+struct Reach {
+  Interval wide;   ///< computed: whole panels
+  Interval valid;  ///< what of them lies inside the tile
+  Interval full;   ///< visible from the whole strip
+
+  bool empty() const { return wide.empty(); }
+  bool needs_mask() const { return wide.begin < full.begin || full.end < wide.end; }
+};
+
+/// All of a tile whose positions are all visible.
+template <class V>
+Reach whole_tile(int columns) {
+  return {{0, round_up(columns, kPanelWidth<V>)}, {0, columns}, {0, columns}};
+}
+
+/// What the mask leaves of a tile for one strip.
+template <class V, bool kTransposed, class P>
+Reach reach_of(const P& problem, const Place<kTransposed>& place) {
+  const auto& mask = problem.args.mask;
+  const Span span =
+      kTransposed ? visible_rows(mask, place.batch, place.head, place.strip, problem.extent)
+                  : visible_columns(mask, place.batch, place.head, place.strip, problem.extent);
+  const auto in_tile = [&](Interval x) -> Interval {
+    const Interval inside = intersect(x, place.tile);
+    return {inside.begin - place.tile.begin, inside.end - place.tile.begin};
+  };
+  const Interval touched = in_tile(span.touched);
+  if (touched.empty()) return {};
+  constexpr int kWidth = kPanelWidth<V>;
+  const Interval wide{touched.begin / kWidth * kWidth, round_up(touched.end, kWidth)};
+  return {wide, {wide.begin, min(wide.end, place.tile.end - place.tile.begin)}, in_tile(span.full)};
+}
+
+/// S' = score_mod(scale S) in place, -inf where hidden; and score_mod' when it is wanted. Without a
+/// modifier S stays as it is, unscaled, and only what is hidden is written.
+/// Shapes   s, derivative (kStripRows, kMaxTileColumns); derivative may be null.
+template <bool kMasked, bool kTransposed, class P>
+void modify_scores(const P& problem, const Place<kTransposed>& place, const Reach& reach, float* s,
+                   float* derivative) {
+  constexpr bool kModified = !kIsIdentity<typename P::ScoreModType>;
+  if constexpr (!kMasked && !kModified) return;
+  const auto& args = problem.args;
+  for (int r = 0; r < place.strip.end - place.strip.begin; ++r) {
+    float* const row = s + r * kMaxTileColumns;
+    float* const slope = kModified && derivative ? derivative + r * kMaxTileColumns : nullptr;
+    for (int c = reach.wide.begin; c < reach.wide.end; ++c) {
+      if (kMasked && !reach.full.contains(c)) {
+        if (c >= reach.valid.end || !args.mask.visible(place.at(r, c), problem.extent)) {
+          row[c] = -kInf;
+          if (slope != nullptr) slope[c] = 0.0f;
+          continue;
+        }
+      } else if (!kModified) {
+        c = reach.full.end - 1;
+        continue;
+      }
+      if constexpr (kModified) {
+        const auto modified = args.score_mod(problem.scale * row[c], place.at(r, c), problem.extent);
+        row[c] = static_cast<float>(modified.value);
+        if (slope != nullptr) slope[c] = static_cast<float>(modified.derivative);
+      }
+    }
+  }
+}
+
+/// Calls put(r * kMaxTileColumns + c, kept) for the scores that dropout decides on.
+template <bool kTransposed, class P, class Put>
+void for_each_kept(const P& problem, const Place<kTransposed>& place, const Reach& reach,
+                   const Put& put) {
+  for (int r = 0; r < place.strip.end - place.strip.begin; ++r) {
+    for (int c = reach.valid.begin; c < reach.valid.end; ++c) {
+      put(r * kMaxTileColumns + c, problem.sampler.keep(place.at(r, c)));
+    }
+  }
+}
+
+/// A strip of scores, as tile::OnlineSoftmax takes it.
+template <class V>
+struct ScoreRows {
+  float* s;
+  Interval wide;
+
+  float row_max(int r) const {
+    const float* row = s + r * kMaxTileColumns;
+    V result = V::load(row + wide.begin);
+    for (int c = wide.begin + V::kWidth; c < wide.end; c += V::kWidth) {
+      result = maximum(result, V::load(row + c));
+    }
+    return largest(result);
+  }
+
+  /// s = 2^(s * unit - base), and the sum of the row.
+  float exponentiate(int r, float unit, float base) const {
+    float* const row = s + r * kMaxTileColumns;
+    V total(0.0f);
+    for (int c = wide.begin; c < wide.end; c += V::kWidth) {
+      const V p = host::exp2(multiply_add(V::load(row + c), V(unit), V(-base)));
+      p.store(row + c);
+      total = total + p;
+    }
+    return sum(total);
+  }
+};
+
+/// A strip of O, as tile::OnlineSoftmax takes it. One thread holds whole rows.
+template <class V>
+struct OutputRows {
+  float* o;
+  int stride;  ///< a multiple of the vector width
+
+  void scale_row(int r, float factor) const {
+    if (factor == 1.0f) return;
+    float* const row = o + std::ptrdiff_t{r} * stride;
+    for (int d = 0; d < stride; d += V::kWidth) (V::load(row + d) * V(factor)).store(row + d);
+  }
+  void clear_row(int r) const {
+    float* const row = o + std::ptrdiff_t{r} * stride;
+    for (int d = 0; d < stride; d += V::kWidth) V(0.0f).store(row + d);
+  }
+  float sum_lanes(float x) const { return x; }
+};
+
+}  // namespace attile::host

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// The block-level pieces, for kernels of your own: tiles in shared memory and registers, loads and
+// stores, products, the online softmax, masks and dropout.
+#include <attile/arch/launch.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/schedule.h>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/matmul.cuh>
+#include <attile/tile/online_softmax.h>
+#include <attile/tile/register_tile.cuh>
+#include <attile/tile/scores.cuh>
+#include <attile/tile/shared_tile.cuh>

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT
+// promises: attile::ForwardTraits: Br and Bc must be at least 1
+#include <attile/forward.cuh>
+
+attile::ForwardTraits<0, 64, 64, float>::Args args;

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT
+// promises: attile::ForwardTraits: the tiles of Q, K (or P) and V take more than the 232448 bytes
+#include <attile/forward.cuh>
+
+attile::ForwardTraits<256, 256, 128, float>::Args args;

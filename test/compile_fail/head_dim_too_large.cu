@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+// promises: attile::ForwardTraits: D must be 1 to 256
+// promises: attile::BackwardTraits: Dv must be 1 to 256
+#include <attile/attile.cuh>
+
+attile::ForwardTraits<16, 16, 264, float>::Args forward;
+attile::BackwardTraits<16, 16, 64, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
+                       0>::Args backward;

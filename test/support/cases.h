@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <iterator>
+
+namespace attile_test {
+
+/// The policies of a case; see policies.h for their types.
+enum class Policy {
+  kNone,
+  kCausal,
+  kCausalTopLeft,
+  kWindow,
+  kPrefix,
+  kDocument,
+  kCausalDocument,
+  kWindowPrefix,
+  kAlibi,
+  kSoftcap,
+  kBias,
+  kSoftcapAlibi,
+  kDropout,
+  kCausalDropout,
+  kUser,
+  kEverything,
+};
+
+/// Where the rows of a case's tensors lie.
+enum class Layout {
+  kBshd,       ///< dense, rows of all heads interleaved
+  kBhsd,       ///< dense, each head in one piece; null pointers for tensors without elements
+  kMixed,      ///< BSHD and BHSD taken in turn: q, k, v, o, dout, dq, dk, dv all differ
+  kPadded,     ///< BSHD with gaps after each head, row and batch; 16-byte aligned
+  kUnaligned,  ///< BSHD with odd strides and a base that only its element type aligns
+  kPacked,     ///< q, k, v in one array (batch, row, q heads then k heads then v heads, dim)
+  kSliced,     ///< every second row of k, half of each row of q, half of the heads of o
+  kReversed,   ///< rows lie backwards: negative strides
+  kBroadcast,  ///< k, v the same for all batches; one row of dout for everything
+  kCapacity,   ///< BHSD, each head followed by room for 150 more rows
+};
+
+/// What the inputs hold.
+enum class Data {
+  kNormal,        ///< standard normal
+  kZero,          ///< q = 0: every visible key weighs the same
+  kNegative,      ///< q . k about -20 sqrt(head_dim)
+  kVeryNegative,  ///< q . k about -2.45e5, and a row's keys differ by a few units after scaling
+  kOverflow,      ///< q normal * 5, k normal * 3
+  kLarge,         ///< q, k normal * 100: q . k beyond fp16's 65504
+  kNanKey,        ///< one key of each head is NaN
+  kNanValue,      ///< one component of one value of each head is NaN
+};
+
+/// One row of the table that every executor runs.
+struct Case {
+  const char* name = "";
+  Policy policy = Policy::kNone;
+  int batch = 1;
+  int q_heads = 1;
+  int kv_heads = 1;
+  int q_len = 0;
+  int kv_len = 0;
+  int head_dim = 64;
+  int head_dim_v = 0;  ///< 0: head_dim
+  Layout layout = Layout::kBshd;
+  Data data = Data::kNormal;
+  bool backward = true;  ///< a NaN has no gradient worth comparing
+  bool dlse = false;
+  bool lse = true;   ///< the forward pass is asked for LSE
+  float scale = 0;   ///< 0: not given
+  int left = -1;     ///< SlidingWindow
+  int right = -1;    ///< SlidingWindow
+  int prefix = 0;    ///< Prefix; with `pointers` one length for each batch
+  float cap = 3;     ///< Softcap
+  int period = 3;    ///< the user's mask
+  float probability = 0.3f;  ///< of dropout
+  bool pointers = false;     ///< lengths, seeds, slopes of each batch come from memory
+  bool hide = false;         ///< a bias that is -inf in places; documents without a key
+};
+
+// Comments name the source: a defect that some attention library had, or the contract.
+inline constexpr Case kCases[] = {
+    // Lengths around tile edges.
+    {.name = "len_1_1", .q_len = 1, .kv_len = 1},
+    {.name = "len_2_2", .q_heads = 2, .kv_heads = 2, .q_len = 2, .kv_len = 2},
+    {.name = "len_5_5", .batch = 2, .q_len = 5, .kv_len = 5},
+    {.name = "len_17_17", .q_heads = 2, .kv_heads = 2, .q_len = 17, .kv_len = 17},
+    {.name = "len_57_57", .q_heads = 2, .kv_heads = 2, .q_len = 57, .kv_len = 57},
+    {.name = "len_63_63", .q_heads = 2, .kv_heads = 1, .q_len = 63, .kv_len = 63},
+    {.name = "len_64_64", .batch = 2, .q_heads = 2, .kv_heads = 2, .q_len = 64, .kv_len = 64},
+    {.name = "len_65_65", .batch = 2, .q_heads = 2, .kv_heads = 2, .q_len = 65, .kv_len = 65},
+    {.name = "len_113_113", .q_len = 113, .kv_len = 113, .dlse = true},
+    {.name = "len_127_127", .q_len = 127, .kv_len = 127},
+    {.name = "len_128_128", .batch = 2, .q_heads = 2, .kv_heads = 2, .q_len = 128, .kv_len = 128},
+    {.name = "len_129_129", .q_len = 129, .kv_len = 129},
+    {.name = "len_200_200", .q_heads = 2, .kv_heads = 2, .q_len = 200, .kv_len = 200},
+    {.name = "len_1_200", .batch = 3, .q_heads = 2, .kv_heads = 1, .q_len = 1, .kv_len = 200},
+    {.name = "len_200_1", .q_heads = 2, .kv_heads = 2, .q_len = 200, .kv_len = 1},
+    {.name = "len_5_129", .q_heads = 2, .kv_heads = 2, .q_len = 5, .kv_len = 129},
+    {.name = "len_64_65", .q_len = 64, .kv_len = 65},
+    {.name = "len_65_64", .q_len = 65, .kv_len = 64},
+    {.name = "len_128_63", .q_len = 128, .kv_len = 63},
+    {.name = "len_17_113", .batch = 2, .q_len = 17, .kv_len = 113},
+    {.name = "len_127_2", .q_len = 127, .kv_len = 2},
+    {.name = "without_lse", .q_len = 65, .kv_len = 70, .backward = false, .lse = false},
+
+    // Causal; q_len > kv_len leaves the first rows empty (flashinfer #4452).
+    {.name = "causal_1_1", .policy = Policy::kCausal, .q_len = 1, .kv_len = 1},
+    {.name = "causal_5_2", .policy = Policy::kCausal, .q_len = 5, .kv_len = 2, .dlse = true},
+    {.name = "causal_2_5", .policy = Policy::kCausal, .q_len = 2, .kv_len = 5},
+    {.name = "causal_17_57", .policy = Policy::kCausal, .batch = 2, .q_len = 17, .kv_len = 57},
+    {.name = "causal_57_17", .policy = Policy::kCausal, .batch = 2, .q_len = 57, .kv_len = 17},
+    {.name = "causal_63_64", .policy = Policy::kCausal, .q_len = 63, .kv_len = 64},
+    {.name = "causal_64_63", .policy = Policy::kCausal, .q_len = 64, .kv_len = 63, .dlse = true},
+    {.name = "causal_64_64", .policy = Policy::kCausal, .q_len = 64, .kv_len = 64},
+    {.name = "causal_65_128", .policy = Policy::kCausal, .q_len = 65, .kv_len = 128},
+    {.name = "causal_128_65", .policy = Policy::kCausal, .q_len = 128, .kv_len = 65},
+    {.name = "causal_127_128", .policy = Policy::kCausal, .q_len = 127, .kv_len = 128},
+    {.name = "causal_129_129", .policy = Policy::kCausal, .q_len = 129, .kv_len = 129},
+    {.name = "causal_113_200", .policy = Policy::kCausal, .q_len = 113, .kv_len = 200},
+    {.name = "causal_200_113", .policy = Policy::kCausal, .q_len = 200, .kv_len = 113},
+    {.name = "causal_1_128", .policy = Policy::kCausal, .q_len = 1, .kv_len = 128},
+    {.name = "causal_128_1", .policy = Policy::kCausal, .q_len = 128, .kv_len = 1},
+    {.name = "causal_512_256",
+     .policy = Policy::kCausal,
+     .q_len = 512,
+     .kv_len = 256,
+     .head_dim = 16},
+    {.name = "causal_1024_1023",
+     .policy = Policy::kCausal,
+     .q_len = 1024,
+     .kv_len = 1023,
+     .head_dim = 8},
+    {.name = "top_left_65_65", .policy = Policy::kCausalTopLeft, .q_len = 65, .kv_len = 65},
+    {.name = "top_left_40_129",
+     .policy = Policy::kCausalTopLeft,
+     .q_heads = 2,
+     .kv_heads = 1,
+     .q_len = 40,
+     .kv_len = 129},
+    {.name = "top_left_129_40", .policy = Policy::kCausalTopLeft, .q_len = 129, .kv_len = 40},
+
+    // Head dimensions.
+    {.name = "dim_1", .q_heads = 2, .kv_heads = 2, .q_len = 33, .kv_len = 49, .head_dim = 1},
+    {.name = "dim_8", .q_heads = 2, .kv_heads = 2, .q_len = 33, .kv_len = 49, .head_dim = 8},
+    {.name = "dim_16", .q_heads = 2, .kv_heads = 2, .q_len = 33, .kv_len = 49, .head_dim = 16},
+    {.name = "dim_32", .q_heads = 2, .kv_heads = 2, .q_len = 33, .kv_len = 49, .head_dim = 32},
+    {.name = "dim_40", .q_heads = 2, .kv_heads = 2, .q_len = 33, .kv_len = 49, .head_dim = 40},
+    {.name = "dim_41", .q_heads = 2, .kv_heads = 2, .q_len = 33, .kv_len = 49, .head_dim = 41},
+    {.name = "dim_72", .q_heads = 2, .kv_heads = 2, .q_len = 33, .kv_len = 49, .head_dim = 72},
+    {.name = "dim_80", .q_heads = 2, .kv_heads = 2, .q_len = 33, .kv_len = 49, .head_dim = 80},
+    {.name = "dim_96", .q_heads = 2, .kv_heads = 2, .q_len = 65, .kv_len = 65, .head_dim = 96},
+    {.name = "dim_128", .q_heads = 2, .kv_heads = 2, .q_len = 65, .kv_len = 65, .head_dim = 128},
+    {.name = "dim_160", .q_len = 33, .kv_len = 49, .head_dim = 160},
+    {.name = "dim_192", .q_len = 33, .kv_len = 49, .head_dim = 192},
+    {.name = "dim_256", .q_heads = 2, .kv_heads = 1, .q_len = 65, .kv_len = 129, .head_dim = 256},
+    {.name = "causal_dim_8", .policy = Policy::kCausal, .q_len = 65, .kv_len = 65, .head_dim = 8},
+    {.name = "causal_dim_40", .policy = Policy::kCausal, .q_len = 65, .kv_len = 65, .head_dim = 40},
+    {.name = "causal_dim_41", .policy = Policy::kCausal, .q_len = 65, .kv_len = 65, .head_dim = 41},
+    {.name = "causal_dim_128",
+     .policy = Policy::kCausal,
+     .q_len = 129,
+     .kv_len = 129,
+     .head_dim = 128},
+    {.name = "causal_dim_192",
+     .policy = Policy::kCausal,
+     .q_len = 65,
+     .kv_len = 65,
+     .head_dim = 192},
+    {.name = "causal_dim_256",
+     .policy = Policy::kCausal,
+     .q_len = 65,
+     .kv_len = 100,
+     .head_dim = 256},
+    {.name = "dim_192_128", .q_len = 65, .kv_len = 70, .head_dim = 192, .head_dim_v = 128},
+    {.name = "dim_64_40", .q_len = 33, .kv_len = 70, .head_dim = 64, .head_dim_v = 40},
+    {.name = "dim_32_96", .q_len = 33, .kv_len = 70, .head_dim = 32, .head_dim_v = 96},
+    {.name = "dim_1_256", .q_len = 9, .kv_len = 70, .head_dim = 1, .head_dim_v = 256},
+    {.name = "dim_256_1", .q_len = 9, .kv_len = 70, .head_dim = 256, .head_dim_v = 1},
+    {.name = "causal_dim_192_128",
+     .policy = Policy::kCausal,
+     .q_heads = 2,
+     .kv_heads = 1,
+     .q_len = 70,
+     .kv_len = 70,
+     .head_dim = 192,
+     .head_dim_v = 128},
+    {.name = "causal_dim_40_64",
+     .policy = Policy::kCausal,
+     .q_len = 70,
+     .kv_len = 64,
+     .head_dim = 40,
+     .head_dim_v = 64,
+     .dlse = true},
+
+    // Heads that share keys (flashinfer #258, #996).
+    {.name = "heads_3_1", .q_heads = 3, .kv_heads = 1, .q_len = 65, .kv_len = 65, .head_dim = 32},
+    {.name = "heads_5_5", .q_heads = 5, .kv_heads = 5, .q_len = 20, .kv_len = 65, .head_dim = 32},
+    {.name = "heads_6_2", .batch = 2, .q_heads = 6, .kv_heads = 2, .q_len = 65, .kv_len = 30},
+    {.name = "heads_10_2", .q_heads = 10, .kv_heads = 2, .q_len = 33, .kv_len = 65, .head_dim = 40},
+    {.name = "heads_6_1", .q_heads = 6, .kv_heads = 1, .q_len = 1, .kv_len = 130, .head_dim = 64},
+    {.name = "heads_7_1", .q_heads = 7, .kv_heads = 1, .q_len = 9, .kv_len = 65, .head_dim = 64},
+    {.name = "heads_8_1", .q_heads = 8, .kv_heads = 1, .q_len = 40, .kv_len = 65, .head_dim = 64},
+    {.name = "heads_16_1", .q_heads = 16, .kv_heads = 1, .q_len = 9, .kv_len = 65, .head_dim = 32},
+    {.name = "causal_heads_16_2",
+     .policy = Policy::kCausal,
+     .batch = 2,
+     .q_heads = 16,
+     .kv_heads = 2,
+     .q_len = 65,
+     .kv_len = 65,
+     .head_dim = 32,
+     .dlse = true},
+    // The first tile that is visited hides every key of some rows (flash-attention #2082).
+    {.name = "causal_heads_14_2_first_tile_hidden",
+     .policy = Policy::kCausal,
+     .q_heads = 14,
+     .kv_heads = 2,
+     .q_len = 88,
+     .kv_len = 448,
+     .head_dim = 32,
+     .data = Data::kNegative},
+    // More than 65535 batches or heads (flash-attention #1812, #1786; pytorch #146704).
+    {.name = "batch_65537", .batch = 65537, .q_len = 1, .kv_len = 2, .head_dim = 8},
+    {.name = "heads_71280", .q_heads = 71280, .kv_heads = 14256, .q_len = 1, .kv_len = 2,
+     .head_dim = 8},
+
+    // Layouts.
+    {.name = "bhsd", .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 65, .kv_len = 70,
+     .layout = Layout::kBhsd},
+    // O and dO in different layouts, V transposed (flash-attention #355, aotriton #236).
+    {.name = "mixed", .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 65, .kv_len = 70,
+     .layout = Layout::kMixed},
+    {.name = "padded", .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 65, .kv_len = 70,
+     .layout = Layout::kPadded},
+    {.name = "padded_dim_40_64", .batch = 2, .q_len = 65, .kv_len = 70, .head_dim = 40,
+     .head_dim_v = 64, .layout = Layout::kPadded},
+    // Bases and strides that 16 bytes do not divide (flashinfer #4299).
+    {.name = "unaligned", .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 65, .kv_len = 70,
+     .layout = Layout::kUnaligned},
+    {.name = "unaligned_dim_41", .batch = 2, .q_heads = 2, .kv_heads = 2, .q_len = 30, .kv_len = 70,
+     .head_dim = 41, .layout = Layout::kUnaligned},
+    {.name = "unaligned_dim_128", .batch = 2, .q_len = 65, .kv_len = 70, .head_dim = 128,
+     .layout = Layout::kUnaligned},
+    // Row stride 9728 in flash-attention #2611.
+    {.name = "packed", .batch = 2, .q_heads = 3, .kv_heads = 3, .q_len = 65, .kv_len = 65,
+     .layout = Layout::kPacked},
+    {.name = "causal_packed_heads_6_2", .policy = Policy::kCausal, .batch = 2, .q_heads = 6,
+     .kv_heads = 2, .q_len = 70, .kv_len = 70, .head_dim = 40, .layout = Layout::kPacked,
+     .dlse = true},
+    // K strided, V dense (FlagAttention #45).
+    {.name = "sliced", .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 65, .kv_len = 70,
+     .layout = Layout::kSliced},
+    {.name = "causal_reversed", .policy = Policy::kCausal, .batch = 2, .q_heads = 2, .kv_heads = 2,
+     .q_len = 65, .kv_len = 70, .layout = Layout::kReversed},
+    {.name = "broadcast", .batch = 3, .q_heads = 4, .kv_heads = 2, .q_len = 65, .kv_len = 70,
+     .layout = Layout::kBroadcast},
+    // NaN and inf in the rows past a length (flash-attention #2374, #1395; pytorch #101967).
+    {.name = "capacity", .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 65, .kv_len = 70,
+     .layout = Layout::kCapacity},
+    {.name = "causal_capacity", .policy = Policy::kCausal, .batch = 2, .q_heads = 2, .kv_heads = 2,
+     .q_len = 70, .kv_len = 33, .layout = Layout::kCapacity},
+
+    // Lengths of zero.
+    {.name = "kv_len_0", .batch = 2, .q_heads = 2, .kv_heads = 1, .q_len = 9, .kv_len = 0,
+     .dlse = true},
+    {.name = "kv_len_0_null", .q_len = 70, .kv_len = 0, .layout = Layout::kBhsd},
+    {.name = "causal_kv_len_0", .policy = Policy::kCausal, .q_len = 70, .kv_len = 0},
+    {.name = "q_len_0", .batch = 2, .q_heads = 2, .kv_heads = 1, .q_len = 0, .kv_len = 70},
+    {.name = "q_len_0_null", .q_len = 0, .kv_len = 9, .layout = Layout::kBhsd},
+    {.name = "both_len_0", .q_len = 0, .kv_len = 0, .layout = Layout::kBhsd},
+    {.name = "batch_0", .batch = 0, .q_len = 9, .kv_len = 9, .layout = Layout::kBhsd},
+
+    // Numbers at the edge.
+    {.name = "zero_q", .q_len = 33, .kv_len = 100, .data = Data::kZero},
+    // LSE < 0 (cudnn-frontend #1072, #160).
+    {.name = "negative_1_128", .q_len = 1, .kv_len = 128, .data = Data::kNegative},
+    {.name = "causal_negative", .policy = Policy::kCausal, .q_len = 65, .kv_len = 65,
+     .data = Data::kNegative, .dlse = true},
+    // No finite number stands for "hidden" (flashinfer #4267, #4451).
+    {.name = "very_negative_dim_128", .q_len = 65, .kv_len = 130, .head_dim = 128,
+     .data = Data::kVeryNegative},
+    {.name = "causal_very_negative", .policy = Policy::kCausal, .q_len = 65, .kv_len = 65,
+     .data = Data::kVeryNegative, .scale = 0.25f},
+    {.name = "large", .q_len = 65, .kv_len = 70, .data = Data::kLarge},
+    // |q . k| > 65504 in fp16 (ik_llama #1196).
+    {.name = "causal_large_dim_128", .policy = Policy::kCausal, .q_len = 65, .kv_len = 70,
+     .head_dim = 128, .data = Data::kLarge},
+    // test_flash_attn_bwd_overflow and _varlen_overflow of flash-attention.
+    {.name = "causal_overflow_1", .policy = Policy::kCausal, .batch = 2, .q_len = 1, .kv_len = 1,
+     .head_dim = 16, .data = Data::kOverflow},
+    {.name = "causal_overflow_2", .policy = Policy::kCausal, .batch = 2, .q_len = 2, .kv_len = 2,
+     .head_dim = 64, .data = Data::kOverflow},
+    {.name = "overflow_5", .batch = 2, .q_len = 5, .kv_len = 5, .head_dim = 32,
+     .data = Data::kOverflow},
+    {.name = "causal_overflow_17", .policy = Policy::kCausal, .batch = 2, .q_len = 17, .kv_len = 17,
+     .head_dim = 64, .data = Data::kOverflow},
+    {.name = "overflow_128", .q_len = 128, .kv_len = 128, .head_dim = 16, .data = Data::kOverflow},
+    {.name = "overflow_76_1", .q_len = 76, .kv_len = 1, .head_dim = 64, .data = Data::kOverflow},
+    {.name = "causal_overflow_146_34", .policy = Policy::kCausal, .q_len = 146, .kv_len = 34,
+     .head_dim = 32, .data = Data::kOverflow},
+    // A NaN in a visible row shows, as in standard attention (flash-attention #1395).
+    {.name = "nan_key", .batch = 2, .q_len = 33, .kv_len = 70, .data = Data::kNanKey,
+     .backward = false},
+    {.name = "causal_nan_key", .policy = Policy::kCausal, .batch = 2, .q_len = 70, .kv_len = 70,
+     .data = Data::kNanKey, .backward = false},
+    {.name = "nan_value", .batch = 2, .q_len = 33, .kv_len = 70, .data = Data::kNanValue,
+     .backward = false},
+    {.name = "scale_3", .q_len = 33, .kv_len = 70, .dlse = true, .scale = 3.0f},
+    {.name = "scale_0_001", .q_len = 33, .kv_len = 70, .scale = 0.001f},
+    {.name = "causal_scale_0_5", .policy = Policy::kCausal, .q_len = 70, .kv_len = 70,
+     .head_dim = 40, .scale = 0.5f},
+    {.name = "dlse_heads_4_2", .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 65, .kv_len = 70,
+     .dlse = true},
+
+    // Windows include both ends (transformers #39408); a negative size is unlimited (hippogriff #7).
+    {.name = "window_5_0", .policy = Policy::kWindow, .q_len = 65, .kv_len = 65, .left = 5,
+     .right = 0},
+    {.name = "window_3_4_heads_4_2", .policy = Policy::kWindow, .batch = 2, .q_heads = 4,
+     .kv_heads = 2, .q_len = 130, .kv_len = 130, .dlse = true, .left = 3, .right = 4},
+    {.name = "window_0_0", .policy = Policy::kWindow, .q_len = 70, .kv_len = 70, .left = 0,
+     .right = 0},
+    {.name = "window_like_causal", .policy = Policy::kWindow, .q_len = 65, .kv_len = 100,
+     .left = 1000, .right = 0},
+    {.name = "window_unlimited_left", .policy = Policy::kWindow, .q_len = 65, .kv_len = 70,
+     .right = 0},
+    {.name = "window_unlimited_right", .policy = Policy::kWindow, .q_len = 65, .kv_len = 70,
+     .left = 2},
+    {.name = "window_unlimited", .policy = Policy::kWindow, .q_len = 65, .kv_len = 70},
+    {.name = "window_2_30", .policy = Policy::kWindow, .q_len = 65, .kv_len = 70,
+     .left = 1073741824, .right = 2147483647},
+    {.name = "window_64_64_200", .policy = Policy::kWindow, .q_len = 200, .kv_len = 200,
+     .head_dim = 32, .left = 64, .right = 64},
+    {.name = "window_empty_rows", .policy = Policy::kWindow, .q_len = 130, .kv_len = 40,
+     .dlse = true, .left = 3, .right = 2},
+    {.name = "window_20_0_long_kv", .policy = Policy::kWindow, .q_len = 10, .kv_len = 200,
+     .left = 20, .right = 0},
+
+    // Prefix, documents and what masks have in common.
+    {.name = "prefix_0", .policy = Policy::kPrefix, .q_len = 65, .kv_len = 70},
+    {.name = "prefix_10", .policy = Policy::kPrefix, .q_heads = 4, .kv_heads = 2, .q_len = 130,
+     .kv_len = 130, .head_dim = 40, .prefix = 10},
+    {.name = "prefix_beyond", .policy = Policy::kPrefix, .q_len = 65, .kv_len = 70, .prefix = 500},
+    {.name = "prefix_long_q", .policy = Policy::kPrefix, .q_len = 130, .kv_len = 40, .prefix = 7},
+    {.name = "prefix_empty_rows", .policy = Policy::kPrefix, .q_len = 130, .kv_len = 40},
+    {.name = "prefix_lengths", .policy = Policy::kPrefix, .batch = 3, .q_len = 70, .kv_len = 70,
+     .prefix = 20, .pointers = true},
+    {.name = "document_130", .policy = Policy::kDocument, .batch = 2, .q_heads = 2, .kv_heads = 1,
+     .q_len = 130, .kv_len = 130},
+    {.name = "document_65_200", .policy = Policy::kDocument, .q_len = 65, .kv_len = 200},
+    {.name = "document_without_keys", .policy = Policy::kDocument, .batch = 2, .q_len = 65,
+     .kv_len = 70, .dlse = true, .hide = true},
+    {.name = "causal_document_130", .policy = Policy::kCausalDocument, .batch = 2, .q_heads = 4,
+     .kv_heads = 2, .q_len = 130, .kv_len = 130, .head_dim = 32},
+    {.name = "causal_document_70_40", .policy = Policy::kCausalDocument, .q_len = 70, .kv_len = 40,
+     .dlse = true, .hide = true},
+    {.name = "window_and_prefix", .policy = Policy::kWindowPrefix, .batch = 2, .q_len = 130,
+     .kv_len = 130, .head_dim = 32, .left = 20, .right = 30, .prefix = 40},
+    {.name = "window_and_prefix_70_130", .policy = Policy::kWindowPrefix, .q_len = 70,
+     .kv_len = 130, .left = 80, .prefix = 90},
+
+    // Score modifiers.
+    {.name = "alibi_65", .policy = Policy::kAlibi, .q_heads = 4, .kv_heads = 4, .q_len = 65,
+     .kv_len = 65},
+    {.name = "alibi_40_130_heads_4_2", .policy = Policy::kAlibi, .batch = 2, .q_heads = 4,
+     .kv_heads = 2, .q_len = 40, .kv_len = 130, .dlse = true, .pointers = true},
+    {.name = "alibi_130_40", .policy = Policy::kAlibi, .q_heads = 2, .kv_heads = 2, .q_len = 130,
+     .kv_len = 40},
+    // cap * tanh(s / cap), with its derivative (flash-attention PR #2402).
+    {.name = "softcap_3", .policy = Policy::kSoftcap, .q_heads = 4, .kv_heads = 2, .q_len = 65,
+     .kv_len = 70, .scale = 0.5f},
+    {.name = "softcap_50", .policy = Policy::kSoftcap, .q_len = 33, .kv_len = 130, .dlse = true,
+     .cap = 50},
+    {.name = "softcap_0_5_overflow", .policy = Policy::kSoftcap, .q_len = 33, .kv_len = 70,
+     .data = Data::kOverflow, .cap = 0.5f},
+    {.name = "bias_65_70", .policy = Policy::kBias, .batch = 2, .q_heads = 4, .kv_heads = 2,
+     .q_len = 65, .kv_len = 70},
+    {.name = "bias_hides", .policy = Policy::kBias, .batch = 2, .q_heads = 2, .kv_heads = 2,
+     .q_len = 65, .kv_len = 130, .dlse = true, .hide = true},
+    {.name = "softcap_then_alibi", .policy = Policy::kSoftcapAlibi, .batch = 2, .q_heads = 4,
+     .kv_heads = 2, .q_len = 65, .kv_len = 130, .head_dim = 40},
+    {.name = "softcap_then_alibi_130_65", .policy = Policy::kSoftcapAlibi, .q_len = 130,
+     .kv_len = 65, .dlse = true},
+
+    // Dropout.
+    {.name = "dropout_65_129", .policy = Policy::kDropout, .batch = 2, .q_heads = 2, .kv_heads = 2,
+     .q_len = 65, .kv_len = 129},
+    {.name = "dropout_0", .policy = Policy::kDropout, .q_len = 65, .kv_len = 70, .probability = 0},
+    {.name = "dropout_0_9", .policy = Policy::kDropout, .q_len = 65, .kv_len = 70,
+     .probability = 0.9f},
+    {.name = "dropout_almost_all", .policy = Policy::kDropout, .q_len = 65, .kv_len = 70,
+     .probability = 0.9999f},
+    {.name = "causal_dropout_heads_6_2", .policy = Policy::kCausalDropout, .batch = 2, .q_heads = 6,
+     .kv_heads = 2, .q_len = 70, .kv_len = 100, .head_dim = 40, .dlse = true},
+    {.name = "causal_dropout_seed_pointers", .policy = Policy::kCausalDropout, .q_len = 70,
+     .kv_len = 33, .pointers = true},
+
+    // A user's own mask and modifier, and all at once.
+    {.name = "user_3", .policy = Policy::kUser, .batch = 2, .q_heads = 4, .kv_heads = 2,
+     .q_len = 65, .kv_len = 70, .dlse = true},
+    {.name = "user_2_130", .policy = Policy::kUser, .q_len = 130, .kv_len = 65, .head_dim = 32,
+     .period = 2},
+    {.name = "user_hides_everything", .policy = Policy::kUser, .q_len = 65, .kv_len = 70,
+     .dlse = true, .period = 1},
+    {.name = "everything_heads_4_2", .policy = Policy::kEverything, .batch = 2, .q_heads = 4,
+     .kv_heads = 2, .q_len = 70, .kv_len = 100, .dlse = true},
+    {.name = "everything_130_70_padded", .policy = Policy::kEverything, .batch = 2, .q_heads = 2,
+     .kv_heads = 1, .q_len = 130, .kv_len = 70, .head_dim = 40, .head_dim_v = 56,
+     .layout = Layout::kPadded, .hide = true},
+    {.name = "everything_unaligned", .policy = Policy::kEverything, .q_len = 57, .kv_len = 57,
+     .head_dim = 41, .layout = Layout::kUnaligned},
+};
+
+inline constexpr int kCaseCount = static_cast<int>(std::size(kCases));
+
+}  // namespace attile_test

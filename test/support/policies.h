@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+
+#include "support/cases.h"
+#include "support/random.h"
+#include "support/tensors.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace attile_test {
+
+/// A user's mask without spans: row i sees column j unless period divides i + j.
+struct Gaps {
+  int period = 3;
+
+  ATTILE_HOST_DEVICE bool visible(attile::ScoreIndex i, attile::Extent) const {
+    return (i.row + i.col) % period != 0;
+  }
+};
+
+/// A user's score modifier: s + 0.05 s^2 (1 + head).
+struct Bend {
+  template <class Real>
+  ATTILE_HOST_DEVICE attile::ModifiedScore<Real> operator()(Real s, attile::ScoreIndex i,
+                                                            attile::Extent) const {
+    const Real a = Real(0.05) * Real(1 + i.head);
+    return {s + a * s * s, Real(1) + Real(2) * a * s};
+  }
+};
+
+template <class M = attile::NoMask, class S = attile::NoScoreMod, class P = attile::NoDropout>
+struct Combination {
+  using Mask = M;
+  using ScoreMod = S;
+  using Dropout = P;
+};
+
+namespace detail {
+
+using attile::And;
+using attile::Causal;
+using attile::Document;
+using attile::NoMask;
+using attile::NoScoreMod;
+using attile::PhiloxDropout;
+using SoftcapAlibi = attile::Then<attile::Softcap, attile::Alibi>;
+
+template <Policy>
+struct CombinationOf;
+template <>
+struct CombinationOf<Policy::kNone> : Combination<> {};
+template <>
+struct CombinationOf<Policy::kCausal> : Combination<Causal> {};
+template <>
+struct CombinationOf<Policy::kCausalTopLeft> : Combination<attile::CausalTopLeft> {};
+template <>
+struct CombinationOf<Policy::kWindow> : Combination<attile::SlidingWindow> {};
+template <>
+struct CombinationOf<Policy::kPrefix> : Combination<attile::Prefix> {};
+template <>
+struct CombinationOf<Policy::kDocument> : Combination<Document> {};
+template <>
+struct CombinationOf<Policy::kCausalDocument> : Combination<And<Causal, Document>> {};
+template <>
+struct CombinationOf<Policy::kWindowPrefix>
+    : Combination<And<attile::SlidingWindow, attile::Prefix>> {};
+template <>
+struct CombinationOf<Policy::kAlibi> : Combination<Causal, attile::Alibi> {};
+template <>
+struct CombinationOf<Policy::kSoftcap> : Combination<NoMask, attile::Softcap> {};
+template <>
+struct CombinationOf<Policy::kBias> : Combination<NoMask, attile::AdditiveBias<float>> {};
+template <>
+struct CombinationOf<Policy::kSoftcapAlibi> : Combination<Causal, SoftcapAlibi> {};
+template <>
+struct CombinationOf<Policy::kDropout> : Combination<NoMask, NoScoreMod, PhiloxDropout> {};
+template <>
+struct CombinationOf<Policy::kCausalDropout> : Combination<Causal, NoScoreMod, PhiloxDropout> {};
+template <>
+struct CombinationOf<Policy::kUser> : Combination<Gaps, Bend> {};
+template <>
+struct CombinationOf<Policy::kEverything>
+    : Combination<And<Causal, Document>, SoftcapAlibi, PhiloxDropout> {};
+
+}  // namespace detail
+
+template <Policy kPolicy>
+using CombinationOf = detail::CombinationOf<kPolicy>;
+
+/// The arrays that a case's policies point to, and the policies.
+class PolicyData {
+ public:
+  explicit PolicyData(const Case& c) : case_(c), bias_(bias_elements()) {
+    for (int b = 0; b < c.batch; ++b) {
+      for (int i = 0; i < c.q_len; ++i) q_ids_.push_back(document(b, i, c.q_len));
+      for (int j = 0; j < c.kv_len; ++j) {
+        const int id = document(b, j, c.kv_len);
+        kv_ids_.push_back(c.hide && id == 1 ? -1 : id);
+      }
+      lengths_.push_back(c.prefix * (b + 1) / 2);
+    }
+    const int slopes = c.pointers ? c.batch * c.q_heads : c.q_heads;
+    for (int i = 0; i < slopes; ++i) slopes_.push_back(0.5f / static_cast<float>(1 + i));
+    const Random random(7);
+    for (std::int64_t i = 0; i < bias_elements(); ++i) {
+      const int row = static_cast<int>(i / c.kv_len % bias_rows());
+      const bool hidden = c.hide && (row == 3 || random.uniform(i) < 0.25);
+      bias_.data()[i] = hidden ? -attile::kInf : random.normal(i);
+    }
+  }
+
+  void operator()(attile::SlidingWindow& m) const { m = {case_.left, case_.right}; }
+  void operator()(attile::Prefix& m) const {
+    m = {case_.prefix, case_.pointers ? lengths_.data() : nullptr};
+  }
+  void operator()(attile::Document& m) const { m = {q_ids_.data(), kv_ids_.data()}; }
+  void operator()(attile::Alibi& s) const {
+    s = {slopes_.data(), case_.pointers ? case_.q_heads : 0};
+  }
+  void operator()(attile::Softcap& s) const { s = {case_.cap}; }
+  void operator()(attile::AdditiveBias<float>& s) const {
+    const std::int64_t row = case_.hide ? case_.kv_len : 0;  // one row for all, or each its own
+    s = {bias_.data(), 0, std::int64_t{bias_rows()} * case_.kv_len, row, 1};
+  }
+  void operator()(attile::PhiloxDropout& p) const {
+    p = {case_.probability, 1234567890123u, 42, nullptr, nullptr};
+    if (case_.pointers) {
+      p.seed = p.offset = 0;
+      p.seed_pointer = &seed_and_offset_[0];
+      p.offset_pointer = &seed_and_offset_[1];
+    }
+  }
+  void operator()(Gaps& m) const { m = {case_.period}; }
+  template <class A, class B>
+  void operator()(attile::And<A, B>& m) const {
+    (*this)(m.a);
+    (*this)(m.b);
+  }
+  template <class A, class B>
+  void operator()(attile::Then<A, B>& s) const {
+    (*this)(s.first);
+    (*this)(s.second);
+  }
+  template <class Policy>
+  void operator()(Policy&) const {}  // has no parameters
+
+  std::vector<Region> regions() {
+    return {region(q_ids_), region(kv_ids_), region(lengths_), region(slopes_), bias_.region(),
+            {seed_and_offset_, sizeof(seed_and_offset_)}};
+  }
+
+ private:
+  static int document(int batch, int position, int length) {
+    return static_cast<int>((std::int64_t{position} * (3 + batch) + batch) / length);
+  }
+  int bias_rows() const { return case_.hide ? case_.q_len : 1; }
+  std::int64_t bias_elements() const {
+    return case_.policy == Policy::kBias ? std::int64_t{case_.q_heads} * bias_rows() * case_.kv_len
+                                         : 0;
+  }
+  template <class T>
+  static Region region(std::vector<T>& v) {
+    return {v.data(), v.size() * sizeof(T)};
+  }
+
+  Case case_;
+  std::vector<int> q_ids_, kv_ids_, lengths_;
+  std::vector<float> slopes_;
+  Buffer<float> bias_;
+  std::uint64_t seed_and_offset_[2] = {987654321, 0x700000005u};
+};
+
+/// Replaces every pointer in a problem's arguments by what `move` makes of it.
+template <class Move>
+struct Relocate {
+  Move move;
+
+  template <class T>
+  void operator()(T*& pointer) const {
+    if (pointer != nullptr) pointer = static_cast<T*>(move(pointer));
+  }
+  template <class T>
+  void operator()(attile::Tensor<T>& t) const {
+    (*this)(t.data);
+  }
+  void operator()(attile::Prefix& m) const { (*this)(m.lengths); }
+  void operator()(attile::Document& m) const {
+    (*this)(m.q_ids);
+    (*this)(m.kv_ids);
+  }
+  void operator()(attile::Alibi& s) const { (*this)(s.slopes); }
+  template <class T>
+  void operator()(attile::AdditiveBias<T>& s) const {
+    (*this)(s.bias);
+  }
+  void operator()(attile::PhiloxDropout& p) const {
+    (*this)(p.seed_pointer);
+    (*this)(p.offset_pointer);
+  }
+  template <class A, class B>
+  void operator()(attile::And<A, B>& m) const {
+    (*this)(m.a);
+    (*this)(m.b);
+  }
+  template <class A, class B>
+  void operator()(attile::Then<A, B>& s) const {
+    (*this)(s.first);
+    (*this)(s.second);
+  }
+  template <class T, class M, class S, class P>
+  void operator()(attile::ForwardArgs<T, M, S, P>& a) const {
+    (*this)(a.q);
+    (*this)(a.k);
+    (*this)(a.v);
+    (*this)(a.o);
+    (*this)(a.lse);
+    policies(a);
+  }
+  template <class T, class M, class S, class P>
+  void operator()(attile::BackwardArgs<T, M, S, P>& a) const {
+    (*this)(a.q);
+    (*this)(a.k);
+    (*this)(a.v);
+    (*this)(a.o);
+    (*this)(a.lse);
+    (*this)(a.dout);
+    (*this)(a.dlse);
+    (*this)(a.dq);
+    (*this)(a.dk);
+    (*this)(a.dv);
+    policies(a);
+  }
+  template <class Policy>
+  void operator()(Policy&) const {}  // holds no pointer
+
+ private:
+  template <class Args>
+  void policies(Args& a) const {
+    (*this)(a.mask);
+    (*this)(a.score_mod);
+    (*this)(a.dropout);
+  }
+};
+
+}  // namespace attile_test

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/reference.h>
+
+#include "support/policies.h"
+#include "support/random.h"
+#include "support/tensors.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace attile_test {
+
+/// The tensors and policies of one case in host memory, inputs filled, outputs poisoned.
+template <attile::Element T, Policy kPolicy>
+class Problem {
+ public:
+  using Mask = typename CombinationOf<kPolicy>::Mask;
+  using ScoreMod = typename CombinationOf<kPolicy>::ScoreMod;
+  using Dropout = typename CombinationOf<kPolicy>::Dropout;
+  using ForwardArgs = attile::ForwardArgs<T, Mask, ScoreMod, Dropout>;
+  using BackwardArgs = attile::BackwardArgs<T, Mask, ScoreMod, Dropout>;
+
+  explicit Problem(const Case& c)
+      : case_(c),
+        policies_(c),
+        lse_(rows_of_statistics()),
+        dlse_(rows_of_statistics()),
+        q(make("q", Role::kQ)),
+        k(make("k", Role::kK)),
+        v(make("v", Role::kV)),
+        o(make("o", Role::kO)),
+        dout(make("dout", Role::kDout)),
+        dq(make("dq", Role::kDq)),
+        dk(make("dk", Role::kDk)),
+        dv(make("dv", Role::kDv)) {
+    if (c.layout == Layout::kPacked) {
+      pack(q, k, v);
+      pack(dq, dk, dv);
+    }
+    for (TestTensor<T>* t : {&q, &k, &v, &dout}) fill(*t);
+    for (const TestTensor<T>* t : {&q, &k, &v, &dout}) t->buffer->fill_gaps_of_input();
+    const Random random(11);
+    for (std::int64_t i = 0; i < rows_of_statistics(); ++i) dlse_.data()[i] = random.normal(i);
+  }
+  Problem(const Problem&) = delete;
+  Problem& operator=(const Problem&) = delete;
+
+  ForwardArgs forward_args() {
+    ForwardArgs a{};
+    a.o = o.view();
+    a.lse = case_.lse ? lse_.data() : nullptr;
+    describe(a);
+    return a;
+  }
+
+  BackwardArgs backward_args() {
+    BackwardArgs a{};
+    a.o = o.view();
+    a.lse = lse_.data();
+    a.dout = dout.view();
+    a.dlse = case_.dlse ? dlse_.data() : nullptr;
+    a.dq = dq.view();
+    a.dk = dk.view();
+    a.dv = dv.view();
+    describe(a);
+    return a;
+  }
+
+  /// What the forward pass gave, as the inputs of the backward pass.
+  void set_forward_result(const attile::reference::ForwardResult& result) {
+    o.for_each([&](T& x, std::int64_t i) {
+      x = attile::from_float<T>(static_cast<float>(result.o[i]));
+    });
+    o.buffer->fill_gaps_of_input();
+    for (std::size_t i = 0; i < result.lse.size(); ++i) {
+      lse_.data()[i] = static_cast<float>(result.lse[i]);
+    }
+  }
+
+  std::vector<double> lse() const {
+    return {lse_.data(), lse_.data() + rows_of_statistics()};
+  }
+  Buffer<float>& lse_buffer() { return lse_; }
+  Buffer<float>& dlse_buffer() { return dlse_; }
+  Buffer<T>& buffer(int i) { return buffers_[i]; }
+
+  std::vector<Region> regions() {
+    std::vector<Region> all = policies_.regions();
+    for (Buffer<T>& b : buffers_) all.push_back(b.region());
+    all.push_back(lse_.region());
+    all.push_back(dlse_.region());
+    return all;
+  }
+
+ private:
+  static constexpr int kTensors = 8;
+
+  Case case_;
+  PolicyData policies_;
+  Buffer<T> buffers_[kTensors];
+  Buffer<float> lse_, dlse_;
+
+ public:
+  TestTensor<T> q, k, v, o, dout, dq, dk, dv;
+
+ private:
+  std::int64_t rows_of_statistics() const {
+    return std::int64_t{case_.batch} * case_.q_heads * case_.q_len;
+  }
+
+  Shape shape_of(Role role) const {
+    const int dim_v = case_.head_dim_v > 0 ? case_.head_dim_v : case_.head_dim;
+    const bool v_wide = role == Role::kV || role == Role::kO || role == Role::kDout ||
+                        role == Role::kDv;
+    return is_key_or_value(role)
+               ? Shape{case_.batch, case_.kv_heads, case_.kv_len, v_wide ? dim_v : case_.head_dim}
+               : Shape{case_.batch, case_.q_heads, case_.q_len, v_wide ? dim_v : case_.head_dim};
+  }
+
+  TestTensor<T> make(const char* name, Role role) {
+    const Shape shape = shape_of(role);
+    const Placement placement = place(case_.layout, role, shape);
+    Buffer<T>& buffer = buffers_[static_cast<int>(role)];
+    buffer = Buffer<T>(placement.elements);
+    return {name, role, &buffer, shape, placement, case_.layout == Layout::kBhsd};
+  }
+
+  /// (batch, row, q heads then k heads then v heads, dim) in the first one's buffer.
+  void pack(TestTensor<T>& q_like, TestTensor<T>& k_like, TestTensor<T>& v_like) {
+    const std::int64_t D = case_.head_dim;
+    const std::int64_t row = D * (case_.q_heads + 2 * case_.kv_heads);
+    const std::int64_t batch = row * case_.q_len;
+    *q_like.buffer = Buffer<T>(batch * case_.batch);
+    k_like.buffer = v_like.buffer = q_like.buffer;
+    q_like.placement = {0, batch, D, row, 0};
+    k_like.placement = {D * case_.q_heads, batch, D, row, 0};
+    v_like.placement = {D * (case_.q_heads + case_.kv_heads), batch, D, row, 0};
+  }
+
+  void fill(const TestTensor<T>& t) {
+    const Random random(static_cast<std::uint64_t>(t.role) + 1);
+    t.for_each([&](T& x, std::int64_t i) {
+      const int row = static_cast<int>(i / t.shape.dim % t.shape.rows);
+      const int c = static_cast<int>(i % t.shape.dim);
+      x = attile::from_float<T>(value(t.role, random.normal(i), row, c));
+    });
+  }
+
+  float value(Role role, float normal, int row, int c) const {
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    const float root = std::sqrt(static_cast<float>(case_.head_dim));
+    const bool marked_row = row == case_.kv_len / 2;
+    switch (case_.data) {
+      case Data::kNormal:
+        return normal;
+      case Data::kZero:
+        return role == Role::kQ ? 0.0f : normal;
+      case Data::kNegative:
+        if (role == Role::kQ) return 1.0f + 0.2f * normal;
+        return role == Role::kK ? -20.0f / root * (1.0f + 0.2f * normal) : normal;
+      case Data::kVeryNegative: {
+        const float size = 2.45e5f / (40.0f * root * std::sqrt(128.0f));
+        if (role == Role::kQ) return 40.0f * std::sqrt(128.0f) / root * (1.0f + 1e-3f * normal);
+        return role == Role::kK ? -size * (1.0f + 1e-3f * normal) : normal;
+      }
+      case Data::kOverflow:
+        return role == Role::kQ ? 5.0f * normal : role == Role::kK ? 3.0f * normal : normal;
+      case Data::kLarge:
+        return role == Role::kQ || role == Role::kK ? 100.0f * normal : normal;
+      case Data::kNanKey:
+        return role == Role::kK && marked_row && c == 1 ? kNan : normal;
+      case Data::kNanValue:
+        return role == Role::kV && marked_row && c == 1 ? kNan : normal;
+    }
+    return normal;
+  }
+
+  template <class Args>
+  void describe(Args& a) {
+    a.q = q.view();
+    a.k = k.view();
+    a.v = v.view();
+    a.batch = case_.batch;
+    a.q_heads = case_.q_heads;
+    a.kv_heads = case_.kv_heads;
+    a.q_len = case_.q_len;
+    a.kv_len = case_.kv_len;
+    a.head_dim = case_.head_dim;
+    a.head_dim_v = case_.head_dim_v;
+    if (case_.scale > 0) a.scale = case_.scale;
+    policies_(a.mask);
+    policies_(a.score_mod);
+    policies_(a.dropout);
+  }
+};
+
+}  // namespace attile_test

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/status.h>
+#include <attile/reference.h>
+
+#include "support/cases.h"
+#include "support/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
+// One suite of cases for every executor. An executor is
+//   struct Executor {
+//     static constexpr bool kRepeatsBackward;  // the same gradients, bit by bit, each time
+//     bool takes(const Case&) const;           // it was built for such a case
+//     attile::Check forward(const ForwardArgs&, const std::vector<Region>&);
+//     attile::Check backward(const BackwardArgs&, const std::vector<Region>&);
+//   };
+// whose passes are templates over the arguments' policies. The arguments point into the regions,
+// which are host memory: an executor with memory of its own copies the regions there and back
+// whole, so that a write between two rows shows here.
+namespace attile_test {
+
+/// What a run of a case did wrong, one line each; empty when nothing.
+class Faults {
+ public:
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    std::ostringstream line;
+    line.precision(9);
+    (line << ... << parts);
+    text_ += line.str() + "\n";
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+/// What a tensor has to be, and by how much it may differ anywhere.
+struct Expected {
+  std::vector<double> value;
+  double tolerance = 0;
+};
+
+namespace detail {
+
+/// The exact tensor and the largest tolerance that one of the plain computations gives it. There are
+/// two, whose sums run in opposite orders: the error of few numbers is luck.
+template <attile::Element T>
+Expected expect(const std::vector<double>& exact, const std::vector<double>& plain,
+                const std::vector<double>& reversed) {
+  return {exact, std::max(attile::reference::tolerance<T>(exact, plain),
+                          attile::reference::tolerance<T>(exact, reversed))};
+}
+
+/// Scores that T cannot hold make a yardstick that holds everything good: they stay fp32.
+inline bool extreme(Data data) {
+  return data == Data::kLarge || data == Data::kVeryNegative || data == Data::kNegative ||
+         data == Data::kOverflow;
+}
+
+inline std::string position(const Shape& s, std::int64_t index) {
+  std::ostringstream text;
+  text << "[" << index / s.dim / s.rows / s.heads << ", " << index / s.dim / s.rows % s.heads
+       << ", " << index / s.dim % s.rows << ", " << index % s.dim << "]";
+  return text.str();
+}
+
+inline bool accepts(double got, double want, double tolerance) {
+  if (std::isnan(want)) return std::isnan(got);
+  if (std::isinf(want)) return got == want;
+  return std::abs(got - want) <= tolerance;
+}
+
+inline void compare(Faults& faults, const char* name, const Shape& shape,
+                    const std::vector<double>& got, const Expected& expected) {
+  std::int64_t wrong = 0, worst = -1;
+  double worst_error = -1;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(got.size()); ++i) {
+    const double want = expected.value[i];
+    if (accepts(got[i], want, expected.tolerance)) continue;
+    const double error = std::abs(got[i] - want);
+    if (++wrong == 1 || error > worst_error) {
+      worst = i;
+      worst_error = error;
+    }
+  }
+  if (wrong == 0) return;
+  faults.add(name, ": ", wrong, " of ", got.size(), " values are wrong, worst at ",
+             position(shape, worst), ": ", got[worst], " instead of ", expected.value[worst],
+             ", tolerance ", expected.tolerance);
+}
+
+/// Rows that see nothing have to be exactly zero.
+inline void compare_empty_rows(Faults& faults, const char* name, const Shape& shape,
+                               const std::vector<double>& got, const std::vector<double>& lse) {
+  for (std::size_t row = 0; row < lse.size(); ++row) {
+    if (lse[row] != -std::numeric_limits<double>::infinity()) continue;
+    for (int c = 0; c < shape.dim; ++c) {
+      const std::int64_t at = static_cast<std::int64_t>(row) * shape.dim + c;
+      if (got[at] == 0) continue;
+      faults.add(name, ": an empty row is not 0: ", got[at], " at ", position(shape, at));
+      return;
+    }
+  }
+}
+
+/// Everything of an output's buffer that belongs to no element has to be as it was.
+template <attile::Element T>
+void check_gaps(Faults& faults, std::initializer_list<const TestTensor<T>*> tensors) {
+  for (const TestTensor<T>* first : tensors) {
+    std::vector<T> storage = first->buffer->storage();
+    for (const TestTensor<T>* t : tensors) {
+      if (t->buffer != first->buffer) continue;
+      t->for_each([&](T& x, std::int64_t) {
+        storage[&x - first->buffer->storage().data()] = poison<T>();
+      });
+    }
+    const auto touched = std::find_if_not(storage.begin(), storage.end(),
+                                          [](const T& x) { return same_bits(x, poison<T>()); });
+    if (touched != storage.end()) {
+      faults.add(first->name, ": written outside of its elements, ",
+                 touched - storage.begin() - Buffer<T>::kGuard, " after its buffer's begin");
+    }
+  }
+}
+
+/// Remembers buffers, and says whether they changed.
+template <class... Buffers>
+auto snapshot(const Buffers&... buffers) {
+  return [... stored = buffers.storage(), ... buffer = &buffers](Faults& faults, const char* what) {
+    if (!(buffer->equals(stored) && ...)) faults.add(what);
+  };
+}
+
+}  // namespace detail
+
+/// Runs a case's forward pass and says what is wrong with it.
+template <attile::Element T, Policy kPolicy, class Executor>
+std::string forward_faults(Executor& executor, const Case& c) {
+  Faults faults;
+  Problem<T, kPolicy> p(c);
+  const auto args = p.forward_args();
+  const auto exact = attile::reference::forward(args);
+  // LSE never passes through T, so that its yardstick keeps the scores.
+  const auto kept = attile::reference::plain_forward(args, {.keep_scores = true});
+  const auto kept_reversed =
+      attile::reference::plain_forward(args, {.keep_scores = true, .reverse = true});
+  const Expected lse = detail::expect<float>(exact.lse, kept.lse, kept_reversed.lse);
+  const bool keep = detail::extreme(c.data) || sizeof(T) == 4;
+  const Expected o =
+      keep ? detail::expect<T>(exact.o, kept.o, kept_reversed.o)
+           : detail::expect<T>(exact.o, attile::reference::plain_forward(args).o,
+                               attile::reference::plain_forward(args, {.reverse = true}).o);
+
+  const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer);
+  const auto run = [&] {
+    p.o.buffer->repoison();
+    p.lse_buffer().repoison();
+    const attile::Check check = executor.forward(args, p.regions());
+    if (!check) faults.add("forward is refused: ", check.why);
+    return bool(check);
+  };
+  if (!run()) return faults.text();
+  detail::compare(faults, "o", p.o.shape, p.o.gather(), o);
+  detail::compare_empty_rows(faults, "o", p.o.shape, p.o.gather(), exact.lse);
+  detail::check_gaps(faults, {&p.o});
+  const Shape rows{c.batch, c.q_heads, c.q_len, 1};
+  const TestTensor<float> lse_tensor{"lse", {}, &p.lse_buffer(), c.lse ? rows : Shape{},
+                                     place(Layout::kBhsd, {}, rows)};
+  detail::check_gaps(faults, {&lse_tensor});
+  if (c.lse) detail::compare(faults, "lse", rows, p.lse(), lse);
+  inputs(faults, "forward writes to its inputs");
+
+  const auto first = detail::snapshot(*p.o.buffer, p.lse_buffer());
+  if (run()) first(faults, "a second forward pass gives other bits");
+  return faults.text();
+}
+
+/// Runs a case's backward pass, given O and LSE of the exact forward pass.
+template <attile::Element T, Policy kPolicy, class Executor>
+std::string backward_faults(Executor& executor, const Case& c) {
+  Faults faults;
+  Problem<T, kPolicy> p(c);
+  const auto forward = attile::reference::forward(p.forward_args());
+  p.set_forward_result(forward);
+  const auto args = p.backward_args();
+  const auto exact = attile::reference::backward(args);
+  const bool keep = detail::extreme(c.data);
+  const auto plain = attile::reference::plain_backward(args, {.keep_scores = keep});
+  const auto reversed =
+      attile::reference::plain_backward(args, {.keep_scores = keep, .reverse = true});
+
+  const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer, *p.o.buffer,
+                                       *p.dout.buffer, p.lse_buffer(), p.dlse_buffer());
+  const auto run = [&] {
+    for (const TestTensor<T>* t : {&p.dq, &p.dk, &p.dv}) t->buffer->repoison();
+    const attile::Check check = executor.backward(args, p.regions());
+    if (!check) faults.add("backward is refused: ", check.why);
+    return bool(check);
+  };
+  if (!run()) return faults.text();
+  detail::compare(faults, "dq", p.dq.shape, p.dq.gather(),
+                  detail::expect<T>(exact.dq, plain.dq, reversed.dq));
+  detail::compare(faults, "dk", p.dk.shape, p.dk.gather(),
+                  detail::expect<T>(exact.dk, plain.dk, reversed.dk));
+  detail::compare(faults, "dv", p.dv.shape, p.dv.gather(),
+                  detail::expect<T>(exact.dv, plain.dv, reversed.dv));
+  detail::compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), forward.lse);
+  detail::check_gaps(faults, {&p.dq, &p.dk, &p.dv});
+  inputs(faults, "backward writes to its inputs");
+
+  if (Executor::kRepeatsBackward) {
+    const auto first = detail::snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer);
+    if (run()) first(faults, "a second backward pass gives other bits");
+  }
+  return faults.text();
+}
+
+}  // namespace attile_test
