@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: MIT
 # Tests of what the compiler says: each header alone, all of them linked twice, promised errors.
 
-# One architecture is enough here, the most capable of those that are built.
+# One architecture is enough here: the last of those that are built, as a number.
 list(GET CMAKE_CUDA_ARCHITECTURES -1 ATTILE_COMPILE_TEST_ARCHITECTURE)
+if(ATTILE_COMPILE_TEST_ARCHITECTURE MATCHES "^[0-9]+[af]?")
+  set(ATTILE_COMPILE_TEST_ARCHITECTURE "${CMAKE_MATCH_0}")
+else()  # native, all, all-major
+  set(ATTILE_COMPILE_TEST_ARCHITECTURE 90a)
+endif()
 
 # Each header compiled alone, twice in a row: .h by the host compiler, .cuh by nvcc. Then all
 # objects of one language, and a translation unit with every header, are linked into one program,

@@ -12,7 +12,7 @@ namespace {
 namespace tile = attile::tile;
 namespace arch = attile::arch;
 
-constexpr int kBr = 64, kBc = 64, kDim = 64, kThreads = 128, kRowLanes = kThreads / 16;
+constexpr int kBr = 64, kBc = 64, kDim = 64, kThreads = 128, kRowLanes = kThreads / tile::kColLanes;
 using QTile = tile::SharedTile<kBr, kDim>;
 using KvTile = tile::SharedTile<kBc, kDim>;
 using PTile = tile::SharedTile<kBr, kBc>;

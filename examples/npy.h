@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT
 // Reads and writes NumPy .npy files (format versions 1.0, 2.0 and 3.0; little endian, C order).
 //
 // Every failure is an npy::Error whose text is one sentence that names the file and the reason.
@@ -52,7 +53,6 @@ inline std::string to_string(const Shape& shape) {
 
 struct Array {
   Shape shape;
-  Dtype stored = Dtype::kFloat32;  ///< dtype in the file; the values here are float
   std::vector<float> values;
 };
 
@@ -155,9 +155,8 @@ class HeaderParser {
 
   std::string quoted() {
     const char quote = peek();
-    if (quote != '\'' && quote != '"') malformed();
     const std::size_t end = text_.find(quote, at_ + 1);
-    if (end == std::string_view::npos) malformed();
+    if ((quote != '\'' && quote != '"') || end == std::string_view::npos) malformed();
     const std::string s(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return s;
@@ -281,8 +280,8 @@ inline Array read(const std::string& path, std::size_t rank) {
 
   const detail::Header header = detail::read_header(in, left, path);
   if (header.shape.size() != rank) {
-    throw Error(path + " has rank " + std::to_string(header.shape.size()) + " " +
-                to_string(header.shape) + ", but rank " + std::to_string(rank) + " is needed.");
+    throw Error(path + " has rank " + std::to_string(header.shape.size()) + ", but rank " +
+                std::to_string(rank) + " is needed.");
   }
   const std::int64_t n = count(header.shape, header.dtype, path);
   const std::uint64_t bytes = static_cast<std::uint64_t>(n) * size_of(header.dtype);
@@ -292,7 +291,7 @@ inline Array read(const std::string& path, std::size_t rank) {
                 " bytes of data, but " + std::to_string(left) + " follow the header.");
   }
 
-  Array a{header.shape, header.dtype, std::vector<float>(static_cast<std::size_t>(n))};
+  Array a{header.shape, std::vector<float>(static_cast<std::size_t>(n))};
   switch (header.dtype) {
     case Dtype::kFloat16:
       detail::read_values<std::uint16_t>(in, a.values, path, half_to_float);
@@ -314,9 +313,8 @@ inline Array read(const std::string& path, std::size_t rank) {
 
 // ---- writing --------------------------------------------------------------------------------
 
-/// A file to be written. The constructor fails unless the file can be created; `write` fills a
-/// temporary file beside it; `commit` renames that to its final name. Until then the target is
-/// untouched, and the destructor removes what was not committed.
+/// A file to be written. The constructor fails unless it can be created; `write` fills a temporary
+/// file beside it, which `commit` gives its name. The destructor removes what was not committed.
 class Output {
  public:
   explicit Output(std::string path) : path_(std::move(path)), target_(path_) {

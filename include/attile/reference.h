@@ -34,7 +34,8 @@ struct PlainOptions {
   /// S and dP stay fp32 instead of being rounded to T, and the backward pass takes LSE and O from
   /// its arguments, P = exp(S' - LSE), as it has to where P is not stored. Always so for float.
   bool keep_scores = false;
-  bool reverse = false;  ///< every sum runs from its last term to its first
+  bool reverse = false;  ///< sums run from their last term to their first
+  int lanes = 1;         ///< partial sums that a dot product is kept in; up to 16
 };
 
 namespace detail {
@@ -42,7 +43,8 @@ namespace detail {
 /// fp64 throughout.
 struct Exact {
   using Real = double;
-  bool reverse = false;
+  static constexpr bool reverse = false;
+  static constexpr int lanes = 1;
   Real score(Real x) const { return x; }
   Real operand(Real x) const { return x; }
   static constexpr bool recomputes() { return false; }
@@ -54,6 +56,7 @@ struct Plain {
   using Real = float;
   bool keep_scores;
   bool reverse;
+  int lanes;
   Real score(Real x) const { return keep_scores ? x : operand(x); }
   Real operand(Real x) const { return to_float(from_float<T>(x)); }
   /// Whether the backward pass makes P = exp(S' - LSE) from the LSE that it is given.
@@ -104,9 +107,14 @@ struct Attention {
     for (int i = 0; i < n; ++i) term(math.reverse ? n - 1 - i : i);
   }
 
-  Real dot(const Real* x, const Real* y, int n) const {
+  Real dot(const Real* x, const Real* y, int n, bool reverse) const {
+    Real part[16] = {};
+    for (int i = 0; i < n; ++i) {
+      const int c = reverse ? n - 1 - i : i;
+      part[i % math.lanes] += x[c] * y[c];
+    }
     Real sum = 0;
-    for_each(n, [&](int c) { sum += x[c] * y[c]; });
+    for (const Real x : part) sum += x;
     return sum;
   }
 
@@ -141,7 +149,7 @@ struct Attention {
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
       if (!args.mask.visible(at, extent)) continue;
-      const Real product = math.score(dot(q, k.data() + std::size_t(j) * D, D));
+      const Real product = math.score(dot(q, k.data() + std::size_t(j) * D, D, math.reverse));
       const auto modified = args.score_mod(math.score(scale * product), at, extent);
       r.s[j] = math.score(static_cast<Real>(modified.value));
       r.derivative[j] = static_cast<Real>(modified.derivative);
@@ -210,13 +218,15 @@ struct Attention {
         }
       }
       const Real dlse = args.dlse != nullptr ? static_cast<Real>(args.dlse[lse_at]) : Real(0);
-      const Real delta = dot(do_i, o.data(), Dv);  // D = rowsum(dO * O)
+      // Summed against the order of dP: with one visible key both are sums of the same terms, and
+      // no machine can be held to take them in the same order.
+      const Real delta = dot(do_i, o.data(), Dv, !math.reverse);  // D = rowsum(dO * O)
       for_each(args.kv_len, [&](int j) {
         if (r.p[j] == Real(0)) return;
         const std::size_t k_at = std::size_t(j) * D, v_at = std::size_t(j) * Dv;
         // dV = dropout(P)^T dO,  dP = dropout(dO V^T)
         add_scaled(dv.data() + v_at, math.operand(r.p[j] * r.keep[j]), do_i, Dv);
-        const Real dp = r.keep[j] * math.score(dot(do_i, v.data() + v_at, Dv));
+        const Real dp = r.keep[j] * math.score(dot(do_i, v.data() + v_at, Dv, math.reverse));
         // dS' = P * (dP - D + dLSE),  dS = dS' * score_mod'(S)
         const Real ds = math.operand(r.p[j] * (dp - delta + dlse) * r.derivative[j]);
         // dQ = scale dS K,  dK = scale dS^T Q
@@ -277,14 +287,14 @@ BackwardResult backward(const BackwardArgs<T, M, S, P>& args) {
 /// fp32 sums, in which S, P and O are rounded to T as they are written to memory.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 ForwardResult plain_forward(const ForwardArgs<T, M, S, P>& args, PlainOptions options = {}) {
-  const detail::Plain<T> math{options.keep_scores, options.reverse};
+  const detail::Plain<T> math{options.keep_scores, options.reverse, options.lanes};
   return detail::Attention<detail::Plain<T>, ForwardArgs<T, M, S, P>>{args, math}.forward();
 }
 
 /// Its backward pass; dP, dS and the gradients are rounded to T too.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 BackwardResult plain_backward(const BackwardArgs<T, M, S, P>& args, PlainOptions options = {}) {
-  const detail::Plain<T> math{options.keep_scores, options.reverse};
+  const detail::Plain<T> math{options.keep_scores, options.reverse, options.lanes};
   return detail::Attention<detail::Plain<T>, BackwardArgs<T, M, S, P>>{args, math}.backward();
 }
 
@@ -299,16 +309,18 @@ inline double max_error(const std::vector<double>& a, const std::vector<double>&
   return error;
 }
 
-/// The largest error of rounding a tensor to T: half the spacing of T at its largest value.
+/// One rounding of a tensor to T: half the spacing of T at the tensor's largest value, and the
+/// whole spacing for float, in which the value was computed too.
 template <Element T>
 double rounding(const std::vector<double>& tensor) {
-  constexpr int digits = std::same_as<T, float> ? 24 : std::same_as<T, __half> ? 11 : 8;
-  constexpr int smallest = std::same_as<T, float> ? -149 : std::same_as<T, __half> ? -24 : -133;
+  constexpr int digits = std::same_as<T, float> ? 23 : std::same_as<T, __half> ? 11 : 8;
+  constexpr int smallest = std::same_as<T, float> ? -149 : std::same_as<T, __half> ? -25 : -134;
   double largest = 0;
   for (const double x : tensor) {
     if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
   }
-  return std::max(std::ldexp(largest, -digits), std::ldexp(0.5, smallest));
+  if (largest == 0) return std::ldexp(1.0, smallest);
+  return std::ldexp(1.0, std::max(std::ilogb(largest) - digits, smallest));
 }
 
 /// The error that the contract allows a tensor, in max-norm: twice that of the plain computation,

@@ -258,7 +258,7 @@ TEST_CASE("the workspace of a backward pass is used to its last byte and no furt
   for (const float x : problem.dq.download()) CHECK(std::isfinite(x));
 }
 
-TEST_CASE("more heads and batches than a grid's second dimension holds") {
+TEST_CASE("more heads and batches than a grid's second dimension holds", "[large]") {
   const Problem<float, attile::Causal> problem{71280, 2, 3, 8};
   REQUIRE_CUDA(attile::forward<8>(problem.forward()));
   std::size_t bytes = 0;
@@ -372,7 +372,7 @@ TEST_CASE("memory is linear in the length: 131072 tokens, forward and backward",
   }
 }
 
-TEST_CASE("the same bits at every run") {
+TEST_CASE("the same bits at every run", "[large]") {
   const Problem<__nv_bfloat16, attile::Causal> problem{2, 5, 513, 96};
   constexpr auto kMode = attile::DqMode::kTwoPass;
   std::size_t bytes = 0;

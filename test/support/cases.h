@@ -43,7 +43,7 @@ enum class Layout {
 enum class Data {
   kNormal,        ///< standard normal
   kZero,          ///< q = 0: every visible key weighs the same
-  kNegative,      ///< q . k about -20 sqrt(head_dim)
+  kNegative,      ///< q . k about -200 sqrt(head_dim)
   kVeryNegative,  ///< q . k about -2.45e5, and a row's keys differ by a few units after scaling
   kOverflow,      ///< q normal * 5, k normal * 3
   kLarge,         ///< q, k normal * 100: q . k beyond fp16's 65504
@@ -81,7 +81,7 @@ struct Case {
 // Comments name the source: a defect that some attention library had, or the contract.
 inline constexpr Case kCases[] = {
     // Lengths around tile edges.
-    {.name = "len_1_1", .q_len = 1, .kv_len = 1},
+    {.name = "len_1_1", .q_heads = 8, .kv_heads = 8, .q_len = 1, .kv_len = 1},
     {.name = "len_2_2", .q_heads = 2, .kv_heads = 2, .q_len = 2, .kv_len = 2},
     {.name = "len_5_5", .batch = 2, .q_len = 5, .kv_len = 5},
     {.name = "len_17_17", .q_heads = 2, .kv_heads = 2, .q_len = 17, .kv_len = 17},
@@ -105,9 +105,9 @@ inline constexpr Case kCases[] = {
     {.name = "without_lse", .q_len = 65, .kv_len = 70, .backward = false, .lse = false},
 
     // Causal; q_len > kv_len leaves the first rows empty (flashinfer #4452).
-    {.name = "causal_1_1", .policy = Policy::kCausal, .q_len = 1, .kv_len = 1},
-    {.name = "causal_5_2", .policy = Policy::kCausal, .q_len = 5, .kv_len = 2, .dlse = true},
-    {.name = "causal_2_5", .policy = Policy::kCausal, .q_len = 2, .kv_len = 5},
+    {.name = "causal_1_1", .policy = Policy::kCausal, .q_heads = 8, .kv_heads = 8, .q_len = 1, .kv_len = 1},
+    {.name = "causal_5_2", .policy = Policy::kCausal, .q_heads = 4, .kv_heads = 4, .q_len = 5, .kv_len = 2, .dlse = true},
+    {.name = "causal_2_5", .policy = Policy::kCausal, .q_heads = 4, .kv_heads = 4, .q_len = 2, .kv_len = 5},
     {.name = "causal_17_57", .policy = Policy::kCausal, .batch = 2, .q_len = 17, .kv_len = 57},
     {.name = "causal_57_17", .policy = Policy::kCausal, .batch = 2, .q_len = 57, .kv_len = 17},
     {.name = "causal_63_64", .policy = Policy::kCausal, .q_len = 63, .kv_len = 64},
@@ -119,8 +119,8 @@ inline constexpr Case kCases[] = {
     {.name = "causal_129_129", .policy = Policy::kCausal, .q_len = 129, .kv_len = 129},
     {.name = "causal_113_200", .policy = Policy::kCausal, .q_len = 113, .kv_len = 200},
     {.name = "causal_200_113", .policy = Policy::kCausal, .q_len = 200, .kv_len = 113},
-    {.name = "causal_1_128", .policy = Policy::kCausal, .q_len = 1, .kv_len = 128},
-    {.name = "causal_128_1", .policy = Policy::kCausal, .q_len = 128, .kv_len = 1},
+    {.name = "causal_1_128", .policy = Policy::kCausal, .q_heads = 4, .kv_heads = 4, .q_len = 1, .kv_len = 128},
+    {.name = "causal_128_1", .policy = Policy::kCausal, .q_heads = 8, .kv_heads = 8, .q_len = 128, .kv_len = 1},
     {.name = "causal_512_256",
      .policy = Policy::kCausal,
      .q_len = 512,
@@ -274,7 +274,7 @@ inline constexpr Case kCases[] = {
     // Numbers at the edge.
     {.name = "zero_q", .q_len = 33, .kv_len = 100, .data = Data::kZero},
     // LSE < 0 (cudnn-frontend #1072, #160).
-    {.name = "negative_1_128", .q_len = 1, .kv_len = 128, .data = Data::kNegative},
+    {.name = "negative_1_128", .q_heads = 4, .kv_heads = 4, .q_len = 1, .kv_len = 128, .data = Data::kNegative},
     {.name = "causal_negative", .policy = Policy::kCausal, .q_len = 65, .kv_len = 65,
      .data = Data::kNegative, .dlse = true},
     // No finite number stands for "hidden" (flashinfer #4267, #4451).
@@ -287,16 +287,16 @@ inline constexpr Case kCases[] = {
     {.name = "causal_large_dim_128", .policy = Policy::kCausal, .q_len = 65, .kv_len = 70,
      .head_dim = 128, .data = Data::kLarge},
     // test_flash_attn_bwd_overflow and _varlen_overflow of flash-attention.
-    {.name = "causal_overflow_1", .policy = Policy::kCausal, .batch = 2, .q_len = 1, .kv_len = 1,
+    {.name = "causal_overflow_1", .policy = Policy::kCausal, .batch = 2, .q_heads = 4, .kv_heads = 4, .q_len = 1, .kv_len = 1,
      .head_dim = 16, .data = Data::kOverflow},
-    {.name = "causal_overflow_2", .policy = Policy::kCausal, .batch = 2, .q_len = 2, .kv_len = 2,
+    {.name = "causal_overflow_2", .policy = Policy::kCausal, .batch = 2, .q_heads = 4, .kv_heads = 4, .q_len = 2, .kv_len = 2,
      .head_dim = 64, .data = Data::kOverflow},
-    {.name = "overflow_5", .batch = 2, .q_len = 5, .kv_len = 5, .head_dim = 32,
+    {.name = "overflow_5", .batch = 2, .q_heads = 4, .kv_heads = 4, .q_len = 5, .kv_len = 5, .head_dim = 32,
      .data = Data::kOverflow},
-    {.name = "causal_overflow_17", .policy = Policy::kCausal, .batch = 2, .q_len = 17, .kv_len = 17,
+    {.name = "causal_overflow_17", .policy = Policy::kCausal, .batch = 2, .q_heads = 4, .kv_heads = 4, .q_len = 17, .kv_len = 17,
      .head_dim = 64, .data = Data::kOverflow},
     {.name = "overflow_128", .q_len = 128, .kv_len = 128, .head_dim = 16, .data = Data::kOverflow},
-    {.name = "overflow_76_1", .q_len = 76, .kv_len = 1, .head_dim = 64, .data = Data::kOverflow},
+    {.name = "overflow_76_1", .q_heads = 4, .kv_heads = 4, .q_len = 76, .kv_len = 1, .head_dim = 64, .data = Data::kOverflow},
     {.name = "causal_overflow_146_34", .policy = Policy::kCausal, .q_len = 146, .kv_len = 34,
      .head_dim = 32, .data = Data::kOverflow},
     // A NaN in a visible row shows, as in standard attention (flash-attention #1395).

@@ -3,6 +3,8 @@
 
 #include "main.h"
 
+const int attile_test::kSkipReturnCode = 77;
+
 // Only "there is none" skips: a device that is there and does not work has to fail the tests.
 const char* attile_test::reason_to_skip() {
   int count = 0;

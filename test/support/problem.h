@@ -162,8 +162,8 @@ class Problem {
       case Data::kZero:
         return role == Role::kQ ? 0.0f : normal;
       case Data::kNegative:
-        if (role == Role::kQ) return 1.0f + 0.2f * normal;
-        return role == Role::kK ? -20.0f / root * (1.0f + 0.2f * normal) : normal;
+        if (role == Role::kQ) return 1.0f + 0.05f * normal;
+        return role == Role::kK ? -200.0f / root * (1.0f + 0.05f * normal) : normal;
       case Data::kVeryNegative: {
         const float size = 2.45e5f / (40.0f * root * std::sqrt(128.0f));
         if (role == Role::kQ) return 40.0f * std::sqrt(128.0f) / root * (1.0f + 1e-3f * normal);

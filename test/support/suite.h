@@ -4,15 +4,15 @@
 #include <attile/core/status.h>
 #include <attile/reference.h>
 
-#include "support/cases.h"
-#include "support/problem.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "support/cases.h"
+#include "support/problem.h"
 
 // One suite of cases for every executor. An executor is
 //   struct Executor {
@@ -50,13 +50,25 @@ struct Expected {
 
 namespace detail {
 
-/// The exact tensor and the largest tolerance that one of the plain computations gives it. There are
-/// two, whose sums run in opposite orders: the error of few numbers is luck.
-template <attile::Element T>
-Expected expect(const std::vector<double>& exact, const std::vector<double>& plain,
-                const std::vector<double>& reversed) {
-  return {exact, std::max(attile::reference::tolerance<T>(exact, plain),
-                          attile::reference::tolerance<T>(exact, reversed))};
+/// The plain computations that make the yardstick. They differ in the order of their sums: the
+/// error of a few numbers in one order is luck.
+inline std::vector<attile::reference::PlainOptions> plain_options(bool keep_scores) {
+  return {{keep_scores, false, 1},
+          {keep_scores, true, 1},
+          {keep_scores, false, 4},
+          {keep_scores, true, 16}};
+}
+
+/// The exact tensor, and the largest tolerance that one of the plain computations gives it.
+template <attile::Element T, class Result>
+Expected expect(std::vector<double> Result::*tensor, const Result& exact,
+                const std::vector<Result>& plain) {
+  Expected expected{exact.*tensor};
+  for (const Result& p : plain) {
+    const double tolerance = attile::reference::tolerance<T>(exact.*tensor, p.*tensor);
+    expected.tolerance = std::max(expected.tolerance, tolerance);
+  }
+  return expected;
 }
 
 /// Scores that T cannot hold make a yardstick that holds everything good: they stay fp32.
@@ -118,9 +130,8 @@ void check_gaps(Faults& faults, std::initializer_list<const TestTensor<T>*> tens
     std::vector<T> storage = first->buffer->storage();
     for (const TestTensor<T>* t : tensors) {
       if (t->buffer != first->buffer) continue;
-      t->for_each([&](T& x, std::int64_t) {
-        storage[&x - first->buffer->storage().data()] = poison<T>();
-      });
+      t->for_each(
+          [&](T& x, std::int64_t) { storage[&x - first->buffer->storage().data()] = poison<T>(); });
     }
     const auto touched = std::find_if_not(storage.begin(), storage.end(),
                                           [](const T& x) { return same_bits(x, poison<T>()); });
@@ -148,16 +159,19 @@ std::string forward_faults(Executor& executor, const Case& c) {
   Problem<T, kPolicy> p(c);
   const auto args = p.forward_args();
   const auto exact = attile::reference::forward(args);
+  using Result = attile::reference::ForwardResult;
+  const auto plain = [&](bool keep_scores) {
+    std::vector<Result> results;
+    for (const auto& options : detail::plain_options(keep_scores)) {
+      results.push_back(attile::reference::plain_forward(args, options));
+    }
+    return results;
+  };
   // LSE never passes through T, so that its yardstick keeps the scores.
-  const auto kept = attile::reference::plain_forward(args, {.keep_scores = true});
-  const auto kept_reversed =
-      attile::reference::plain_forward(args, {.keep_scores = true, .reverse = true});
-  const Expected lse = detail::expect<float>(exact.lse, kept.lse, kept_reversed.lse);
+  const std::vector<Result> kept = plain(true);
+  const Expected lse = detail::expect<float>(&Result::lse, exact, kept);
   const bool keep = detail::extreme(c.data) || sizeof(T) == 4;
-  const Expected o =
-      keep ? detail::expect<T>(exact.o, kept.o, kept_reversed.o)
-           : detail::expect<T>(exact.o, attile::reference::plain_forward(args).o,
-                               attile::reference::plain_forward(args, {.reverse = true}).o);
+  const Expected o = detail::expect<T>(&Result::o, exact, keep ? kept : plain(false));
 
   const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer);
   const auto run = [&] {
@@ -172,8 +186,8 @@ std::string forward_faults(Executor& executor, const Case& c) {
   detail::compare_empty_rows(faults, "o", p.o.shape, p.o.gather(), exact.lse);
   detail::check_gaps(faults, {&p.o});
   const Shape rows{c.batch, c.q_heads, c.q_len, 1};
-  const TestTensor<float> lse_tensor{"lse", {}, &p.lse_buffer(), c.lse ? rows : Shape{},
-                                     place(Layout::kBhsd, {}, rows)};
+  const TestTensor<float> lse_tensor{
+      "lse", {}, &p.lse_buffer(), c.lse ? rows : Shape{}, place(Layout::kBhsd, {}, rows)};
   detail::check_gaps(faults, {&lse_tensor});
   if (c.lse) detail::compare(faults, "lse", rows, p.lse(), lse);
   inputs(faults, "forward writes to its inputs");
@@ -192,10 +206,11 @@ std::string backward_faults(Executor& executor, const Case& c) {
   p.set_forward_result(forward);
   const auto args = p.backward_args();
   const auto exact = attile::reference::backward(args);
-  const bool keep = detail::extreme(c.data);
-  const auto plain = attile::reference::plain_backward(args, {.keep_scores = keep});
-  const auto reversed =
-      attile::reference::plain_backward(args, {.keep_scores = keep, .reverse = true});
+  using Result = attile::reference::BackwardResult;
+  std::vector<Result> plain;
+  for (const auto& options : detail::plain_options(detail::extreme(c.data))) {
+    plain.push_back(attile::reference::plain_backward(args, options));
+  }
 
   const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer, *p.o.buffer,
                                        *p.dout.buffer, p.lse_buffer(), p.dlse_buffer());
@@ -207,11 +222,11 @@ std::string backward_faults(Executor& executor, const Case& c) {
   };
   if (!run()) return faults.text();
   detail::compare(faults, "dq", p.dq.shape, p.dq.gather(),
-                  detail::expect<T>(exact.dq, plain.dq, reversed.dq));
+                  detail::expect<T>(&Result::dq, exact, plain));
   detail::compare(faults, "dk", p.dk.shape, p.dk.gather(),
-                  detail::expect<T>(exact.dk, plain.dk, reversed.dk));
+                  detail::expect<T>(&Result::dk, exact, plain));
   detail::compare(faults, "dv", p.dv.shape, p.dv.gather(),
-                  detail::expect<T>(exact.dv, plain.dv, reversed.dv));
+                  detail::expect<T>(&Result::dv, exact, plain));
   detail::compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), forward.lse);
   detail::check_gaps(faults, {&p.dq, &p.dk, &p.dv});
   inputs(faults, "backward writes to its inputs");

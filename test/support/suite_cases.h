@@ -4,34 +4,64 @@
 #include "support/catch.h"
 #include "support/suite.h"
 
+#include <string>
+
+// Set to 1 where there is a GPU: everything is built, not only what shows the most.
+#ifndef ATTILE_TEST_FULL
+#define ATTILE_TEST_FULL 0
+#endif
+
+/// X(name in test names, Policy) for every combination of policies.
+#define ATTILE_EACH_POLICY(X)           \
+  X(none, kNone)                        \
+  X(causal, kCausal)                    \
+  X(causal_top_left, kCausalTopLeft)    \
+  X(window, kWindow)                    \
+  X(prefix, kPrefix)                    \
+  X(document, kDocument)                \
+  X(causal_document, kCausalDocument)   \
+  X(window_prefix, kWindowPrefix)       \
+  X(alibi, kAlibi)                      \
+  X(softcap, kSoftcap)                  \
+  X(bias, kBias)                        \
+  X(softcap_alibi, kSoftcapAlibi)       \
+  X(dropout, kDropout)                  \
+  X(causal_dropout, kCausalDropout)     \
+  X(user, kUser)                        \
+  X(everything, kEverything)
+
+/// Those that a second and third element type run: T shows in loads and stores alone.
+#define ATTILE_FEW_POLICIES(X)      \
+  X(none, kNone)                    \
+  X(causal, kCausal)                \
+  X(causal_dropout, kCausalDropout) \
+  X(everything, kEverything)
+
+#if ATTILE_TEST_FULL
+#define ATTILE_OTHER_TYPE_POLICIES ATTILE_EACH_POLICY
+#else
+#define ATTILE_OTHER_TYPE_POLICIES ATTILE_FEW_POLICIES
+#endif
+
 namespace attile_test {
 
-/// Runs the forward pass of every case with these policies that the executor takes, each in a
-/// section of its name.
-template <attile::Element T, Policy kPolicy, class Executor>
-void run_forward_suite(Executor executor) {
-  int taken = 0;
-  for (const Case& c : kCases) {
-    if (c.policy != kPolicy || !executor.takes(c)) continue;
-    ++taken;
-    DYNAMIC_SECTION(c.name) {
-      const std::string faults = forward_faults<T, kPolicy>(executor, c);
-      INFO(faults);
-      CHECK(faults.empty());
-    }
-  }
-  REQUIRE(taken > 0);
-}
+enum class Direction { kForward, kBackward };
 
-/// The same of the backward pass.
-template <attile::Element T, Policy kPolicy, class Executor>
-void run_backward_suite(Executor executor) {
+/// Runs every case with these policies that the executor takes, each in a section of its name.
+template <Direction kDirection, attile::Element T, Policy kPolicy, class Executor>
+void run_suite(Executor executor) {
+  constexpr bool kBackward = kDirection == Direction::kBackward;
   int taken = 0;
   for (const Case& c : kCases) {
-    if (c.policy != kPolicy || !c.backward || !executor.takes(c)) continue;
+    if (c.policy != kPolicy || (kBackward && !c.backward) || !executor.takes(c)) continue;
     ++taken;
     DYNAMIC_SECTION(c.name) {
-      const std::string faults = backward_faults<T, kPolicy>(executor, c);
+      std::string faults;
+      if constexpr (kBackward) {
+        faults = backward_faults<T, kPolicy>(executor, c);
+      } else {
+        faults = forward_faults<T, kPolicy>(executor, c);
+      }
       INFO(faults);
       CHECK(faults.empty());
     }

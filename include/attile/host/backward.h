@@ -72,8 +72,8 @@ class BackwardWorker {
     const Args& args = problem_.args;
     const int count = blocks(problem_);
     // The blocks that are longest causally come first.
-    const int block = kByColumns ? static_cast<int>(item % count)
-                                 : count - 1 - static_cast<int>(item % count);
+    const int block =
+        kByColumns ? static_cast<int>(item % count) : count - 1 - static_cast<int>(item % count);
     own_head_ = static_cast<int>(item / count % own_heads(args));
     batch_ = static_cast<int>(item / count / own_heads(args));
     const std::int64_t begin = std::int64_t{block} * problem_.tile_rows;
@@ -168,8 +168,7 @@ class BackwardWorker {
 
   void visit_strip(int i, Interval tile, bool full) {
     const Place<kByColumns> place{batch_, q_head_, strip_positions(i), tile};
-    const Reach reach =
-        full ? whole_tile<V>(tile.end - tile.begin) : reach_of<V>(problem_, place);
+    const Reach reach = full ? whole_tile<V>(tile.end - tile.begin) : reach_of<V>(problem_, place);
     if (reach.empty()) return;
     if (reach.needs_mask()) {
       step<true>(i, place, reach);
@@ -285,8 +284,7 @@ class RowTermsWorker {
       problem_.row_terms.lse[at] = empty ? kInf : args.lse[at] * kLog2e;
       const auto* const dout = args.dout.row(batch, head, i);
       const auto* const o = args.o.row(batch, head, i);
-      float delta = 0.0f;
-      for (int d = 0; d < problem_.Dv; ++d) delta += widen(dout[d]) * widen(o[d]);
+      float delta = dot(dout, o, problem_.Dv);
       if (args.dlse != nullptr) delta -= args.dlse[at];
       problem_.row_terms.delta[at] = empty ? 0.0f : delta;
     }

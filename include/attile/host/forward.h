@@ -89,8 +89,8 @@ class ForwardWorker {
                  v_panels_);
     for (int i = 0; i < strips(); ++i) {
       const Place<false> place{batch_, head_, strip_rows(i), columns};
-      const Reach reach = full ? whole_tile<V>(columns.end - columns.begin)
-                               : reach_of<V>(problem_, place);
+      const Reach reach =
+          full ? whole_tile<V>(columns.end - columns.begin) : reach_of<V>(problem_, place);
       if (reach.empty()) continue;
       if (reach.needs_mask()) {
         step<true>(i, place, reach);
@@ -103,24 +103,24 @@ class ForwardWorker {
   template <bool kMasked>
   void step(int i, const Place<false>& place, const Reach& reach) {
     multiply_scores<V>(q_strips_ + std::ptrdiff_t{i} * kRows * problem_.D, kt_panels_, problem_.D,
-                       reach.wide, s_);                                       // line 8: S = Q K^T
+                       reach.wide, s_);  // line 8: S = Q K^T
     modify_scores<kMasked>(problem_, place, reach, s_, nullptr);
     ScoreRows<V> scores{s_, reach.wide};
     OutputRows<V> output{o_strip(i), o_stride()};
-    softmax_[i].step(scores, output, problem_.unit());                        // lines 9, 10
+    softmax_[i].step(scores, output, problem_.unit());  // lines 9, 10
     if constexpr (P::DropoutType::kEnabled) {
       for_each_kept(problem_, place, reach, [&](int at, bool kept) {
         if (!kept) s_[at] = 0.0f;
       });
     }
     multiply_output<V>(s_, v_panels_, problem_.tile_cols, reach.valid, problem_.Dv, output.o,
-                       o_stride());                                           // line 10: O += P V
+                       o_stride());  // line 10: O += P V
   }
 
   void write_strip(int i) {
     const Args& args = problem_.args;
     OutputRows<V> output{o_strip(i), o_stride()};
-    softmax_[i].finish(output, problem_.sampler.keep_scale());                // line 12
+    softmax_[i].finish(output, problem_.sampler.keep_scale());  // line 12
     const Interval rows = strip_rows(i);
     for (int r = 0; r < rows.end - rows.begin; ++r) {
       const int row = rows.begin + r;

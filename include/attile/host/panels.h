@@ -4,11 +4,13 @@
 #include <attile/core/element.h>
 #include <attile/core/index.h>
 #include <attile/core/tensor.h>
+#include <attile/host/simd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 // What the executor multiplies: C (+)= A B in fp32, where A comes in strips of kStripRows rows and
 // B in panels of kPanelWidth columns, both packed so that the innermost loop reads memory in order.
@@ -23,16 +25,22 @@ inline constexpr int kStripRows = V::kWidth >= 16 ? 12 : 6;
 inline constexpr int kPanelVectors = 2;
 
 template <class V>
-inline constexpr int kPanelWidth = kPanelVectors * V::kWidth;
+inline constexpr int kPanelWidth = kPanelVectors* V::kWidth;
 
-/// The bits of an element as a float; exact, infinities and NaN included, and plain enough to be
-/// vectorised.
-inline float widen(float x) { return x; }
-inline float widen(__nv_bfloat16 x) {
-  return std::bit_cast<float>(std::uint32_t{std::bit_cast<std::uint16_t>(x)} << 16);
+/// The storage of a 16-bit element: its first member, read in place, because a copy of the class
+/// keeps compilers from vectorising.
+template <class T>
+std::uint32_t bits_of(const T& x) {
+  static_assert(std::is_standard_layout_v<T> && sizeof(T) == sizeof(std::uint16_t),
+                "a 16-bit element must be a class around its 16 bits");
+  return reinterpret_cast<const std::uint16_t&>(x);
 }
-inline float widen(__half x) {
-  const std::uint32_t half = std::bit_cast<std::uint16_t>(x);
+
+/// to_float in arithmetic that compilers vectorise: exact, infinities and NaN included.
+inline float widen(float x) { return x; }
+inline float widen(const __nv_bfloat16& x) { return std::bit_cast<float>(bits_of(x) << 16); }
+inline float widen(const __half& x) {
+  const std::uint32_t half = bits_of(x);
   // The exponent's bias is 15 in a half and 127 in a float; this way subnormal halves are exact.
   const float rebias = 0x1p112f;
   const float magnitude = std::bit_cast<float>((half & 0x7FFFu) << 13) * rebias;
@@ -74,27 +82,66 @@ void pack_rows(const RowBlock<T>& block, int dim, int depth, float* to) {
   }
 }
 
+/// The sum of x[i] * y[i], as 16 sums side by side that the compiler can vectorise.
+template <class T>
+float dot(const T* x, const T* y, int n) {
+  constexpr int kSums = 16;
+  float sums[kSums] = {};
+  int i = 0;
+  for (; i + kSums <= n; i += kSums) {
+    for (int j = 0; j < kSums; ++j) sums[j] += widen(x[i + j]) * widen(y[i + j]);
+  }
+  for (; i < n; ++i) sums[i % kSums] += widen(x[i]) * widen(y[i]);
+  float total = 0.0f;
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
+/// Turns `rows` rows into columns: to[c * kGroup + r] = from[r][c]. Rows are turned kRows at a time
+/// and columns four at a time, so that the block passes through registers; the rest are 0.
+template <int kGroup, int kRows>
+void transpose(const float* const (&from)[kRows], int rows, int columns, float* to) {
+  constexpr int kColumns = 4;
+  int c = 0;
+  for (; rows == kRows && c + kColumns <= columns; c += kColumns) {
+    float turned[kColumns][kRows];
+    ATTILE_HOST_UNROLL
+    for (int i = 0; i < kRows; ++i) {
+      ATTILE_HOST_UNROLL
+      for (int j = 0; j < kColumns; ++j) turned[j][i] = from[i][c + j];
+    }
+    ATTILE_HOST_UNROLL
+    for (int j = 0; j < kColumns; ++j) std::copy_n(turned[j], kRows, to + (c + j) * kGroup);
+  }
+  for (; c < columns; ++c) {
+    for (int i = 0; i < kRows; ++i) to[c * kGroup + i] = i < rows ? from[i][c] : 0.0f;
+  }
+}
+
 /// Packs rows as columns, kGroup of them side by side: the strips of A (kGroup = kStripRows), or
 /// the panels of B = X^T (kGroup = kPanelWidth).
 /// Shapes   to: (groups, dim, kGroup); rows past the block are 0.
 template <int kGroup, class T>
 void pack_transposed(const RowBlock<T>& block, int dim, float* to) {
-  constexpr int kChunk = 64;
-  float chunk[kGroup][kChunk];
-  for (int first = 0; first < block.rows; first += kGroup) {
-    const int rows = std::min(kGroup, block.rows - first);
-    for (int c = 0; c < dim; c += kChunk) {
-      const int columns = std::min(kChunk, dim - c);
-      for (int r = 0; r < kGroup; ++r) {
-        if (r < rows) {
-          const T* from = block.row(first + r) + c;
-          for (int i = 0; i < columns; ++i) chunk[r][i] = widen(from[i]);
-        } else {
-          std::fill_n(chunk[r], columns, 0.0f);
+  constexpr int kRows = kGroup % 4 == 0 ? 4 : 2;
+  constexpr int kChunk = 128;  // converted at a time
+  float converted[kRows][kChunk];
+  for (int first = 0; first < block.rows; first += kGroup, to += std::ptrdiff_t{dim} * kGroup) {
+    for (int r = 0; r < kGroup; r += kRows) {
+      const int rows = std::clamp(block.rows - first - r, 0, kRows);
+      for (int c = 0; c < dim; c += kChunk) {
+        const int columns = std::min(kChunk, dim - c);
+        const float* from[kRows];
+        for (int i = 0; i < kRows; ++i) {
+          const T* const row = block.row(first + (i < rows ? r + i : 0)) + c;
+          if constexpr (std::is_same_v<T, float>) {
+            from[i] = row;
+          } else {
+            for (int j = 0; j < columns; ++j) converted[i][j] = widen(row[j]);
+            from[i] = converted[i];
+          }
         }
-      }
-      for (int i = 0; i < columns; ++i, to += kGroup) {
-        for (int r = 0; r < kGroup; ++r) to[r] = chunk[r][i];
+        transpose<kGroup>(from, rows, columns, to + std::ptrdiff_t{c} * kGroup + r);
       }
     }
   }
@@ -113,27 +160,27 @@ template <class V, int kVectors, int kRowStride, int kDepthStride, bool kAdd>
 void multiply(const float* a, const float* b, int depth, float* c, std::ptrdiff_t c_stride) {
   constexpr int kRows = kStripRows<V>;
   V sum[kRows][kVectors];
-#pragma GCC unroll 16
+  ATTILE_HOST_UNROLL
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
+    ATTILE_HOST_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       sum[r][v] = kAdd ? V::load(c + r * c_stride + v * V::kWidth) : V(0.0f);
     }
   }
   for (int k = 0; k < depth; ++k, a += kDepthStride, b += kPanelWidth<V>) {
     V row[kVectors];
-#pragma GCC unroll 16
+    ATTILE_HOST_UNROLL
     for (int v = 0; v < kVectors; ++v) row[v] = V::load(b + v * V::kWidth);
-#pragma GCC unroll 16
+    ATTILE_HOST_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const V factor(a[r * kRowStride]);
-#pragma GCC unroll 16
+      ATTILE_HOST_UNROLL
       for (int v = 0; v < kVectors; ++v) sum[r][v] = multiply_add(factor, row[v], sum[r][v]);
     }
   }
-#pragma GCC unroll 16
+  ATTILE_HOST_UNROLL
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
+    ATTILE_HOST_UNROLL
     for (int v = 0; v < kVectors; ++v) sum[r][v].store(c + r * c_stride + v * V::kWidth);
   }
 }
@@ -148,7 +195,7 @@ void multiply_scores(const float* a, const float* panels, int dim, Interval wide
   constexpr int kWidth = kPanelWidth<V>;
   for (int c = wide.begin; c < wide.end; c += kWidth) {
     multiply<V, kPanelVectors, 1, kStripRows<V>, false>(a, panels + std::ptrdiff_t{c} * dim, dim,
-                                                       s + c, kMaxTileColumns);
+                                                        s + c, kMaxTileColumns);
   }
 }
 

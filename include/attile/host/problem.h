@@ -72,8 +72,8 @@ struct Problem {
 
   /// Starting a thread takes about as long as 4 million multiplications and additions.
   int worthwhile_threads() const {
-    const double work = double(args.batch) * args.q_heads * args.q_len * args.kv_len *
-                        (double(D) + Dv);
+    const double work =
+        double(args.batch) * args.q_heads * args.q_len * args.kv_len * (double(D) + Dv);
     const double machine = std::max(1u, std::thread::hardware_concurrency());
     return static_cast<int>(std::min(machine, 1.0 + work / 4e6));
   }
@@ -81,7 +81,7 @@ struct Problem {
   /// A packed tile is used for tile_rows rows: more rows, less packing. Fewer when there are not
   /// enough work items to go round; the results do not depend on it.
   int default_tile_rows() const {
-    constexpr int kMost = 132;
+    constexpr int kMost = 264;
     const std::int64_t slices = std::max<std::int64_t>(1, std::int64_t{args.batch} * args.q_heads);
     const std::int64_t blocks = ceil_div<std::int64_t>(2 * threads, slices);
     const int longest = std::max({args.q_len, 1});

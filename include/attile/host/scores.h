@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
@@ -84,7 +85,8 @@ void modify_scores(const P& problem, const Place<kTransposed>& place, const Reac
         continue;
       }
       if constexpr (kModified) {
-        const auto modified = args.score_mod(problem.scale * row[c], place.at(r, c), problem.extent);
+        const auto modified =
+            args.score_mod(problem.scale * row[c], place.at(r, c), problem.extent);
         row[c] = static_cast<float>(modified.value);
         if (slope != nullptr) slope[c] = static_cast<float>(modified.derivative);
       }
@@ -103,13 +105,13 @@ void for_each_kept(const P& problem, const Place<kTransposed>& place, const Reac
   }
 }
 
-/// A strip of scores, as tile::OnlineSoftmax takes it.
+/// A strip of scores, as tile::OnlineSoftmax takes it. Marked for both sides as that is.
 template <class V>
 struct ScoreRows {
   float* s;
   Interval wide;
 
-  float row_max(int r) const {
+  ATTILE_HOST_DEVICE float row_max(int r) const {
     const float* row = s + r * kMaxTileColumns;
     V result = V::load(row + wide.begin);
     for (int c = wide.begin + V::kWidth; c < wide.end; c += V::kWidth) {
@@ -119,7 +121,7 @@ struct ScoreRows {
   }
 
   /// s = 2^(s * unit - base), and the sum of the row.
-  float exponentiate(int r, float unit, float base) const {
+  ATTILE_HOST_DEVICE float exponentiate(int r, float unit, float base) const {
     float* const row = s + r * kMaxTileColumns;
     V total(0.0f);
     for (int c = wide.begin; c < wide.end; c += V::kWidth) {
@@ -137,16 +139,16 @@ struct OutputRows {
   float* o;
   int stride;  ///< a multiple of the vector width
 
-  void scale_row(int r, float factor) const {
+  ATTILE_HOST_DEVICE void scale_row(int r, float factor) const {
     if (factor == 1.0f) return;
     float* const row = o + std::ptrdiff_t{r} * stride;
     for (int d = 0; d < stride; d += V::kWidth) (V::load(row + d) * V(factor)).store(row + d);
   }
-  void clear_row(int r) const {
+  ATTILE_HOST_DEVICE void clear_row(int r) const {
     float* const row = o + std::ptrdiff_t{r} * stride;
     for (int d = 0; d < stride; d += V::kWidth) V(0.0f).store(row + d);
   }
-  float sum_lanes(float x) const { return x; }
+  ATTILE_HOST_DEVICE float sum_lanes(float x) const { return x; }
 };
 
 }  // namespace attile::host

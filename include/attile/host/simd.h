@@ -7,75 +7,88 @@
 #include <bit>
 #include <cstdint>
 
-// libstdc++'s vectors do not pass through the front end of a CUDA compiler.
+// libstdc++'s vectors do not pass through the front end of a CUDA compiler. A .cu file gets plain
+// C++, ten times slower: call the executor from a .cpp file.
 #if !ATTILE_CUDA_COMPILER && __has_include(<experimental/simd>)
 #include <experimental/simd>
+#endif
+
+// Loops over registers have to be unrolled completely, or the registers become memory.
+#if ATTILE_CUDA_COMPILER
+#define ATTILE_HOST_UNROLL
+#else
+#define ATTILE_HOST_UNROLL _Pragma("GCC unroll 16")
 #endif
 
 namespace attile::host {
 
 /// As many floats as fit a vector register in plain C++: what the executor uses where there is no
 /// std::experimental::simd. Lanes are independent; the compiler is left to vectorise them.
+/// Scope    the host; marked for both sides because tile::OnlineSoftmax, which calls it, is.
 template <int kLanes>
 struct PlainFloats {
   static constexpr int kWidth = kLanes;
   float lane[kLanes];
 
   PlainFloats() = default;
-  explicit PlainFloats(float x) {
-    for (float& value : lane) value = x;
+  ATTILE_HOST_DEVICE explicit PlainFloats(float x) {
+    for (int i = 0; i < kLanes; ++i) lane[i] = x;
   }
-  static PlainFloats load(const float* from) {
-    return make([&](int i) { return from[i]; });
-  }
-  void store(float* to) const {
-    for (int i = 0; i < kLanes; ++i) to[i] = lane[i];
-  }
-  template <class Value>
-  static PlainFloats make(const Value& value) {
+  ATTILE_HOST_DEVICE static PlainFloats load(const float* from) {
     PlainFloats v;
-    for (int i = 0; i < kLanes; ++i) v.lane[i] = value(i);
+    for (int i = 0; i < kLanes; ++i) v.lane[i] = from[i];
     return v;
   }
+  ATTILE_HOST_DEVICE void store(float* to) const {
+    for (int i = 0; i < kLanes; ++i) to[i] = lane[i];
+  }
 
-  friend PlainFloats operator+(const PlainFloats& a, const PlainFloats& b) {
-    return make([&](int i) { return a.lane[i] + b.lane[i]; });
+  ATTILE_HOST_DEVICE friend PlainFloats operator+(PlainFloats a, const PlainFloats& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] += b.lane[i];
+    return a;
   }
-  friend PlainFloats operator-(const PlainFloats& a, const PlainFloats& b) {
-    return make([&](int i) { return a.lane[i] - b.lane[i]; });
+  ATTILE_HOST_DEVICE friend PlainFloats operator-(PlainFloats a, const PlainFloats& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] -= b.lane[i];
+    return a;
   }
-  friend PlainFloats operator*(const PlainFloats& a, const PlainFloats& b) {
-    return make([&](int i) { return a.lane[i] * b.lane[i]; });
+  ATTILE_HOST_DEVICE friend PlainFloats operator*(PlainFloats a, const PlainFloats& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] *= b.lane[i];
+    return a;
   }
   /// a * b + c, fused where the machine can.
-  friend PlainFloats multiply_add(const PlainFloats& a, const PlainFloats& b,
-                                  const PlainFloats& c) {
-    return make([&](int i) { return a.lane[i] * b.lane[i] + c.lane[i]; });
+  ATTILE_HOST_DEVICE friend PlainFloats multiply_add(const PlainFloats& a, const PlainFloats& b,
+                                                     PlainFloats c) {
+    for (int i = 0; i < kLanes; ++i) c.lane[i] += a.lane[i] * b.lane[i];
+    return c;
   }
-  friend PlainFloats maximum(const PlainFloats& a, const PlainFloats& b) {
-    return make([&](int i) { return max(a.lane[i], b.lane[i]); });
+  ATTILE_HOST_DEVICE friend PlainFloats maximum(PlainFloats a, const PlainFloats& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] = max(a.lane[i], b.lane[i]);
+    return a;
   }
   /// x kept inside [low, high]; NaN stays.
-  friend PlainFloats clamp(const PlainFloats& x, float low, float high) {
-    return make([&](int i) {
-      const float atleast = x.lane[i] < low ? low : x.lane[i];
-      return atleast > high ? high : atleast;
-    });
+  ATTILE_HOST_DEVICE friend PlainFloats clamp(PlainFloats x, float low, float high) {
+    for (int i = 0; i < kLanes; ++i) {
+      const float raised = x.lane[i] < low ? low : x.lane[i];
+      x.lane[i] = raised > high ? high : raised;
+    }
+    return x;
   }
   /// The float whose bits are those of x shifted left.
-  friend PlainFloats shift_bits_left(const PlainFloats& x, int count) {
-    return make([&](int i) {
-      return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x.lane[i]) << count);
-    });
+  ATTILE_HOST_DEVICE friend PlainFloats shift_bits_left(PlainFloats x, int count) {
+    for (int i = 0; i < kLanes; ++i) {
+      const auto bits = __builtin_bit_cast(std::uint32_t, x.lane[i]) << count;
+      x.lane[i] = __builtin_bit_cast(float, bits);
+    }
+    return x;
   }
-  friend float sum(const PlainFloats& x) {
+  ATTILE_HOST_DEVICE friend float sum(const PlainFloats& x) {
     float total = 0.0f;
-    for (const float value : x.lane) total += value;
+    for (int i = 0; i < kLanes; ++i) total += x.lane[i];
     return total;
   }
-  friend float largest(const PlainFloats& x) {
+  ATTILE_HOST_DEVICE friend float largest(const PlainFloats& x) {
     float result = x.lane[0];
-    for (const float value : x.lane) result = max(result, value);
+    for (int i = 1; i < kLanes; ++i) result = max(result, x.lane[i]);
     return result;
   }
 };
@@ -91,32 +104,44 @@ struct SimdFloats {
   Lanes lanes;
 
   SimdFloats() = default;
-  explicit SimdFloats(float x) : lanes(x) {}
-  SimdFloats(Lanes x) : lanes(x) {}
-  static SimdFloats load(const float* from) {
+  [[gnu::always_inline]] explicit SimdFloats(float x) : lanes(x) {}
+  [[gnu::always_inline]] SimdFloats(Lanes x) : lanes(x) {}
+  [[gnu::always_inline]] static SimdFloats load(const float* from) {
     return Lanes(from, std::experimental::element_aligned);
   }
-  void store(float* to) const { lanes.copy_to(to, std::experimental::element_aligned); }
+  [[gnu::always_inline]] void store(float* to) const {
+    lanes.copy_to(to, std::experimental::element_aligned);
+  }
 
-  friend SimdFloats operator+(SimdFloats a, SimdFloats b) { return a.lanes + b.lanes; }
-  friend SimdFloats operator-(SimdFloats a, SimdFloats b) { return a.lanes - b.lanes; }
-  friend SimdFloats operator*(SimdFloats a, SimdFloats b) { return a.lanes * b.lanes; }
-  friend SimdFloats multiply_add(SimdFloats a, SimdFloats b, SimdFloats c) {
+  [[gnu::always_inline]] friend SimdFloats operator+(SimdFloats a, SimdFloats b) {
+    return a.lanes + b.lanes;
+  }
+  [[gnu::always_inline]] friend SimdFloats operator-(SimdFloats a, SimdFloats b) {
+    return a.lanes - b.lanes;
+  }
+  [[gnu::always_inline]] friend SimdFloats operator*(SimdFloats a, SimdFloats b) {
+    return a.lanes * b.lanes;
+  }
+  [[gnu::always_inline]] friend SimdFloats multiply_add(SimdFloats a, SimdFloats b, SimdFloats c) {
     return a.lanes * b.lanes + c.lanes;
   }
-  friend SimdFloats maximum(SimdFloats a, SimdFloats b) {
+  [[gnu::always_inline]] friend SimdFloats maximum(SimdFloats a, SimdFloats b) {
     return std::experimental::max(a.lanes, b.lanes);
   }
-  friend SimdFloats clamp(SimdFloats x, float low, float high) {
+  [[gnu::always_inline]] friend SimdFloats clamp(SimdFloats x, float low, float high) {
     where(x.lanes < low, x.lanes) = low;
     where(x.lanes > high, x.lanes) = high;
     return x;
   }
-  friend SimdFloats shift_bits_left(SimdFloats x, int count) {
+  [[gnu::always_inline]] friend SimdFloats shift_bits_left(SimdFloats x, int count) {
     return std::bit_cast<Lanes>(std::bit_cast<Bits>(x.lanes) << count);
   }
-  friend float sum(SimdFloats x) { return std::experimental::reduce(x.lanes); }
-  friend float largest(SimdFloats x) { return std::experimental::hmax(x.lanes); }
+  [[gnu::always_inline]] friend float sum(SimdFloats x) {
+    return std::experimental::reduce(x.lanes);
+  }
+  [[gnu::always_inline]] friend float largest(SimdFloats x) {
+    return std::experimental::hmax(x.lanes);
+  }
 };
 
 using NativeFloats = SimdFloats<std::experimental::simd_abi::native<float>>;
@@ -125,14 +150,18 @@ using NativeFloats = PlainFloats<8>;
 #endif
 
 /// 2^x: n = round(x), 2^(x - n) by a polynomial, times 2^n.
-/// Units   relative error below 2e-7 where 2^x is a normal number below 2^127.5; above that +inf;
-///         below 2^-126.5, and at -inf, 0; NaN gives NaN.
+/// Units   error below 1.2 ulp where -126 <= x < 127.5; +inf from there on; 0 for x < -126.5, -inf
+///         included; NaN gives NaN.
 template <class V>
-V exp2(V x) {
+[[gnu::always_inline]] ATTILE_HOST_DEVICE V exp2(V x) {
   // Added to a small float, rounds it to an integer n and leaves n + 127 in the lowest bits.
   constexpr float kRound = 12582912.0f + 127.0f;  // 1.5 * 2^23, and the exponent's bias
-  constexpr float kSeries[] = {1.535336188319500e-4f, 1.339887440266574e-3f, 9.618437357674640e-3f,
-                               5.550332471162809e-2f, 2.402264791363012e-1f, 6.931472028550421e-1f,
+  constexpr float kSeries[] = {1.535336188319500e-4f,
+                               1.339887440266574e-3f,
+                               9.618437357674640e-3f,
+                               5.550332471162809e-2f,
+                               2.402264791363012e-1f,
+                               6.931472028550421e-1f,
                                1.0f};
   x = clamp(x, -127.0f, 128.0f);
   const V rounded = x + V(kRound);

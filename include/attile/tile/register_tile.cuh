@@ -9,17 +9,20 @@
 
 namespace attile::tile {
 
+/// Threads of a block that share a row of a RegisterTile: half a warp. (A quarter needs fewer
+/// shared-memory cycles and was slower: docs/tuning.md, "Portable tiles".)
+inline constexpr int kColLanes = 16;
+
 /// A (Rows, Cols) tile of floats in the registers of a block, for kernels that multiply with plain
 /// FMAs. This class alone knows which thread holds what: the block is a grid of RowLanes x 16
 /// threads; a thread holds runs of RowRun rows and ColRun columns, each run RowLanes * RowRun rows
-/// (16 * ColRun columns) after the one before. The 16 threads of a row are half a warp.
+/// (16 * ColRun columns) after the one before. The threads of a row are neighbours in one warp.
 /// Rows and Cols may be any numbers: what a thread holds beyond them is never shown by `for_each`,
 /// and counts for nothing in `row_max` and `exponentiate`.
 template <int Rows, int Cols, int RowLanes, int RowRun, int ColRun>
 struct RegisterTile {
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
-  static constexpr int kColLanes = 16;
   static constexpr int kRowRun = RowRun;
   static constexpr int kColRun = ColRun;
   static constexpr int kRowStep = RowLanes * RowRun;
@@ -71,7 +74,7 @@ struct RegisterTile {
     }
   }
 
-  /// Scope: the 16 lanes of a row, together.
+  /// Scope: the lanes of a row, together.
   ATTILE_DEVICE float row_max(int r) const {
     float result = -kInf;
     ATTILE_UNROLL
@@ -96,7 +99,7 @@ struct RegisterTile {
     return sum;
   }
 
-  /// Scope: the 16 lanes of a row, together.
+  /// Scope: the lanes of a row, together.
   ATTILE_DEVICE static float sum_lanes(float sum) {
     ATTILE_UNROLL
     for (int mask = kColLanes / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);

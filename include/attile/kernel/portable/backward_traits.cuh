@@ -40,7 +40,7 @@ struct BackwardTraits {
   static constexpr DqMode kDqMode = kMode;
   static constexpr int kThreads = TuningType::kThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
-  static constexpr int kRowLanes = kThreads / 16;
+  static constexpr int kRowLanes = kThreads / tile::kColLanes;
 
   using QTile = tile::SharedTile<Br, round_up(D, 4)>;
   using DoTile = tile::SharedTile<Br, round_up(Dv, 4)>;

@@ -38,7 +38,7 @@ struct ForwardTraits {
   static constexpr int kDv = Dv;
   static constexpr int kThreads = TuningType::kThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
-  static constexpr int kRowLanes = kThreads / 16;
+  static constexpr int kRowLanes = kThreads / tile::kColLanes;
 
   using QTile = tile::SharedTile<Br, round_up(D, 4)>;
   using KTile = tile::SharedTile<Bc, round_up(D, 4)>;

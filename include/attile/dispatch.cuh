@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// From a run-time head_dim and element type to a kernel. Opt-in, because it compiles a kernel for
+// each entry of the list: name the head dimensions that you need, e.g. Dims<64, 128>.
+#include <attile/backward.cuh>
+#include <attile/forward.cuh>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace attile::dispatch {
+
+/// The D of the kernels to build, in rising order. A problem runs on the first that holds its
+/// head_dim and head_dim_v.
+template <int... Ds>
+struct Dims {};
+
+using AllDims = Dims<32, 64, 128, 256>;
+
+/// A run-time element type.
+enum class ElementKind { kFp32, kFp16, kBf16 };
+
+/// f(T{}) for the element type that `kind` names.
+template <class F>
+auto with_element(ElementKind kind, F&& f) {
+  if (kind == ElementKind::kFp16) return f(__half{});
+  if (kind == ElementKind::kBf16) return f(__nv_bfloat16{});
+  return f(float{});
+}
+
+namespace detail {
+
+/// f(std::integral_constant<int, D>) for the first D that holds `dim`, else `none`.
+template <int First, int... Rest, class Result, class F>
+Result with_dim(Dims<First, Rest...>, int dim, Result none, F&& f) {
+  if (dim <= First) return f(std::integral_constant<int, First>{});
+  if constexpr (sizeof...(Rest) > 0) {
+    return with_dim(Dims<Rest...>{}, dim, none, f);
+  } else {
+    return none;
+  }
+}
+
+template <class Args>
+constexpr int larger_dim(const Args& args) {
+  return args.head_dim > args.head_dim_v ? args.head_dim : args.head_dim_v;
+}
+
+}  // namespace detail
+
+/// `check` of the kernel that args.head_dim and args.head_dim_v lead to; head_dim must be given.
+template <class Ds = AllDims, class Args>
+Check check(const Args& args) {
+  if (args.head_dim == 0) return refuse("head_dim is not given");
+  return detail::with_dim(Ds{}, detail::larger_dim(args),
+                          refuse("head_dim or head_dim_v is larger than every kernel here"),
+                          [&](auto D) { return attile::check<D.value>(args); });
+}
+
+/// `forward` by the kernel that args.head_dim and args.head_dim_v lead to.
+/// Errors   what `check` says, else the launch's.
+template <class Ds = AllDims, Element T, Mask M, ScoreMod S, Dropout P>
+[[nodiscard]] cudaError_t forward(const ForwardArgs<T, M, S, P>& args,
+                                  cudaStream_t stream = nullptr) {
+  if (args.head_dim == 0) return cudaErrorInvalidValue;
+  return detail::with_dim(Ds{}, detail::larger_dim(args), cudaErrorInvalidValue,
+                          [&](auto D) { return attile::forward<D.value>(args, stream); });
+}
+
+/// `backward` by the kernels that args.head_dim and args.head_dim_v lead to.
+/// Errors   what `check` says, else the launch's.
+template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
+          Dropout P>
+[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+                                   const BackwardArgs<T, M, S, P>& args,
+                                   cudaStream_t stream = nullptr) {
+  if (args.head_dim == 0) return cudaErrorInvalidValue;
+  return detail::with_dim(
+      Ds{}, detail::larger_dim(args), cudaErrorInvalidValue, [&](auto D) {
+        return attile::backward<D.value, D.value, kMode>(workspace, workspace_bytes, args, stream);
+      });
+}
+
+}  // namespace attile::dispatch

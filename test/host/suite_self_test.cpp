@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+// The suite passes a right executor and fails every wrong one: no tolerance is so wide that a defect
+// fits in.
+#include "support/catch.h"
+#include "support/plain_executor.h"
+#include "support/suite.h"
+
+#include <string>
+
+namespace {
+
+using namespace attile_test;
+
+struct KnownDefect {
+  Defect defect;
+  const char* seen_by;  ///< a case that fails
+  bool backward;
+  bool seen_in_bf16;  ///< 8 bits are enough to see it
+};
+
+constexpr KnownDefect kDefects[] = {
+    {Defect::kDropsLastKey, "len_65_65", false, true},
+    {Defect::kDropsLastRow, "len_65_65", false, true},
+    {Defect::kScaleOnePercentOff, "len_65_65", false, false},
+    {Defect::kTopLeftAligned, "causal_17_57", false, true},
+    {Defect::kOutputNotRescaled, "len_17_17", false, true},
+    {Defect::kMaximumStartsAtZero, "causal_heads_14_2_first_tile_hidden", false, true},
+    {Defect::kMaximumStartsAtZero, "negative_1_128", false, true},
+    {Defect::kMaximumStartsAtZero, "very_negative_dim_128", false, true},
+    {Defect::kFiniteNumberForHidden, "causal_5_2", false, true},
+    {Defect::kFiniteNumberForHidden, "causal_very_negative", false, true},
+    {Defect::kReadsValuePastEnd, "capacity", false, true},
+    {Defect::kWritesPastEnd, "len_65_65", false, true},
+    {Defect::kWritesPastEnd, "padded", false, true},
+    {Defect::kEmptyRowDividesByZero, "causal_5_2", false, true},
+    {Defect::kEmptyRowDividesByZero, "kv_len_0", false, true},
+    {Defect::kLseInBase2, "len_65_65", false, true},
+    {Defect::kKvHeadModulo, "heads_6_2", false, true},
+    {Defect::kOtherBitsEachTime, "len_65_65", false, true},
+    {Defect::kWritesToInput, "len_65_65", false, true},
+    {Defect::kWindowOffByOne, "window_5_0", false, true},
+    {Defect::kKeyStridesForValues, "mixed", false, true},
+    {Defect::kProbabilitiesInBf16, "len_65_65", false, false},
+    {Defect::kKeepsDropoutUnscaled, "dropout_65_129", false, true},
+    {Defect::kBatchAbove65535Lost, "batch_65537", false, true},
+    {Defect::kNoDelta, "len_65_65", true, true},
+    {Defect::kNoDlse, "len_113_113", true, true},
+    {Defect::kNoDerivative, "softcap_3", true, true},
+    {Defect::kLastHeadOfGroupWins, "heads_6_2", true, true},
+    {Defect::kNoDropoutInDp, "dropout_65_129", true, true},
+    {Defect::kEmptyRowHasProbability, "causal_5_2", true, true},
+    {Defect::kDkScaledTwice, "len_65_65", true, true},
+    {Defect::kDoutStridesOfO, "mixed", true, true},
+    {Defect::kGradientsLeftUnwritten, "q_len_0", true, true},
+};
+
+constexpr bool is_listed(Defect defect) {
+  for (const KnownDefect& known : kDefects) {
+    if (known.defect == defect) return true;
+  }
+  return false;
+}
+
+constexpr bool all_listed() {
+  for (int i = 1; i < kDefectCount; ++i) {
+    if (!is_listed(static_cast<Defect>(i))) return false;
+  }
+  return true;
+}
+static_assert(all_listed(), "every defect is in the table");
+
+template <attile::Element T, Policy kPolicy>
+std::string faults_of(Defect defect, bool backward, const Case& c) {
+  PlainExecutor executor(defect);
+  return backward ? backward_faults<T, kPolicy>(executor, c)
+                  : forward_faults<T, kPolicy>(executor, c);
+}
+
+template <attile::Element T>
+std::string faults(Defect defect, bool backward, const Case& c) {
+  if (backward && !c.backward) return {};
+  switch (c.policy) {
+    case Policy::kNone:
+      return faults_of<T, Policy::kNone>(defect, backward, c);
+    case Policy::kCausal:
+      return faults_of<T, Policy::kCausal>(defect, backward, c);
+    case Policy::kWindow:
+      return faults_of<T, Policy::kWindow>(defect, backward, c);
+    case Policy::kSoftcap:
+      return faults_of<T, Policy::kSoftcap>(defect, backward, c);
+    case Policy::kDropout:
+      return faults_of<T, Policy::kDropout>(defect, backward, c);
+    default:
+      return {};
+  }
+}
+
+template <attile::Element T>
+bool is_seen(const KnownDefect& known) {
+  for (const Case& c : kCases) {
+    if (std::string(c.name) != known.seen_by) continue;
+    return !faults<T>(known.defect, known.backward, c).empty();
+  }
+  return false;
+}
+
+TEST_CASE("suite.self_test.right_executor") {
+  for (const Case& c : kCases) {
+    const std::string text = faults<float>(Defect::kNone, false, c) +
+                             faults<float>(Defect::kNone, true, c);
+    INFO(c.name << "\n" << text);
+    CHECK(text.empty());
+  }
+}
+
+TEST_CASE("suite.self_test.right_executor_bf16") {
+  for (const Case& c : kCases) {
+    const std::string text = faults<__nv_bfloat16>(Defect::kNone, false, c) +
+                             faults<__nv_bfloat16>(Defect::kNone, true, c);
+    INFO(c.name << "\n" << text);
+    CHECK(text.empty());
+  }
+}
+
+TEST_CASE("suite.self_test.every_defect_is_seen") {
+  for (const KnownDefect& known : kDefects) {
+    INFO("defect " << static_cast<int>(known.defect) << " by " << known.seen_by);
+    CHECK(is_seen<float>(known));
+  }
+}
+
+TEST_CASE("suite.self_test.defects_are_seen_in_bf16") {
+  for (const KnownDefect& known : kDefects) {
+    INFO("defect " << static_cast<int>(known.defect) << " by " << known.seen_by);
+    if (known.seen_in_bf16) CHECK(is_seen<__nv_bfloat16>(known));
+  }
+}
+
+}  // namespace

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/attile.cuh>
+
+#include "support/cases.h"
+#include "support/gpu_executor.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace attile_test {
+
+/// Head dimensions a kernel is built for, and the cases it is given: the larger of theirs is above
+/// kAbove.
+template <int kD, int kDv = kD, int kAbove = 0>
+struct Dims {
+  static constexpr int D = kD;
+  static constexpr int Dv = kDv;
+
+  static bool take(const Case& c) {
+    const int v = c.head_dim_v > 0 ? c.head_dim_v : c.head_dim;
+    return c.head_dim <= D && v <= Dv && std::max(c.head_dim, v) > kAbove;
+  }
+};
+
+/// The default tiles.
+struct DefaultTiles {
+  template <class Args, class Dim>
+  using Forward = attile::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
+  template <class Args, class Dim, attile::DqMode kMode>
+  using Backward = attile::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
+};
+
+/// The caller's tiles.
+template <int Br, int Bc, class Tuning = attile::portable::Tuning<>>
+struct Tiles {
+  template <class Args, class Dim>
+  using Forward =
+      attile::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType, typename Args::MaskType,
+                            typename Args::ScoreModType, typename Args::DropoutType, Dim::Dv,
+                            Tuning>;
+  template <class Args, class Dim, attile::DqMode kMode>
+  using Backward =
+      attile::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType, typename Args::MaskType,
+                             typename Args::ScoreModType, typename Args::DropoutType, Dim::Dv,
+                             kMode, Tuning>;
+};
+
+/// The kernels of one choice of tiles, head dimensions and way to dQ, for the suite.
+template <class Dim, class TileChoice = DefaultTiles,
+          attile::DqMode kMode = attile::DqMode::kAccumulate>
+struct GpuExecutor {
+  static constexpr bool kRepeatsBackward = kMode == attile::DqMode::kTwoPass;
+
+  bool takes(const Case& c) const { return Dim::take(c); }
+
+  template <class Args>
+  attile::Check forward(const Args& host_args, const std::vector<Region>& regions) const {
+    using Traits = typename TileChoice::template Forward<Args, Dim>;
+    if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
+    return run_on_device(host_args, regions,
+                         [](const Args& args) { return attile::forward<Traits>(args); });
+  }
+
+  template <class Args>
+  attile::Check backward(const Args& host_args, const std::vector<Region>& regions) const {
+    using Traits = typename TileChoice::template Backward<Args, Dim, kMode>;
+    if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
+    return run_on_device(host_args, regions, [](const Args& args) {
+      std::size_t bytes = 0;
+      if (const auto error = attile::backward<Traits>(nullptr, bytes, args)) return error;
+      const GuardedWorkspace workspace(bytes);
+      if (const auto error = attile::backward<Traits>(workspace.get(), bytes, args)) return error;
+      return workspace.check();
+    });
+  }
+};
+
+}  // namespace attile_test

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "support/suite_cases.h"
+
+// The one list of the kernels that the suite builds: X(name of the policies, Policy) for each group
+// of element type and head dimensions. Every one costs compile time for each architecture, so
+// without ATTILE_TEST_FULL, which is set where there is a GPU to run them on, they are about 40.
+
+// fp32, head dimensions up to 64: every combination of policies.
+#define ATTILE_FP32_D64(X) ATTILE_EACH_POLICY(X)
+
+// fp32, head dimensions above 64.
+#define ATTILE_FP32_LARGE(X) X(none, kNone) X(causal, kCausal)
+
+#if ATTILE_TEST_FULL
+#define ATTILE_FP16_D64(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_BF16_D64(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_FP16_LARGE(X) X(none, kNone) X(causal, kCausal)
+#define ATTILE_BF16_LARGE(X) X(none, kNone) X(causal, kCausal)
+#else
+#define ATTILE_FP16_D64(X) X(causal, kCausal)
+#define ATTILE_BF16_D64(X) X(everything, kEverything)
+#define ATTILE_FP16_LARGE(X)
+#define ATTILE_BF16_LARGE(X)
+#endif
+
+namespace attile_test {
+
+#define ATTILE_ONE(name, policy) +1
+/// Combinations of policies and element types in the lists above; each is a forward and a backward
+/// kernel.
+inline constexpr int kSuiteCombinations =
+    0 ATTILE_FP32_D64(ATTILE_ONE) ATTILE_FP32_LARGE(ATTILE_ONE) ATTILE_FP16_D64(ATTILE_ONE)
+        ATTILE_BF16_D64(ATTILE_ONE) ATTILE_FP16_LARGE(ATTILE_ONE) ATTILE_BF16_LARGE(ATTILE_ONE);
+#undef ATTILE_ONE
+
+/// Kernels of suite_tiles.cu besides.
+inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 18 : 4;
+
+static_assert(ATTILE_TEST_FULL || 2 * kSuiteCombinations + kSuiteTileKernels <= 44,
+              "the suite builds about 40 kernels where there is no GPU");
+
+}  // namespace attile_test

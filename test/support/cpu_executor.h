@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/host.h>
+
+#include "support/cases.h"
+#include "support/tensors.h"
+
+#include <vector>
+
+namespace attile_test {
+
+/// attile::host, for the suite.
+struct CpuExecutor {
+  static constexpr bool kRepeatsBackward = true;
+
+  attile::host::Options options{};
+
+  bool takes(const Case&) const { return true; }
+
+  template <class Args>
+  attile::Check forward(const Args& args, const std::vector<Region>&) const {
+    return attile::host::forward(args, options);
+  }
+  template <class Args>
+  attile::Check backward(const Args& args, const std::vector<Region>&) const {
+    return attile::host::backward(args, options);
+  }
+};
+
+}  // namespace attile_test

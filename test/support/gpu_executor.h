@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/status.h>
+
+#include "support/policies.h"
+#include "support/tensors.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace attile_test {
+
+/// A copy of host regions in device memory, each in an allocation of its own, so that a read past
+/// one is seen by compute-sanitizer.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(const std::vector<Region>& regions) {
+    for (const Region& host : regions) {
+      if (host.bytes == 0) continue;
+      void* device = nullptr;
+      keep(cudaMalloc(&device, host.bytes));
+      if (device == nullptr) continue;
+      keep(cudaMemcpy(device, host.data, host.bytes, cudaMemcpyHostToDevice));
+      pairs_.push_back({host, static_cast<unsigned char*>(device)});
+    }
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  ~DeviceMemory() {
+    for (const Pair& p : pairs_) static_cast<void>(cudaFree(p.device));
+  }
+
+  /// The place on the device of a host pointer; null for one that lies in no region.
+  void* device(const void* host) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(host);
+    for (const Pair& p : pairs_) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(p.host.data);
+      if (begin <= at && at <= begin + p.host.bytes) return p.device + (at - begin);
+    }
+    return nullptr;
+  }
+
+  void copy_back() {
+    for (const Pair& p : pairs_) {
+      keep(cudaMemcpy(p.host.data, p.device, p.host.bytes, cudaMemcpyDeviceToHost));
+    }
+  }
+
+  /// The first error of any of this.
+  cudaError_t error() const { return error_; }
+  void keep(cudaError_t error) {
+    if (error_ == cudaSuccess) error_ = error;
+  }
+
+ private:
+  struct Pair {
+    Region host;
+    unsigned char* device;
+  };
+
+  std::vector<Pair> pairs_;
+  cudaError_t error_ = cudaSuccess;
+};
+
+/// Runs `launch(args on the device) -> cudaError_t` and brings everything back, also what it should
+/// not have written.
+template <class Args, class Launch>
+attile::Check run_on_device(Args args, const std::vector<Region>& regions, const Launch& launch) {
+  DeviceMemory memory(regions);
+  if (memory.error() == cudaSuccess) {
+    const auto move = [&](const void* host) { return memory.device(host); };
+    Relocate<decltype(move)>{move}(args);
+    memory.keep(launch(args));
+    memory.keep(cudaDeviceSynchronize());
+    memory.copy_back();
+  }
+  if (memory.error() == cudaSuccess) return {};
+  return {memory.error(), cudaGetErrorString(memory.error())};
+}
+
+/// Scratch memory filled with NaN, with a guard behind it.
+class GuardedWorkspace {
+ public:
+  explicit GuardedWorkspace(std::size_t bytes) : bytes_(bytes) {
+    if (cudaMalloc(&data_, bytes + kGuard) != cudaSuccess) return;
+    static_cast<void>(cudaMemset(data_, 0xFF, bytes + kGuard));
+  }
+  GuardedWorkspace(const GuardedWorkspace&) = delete;
+  GuardedWorkspace& operator=(const GuardedWorkspace&) = delete;
+  ~GuardedWorkspace() { static_cast<void>(cudaFree(data_)); }
+
+  void* get() const { return data_; }
+
+  /// An error when something was written behind the workspace.
+  cudaError_t check() const {
+    unsigned char guard[kGuard];
+    const unsigned char* end = static_cast<unsigned char*>(data_) + bytes_;
+    if (const auto error = cudaMemcpy(guard, end, kGuard, cudaMemcpyDeviceToHost)) return error;
+    for (const unsigned char byte : guard) {
+      if (byte != 0xFF) return cudaErrorIllegalAddress;
+    }
+    return cudaSuccess;
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 256;
+
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+}  // namespace attile_test
