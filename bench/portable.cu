@@ -7,7 +7,6 @@
 #include <attile/reference.h>
 
 #include <benchmark/benchmark.h>
-
 #include <cmath>
 #include <random>
 #include <string>
@@ -64,7 +63,7 @@ struct Problem {
   int batch, heads, len, dim;
   std::size_t size = static_cast<std::size_t>(batch) * heads * len * dim;
   const std::vector<T>&q_host = normal<T, 1>(size), &k_host = normal<T, 2>(size),
-                      &v_host = normal<T, 3>(size), &dout_host = normal<T, 4>(size);
+        &v_host = normal<T, 3>(size), &dout_host = normal<T, 4>(size);
   Array<T> q{q_host}, k{k_host}, v{v_host}, dout{dout_host}, o{size}, dq{size}, dk{size}, dv{size};
   Array<float> lse{static_cast<std::size_t>(batch) * heads * len};
 
@@ -122,7 +121,9 @@ struct Problem {
 
 /// Half a unit in the last place of T, and a few roundings of fp32 sums.
 template <class T>
-constexpr double kTolerance = (sizeof(T) == 4 ? 0.0 : std::is_same_v<T, __half> ? 0x1p-11 : 0x1p-8) +
+constexpr double kTolerance = (sizeof(T) == 4              ? 0.0
+                               : std::is_same_v<T, __half> ? 0x1p-11
+                                                           : 0x1p-8) +
                               2e-5;
 
 template <class Call>
@@ -175,8 +176,7 @@ template <class Traits>
 void backward(benchmark::State& state) {
   if (no_gpu(state)) return;
   using Args = typename Traits::Args;
-  using ForwardArgs =
-      attile::ForwardArgs<typename Traits::ElementType, typename Traits::MaskType>;
+  using ForwardArgs = attile::ForwardArgs<typename Traits::ElementType, typename Traits::MaskType>;
   const int len = static_cast<int>(state.range(0));
   const Problem<typename Traits::ElementType> problem{16384 / len, 2048 / Traits::kD, len,
                                                       Traits::kD};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // One call: causal attention of 8 query heads over 2 key/value heads, with the default tiles.
-#include "support.cuh"
-
 #include <attile/attile.cuh>
 #include <attile/reference.h>
+
+#include "support.cuh"
 
 int main() {
   example::need_gpu();

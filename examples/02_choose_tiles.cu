@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
 // The caller's tiles: each Traits is a kernel of its own, and the result does not depend on them
 // beyond rounding. Br and Bc may be any numbers.
-#include "support.cuh"
-
 #include <attile/attile.cuh>
+
+#include "support.cuh"
 
 namespace {
 
 constexpr int kHeads = 16, kLen = 1000, kDim = 64;
 
 template <int Br, int Bc, int kThreads>
-using Kernel =
-    attile::ForwardTraits<Br, Bc, kDim, __half, attile::Causal, attile::NoScoreMod,
-                          attile::NoDropout, kDim, attile::portable::Tuning<kThreads>>;
+using Kernel = attile::ForwardTraits<Br, Bc, kDim, __half, attile::Causal, attile::NoScoreMod,
+                                     attile::NoDropout, kDim, attile::portable::Tuning<kThreads>>;
 
 template <class Traits>
 std::vector<float> run(const __half* q, const __half* k, const __half* v) {

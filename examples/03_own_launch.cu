@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The caller's launch: grid, block, shared memory and the kernel's parameter come from public
 // functions, and `<<<>>>` is the caller's. Captured into a CUDA graph and replayed.
-#include "support.cuh"
-
 #include <attile/attile.cuh>
+
+#include "support.cuh"
 
 int main() {
   example::need_gpu();

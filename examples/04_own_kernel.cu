@@ -2,10 +2,10 @@
 // The caller's kernel, made of tile pieces: attention whose scores get a bias for each key, and
 // whose output is multiplied by a gate and added to a residual before it is stored.
 //   O = X + G * (softmax(scale Q K^T + bias) V)
-#include "support.cuh"
-
 #include <attile/reference.h>
 #include <attile/tile.cuh>
+
+#include "support.cuh"
 
 namespace {
 
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) gated_attention(const __grid_constan
     });
     softmax.step(s_frag, o_frag, unit);  // (m, l); S becomes P; O is rescaled
     tile::stage(p_smem, s_frag);
-    arch::warp_barrier();  // the lanes of a row see each other's P
+    arch::warp_barrier();                     // the lanes of a row see each other's P
     tile::matmul_nn(o_frag, p_smem, v_smem);  // O += P V
     arch::barrier();  // everyone has read the tiles before the next ones are loaded
   }
@@ -88,8 +88,9 @@ int main() {
   const auto read = [&](const example::DeviceArray<float>& array) {
     return dense(static_cast<const float*>(array.get()));
   };
-  const Problem problem{read(q_dev), read(k_dev),      read(v_dev),    read(x_dev),
-                        read(gate_dev), dense(o_dev.get()), bias_dev.get(), kLen, 0.125f};
+  const Problem problem{read(q_dev),    read(k_dev),    read(v_dev),
+                        read(x_dev),    read(gate_dev), dense(o_dev.get()),
+                        bias_dev.get(), kLen,           0.125f};
   example::must(arch::allow_shared(gated_attention, kSharedBytes), "shared memory");
   gated_attention<<<dim3(attile::ceil_div(kLen, kBr), kHeads), kThreads, kSharedBytes>>>(problem);
   example::must(cudaGetLastError(), "launch");

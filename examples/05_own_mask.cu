@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // A mask and a score modifier of the caller's own, forward and backward: blocks of a square image
 // see each other when they are near in two dimensions, and scores fade with that distance.
-#include "support.cuh"
-
 #include <attile/attile.cuh>
 #include <attile/core/check_mask.h>
 #include <attile/reference.h>
+
+#include "support.cuh"
 
 namespace {
 
@@ -21,13 +21,11 @@ struct Neighbourhood {
   }
   /// Optional: which columns a run of rows may see, so that whole tiles are skipped. None is seen
   /// by all of them without a test.
-  ATTILE_HOST_DEVICE attile::Span columns(int, int, attile::Interval rows,
-                                          attile::Extent e) const {
+  ATTILE_HOST_DEVICE attile::Span columns(int, int, attile::Interval rows, attile::Extent e) const {
     const int reach = radius * width + radius;
     return {attile::clip(rows.begin - reach, rows.end + reach, e.kv_len), {}};
   }
-  ATTILE_HOST_DEVICE attile::Span rows(int, int, attile::Interval columns,
-                                       attile::Extent e) const {
+  ATTILE_HOST_DEVICE attile::Span rows(int, int, attile::Interval columns, attile::Extent e) const {
     const int reach = radius * width + radius;
     return {attile::clip(columns.begin - reach, columns.end + reach, e.q_len), {}};
   }
@@ -71,19 +69,38 @@ int main() {
   const auto write = [](float* data) { return attile::bhsd(data, kLen, kHeads, kDim); };
 
   attile::ForwardArgs<float, Neighbourhood, Fade> forward{
-      .q = read(q_dev.get()), .k = read(k_dev.get()), .v = read(v_dev.get()),
-      .o = write(o_dev.get()), .lse = lse_dev.get(),
-      .batch = 1, .q_heads = kHeads, .kv_heads = kHeads, .q_len = kLen, .kv_len = kLen,
-      .mask = mask, .score_mod = {.width = kWidth, .strength = 0.1f},
+      .q = read(q_dev.get()),
+      .k = read(k_dev.get()),
+      .v = read(v_dev.get()),
+      .o = write(o_dev.get()),
+      .lse = lse_dev.get(),
+      .batch = 1,
+      .q_heads = kHeads,
+      .kv_heads = kHeads,
+      .q_len = kLen,
+      .kv_len = kLen,
+      .mask = mask,
+      .score_mod = {.width = kWidth, .strength = 0.1f},
   };
   example::must(attile::forward<kDim>(forward), "forward");
 
   attile::BackwardArgs<float, Neighbourhood, Fade> backward{
-      .q = forward.q, .k = forward.k, .v = forward.v, .o = forward.o, .lse = forward.lse,
+      .q = forward.q,
+      .k = forward.k,
+      .v = forward.v,
+      .o = forward.o,
+      .lse = forward.lse,
       .dout = read(dout_dev.get()),
-      .dq = write(dq_dev.get()), .dk = write(dk_dev.get()), .dv = write(dv_dev.get()),
-      .batch = 1, .q_heads = kHeads, .kv_heads = kHeads, .q_len = kLen, .kv_len = kLen,
-      .mask = mask, .score_mod = forward.score_mod,
+      .dq = write(dq_dev.get()),
+      .dk = write(dk_dev.get()),
+      .dv = write(dv_dev.get()),
+      .batch = 1,
+      .q_heads = kHeads,
+      .kv_heads = kHeads,
+      .q_len = kLen,
+      .kv_len = kLen,
+      .mask = mask,
+      .score_mod = forward.score_mod,
   };
   std::size_t bytes = 0;
   example::must(attile::backward<kDim>(nullptr, bytes, backward), "workspace size");

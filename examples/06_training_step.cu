@@ -2,9 +2,9 @@
 // One training step by hand: forward, a loss, backward, a step down the gradient. The gradient is
 // held against the slope of the loss along it, and the step must make the loss smaller.
 //   loss = 1/2 sum (O - target)^2,  so dO = O - target
-#include "support.cuh"
-
 #include <attile/attile.cuh>
+
+#include "support.cuh"
 
 namespace {
 
@@ -28,8 +28,16 @@ struct Step {
   /// Runs the forward pass; the loss is summed in fp64, dO is left on the device.
   double loss(const std::vector<float>& target) {
     const attile::ForwardArgs<float, attile::Causal> args{
-        .q = read(q), .k = read(k), .v = read(v), .o = write(o), .lse = lse.get(),
-        .batch = 1, .q_heads = kHeads, .kv_heads = kHeads, .q_len = kLen, .kv_len = kLen,
+        .q = read(q),
+        .k = read(k),
+        .v = read(v),
+        .o = write(o),
+        .lse = lse.get(),
+        .batch = 1,
+        .q_heads = kHeads,
+        .kv_heads = kHeads,
+        .q_len = kLen,
+        .kv_len = kLen,
     };
     example::must(attile::forward<kDim>(args), "forward");
     std::vector<float> difference = o.download();
@@ -38,18 +46,29 @@ struct Step {
       difference[i] -= target[i];
       sum += 0.5 * difference[i] * difference[i];
     }
-    example::must(cudaMemcpy(dout.get(), difference.data(), kSize * sizeof(float),
-                             cudaMemcpyHostToDevice),
-                  "upload");
+    example::must(
+        cudaMemcpy(dout.get(), difference.data(), kSize * sizeof(float), cudaMemcpyHostToDevice),
+        "upload");
     return sum;
   }
 
   /// dQ, dK and dV of that loss.
   void gradients() {
     const attile::BackwardArgs<float, attile::Causal> args{
-        .q = read(q), .k = read(k), .v = read(v), .o = read(o), .lse = lse.get(),
-        .dout = read(dout), .dq = write(dq), .dk = write(dk), .dv = write(dv),
-        .batch = 1, .q_heads = kHeads, .kv_heads = kHeads, .q_len = kLen, .kv_len = kLen,
+        .q = read(q),
+        .k = read(k),
+        .v = read(v),
+        .o = read(o),
+        .lse = lse.get(),
+        .dout = read(dout),
+        .dq = write(dq),
+        .dk = write(dk),
+        .dv = write(dv),
+        .batch = 1,
+        .q_heads = kHeads,
+        .kv_heads = kHeads,
+        .q_len = kLen,
+        .kv_len = kLen,
     };
     std::size_t bytes = 0;
     example::must(attile::backward<kDim>(nullptr, bytes, args), "workspace size");
@@ -76,7 +95,7 @@ int main() {
                                         example::normal<float>(kSize, 2),
                                         example::normal<float>(kSize, 3)};
   const auto target = example::normal<float>(kSize, 4);
-  const auto loss_at = [&](const std::vector<float> (&at)[3], std::vector<float> (*gradient)[3]) {
+  const auto loss_at = [&](const std::vector<float>(&at)[3], std::vector<float>(*gradient)[3]) {
     const example::DeviceArray<float> q(at[0]), k(at[1]), v(at[2]);
     Step step{q, k, v};
     const double loss = step.loss(target);
@@ -107,8 +126,7 @@ int main() {
     side[s] = loss_at(at, nullptr);
   }
   const double slope = (side[1] - side[0]) / (2.0 * h);
-  const bool slope_ok =
-      example::report("slope", std::abs(slope / squared - 1.0), 1e-3);
+  const bool slope_ok = example::report("slope", std::abs(slope / squared - 1.0), 1e-3);
 
   const double rate = -0.1;
   const std::vector<float> next[3] = {moved(inputs[0], gradient[0], rate),

@@ -36,11 +36,11 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   constexpr std::int64_t kRowsPerBlock = 8;
   const std::int64_t slices = std::int64_t{args.batch} * args.q_heads;
   const std::int64_t q_tiles = ceil_div(args.q_len, Traits::kBr);
-  return {ceil_div(slices * q_tiles * Traits::kBr, kRowsPerBlock),
-          std::int64_t{args.batch} * args.kv_heads * ceil_div(args.kv_len, Traits::kBc),
-          Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
-          Traits::kDqMode == DqMode::kAccumulate ? ceil_div(slices * args.q_len, kRowsPerBlock)
-                                                 : 0};
+  return {
+      ceil_div(slices * q_tiles * Traits::kBr, kRowsPerBlock),
+      std::int64_t{args.batch} * args.kv_heads * ceil_div(args.kv_len, Traits::kBc),
+      Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
+      Traits::kDqMode == DqMode::kAccumulate ? ceil_div(slices * args.q_len, kRowsPerBlock) : 0};
 }
 
 }  // namespace detail
@@ -48,15 +48,14 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
 /// Says in one sentence why `backward` would refuse these arguments on the current device.
 /// Launches nothing.
 template <class Traits>
-Check check(const typename Traits::Args& args)
-  requires(Traits::kDirection == Direction::kBackward)
-{
+Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
+                                                        Direction::kBackward) {
   if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
     return arguments;
   }
   const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
-  const std::int64_t most = max(max(blocks.preprocess, blocks.columns),
-                                max(blocks.rows, blocks.postprocess));
+  const std::int64_t most =
+      max(max(blocks.preprocess, blocks.columns), max(blocks.rows, blocks.postprocess));
   return arch::check_launch(portable::backward_columns_kernel<Traits>, Traits::kColumnsSharedBytes,
                             most);
 }
@@ -67,7 +66,8 @@ Check check(const typename Traits::Args& args)
 ///          that size, aligned to 16 bytes, in use until the work on `stream` is done.
 /// Shapes   see BackwardArgs. Scope: host; asynchronous on `stream`, never allocates or waits, can
 ///          be captured.
-/// Errors   what `check<Traits>(args)` says, cudaErrorInvalidValue for a workspace that is too small
+/// Errors   what `check<Traits>(args)` says, cudaErrorInvalidValue for a workspace that is too
+/// small
 ///          or misaligned, before anything is launched; else the first launch's error.
 template <class Traits>
 [[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
@@ -87,8 +87,8 @@ template <class Traits>
     if (count == 0) return cudaSuccess;
     return arch::launch(kernel, static_cast<unsigned>(count), threads, shared, stream, params);
   };
-  if (const auto error = launch(portable::backward_preprocess_kernel<Traits>, blocks.preprocess,
-                                256, 0)) {
+  if (const auto error =
+          launch(portable::backward_preprocess_kernel<Traits>, blocks.preprocess, 256, 0)) {
     return error;
   }
   if (const auto error = launch(portable::backward_columns_kernel<Traits>, blocks.columns,

@@ -76,10 +76,9 @@ template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, Element T, Mas
                                    const BackwardArgs<T, M, S, P>& args,
                                    cudaStream_t stream = nullptr) {
   if (args.head_dim == 0) return cudaErrorInvalidValue;
-  return detail::with_dim(
-      Ds{}, detail::larger_dim(args), cudaErrorInvalidValue, [&](auto D) {
-        return attile::backward<D.value, D.value, kMode>(workspace, workspace_bytes, args, stream);
-      });
+  return detail::with_dim(Ds{}, detail::larger_dim(args), cudaErrorInvalidValue, [&](auto D) {
+    return attile::backward<D.value, D.value, kMode>(workspace, workspace_bytes, args, stream);
+  });
 }
 
 }  // namespace attile::dispatch

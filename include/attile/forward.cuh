@@ -61,9 +61,7 @@ template <class Traits>
 /// Says in one sentence why `forward` would refuse these arguments on the current device.
 /// Launches nothing.
 template <class Traits>
-Check check(const typename Traits::Args& args)
-  requires(Traits::kDirection == Direction::kForward)
-{
+Check check(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kForward) {
   if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
     return arguments;
   }

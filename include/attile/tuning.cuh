@@ -55,8 +55,7 @@ template <class Args, int D, int Dv = D>
 using DefaultForwardTraits = typename detail::DefaultForward<Args, D, Dv>::type;
 
 /// The kernels that the one-call `backward` runs for these arguments.
-template <class Args, int D, int Dv = D,
-          portable::DqMode kMode = portable::DqMode::kAccumulate>
+template <class Args, int D, int Dv = D, portable::DqMode kMode = portable::DqMode::kAccumulate>
 using DefaultBackwardTraits = typename detail::DefaultBackward<Args, D, Dv, kMode>::type;
 
 }  // namespace attile

@@ -6,12 +6,12 @@ namespace {
 
 using namespace attile_test;
 
-#define ATTILE_SUITE(name, policy)                                               \
-  TEST_CASE("suite.cpu.fp16.forward." #name) {                                   \
-    run_suite<Direction::kForward, __half, Policy::policy>(CpuExecutor{});        \
-  }                                                                              \
-  TEST_CASE("suite.cpu.fp16.backward." #name) {                                  \
-    run_suite<Direction::kBackward, __half, Policy::policy>(CpuExecutor{});       \
+#define ATTILE_SUITE(name, policy)                                          \
+  TEST_CASE("suite.cpu.fp16.forward." #name) {                              \
+    run_suite<Direction::kForward, __half, Policy::policy>(CpuExecutor{});  \
+  }                                                                         \
+  TEST_CASE("suite.cpu.fp16.backward." #name) {                             \
+    run_suite<Direction::kBackward, __half, Policy::policy>(CpuExecutor{}); \
   }
 ATTILE_OTHER_TYPE_POLICIES(ATTILE_SUITE)
 #undef ATTILE_SUITE

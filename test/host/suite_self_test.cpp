@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The suite passes a right executor and fails every wrong one: no tolerance is so wide that a defect
-// fits in.
+// The suite passes a right executor and fails every wrong one: no tolerance is so wide that a
+// defect fits in.
+#include <string>
+
 #include "support/catch.h"
 #include "support/plain_executor.h"
 #include "support/suite.h"
-
-#include <string>
 
 namespace {
 
@@ -43,6 +43,7 @@ constexpr KnownDefect kDefects[] = {
     {Defect::kProbabilitiesInBf16, "len_65_65", false, false},
     {Defect::kKeepsDropoutUnscaled, "dropout_65_129", false, true},
     {Defect::kBatchAbove65535Lost, "batch_65537", false, true},
+    {Defect::kZeroOutput, "len_65_65", false, true},
     {Defect::kNoDelta, "len_65_65", true, true},
     {Defect::kNoDlse, "len_113_113", true, true},
     {Defect::kNoDerivative, "softcap_3", true, true},
@@ -52,6 +53,7 @@ constexpr KnownDefect kDefects[] = {
     {Defect::kDkScaledTwice, "len_65_65", true, true},
     {Defect::kDoutStridesOfO, "mixed", true, true},
     {Defect::kGradientsLeftUnwritten, "q_len_0", true, true},
+    {Defect::kZeroDv, "len_65_65", true, true},
 };
 
 constexpr bool is_listed(Defect defect) {
@@ -74,6 +76,12 @@ std::string faults_of(Defect defect, bool backward, const Case& c) {
   PlainExecutor executor(defect);
   return backward ? backward_faults<T, kPolicy>(executor, c)
                   : forward_faults<T, kPolicy>(executor, c);
+}
+
+/// The policies that this test runs: those that some defect needs.
+bool is_run(Policy p) {
+  return p == Policy::kNone || p == Policy::kCausal || p == Policy::kWindow ||
+         p == Policy::kSoftcap || p == Policy::kDropout;
 }
 
 template <attile::Element T>
@@ -104,10 +112,25 @@ bool is_seen(const KnownDefect& known) {
   return false;
 }
 
+/// No case takes zeros for O or dV. (dQ and dK are zero where softmax is all but certain.)
+template <attile::Element T>
+void check_that_zeros_are_seen() {
+  for (const Case& c : kCases) {
+    if (!is_run(c.policy) || c.batch == 0 || c.q_len == 0 || c.kv_len == 0) continue;
+    INFO(c.name);
+    CHECK_FALSE(faults<T>(Defect::kZeroOutput, false, c).empty());
+    if (c.backward) CHECK_FALSE(faults<T>(Defect::kZeroDv, true, c).empty());
+  }
+}
+
+TEST_CASE("suite.self_test.zeros_are_seen") { check_that_zeros_are_seen<float>(); }
+
+TEST_CASE("suite.self_test.zeros_are_seen_in_bf16") { check_that_zeros_are_seen<__nv_bfloat16>(); }
+
 TEST_CASE("suite.self_test.right_executor") {
   for (const Case& c : kCases) {
-    const std::string text = faults<float>(Defect::kNone, false, c) +
-                             faults<float>(Defect::kNone, true, c);
+    const std::string text =
+        faults<float>(Defect::kNone, false, c) + faults<float>(Defect::kNone, true, c);
     INFO(c.name << "\n" << text);
     CHECK(text.empty());
   }

@@ -5,12 +5,12 @@
 #include <attile/attile.cuh>
 #include <attile/reference.h>
 
-#include "support/catch.h"
-#include "support/random.h"
-
 #include <cmath>
 #include <cstring>
 #include <vector>
+
+#include "support/catch.h"
+#include "support/random.h"
 
 namespace {
 
@@ -74,9 +74,7 @@ struct Problem {
   attile::Tensor<const T> in(const Device<T>& x) const {
     return attile::bhsd<const T>(x.get(), len, heads, dim);
   }
-  attile::Tensor<T> out(const Device<T>& x) const {
-    return attile::bhsd(x.get(), len, heads, dim);
-  }
+  attile::Tensor<T> out(const Device<T>& x) const { return attile::bhsd(x.get(), len, heads, dim); }
   Forward forward() const {
     Forward a;
     a.q = in(q), a.k = in(k), a.v = in(v), a.o = out(o), a.lse = lse.get();
@@ -175,9 +173,8 @@ TEST_CASE("a replayed graph draws dropout afresh from seed and offset in device 
   Problem<float, attile::NoMask, attile::PhiloxDropout> problem{1, 2, 100, 32};
   const Device<std::uint64_t> seed(std::vector<std::uint64_t>{42, 7});
   auto args = problem.forward();
-  args.dropout = {.probability = 0.3f,
-                  .seed_pointer = seed.get(),
-                  .offset_pointer = seed.get() + 1};
+  args.dropout = {
+      .probability = 0.3f, .seed_pointer = seed.get(), .offset_pointer = seed.get() + 1};
   const Captured captured([&](auto s) { return attile::forward<32>(args, s); });
   REQUIRE(captured.error == cudaSuccess);
   captured.replay(1);

@@ -6,30 +6,31 @@ namespace {
 
 using namespace attile_test;
 
-#define ATTILE_SUITE(name, policy)                                              \
-  TEST_CASE("suite.gpu.fp16.backward." #name) {                                     \
+#define ATTILE_SUITE(name, policy)                                                    \
+  TEST_CASE("suite.gpu.fp16.backward." #name) {                                       \
     run_suite<Direction::kBackward, __half, Policy::policy>(GpuExecutor<Dims<64>>{}); \
   }
 ATTILE_FP16_D64(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
-#define ATTILE_SUITE(name, policy)                                                         \
-  TEST_CASE("suite.gpu.fp16.backward.large." #name) {                                          \
+#define ATTILE_SUITE(name, policy)                                                              \
+  TEST_CASE("suite.gpu.fp16.backward.large." #name) {                                           \
     run_suite<Direction::kBackward, __half, Policy::policy>(GpuExecutor<Dims<256, 256, 64>>{}); \
   }
 ATTILE_FP16_LARGE(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
-#define ATTILE_SUITE(name, policy)                                              \
-  TEST_CASE("suite.gpu.bf16.backward." #name) {                                     \
+#define ATTILE_SUITE(name, policy)                                                           \
+  TEST_CASE("suite.gpu.bf16.backward." #name) {                                              \
     run_suite<Direction::kBackward, __nv_bfloat16, Policy::policy>(GpuExecutor<Dims<64>>{}); \
   }
 ATTILE_BF16_D64(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
-#define ATTILE_SUITE(name, policy)                                                         \
-  TEST_CASE("suite.gpu.bf16.backward.large." #name) {                                          \
-    run_suite<Direction::kBackward, __nv_bfloat16, Policy::policy>(GpuExecutor<Dims<256, 256, 64>>{}); \
+#define ATTILE_SUITE(name, policy)                                  \
+  TEST_CASE("suite.gpu.bf16.backward.large." #name) {               \
+    run_suite<Direction::kBackward, __nv_bfloat16, Policy::policy>( \
+        GpuExecutor<Dims<256, 256, 64>>{});                         \
   }
 ATTILE_BF16_LARGE(ATTILE_SUITE)
 #undef ATTILE_SUITE

@@ -3,12 +3,12 @@
 
 #include <attile/attile.cuh>
 
-#include "support/cases.h"
-#include "support/gpu_executor.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <vector>
+
+#include "support/cases.h"
+#include "support/gpu_executor.h"
 
 namespace attile_test {
 
@@ -37,15 +37,13 @@ struct DefaultTiles {
 template <int Br, int Bc, class Tuning = attile::portable::Tuning<>>
 struct Tiles {
   template <class Args, class Dim>
-  using Forward =
-      attile::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType, typename Args::MaskType,
-                            typename Args::ScoreModType, typename Args::DropoutType, Dim::Dv,
-                            Tuning>;
+  using Forward = attile::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
+                                        typename Args::MaskType, typename Args::ScoreModType,
+                                        typename Args::DropoutType, Dim::Dv, Tuning>;
   template <class Args, class Dim, attile::DqMode kMode>
-  using Backward =
-      attile::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType, typename Args::MaskType,
-                             typename Args::ScoreModType, typename Args::DropoutType, Dim::Dv,
-                             kMode, Tuning>;
+  using Backward = attile::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
+                                          typename Args::MaskType, typename Args::ScoreModType,
+                                          typename Args::DropoutType, Dim::Dv, kMode, Tuning>;
 };
 
 /// The kernels of one choice of tiles, head dimensions and way to dQ, for the suite.

@@ -8,7 +8,8 @@
 // without ATTILE_TEST_FULL, which is set where there is a GPU to run them on, they are about 40.
 
 // fp32, head dimensions up to 64: every combination of policies.
-#define ATTILE_FP32_D64(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_FP32_D64_MASKS(X) ATTILE_MASK_POLICIES(X)
+#define ATTILE_FP32_D64_MODIFIERS(X) ATTILE_MODIFIER_POLICIES(X)
 
 // fp32, head dimensions above 64.
 #define ATTILE_FP32_LARGE(X) X(none, kNone) X(causal, kCausal)
@@ -30,8 +31,8 @@ namespace attile_test {
 #define ATTILE_ONE(name, policy) +1
 /// Combinations of policies and element types in the lists above; each is a forward and a backward
 /// kernel.
-inline constexpr int kSuiteCombinations =
-    0 ATTILE_FP32_D64(ATTILE_ONE) ATTILE_FP32_LARGE(ATTILE_ONE) ATTILE_FP16_D64(ATTILE_ONE)
+inline constexpr int kSuiteCombinations = 0 ATTILE_FP32_D64_MASKS(ATTILE_ONE)
+    ATTILE_FP32_D64_MODIFIERS(ATTILE_ONE) ATTILE_FP32_LARGE(ATTILE_ONE) ATTILE_FP16_D64(ATTILE_ONE)
         ATTILE_BF16_D64(ATTILE_ONE) ATTILE_FP16_LARGE(ATTILE_ONE) ATTILE_BF16_LARGE(ATTILE_ONE);
 #undef ATTILE_ONE
 

@@ -36,31 +36,31 @@ using TwoPass16x16 = GpuExecutor<Dims64, Tiles<16, 16>, DqMode::kTwoPass>;
 using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
 
 // X(direction, element type, Policy, executor)
-#define ATTILE_FEW_TILES(X)                         \
-  X(kForward, float, kCausal, Forward57x57)         \
-  X(kBackward, float, kCausal, Backward57x57)       \
-  X(kBackward, float, kEverything, TwoPass64)       \
+#define ATTILE_FEW_TILES(X)                   \
+  X(kForward, float, kCausal, Forward57x57)   \
+  X(kBackward, float, kCausal, Backward57x57) \
+  X(kBackward, float, kEverything, TwoPass64) \
   X(kBackward, float, kCausal, TwoPass57x40)
 
-#define ATTILE_MORE_TILES(X)                        \
-  X(kForward, float, kNone, Forward16x16)           \
-  X(kForward, float, kCausal, Forward128x64)        \
-  X(kForward, float, kCausal, Forward64x128)        \
-  X(kForward, float, kCausal, Forward1x1)           \
-  X(kForward, HalfType, kEverything, Forward7x100)  \
-  X(kForward, float, kNone, Default192x128)         \
-  X(kForward, float, kNone, Default41)              \
-  X(kBackward, float, kNone, TwoPass16x16)          \
-  X(kBackward, float, kCausal, Backward64x32)       \
-  X(kBackward, float, kCausal, TwoPass1x1)          \
+#define ATTILE_MORE_TILES(X)                         \
+  X(kForward, float, kNone, Forward16x16)            \
+  X(kForward, float, kCausal, Forward128x64)         \
+  X(kForward, float, kCausal, Forward64x128)         \
+  X(kForward, float, kCausal, Forward1x1)            \
+  X(kForward, HalfType, kEverything, Forward7x100)   \
+  X(kForward, float, kNone, Default192x128)          \
+  X(kForward, float, kNone, Default41)               \
+  X(kBackward, float, kNone, TwoPass16x16)           \
+  X(kBackward, float, kCausal, Backward64x32)        \
+  X(kBackward, float, kCausal, TwoPass1x1)           \
   X(kBackward, HalfType, kEverything, Backward7x100) \
-  X(kBackward, float, kNone, TwoPass192x128)        \
-  X(kBackward, float, kCausal, TwoPassLarge)        \
+  X(kBackward, float, kNone, TwoPass192x128)         \
+  X(kBackward, float, kCausal, TwoPassLarge)         \
   X(kBackward, Bf16Type, kEverything, TwoPass64)
 
-#define ATTILE_SUITE(direction, type, policy, executor)                              \
-  TEST_CASE("suite.gpu.tiles." #direction "." #type "." #policy "." #executor) {     \
-    run_suite<Direction::direction, type, Policy::policy>(executor{});               \
+#define ATTILE_SUITE(direction, type, policy, executor)                          \
+  TEST_CASE("suite.gpu.tiles." #direction "." #type "." #policy "." #executor) { \
+    run_suite<Direction::direction, type, Policy::policy>(executor{});           \
   }
 ATTILE_FEW_TILES(ATTILE_SUITE)
 #if ATTILE_TEST_FULL
@@ -69,9 +69,9 @@ ATTILE_MORE_TILES(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
 #define ATTILE_ONE(...) +1
-static_assert(kSuiteTileKernels ==
-              (ATTILE_TEST_FULL ? 0 ATTILE_FEW_TILES(ATTILE_ONE) ATTILE_MORE_TILES(ATTILE_ONE)
-                                : 0 ATTILE_FEW_TILES(ATTILE_ONE)));
+static_assert(kSuiteTileKernels == (ATTILE_TEST_FULL ? 0 ATTILE_FEW_TILES(ATTILE_ONE)
+                                                           ATTILE_MORE_TILES(ATTILE_ONE)
+                                                     : 0 ATTILE_FEW_TILES(ATTILE_ONE)));
 #undef ATTILE_ONE
 
 }  // namespace

@@ -3,9 +3,9 @@
 // do not exist, and that has to be said, not tried.
 #include <attile/attile.cuh>
 
-#include "support/catch.h"
-
 #include <string>
+
+#include "support/catch.h"
 
 TEST_CASE("a kernel that was not built for the device is refused with a sentence") {
   int device = 0, major = 0;
@@ -21,8 +21,7 @@ TEST_CASE("a kernel that was not built for the device is refused with a sentence
   args.q_len = args.kv_len = 16;
   const attile::Check said = attile::check<16>(args);
   CHECK_FALSE(said);
-  CHECK(std::string(said.why) ==
-        "the kernel was not compiled for the architecture of this device");
+  CHECK(std::string(said.why) == "the kernel was not compiled for the architecture of this device");
   CHECK(attile::forward<16>(args) == said.error);
   CHECK(cudaFree(data) == cudaSuccess);
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A user's program: asks attile, from a file of any C++ compiler and from one of nvcc, why it would
-// refuse 3 query heads over 2 key heads.
-#include <attile/core/args.h>
-#include <attile/core/check.h>
-#include <attile/reference.h>
+// A user's program: runs the CPU executor on one row that sees one key, and then asks it, and with
+// WITH_KERNEL a kernel as well, why 3 query heads over 2 key heads are refused.
+#include <attile/host.h>
 
 #include <cstdio>
 
@@ -12,12 +10,29 @@ const char* why_the_kernel_refuses(const attile::ForwardArgs<float>& args);
 #endif
 
 int main() {
-  const attile::ForwardArgs<float> args{
-      .batch = 1, .q_heads = 3, .kv_heads = 2, .q_len = 8, .kv_len = 8};
-  const attile::Check check = attile::check_arguments(args, 64, 64);
-  std::printf("refused: %s\n", check.why);
+  const float q[4] = {1, 2, 3, 4};
+  const float v[4] = {5, 6, 7, 8};
+  float o[4] = {};
+  attile::ForwardArgs<float> args{.q = attile::bhsd(q, 1, 1, 4),
+                                  .k = attile::bhsd(q, 1, 1, 4),
+                                  .v = attile::bhsd(v, 1, 1, 4),
+                                  .o = attile::bhsd(o, 1, 1, 4),
+                                  .batch = 1,
+                                  .q_heads = 1,
+                                  .kv_heads = 1,
+                                  .q_len = 1,
+                                  .kv_len = 1,
+                                  .head_dim = 4,
+                                  .head_dim_v = 4};
+  const attile::Check done = attile::host::forward(args);
+  std::printf("computed: %g %g %g %g %s\n", o[0], o[1], o[2], o[3], done.why);
+
+  args.q_heads = 3;
+  args.kv_heads = 2;
+  const attile::Check refused = attile::host::forward(args);
+  std::printf("refused: %s\n", refused.why);
 #ifdef WITH_KERNEL
-  std::printf("kernel refused: %s\n", why_the_kernel_refuses(args));
+  std::printf("refused: %s\n", why_the_kernel_refuses(args));
 #endif
-  return check ? 1 : 0;
+  return done && !refused ? 0 : 1;
 }

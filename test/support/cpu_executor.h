@@ -3,10 +3,10 @@
 
 #include <attile/host.h>
 
+#include <vector>
+
 #include "support/cases.h"
 #include "support/tensors.h"
-
-#include <vector>
 
 namespace attile_test {
 

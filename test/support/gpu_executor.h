@@ -3,14 +3,14 @@
 
 #include <attile/core/status.h>
 
-#include "support/policies.h"
-#include "support/tensors.h"
-
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "support/policies.h"
+#include "support/tensors.h"
 
 namespace attile_test {
 

@@ -5,17 +5,17 @@
 #include <attile/core/check.h>
 #include <attile/tile/online_softmax.h>
 
-#include "support/cases.h"
-#include "support/tensors.h"
-
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <vector>
 
+#include "support/cases.h"
+#include "support/tensors.h"
+
 namespace attile_test {
 
-/// What a kernel may do wrong. Most of these have been shipped by somebody.
+/// What a kernel may do wrong.
 enum class Defect {
   kNone,
   // Forward.
@@ -38,6 +38,7 @@ enum class Defect {
   kProbabilitiesInBf16,
   kKeepsDropoutUnscaled,
   kBatchAbove65535Lost,
+  kZeroOutput,
   // Backward.
   kNoDelta,
   kNoDlse,
@@ -48,8 +49,9 @@ enum class Defect {
   kDkScaledTwice,
   kDoutStridesOfO,
   kGradientsLeftUnwritten,
+  kZeroDv,
 };
-inline constexpr int kDefectCount = static_cast<int>(Defect::kGradientsLeftUnwritten) + 1;
+inline constexpr int kDefectCount = static_cast<int>(Defect::kZeroDv) + 1;
 
 /// Attention in fp32 for one row after the other, by the online softmax over tiles of 16 keys; and
 /// the same with one defect, which shows what the suite is able to see.
@@ -201,6 +203,7 @@ class PlainExecutor {
       softmax.finish(output);
     }
     if (is(Defect::kOtherBitsEachTime) && calls_ % 2 == 0) output.o[0] *= 1 + 1e-2f;
+    if (is(Defect::kZeroOutput)) output.clear_row(0);
     T* o = a.o.row(b, h, i);
     const bool write = !(is(Defect::kDropsLastRow) && i == a.q_len - 1);
     for (int c = 0; c < p.Dv && write; ++c) o[c] = attile::from_float<T>(output.o[c]);
@@ -226,6 +229,7 @@ class PlainExecutor {
       }
       for (int i = 0; i < a.q_len; ++i) backward_row(p, b, h, i, dk, dv);
     }
+    if (is(Defect::kZeroDv)) dv.assign(dv.size(), 0.0f);
     for (int j = 0; j < a.kv_len; ++j) {
       const std::size_t k_at = static_cast<std::size_t>(j) * p.D;
       const std::size_t v_at = static_cast<std::size_t>(j) * p.Dv;

@@ -3,12 +3,12 @@
 
 #include <attile/core/args.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "support/cases.h"
 #include "support/random.h"
 #include "support/tensors.h"
-
-#include <cstdint>
-#include <vector>
 
 namespace attile_test {
 
@@ -148,8 +148,8 @@ class PolicyData {
   void operator()(Policy&) const {}  // has no parameters
 
   std::vector<Region> regions() {
-    return {region(q_ids_), region(kv_ids_), region(lengths_), region(slopes_), bias_.region(),
-            {seed_and_offset_, sizeof(seed_and_offset_)}};
+    return {region(q_ids_),  region(kv_ids_), region(lengths_),
+            region(slopes_), bias_.region(),  {seed_and_offset_, sizeof(seed_and_offset_)}};
   }
 
  private:

@@ -4,15 +4,15 @@
 #include <attile/core/args.h>
 #include <attile/reference.h>
 
-#include "support/policies.h"
-#include "support/random.h"
-#include "support/tensors.h"
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "support/policies.h"
+#include "support/random.h"
+#include "support/tensors.h"
 
 namespace attile_test {
 
@@ -74,18 +74,15 @@ class Problem {
 
   /// What the forward pass gave, as the inputs of the backward pass.
   void set_forward_result(const attile::reference::ForwardResult& result) {
-    o.for_each([&](T& x, std::int64_t i) {
-      x = attile::from_float<T>(static_cast<float>(result.o[i]));
-    });
+    o.for_each(
+        [&](T& x, std::int64_t i) { x = attile::from_float<T>(static_cast<float>(result.o[i])); });
     o.buffer->fill_gaps_of_input();
     for (std::size_t i = 0; i < result.lse.size(); ++i) {
       lse_.data()[i] = static_cast<float>(result.lse[i]);
     }
   }
 
-  std::vector<double> lse() const {
-    return {lse_.data(), lse_.data() + rows_of_statistics()};
-  }
+  std::vector<double> lse() const { return {lse_.data(), lse_.data() + rows_of_statistics()}; }
   Buffer<float>& lse_buffer() { return lse_; }
   Buffer<float>& dlse_buffer() { return dlse_; }
   Buffer<T>& buffer(int i) { return buffers_[i]; }
@@ -116,8 +113,8 @@ class Problem {
 
   Shape shape_of(Role role) const {
     const int dim_v = case_.head_dim_v > 0 ? case_.head_dim_v : case_.head_dim;
-    const bool v_wide = role == Role::kV || role == Role::kO || role == Role::kDout ||
-                        role == Role::kDv;
+    const bool v_wide =
+        role == Role::kV || role == Role::kO || role == Role::kDout || role == Role::kDv;
     return is_key_or_value(role)
                ? Shape{case_.batch, case_.kv_heads, case_.kv_len, v_wide ? dim_v : case_.head_dim}
                : Shape{case_.batch, case_.q_heads, case_.q_len, v_wide ? dim_v : case_.head_dim};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <string>
+
 #include "support/catch.h"
 #include "support/suite.h"
-
-#include <string>
 
 // Set to 1 where there is a GPU: everything is built, not only what shows the most.
 #ifndef ATTILE_TEST_FULL
@@ -12,22 +12,26 @@
 #endif
 
 /// X(name in test names, Policy) for every combination of policies.
-#define ATTILE_EACH_POLICY(X)           \
-  X(none, kNone)                        \
-  X(causal, kCausal)                    \
-  X(causal_top_left, kCausalTopLeft)    \
-  X(window, kWindow)                    \
-  X(prefix, kPrefix)                    \
-  X(document, kDocument)                \
-  X(causal_document, kCausalDocument)   \
-  X(window_prefix, kWindowPrefix)       \
-  X(alibi, kAlibi)                      \
-  X(softcap, kSoftcap)                  \
-  X(bias, kBias)                        \
-  X(softcap_alibi, kSoftcapAlibi)       \
-  X(dropout, kDropout)                  \
-  X(causal_dropout, kCausalDropout)     \
-  X(user, kUser)                        \
+#define ATTILE_EACH_POLICY(X) ATTILE_MASK_POLICIES(X) ATTILE_MODIFIER_POLICIES(X)
+
+#define ATTILE_MASK_POLICIES(X)       \
+  X(none, kNone)                      \
+  X(causal, kCausal)                  \
+  X(causal_top_left, kCausalTopLeft)  \
+  X(window, kWindow)                  \
+  X(prefix, kPrefix)                  \
+  X(document, kDocument)              \
+  X(causal_document, kCausalDocument) \
+  X(window_prefix, kWindowPrefix)
+
+#define ATTILE_MODIFIER_POLICIES(X) \
+  X(alibi, kAlibi)                  \
+  X(softcap, kSoftcap)              \
+  X(bias, kBias)                    \
+  X(softcap_alibi, kSoftcapAlibi)   \
+  X(dropout, kDropout)              \
+  X(causal_dropout, kCausalDropout) \
+  X(user, kUser)                    \
   X(everything, kEverything)
 
 /// Those that a second and third element type run: T shows in loads and stores alone.

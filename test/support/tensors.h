@@ -4,8 +4,6 @@
 #include <attile/core/element.h>
 #include <attile/core/tensor.h>
 
-#include "support/cases.h"
-
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +11,8 @@
 #include <cstring>
 #include <type_traits>
 #include <vector>
+
+#include "support/cases.h"
 
 namespace attile_test {
 

@@ -20,9 +20,7 @@ ATTILE_DEVICE void barrier() { __syncthreads(); }
 ATTILE_DEVICE void warp_barrier() { __syncwarp(); }
 
 /// The value of lane (lane ^ mask). Scope: all lanes of the warp.
-ATTILE_DEVICE float shuffle_xor(float x, int mask) {
-  return __shfl_xor_sync(0xFFFFFFFFu, x, mask);
-}
+ATTILE_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
 
 /// *address += x, as one relaxed atomic operation; the order among threads is not fixed.
 ATTILE_DEVICE void atomic_add(float* address, float x) { atomicAdd(address, x); }

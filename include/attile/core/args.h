@@ -37,7 +37,7 @@ struct ForwardArgs {
   int q_len = 0;
   int kv_len = 0;
   int head_dim = 0;    ///< 0: the D of the kernel
-  int head_dim_v = 0;  ///< 0: the Dv of the kernel
+  int head_dim_v = 0;  ///< 0: head_dim if that is given, else the Dv of the kernel
 
   std::optional<float> scale{};  ///< finite and > 0; not given: 1 / sqrt(head_dim)
   M mask{};
@@ -54,16 +54,16 @@ struct BackwardArgs {
   using ScoreModType = S;
   using DropoutType = P;
 
-  Tensor<const T> q{};           ///< (batch, q_heads, q_len, head_dim)
-  Tensor<const T> k{};           ///< (batch, kv_heads, kv_len, head_dim)
-  Tensor<const T> v{};           ///< (batch, kv_heads, kv_len, head_dim_v)
-  Tensor<const T> o{};           ///< (batch, q_heads, q_len, head_dim_v), from the forward pass
-  const float* lse = nullptr;    ///< dense (batch, q_heads, q_len), from the forward pass
-  Tensor<const T> dout{};        ///< gradient of O, the shape of O
-  const float* dlse = nullptr;   ///< gradient of LSE, the shape of LSE; null: zero
-  Tensor<T> dq{};                ///< the shape of Q, written
-  Tensor<T> dk{};                ///< the shape of K, written (summed over a kv head's group)
-  Tensor<T> dv{};                ///< the shape of V, written (summed over a kv head's group)
+  Tensor<const T> q{};          ///< (batch, q_heads, q_len, head_dim)
+  Tensor<const T> k{};          ///< (batch, kv_heads, kv_len, head_dim)
+  Tensor<const T> v{};          ///< (batch, kv_heads, kv_len, head_dim_v)
+  Tensor<const T> o{};          ///< (batch, q_heads, q_len, head_dim_v), from the forward pass
+  const float* lse = nullptr;   ///< dense (batch, q_heads, q_len), from the forward pass
+  Tensor<const T> dout{};       ///< gradient of O, the shape of O
+  const float* dlse = nullptr;  ///< gradient of LSE, the shape of LSE; null: zero
+  Tensor<T> dq{};               ///< the shape of Q, written
+  Tensor<T> dk{};               ///< the shape of K, written (summed over a kv head's group)
+  Tensor<T> dv{};               ///< the shape of V, written (summed over a kv head's group)
 
   int batch = 0;
   int q_heads = 0;
@@ -71,7 +71,7 @@ struct BackwardArgs {
   int q_len = 0;
   int kv_len = 0;
   int head_dim = 0;    ///< 0: the D of the kernel
-  int head_dim_v = 0;  ///< 0: the Dv of the kernel
+  int head_dim_v = 0;  ///< 0: head_dim if that is given, else the Dv of the kernel
 
   std::optional<float> scale{};  ///< as in the forward pass
   M mask{};

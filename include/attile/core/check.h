@@ -15,6 +15,18 @@ namespace attile {
 /// The longest q_len and kv_len: sums of lengths and window sizes then fit an int.
 inline constexpr int kMaxLength = 1 << 30;
 
+/// head_dim and head_dim_v of a problem: as the arguments give them. A head_dim that they do not
+/// give is the kernel's D; a head_dim_v is head_dim if that is given, else the kernel's Dv.
+struct HeadDims {
+  int qk, v;
+};
+
+template <class Args>
+constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
+  if (args.head_dim == 0) return {D, args.head_dim_v > 0 ? args.head_dim_v : Dv};
+  return {args.head_dim, args.head_dim_v > 0 ? args.head_dim_v : args.head_dim};
+}
+
 namespace detail {
 
 /// Whether two elements of a (batch, heads, rows, dim) view share memory. Views whose strides
@@ -50,9 +62,9 @@ struct TensorTexts {
   const char *null, *misaligned, *overlaps;
 };
 
-#define ATTILE_TENSOR_TEXTS(name)                                           \
-  ::attile::detail::TensorTexts {                                           \
-    name " is null", name " is not aligned to its element type",            \
+#define ATTILE_TENSOR_TEXTS(name)                                               \
+  ::attile::detail::TensorTexts {                                               \
+    name " is null", name " is not aligned to its element type",                \
         name " overlaps itself: two of its rows share memory (see its strides)" \
   }
 
@@ -84,8 +96,9 @@ Check check_problem(const Args& a, int D, int Dv) {
   if (a.head_dim < 0) return refuse("head_dim is negative");
   if (a.head_dim_v < 0) return refuse("head_dim_v is negative");
   if (D == 0 && a.head_dim == 0) return refuse("head_dim is not given");
-  if (D > 0 && a.head_dim > D) return refuse("head_dim is larger than the D of the kernel");
-  if (Dv > 0 && a.head_dim_v > Dv) return refuse("head_dim_v is larger than the Dv of the kernel");
+  const auto [qk, v] = head_dims(a, D, Dv);
+  if (D > 0 && qk > D) return refuse("head_dim is larger than the D of the kernel");
+  if (Dv > 0 && v > Dv) return refuse("head_dim_v is larger than the Dv of the kernel");
   if (a.scale && !(std::isfinite(*a.scale) && *a.scale > 0.0f)) {
     return refuse("scale must be finite and > 0");
   }
@@ -105,19 +118,6 @@ constexpr Check first_refusal(Checks... checks) {
 }
 
 }  // namespace detail
-
-/// head_dim and head_dim_v of a problem, for a kernel (or 0, 0) that gives the missing ones. A Dv
-/// that nobody gives is head_dim.
-struct HeadDims {
-  int qk, v;
-};
-
-template <class Args>
-constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
-  const int qk = args.head_dim > 0 ? args.head_dim : D;
-  const int v = args.head_dim_v > 0 ? args.head_dim_v : (Dv > 0 && Dv != D ? Dv : qk);
-  return {qk, v};
-}
 
 /// Says why a forward pass with these arguments would be refused, whatever the executor.
 /// D, Dv: the head dimensions of the kernel; 0: the arguments must give them.

@@ -12,8 +12,8 @@ namespace attile {
 
 /// The element types of Q, K, V, O and their gradients.
 template <class T>
-concept Element = std::same_as<T, float> || std::same_as<T, __half> ||
-                  std::same_as<T, __nv_bfloat16>;
+concept Element =
+    std::same_as<T, float> || std::same_as<T, __half> || std::same_as<T, __nv_bfloat16>;
 
 ATTILE_HOST_DEVICE float to_float(float x) { return x; }
 ATTILE_HOST_DEVICE float to_float(__half x) { return __half2float(x); }

@@ -15,19 +15,19 @@ namespace attile {
 /// pointers in it are device pointers (host pointers for the CPU executor).
 template <class M>
 concept Mask = std::is_trivially_copyable_v<M> &&
-               requires(const M& mask, ScoreIndex index, Extent extent) {
-                 { mask.visible(index, extent) } -> std::same_as<bool>;
-               };
+    requires(const M& mask, ScoreIndex index, Extent extent) {
+  { mask.visible(index, extent) } -> std::same_as<bool>;
+};
 
 /// A mask that also knows where its visible scores lie, so that whole tiles are skipped and whole
 /// tiles need no test. `columns` answers for a run of rows, `rows` for a run of columns; runs are
 /// not empty and lie inside the extent. Held against `visible` by `check_mask`.
 template <class M>
-concept SpanMask =
-    Mask<M> && requires(const M& mask, int batch, int head, Interval run, Extent extent) {
-      { mask.columns(batch, head, run, extent) } -> std::same_as<Span>;
-      { mask.rows(batch, head, run, extent) } -> std::same_as<Span>;
-    };
+concept SpanMask = Mask<M> &&
+    requires(const M& mask, int batch, int head, Interval run, Extent extent) {
+  { mask.columns(batch, head, run, extent) } -> std::same_as<Span>;
+  { mask.rows(batch, head, run, extent) } -> std::same_as<Span>;
+};
 
 /// The columns that a run of rows sees; everything is touched where the mask does not say.
 template <Mask M>

@@ -27,10 +27,10 @@ struct ModifiedScore {
 /// `static constexpr bool kMayHide = true`.
 template <class S>
 concept ScoreMod = std::is_trivially_copyable_v<S> &&
-                   requires(const S& mod, float s, ScoreIndex index, Extent extent) {
-                     { mod(s, index, extent).value } -> std::convertible_to<float>;
-                     { mod(s, index, extent).derivative } -> std::convertible_to<float>;
-                   };
+    requires(const S& mod, float s, ScoreIndex index, Extent extent) {
+  { mod(s, index, extent).value } -> std::convertible_to<float>;
+  { mod(s, index, extent).derivative } -> std::convertible_to<float>;
+};
 
 /// Leaves scores as they are; costs nothing.
 struct NoScoreMod {
@@ -101,8 +101,8 @@ struct AdditiveBias {
 
   template <class Real>
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent) const {
-    const std::int64_t at = i.batch * batch_stride + i.head * head_stride + i.row * row_stride +
-                            i.col * col_stride;
+    const std::int64_t at =
+        i.batch * batch_stride + i.head * head_stride + i.row * row_stride + i.col * col_stride;
     return {s + Real(to_float(bias[at])), Real(1)};
   }
 };

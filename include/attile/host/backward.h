@@ -17,9 +17,9 @@
 namespace attile::host {
 
 /// What backward needs of every query row, (batch, q_heads, q_len). An empty row, with LSE = -inf,
-/// has lse = +inf here, so that its P = 2^(-inf) = 0 without a test.
+/// has lse = +inf here, so that its P = e^(-inf) = 0 without a test.
 struct RowTerms {
-  float* lse;    ///< LSE * log2(e)
+  float* lse;    ///< LSE
   float* delta;  ///< D - dLSE, with D = rowsum(dO * O)
 };
 
@@ -200,14 +200,15 @@ class BackwardWorker {
   /// P = e^(S' - LSE),  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S): S becomes dS, and dP
   /// becomes dropout(P), which only dV still needs.
   void differentiate_row(int r, int own_row, Interval wide) {
-    const V unit(problem_.unit());
+    const V scale(kModified ? 1.0f : problem_.scale);  // modified scores have been scaled
     const int begin = r * kMaxTileColumns;
     for (int c = wide.begin; c < wide.end; c += V::kWidth) {
       const V lse = kByColumns ? V::load(lse_ + c) : V(lse_[own_row]);
       const V delta = kByColumns ? V::load(delta_ + c) : V(delta_[own_row]);
       float* const s = s_ + begin + c;
       float* const dp = dp_ + begin + c;
-      const V p = host::exp2(V::load(s) * unit - lse);
+      // Their difference is small where P matters: taken first, it loses nothing to log2(e).
+      const V p = host::exp2((V::load(s) * scale - lse) * V(kLog2e));
       V dropped = p;
       V gradient = V::load(dp);
       if constexpr (kDropout) {
@@ -281,7 +282,7 @@ class RowTermsWorker {
     for (int i = 0; i < args.q_len; ++i) {
       const std::int64_t at = slice * args.q_len + i;
       const bool empty = args.lse[at] == -kInf;
-      problem_.row_terms.lse[at] = empty ? kInf : args.lse[at] * kLog2e;
+      problem_.row_terms.lse[at] = empty ? kInf : args.lse[at];
       const auto* const dout = args.dout.row(batch, head, i);
       const auto* const o = args.o.row(batch, head, i);
       float delta = dot(dout, o, problem_.Dv);

@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 
 // libstdc++'s vectors do not pass through the front end of a CUDA compiler. A .cu file gets plain
 // C++, ten times slower: call the executor from a .cpp file.
@@ -76,8 +77,10 @@ struct PlainFloats {
   /// The float whose bits are those of x shifted left.
   ATTILE_HOST_DEVICE friend PlainFloats shift_bits_left(PlainFloats x, int count) {
     for (int i = 0; i < kLanes; ++i) {
-      const auto bits = __builtin_bit_cast(std::uint32_t, x.lane[i]) << count;
-      x.lane[i] = __builtin_bit_cast(float, bits);
+      std::uint32_t bits;
+      std::memcpy(&bits, &x.lane[i], sizeof bits);
+      bits <<= count;
+      std::memcpy(&x.lane[i], &bits, sizeof bits);
     }
     return x;
   }

@@ -60,8 +60,8 @@ ATTILE_DEVICE void load(const Shared& shared, const Matrix<const T>& source, int
       const bool inside = row0 + r < source.rows && c < source.cols;
       Vec<T, kVector> v{};
       if (inside) {
-        v = *reinterpret_cast<const Vec<T, kVector>*>(source.data +
-                                                      (row0 + r) * source.row_stride + c);
+        v = *reinterpret_cast<const Vec<T, kVector>*>(source.data + (row0 + r) * source.row_stride +
+                                                      c);
       }
       ATTILE_UNROLL
       for (int e = 0; e < kVector; e += 4) {

@@ -29,9 +29,8 @@ template <bool kMasked, class Traits, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(typename Traits::ScoreRegisters& p_frag,
                                               typename Traits::ScoreRegisters& ds_frag,
                                               const BackwardParams<Traits>& p,
-                                              const tile::TilePlace& place,
-                                              const float* lse_log2, const float* delta,
-                                              const Sampler& sampler) {
+                                              const tile::TilePlace& place, const float* lse_log2,
+                                              const float* delta, const Sampler& sampler) {
   using S = typename Traits::ScoreModType;
   using Registers = typename Traits::ScoreRegisters;
   const float unit = tile::score_unit<S>(p.scale);
@@ -58,11 +57,11 @@ ATTILE_DEVICE void probabilities_and_gradient(typename Traits::ScoreRegisters& p
           visible = !kMayHide<S> || s != -kInf;
         }
       }
-      const float prob = visible ? arch::exp2(s * unit - row_lse) : 0.0f;                  // 11
+      const float prob = visible ? arch::exp2(s * unit - row_lse) : 0.0f;  // line 11
       const bool keep = sampler.keep(i);
-      const float dp = keep ? ds_frag.x[r][c] * keep_scale : 0.0f;                         // 13
+      const float dp = keep ? ds_frag.x[r][c] * keep_scale : 0.0f;  // line 13
       p_frag.x[r][c] = keep ? prob * keep_scale : 0.0f;
-      const float ds = prob * (dp - row_delta);                                            // 14
+      const float ds = prob * (dp - row_delta);  // line 14
       ds_frag.x[r][c] = visible ? ds * derivative : 0.0f;
     }
   }
@@ -71,11 +70,11 @@ ATTILE_DEVICE void probabilities_and_gradient(typename Traits::ScoreRegisters& p
 /// The tiles in shared memory that both passes use.
 template <class Traits>
 struct BackwardTiles {
-  typename Traits::QTile q;    // (Br, D)
+  typename Traits::QTile q;      // (Br, D)
   typename Traits::DoTile dout;  // (Br, Dv)
-  typename Traits::KTile k;    // (Bc, D)
-  typename Traits::VTile v;    // (Bc, Dv)
-  typename Traits::PTile ds;   // (Br, Bc)
+  typename Traits::KTile k;      // (Bc, D)
+  typename Traits::VTile v;      // (Bc, Dv)
+  typename Traits::PTile ds;     // (Br, Bc)
   unsigned char* rest;
 
   ATTILE_DEVICE explicit BackwardTiles(unsigned char* shared) {
@@ -94,8 +93,8 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   const int lane = arch::thread_index() % arch::kWarpSize;
-  const std::int64_t at = static_cast<std::int64_t>(arch::block_index()) * 8 +
-                          arch::thread_index() / arch::kWarpSize;
+  const std::int64_t at =
+      static_cast<std::int64_t>(arch::block_index()) * 8 + arch::thread_index() / arch::kWarpSize;
   const std::int64_t slice = at / p.stat_rows();
   const int row = static_cast<int>(at % p.stat_rows());
   if (slice >= static_cast<std::int64_t>(p.batch) * p.q_heads) return;
@@ -107,7 +106,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
     const auto* const o = p.o.tensor.row(batch, head, row);
     const auto* const dout = p.dout.tensor.row(batch, head, row);
     for (int d = lane; d < p.head_dim_v; d += arch::kWarpSize) {
-      delta += to_float(dout[d]) * to_float(o[d]);                                         //  4
+      delta += to_float(dout[d]) * to_float(o[d]);  // line 4
     }
     for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) {
       delta += arch::shuffle_xor(delta, mask);
@@ -118,7 +117,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
     if (p.dlse != nullptr) delta -= p.dlse[stat];
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
     if (lse == -kInf) delta = 0.0f;
-    if (p.dq_sum != nullptr) {                                                             //  3
+    if (p.dq_sum != nullptr) {  // line 3
       constexpr int kCols = Traits::DqRegisters::kCols;
       for (int d = lane; d < kCols; d += arch::kWarpSize) p.dq_sum[stat * kCols + d] = 0.0f;
     }
@@ -143,9 +142,9 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  tile::load<kThreads>(smem.k, k_gmem, col0);                                              //  6
+  tile::load<kThreads>(smem.k, k_gmem, col0);  // line 6
   tile::load<kThreads>(smem.v, v_gmem, col0);
-  typename Traits::DkRegisters dk_frag;                                                    //  7
+  typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
@@ -155,7 +154,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
     const std::int64_t stat = slice * p.stat_rows() + place.row0;
     tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim),
-                         place.row0);                                                      //  9
+                         place.row0);  // line 9
     tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
                          place.row0);
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
@@ -163,20 +162,20 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     typename Traits::ScoreRegisters p_frag, ds_frag;
     p_frag.clear();
     ds_frag.clear();
-    tile::matmul_nt(p_frag, smem.q, smem.k);                                               // 10
-    tile::matmul_nt(ds_frag, smem.dout, smem.v);                                           // 13
+    tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
+    tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.lse_log2 + stat,
                                              p.delta + stat, sampler);
     tile::stage(p_smem, p_frag);
     tile::stage(smem.ds, ds_frag);
     arch::barrier();  // P and dS are written before anyone reads them
 
-    tile::matmul_tn(dv_frag, p_smem, smem.dout);                                           // 12
-    tile::matmul_tn(dk_frag, smem.ds, smem.q);                                             // 16
+    tile::matmul_tn(dv_frag, p_smem, smem.dout);  // line 12
+    tile::matmul_tn(dk_frag, smem.ds, smem.q);    // line 16
     if constexpr (Traits::kDqMode == DqMode::kAccumulate) {
       typename Traits::DqRegisters dq_frag;
       dq_frag.clear();
-      tile::matmul_nn(dq_frag, smem.ds, smem.k);                                           // 15
+      tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
       float* const sum = p.dq_sum + slice * p.extent.q_len * dq_frag.kCols;
       dq_frag.for_each([&](int r, int c, float x) {
         const std::int64_t row = place.row0 + r;
@@ -193,12 +192,12 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     // A column tile that the end of the sequence cuts is masked throughout.
     const int full_first = col0 + Traits::kBc <= p.extent.kv_len ? range.full_first : range.last;
     const int full_last = max(full_first, range.full_last);
-    for (int i = range.first; i < full_first; ++i) step(std::true_type{}, head, i);        //  8
+    for (int i = range.first; i < full_first; ++i) step(std::true_type{}, head, i);  // line 8
     for (int i = full_first; i < full_last; ++i) step(std::false_type{}, head, i);
-    for (int i = full_last; i < range.last; ++i) step(std::true_type{}, head, i);          // 17
+    for (int i = full_last; i < range.last; ++i) step(std::true_type{}, head, i);  // line 17
   }
   tile::store(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), dk_frag, col0,
-              p.scale);                                                                    // 18
+              p.scale);  // line 18
   tile::store(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), dv_frag, col0);
 }
 
@@ -217,27 +216,27 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  //  9
+  tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  // line 9
   tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v), row0);
   typename Traits::DqRegisters dq_frag;
   dq_frag.clear();
 
   const auto step = [&](auto masked, int kv_tile) {
     const tile::TilePlace place{batch, head, row0, kv_tile * Traits::kBc, p.extent};
-    tile::load<kThreads>(smem.k, k_gmem, place.col0);                                      //  6
+    tile::load<kThreads>(smem.k, k_gmem, place.col0);  // line 6
     tile::load<kThreads>(smem.v, v_gmem, place.col0);
     arch::barrier();  // K and V (the first time Q and dO) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
     p_frag.clear();
     ds_frag.clear();
-    tile::matmul_nt(p_frag, smem.q, smem.k);                                               // 10
-    tile::matmul_nt(ds_frag, smem.dout, smem.v);                                           // 13
+    tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
+    tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.lse_log2 + stat,
                                              p.delta + stat, sampler);
     tile::stage(smem.ds, ds_frag);
     arch::warp_barrier();  // the lanes of a row see each other's dS; rows do not leave the warp
-    tile::matmul_nn(dq_frag, smem.ds, smem.k);                                             // 15
+    tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
     arch::barrier();  // everyone has read K, V and dS before the next tiles are written
   };
 
@@ -273,8 +272,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   using T = typename Traits::ElementType;
   constexpr int kCols = Traits::DqRegisters::kCols;
-  const std::int64_t at = static_cast<std::int64_t>(arch::block_index()) * 8 +
-                          arch::thread_index() / arch::kWarpSize;
+  const std::int64_t at =
+      static_cast<std::int64_t>(arch::block_index()) * 8 + arch::thread_index() / arch::kWarpSize;
   const std::int64_t slice = at / p.extent.q_len;
   const int row = static_cast<int>(at % p.extent.q_len);
   if (slice >= static_cast<std::int64_t>(p.batch) * p.q_heads) return;

@@ -71,9 +71,9 @@ struct BackwardParams {
   tile::TensorParam<T> dq, dk, dv;
   const float* lse;
   const float* dlse;
-  float* lse_log2;    ///< (batch, q_heads, stat_rows): LSE * log2(e); +inf where P must be 0
-  float* delta;       ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
-  float* dq_sum;      ///< (batch, q_heads, q_len, DqRegisters::kCols); null with kTwoPass
+  float* lse_log2;  ///< (batch, q_heads, stat_rows): LSE * log2(e); +inf where P must be 0
+  float* delta;     ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
+  float* dq_sum;    ///< (batch, q_heads, q_len, DqRegisters::kCols); null with kTwoPass
   int batch, q_heads, kv_heads;
   Extent extent;
   int head_dim, head_dim_v;
@@ -100,10 +100,9 @@ template <class Traits>
 BackwardWorkspace workspace_of(const typename Traits::Args& args) {
   const std::size_t slices = static_cast<std::size_t>(args.batch) * args.q_heads;
   const std::size_t stats = sizeof(float) * slices * round_up(args.q_len, Traits::kBr);
-  const std::size_t sums =
-      Traits::kDqMode == DqMode::kAccumulate
-          ? sizeof(float) * slices * args.q_len * Traits::DqRegisters::kCols
-          : 0;
+  const std::size_t sums = Traits::kDqMode == DqMode::kAccumulate
+                               ? sizeof(float) * slices * args.q_len * Traits::DqRegisters::kCols
+                               : 0;
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
   return {0, aligned_stats, 2 * aligned_stats, max<std::size_t>(2 * aligned_stats + sums, 16)};
 }

@@ -17,17 +17,17 @@
 namespace attile::portable {
 
 /// FlashAttention-2, forward, for one tile of query rows of one head (arXiv 2307.08691, Algorithm
-/// 1; the numbers at the right are its lines). Only shared memory, plain FMAs and shuffles.
+/// 1; the lines named are its). Only shared memory, plain FMAs and shuffles.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 16 bytes.
 template <class Traits>
 ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int head, int q_tile,
                                 unsigned char* shared) {
   constexpr int kThreads = Traits::kThreads;
   tile::SharedCarver carver{shared};
-  const auto q_smem = carver.take<typename Traits::QTile>();                    // (Br, D)
-  const auto k_smem = carver.take<typename Traits::KTile>(Traits::kKpBytes);    // (Bc, D)
-  const auto v_smem = carver.take<typename Traits::VTile>();                    // (Bc, Dv)
-  const typename Traits::PTile p_smem{k_smem.data};                             // (Br, Bc)
+  const auto q_smem = carver.take<typename Traits::QTile>();                  // (Br, D)
+  const auto k_smem = carver.take<typename Traits::KTile>(Traits::kKpBytes);  // (Bc, D)
+  const auto v_smem = carver.take<typename Traits::VTile>();                  // (Bc, Dv)
+  const typename Traits::PTile p_smem{k_smem.data};                           // (Br, Bc)
 
   const int kv_head = head / (p.q_heads / p.kv_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
@@ -37,47 +37,47 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int h
   const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.dropout.sampler(p.q_heads);
 
-  tile::load<kThreads>(q_smem, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  //  4
-  typename Traits::OutputRegisters o_frag;                                                  //  5
+  tile::load<kThreads>(q_smem, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  // line 4
+  typename Traits::OutputRegisters o_frag;                                                 // line 5
   tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows> softmax;
   o_frag.clear();
   softmax.reset();
 
   const auto step = [&](auto masked, int kv_tile) {
     const tile::TilePlace place{batch, head, row0, kv_tile * Traits::kBc, p.extent};
-    tile::load<kThreads>(k_smem, k_gmem, place.col0);                                       //  7
+    tile::load<kThreads>(k_smem, k_gmem, place.col0);  // line 7
     tile::load<kThreads>(v_smem, v_gmem, place.col0);
     arch::barrier();  // Q, K and V are written before anyone reads them
 
     typename Traits::ScoreRegisters s_frag;
     s_frag.clear();
-    tile::matmul_nt(s_frag, q_smem, k_smem);                                                //  8
+    tile::matmul_nt(s_frag, q_smem, k_smem);  // line 8
     tile::modify_and_mask<masked.value>(s_frag, place, p.mask, p.score_mod, p.scale);
-    softmax.step(s_frag, o_frag, unit);                                                     //  9
+    softmax.step(s_frag, o_frag, unit);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
 
     arch::barrier();  // everyone has read K before P takes its place
     tile::stage(p_smem, s_frag);
     arch::warp_barrier();  // the lanes of a row see each other's P; rows do not leave the warp
-    tile::matmul_nn(o_frag, p_smem, v_smem);                                                // 10
+    tile::matmul_nn(o_frag, p_smem, v_smem);  // line 10
     arch::barrier();  // everyone has read P and V before the next tiles are loaded
   };
 
-  const TileRange range = tiles_of(
-      visible_columns(p.mask, batch, head, rows, p.extent), Traits::kBc);
-  for (int j = range.first; j < range.full_first; ++j) step(std::true_type{}, j);           //  6
+  const TileRange range =
+      tiles_of(visible_columns(p.mask, batch, head, rows, p.extent), Traits::kBc);
+  for (int j = range.first; j < range.full_first; ++j) step(std::true_type{}, j);  // line 6
   for (int j = range.full_first; j < range.full_last; ++j) step(std::false_type{}, j);
-  for (int j = range.full_last; j < range.last; ++j) step(std::true_type{}, j);             // 11
+  for (int j = range.full_last; j < range.last; ++j) step(std::true_type{}, j);  // line 11
 
-  softmax.finish(o_frag, sampler.keep_scale());                                             // 12
-  tile::store(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v), o_frag, row0);          // 14
+  softmax.finish(o_frag, sampler.keep_scale());                                     // line 12
+  tile::store(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v), o_frag, row0);  // line 14
   if (p.lse == nullptr) return;
   float* const lse = p.lse + (static_cast<std::int64_t>(batch) * p.q_heads + head) * p.extent.q_len;
   ATTILE_UNROLL
   for (int r = 0; r < o_frag.kRegRows; ++r) {
     const int row = row0 + o_frag.row(r);
     if (o_frag.has_row(r) && o_frag.col(0) == 0 && row < p.extent.q_len) {
-      lse[row] = softmax.lse(r, unit);                                                      // 13, 15
+      lse[row] = softmax.lse(r, unit);  // lines 13, 15
     }
   }
 }

@@ -19,7 +19,7 @@ struct Tuning {
 /// How the portable backward pass makes dQ.
 enum class DqMode {
   kAccumulate,  ///< one pass over K/V blocks; dQ is added up in fp32 by atomics, in no fixed order
-  kTwoPass,     ///< a second pass over Q blocks makes dQ: more work, no atomics, the same bits always
+  kTwoPass,  ///< a second pass over Q blocks makes dQ: more work, no atomics, the same bits always
 };
 
 }  // namespace attile::portable

@@ -6,16 +6,16 @@ namespace {
 
 using namespace attile_test;
 
-#define ATTILE_SUITE(name, policy)                                                \
-  TEST_CASE("suite.gpu.fp32.backward." #name) {                                     \
+#define ATTILE_SUITE(name, policy)                                                   \
+  TEST_CASE("suite.gpu.fp32.backward." #name) {                                      \
     run_suite<Direction::kBackward, float, Policy::policy>(GpuExecutor<Dims<64>>{}); \
   }
-ATTILE_FP32_D64(ATTILE_SUITE)
+ATTILE_FP32_D64_MASKS(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
-#define ATTILE_SUITE(name, policy)                                                           \
+#define ATTILE_SUITE(name, policy)                                                             \
   TEST_CASE("suite.gpu.fp32.backward.large." #name) {                                          \
-    run_suite<Direction::kBackward, float, Policy::policy>(GpuExecutor<Dims<256, 256, 64>>{});  \
+    run_suite<Direction::kBackward, float, Policy::policy>(GpuExecutor<Dims<256, 256, 64>>{}); \
   }
 ATTILE_FP32_LARGE(ATTILE_SUITE)
 #undef ATTILE_SUITE

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#include <attile/core/check.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "support/bad_arguments.h"
+#include "support/catch.h"
+#include "support/good_arguments.h"
+
+namespace {
+
+using namespace attile_test;
+
+/// Expects a sentence (or, when there is none, no refusal) and counts.
+struct Expect {
+  int D, Dv;
+  int* count;
+
+  template <class Args>
+  void operator()(const char* name, const char* why, const Args& args) const {
+    INFO(name);
+    const attile::Check check = attile::check_arguments(args, D, Dv);
+    CHECK(std::string(check.why) == (why != nullptr ? why : ""));
+    CHECK(check.error == (why != nullptr ? cudaErrorInvalidValue : cudaSuccess));
+    CHECK(bool(check) == (why == nullptr));
+    ++*count;
+  }
+};
+
+TEST_CASE("arguments.bad") {
+  int count = 0;
+  visit_bad_forward(Expect{0, 0, &count});
+  visit_bad_backward(Expect{0, 0, &count});
+  visit_bad_for_kernel(Expect{64, 64, &count});
+  visit_bad_for_any_dim(Expect{0, 0, &count});
+  CHECK(count == 227);
+}
+
+TEST_CASE("arguments.bad_for_a_kernel") {
+  int count = 0;
+  visit_bad_forward(Expect{64, 64, &count});
+  visit_bad_backward(Expect{64, 32, &count});
+  const auto wide = [&](auto args) {
+    args.head_dim = 40;
+    args.head_dim_v = 0;
+    Expect{64, 32, &count}("head_dim 40, Dv 32", "head_dim_v is larger than the Dv of the kernel",
+                           args);
+  };
+  SmallProblem problem;
+  wide(problem.forward());
+  wide(problem.backward());
+}
+
+TEST_CASE("arguments.good") {
+  int count = 0;
+  visit_good(Expect{0, 0, &count});
+  visit_good(Expect{64, 64, &count});
+  visit_good(Expect{8, 8, &count});
+}
+
+TEST_CASE("arguments.misaligned_half") {
+  SmallProblem problem;
+  attile::ForwardArgs<__half> a{};
+  a.batch = a.q_heads = a.kv_heads = a.q_len = a.kv_len = 1;
+  a.head_dim = 8;
+  auto* data = reinterpret_cast<__half*>(problem.q);
+  a.q.data = data + 1;  // 2 bytes are enough for a half
+  a.k.data = data + 9;
+  a.v.data = data + 17;
+  a.o.data = data + 25;
+  CHECK(attile::check_arguments(a, 0, 0));
+  a.k.data = reinterpret_cast<__half*>(reinterpret_cast<char*>(data) + 17);
+  CHECK(std::string(attile::check_arguments(a, 0, 0).why) ==
+        "k is not aligned to its element type");
+}
+
+TEST_CASE("arguments.head_dims") {
+  attile::ForwardArgs<float> a{};
+  const auto dims = [&](int D, int Dv) {
+    const attile::HeadDims d = attile::head_dims(a, D, Dv);
+    return std::pair(d.qk, d.v);
+  };
+  CHECK(dims(64, 64) == std::pair(64, 64));
+  CHECK(dims(192, 128) == std::pair(192, 128));
+  a.head_dim = 40;
+  CHECK(dims(64, 64) == std::pair(40, 40));
+  CHECK(dims(0, 0) == std::pair(40, 40));
+  CHECK(dims(192, 128) == std::pair(40, 40));
+  a.head_dim_v = 56;
+  CHECK(dims(64, 64) == std::pair(40, 56));
+  CHECK(dims(0, 0) == std::pair(40, 56));
+  a.head_dim = 0;
+  CHECK(dims(192, 128) == std::pair(192, 56));
+}
+
+TEST_CASE("arguments.scale") {
+  attile::ForwardArgs<float> a{};
+  CHECK(attile::scale_of(a, 64) == 0.125f);
+  CHECK(attile::scale_of(a, 40) == 1.0f / std::sqrt(40.0f));
+  a.scale = 3.0f;
+  CHECK(attile::scale_of(a, 64) == 3.0f);
+}
+
+}  // namespace

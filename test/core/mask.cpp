@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+#include <attile/core/check_mask.h>
+#include <attile/core/mask.h>
+
+#include <string>
+
+#include "support/catch.h"
+#include "support/masks.h"
+
+namespace {
+
+using namespace attile_test;
+using attile::Extent;
+using attile::Interval;
+using attile::MaskFault;
+using attile::ScoreIndex;
+using attile::Span;
+
+constexpr auto hold_against_predicate = [](const auto& mask) {
+  for (const Extent extent : extents()) {
+    for (const int run_length : kRunLengths) {
+      for (const int batch : {0, 1}) {
+        if (batch * extent.kv_len > 199 || batch * extent.q_len > 199) continue;  // of the ids
+        const MaskFault fault = attile::check_mask(mask, batch, 0, extent, run_length);
+        INFO("q_len " << extent.q_len << ", kv_len " << extent.kv_len << ", run of " << run_length
+                      << " from " << fault.run.begin << ", at " << fault.at.row << ", "
+                      << fault.at.col);
+        CHECK(std::string(fault ? fault.what : "") == "");
+      }
+    }
+  }
+};
+
+TEST_CASE("mask.intervals_hold_against_the_predicate") {
+  visit_interval_masks(hold_against_predicate);
+}
+
+TEST_CASE("mask.others_hold_against_the_predicate") { visit_other_masks(hold_against_predicate); }
+
+/// Whether the touched interval begins and ends at visible scores, and the full one could not be
+/// longer.
+template <class Visible>
+bool is_tight(Interval run, int other_length, Span span, const Visible& visible) {
+  const auto anywhere = [&](int y) {
+    for (int x = run.begin; x < run.end; ++x) {
+      if (visible(x, y)) return true;
+    }
+    return false;
+  };
+  const auto everywhere = [&](int y) {
+    for (int x = run.begin; x < run.end; ++x) {
+      if (!visible(x, y)) return false;
+    }
+    return true;
+  };
+  int full = 0;
+  for (int y = 0; y < other_length; ++y) full += everywhere(y);
+  const bool touched_is_tight =
+      span.touched.empty() || (anywhere(span.touched.begin) && anywhere(span.touched.end - 1));
+  return touched_is_tight && full == (span.full.empty() ? 0 : span.full.end - span.full.begin);
+}
+
+TEST_CASE("mask.intervals_are_tight") {
+  visit_interval_masks([](const auto& mask) {
+    for (const Extent e : extents()) {
+      for (const int length : kRunLengths) {
+        int loose = 0;
+        for (int begin = 0; begin < e.q_len; begin += length) {
+          const Interval run{begin, attile::min(begin + length, e.q_len)};
+          loose += !is_tight(run, e.kv_len, mask.columns(0, 0, run, e), [&](int i, int j) {
+            return mask.visible({0, 0, i, j}, e);
+          });
+        }
+        for (int begin = 0; begin < e.kv_len; begin += length) {
+          const Interval run{begin, attile::min(begin + length, e.kv_len)};
+          loose += !is_tight(run, e.q_len, mask.rows(0, 0, run, e), [&](int j, int i) {
+            return mask.visible({0, 0, i, j}, e);
+          });
+        }
+        INFO("q_len " << e.q_len << ", kv_len " << e.kv_len << ", runs of " << length);
+        CHECK(loose == 0);
+      }
+    }
+  });
+}
+
+TEST_CASE("mask.alignment") {
+  using namespace attile;
+  const Extent wide{2, 5}, tall{5, 2};
+  CHECK(Causal{}.visible({0, 0, 0, 3}, wide));
+  CHECK_FALSE(Causal{}.visible({0, 0, 0, 4}, wide));
+  CHECK(Causal{}.visible({0, 0, 1, 4}, wide));
+  CHECK_FALSE(Causal{}.visible({0, 0, 2, 0}, tall));
+  CHECK(Causal{}.visible({0, 0, 3, 0}, tall));
+  CHECK_FALSE(CausalTopLeft{}.visible({0, 0, 0, 1}, wide));
+  CHECK(CausalTopLeft{}.visible({0, 0, 0, 0}, tall));
+}
+
+int visible_in_row(const auto& mask, int row, Extent e) {
+  int count = 0;
+  for (int j = 0; j < e.kv_len; ++j) count += mask.visible({0, 0, row, j}, e);
+  return count;
+}
+
+TEST_CASE("mask.windows_include_both_ends") {
+  using attile::SlidingWindow;
+  const Extent e{100, 100};
+  CHECK(visible_in_row(SlidingWindow{5, 0}, 50, e) == 6);
+  CHECK(visible_in_row(SlidingWindow{0, 0}, 50, e) == 1);
+  CHECK(visible_in_row(SlidingWindow{3, 4}, 50, e) == 8);
+  CHECK(visible_in_row(SlidingWindow{-1, 0}, 50, e) == 51);
+  CHECK(visible_in_row(SlidingWindow{-1, -1}, 50, e) == 100);
+  CHECK(visible_in_row(SlidingWindow{2, -7}, 50, e) == 52);
+  CHECK(visible_in_row(SlidingWindow{5, 0}, 2, e) == 3);
+  for (const Extent other : extents()) {  // a window that reaches everywhere is causal
+    for (int i = 0; i < other.q_len; ++i) {
+      CHECK(visible_in_row(SlidingWindow{other.kv_len + other.q_len, 0}, i, other) ==
+            visible_in_row(attile::Causal{}, i, other));
+    }
+  }
+}
+
+TEST_CASE("mask.lengths_of_2_to_the_30") {
+  using namespace attile;
+  constexpr int kLong = 1 << 30;
+  const Extent square{kLong, kLong}, wide{1, kLong}, tall{kLong, 1};
+  const auto same = [](Interval a, Interval b) { return a.begin == b.begin && a.end == b.end; };
+  const Interval last{kLong - 1, kLong};
+  CHECK(same(Causal{}.columns(0, 0, last, square).full, {0, kLong}));
+  CHECK(same(Causal{}.columns(0, 0, {0, 1}, wide).full, {0, kLong}));
+  CHECK(Causal{}.columns(0, 0, {0, kLong - 1}, tall).touched.empty());
+  CHECK(same(Causal{}.rows(0, 0, {0, 1}, tall).touched, last));
+  const SlidingWindow widest{2147483647, 2147483647};
+  CHECK(same(widest.columns(0, 0, {0, kLong}, square).full, {0, kLong}));
+  CHECK(widest.visible({0, 0, 0, kLong - 1}, square));
+  CHECK(widest.visible({0, 0, kLong - 1, 0}, tall));
+  CHECK(same(SlidingWindow{1, 0}.columns(0, 0, last, square).touched, {kLong - 2, kLong}));
+  const Prefix prefix{2147483647, nullptr};
+  CHECK(same(prefix.columns(0, 0, {0, 1}, square).full, {0, kLong}));
+}
+
+/// Causal, with one lie.
+struct Lie {
+  enum What { kNone, kShort, kLong, kFullTooLong, kFullInEmptyRows, kRowsShort, kRowsFull, kBelow };
+  What what = kNone;
+
+  bool visible(ScoreIndex i, Extent e) const { return attile::Causal{}.visible(i, e); }
+  Span columns(int b, int h, Interval run, Extent e) const {
+    Span span = attile::Causal{}.columns(b, h, run, e);
+    if (what == kShort) --span.touched.end;
+    if (what == kLong) span.touched.end = e.kv_len + 1;
+    if (what == kFullTooLong) ++span.full.end;
+    if (what == kFullInEmptyRows && span.full.empty()) span.full = {0, 1};
+    if (what == kBelow) span.touched.begin = -1;
+    return span;
+  }
+  Span rows(int b, int h, Interval run, Extent e) const {
+    Span span = attile::Causal{}.rows(b, h, run, e);
+    if (what == kRowsShort) ++span.touched.begin;
+    if (what == kRowsFull && !span.full.empty()) --span.full.begin;
+    return span;
+  }
+};
+static_assert(attile::SpanMask<Lie>);
+
+TEST_CASE("mask.check_mask_finds_lies") {
+  const auto found = [](Lie::What what, int run_length) {
+    const MaskFault fault = attile::check_mask(Lie{what}, 0, 0, {70, 65}, run_length);
+    return std::string(fault ? fault.what : "");
+  };
+  const std::string outside = "a visible score lies outside the touched interval";
+  const std::string hidden = "a hidden score lies inside the full interval";
+  const std::string leaves = "the touched interval leaves the score matrix";
+  for (const int run_length : {1, 16, 57, 64}) {
+    INFO("runs of " << run_length);
+    CHECK(found(Lie::kNone, run_length) == "");
+    CHECK(found(Lie::kShort, run_length) == outside);
+    CHECK(found(Lie::kLong, run_length) == leaves);
+    CHECK(found(Lie::kBelow, run_length) == leaves);
+    CHECK(found(Lie::kFullTooLong, run_length) == hidden);
+    CHECK(found(Lie::kFullInEmptyRows, run_length) == hidden);
+    CHECK(found(Lie::kRowsShort, run_length) == outside);
+    CHECK(found(Lie::kRowsFull, run_length) == hidden);
+  }
+}
+
+TEST_CASE("mask.check_mask_says_where") {
+  const MaskFault fault = attile::check_mask(Lie{Lie::kShort}, 0, 0, {64, 64}, 16);
+  REQUIRE(fault);
+  CHECK(fault.run.begin == 0);
+  CHECK(fault.run.end == 16);
+  CHECK(fault.at.row == 15);
+  CHECK(fault.at.col == 15);
+}
+
+}  // namespace

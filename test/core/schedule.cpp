@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include <attile/core/schedule.h>
+
+#include "support/catch.h"
+#include "support/masks.h"
+
+namespace {
+
+using namespace attile_test;
+using attile::Extent;
+using attile::Interval;
+using attile::Span;
+using attile::TileRange;
+
+/// Scores that a loop over the tiles would treat wrongly.
+template <class Visible>
+int wrong_scores(Interval run, int other_length, int tile, TileRange range,
+                 const Visible& visible) {
+  int wrong = 0;
+  for (int x = run.begin; x < run.end; ++x) {
+    for (int y = 0; y < attile::round_up(other_length, tile); ++y) {
+      const int t = y / tile;
+      const bool visited = range.first <= t && t < range.last;
+      const bool full = range.full_first <= t && t < range.full_last;
+      const bool seen = y < other_length && visible(x, y);
+      wrong += (seen && !visited) || (full && !seen);
+    }
+  }
+  return wrong;
+}
+
+bool is_ordered(TileRange r) {
+  return 0 <= r.first && r.first <= r.full_first && r.full_first <= r.full_last &&
+         r.full_last <= r.last;
+}
+
+template <class M>
+void check_schedule(const M& mask, int q_tile, int kv_tile, bool no_tile_in_vain) {
+  for (const Extent e : extents()) {
+    int wrong = 0, in_vain = 0;
+    bool ordered = true;
+    for (int begin = 0; begin < e.q_len; begin += q_tile) {
+      const Interval run{begin, attile::min(begin + q_tile, e.q_len)};
+      const Span span = attile::visible_columns(mask, 0, 0, run, e);
+      const TileRange range = attile::tiles_of(span, kv_tile);
+      ordered = ordered && is_ordered(range);
+      wrong += wrong_scores(run, e.kv_len, kv_tile, range, [&](int i, int j) {
+        return mask.visible({0, 0, i, j}, e);
+      });
+      for (int t = range.first; t < range.last; ++t) {
+        bool seen = false;
+        for (int i = run.begin; i < run.end; ++i) {
+          for (int j = t * kv_tile; j < attile::min((t + 1) * kv_tile, e.kv_len); ++j) {
+            seen = seen || mask.visible({0, 0, i, j}, e);
+          }
+        }
+        in_vain += !seen;
+      }
+    }
+    for (int begin = 0; begin < e.kv_len; begin += kv_tile) {
+      const Interval run{begin, attile::min(begin + kv_tile, e.kv_len)};
+      const Span span = attile::visible_rows(mask, 0, 0, run, e);
+      const TileRange range = attile::tiles_of(span, q_tile);
+      ordered = ordered && is_ordered(range);
+      wrong += wrong_scores(run, e.q_len, q_tile, range, [&](int j, int i) {
+        return mask.visible({0, 0, i, j}, e);
+      });
+    }
+    INFO("q_len " << e.q_len << ", kv_len " << e.kv_len << ", tiles " << q_tile << " x "
+                  << kv_tile);
+    CHECK(ordered);
+    CHECK(wrong == 0);
+    CHECK((in_vain == 0 || !no_tile_in_vain));
+  }
+}
+
+TEST_CASE("schedule.every_mask") {
+  for (const auto& [q_tile, kv_tile] : {std::pair(64, 64), {16, 57}, {57, 16}, {1, 1}, {128, 32}}) {
+    visit_interval_masks([&](const auto& mask) { check_schedule(mask, q_tile, kv_tile, true); });
+    visit_other_masks([&](const auto& mask) { check_schedule(mask, q_tile, kv_tile, false); });
+  }
+}
+
+TEST_CASE("schedule.tiles_of") {
+  const auto check = [](Span span, int tile, TileRange want) {
+    const TileRange got = attile::tiles_of(span, tile);
+    CHECK(got.first == want.first);
+    CHECK(got.full_first == want.full_first);
+    CHECK(got.full_last == want.full_last);
+    CHECK(got.last == want.last);
+  };
+  check({{0, 128}, {0, 128}}, 64, {0, 0, 2, 2});
+  check({{0, 100}, {0, 100}}, 64, {0, 0, 1, 2});    // the sequence ends inside the last tile
+  check({{10, 300}, {60, 260}}, 64, {0, 1, 4, 5});  // a window
+  check({{10, 300}, {70, 100}}, 64, {0, 5, 5, 5});  // no tile is full
+  check({{0, 300}, {0, 0}}, 64, {0, 5, 5, 5});      // a mask without intervals
+  check({{64, 128}, {64, 128}}, 64, {1, 1, 2, 2});
+  check({{5, 5}, {0, 0}}, 64, {0, 0, 0, 0});
+  check({{9, 3}, {7, 2}}, 64, {0, 0, 0, 0});
+  check({{0, 1 << 30}, {0, 1 << 30}}, 64, {0, 0, 1 << 24, 1 << 24});
+}
+
+/// The square causal loop: tiles below the diagonal are full, so that as few as possible are
+/// masked.
+TEST_CASE("schedule.causal_masks_the_diagonal_alone") {
+  const Extent e{512, 512};
+  for (int q_tile = 0; q_tile < 8; ++q_tile) {
+    const Interval rows{q_tile * 64, q_tile * 64 + 64};
+    const TileRange range = attile::tiles_of(attile::Causal{}.columns(0, 0, rows, e), 64);
+    CHECK(range.first == 0);
+    CHECK(range.full_last - range.full_first == q_tile);
+    CHECK(range.last == q_tile + 1);
+  }
+}
+
+}  // namespace

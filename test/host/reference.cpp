@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// What everything else is held against is itself held against hand-made results and against finite
+// differences of its own forward pass.
+#include <attile/reference.h>
+
+#include <cmath>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/problem.h"
+#include "support/suite_cases.h"
+
+namespace {
+
+using namespace attile_test;
+namespace reference = attile::reference;
+
+TEST_CASE("reference.two_keys_by_hand") {
+  const float q[] = {2.0f}, k[] = {0.0f, 0.5f}, v[] = {1.0f, 3.0f};
+  attile::ForwardArgs<float> a{.q = attile::bshd<const float>(q, 1, 1, 1),
+                               .k = attile::bshd<const float>(k, 2, 1, 1),
+                               .v = attile::bshd<const float>(v, 2, 1, 1),
+                               .batch = 1,
+                               .q_heads = 1,
+                               .kv_heads = 1,
+                               .q_len = 1,
+                               .kv_len = 2,
+                               .head_dim = 1,
+                               .scale = 2.0f};
+  // S = {0, 2}
+  const double e2 = std::exp(2.0);
+  reference::ForwardResult result = reference::forward(a);
+  CHECK(result.o[0] == Approx((1 + 3 * e2) / (1 + e2)).epsilon(1e-14));
+  CHECK(result.lse[0] == Approx(std::log(1 + e2)).epsilon(1e-14));
+  a.scale.reset();  // 1 / sqrt(1): S = {0, 1}
+  result = reference::forward(a);
+  CHECK(result.lse[0] == Approx(std::log(1 + std::exp(1.0))).epsilon(1e-14));
+}
+
+TEST_CASE("reference.equal_scores_give_the_mean") {
+  Case c{.name = "",
+         .q_heads = 4,
+         .kv_heads = 2,
+         .q_len = 3,
+         .kv_len = 10,
+         .head_dim = 8,
+         .data = Data::kZero};
+  Problem<float, Policy::kNone> p(c);
+  const auto result = reference::forward(p.forward_args());
+  const std::vector<double> v = p.v.gather();
+  for (int h = 0; h < 4; ++h) {
+    for (int i = 0; i < 3; ++i) {
+      CHECK(result.lse[h * 3 + i] == Approx(std::log(10.0)));
+      for (int x = 0; x < 8; ++x) {
+        double mean = 0;
+        for (int j = 0; j < 10; ++j) mean += v[((h / 2) * 10 + j) * 8 + x] / 10;
+        CHECK(result.o[(h * 3 + i) * 8 + x] == Approx(mean).margin(1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("reference.empty_rows") {
+  Case c{
+      .name = "", .policy = Policy::kCausal, .q_len = 5, .kv_len = 2, .head_dim = 8, .dlse = true};
+  Problem<float, Policy::kCausal> p(c);
+  const auto forward = reference::forward(p.forward_args());
+  const auto backward = reference::backward(p.backward_args());
+  for (int i = 0; i < 5; ++i) {
+    CHECK((forward.lse[i] == -std::numeric_limits<double>::infinity()) == (i < 3));
+    double sum = 0;
+    for (int x = 0; x < 8; ++x) {
+      sum += std::abs(forward.o[i * 8 + x]) + std::abs(backward.dq[i * 8 + x]);
+    }
+    CHECK((sum == 0) == (i < 3));
+  }
+}
+
+/// sum(O * dO) + sum(LSE * dLSE), whose gradients the backward pass gives.
+template <class P>
+double loss(P& p, const Case& c) {
+  auto forward_args = p.forward_args();
+  const auto result = reference::forward(forward_args);
+  const std::vector<double> dout = p.dout.gather();
+  double sum = 0;
+  for (std::size_t i = 0; i < dout.size(); ++i) sum += result.o[i] * dout[i];
+  for (std::size_t i = 0; c.dlse && i < result.lse.size(); ++i) {
+    const double dlse = p.dlse_buffer().data()[i];
+    if (std::isfinite(result.lse[i])) sum += result.lse[i] * dlse;
+  }
+  return sum;
+}
+
+/// Central differences at some elements of one input.
+template <class P>
+void check_gradient(P& p, const Case& c, TestTensor<float>& input,
+                    const std::vector<double>& want) {
+  std::int64_t elements = input.shape.elements();
+  std::vector<float*> places;
+  input.for_each([&](float& x, std::int64_t) { places.push_back(&x); });
+  for (std::int64_t i = 0; i < elements; i += 1 + elements / 7) {
+    const float x = *places[i];
+    const float h = 1e-3f;
+    *places[i] = x + h;
+    const double above = loss(p, c), step_above = *places[i];
+    *places[i] = x - h;
+    const double below = loss(p, c), step_below = *places[i];
+    *places[i] = x;
+    const double difference = (above - below) / (step_above - step_below);
+    INFO(input.name << " " << i);
+    CHECK(want[i] == Approx(difference).margin(2e-5).epsilon(2e-5));
+  }
+}
+
+template <Policy kPolicy>
+void check_gradients() {
+  const Case c{.name = "",
+               .policy = kPolicy,
+               .batch = 2,
+               .q_heads = 4,
+               .kv_heads = 2,
+               .q_len = 9,
+               .kv_len = 7,
+               .head_dim = 5,
+               .head_dim_v = 6,
+               .dlse = true,
+               .left = 3,
+               .right = 2,
+               .prefix = 2,
+               .hide = true};
+  Problem<float, kPolicy> p(c);
+  auto args = p.backward_args();
+  args.o.data = nullptr;  // the reference computes O and LSE itself
+  args.lse = nullptr;
+  const auto gradients = reference::backward(args);
+  check_gradient(p, c, p.q, gradients.dq);
+  check_gradient(p, c, p.k, gradients.dk);
+  check_gradient(p, c, p.v, gradients.dv);
+}
+
+#define ATTILE_GRADIENTS(name, policy) \
+  TEST_CASE("reference.gradients." #name) { check_gradients<Policy::policy>(); }
+ATTILE_EACH_POLICY(ATTILE_GRADIENTS)
+#undef ATTILE_GRADIENTS
+
+TEST_CASE("reference.plain_error_is_of_the_size_of_the_type") {
+  const Case c{.name = "", .batch = 2, .q_heads = 2, .kv_heads = 2, .q_len = 100, .kv_len = 120};
+  const auto error = [&](auto element) {
+    using T = decltype(element);
+    Problem<T, Policy::kNone> p(c);
+    const auto args = p.forward_args();
+    return reference::max_error(reference::plain_forward(args).o, reference::forward(args).o);
+  };
+  CHECK(error(float{}) < 2e-6);
+  CHECK(error(float{}) > 1e-8);
+  CHECK(error(__half{}) < 4e-3);
+  CHECK(error(__half{}) > 1e-4);
+  CHECK(error(__nv_bfloat16{}) < 4e-2);
+  CHECK(error(__nv_bfloat16{}) > 1e-3);
+}
+
+TEST_CASE("reference.tolerance") {
+  const std::vector<double> exact = {1.0, -3.0, std::numeric_limits<double>::infinity()};
+  CHECK(reference::rounding<float>(exact) == 0x1p-22);  // the spacing between 2 and 4
+  CHECK(reference::rounding<__half>(exact) == 0x1p-10);
+  CHECK(reference::rounding<__nv_bfloat16>(exact) == 0x1p-7);
+  CHECK(reference::max_error({1.5, -3.0, 0.0}, exact) == 0.5);
+  CHECK(std::isinf(reference::max_error({std::nan(""), -3.0, 0.0}, exact)));
+  CHECK(reference::tolerance<__half>(exact, {1.25, -3.0, 0.0}) == 0.5 + 0x1p-10);
+  CHECK(reference::rounding<float>({0.0}) > 0);
+}
+
+}  // namespace

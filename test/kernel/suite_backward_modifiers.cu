@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/suite_executor.cuh"
+#include "kernel/suite_kernels.h"
+
+namespace {
+
+using namespace attile_test;
+
+#define ATTILE_SUITE(name, policy)                                                   \
+  TEST_CASE("suite.gpu.fp32.backward." #name) {                                      \
+    run_suite<Direction::kBackward, float, Policy::policy>(GpuExecutor<Dims<64>>{}); \
+  }
+ATTILE_FP32_D64_MODIFIERS(ATTILE_SUITE)
+#undef ATTILE_SUITE
+
+}  // namespace

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+// Arguments that have to be refused, each with its sentence. Every visitor is called as
+// visit(name, sentence, args); the types of args differ by pass and policy.
+namespace attile_test {
+
+/// A small right problem and its memory.
+struct SmallProblem {
+  static constexpr int kBatch = 2, kQHeads = 4, kKvHeads = 2, kQLen = 3, kKvLen = 5, kDim = 8;
+  static constexpr int kQElements = kBatch * kQHeads * kQLen * kDim;
+  static constexpr int kKvElements = kBatch * kKvHeads * kKvLen * kDim;
+  static constexpr int kRows = kBatch * kQHeads * kQLen;
+
+  float q[kQElements] = {}, k[kKvElements] = {}, v[kKvElements] = {};
+  float o[kQElements] = {}, dout[kQElements] = {}, lse[kRows] = {}, dlse[kRows] = {};
+  float dq[kQElements] = {}, dk[kKvElements] = {}, dv[kKvElements] = {};
+  int ids[kBatch * kKvLen] = {};
+  float slopes[kQHeads] = {};
+
+  template <class Args>
+  void describe(Args& a) {
+    a.q = attile::bshd<const float>(q, kQLen, kQHeads, kDim);
+    a.k = attile::bhsd<const float>(k, kKvLen, kKvHeads, kDim);
+    a.v = attile::bshd<const float>(v, kKvLen, kKvHeads, kDim);
+    a.lse = lse;
+    a.batch = kBatch;
+    a.q_heads = kQHeads;
+    a.kv_heads = kKvHeads;
+    a.q_len = kQLen;
+    a.kv_len = kKvLen;
+    a.head_dim = kDim;
+    a.head_dim_v = kDim;
+  }
+
+  template <class M = attile::NoMask, class S = attile::NoScoreMod, class P = attile::NoDropout>
+  attile::ForwardArgs<float, M, S, P> forward() {
+    attile::ForwardArgs<float, M, S, P> a{};
+    describe(a);
+    a.o = attile::bshd(o, kQLen, kQHeads, kDim);
+    return a;
+  }
+
+  template <class M = attile::NoMask, class S = attile::NoScoreMod, class P = attile::NoDropout>
+  attile::BackwardArgs<float, M, S, P> backward() {
+    attile::BackwardArgs<float, M, S, P> a{};
+    describe(a);
+    a.o = attile::bshd<const float>(o, kQLen, kQHeads, kDim);
+    a.dout = attile::bhsd<const float>(dout, kQLen, kQHeads, kDim);
+    a.dlse = dlse;
+    a.dq = attile::bshd(dq, kQLen, kQHeads, kDim);
+    a.dk = attile::bhsd(dk, kKvLen, kKvHeads, kDim);
+    a.dv = attile::bshd(dv, kKvLen, kKvHeads, kDim);
+    return a;
+  }
+};
+
+namespace detail {
+
+inline constexpr int kLow = std::numeric_limits<int>::min();
+inline constexpr int kHigh = std::numeric_limits<int>::max();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// The pointer some bytes further.
+template <class T>
+T* shifted(T* pointer, int bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
+}
+
+/// What both passes refuse.
+template <class Bad>
+void bad_sizes(const Bad& bad) {
+  bad("batch -1", "batch is negative", [](auto& a) { a.batch = -1; });
+  bad("batch lowest", "batch is negative", [](auto& a) { a.batch = kLow; });
+  bad("q_len -1", "q_len is negative", [](auto& a) { a.q_len = -1; });
+  bad("q_len lowest", "q_len is negative", [](auto& a) { a.q_len = kLow; });
+  bad("kv_len -1", "kv_len is negative", [](auto& a) { a.kv_len = -1; });
+  bad("kv_len lowest", "kv_len is negative", [](auto& a) { a.kv_len = kLow; });
+  bad("q_heads 0", "q_heads must be at least 1", [](auto& a) { a.q_heads = 0; });
+  bad("q_heads -4", "q_heads must be at least 1", [](auto& a) { a.q_heads = -4; });
+  bad("kv_heads 0", "kv_heads must be at least 1", [](auto& a) { a.kv_heads = 0; });
+  bad("kv_heads -2", "kv_heads must be at least 1", [](auto& a) { a.kv_heads = -2; });
+  bad("both heads 0", "q_heads must be at least 1", [](auto& a) { a.q_heads = a.kv_heads = 0; });
+  const char* multiple = "q_heads must be a multiple of kv_heads";
+  bad("heads 3 of 2", multiple, [](auto& a) { a.q_heads = 3; });
+  bad("heads 4 of 3", multiple, [](auto& a) { a.kv_heads = 3; });
+  bad("heads 4 of 8", multiple, [](auto& a) { a.kv_heads = 8; });
+  const char* long_q = "q_len must be at most 2^30";
+  bad("q_len 2^30 + 1", long_q, [](auto& a) { a.q_len = (1 << 30) + 1; });
+  bad("q_len highest", long_q, [](auto& a) { a.q_len = kHigh; });
+  const char* long_kv = "kv_len must be at most 2^30";
+  bad("kv_len 2^30 + 1", long_kv, [](auto& a) { a.kv_len = (1 << 30) + 1; });
+  bad("kv_len highest", long_kv, [](auto& a) { a.kv_len = kHigh; });
+  const char* slices = "batch * q_heads must be below 2^31";
+  bad("65536 batches of 65536 heads", slices, [](auto& a) { a.batch = a.q_heads = 65536; });
+  bad("2^30 batches of 2 heads", slices, [](auto& a) {
+    a.batch = 1 << 30;
+    a.q_heads = 2;
+  });
+  bad("batch highest", slices, [](auto& a) { a.batch = kHigh; });
+  bad("head_dim -1", "head_dim is negative", [](auto& a) { a.head_dim = -1; });
+  bad("head_dim lowest", "head_dim is negative", [](auto& a) { a.head_dim = kLow; });
+  bad("head_dim_v -1", "head_dim_v is negative", [](auto& a) { a.head_dim_v = -1; });
+  bad("head_dim_v lowest", "head_dim_v is negative", [](auto& a) { a.head_dim_v = kLow; });
+  const char* scale = "scale must be finite and > 0";
+  bad("scale 0", scale, [](auto& a) { a.scale = 0.0f; });
+  bad("scale -0", scale, [](auto& a) { a.scale = -0.0f; });
+  bad("scale -1", scale, [](auto& a) { a.scale = -1.0f; });
+  bad("scale nan", scale, [](auto& a) { a.scale = kNan; });
+  bad("scale inf", scale, [](auto& a) { a.scale = attile::kInf; });
+  bad("scale -inf", scale, [](auto& a) { a.scale = -attile::kInf; });
+  bad("batch -1 and null q", "batch is negative", [](auto& a) {
+    a.batch = -1;
+    a.q.data = nullptr;
+  });
+}
+
+template <class Bad>
+void bad_inputs(const Bad& bad) {
+  bad("q null", "q is null", [](auto& a) { a.q.data = nullptr; });
+  bad("k null", "k is null", [](auto& a) { a.k.data = nullptr; });
+  bad("v null", "v is null", [](auto& a) { a.v.data = nullptr; });
+  bad("o null", "o is null", [](auto& a) { a.o.data = nullptr; });
+  const auto misaligned = [&](const char* name, const char* why, auto member) {
+    for (const int bytes : {1, 2, 3}) {
+      bad(name, why, [=](auto& a) { member(a) = shifted(member(a), bytes); });
+    }
+  };
+  misaligned(
+      "q misaligned", "q is not aligned to its element type",
+      [](auto& a) -> auto& { return a.q.data; });
+  misaligned(
+      "k misaligned", "k is not aligned to its element type",
+      [](auto& a) -> auto& { return a.k.data; });
+  misaligned(
+      "v misaligned", "v is not aligned to its element type",
+      [](auto& a) -> auto& { return a.v.data; });
+  misaligned(
+      "o misaligned", "o is not aligned to its element type",
+      [](auto& a) -> auto& { return a.o.data; });
+  misaligned(
+      "lse misaligned", "lse is not aligned to 4 bytes", [](auto& a) -> auto& { return a.lse; });
+}
+
+/// Strides by which a tensor to write overlaps itself; member(args) is the tensor.
+template <class Bad, class Member>
+void bad_strides(const Bad& bad, const char* why, const Member& member) {
+  bad("row stride 0", why, [=](auto& a) { member(a).row_stride = 0; });
+  bad("row stride 7", why, [=](auto& a) { member(a).row_stride = SmallProblem::kDim - 1; });
+  bad("row stride -7", why, [=](auto& a) { member(a).row_stride = 1 - SmallProblem::kDim; });
+  bad("head stride 0", why, [=](auto& a) { member(a).head_stride = 0; });
+  bad("head stride 1", why, [=](auto& a) { member(a).head_stride = 1; });
+  bad("batch stride 0", why, [=](auto& a) { member(a).batch_stride = 0; });
+  bad("batch stride of a row", why,
+      [=](auto& a) { member(a).batch_stride = member(a).row_stride; });
+}
+
+template <class Bad>
+void bad_policies(const Bad& bad) {
+  using attile::Alibi;
+  using attile::And;
+  using attile::Causal;
+  using attile::Document;
+  using attile::kInf;
+  using attile::NoMask;
+  using attile::Prefix;
+  using attile::Softcap;
+  using attile::Then;
+  bad.template with<Prefix>("prefix -1", "Prefix: length must not be negative",
+                            [](auto& a) { a.mask.length = -1; });
+  const char* document = "Document: q_ids and kv_ids must not be null";
+  bad.template with<Document>("document without q_ids", document,
+                              [&](auto& a) { a.mask.kv_ids = bad.problem.ids; });
+  bad.template with<Document>("document without kv_ids", document,
+                              [&](auto& a) { a.mask.q_ids = bad.problem.ids; });
+  bad.template with<Document>("document without ids", document, [](auto&) {});
+  bad.template with<And<Causal, Document>>("causal and document", document, [](auto&) {});
+  bad.template with<And<Prefix, Causal>>("prefix -5 and causal",
+                                         "Prefix: length must not be negative",
+                                         [](auto& a) { a.mask.a.length = -5; });
+  const char* slopes = "Alibi: slopes must not be null";
+  bad.template with<NoMask, Alibi>("alibi", slopes, [](auto&) {});
+  bad.template with<NoMask, Then<Softcap, Alibi>>("softcap then alibi", slopes, [](auto&) {});
+  const char* cap = "Softcap: cap must be finite and > 0";
+  for (const float value : {0.0f, -0.0f, -1.0f, kNan, kInf, -kInf}) {
+    bad.template with<NoMask, Softcap>("softcap", cap, [=](auto& a) { a.score_mod.cap = value; });
+  }
+  bad.template with<NoMask, Then<Softcap, Alibi>>("softcap 0 then alibi", cap, [&](auto& a) {
+    a.score_mod.first.cap = 0;
+    a.score_mod.second.slopes = bad.problem.slopes;
+  });
+  bad.template with<NoMask, attile::AdditiveBias<float>>(
+      "bias", "AdditiveBias: bias must not be null", [](auto&) {});
+  const char* probability = "PhiloxDropout: probability must be >= 0 and < 1 - 2^-17";
+  for (const float value : {-0.1f, -kInf, 1.0f, 1.5f, kInf, kNan, 1.0f - 0x1p-17f, 0.9999999f}) {
+    bad.template with<NoMask, attile::NoScoreMod, attile::PhiloxDropout>(
+        "dropout", probability, [=](auto& a) { a.dropout.probability = value; });
+  }
+}
+
+/// bad(name, why, spoil): visits the right arguments of one pass, spoilt; `with` names policies.
+template <bool kBackward, class Visit>
+struct Bad {
+  SmallProblem& problem;
+  const Visit& visit;
+
+  template <class M = attile::NoMask, class S = attile::NoScoreMod, class P = attile::NoDropout,
+            class Spoil>
+  void with(const char* name, const char* why, const Spoil& spoil) const {
+    if constexpr (kBackward) {
+      auto args = problem.backward<M, S, P>();
+      spoil(args);
+      visit(name, why, args);
+    } else {
+      auto args = problem.forward<M, S, P>();
+      spoil(args);
+      visit(name, why, args);
+    }
+  }
+  template <class Spoil>
+  void operator()(const char* name, const char* why, const Spoil& spoil) const {
+    with(name, why, spoil);
+  }
+};
+
+template <class Visit>
+using BadForward = Bad<false, Visit>;
+template <class Visit>
+using BadBackward = Bad<true, Visit>;
+
+}  // namespace detail
+
+/// Forward arguments that every executor refuses.
+template <class Visit>
+void visit_bad_forward(const Visit& visit) {
+  SmallProblem problem;
+  const detail::BadForward<Visit> bad{problem, visit};
+  detail::bad_sizes(bad);
+  detail::bad_inputs(bad);
+  detail::bad_strides(
+      bad, "o overlaps itself: two of its rows share memory (see its strides)",
+      [](auto& a) -> auto& { return a.o; });
+  bad("o in q", "o is the memory of q: it cannot be computed in place",
+      [&](auto& a) { a.o.data = problem.q; });
+  bad("o in k", "o is the memory of k, which other rows still read",
+      [&](auto& a) { a.o.data = problem.k; });
+  bad("o in v", "o is the memory of v, which other rows still read",
+      [&](auto& a) { a.o.data = problem.v; });
+  detail::bad_policies(bad);
+}
+
+/// Backward arguments that every executor refuses.
+template <class Visit>
+void visit_bad_backward(const Visit& visit) {
+  SmallProblem problem;
+  const detail::BadBackward<Visit> bad{problem, visit};
+  detail::bad_sizes(bad);
+  detail::bad_inputs(bad);
+  bad("dout null", "dout is null", [](auto& a) { a.dout.data = nullptr; });
+  bad("lse null", "lse is null", [](auto& a) { a.lse = nullptr; });
+  bad("dq null", "dq is null", [](auto& a) { a.dq.data = nullptr; });
+  bad("dk null", "dk is null", [](auto& a) { a.dk.data = nullptr; });
+  bad("dv null", "dv is null", [](auto& a) { a.dv.data = nullptr; });
+  bad("dout misaligned", "dout is not aligned to its element type",
+      [](auto& a) { a.dout.data = detail::shifted(a.dout.data, 1); });
+  bad("dlse misaligned", "dlse is not aligned to 4 bytes",
+      [](auto& a) { a.dlse = detail::shifted(a.dlse, 2); });
+  bad("dq misaligned", "dq is not aligned to its element type",
+      [](auto& a) { a.dq.data = detail::shifted(a.dq.data, 1); });
+  bad("dk misaligned", "dk is not aligned to its element type",
+      [](auto& a) { a.dk.data = detail::shifted(a.dk.data, 2); });
+  bad("dv misaligned", "dv is not aligned to its element type",
+      [](auto& a) { a.dv.data = detail::shifted(a.dv.data, 3); });
+  detail::bad_strides(
+      bad, "dq overlaps itself: two of its rows share memory (see its strides)",
+      [](auto& a) -> auto& { return a.dq; });
+  detail::bad_strides(
+      bad, "dk overlaps itself: two of its rows share memory (see its strides)",
+      [](auto& a) -> auto& { return a.dk; });
+  detail::bad_strides(
+      bad, "dv overlaps itself: two of its rows share memory (see its strides)",
+      [](auto& a) -> auto& { return a.dv; });
+  float* const inputs[] = {problem.q,    problem.k,   problem.v,   problem.o,
+                           problem.dout, problem.lse, problem.dlse};
+  for (float* const input : inputs) {
+    const char* why = "a gradient is the memory of an input";
+    bad("dq in an input", why, [=](auto& a) { a.dq.data = input; });
+    bad("dk in an input", why, [=](auto& a) { a.dk.data = input; });
+    bad("dv in an input", why, [=](auto& a) { a.dv.data = input; });
+  }
+  const char* shared = "two gradients share their memory";
+  bad("dq is dk", shared, [](auto& a) { a.dq.data = a.dk.data; });
+  bad("dk is dv", shared, [](auto& a) { a.dk.data = a.dv.data; });
+  bad("dv is dq", shared, [](auto& a) { a.dv.data = a.dq.data; });
+  detail::bad_policies(bad);
+}
+
+/// Arguments of both passes that kernels for D = 64, Dv = 64 refuse.
+template <class Visit>
+void visit_bad_for_kernel(const Visit& visit) {
+  SmallProblem problem;
+  const auto both = [&](const char* name, const char* why, const auto& spoil) {
+    detail::BadForward<Visit>{problem, visit}(name, why, spoil);
+    detail::BadBackward<Visit>{problem, visit}(name, why, spoil);
+  };
+  const char* large = "head_dim is larger than the D of the kernel";
+  both("head_dim 65", large, [](auto& a) { a.head_dim = 65; });
+  both("head_dim highest", large, [](auto& a) { a.head_dim = detail::kHigh; });
+  const char* large_v = "head_dim_v is larger than the Dv of the kernel";
+  both("head_dim_v 65", large_v, [](auto& a) { a.head_dim_v = 65; });
+  both("head_dim_v highest", large_v, [](auto& a) { a.head_dim_v = detail::kHigh; });
+  both("head_dim 0, head_dim_v 65", large_v, [](auto& a) {
+    a.head_dim = 0;
+    a.head_dim_v = 65;
+  });
+}
+
+/// Arguments of both passes that an executor for any head_dim refuses.
+template <class Visit>
+void visit_bad_for_any_dim(const Visit& visit) {
+  SmallProblem problem;
+  const auto spoil = [](auto& a) { a.head_dim = 0; };
+  detail::BadForward<Visit>{problem, visit}("head_dim 0", "head_dim is not given", spoil);
+  detail::BadBackward<Visit>{problem, visit}("head_dim 0", "head_dim is not given", spoil);
+}
+
+}  // namespace attile_test
