@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// FlashAttention-2, backward (arXiv 2307.08691, Algorithm 2; the numbers at the right are its
-// lines). Only shared memory, plain FMAs, shuffles, and atomics where dQ is accumulated.
+// FlashAttention-2, backward (arXiv 2307.08691, Algorithm 2; the lines named are its).
+// Only shared memory, plain FMAs, shuffles, and atomics where dQ is accumulated.
 
 namespace attile::portable {
 
@@ -24,21 +24,22 @@ namespace attile::portable {
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
 /// the score is hidden, so is dS.
-/// Units    lse_log2 and delta: the tile's rows of the statistics.
+/// Units    lse and delta: the tile's rows of the statistics. S' - LSE is taken before it is scaled
+///          to log2 units: both may be large where P is not small, and would bring their roundings.
 template <bool kMasked, class Traits, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(typename Traits::ScoreRegisters& p_frag,
                                               typename Traits::ScoreRegisters& ds_frag,
                                               const BackwardParams<Traits>& p,
-                                              const tile::TilePlace& place, const float* lse_log2,
+                                              const tile::TilePlace& place, const float* lse,
                                               const float* delta, const Sampler& sampler) {
   using S = typename Traits::ScoreModType;
   using Registers = typename Traits::ScoreRegisters;
-  const float unit = tile::score_unit<S>(p.scale);
+  const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   const float keep_scale = sampler.keep_scale();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     if (!Registers::has_row(r)) continue;
-    const float row_lse = lse_log2[Registers::row(r)];
+    const float row_lse = lse[Registers::row(r)];
     const float row_delta = delta[Registers::row(r)];
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
@@ -57,7 +58,8 @@ ATTILE_DEVICE void probabilities_and_gradient(typename Traits::ScoreRegisters& p
           visible = !kMayHide<S> || s != -kInf;
         }
       }
-      const float prob = visible ? arch::exp2(s * unit - row_lse) : 0.0f;  // line 11
+      const float difference = s * score_scale - row_lse;
+      const float prob = visible ? arch::exp2(difference * kLog2e) : 0.0f;  // line 11
       const bool keep = sampler.keep(i);
       const float dp = keep ? ds_frag.x[r][c] * keep_scale : 0.0f;  // line 13
       p_frag.x[r][c] = keep ? prob * keep_scale : 0.0f;
@@ -99,7 +101,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
   const int row = static_cast<int>(at % p.stat_rows());
   if (slice >= static_cast<std::int64_t>(p.batch) * p.q_heads) return;
   float delta = 0.0f;
-  float lse_log2 = kInf;
+  float row_lse = kInf;
   if (row < p.extent.q_len) {
     const int batch = static_cast<int>(slice / p.q_heads);
     const int head = static_cast<int>(slice % p.q_heads);
@@ -113,7 +115,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
     }
     const std::int64_t stat = slice * p.extent.q_len + row;
     const float lse = p.lse[stat];
-    if (lse != -kInf) lse_log2 = lse * kLog2e;
+    if (lse != -kInf) row_lse = lse;
     if (p.dlse != nullptr) delta -= p.dlse[stat];
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
     if (lse == -kInf) delta = 0.0f;
@@ -123,7 +125,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
     }
   }
   if (lane == 0) {
-    p.lse_log2[at] = lse_log2;
+    p.row_lse[at] = row_lse;
     p.delta[at] = delta;
   }
 }
@@ -164,7 +166,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     ds_frag.clear();
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
-    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.lse_log2 + stat,
+    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.row_lse + stat,
                                              p.delta + stat, sampler);
     tile::stage(p_smem, p_frag);
     tile::stage(smem.ds, ds_frag);
@@ -232,7 +234,7 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
     ds_frag.clear();
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
-    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.lse_log2 + stat,
+    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.row_lse + stat,
                                              p.delta + stat, sampler);
     tile::stage(smem.ds, ds_frag);
     arch::warp_barrier();  // the lanes of a row see each other's dS; rows do not leave the warp

@@ -71,9 +71,9 @@ struct BackwardParams {
   tile::TensorParam<T> dq, dk, dv;
   const float* lse;
   const float* dlse;
-  float* lse_log2;  ///< (batch, q_heads, stat_rows): LSE * log2(e); +inf where P must be 0
-  float* delta;     ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
-  float* dq_sum;    ///< (batch, q_heads, q_len, DqRegisters::kCols); null with kTwoPass
+  float* row_lse;  ///< (batch, q_heads, stat_rows): LSE; +inf where P must be 0
+  float* delta;    ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
+  float* dq_sum;   ///< (batch, q_heads, q_len, DqRegisters::kCols); null with kTwoPass
   int batch, q_heads, kv_heads;
   Extent extent;
   int head_dim, head_dim_v;
@@ -93,7 +93,7 @@ struct BackwardParams {
 /// Units   bytes. stats: 8 for each query row (rounded up to tiles); dQ sum: 4 * round_up(D, 4) for
 ///         each query row, with kAccumulate only.
 struct BackwardWorkspace {
-  std::size_t lse_log2, delta, dq_sum, bytes;
+  std::size_t row_lse, delta, dq_sum, bytes;
 };
 
 template <class Traits>
@@ -126,7 +126,7 @@ BackwardParams<Traits> make_params(const typename Traits::Args& args, void* work
   p.dv = tile::tensor_param(args.dv, v);
   p.lse = args.lse;
   p.dlse = args.dlse;
-  p.lse_log2 = part(parts.lse_log2);
+  p.row_lse = part(parts.row_lse);
   p.delta = part(parts.delta);
   p.dq_sum = Traits::kDqMode == DqMode::kAccumulate ? part(parts.dq_sum) : nullptr;
   p.batch = args.batch;
