@@ -49,6 +49,17 @@ struct RegisterTile {
   ATTILE_DEVICE static int safe_row(int r) { return has_row(r) ? row(r) : 0; }
   ATTILE_DEVICE static int safe_col(int c) { return has_col(c) ? col(c) : 0; }
 
+  /// Waits until the lanes of a row see what they staged of it in shared memory. Rows do not leave
+  /// their warp; but registers beyond the tile read row 0 (see safe_row), whoever writes it, so
+  /// where there are any the whole block waits.
+  ATTILE_DEVICE static void sync_rows() {
+    if constexpr (kExactRows) {
+      arch::warp_barrier();
+    } else {
+      arch::barrier();
+    }
+  }
+
   ATTILE_DEVICE void clear() {
     ATTILE_UNROLL
     for (int r = 0; r < kRegRows; ++r) clear_row(r);

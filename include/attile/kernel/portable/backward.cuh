@@ -237,7 +237,7 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
     probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.row_lse + stat,
                                              p.delta + stat, sampler);
     tile::stage(smem.ds, ds_frag);
-    arch::warp_barrier();  // the lanes of a row see each other's dS; rows do not leave the warp
+    Traits::ScoreRegisters::sync_rows();        // the lanes of a row see each other's dS
     tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
     arch::barrier();  // everyone has read K, V and dS before the next tiles are written
   };

@@ -58,7 +58,7 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int h
 
     arch::barrier();  // everyone has read K before P takes its place
     tile::stage(p_smem, s_frag);
-    arch::warp_barrier();  // the lanes of a row see each other's P; rows do not leave the warp
+    Traits::ScoreRegisters::sync_rows();      // the lanes of a row see each other's P
     tile::matmul_nn(o_frag, p_smem, v_smem);  // line 10
     arch::barrier();  // everyone has read P and V before the next tiles are loaded
   };
