@@ -14,7 +14,7 @@ struct Tiles {
   int br, bc, threads, blocks_per_sm;
 };
 
-// The portable defaults fit the 99 KB of shared memory that every device since 8.6 allows a block.
+// The portable defaults fit the 99 KB of shared memory that every device since 8.0 allows a block.
 // Their rates are of docs/tuning.md, "Portable tiles": fp32, no mask, H200, 2026-11-21.
 
 /// Default tiles of the portable forward kernel by the larger of D and Dv.

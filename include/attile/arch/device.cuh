@@ -31,6 +31,10 @@ Check check_launch(void (*kernel)(Params...), std::size_t shared_bytes, std::int
   }
   cudaFuncAttributes attributes{};
   if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel)) {
+    if (error != cudaErrorInvalidDeviceFunction && error != cudaErrorNoKernelImageForDevice) {
+      return {error, "the CUDA runtime cannot load the kernel, or reports an earlier error"};
+    }
+    static_cast<void>(cudaGetLastError());  // said here; not to be found by the caller's next look
     return {error, "the kernel was not compiled for the architecture of this device"};
   }
   return {};

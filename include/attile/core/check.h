@@ -135,6 +135,14 @@ Check check_arguments(const ForwardArgs<T, M, S, P>& a, int D, int Dv) {
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
   if (a.batch == 0 || a.q_len == 0) return {};
   if (a.o.data == a.q.data) return refuse("o is the memory of q: it cannot be computed in place");
+  const void* const lse = a.lse;
+  if (lse != nullptr && (lse == a.o.data || lse == a.q.data)) {
+    return refuse("lse is the memory of o or q");
+  }
+  if (a.kv_len == 0) return {};
+  if (lse != nullptr && (lse == a.k.data || lse == a.v.data)) {
+    return refuse("lse is the memory of k or v");
+  }
   if (a.o.data == a.k.data) return refuse("o is the memory of k, which other rows still read");
   if (a.o.data == a.v.data) return refuse("o is the memory of v, which other rows still read");
   return {};
@@ -160,8 +168,13 @@ Check check_arguments(const BackwardArgs<T, M, S, P>& a, int D, int Dv) {
   if (detail::misaligned(a.dlse)) return refuse("dlse is not aligned to 4 bytes");
   if (a.batch > 0 && a.q_len > 0 && a.lse == nullptr) return refuse("lse is null");
   if (a.batch == 0) return {};
-  const void* outputs[] = {a.dq.data, a.dk.data, a.dv.data};
-  const void* inputs[] = {a.q.data, a.k.data, a.v.data, a.o.data, a.dout.data, a.lse, a.dlse};
+  const auto of_rows = [](const void* data, int rows) { return rows > 0 ? data : nullptr; };
+  const void* outputs[] = {of_rows(a.dq.data, a.q_len), of_rows(a.dk.data, a.kv_len),
+                           of_rows(a.dv.data, a.kv_len)};
+  const void* inputs[] = {of_rows(a.q.data, a.q_len),    of_rows(a.k.data, a.kv_len),
+                          of_rows(a.v.data, a.kv_len),   of_rows(a.o.data, a.q_len),
+                          of_rows(a.dout.data, a.q_len), of_rows(a.lse, a.q_len),
+                          of_rows(a.dlse, a.q_len)};
   for (int i = 0; i < 3; ++i) {
     if (outputs[i] == nullptr) continue;
     for (const void* input : inputs) {
