@@ -70,28 +70,43 @@ struct Result {
   float lse[kRows];
 };
 
-/// One row after the other over tiles of the given columns; `order` says which tile comes when.
-Result run(const Problem& p, int tile, float unit, const std::vector<int>& order,
-           float factor = 1.0f) {
-  Result result;
+/// A state and its output before `finish`.
+struct Partial {
   OnlineSoftmax<kRows> softmax;
-  softmax.reset();
+  Output output;
+};
+
+/// One row after the other over tiles of the given columns; `order` says which tile comes when.
+Partial accumulate(const Problem& p, int tile, float unit, const std::vector<int>& order) {
+  Partial partial;
+  partial.softmax.reset();
   for (const int t : order) {
     Scores scores;
     const int begin = t * tile, end = std::min(begin + tile, p.columns);
     for (int r = 0; r < kRows; ++r) scores.s[r].assign(&p.s[r][begin], &p.s[r][0] + end);
-    softmax.step(scores, result.output, unit);
+    partial.softmax.step(scores, partial.output, unit);
     for (int r = 0; r < kRows; ++r) {
       for (int j = begin; j < end; ++j) {
         for (int c = 0; c < kDim; ++c) {
-          result.output.o[r][c] += scores.s[r][j - begin] * p.v[j * kDim + c];
+          partial.output.o[r][c] += scores.s[r][j - begin] * p.v[j * kDim + c];
         }
       }
     }
   }
-  softmax.finish(result.output, factor);
-  for (int r = 0; r < kRows; ++r) result.lse[r] = softmax.lse(r, unit);
+  return partial;
+}
+
+Result finish(Partial partial, float unit, float factor = 1.0f) {
+  Result result;
+  partial.softmax.finish(partial.output, factor);
+  result.output = partial.output;
+  for (int r = 0; r < kRows; ++r) result.lse[r] = partial.softmax.lse(r, unit);
   return result;
+}
+
+Result run(const Problem& p, int tile, float unit, const std::vector<int>& order,
+           float factor = 1.0f) {
+  return finish(accumulate(p, tile, unit, order), unit, factor);
 }
 
 std::vector<int> in_order(int columns, int tile) {
@@ -204,6 +219,61 @@ TEST_CASE("online_softmax.nan_shows") {
     const Result result = run(p, tile, kLog2e, in_order(32, tile));
     CHECK(std::isnan(result.lse[0]));
     CHECK(std::isnan(result.output.o[0][1]));
+    CHECK(std::isnan(result.lse[1]));
+    CHECK(std::isnan(result.output.o[1][0]));
+    CHECK_FALSE(std::isnan(result.lse[2]));
+  }
+}
+
+Partial merge(Partial a, Partial b, float unit) {
+  a.softmax.merge(b.softmax, a.output, b.output, unit);
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < kDim; ++c) a.output.o[r][c] += b.output.o[r][c];
+  }
+  return a;
+}
+
+/// Three runs of tiles, some of them empty, merged in any order, equal the whole.
+void check_merge(const Problem& p, int tile, float unit) {
+  const std::vector<int> order = in_order(p.columns, tile);
+  for (auto i = order.begin(); i <= order.end(); ++i) {
+    for (auto j = i; j <= order.end(); ++j) {
+      const Partial a = accumulate(p, tile, unit, {order.begin(), i});
+      const Partial b = accumulate(p, tile, unit, {i, j});
+      const Partial c = accumulate(p, tile, unit, {j, order.end()});
+      check(p, finish(merge(merge(a, b, unit), c, unit), unit), unit);
+      check(p, finish(merge(a, merge(b, c, unit), unit), unit), unit);
+      check(p, finish(merge(c, merge(b, a, unit), unit), unit), unit);
+    }
+  }
+}
+
+TEST_CASE("online_softmax.merge_of_any_splits") {
+  for (const float scale : {0.125f, 1.0f}) {
+    check_merge(Problem(100, -3.0f, 4.0f, 16), 8, scale * kLog2e);
+  }
+  for (const float mean : {-2e4f, 2e4f}) check_merge(Problem(60, mean, 2.0f, 17), 16, kLog2e);
+}
+
+TEST_CASE("online_softmax.merge_of_hidden_scores") {
+  // Rows: the first tiles hidden; all hidden; the last tiles hidden.
+  Problem p(64, -30.0f, 2.0f, 18);
+  for (int j = 0; j < 64; ++j) {
+    if (j < 40) p.s[0][j] = -kInf;
+    p.s[1][j] = -kInf;
+    if (j >= 10) p.s[2][j] = -kInf;
+  }
+  check_merge(p, 8, kLog2e);
+}
+
+TEST_CASE("online_softmax.merge_shows_nan") {
+  Problem p(32, 0.0f, 1.0f, 19);
+  p.s[0][20] = std::numeric_limits<float>::quiet_NaN();
+  for (int j = 0; j < 32; ++j) p.s[1][j] = j == 20 ? p.s[0][20] : -kInf;
+  const Partial a = accumulate(p, 16, kLog2e, {0}), b = accumulate(p, 16, kLog2e, {1});
+  for (const Partial& both : {merge(a, b, kLog2e), merge(b, a, kLog2e)}) {
+    const Result result = finish(both, kLog2e);
+    CHECK(std::isnan(result.lse[0]));
     CHECK(std::isnan(result.lse[1]));
     CHECK(std::isnan(result.output.o[1][0]));
     CHECK_FALSE(std::isnan(result.lse[2]));

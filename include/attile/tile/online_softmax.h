@@ -15,6 +15,18 @@ ATTILE_HOST_DEVICE float softmax_weight(float m, float reference, float unit) {
   return m == -kInf ? 0.0f : arch::exp2((m - reference) * unit);
 }
 
+/// The larger maximum of two states, and the weight that each has relative to it.
+struct CommonMaximum {
+  float m;
+  float weight_a, weight_b;
+};
+
+/// m = max(m_a, m_b) and e^(m_a - m), e^(m_b - m): what every merge begins with.
+ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float unit) {
+  const float m = arch::fmax(m_a, m_b);
+  return {m, softmax_weight(m_a, m, unit), softmax_weight(m_b, m, unit)};
+}
+
 /// The online softmax state of the rows that one thread holds (arXiv 1805.02867; FlashAttention-2,
 /// Alg. 1): m, the largest score so far, and l, the sum of exp(score - m).
 /// Units    m as the scores are; `unit` turns scores into log2 units: scale * log2(e) for raw
@@ -53,6 +65,27 @@ struct OnlineSoftmax {
     }
   }
 
+  /// Takes in the state of the same rows over other keys. Both outputs are brought to the common
+  /// maximum; their sum, which the caller takes, is the output of this state.
+  ///   m' = max(m, m2),  l' = l e^(m - m') + l2 e^(m2 - m'),  O' = O e^(m - m') + O2 e^(m2 - m')
+  ///                                                     [FlashAttention-1, section 3.1, "Tiling"]
+  /// Shapes   both states and both outputs hold the same kRows rows.
+  /// Units    one `unit` for both states.
+  /// Scope    before `finish`, each lane with its own part of l; associative and commutative up to
+  ///          rounding.
+  template <class Output>
+  ATTILE_HOST_DEVICE void merge(const OnlineSoftmax& other, Output& output, Output& other_output,
+                                float unit) {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const CommonMaximum common = common_maximum(m[r], other.m[r], unit);
+      m[r] = common.m;
+      l[r] = l[r] * common.weight_a + other.l[r] * common.weight_b;
+      output.scale_row(r, common.weight_a);
+      other_output.scale_row(r, common.weight_b);
+    }
+  }
+
   /// Divides O by l, times `factor`; a row that saw nothing becomes 0.  [Alg. 1, line 12]
   /// Scope    the lanes that share a row, together. The output gives sum_lanes(x) -> the sum of x
   ///          over the lanes of a row, scale_row, and clear_row(r).
@@ -84,12 +117,10 @@ struct Merged {
 /// Merges two softmax states given as natural-log LSE of normalised partial results. Associative
 /// up to rounding; an empty part (LSE = -inf) has weight 0, and two of them stay empty.
 ATTILE_HOST_DEVICE Merged merge_lse(float lse_a, float lse_b) {
-  const float reference = max(lse_a, lse_b);
-  const float a = softmax_weight(lse_a, reference, kLog2e);
-  const float b = softmax_weight(lse_b, reference, kLog2e);
-  const float sum = a + b;
+  const CommonMaximum common = common_maximum(lse_a, lse_b, kLog2e);
+  const float sum = common.weight_a + common.weight_b;
   if (sum == 0.0f) return {-kInf, 0.0f, 0.0f};
-  return {reference + arch::log(sum), a / sum, b / sum};
+  return {common.m + arch::log(sum), common.weight_a / sum, common.weight_b / sum};
 }
 
 }  // namespace attile::tile
