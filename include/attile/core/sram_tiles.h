@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/math.h>
+
+#include <cstddef>
+
+namespace attile {
+
+/// The tiles that FlashAttention-1 takes for an on-chip memory, and what they then need of it.
+/// Bytes are those of whole tiles in the element type, and no less than the algorithm keeps at
+/// once; fp32 sums of 16-bit elements would take more. (m, l and D = rowsum(dO * O) are not
+/// counted.)
+struct SramTiles {
+  int br = 0;                      ///< rows of Q in a tile
+  int bc = 0;                      ///< rows of K and V in a tile
+  std::size_t forward_bytes = 0;   ///< Q, O: Br x d; K, V: Bc x d; S, and P in its place: Br x Bc
+  std::size_t backward_bytes = 0;  ///< Q, dO, dQ: Br x d; K, V, dK, dV: Bc x d; P, dS: Br x Bc
+  bool forward_fits = false;       ///< forward_bytes are no more than the memory has
+  bool backward_fits = false;
+};
+
+/// FlashAttention-1's own rule, for a memory of M elements:
+///   Bc = ceil(M / 4d),  Br = min(Bc, d)                          [arXiv 2205.14135, Alg. 1, line
+///   1]
+/// It makes four tiles of Bc x d fill M, and bounds S by M / 4. So the forward tiles fit with S
+/// only where 8 d^2 <= M or so, and the backward ones never: K, V, dK, dV fill M by themselves. See
+/// docs/algorithm.md, "Tiles from the size of the SRAM".
+/// Units    sram_bytes: of one block; head_dim >= 1; element_bytes: of one element, >= 1.
+constexpr SramTiles sram_tiles(std::size_t sram_bytes, int head_dim, std::size_t element_bytes) {
+  const std::size_t m = sram_bytes / element_bytes;
+  const std::size_t d = static_cast<std::size_t>(head_dim);
+  const std::size_t bc = ceil_div(m, 4 * d);
+  const std::size_t br = min(bc, d);
+
+  SramTiles tiles;
+  tiles.br = static_cast<int>(br);
+  tiles.bc = static_cast<int>(bc);
+  tiles.forward_bytes = element_bytes * (2 * br * d + 2 * bc * d + br * bc);
+  tiles.backward_bytes = element_bytes * (3 * br * d + 4 * bc * d + 2 * br * bc);
+  tiles.forward_fits = tiles.forward_bytes <= sram_bytes;
+  tiles.backward_fits = tiles.backward_bytes <= sram_bytes;
+  return tiles;
+}
+
+/// Tiles of the portable kernels, and the shared memory that their traits ask for.
+struct FittingTiles {
+  int br = 0;  ///< 0 where not even the smallest tiles fit
+  int bc = 0;
+  std::size_t bytes = 0;
+};
+
+namespace detail {
+
+/// A (rows, cols) tile of floats, its rows padded as in tile::SharedTile.
+constexpr std::size_t shared_tile_bytes(int rows, int cols) {
+  return sizeof(float) * rows * ((ceil_div(cols, 4) | 1) * 4);
+}
+
+/// The pair with the largest product for which bytes_of(x, y) fits; of equal ones the larger x.
+template <class BytesOf>
+constexpr FittingTiles largest_tiles(std::size_t sram_bytes, BytesOf bytes_of) {
+  constexpr int kStep = 16, kMost = 128;
+  FittingTiles best;
+  for (int x = kStep; x <= kMost; x += kStep) {
+    for (int y = kStep; y <= kMost; y += kStep) {
+      const std::size_t bytes = bytes_of(x, y);
+      if (bytes <= sram_bytes && x * y >= best.br * best.bc) best = {x, y, bytes};
+    }
+  }
+  return best;
+}
+
+}  // namespace detail
+
+/// What portable::ForwardTraits<Br, Bc, D, T, ..., Dv>::kSharedBytes is, for any T: Q, K and V,
+/// with P in the place of K. Units    all sizes >= 1, head_dim_v 0 for head_dim; bytes.
+constexpr std::size_t forward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
+  const int dv = head_dim_v == 0 ? head_dim : head_dim_v;
+  return detail::shared_tile_bytes(br, head_dim) +
+         max(detail::shared_tile_bytes(bc, head_dim), detail::shared_tile_bytes(br, bc)) +
+         detail::shared_tile_bytes(bc, dv);
+}
+
+/// What portable::BackwardTraits<Br, Bc, D, T, ..., Dv>::kColumnsSharedBytes is, for any T: Q, dO,
+/// K, V, P and dS. Units    as in forward_tile_bytes.
+constexpr std::size_t backward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
+  const int dv = head_dim_v == 0 ? head_dim : head_dim_v;
+  return detail::shared_tile_bytes(br, head_dim) + detail::shared_tile_bytes(br, dv) +
+         detail::shared_tile_bytes(bc, head_dim) + detail::shared_tile_bytes(bc, dv) +
+         2 * detail::shared_tile_bytes(br, bc);
+}
+
+/// The largest tiles of the portable forward kernel that fit: Br and Bc multiples of 16 up to 128
+/// (256 threads then hold 64 scores each), the pair with the most scores, Br * Bc, to a barrier; of
+/// equal ones that with the larger Br, because K and V are loaded once for each Br rows of Q.
+/// The largest are not always the fastest: `DefaultForwardTraits` has what was measured.
+/// Units    as in forward_tile_bytes; sram_bytes: of one block.
+constexpr FittingTiles largest_forward_tiles(std::size_t sram_bytes, int head_dim,
+                                             int head_dim_v = 0) {
+  return detail::largest_tiles(
+      sram_bytes, [=](int br, int bc) { return forward_tile_bytes(br, bc, head_dim, head_dim_v); });
+}
+
+/// The same for the portable backward kernels; of equal ones that with the larger Bc, because Q and
+/// dO are loaded, and dQ is added to, once for each Bc columns. Units    as in
+/// largest_forward_tiles.
+constexpr FittingTiles largest_backward_tiles(std::size_t sram_bytes, int head_dim,
+                                              int head_dim_v = 0) {
+  const FittingTiles tiles = detail::largest_tiles(sram_bytes, [=](int bc, int br) {
+    return backward_tile_bytes(br, bc, head_dim, head_dim_v);
+  });
+  return {tiles.bc, tiles.br, tiles.bytes};
+}
+
+}  // namespace attile
