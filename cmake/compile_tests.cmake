@@ -44,6 +44,9 @@ function(attile_header_tests)
     add_executable(headers_${lower} "${PROJECT_SOURCE_DIR}/test/linkage/main.cpp" ${sources}
                                     "${source}")
     attile_own(headers_${lower})
+    if(language STREQUAL "CUDA")
+      target_link_libraries(headers_${lower} PRIVATE CUDA::cublas)  # standard.cuh
+    endif()
     set_target_properties(headers_${lower} PROPERTIES CUDA_ARCHITECTURES
                                                       ${ATTILE_COMPILE_TEST_ARCHITECTURE})
     add_test(NAME compile.headers_${lower} COMMAND headers_${lower})

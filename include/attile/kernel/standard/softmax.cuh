@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/launch.cuh>
+#include <attile/arch/math.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
+#include <attile/core/score_mod.h>
+#include <attile/kernel/standard/rows.cuh>
+#include <attile/tile/online_softmax.h>
+
+#include <cstdint>
+
+namespace attile::standard {
+
+template <class Args>
+struct SoftmaxParams {
+  using T = typename Args::ElementType;
+
+  const float* s;  ///< dense (batch, q_heads, q_len, kv_len): scale Q K^T; may be the memory of p
+  T* p;            ///< the same shape
+  T* dropped;      ///< the same shape: dropout(P); null without dropout
+  float* lse;      ///< (batch, q_heads, q_len), or null
+  int q_heads;
+  Extent extent;
+  bool vectors;  ///< rows of all three can be moved four elements at a time
+  typename Args::MaskType mask;
+  typename Args::ScoreModType score_mod;
+  typename Args::DropoutType dropout;
+};
+
+/// The largest score of a part of a row, and the sum of exp(score - m) over it.
+struct RowState {
+  float m, l;
+};
+
+/// Arbitrary parts of a row become one (arXiv 1805.02867, section 3.1).
+struct Merge {
+  ATTILE_DEVICE RowState operator()(const RowState& a, const RowState& b) const {
+    const float m = arch::fmax(a.m, b.m);
+    return {
+        m, a.l * tile::softmax_weight(a.m, m, kLog2e) + b.l * tile::softmax_weight(b.m, m, kLog2e)};
+  }
+};
+
+using ShortRow = RowPart<128, 4>;  // all of a row of up to 2048 columns
+using LongRow = RowPart<512, 8>;   // all of a row of up to 16384 columns
+using PartOfRow = RowPart<512, 4>;
+
+/// Blocks that a multiprocessor should hold: 1024 threads, and half of that where policies want
+/// more than the 64 registers that this leaves a thread.
+template <class Args, class Part>
+inline constexpr int kSoftmaxBlocksPerSm =
+    (kIsIdentity<typename Args::ScoreModType> && !Args::DropoutType::kEnabled ? 1024 : 512) /
+    Part::kThreads;
+
+/// P = softmax(S') of one row, S' = score_mod(S), -inf where hidden; LSE = m + ln(l).
+///                                                        [arXiv 2205.14135, Algorithm 0, line 2]
+/// S is read once where a block's registers hold the row, else twice (2-pass online softmax, arXiv
+/// 1805.02867, Algorithm 3).
+/// Scope    one block of Part::kThreads threads for each row, ReduceShared<RowState, kThreads> of
+///          dynamic shared memory. A thread reads no score that another one writes P over.
+template <class Args, class Part, bool kReread>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Part::kThreads, (kSoftmaxBlocksPerSm<Args, Part>))
+    softmax_kernel(const ATTILE_GRID_CONSTANT SoftmaxParams<Args> p) {
+  const std::int64_t at = arch::block_index();
+  const int slice = static_cast<int>(at / p.extent.q_len);
+  const ScoreIndex first{slice / p.q_heads, slice % p.q_heads,
+                         static_cast<int>(at % p.extent.q_len), 0};
+  const int cols = p.extent.kv_len;
+  const std::int64_t row = at * cols;
+
+  const auto load_scores = [&](Part& part, int col0) {
+    part.load(p.s + row, col0, cols, p.vectors, -kInf);
+    part.for_each(col0, cols, [&](int col, float& s) {
+      const ScoreIndex i{first.batch, first.head, first.row, col};
+      if constexpr (!kIsIdentity<typename Args::ScoreModType>) {
+        s = p.score_mod(s, i, p.extent).value;
+      }
+      if (!p.mask.visible(i, p.extent)) s = -kInf;
+    });
+  };
+  const auto exponentiate = [&](Part& part, int col0, float m) {
+    part.for_each(col0, cols, [&](int, float& s) { s = tile::softmax_weight(s, m, kLog2e); });
+  };
+
+  Part part;
+  RowState mine{-kInf, 0.0f};
+  for (int col0 = 0; col0 < cols; col0 += Part::kCols) {
+    load_scores(part, col0);
+    float m = mine.m;
+    part.for_each(col0, cols, [&](int, float& s) { m = arch::fmax(m, s); });
+    exponentiate(part, col0, m);
+    mine = {m, mine.l * tile::softmax_weight(mine.m, m, kLog2e)};
+    part.for_each(col0, cols, [&](int, float& s) { mine.l += s; });
+    if constexpr (!kReread) break;
+  }
+
+  const RowState all = reduce_block<Part::kThreads>(mine, Merge{});
+  if (p.lse != nullptr && arch::thread_index() == 0) p.lse[at] = all.m + arch::log(all.l);
+  const float inverse = all.l == 0.0f ? 0.0f : 1.0f / all.l;
+  const auto sampler = p.dropout.sampler(p.q_heads);
+  for (int col0 = 0; col0 < cols; col0 += Part::kCols) {
+    float factor = inverse;
+    if constexpr (kReread) {
+      load_scores(part, col0);
+      exponentiate(part, col0, all.m);
+    } else {
+      factor *= tile::softmax_weight(mine.m, all.m, kLog2e);
+    }
+    part.store(p.p + row, col0, cols, p.vectors, factor);
+    if constexpr (Args::DropoutType::kEnabled) {
+      part.for_each(col0, cols, [&](int col, float& x) {
+        if (!sampler.keep({first.batch, first.head, first.row, col})) x = 0.0f;
+      });
+      part.store(p.dropped + row, col0, cols, p.vectors, factor * sampler.keep_scale());
+    }
+    if constexpr (!kReread) break;
+  }
+}
+
+}  // namespace attile::standard

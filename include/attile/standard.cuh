@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/device.cuh>
+#include <attile/arch/launch.cuh>
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/math.h>
+#include <attile/core/status.h>
+#include <attile/core/tensor.h>
+#include <attile/kernel/standard/gradient.cuh>
+#include <attile/kernel/standard/product.cuh>
+#include <attile/kernel/standard/rows.cuh>
+#include <attile/kernel/standard/softmax.cuh>
+#include <attile/kernel/standard/workspace.h>
+
+#include <cublas_v2.h>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+// Standard attention: S and P are written to device memory, products are cuBLAS's, one kernel
+// between them (arXiv 2205.14135, Algorithm 0 and Algorithm 3). The baseline that the other kernels
+// are compared with; quadratic in memory. Not part of attile.cuh: include it by name and link
+// cuBLAS (in CMake, CUDA::cublas).
+//
+// Bytes moved for each of the N = batch * q_heads * q_len * kv_len scores, each operand of a
+// product counted once; `+`: where that is so.
+//
+//   forward        fp32  16-bit     backward                   fp32  16-bit
+//   S = Q K^T      w 4   w 4        dP = dO V^T                w 4   w 4
+//   softmax reads  r 4   r 4        dS reads dP                r 4   r 4
+//   writes P       w 4   w 2          reads P                  r 4   r 2
+//   O = P V        r 4   r 2          writes dS                w 4   w 2
+//                                   dV = P^T dO                r 4   r 2
+//                                   dQ = dS K                  r 4   r 2
+//                                   dK = dS^T Q                r 4   r 2
+//   sum            16    12         sum                        28    18
+//   + dropout      w 4   w 2        + dropout                  w 4   w 2
+//   + kv_len above                  + kNeedsScores: S is       w 4   w 4
+//     16384        r 4   r 4          made again, and read     r 4   r 4
+//
+// Device memory of the caller, in bytes:
+//   p                   fp32: 4 N   16-bit: 2 N
+//   forward workspace   fp32: 0     16-bit: 4 N   with dropout fp32: + 4 N   16-bit: + 2 N
+//   backward workspace  fp32: 4 N   16-bit: 6 N   with dropout fp32: + 4 N   16-bit: + 2 N
+//     + 4 N for kNeedsScores: a score modifier, but not Alibi and AdditiveBias (derivative 1)
+//     + 4 batch kv_heads kv_len max(D, Dv) for 16-bit types with q_heads > kv_heads
+// each part rounded up to 16 bytes, and a workspace at least 16.
+
+namespace attile::standard {
+
+namespace detail {
+
+/// Whether dense rows of `cols` elements can be moved four at a time.
+template <class... Pointers>
+bool four_at_a_time(int cols, const Pointers*... data) {
+  return cols % 4 == 0 &&
+         ((reinterpret_cast<std::uintptr_t>(data) % (4 * sizeof(Pointers)) == 0) && ...);
+}
+
+/// Calls visit(kernel, threads of a block) with the softmax kernel for rows of that length.
+template <class Args, class Visit>
+auto with_softmax_kernel(int cols, const Visit& visit) {
+  const auto with = [&]<class Part, bool kReread>() {
+    return visit(softmax_kernel<Args, Part, kReread>,
+                 std::integral_constant<int, Part::kThreads>{});
+  };
+  if (cols <= ShortRow::kCols) return with.template operator()<ShortRow, false>();
+  if (cols <= LongRow::kCols) return with.template operator()<LongRow, false>();
+  return with.template operator()<PartOfRow, true>();
+}
+
+/// The dense matrices of all query heads' scores.
+template <class X, class Args>
+Matrices<X> per_score(const Args& args, const Sizes& sizes, X* data) {
+  return per_q_head(bhsd(data, args.q_len, args.q_heads, args.kv_len), args.q_len, args.kv_len,
+                    sizes.group);
+}
+
+/// P, dropout(P) and LSE from S, which may be the memory of P.
+template <class Args, class T = typename Args::ElementType>
+cudaError_t launch_softmax(const Args& args, const Sizes& sizes, const float* s, T* p, T* dropped,
+                           cudaStream_t stream) {
+  const SoftmaxParams<Args> params{.s = s,
+                                   .p = p,
+                                   .dropped = dropped,
+                                   .lse = args.lse,
+                                   .q_heads = args.q_heads,
+                                   .extent = {args.q_len, args.kv_len},
+                                   .vectors = four_at_a_time(args.kv_len, s, p, dropped),
+                                   .mask = args.mask,
+                                   .score_mod = args.score_mod,
+                                   .dropout = args.dropout};
+  const auto launch = [&](auto kernel, auto threads) {
+    return arch::launch(kernel, static_cast<unsigned>(sizes.rows), threads,
+                        sizeof(ReduceShared<RowState, threads>), stream, params);
+  };
+  return with_softmax_kernel<Args>(args.kv_len, launch);
+}
+
+/// dS, which may be the memory of dP, and dropout(P) from P, dP and, for some modifiers, S.
+template <class Args, class T = typename Args::ElementType>
+cudaError_t launch_gradient(const Args& args, const Sizes& sizes, const T* p, const float* dp,
+                            const float* s, T* ds, T* dropped, cudaStream_t stream) {
+  const GradientParams<Args> params{.p = p,
+                                    .dp = dp,
+                                    .s = s,
+                                    .ds = ds,
+                                    .dropped = dropped,
+                                    .o = args.o,
+                                    .dout = args.dout,
+                                    .dlse = args.dlse,
+                                    .q_heads = args.q_heads,
+                                    .extent = {args.q_len, args.kv_len},
+                                    .head_dim_v = sizes.dim.v,
+                                    .vectors = four_at_a_time(args.kv_len, p, dp, s, ds, dropped),
+                                    .score_mod = args.score_mod,
+                                    .dropout = args.dropout};
+  constexpr int kThreads = GradientPart::kThreads;
+  return arch::launch(gradient_kernel<Args>, static_cast<unsigned>(sizes.rows), kThreads,
+                      sizeof(ReduceShared<float, kThreads>), stream, params);
+}
+
+/// out = dense fp32 sums of its shape, or 0 where they are null.
+template <class T>
+cudaError_t store_rows(const Tensor<T>& out, const float* sums, int batch, int heads, int rows,
+                       int dim, cudaStream_t stream) {
+  const std::int64_t count = std::int64_t{batch} * heads * rows;
+  if (count == 0) return cudaSuccess;
+  return arch::launch(
+      store_rows_kernel<T>, static_cast<unsigned>(ceil_div<std::int64_t>(count, kRowsPerBlock)),
+      kRowsPerBlock * arch::kWarpSize, 0, stream, out, sums, batch, heads, rows, dim);
+}
+
+/// dK or dV = alpha * (the sum of X^T Y over a group), by way of fp32 sums where they are given.
+template <class T>
+cudaError_t group_gradient(const Products& products, ProductSize size, float alpha,
+                           const Matrices<const T>& x, const Matrices<const T>& y,
+                           const Tensor<T>& out, float* sums, cudaStream_t stream) {
+  const int kv_len = size.rows;
+  const int dim = size.cols;
+  if (sums == nullptr) {
+    return products.sum_of_group<Form::kTN>(size, alpha, x, y, per_kv_head(out, kv_len, dim));
+  }
+  const Tensor<float> dense = bhsd(sums, kv_len, products.kv_heads, dim);
+  if (const auto error =
+          products.sum_of_group<Form::kTN>(size, alpha, x, y, per_kv_head(dense, kv_len, dim))) {
+    return error;
+  }
+  return store_rows(out, sums, products.batch, products.kv_heads, kv_len, dim, stream);
+}
+
+/// What both passes ask of sizes and of the current device.
+template <class Args>
+Check check_sizes(const Args& args) {
+  const Sizes sizes = sizes_of(args);
+  if (sizes.rows > INT32_MAX || sizes.kv_rows > INT32_MAX) {
+    return refuse("batch * heads * length must be below 2^31 for standard attention");
+  }
+  if (sizes.rows > 0 && args.kv_len > (std::int64_t{1} << 56) / sizes.rows) {
+    return refuse("the scores of standard attention take more memory than any device has");
+  }
+  return {};
+}
+
+template <class T>
+Check check_strides(const Tensor<T>& t, const char* why, int batch, int heads, int rows, int dim) {
+  return fits_product(t, batch, heads, rows, dim) ? Check{} : refuse(why);
+}
+
+#define ATTILE_STRIDES_TEXT(name) \
+  name ": cuBLAS takes no row stride below the row's length, and no negative stride"
+
+/// What a call asks of the pointers that are not among its arguments.
+template <class T>
+bool usable(const T* p, const Sizes& sizes, const void* workspace, std::size_t bytes,
+            std::size_t needed) {
+  if (bytes < needed || reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0) return false;
+  return sizes.scores == 0 || (p != nullptr && !attile::detail::misaligned(p));
+}
+
+}  // namespace detail
+
+/// Bytes of P, the dense (batch, q_heads, q_len, kv_len) array of T that `forward` writes and
+/// `backward` reads. For arguments that `check` accepts.
+template <class Args>
+std::size_t probabilities_bytes(const Args& args) {
+  return sizeof(typename Args::ElementType) * static_cast<std::size_t>(sizes_of(args).scores);
+}
+
+/// Says in one sentence why `forward` would refuse these arguments on the current device. Launches
+/// nothing. Beyond the contract, head_dim must be given, and Q, K, V and O must be what cuBLAS can
+/// address: a row stride of at least the row's length, no negative stride.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+Check check(const ForwardArgs<T, M, S, P>& a) {
+  if (const Check arguments = check_arguments(a, 0, 0); !arguments) return arguments;
+  const HeadDims dim = head_dims(a, 0, 0);
+  using detail::check_strides;
+  const Check problem = attile::detail::first_refusal(
+      check_strides(a.q, ATTILE_STRIDES_TEXT("q"), a.batch, a.q_heads, a.q_len, dim.qk),
+      check_strides(a.k, ATTILE_STRIDES_TEXT("k"), a.batch, a.kv_heads, a.kv_len, dim.qk),
+      check_strides(a.v, ATTILE_STRIDES_TEXT("v"), a.batch, a.kv_heads, a.kv_len, dim.v),
+      check_strides(a.o, ATTILE_STRIDES_TEXT("o"), a.batch, a.q_heads, a.q_len, dim.v),
+      detail::check_sizes(a));
+  if (!problem) return problem;
+  return detail::with_softmax_kernel<ForwardArgs<T, M, S, P>>(
+      a.kv_len, [&](auto kernel, auto) { return arch::check_launch(kernel, 0, 0); });
+}
+
+/// The same for `backward`: Q, K, V, dO, dQ, dK and dV must be what cuBLAS can address.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+Check check(const BackwardArgs<T, M, S, P>& a) {
+  if (const Check arguments = check_arguments(a, 0, 0); !arguments) return arguments;
+  const HeadDims dim = head_dims(a, 0, 0);
+  using detail::check_strides;
+  const Check problem = attile::detail::first_refusal(
+      check_strides(a.q, ATTILE_STRIDES_TEXT("q"), a.batch, a.q_heads, a.q_len, dim.qk),
+      check_strides(a.k, ATTILE_STRIDES_TEXT("k"), a.batch, a.kv_heads, a.kv_len, dim.qk),
+      check_strides(a.v, ATTILE_STRIDES_TEXT("v"), a.batch, a.kv_heads, a.kv_len, dim.v),
+      check_strides(a.dout, ATTILE_STRIDES_TEXT("dout"), a.batch, a.q_heads, a.q_len, dim.v),
+      check_strides(a.dq, ATTILE_STRIDES_TEXT("dq"), a.batch, a.q_heads, a.q_len, dim.qk),
+      check_strides(a.dk, ATTILE_STRIDES_TEXT("dk"), a.batch, a.kv_heads, a.kv_len, dim.qk),
+      check_strides(a.dv, ATTILE_STRIDES_TEXT("dv"), a.batch, a.kv_heads, a.kv_len, dim.v),
+      detail::check_sizes(a));
+  if (!problem) return problem;
+  return arch::check_launch(gradient_kernel<BackwardArgs<T, M, S, P>>, 0, 0);
+}
+
+#undef ATTILE_STRIDES_TEXT
+
+/// O, P and, where wanted, LSE:
+///   S = scale Q K^T,  P = softmax(S'),  O = dropout(P) V     [arXiv 2205.14135, Algorithm 0]
+/// S and the sums of products are fp32, P is rounded to T.
+/// Shapes   see ForwardArgs; `p`: probabilities_bytes(args), before dropout, for `backward`.
+/// Scratch  as in attile::backward: a null `workspace` only sets `workspace_bytes`, and needs
+///          neither `handle` nor `p`; else device memory, aligned to 16 bytes.
+/// Scope    host; asynchronous on `stream`. The handle's stream, pointer mode and math mode are put
+///          back. A workspace that the caller gave the handle (cublasSetWorkspace) is used if the
+///          handle is on `stream` already, and is lost if not. With one, and on that stream,
+///          nothing is allocated and the call can be captured; without, cuBLAS puts nodes that
+///          allocate into a captured graph.
+/// Bits     the same each time, but cuBLAS may choose another kernel for another batch.
+/// Errors   before anything is launched what `check(args)` says, cudaErrorInvalidValue for a
+///          workspace too small or misaligned or such a `p`, cudaErrorInvalidResourceHandle for a
+///          handle that is none; else the first launch's error or what cuBLAS says: see
+///          `to_cuda_error` (out of its memory: cudaErrorMemoryAllocation; a failed launch:
+///          cudaErrorLaunchFailure; no kernel for the operands: cudaErrorNotSupported).
+template <Element T, Mask M, ScoreMod S, Dropout P>
+[[nodiscard]] cudaError_t forward(cublasHandle_t handle, T* p, void* workspace,
+                                  std::size_t& workspace_bytes, const ForwardArgs<T, M, S, P>& args,
+                                  cudaStream_t stream = nullptr) {
+  if (const Check ok = check(args); !ok) return ok.error;
+  const Sizes sizes = sizes_of(args);
+  const ForwardWorkspace w = forward_workspace(args);
+  if (workspace == nullptr) {
+    workspace_bytes = w.bytes;
+    return cudaSuccess;
+  }
+  if (!detail::usable(p, sizes, workspace, workspace_bytes, w.bytes)) return cudaErrorInvalidValue;
+  if (sizes.rows == 0) return cudaSuccess;
+  const HandleScope scope(handle, stream);
+  if (const cudaError_t error = scope.error()) return error;
+
+  float* s = part<float>(workspace, w.s);
+  if constexpr (std::same_as<T, float>) s = p;
+  T* const dropped = P::kEnabled ? part<T>(workspace, w.dropped) : nullptr;
+  const auto [D, Dv] = sizes.dim;
+  const Products products{handle, args.batch, args.kv_heads, sizes.group};
+  if (sizes.scores > 0) {
+    if (const auto error = products.each_head<Form::kNT>(
+            {args.q_len, args.kv_len, D}, scale_of(args, D),
+            per_q_head(args.q, args.q_len, D, sizes.group), per_kv_head(args.k, args.kv_len, D),
+            detail::per_score(args, sizes, s))) {
+      return error;  // line 1: S = scale Q K^T
+    }
+  }
+  if (const auto error = detail::launch_softmax(args, sizes, s, p, dropped, stream)) {
+    return error;  // line 2: P = softmax(S')
+  }
+  if (sizes.scores == 0) {
+    return detail::store_rows(args.o, nullptr, args.batch, args.q_heads, args.q_len, Dv, stream);
+  }
+  return products.each_head<Form::kNN>({args.q_len, Dv, args.kv_len}, 1.0f,
+                                       detail::per_score(args, sizes, P::kEnabled ? dropped : p),
+                                       per_kv_head(args.v, args.kv_len, Dv),
+                                       per_q_head(args.o, args.q_len, Dv, sizes.group));  // line 3
+}
+
+/// dQ, dK and dV from the P that `forward` wrote for the same problem:
+///   dV = dropout(P)^T dO,  dP = dO V^T,  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S),
+///   dQ = scale dS K,  dK = scale dS^T Q,  D = rowsum(dO * O)  [arXiv 2205.14135, Algorithm 3]
+/// Sums are fp32; dS is rounded to T. LSE must be given but is not read.
+/// Shapes   see BackwardArgs; `p` as in `forward`. Scratch, Scope, Bits, Errors: as in `forward`.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+[[nodiscard]] cudaError_t backward(cublasHandle_t handle, const T* p, void* workspace,
+                                   std::size_t& workspace_bytes,
+                                   const BackwardArgs<T, M, S, P>& args,
+                                   cudaStream_t stream = nullptr) {
+  if (const Check ok = check(args); !ok) return ok.error;
+  const Sizes sizes = sizes_of(args);
+  const BackwardWorkspace w = backward_workspace(args);
+  if (workspace == nullptr) {
+    workspace_bytes = w.bytes;
+    return cudaSuccess;
+  }
+  if (!detail::usable(p, sizes, workspace, workspace_bytes, w.bytes)) return cudaErrorInvalidValue;
+  const HandleScope scope(handle, stream);
+  if (const cudaError_t error = scope.error()) return error;
+  const auto [D, Dv] = sizes.dim;
+  if (sizes.scores == 0) {
+    const auto clear = [&](const Tensor<T>& t, int heads, int rows, int dim) {
+      return detail::store_rows(t, nullptr, args.batch, heads, rows, dim, stream);
+    };
+    if (const auto error = clear(args.dq, args.q_heads, args.q_len, D)) return error;
+    if (const auto error = clear(args.dk, args.kv_heads, args.kv_len, D)) return error;
+    return clear(args.dv, args.kv_heads, args.kv_len, Dv);
+  }
+
+  float* const dp = part<float>(workspace, w.dp);
+  float* const s = part<float>(workspace, w.s);
+  T* const ds = part<T>(workspace, w.ds);
+  T* const dropped = P::kEnabled ? part<T>(workspace, w.dropped) : nullptr;
+  float* const sums = w.has_sums ? part<float>(workspace, w.sums) : nullptr;
+  const float scale = scale_of(args, D);
+  const int group = sizes.group;
+  const Matrices<const T> q = per_q_head(args.q, args.q_len, D, group);
+  const Matrices<const T> k = per_kv_head(args.k, args.kv_len, D);
+  const Matrices<const T> v = per_kv_head(args.v, args.kv_len, Dv);
+  const Matrices<const T> dout = per_q_head(args.dout, args.q_len, Dv, group);
+  const Matrices<const T> ds_all = detail::per_score<const T>(args, sizes, ds);
+  const Products products{handle, args.batch, args.kv_heads, group};
+  if (const auto error = products.each_head<Form::kNT>({args.q_len, args.kv_len, Dv}, 1.0f, dout, v,
+                                                       detail::per_score(args, sizes, dp))) {
+    return error;  // line 2: dP = dO V^T
+  }
+  if constexpr (kNeedsScores<S>) {
+    if (const auto error = products.each_head<Form::kNT>({args.q_len, args.kv_len, D}, scale, q, k,
+                                                         detail::per_score(args, sizes, s))) {
+      return error;
+    }
+  }
+  if (const auto error = detail::launch_gradient(args, sizes, p, dp, s, ds, dropped, stream)) {
+    return error;  // line 3: dS
+  }
+  if (const auto error =
+          detail::group_gradient(products, {args.kv_len, Dv, args.q_len}, 1.0f,
+                                 detail::per_score<const T>(args, sizes, P::kEnabled ? dropped : p),
+                                 dout, args.dv, sums, stream)) {
+    return error;  // line 1: dV = dropout(P)^T dO
+  }
+  if (const auto error =
+          products.each_head<Form::kNN>({args.q_len, D, args.kv_len}, scale, ds_all, k,
+                                        per_q_head(args.dq, args.q_len, D, group))) {
+    return error;  // line 4: dQ = scale dS K
+  }
+  return detail::group_gradient(products, {args.kv_len, D, args.q_len}, scale, ds_all, q, args.dk,
+                                sums, stream);  // line 5: dK = scale dS^T Q
+}
+
+}  // namespace attile::standard
