@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""attile beside the attention that PyTorch carries: cuDNN, FlashAttention-2, the memory-efficient
+backend and FlexAttention (Triton), forward and backward. docs/benchmarks.md says what the columns
+mean.
+
+  compare.py                             everything, about ten minutes on an H200
+  compare.py --quick --peers cudnn,fa2   one cell of each group
+  compare.py --from a.json b.json        tables and chart of earlier runs, without a GPU
+
+Needs PyTorch, a CUDA GPU and nvcc. Exit code 1: a result of attile is missing or wrong."""
+import argparse
+import dataclasses
+import datetime
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import compare_build  # noqa: E402
+import compare_cells  # noqa: E402
+import compare_report  # noqa: E402
+
+START = time.monotonic()
+
+
+def progress(text):
+    print(f"[{time.monotonic() - START:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def sentence(error):
+    """The first line of an error, short enough for a table."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:240].replace("|", "/")
+
+
+def names_in(allowed):
+    def parse(text):
+        names = [name for name in text.split(",") if name]
+        if unknown := [name for name in names if name not in allowed]:
+            raise argparse.ArgumentTypeError(
+                f"no {', '.join(unknown)} among {', '.join(allowed)}")
+        return names
+    return parse
+
+
+def positive(text):
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    groups, peers = compare_cells.GROUPS, tuple(compare_cells.PEERS)
+    parser.add_argument("--groups", type=names_in(groups), default=list(groups),
+                        help="of " + ",".join(groups))
+    parser.add_argument("--cells", default="*", metavar="PATTERN",
+                        help="only cells whose name matches, such as '*causal*S 4k'")
+    parser.add_argument("--quick", action="store_true", help="one cell of each group")
+    parser.add_argument("--direction", choices=(*compare_cells.DIRECTIONS, "both"), default="both")
+    parser.add_argument("--peers", type=names_in(peers), default=list(peers),
+                        help="of " + ",".join(peers))
+    parser.add_argument("--rounds", type=positive, default=5,
+                        help="counted rounds, after one to warm up")
+    parser.add_argument("--round-ms", type=positive, default=70,
+                        help="repetitions of a contender fill this time in a round")
+    parser.add_argument("--build", default=str(compare_build.ROOT / "build" / "compare"),
+                        help="folder of the compiled kernels")
+    parser.add_argument("--json", help="file, written again after every cell")
+    parser.add_argument("--svg", help="file")
+    parser.add_argument("--markdown", help="file; the tables also end the standard output")
+    parser.add_argument("--from", nargs="+", dest="earlier", metavar="JSON",
+                        help="measure nothing: show the results of these files")
+    parser.add_argument("--list", action="store_true", help="name the cells and end")
+    return parser.parse_args(argv)
+
+
+def require_machine():
+    """PyTorch with a GPU, and nvcc; else ends with one sentence."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        raise SystemExit(f"compare.py needs PyTorch: {sentence(error)}")
+    if not torch.cuda.is_available():
+        raise SystemExit("compare.py needs a CUDA GPU, and PyTorch finds none")
+    nvcc = compare_build.find_nvcc()
+    if nvcc is None:
+        raise SystemExit("compare.py needs nvcc, on PATH, in /usr/local/cuda/bin or as CUDACXX")
+    return torch, nvcc
+
+
+def gpu_state(properties):
+    """Clocks, power and temperature, as nvidia-smi reports them at this moment."""
+    keys = ("driver_version", "clocks.sm", "clocks.mem", "clocks.max.sm", "power.draw",
+            "power.limit", "temperature.gpu")
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return {}
+    command = [smi, f"--query-gpu={','.join(keys)}", "--format=csv,noheader"]
+    if uuid := getattr(properties, "uuid", None):
+        command += ["-i", f"GPU-{uuid}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = answer.stdout.splitlines()
+    return dict(zip(keys, lines[0].split(", "))) if answer.returncode == 0 and lines else {}
+
+
+def describe_run(torch, options, builder, properties, arguments):
+    versions = {"PyTorch": torch.__version__, "CUDA": torch.version.cuda,
+                "cuDNN": torch.backends.cudnn.version(), "nvcc": builder.version}
+    try:
+        import triton
+
+        versions["Triton"] = triton.__version__
+    except ImportError:
+        pass
+    state = gpu_state(properties)
+    return {"gpu": properties.name, "sms": properties.multi_processor_count,
+            "driver": state.get("driver_version", "unknown"), "state_before": state,
+            "versions": versions, "sources": builder.sources[:16],
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "command": shlex.join(["compare.py", *arguments]), "rounds": options.rounds,
+            "round_ms": options.round_ms, "cores": os.cpu_count()}
+
+
+# ---- building ------------------------------------------------------------------------------------
+
+
+def build(builder, cells, directions, measure_compiler, results):
+    """{kernel: Library or the error that there is instead}; the compiler's figures into results."""
+    if measure_compiler:
+        try:
+            results["compile"] += builder.baselines()
+        except compare_build.BuildError as error:
+            results["compile"].append({"kernel": "baseline", "why": sentence(error)})
+        for kernel in compare_cells.compile_kernels():
+            try:
+                row = builder.build(kernel, fresh=True)[1]
+            except compare_build.BuildError as error:
+                row = {"kernel": kernel.name, "why": sentence(error)}
+            results["compile"].append(row)
+            progress(f"compiled {kernel.name}")
+    kernels = list(dict.fromkeys(
+        kernel for cell in cells for way in directions for kernel in cell.kernels(way)))
+    if not kernels:
+        return {}
+    jobs = min(len(kernels), os.cpu_count() or 1)
+    progress(f"building {len(kernels)} kernels, {jobs} at a time")
+    libraries = {}
+    listed = {row["kernel"] for row in results["compile"]}
+    for kernel, made in builder.build_all(kernels, jobs).items():
+        if isinstance(made, Exception):
+            libraries[kernel] = made
+            row = {"kernel": kernel.name, "why": sentence(made)}
+        else:
+            libraries[kernel] = compare_build.Library(made[0])
+            row = made[1]
+        if kernel.name not in listed:
+            results["compile"].append(row)
+    progress("built")
+    return libraries
+
+
+# ---- measuring -----------------------------------------------------------------------------------
+
+
+def poison(torch, x):
+    """Leaves NaN in memory that PyTorch's allocator is about to give to a contender's outputs."""
+    held = [torch.full_like(t, float("nan")) for t in (x.q, x.k, x.v, x.dout) for _ in range(2)]
+    del held
+
+
+def milliseconds(torch, call, repetitions):
+    """GPU time of one of several calls in a row, by one pair of events around them all."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(repetitions):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / repetitions
+
+
+def calibrate(torch, call, round_ms):
+    """Repetitions that fill a round, and whether the host takes as long to enqueue a call as the
+    GPU to run it: then the time is the host's."""
+    gpu_ms = milliseconds(torch, call, 1)
+    few = 20 if gpu_ms < 5 else 1
+    start = time.perf_counter()
+    for _ in range(few):
+        call()
+    host_ms = 1e3 * (time.perf_counter() - start) / few
+    torch.cuda.synchronize()
+    gpu_ms = milliseconds(torch, call, few)
+    return max(1, round(round_ms / gpu_ms)), host_ms > 0.9 * gpu_ms, host_ms
+
+
+def prepare(torch, makers, x, direction, reference, Refused):
+    """Every contender's first run, held against the reference: ({name: Run}, {name: result})."""
+    runs, found = {}, {}
+    for name, make in makers.items():
+        try:
+            poison(torch, x)
+            start = time.monotonic()
+            run = make(x, direction)
+            poison(torch, x)
+            outputs = run.outputs(run.call())
+            torch.cuda.synchronize()
+            errors = reference.errors(outputs)
+            del outputs
+            result = {"status": "ok", "errors": errors, "first_s": time.monotonic() - start}
+            if wrong := reference.wrong(errors):
+                said = ", ".join(f"{n} {errors[n]:.2g} (allowed {reference.tolerance[n]:.2g})"
+                                 for n in wrong)
+                result.update(status="wrong", why=f"relative error of {said}")
+            else:
+                runs[name] = run
+        except Refused as refusal:
+            result = {"status": "refused", "why": sentence(refusal)}
+        except Exception as error:  # a cell that fails is a result; the run goes on
+            result = {"status": "error", "why": f"{type(error).__name__}: {sentence(error)}"}
+        found[name] = result
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            raise RuntimeError(f"{name} has broken the device: {sentence(error)}") from error
+    return runs, found
+
+
+def race(torch, runs, rounds, round_ms):
+    """Rounds in which the contenders take turns, each round beginning with another one; the first
+    is not counted. {name: ([milliseconds of one call by round], details)}."""
+    plans = {name: calibrate(torch, run.call, round_ms) for name, run in runs.items()}
+    times = {name: [] for name in runs}
+    order = list(runs)
+    for turn in range(rounds + 1):
+        for name in order:
+            time_of_call = milliseconds(torch, runs[name].call, plans[name][0])
+            if turn > 0:
+                times[name].append(time_of_call)
+        order = order[1:] + order[:1]
+    return {name: (times[name], {"repetitions": plan[0], "host_bound": plan[1],
+                                 "host_ms": plan[2]}) for name, plan in plans.items()}
+
+
+def measure(torch, contenders, cell, direction, options, libraries):
+    """A row of the results."""
+    x = contenders.Inputs(cell)
+    reference = contenders.Reference(x, direction)
+    makers = {compare_cells.OURS: lambda x, way: contenders.attile(x, way, libraries)}
+    makers.update((name, contenders.PEERS[name]) for name in options.peers
+                  if name != "flex" or cell.flex)
+    runs, found = prepare(torch, makers, x, direction, reference, contenders.Refused)
+    flops = cell.flops(direction)
+    for name, (times, details) in race(torch, runs, options.rounds, options.round_ms).items():
+        found[name].update(compare_report.summarise(times, flops), **details)
+    return {"cell": cell.name, "group": cell.group, "direction": direction,
+            "shape": dataclasses.asdict(cell), "flops": flops, "tolerance": reference.tolerance,
+            "contenders": found}
+
+
+def measure_all(torch, cells, directions, options, libraries, results, properties):
+    import compare_contenders
+
+    total = len(cells) * len(directions)
+    for i, (cell, direction) in enumerate((c, d) for c in cells for d in directions):
+        try:
+            row = measure(torch, compare_contenders, cell, direction, options, libraries)
+        except Exception as error:  # recorded; the next cell may work
+            row = {"cell": cell.name, "group": cell.group, "direction": direction,
+                   "shape": dataclasses.asdict(cell), "contenders": {compare_cells.OURS: {
+                       "status": "error", "why": f"{type(error).__name__}: {sentence(error)}"}}}
+        row.update(run=0, ratios=compare_report.ratios(row),
+                   best_peer=compare_report.best_peer(row), state_after=gpu_state(properties))
+        results["cells"].append(row)
+        if options.json:
+            compare_report.write_json(options.json, results)
+        shown = ", ".join(
+            f"{name} {compare_report.number(c['tflops']) if c['status'] == 'ok' else c['status']}"
+            for name, c in row["contenders"].items())
+        progress(f"{i + 1}/{total} {cell.group}: {cell.name}, {direction}: {shown}")
+        torch.cuda.empty_cache()
+        torch.cuda.synchronize()
+
+
+def show(options, results):
+    tables = compare_report.markdown(results)
+    if options.markdown:
+        pathlib.Path(options.markdown).write_text(tables, encoding="utf-8")
+    if options.svg:
+        pathlib.Path(options.svg).write_text(compare_report.svg(results), encoding="utf-8")
+    if options.json:
+        compare_report.write_json(options.json, results)
+    print(tables, end="")
+
+
+def ours_are_right(results):
+    return all(row["contenders"][compare_cells.OURS]["status"] == "ok"
+               for row in results["cells"]) and not any("why" in c for c in results["compile"])
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    if options.earlier:
+        show(options, compare_report.read_json(options.earlier))
+        return 0
+    directions = (compare_cells.DIRECTIONS if options.direction == "both"
+                  else (options.direction,))
+    cells = compare_cells.select(options.groups, options.quick, options.cells)
+    if options.list:
+        print("\n".join(f"{cell.group}: {cell.name}" for cell in cells))
+        return 0
+    torch, nvcc = require_machine()
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    arch = compare_build.architecture(properties.major, properties.minor)
+    builder = compare_build.Builder(options.build, nvcc, arch)
+    results = {"runs": [describe_run(torch, options, builder, properties, argv)], "compile": [],
+               "cells": []}
+    libraries = build(builder, cells, directions, "compile" in options.groups, results)
+    broken = None
+    try:
+        measure_all(torch, cells, directions, options, libraries, results, properties)
+    except Exception as error:  # the device is lost: what there is is shown
+        broken = sentence(error)
+    results["runs"][0].update(state_after=gpu_state(properties),
+                              seconds=round(time.monotonic() - START, 1))
+    show(options, results)
+    if broken:
+        raise SystemExit(f"compare.py stopped early: {broken}")
+    return 0 if ours_are_right(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

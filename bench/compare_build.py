@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT
+"""Builds attile_c.cu into one shared library for each kernel, measures the compiler, and loads the
+library with ctypes. Plain Python."""
+import concurrent.futures
+import ctypes
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "bench" / "attile_c.cu"
+TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half", "fp32": "float"}
+MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
+
+# What a compiler needs for no kernel of ours: the floor of the compile table.
+BASELINES = {
+    "an empty kernel": "__global__ void empty() {}\n",
+    "attile.cuh and an empty kernel": "#include <attile/attile.cuh>\n__global__ void empty() {}\n",
+}
+
+
+class BuildError(Exception):
+    pass
+
+
+def find_nvcc():
+    """The path of nvcc; None where there is none."""
+    named = os.environ.get("CUDACXX")
+    return named or shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+
+
+def architecture(major, minor):
+    """The compute capability as nvcc names it; from 9.0 on with the features of that device alone
+    (`a`), which Hopper's kernels need."""
+    return f"{major}{minor}{'a' if major >= 9 else ''}"
+
+
+def compile_flags(arch):
+    return ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden",
+            f"-gencode=arch=compute_{arch},code=sm_{arch}", f"-I{ROOT / 'include'}"]
+
+
+def kernel_macros(kernel):
+    return [f"-DATTILE_D={kernel.d}", f"-DATTILE_DV={kernel.dv}",
+            f"-DATTILE_TYPE={TYPES[kernel.dtype]}", f"-DATTILE_MASK={MASKS[kernel.mask]}",
+            f"-DATTILE_DIRECTION=k{kernel.direction.capitalize()}"]
+
+
+def source_hash(root=ROOT):
+    """Of every header and of attile_c.cu, by content."""
+    digest = hashlib.sha256()
+    for path in sorted((root / "include").rglob("*")) + [root / "bench" / "attile_c.cu"]:
+        if path.is_file():
+            digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def cache_key(sources, nvcc_version, flags):
+    """Names a built library: nothing that shapes it is left out. The flag that holds the path of
+    the headers is: their content is in `sources`."""
+    shaping = [flag for flag in flags if not flag.startswith("-I")]
+    return hashlib.sha256(json.dumps([sources, nvcc_version, shaping]).encode()).hexdigest()[:20]
+
+
+def run_measured(command, log):
+    """Runs a compiler. Returns wall and CPU seconds of the process tree, and the largest memory
+    of any one process in it (Linux reports no sum)."""
+    start = time.perf_counter()
+    with open(log, "w", encoding="utf-8") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        text = pathlib.Path(log).read_text(encoding="utf-8", errors="replace")
+        lines = [line for line in text.splitlines() if "error" in line] or text.splitlines()
+        raise BuildError(f"nvcc failed: {lines[0][:300] if lines else 'no message'}")
+    return {"wall_s": time.perf_counter() - start, "cpu_s": usage.ru_utime + usage.ru_stime,
+            "peak_mb": usage.ru_maxrss / 1024}
+
+
+class Builder:
+    """Libraries in `folder`, one subfolder for each content."""
+
+    def __init__(self, folder, nvcc, arch):
+        self.folder, self.nvcc, self.flags = pathlib.Path(folder), nvcc, compile_flags(arch)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True)
+        self.version = version.stdout.strip().splitlines()[-1]
+        self.sources = source_hash()
+
+    def _compile(self, source, macros, target):
+        target.mkdir(parents=True, exist_ok=True)
+        made = target / "kernel.o"
+        row = run_measured([self.nvcc, *self.flags, *macros, "-c", str(source), "-o", str(made)],
+                           target / "log.txt")
+        return {**row, "object_bytes": made.stat().st_size}
+
+    def build(self, kernel, jobs=1, fresh=False):
+        """The library of a kernel and what compiling it took. The link is not counted."""
+        flags = self.flags + kernel_macros(kernel)
+        target = self.folder / cache_key(self.sources, self.version, flags)
+        library, measured = target / "kernel.so", target / "measured.json"
+        if fresh or not measured.exists():
+            row = self._compile(SOURCE, kernel_macros(kernel), target)
+            run_measured([self.nvcc, "-shared", str(target / "kernel.o"), "-o", str(library)],
+                         target / "link.txt")
+            row = {"kernel": kernel.name, "jobs": jobs, **row}
+            measured.write_text(json.dumps(row), encoding="utf-8")
+        return library, json.loads(measured.read_text(encoding="utf-8"))
+
+    def baselines(self):
+        rows = []
+        for name, text in BASELINES.items():
+            target = self.folder / "baseline"
+            target.mkdir(parents=True, exist_ok=True)
+            source = target / "baseline.cu"
+            source.write_text(text, encoding="utf-8")
+            rows.append({"kernel": name, "jobs": 1, **self._compile(source, [], target)})
+        return rows
+
+    def build_all(self, kernels, jobs):
+        """{kernel: (library, row) or the exception}."""
+        def attempt(kernel):
+            try:
+                return self.build(kernel, jobs)
+            except (BuildError, OSError) as error:
+                return error
+
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            return dict(zip(kernels, pool.map(attempt, kernels)))
+
+
+# ---- the C interface, as attile_c.cu declares it -------------------------------------------------
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p)] + [
+        (f"{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row")]
+
+
+class Problem(ctypes.Structure):
+    _fields_ = (
+        [(name, Tensor) for name in ("q", "k", "v", "o", "dout", "dq", "dk", "dv")]
+        + [("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
+           ("workspace_bytes", ctypes.c_size_t), ("stream", ctypes.c_void_p)]
+        + [(name, ctypes.c_int32) for name in ("batch", "q_heads", "kv_heads", "q_len", "kv_len",
+                                               "window_left", "window_right")]
+        + [("scale", ctypes.c_float)])
+
+
+class Library:
+    """One kernel. Errors raise RuntimeError with the library's own sentence."""
+
+    def __init__(self, path):
+        self._library = ctypes.CDLL(str(path))
+        pointer = ctypes.POINTER(Problem)
+        self._library.attile_problem_bytes.restype = ctypes.c_size_t
+        self._library.attile_check.argtypes = [pointer]
+        self._library.attile_check.restype = ctypes.c_char_p
+        self._library.attile_workspace.argtypes = [pointer, ctypes.POINTER(ctypes.c_size_t)]
+        self._library.attile_run.argtypes = [pointer]
+        self._library.attile_error.argtypes = [ctypes.c_int]
+        self._library.attile_error.restype = ctypes.c_char_p
+        if self._library.attile_problem_bytes() != ctypes.sizeof(Problem):
+            raise RuntimeError(f"{path} was built with another AttileProblem")
+
+    def check(self, problem):
+        """Why the kernel would refuse; empty when it would not."""
+        return self._library.attile_check(ctypes.byref(problem)).decode()
+
+    def workspace_bytes(self, problem):
+        size = ctypes.c_size_t(0)
+        self._demand(self._library.attile_workspace(ctypes.byref(problem), ctypes.byref(size)))
+        return size.value
+
+    def runner(self, problem):
+        """A call without arguments, with as little work on the host as ctypes allows."""
+        run, reference = self._library.attile_run, ctypes.byref(problem)
+
+        def call():
+            if error := run(reference):
+                self._demand(error)
+
+        return call
+
+    def _demand(self, error):
+        if error:
+            raise RuntimeError(f"attile: {self._library.attile_error(error).decode()}")

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""What compare.py measures: cells, the kernels they need, and their FLOPs. Plain Python."""
+import dataclasses
+import fnmatch
+
+DIRECTIONS = ("forward", "backward")
+PEERS = {
+    "cudnn": "cuDNN",
+    "fa2": "FlashAttention-2",
+    "efficient": "memory-efficient",
+    "flex": "FlexAttention",
+}
+OURS = "attile"
+
+
+def contender_label(name):
+    return PEERS.get(name, name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One instantiation of attile's one-call forward or backward."""
+
+    d: int
+    dv: int
+    dtype: str
+    mask: str
+    direction: str
+
+    @property
+    def name(self):
+        dims = f"{self.d}" if self.d == self.dv else f"{self.d}/{self.dv}"
+        return f"{self.direction} {self.dtype} D {dims} {self.mask}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One problem: queries and keys have one length, tensors are dense (batch, row, head, dim)."""
+
+    group: str
+    batch: int
+    q_heads: int
+    kv_heads: int
+    length: int
+    d: int
+    dv: int
+    dtype: str  # bf16, fp16, fp32
+    mask: str  # full, causal, window
+    window: int = 0  # keys that a row of a window sees: itself and those before it
+    flex: bool = True  # whether FlexAttention, which compiles for every shape, takes part
+
+    @property
+    def length_text(self):
+        return f"{self.length // 1024}k" if self.length % 1024 == 0 else f"{self.length}"
+
+    @property
+    def name(self):
+        dims = f"{self.d}" if self.d == self.dv else f"{self.d}/{self.dv}"
+        heads = "" if self.q_heads == self.kv_heads else f", heads {self.q_heads}:{self.kv_heads}"
+        window = f" {self.window}" if self.mask == "window" else ""
+        return f"{self.dtype} D {dims} {self.mask}{window}{heads}, S {self.length_text}"
+
+    def kernel(self, direction):
+        return Kernel(self.d, self.dv, self.dtype, self.mask, direction)
+
+    def kernels(self, direction):
+        """Backward needs the forward kernel too, whose O and LSE it starts from."""
+        return [self.kernel(way) for way in DIRECTIONS[: DIRECTIONS.index(direction) + 1]]
+
+    def visible_scores(self):
+        """Scores of one head that count: all of them, half of them under a causal mask (the
+        convention of the FlashAttention papers), those inside a window exactly."""
+        if self.mask == "window":
+            edge = min(self.window, self.length)
+            return edge * (edge + 1) // 2 + (self.length - edge) * self.window
+        return self.length * self.length // (2 if self.mask == "causal" else 1)
+
+    def flops(self, direction):
+        """2 B Hq Sq Skv (D + Dv) of the scores that count; 2.5 times that backward."""
+        forward = 2 * self.batch * self.q_heads * self.visible_scores() * (self.d + self.dv)
+        return forward if direction == "forward" else 2.5 * forward
+
+
+def _dense(group, d, mask, length, dtype="bf16", heads=None, dv=None, kv_heads=None, **more):
+    """A cell with batch * length = 16384, and heads * d = 2048 unless told otherwise."""
+    heads = heads or 2048 // d
+    return Cell(group, 16384 // length, heads, kv_heads or heads, length, d, dv or d, dtype, mask,
+                **more)
+
+
+def all_cells():
+    both = ("full", "causal")
+    lengths = (1024, 4096, 16384)
+    cells = [_dense("peers", d, mask, length, flex=length > 1024)
+             for d in (64, 128, 256) for mask in both for length in lengths]
+    cells += [Cell("grid", 4, 48, 48, length, 64, 64, "fp16", "causal", flex=length >= 4096)
+              for length in (1024, 2048, 4096, 8192, 16384)]
+    cells += [_dense("shapes", d, mask, 4096, heads=heads, dv=dv, flex=mask == "causal")
+              for d, dv, heads in ((96, 96, 16), (192, 192, 8), (192, 128, 16)) for mask in both]
+    cells += [_dense("shapes", d, mask, 512, flex=False) for d in (64, 128) for mask in both]
+    cells += [_dense("gqa", 128, "causal", length, kv_heads=2) for length in (4096, 16384)]
+    cells += [_dense("window", 128, "window", 16384, window=1024)]
+    cells += [_dense("fp32", d, "full", length, dtype="fp32", flex=False)
+              for d in (64, 128) for length in (1024, 4096)]
+    return cells
+
+
+GROUPS = tuple(dict.fromkeys(cell.group for cell in all_cells())) + ("compile",)
+
+
+def select(groups, quick=False, pattern="*"):
+    """The cells of the named groups whose names match; quick: one of each group, where possible
+    one that FlexAttention takes part in."""
+    cells = [c for c in all_cells() if c.group in groups and fnmatch.fnmatch(c.name, pattern)]
+    if not quick:
+        return cells
+    of_group = [[c for c in cells if c.group == group] for group in groups]
+    return [next((c for c in some if c.flex), some[0]) for some in of_group if some]
+
+
+def compile_kernels():
+    """The kernels whose compilation is measured one at a time."""
+    return [Kernel(d, d, "bf16", "causal", way) for way in DIRECTIONS for d in (64, 128, 256)]

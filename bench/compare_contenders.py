@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: MIT
+"""The contenders of compare.py, and the reference that they are held against. Needs PyTorch with
+a CUDA GPU, imported where it is used.
+
+A contender is a function of (Inputs, direction) that returns a Run, or raises Refused with the
+sentence of the one who refuses. All of them read the same tensors, write LSE forward, and scale
+by 1 / sqrt(D)."""
+import dataclasses
+import math
+import re
+import typing
+import warnings
+
+import compare_build
+import compare_cells
+
+MANTISSA_BITS = {"bf16": 7, "fp16": 10, "fp32": 23}
+
+
+class Refused(Exception):
+    pass
+
+
+@dataclasses.dataclass
+class Run:
+    """`call` enqueues all the work once and returns what `outputs` makes a {name: tensor} of."""
+
+    call: typing.Callable
+    outputs: typing.Callable
+
+
+class Inputs:
+    """Standard normal (batch, head, row, dim) views of dense (batch, row, head, dim) arrays."""
+
+    def __init__(self, cell):
+        import torch
+
+        self.cell = cell
+        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[
+            cell.dtype]
+        self.scale = 1.0 / math.sqrt(cell.d)
+        self.causal = cell.mask == "causal"
+        generator = torch.Generator(device="cuda").manual_seed(1)
+
+        def normal(heads, dim):
+            shape = (cell.batch, cell.length, heads, dim)
+            values = torch.randn(shape, generator=generator, device="cuda", dtype=torch.float32)
+            return values.to(self.dtype).transpose(1, 2)
+
+        self.q = normal(cell.q_heads, cell.d)
+        self.k = normal(cell.kv_heads, cell.d)
+        self.v = normal(cell.kv_heads, cell.dv)
+        self.dout = normal(cell.q_heads, cell.dv)
+
+    def with_gradients(self):
+        return [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
+
+
+def gradients(results):
+    return dict(zip(("dq", "dk", "dv"), results))
+
+
+# ---- attile --------------------------------------------------------------------------------------
+
+
+def _c_tensor(tensor):
+    if tensor.stride(3) != 1:
+        raise Refused("the last axis is not contiguous")
+    return compare_build.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
+
+
+def attile(x, direction, libraries):
+    """`libraries` maps a Kernel to its Library, or to the error that there is instead. Outputs and
+    scratch memory are allocated once and hold NaN before the first call. The backward pass starts
+    from attile's own O and LSE."""
+    import torch
+
+    cell = x.cell
+    lse = torch.full((cell.batch, cell.q_heads, cell.length), math.nan, device="cuda")
+    tensors = {"q": x.q, "k": x.k, "v": x.v, "o": torch.full_like(x.dout, math.nan)}
+    problem = compare_build.Problem(
+        lse=lse.data_ptr(), batch=cell.batch, q_heads=cell.q_heads, kv_heads=cell.kv_heads,
+        q_len=cell.length, kv_len=cell.length, window_left=cell.window - 1, window_right=0,
+        scale=x.scale, stream=torch.cuda.current_stream().cuda_stream)
+
+    def prepare(way):
+        for name, tensor in tensors.items():
+            setattr(problem, name, _c_tensor(tensor))
+        library = libraries[cell.kernel(way)]
+        if isinstance(library, Exception):
+            raise library
+        if why := library.check(problem):
+            raise Refused(why)
+        size = library.workspace_bytes(problem)
+        workspace = torch.full((size,), 0xFF, dtype=torch.uint8, device="cuda")
+        problem.workspace, problem.workspace_bytes = workspace.data_ptr() or None, size
+        return library.runner(problem), workspace
+
+    forward, _ = prepare("forward")
+    if direction == "forward":
+        return Run(forward, lambda _: {"o": tensors["o"], "lse": lse})
+    forward()
+    names = ("dq", "dk", "dv")
+    tensors.update(zip(names, (torch.full_like(t, math.nan) for t in (x.q, x.k, x.v))))
+    tensors["dout"] = x.dout
+    backward, workspace = prepare("backward")
+
+    def outputs(_, held=(lse, workspace)):  # `held` keeps them while the run lives
+        return {name: tensors[name] for name in names}
+
+    return Run(backward, outputs)
+
+
+# ---- PyTorch's backends --------------------------------------------------------------------------
+#
+# The gate is PyTorch's own: scaled_dot_product_attention with the one backend allowed. What is
+# timed are the operators that it and its autograd formula call (native_functions.yaml), directly:
+# the same kernels, LSE written as in training, with the least work on the host.
+
+
+def reason_in(messages, backend, fallback):
+    """What PyTorch's warnings say of one backend: the sentences between its header and the next,
+    without the place in PyTorch's source that they end with."""
+    said, inside = [], False
+    for message in messages:
+        text = re.sub(r"\s*\(Triggered internally at .*\)\s*$", "", message, flags=re.S).strip()
+        if text.endswith("not used because:"):
+            inside = text.lower().startswith(backend.lower())
+        elif inside:
+            said.append(text)
+    return " ".join(said) or fallback
+
+
+def _demand(x, direction, backend, header):
+    """Raises Refused where PyTorch would not run this backend for this problem."""
+    import torch
+    from torch.nn.attention import sdpa_kernel
+
+    if x.cell.mask == "window":
+        raise Refused("PyTorch's interface to it has no sliding window")
+    q, k, v = x.with_gradients() if direction == "backward" else (x.q, x.k, x.v)
+    with warnings.catch_warnings(record=True) as caught, sdpa_kernel(backend):
+        warnings.simplefilter("always")
+        torch.set_warn_always(True)
+        try:
+            torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=x.causal, scale=x.scale,
+                enable_gqa=x.cell.q_heads != x.cell.kv_heads)
+        except RuntimeError as error:
+            said = [str(w.message) for w in caught]
+            raise Refused(reason_in(said, header, str(error))) from error
+
+
+def cudnn(x, direction):
+    import torch
+    from torch.nn.attention import SDPBackend
+
+    _demand(x, direction, SDPBackend.CUDNN_ATTENTION, "cuDNN attention")
+    aten = torch.ops.aten
+
+    def forward():
+        return aten._scaled_dot_product_cudnn_attention(
+            x.q, x.k, x.v, None, True, 0.0, x.causal, False, scale=x.scale)
+
+    if direction == "forward":
+        return Run(forward, lambda r: {"o": r[0], "lse": r[1]})
+    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = forward()
+    return Run(
+        lambda: aten._scaled_dot_product_cudnn_attention_backward(
+            x.dout, x.q, x.k, x.v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0,
+            x.causal, scale=x.scale),
+        gradients)
+
+
+def fa2(x, direction):
+    import torch
+    from torch.nn.attention import SDPBackend
+
+    if x.cell.mask == "window":
+        return _fa2_window(x, direction)
+    _demand(x, direction, SDPBackend.FLASH_ATTENTION, "Flash attention")
+    aten = torch.ops.aten
+
+    def forward():
+        return aten._scaled_dot_product_flash_attention(
+            x.q, x.k, x.v, 0.0, x.causal, False, scale=x.scale)
+
+    if direction == "forward":
+        return Run(forward, lambda r: {"o": r[0], "lse": r[1]})
+    o, lse, cum_q, cum_k, max_q, max_k, state, unused, _ = forward()
+    return Run(
+        lambda: aten._scaled_dot_product_flash_attention_backward(
+            x.dout, x.q, x.k, x.v, o, lse, cum_q, cum_k, max_q, max_k, 0.0, x.causal, state, unused,
+            scale=x.scale),
+        gradients)
+
+
+def _fa2_window(x, direction):
+    """The operator below scaled_dot_product_attention, which has no window: (batch, row, head,
+    dim) tensors; keys of row i are [i - left, i + right]."""
+    import torch
+
+    aten = torch.ops.aten
+    q, k, v, dout = (t.transpose(1, 2) for t in (x.q, x.k, x.v, x.dout))
+    length = x.cell.length
+    window = {"window_size_left": x.cell.window - 1, "window_size_right": 0}
+
+    def forward():
+        return aten._flash_attention_forward(
+            q, k, v, None, None, length, length, 0.0, False, False, scale=x.scale, **window)
+
+    if direction == "forward":
+        return Run(forward, lambda r: {"o": r[0].transpose(1, 2), "lse": r[1]})
+    o, lse, state, unused, _ = forward()
+    return Run(
+        lambda: aten._flash_attention_backward(
+            dout, q, k, v, o, lse, None, None, length, length, 0.0, False, state, unused,
+            scale=x.scale, **window),
+        lambda r: gradients(t.transpose(1, 2) for t in r))
+
+
+def efficient(x, direction):
+    import torch
+    from torch.nn.attention import SDPBackend
+
+    _demand(x, direction, SDPBackend.EFFICIENT_ATTENTION, "Memory efficient")
+    aten = torch.ops.aten
+
+    def forward():
+        return aten._scaled_dot_product_efficient_attention(
+            x.q, x.k, x.v, None, True, 0.0, x.causal, scale=x.scale)
+
+    if direction == "forward":
+        return Run(forward, lambda r: {"o": r[0], "lse": r[1]})
+    o, lse, seed, offset = forward()
+    return Run(
+        lambda: aten._scaled_dot_product_efficient_attention_backward(
+            x.dout, x.q, x.k, x.v, None, o, lse, seed, offset, 0.0, [True, True, True, False],
+            x.causal, scale=x.scale),
+        gradients)
+
+
+def flex(x, direction):
+    """Compiled for this shape alone. Backward goes through autograd, with the graph kept: the
+    operator below it takes the compiled subgraphs. Outside no_grad the kernel writes LSE."""
+    import torch
+    import torch._functorch.config
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    torch._functorch.config.donated_buffer = False  # else retain_graph is refused
+    torch._dynamo.reset()  # every shape is a new compilation, and their number is limited
+    compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
+    cell = x.cell
+
+    width = cell.window  # a plain number: the compiler traces what these functions close over
+
+    def causal(batch, head, row, column):
+        return column <= row
+
+    def window(batch, head, row, column):
+        return (column <= row) & (row - column < width)
+
+    options = {"scale": x.scale, "enable_gqa": cell.q_heads != cell.kv_heads}
+    if cell.mask != "full":
+        visible = causal if cell.mask == "causal" else window
+        options["block_mask"] = create_block_mask(
+            visible, None, None, cell.length, cell.length, device="cuda")
+    if direction == "forward":
+        return Run(lambda: compiled(x.q, x.k, x.v, **options), lambda o: {"o": o})
+    leaves = x.with_gradients()
+    o = compiled(*leaves, **options)
+    return Run(lambda: torch.autograd.grad(o, leaves, x.dout, retain_graph=True), gradients)
+
+
+PEERS = {"cudnn": cudnn, "fa2": fa2, "efficient": efficient, "flex": flex}
+assert PEERS.keys() == compare_cells.PEERS.keys()
+
+
+# ---- the reference -------------------------------------------------------------------------------
+
+
+def rounding(largest, dtype):
+    """One rounding of a tensor whose largest magnitude is `largest`: half the spacing of a 16-bit
+    type there, the spacing of fp32 (docs/contract.md)."""
+    spacing = math.ldexp(1.0, math.frexp(largest)[1] - 1 - MANTISSA_BITS[dtype])
+    return spacing if dtype == "fp32" else spacing / 2
+
+
+def standard_attention(q, k, v, dout, cell, scale, store, rows=2048):
+    """Standard attention of one head by (row, dim) matrices, `rows` query rows at a time, in the
+    type that they have. `store` is what writing a matrix to memory does to it. Gradients unless
+    `dout` is None."""
+    import torch
+
+    columns = torch.arange(cell.length, device=q.device)
+    results = {"o": [], "lse": [], "dq": []}
+    dk, dv = torch.zeros_like(k), torch.zeros_like(v)
+    for first in range(0, cell.length, rows):
+        row = columns[first:first + rows, None]
+        scores = store(q[first:first + rows] @ k.T * scale)
+        if cell.mask != "full":
+            scores.masked_fill_(columns > row, -math.inf)
+        if cell.mask == "window":
+            scores.masked_fill_(columns <= row - cell.window, -math.inf)
+        lse = torch.logsumexp(scores, 1, keepdim=True)
+        p = store(torch.exp(scores - lse))
+        o = store(p @ v)
+        results["o"].append(o)
+        results["lse"].append(lse[:, 0])
+        if dout is None:
+            continue
+        d = dout[first:first + rows]
+        dp = store(d @ v.T)
+        ds = store(p * (dp - (d * o).sum(1, keepdim=True)))
+        results["dq"].append(ds @ k * scale)
+        dk += ds.T @ q[first:first + rows] * scale
+        dv += p.T @ d
+    if dout is None:
+        return {"o": torch.cat(results["o"]), "lse": torch.cat(results["lse"])}
+    return {"dq": torch.cat(results["dq"]), "dk": dk, "dv": dv}
+
+
+def sampled_heads(cell):
+    """(batch, kv head) pairs: the first, the middle and the last."""
+    count = cell.batch * cell.kv_heads
+    return [divmod(i, cell.kv_heads) for i in sorted({0, count // 2, count - 1})]
+
+
+def group_attention(x, direction, batch, kv_head, dtype, store):
+    """All query heads of one kv head: {name: (heads, row, dim)}; dK and dV are summed."""
+    import torch
+
+    group = x.cell.q_heads // x.cell.kv_heads
+    k, v = x.k[batch, kv_head].to(dtype), x.v[batch, kv_head].to(dtype)
+    heads = [
+        standard_attention(x.q[batch, h].to(dtype), k, v,
+                           x.dout[batch, h].to(dtype) if direction == "backward" else None,
+                           x.cell, x.scale, store)
+        for h in range(kv_head * group, (kv_head + 1) * group)]
+    results = {}
+    for name in heads[0]:
+        stacked = torch.stack([head[name] for head in heads])
+        stacked = stacked.sum(0, keepdim=True) if name in ("dk", "dv") else stacked
+        results[name] = stacked if name == "lse" else store(stacked)
+    return results
+
+
+class Reference:
+    """fp64 results of a sample of heads, and how far from them a contender may be: twice the error
+    of standard attention in the problem's type (fp32 sums, every stored matrix rounded), plus one
+    rounding; LSE, which is fp32 everywhere, within 1e-4. All relative to the largest magnitude."""
+
+    LSE_TOLERANCE = 1e-4
+
+    def __init__(self, x, direction):
+        import torch
+
+        torch.set_float32_matmul_precision("highest")
+        self.cell = x.cell
+        self.wanted = {}
+        plain_error, self.largest = {}, {}
+        for where in sampled_heads(x.cell):
+            exact = group_attention(x, direction, *where, torch.float64, lambda t: t)
+            plain = group_attention(x, direction, *where, torch.float32,
+                                    lambda t: t.to(x.dtype).to(torch.float32))
+            for name, t in exact.items():
+                self.largest[name] = max(self.largest.get(name, 0.0), t.abs().max().item())
+                error = (plain[name].double() - t).abs().max().item()
+                plain_error[name] = max(plain_error.get(name, 0.0), error)
+            self.wanted[where] = exact
+        self.tolerance = {
+            name: self.LSE_TOLERANCE if name == "lse" else
+            (2 * plain_error[name] + rounding(self.largest[name], x.cell.dtype))
+            / self.largest[name]
+            for name in self.largest}
+
+    def errors(self, outputs):
+        """{name: largest error over the sample, relative to the largest magnitude}; NaN where the
+        whole tensor is not finite."""
+        import torch
+
+        found = {}
+        for name, tensor in outputs.items():
+            if name == "lse":  # some pad the rows
+                tensor = tensor.flatten(2)[..., :self.cell.length]
+            if not torch.isfinite(tensor).all():
+                found[name] = math.nan
+                continue
+            worst = 0.0
+            for (batch, kv_head), wanted in self.wanted.items():
+                heads = wanted[name].shape[0]
+                group = 1 if name in ("dk", "dv") else heads
+                got = tensor[batch, kv_head * group:kv_head * group + heads].double()
+                worst = max(worst, (got - wanted[name]).abs().max().item())
+            found[name] = worst / self.largest[name]
+        return found
+
+    def wrong(self, errors):
+        """The names whose error is above the tolerance."""
+        return [name for name, error in errors.items() if not error <= self.tolerance[name]]

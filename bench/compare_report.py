@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+"""Statistics, Markdown, SVG and JSON of compare.py's results. Plain Python."""
+import html
+import json
+import os
+import pathlib
+import statistics
+
+from compare_cells import DIRECTIONS, OURS, PEERS, contender_label
+
+NAMES = (OURS, *PEERS)
+
+# Okabe and Ito's colours, which also the colour-blind tell apart, on white and on black.
+COLOURS = {"attile": "#d55e00", "cudnn": "#4f9bd9", "fa2": "#009e73", "efficient": "#b08ad0",
+           "flex": "#e6a700"}
+
+
+def summarise(milliseconds, flops):
+    """Median over the rounds with its spread, and the rate of the median."""
+    median = statistics.median(milliseconds)
+    return {"status": "ok", "median_ms": median, "min_ms": min(milliseconds),
+            "max_ms": max(milliseconds), "tflops": flops / median * 1e-9,
+            "rounds_ms": list(milliseconds)}
+
+
+def rate_of(row, name):
+    result = row["contenders"].get(name, {})
+    return result["tflops"] if result.get("status") == "ok" else None
+
+
+def ratios(row):
+    """Our rate over each peer's."""
+    ours = rate_of(row, OURS)
+    return {name: ours / rate for name in PEERS if ours and (rate := rate_of(row, name))}
+
+
+def best_peer(row):
+    """The fastest peer's name; None where none counts."""
+    rates = {name: rate for name in PEERS if (rate := rate_of(row, name))}
+    return max(rates, key=rates.get) if rates else None
+
+
+def spread_percent(row):
+    """The widest (max - min) / median of a row's contenders. Units: percent."""
+    return max((100 * (c["max_ms"] - c["min_ms"]) / c["median_ms"]
+                for c in row["contenders"].values() if c["status"] == "ok"), default=None)
+
+
+def write_json(path, results):
+    """In one step, so that a run that is cut leaves the last whole file."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def read_json(paths):
+    """One result of several runs. Every row keeps the number of its run's conditions."""
+    merged = {"runs": [], "compile": [], "cells": []}
+    for path in paths:
+        results = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        first = len(merged["runs"])
+        merged["runs"] += results["runs"]
+        merged["compile"] += results["compile"]
+        merged["cells"] += [{**row, "run": first + row["run"]} for row in results["cells"]]
+    return merged
+
+
+def sections(results):
+    """(group, direction, rows) in the order of the run."""
+    keys = dict.fromkeys((row["group"], row["direction"]) for row in results["cells"])
+    for group, direction in keys:
+        yield group, direction, [row for row in results["cells"]
+                                 if (row["group"], row["direction"]) == (group, direction)]
+
+
+# ---- Markdown ------------------------------------------------------------------------------------
+
+
+def number(value):
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
+
+
+def conditions(run):
+    """One sentence about a run's machine and software."""
+    versions = ", ".join(f"{name} {text}" for name, text in run["versions"].items())
+    return (f"{run['gpu']} (driver {run['driver']}), {versions}; {run['date']}; median of "
+            f"{run['rounds']} interleaved rounds of {run['round_ms']} ms; `{run['command']}`")
+
+
+def markdown(results):
+    """Tables of TFLOP/s for every group and direction, then what was refused, then the compiler."""
+    lines = [conditions(run) + "." for run in results["runs"]] + [""]
+    notes = {}
+    for group, direction, rows in sections(results):
+        names = [n for n in NAMES if any(n in row["contenders"] for row in rows)]
+        lines += [f"**{group}, {direction}** (TFLOP/s)", "",
+                  "| cell | " + " | ".join(contender_label(n) for n in names)
+                  + " | attile / best peer | spread |", "|---" * (len(names) + 3) + "|"]
+        for row in rows:
+            cells = [_entry(row, name, notes) for name in names]
+            best, spread = best_peer(row), spread_percent(row)
+            ratio = ratios(row).get(best)
+            cells += [f"{ratio:.2f} ({contender_label(best)})" if ratio else "",
+                      f"{spread:.0f} %" if spread is not None else ""]
+            lines.append(f"| {row['cell']} | " + " | ".join(cells) + " |")
+        lines.append("")
+    if any(c.get("host_bound") for row in results["cells"] for c in row["contenders"].values()):
+        lines += ["\\* enqueueing took the host as long as the work took the GPU.", ""]
+    if notes:
+        lines += ["Not counted:", ""]
+        lines += [f"- {text} ({_shortened(where)})" for text, where in notes.items()] + [""]
+    if results["compile"]:
+        lines += compile_table(results["compile"])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _entry(row, name, notes):
+    result = row["contenders"].get(name)
+    if result is None:
+        return ""
+    if result["status"] == "ok":
+        return number(result["tflops"]) + ("\\*" if result.get("host_bound") else "")
+    text = f"{contender_label(name)} {result['status']}: {result['why']}"
+    notes.setdefault(text, []).append(f"{row['cell']}, {row['direction']}")
+    return "WRONG" if result["status"] == "wrong" else result["status"]
+
+
+def _shortened(names, most=3):
+    more = len(names) - most
+    return "; ".join(names[:most]) + (f"; and {more} more" if more > 0 else "")
+
+
+def compile_table(rows):
+    lines = ["**compiler**", "", "| kernel | wall s | CPU s | peak MB | object KB | at once |",
+             "|---|---|---|---|---|---|"]
+    for row in rows:
+        if "why" in row:
+            lines.append(f"| {row['kernel']} | {row['why']} | | | | |")
+            continue
+        lines.append(f"| {row['kernel']} | {row['wall_s']:.1f} | {row['cpu_s']:.1f} "
+                     f"| {row['peak_mb']:.0f} | {row['object_bytes'] / 1000:.0f} "
+                     f"| {row['jobs']} |")
+    return lines + [""]
+
+
+# ---- SVG -----------------------------------------------------------------------------------------
+
+BAR, GAP, HEIGHT, LEFT, TOP, FOOT, CELLS = 15, 32, 170, 52, 30, 66, 6
+
+
+def svg(results):
+    """Grouped bars of TFLOP/s: panels of up to CELLS cells, forward left and backward right; under
+    each cell our ratio to the best peer."""
+    panels = {}
+    for group, direction, rows in sections(results):
+        for first in range(0, len(rows), CELLS):
+            column = DIRECTIONS.index(direction)
+            panels.setdefault((group, first), {})[column] = rows[first:first + CELLS]
+    names = [n for n in NAMES if any(n in row["contenders"] for row in results["cells"])]
+    panel_width = LEFT + CELLS * (len(names) * BAR + GAP) + 20
+    panel_height = TOP + HEIGHT + FOOT
+    width, height = 2 * panel_width, 64 + panel_height * len(panels)
+    title = "Attention, TFLOP/s (higher is better); last line of a cell: attile / best peer"
+    gpus = ", ".join(dict.fromkeys(run["gpu"] for run in results["runs"]))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
+        "<style>.t{fill:#767676}.g{stroke:#8886}"  # grey that both grounds carry, where unknown
+        "@media (prefers-color-scheme:light){.t{fill:#222}}"
+        "@media (prefers-color-scheme:dark){.t{fill:#ddd}}</style>",
+        _text(LEFT, 20, f"{title}. {gpus}", size=14)]
+    for i, name in enumerate(names):
+        x = LEFT + 150 * i
+        parts.append(f'<rect x="{x}" y="32" width="12" height="12" fill="{COLOURS[name]}"/>')
+        parts.append(_text(x + 17, 42, contender_label(name)))
+    for line, ((group, _), columns) in enumerate(panels.items()):
+        for column, rows in columns.items():
+            heading = f"{group}, {DIRECTIONS[column]} (TFLOP/s)"
+            parts += _panel(column * panel_width, 56 + line * panel_height, heading, rows, names)
+    return "\n".join(parts + ["</svg>"]) + "\n"
+
+
+def _text(x, y, text, anchor="start", size=None):
+    style = f' font-size="{size}"' if size else ""
+    return (f'<text class="t" x="{x:g}" y="{y:g}" text-anchor="{anchor}"{style}>'
+            f"{html.escape(text)}</text>")
+
+
+def axis_step(largest, steps=5):
+    """1, 2 or 5 times a power of ten, at most `steps` of which reach `largest`."""
+    step = 1.0
+    while largest / step > steps:
+        step *= 2.5 if f"{step:e}".startswith("2") else 2
+    return step
+
+
+def _panel(left, top, heading, rows, names):
+    rates = [rate for row in rows for n in names if (rate := rate_of(row, n))]
+    step = axis_step(max(rates, default=1.0))
+    ceiling = step * max(1, -(-max(rates, default=1.0) // step))
+    base = top + TOP + HEIGHT
+    x_end = left + LEFT + len(rows) * (len(names) * BAR + GAP)
+    parts = [_text(left + LEFT, top + 14, heading, size=13)]
+    for i in range(int(round(ceiling / step)) + 1):
+        y = base - HEIGHT * i * step / ceiling
+        parts.append(f'<line class="g" x1="{left + LEFT}" y1="{y:g}" x2="{x_end}" y2="{y:g}"/>')
+        parts.append(_text(left + LEFT - 5, y + 4, f"{i * step:g}", "end"))
+    for i, row in enumerate(rows):
+        x = left + LEFT + GAP / 2 + i * (len(names) * BAR + GAP)
+        best = ratios(row).get(best_peer(row))
+        for j, name in enumerate(names):
+            rate = rate_of(row, name)
+            if rate is None:
+                continue
+            tall = HEIGHT * rate / ceiling
+            parts.append(
+                f'<rect x="{x + j * BAR:g}" y="{base - tall:.1f}" width="{BAR - 2}" '
+                f'height="{tall:.1f}" fill="{COLOURS[name]}"><title>'
+                f"{html.escape(contender_label(name))}: {number(rate)}</title></rect>")
+        kernel, _, shape = row["cell"].partition(", ")
+        middle = x + len(names) * BAR / 2
+        parts.append(_text(middle, base + 15, kernel, "middle", size=9))
+        parts.append(_text(middle, base + 28, shape, "middle"))
+        if best:
+            parts.append(_text(middle, base + 42, f"{best:.2f}×", "middle", size=12))
+    return parts

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: MIT
+"""Tests of the parts of compare.py that need neither PyTorch nor a GPU. ATTILE_C_LIBRARY, where it
+is set, is a library of attile_c.cu, forward, D = 64, fp16, Causal, whose interface is tried."""
+import argparse
+import contextlib
+import ctypes
+import io
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import compare  # noqa: E402
+import compare_build  # noqa: E402
+import compare_cells  # noqa: E402
+import compare_contenders  # noqa: E402
+import compare_report  # noqa: E402
+from compare_cells import Cell  # noqa: E402
+
+# bf16, batch * length = 16384, heads * d = 2048: every one of these has to be there.
+PUBLISHED = {(d, mask, length) for d in (64, 128, 256) for mask in ("full", "causal")
+             for length in (1024, 4096, 16384)}
+
+
+def counted(length, sees):
+    return sum(sees(row, column) for row in range(length) for column in range(length))
+
+
+def small(mask, length, window=0, **more):
+    return Cell("test", 1, 1, 1, length, 4, 4, "fp32", mask, window, **more)
+
+
+def ok(tflops, **more):
+    return {**compare_report.summarise([1.0, 1.1, 0.9], tflops * 1e9), **more}
+
+
+def run_of(gpu="Some GPU"):
+    return {"gpu": gpu, "driver": "1.2", "versions": {"PyTorch": "2", "cuDNN": 91900},
+            "date": "2026-01-02", "rounds": 3, "round_ms": 70, "command": "compare.py --quick"}
+
+
+def results_of(*contenders, group="peers"):
+    """A row for each {name: result}, all of one run."""
+    cells = compare_cells.select([group])
+    return {"runs": [run_of()], "compile": [],
+            "cells": [{"cell": cell.name, "group": group, "direction": direction, "run": 0,
+                       "contenders": found}
+                      for direction in compare_cells.DIRECTIONS
+                      for cell, found in zip(cells, contenders)]}
+
+
+class Cells(unittest.TestCase):
+    def test_flops_of_every_mask_against_counting(self):
+        for length in (1, 2, 6, 16):
+            everything = counted(length, lambda i, j: True)
+            self.assertEqual(small("full", length).visible_scores(), everything)
+            self.assertEqual(small("causal", length).visible_scores(), everything // 2)
+            for window in (1, 2, 5, 16, 40):
+                self.assertEqual(small("window", length, window).visible_scores(),
+                                 counted(length, lambda i, j: j <= i and i - j < window))
+
+    def test_flops_count_query_heads_both_dims_and_backward(self):
+        cell = Cell("test", 3, 8, 2, 16, 6, 4, "bf16", "full")
+        self.assertEqual(cell.flops("forward"), 2 * 3 * 8 * 16 * 16 * (6 + 4))
+        self.assertEqual(cell.flops("backward"), 2.5 * cell.flops("forward"))
+
+    def test_the_published_grid_is_covered(self):
+        cells = compare_cells.select(["peers"])
+        self.assertEqual({(c.d, c.mask, c.length) for c in cells}, PUBLISHED)
+        for cell in cells:
+            self.assertEqual((cell.dtype, cell.dv, cell.kv_heads),
+                             ("bf16", cell.d, cell.q_heads))
+            self.assertEqual((cell.batch * cell.length, cell.q_heads * cell.d), (16384, 2048))
+
+    def test_the_other_groups(self):
+        def shapes(group, *fields):
+            return [tuple(getattr(c, f) for f in fields) for c in compare_cells.select([group])]
+
+        self.assertEqual(shapes("grid", "batch", "q_heads", "d", "dtype", "mask", "length"),
+                         [(4, 48, 64, "fp16", "causal", 1024 << i) for i in range(5)])
+        self.assertLessEqual({(96, 96), (192, 192), (192, 128)}, set(shapes("shapes", "d", "dv")))
+        self.assertIn((512,), shapes("shapes", "length"))
+        self.assertTrue(all(q == 8 * kv for q, kv in shapes("gqa", "q_heads", "kv_heads")))
+        self.assertEqual(shapes("window", "window", "length"), [(1024, 16384)])
+        self.assertEqual(set(shapes("fp32", "d", "length", "dtype")),
+                         {(d, s, "fp32") for d in (64, 128) for s in (1024, 4096)})
+
+    def test_names_are_unique_and_selectable(self):
+        names = [(c.group, c.name) for c in compare_cells.all_cells()]
+        self.assertEqual(len(names), len(set(names)))
+        picked = compare_cells.select(["peers"], pattern="*D 128 causal*S 4k")
+        self.assertEqual([c.name for c in picked], ["bf16 D 128 causal, S 4k"])
+        quick = compare_cells.select(compare_cells.GROUPS, quick=True)
+        self.assertEqual([c.group for c in quick],
+                         [g for g in compare_cells.GROUPS if g != "compile"])
+
+    def test_backward_needs_both_kernels(self):
+        cell = small("causal", 16)
+        self.assertEqual([k.direction for k in cell.kernels("backward")], ["forward", "backward"])
+        self.assertEqual([k.direction for k in cell.kernels("forward")], ["forward"])
+
+
+class Statistics(unittest.TestCase):
+    def test_median_spread_and_rate(self):
+        found = compare_report.summarise([4.0, 1.0, 2.0], 6e9)
+        self.assertEqual((found["median_ms"], found["min_ms"], found["max_ms"]), (2.0, 1.0, 4.0))
+        self.assertAlmostEqual(found["tflops"], 3.0)  # 6e9 in 2 ms
+
+    def test_ratios_and_best_peer_leave_out_what_did_not_run(self):
+        row = {"contenders": {"attile": ok(100), "cudnn": ok(200), "fa2": ok(50),
+                              "flex": {"status": "wrong", "why": "x", "tflops": 900}}}
+        self.assertEqual(compare_report.best_peer(row), "cudnn")
+        self.assertEqual(compare_report.ratios(row), {"cudnn": 0.5, "fa2": 2.0})
+        self.assertAlmostEqual(compare_report.spread_percent(row), 20.0)
+
+    def test_all_peers_refused(self):
+        refused = {"status": "refused", "why": "no"}
+        row = {"contenders": {"attile": ok(100), "cudnn": refused, "fa2": refused}}
+        self.assertIsNone(compare_report.best_peer(row))
+        self.assertEqual(compare_report.ratios(row), {})
+
+    def test_rounding(self):
+        self.assertEqual(compare_contenders.rounding(1.0, "bf16"), 2.0 ** -8)
+        self.assertEqual(compare_contenders.rounding(1.99, "fp16"), 2.0 ** -11)
+        self.assertEqual(compare_contenders.rounding(2.0, "fp32"), 2.0 ** -22)
+
+    def test_sampled_heads_are_inside(self):
+        self.assertEqual(compare_contenders.sampled_heads(small("full", 8)), [(0, 0)])
+        cell = Cell("test", 4, 16, 2, 8, 4, 4, "bf16", "full")
+        self.assertEqual(compare_contenders.sampled_heads(cell), [(0, 0), (2, 0), (3, 1)])
+
+
+class Refusals(unittest.TestCase):
+    MESSAGES = [
+        "Memory efficient kernel not used because: (Triggered internally at /a/b.cpp:1.)",
+        "Memory Efficient attention has been runtime disabled. (Triggered internally at /a:2.)",
+        "Flash attention kernel not used because: (Triggered internally at /a/b.cpp:3.)",
+        "Expected the same dtype. Got float. (Triggered internally at /a/b.cpp:4.)",
+        "cuDNN attention kernel not used because: (Triggered internally at /a/b.cpp:5.)",
+        "cuDNN attention has been runtime disabled. (Triggered internally at /a/b.cpp:6.)"]
+
+    def test_reason_of_one_backend(self):
+        self.assertEqual(
+            compare_contenders.reason_in(self.MESSAGES, "Flash attention", "none"),
+            "Expected the same dtype. Got float.")
+        self.assertEqual(compare_contenders.reason_in(self.MESSAGES, "cuDNN attention", "none"),
+                         "cuDNN attention has been runtime disabled.")
+        self.assertEqual(compare_contenders.reason_in([], "cuDNN attention", "none"), "none")
+
+    def test_error_becomes_one_short_sentence(self):
+        self.assertEqual(compare.sentence(ValueError("a | b\nmore")), "a / b")
+        self.assertEqual(compare.sentence(ValueError()), "ValueError")
+        self.assertLessEqual(len(compare.sentence(ValueError("x" * 999))), 240)
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        refused = {"status": "refused", "why": "no window"}
+        wrong = {"status": "wrong", "why": "relative error of o nan"}
+        self.results = results_of(
+            {"attile": ok(50), "cudnn": ok(100), "fa2": refused},
+            {"attile": ok(300, host_bound=True), "cudnn": wrong, "fa2": refused},
+            {"attile": {"status": "error", "why": "RuntimeError: x"}})
+
+    def test_markdown(self):
+        text = compare_report.markdown(self.results)
+        rows = [line for line in text.splitlines() if line.startswith("| bf16 D 64 full, S 1k")]
+        self.assertEqual(rows, ["| bf16 D 64 full, S 1k | 50.0 | 100 | refused | 0.50 (cuDNN) "
+                                "| 20 % |"] * 2)
+        self.assertIn("| 300\\* | WRONG | refused |  | 20 % |", text)
+        self.assertIn("- FlashAttention-2 refused: no window (bf16 D 64 full, S 1k, forward; ",
+                      text)
+        self.assertIn("and 1 more)", text)
+        self.assertIn("Some GPU (driver 1.2), PyTorch 2, cuDNN 91900", text)
+        widths = [[line.count("|") - line.count("\\|") for line in table.splitlines()]
+                  for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M)]
+        self.assertEqual(len(widths), 2)
+        for counts in widths:
+            self.assertEqual(len(set(counts)), 1)
+
+    def test_compile_table(self):
+        self.results["compile"] = [
+            {"kernel": "forward", "wall_s": 2.0, "cpu_s": 1.5, "peak_mb": 210.0,
+             "object_bytes": 123456, "jobs": 4},
+            {"kernel": "broken", "why": "nvcc failed: x"}]
+        text = compare_report.markdown(self.results)
+        self.assertIn("| forward | 2.0 | 1.5 | 210 | 123 | 4 |", text)
+        self.assertIn("| broken | nvcc failed: x |", text)
+
+    def test_nothing_measured(self):
+        nothing = {"runs": [run_of()], "compile": [], "cells": []}
+        self.assertIn("Some GPU", compare_report.markdown(nothing))
+        xml.etree.ElementTree.fromstring(compare_report.svg(nothing))
+
+    def test_svg_is_well_formed_and_to_scale(self):
+        self.results["runs"][0]["gpu"] = "A & B <GPU>"
+        tree = xml.etree.ElementTree.fromstring(compare_report.svg(self.results))
+        space = "{http://www.w3.org/2000/svg}"
+        bars = [r for r in tree.iter(f"{space}rect") if r.find(f"{space}title") is not None]
+        self.assertEqual(len(bars), 2 * 3)  # three contenders ran in each direction
+        heights = {bar.find(f"{space}title").text: float(bar.get("height")) for bar in bars}
+        self.assertAlmostEqual(heights["attile: 300"] / heights["cuDNN: 100"], 3.0, places=1)
+        texts = [text.text for text in tree.iter(f"{space}text")]
+        self.assertIn("0.50×", texts)
+        self.assertTrue(any("A & B <GPU>" in text for text in texts))
+        width, height = float(tree.get("width")), float(tree.get("height"))
+        for text in tree.iter(f"{space}text"):
+            self.assertTrue(0 <= float(text.get("x")) <= width)
+            self.assertTrue(0 <= float(text.get("y")) <= height)
+
+    def test_axis_steps(self):
+        for largest in (0.5, 3, 37, 99.9, 101, 452, 760):
+            step = compare_report.axis_step(largest)
+            self.assertLessEqual(largest / step, 5)
+            self.assertIn(f"{step:e}"[0], "125")
+
+    def test_json_round_trip_and_merge(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "deep" / "a.json"
+            compare_report.write_json(path, self.results)
+            self.assertEqual(json.loads(path.read_text(encoding="utf-8")), self.results)
+            self.assertEqual([p.name for p in path.parent.iterdir()], ["a.json"])
+            merged = compare_report.read_json([path, path])
+        self.assertEqual(len(merged["runs"]), 2)
+        self.assertEqual([row["run"] for row in merged["cells"]], [0] * 6 + [1] * 6)
+
+    def test_earlier_results_are_shown_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "a.json"
+            compare_report.write_json(path, self.results)
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown):
+                code = compare.main(["--from", str(path), "--svg", f"{folder}/a.svg",
+                                     "--markdown", f"{folder}/a.md"])
+            self.assertEqual(code, 0)
+            self.assertEqual(shown.getvalue(), compare_report.markdown(self.results))
+            self.assertEqual((pathlib.Path(folder) / "a.md").read_text(encoding="utf-8"),
+                             shown.getvalue())
+            xml.etree.ElementTree.parse(f"{folder}/a.svg")
+
+
+class Options(unittest.TestCase):
+    def test_names(self):
+        parse = compare.names_in(("a", "b"))
+        self.assertEqual(parse("b,a"), ["b", "a"])
+        self.assertEqual(parse(""), [])
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "no c among a, b"):
+            parse("a,c")
+
+    def test_a_wrong_or_missing_result_of_ours_fails_the_run(self):
+        def verdict(status, built=()):
+            return compare.ours_are_right({
+                "cells": [{"contenders": {"attile": {"status": status}}}], "compile": list(built)})
+
+        self.assertTrue(verdict("ok"))
+        for status in ("wrong", "refused", "error"):
+            self.assertFalse(verdict(status))
+        self.assertFalse(verdict("ok", [{"kernel": "k", "why": "nvcc failed"}]))
+
+
+class Building(unittest.TestCase):
+    def test_cache_key_follows_everything_that_shapes_a_library(self):
+        flags = ["-std=c++20", "-DATTILE_D=64", "-I/here/include"]
+        key = compare_build.cache_key("sources", "13.0", flags)
+        self.assertEqual(key, compare_build.cache_key("sources", "13.0",
+                                                      flags[:2] + ["-I/there/include"]))
+        others = [("other", "13.0", flags), ("sources", "12.4", flags),
+                  ("sources", "13.0", ["-std=c++20", "-DATTILE_D=128", "-I/here/include"])]
+        keys = {compare_build.cache_key(*other) for other in others}
+        self.assertEqual(len(keys | {key}), 4)
+
+    def test_source_hash_follows_names_and_contents(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "include").mkdir()
+            (root / "bench").mkdir()
+            (root / "bench" / "attile_c.cu").write_text("a", encoding="utf-8")
+            seen = {compare_build.source_hash(root)}
+            for name, text in (("x.h", "1"), ("x.h", "2"), ("y.h", "2")):
+                (root / "include" / name).write_text(text, encoding="utf-8")
+                seen.add(compare_build.source_hash(root))
+            (root / "bench" / "attile_c.cu").write_text("b", encoding="utf-8")
+            seen.add(compare_build.source_hash(root))
+        self.assertEqual(len(seen), 5)
+
+    def test_macros_and_architecture(self):
+        kernel = Cell("test", 1, 1, 1, 16, 192, 128, "fp16", "window", 4).kernel("backward")
+        self.assertEqual(compare_build.kernel_macros(kernel),
+                         ["-DATTILE_D=192", "-DATTILE_DV=128", "-DATTILE_TYPE=__half",
+                          "-DATTILE_MASK=SlidingWindow", "-DATTILE_DIRECTION=kBackward"])
+        self.assertEqual([compare_build.architecture(*c) for c in ((8, 0), (9, 0), (12, 0))],
+                         ["80", "90a", "120a"])
+
+    def test_a_compiler_is_measured_and_its_error_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "log.txt"
+            work = "import time; x = bytearray(50 << 20); time.sleep(0.2)"
+            row = compare_build.run_measured([sys.executable, "-c", work], log)
+            self.assertGreaterEqual(row["wall_s"], 0.2)
+            self.assertGreater(row["peak_mb"], 50)
+            self.assertLess(row["peak_mb"], 2000)
+            fail = "print('a.cu(1): error: no'); raise SystemExit(2)"
+            with self.assertRaisesRegex(compare_build.BuildError, r"a\.cu\(1\): error: no"):
+                compare_build.run_measured([sys.executable, "-c", fail], log)
+
+
+@unittest.skipUnless("ATTILE_C_LIBRARY" in os.environ, "ATTILE_C_LIBRARY is not set")
+class Interface(unittest.TestCase):
+    """What attile_c.cu and its ctypes mirror say of each other; no kernel runs."""
+
+    def setUp(self):
+        self.library = compare_build.Library(os.environ["ATTILE_C_LIBRARY"])
+        self.memory = (ctypes.c_char * 4096)()
+        base = ctypes.addressof(self.memory)
+        self.problem = compare_build.Problem(
+            lse=base + 2048, batch=1, q_heads=2, kv_heads=1, q_len=3, kv_len=3, scale=0.125)
+        for i, name in enumerate(("q", "k", "v", "o")):
+            setattr(self.problem, name,
+                    compare_build.Tensor(base + 16 * i, 2 * 3 * 64, 64, 2 * 64))
+
+    def refused(self, name, value, why):
+        setattr(self.problem, name, value)
+        self.assertEqual(self.library.check(self.problem), why)
+
+    def test_every_scalar_is_where_it_belongs(self):
+        for name, value, why in (
+                ("batch", -1, "batch is negative"), ("q_heads", 0, "q_heads must be at least 1"),
+                ("kv_heads", 3, "q_heads must be a multiple of kv_heads"),
+                ("q_len", -1, "q_len is negative"), ("kv_len", -1, "kv_len is negative"),
+                ("scale", -1.0, "scale must be finite and > 0"),
+                ("lse", 2, "lse is not aligned to 4 bytes")):
+            with self.subTest(name):
+                self.setUp()
+                self.refused(name, value, why)
+
+    def test_every_tensor_is_where_it_belongs(self):
+        for name in ("q", "k", "v", "o"):
+            with self.subTest(name):
+                self.setUp()
+                self.refused(name, compare_build.Tensor(), f"{name} is null")
+        self.setUp()
+        base = self.problem.o.data
+        for strides in ((384, 0, 128), (384, 64, 0)):
+            self.refused("o", compare_build.Tensor(base, *strides),
+                         "o overlaps itself: two of its rows share memory (see its strides)")
+        self.problem.batch = 2
+        self.refused("o", compare_build.Tensor(base, 0, 64, 128),
+                     "o overlaps itself: two of its rows share memory (see its strides)")
+
+    def test_a_forward_kernel_needs_no_workspace_and_errors_have_names(self):
+        self.assertEqual(self.library.workspace_bytes(self.problem), 0)
+        self.problem.scale = -1.0
+        with self.assertRaisesRegex(RuntimeError, "^attile: "):
+            self.library.runner(self.problem)()
+
+
+class WithoutMachine(unittest.TestCase):
+    def test_one_sentence(self):
+        try:
+            import torch
+        except ImportError:
+            torch = None
+        if torch is not None and torch.cuda.is_available():
+            self.skipTest("there is a GPU, and PyTorch")
+        with self.assertRaisesRegex(SystemExit, r"^compare\.py needs [^\n]+$"):
+            compare.main([])
+
+
+if __name__ == "__main__":
+    unittest.main()
