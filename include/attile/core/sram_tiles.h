@@ -8,9 +8,8 @@
 namespace attile {
 
 /// The tiles that FlashAttention-1 takes for an on-chip memory, and what they then need of it.
-/// Bytes are those of whole tiles in the element type, and no less than the algorithm keeps at
-/// once; fp32 sums of 16-bit elements would take more. (m, l and D = rowsum(dO * O) are not
-/// counted.)
+/// Units    bytes: of whole tiles in the element type, and no less than the algorithm keeps; fp32
+///          sums of 16-bit elements would take more, and so would m, l and rowsum(dO * O).
 struct SramTiles {
   int br = 0;                      ///< rows of Q in a tile
   int bc = 0;                      ///< rows of K and V in a tile
@@ -21,8 +20,8 @@ struct SramTiles {
 };
 
 /// FlashAttention-1's own rule, for a memory of M elements:
-///   Bc = ceil(M / 4d),  Br = min(Bc, d)                          [arXiv 2205.14135, Alg. 1, line
-///   1]
+///   Bc = ceil(M / 4d),  Br = min(Bc, d)
+///                                                              [arXiv 2205.14135, Alg. 1, line 1]
 /// It makes four tiles of Bc x d fill M, and bounds S by M / 4. So the forward tiles fit with S
 /// only where 8 d^2 <= M or so, and the backward ones never: K, V, dK, dV fill M by themselves. See
 /// docs/algorithm.md, "Tiles from the size of the SRAM".
@@ -73,8 +72,9 @@ constexpr FittingTiles largest_tiles(std::size_t sram_bytes, BytesOf bytes_of) {
 
 }  // namespace detail
 
-/// What portable::ForwardTraits<Br, Bc, D, T, ..., Dv>::kSharedBytes is, for any T: Q, K and V,
-/// with P in the place of K. Units    all sizes >= 1, head_dim_v 0 for head_dim; bytes.
+/// The shared memory of the portable forward kernel, `ForwardTraits::kSharedBytes`, for any element
+/// type: Q, K and V, with P in the place of K.
+/// Units    all sizes >= 1, head_dim_v 0 for head_dim; bytes.
 constexpr std::size_t forward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
   const int dv = head_dim_v == 0 ? head_dim : head_dim_v;
   return detail::shared_tile_bytes(br, head_dim) +
@@ -82,8 +82,9 @@ constexpr std::size_t forward_tile_bytes(int br, int bc, int head_dim, int head_
          detail::shared_tile_bytes(bc, dv);
 }
 
-/// What portable::BackwardTraits<Br, Bc, D, T, ..., Dv>::kColumnsSharedBytes is, for any T: Q, dO,
-/// K, V, P and dS. Units    as in forward_tile_bytes.
+/// The shared memory of the portable backward kernels, `BackwardTraits::kColumnsSharedBytes`, for
+/// any element type: Q, dO, K, V, P and dS.
+/// Units    as in forward_tile_bytes.
 constexpr std::size_t backward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
   const int dv = head_dim_v == 0 ? head_dim : head_dim_v;
   return detail::shared_tile_bytes(br, head_dim) + detail::shared_tile_bytes(br, dv) +
@@ -103,8 +104,8 @@ constexpr FittingTiles largest_forward_tiles(std::size_t sram_bytes, int head_di
 }
 
 /// The same for the portable backward kernels; of equal ones that with the larger Bc, because Q and
-/// dO are loaded, and dQ is added to, once for each Bc columns. Units    as in
-/// largest_forward_tiles.
+/// dO are loaded, and dQ is added to, once for each Bc columns.
+/// Units    as in largest_forward_tiles.
 constexpr FittingTiles largest_backward_tiles(std::size_t sram_bytes, int head_dim,
                                               int head_dim_v = 0) {
   const FittingTiles tiles = detail::largest_tiles(sram_bytes, [=](int bc, int br) {

@@ -189,7 +189,8 @@ void multiply(const float* a, const float* b, int depth, float* c, std::ptrdiff_
 inline constexpr int kMaxTileColumns = 256;
 
 /// S = A B for the panels that hold the columns `wide` of a tile, whose bounds are multiples of
-/// kPanelWidth. Shapes   A: a packed strip; B: packed panels; S (kStripRows, kMaxTileColumns).
+/// kPanelWidth.
+/// Shapes   A: a packed strip; B: packed panels; S (kStripRows, kMaxTileColumns).
 template <class V>
 void multiply_scores(const float* a, const float* panels, int dim, Interval wide, float* s) {
   constexpr int kWidth = kPanelWidth<V>;
