@@ -4,7 +4,7 @@
 backend and FlexAttention (Triton), forward and backward. docs/benchmarks.md says what the columns
 mean.
 
-  compare.py                             everything, about ten minutes on an H200
+  compare.py                             everything
   compare.py --quick --peers cudnn,fa2   one cell of each group
   compare.py --from a.json b.json        tables and chart of earlier runs, without a GPU
 

@@ -2,7 +2,8 @@
 // Rates of the portable kernels: fp32 (and fp16), several tiles, B * S = 16384, H * D = 2048.
 // Times are CUDA events around one call; FLOPs are 4 B H S^2 D forward (half under a causal mask),
 // 2.5 times that backward. Each kernel's output is held against fp64 on a few rows before it is
-// timed. Inputs are standard normal.
+// timed. Inputs are standard normal. least_B/s is the least traffic that a pass could have (every
+// tensor moved once) over its time: far below the memory's peak, memory is not what bounds it.
 #include <attile/attile.cuh>
 #include <attile/reference.h>
 
@@ -67,6 +68,11 @@ struct Problem {
   Array<T> q{q_host}, k{k_host}, v{v_host}, dout{dout_host}, o{size}, dq{size}, dk{size}, dv{size};
   Array<float> lse{static_cast<std::size_t>(batch) * heads * len};
 
+  /// `tensors` of the size of Q, and LSE, once each. Units: bytes.
+  double least_bytes(int tensors) const {
+    return static_cast<double>(size) * (tensors * sizeof(T) + 1.0 / dim * sizeof(float));
+  }
+
   template <class Args>
   Args sizes() const {
     Args a;
@@ -127,7 +133,7 @@ constexpr double kTolerance = (sizeof(T) == 4              ? 0.0
                               2e-5;
 
 template <class Call>
-void measure(benchmark::State& state, double flops, Call&& call) {
+void measure(benchmark::State& state, double flops, double least_bytes, Call&& call) {
   cudaEvent_t begin, end;
   if (!ok(state, cudaEventCreate(&begin)) || !ok(state, cudaEventCreate(&end))) return;
   for (auto _ : state) {
@@ -137,8 +143,9 @@ void measure(benchmark::State& state, double flops, Call&& call) {
     if (!ok(state, cudaEventElapsedTime(&ms, begin, end))) break;
     state.SetIterationTime(ms * 1e-3);
   }
-  state.counters["FLOP/s"] =
-      benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+  constexpr auto kRate = benchmark::Counter::kIsIterationInvariantRate;
+  state.counters["FLOP/s"] = benchmark::Counter(flops, kRate);
+  state.counters["least_B/s"] = benchmark::Counter(least_bytes, kRate);
   static_cast<void>(cudaEventDestroy(begin));
   static_cast<void>(cudaEventDestroy(end));
 }
@@ -169,7 +176,9 @@ void forward(benchmark::State& state) {
   if (!(problem.worst(problem.o, expected) <= kTolerance<typename Traits::ElementType>)) {
     return state.SkipWithError("wrong output");
   }
-  measure(state, forward_flops<Traits>(args), [&] { return attile::forward<Traits>(args); });
+  constexpr int kTensors = 4;  // Q, K, V, O
+  measure(state, forward_flops<Traits>(args), problem.least_bytes(kTensors),
+          [&] { return attile::forward<Traits>(args); });
 }
 
 template <class Traits>
@@ -193,7 +202,8 @@ void backward(benchmark::State& state) {
   if (!(problem.worst(problem.dq, expected) <= kTolerance<typename Traits::ElementType>)) {
     return state.SkipWithError("wrong output");
   }
-  measure(state, 2.5 * forward_flops<Traits>(args),
+  constexpr int kTensors = 8;  // Q, K, V, O, dO, dQ, dK, dV
+  measure(state, 2.5 * forward_flops<Traits>(args), problem.least_bytes(kTensors),
           [&] { return attile::backward<Traits>(workspace.data, bytes, args); });
 }
 
@@ -234,6 +244,44 @@ BENCHMARK(backward<Backward<128>>)->Apply(shapes);
 BENCHMARK(backward<Backward<128, kTwoPass>>)->Apply(shapes);
 BENCHMARK(backward<Backward<256>>)->Apply(shapes);
 
+int attribute(cudaDeviceAttr name, int device) {
+  int value = 0;
+  return cudaDeviceGetAttribute(&value, name, device) == cudaSuccess ? value : 0;
+}
+
+std::string version(int number) {
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
+/// What the rates depend on, as the CUDA runtime reports it, into the head of the output.
+void add_context() {
+  int driver = 0, runtime = 0, device = 0;
+  cudaDeviceProp properties{};
+  if (cudaDriverGetVersion(&driver) == cudaSuccess &&
+      cudaRuntimeGetVersion(&runtime) == cudaSuccess) {
+    benchmark::AddCustomContext("CUDA driver, runtime", version(driver) + ", " + version(runtime));
+  }
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+    return benchmark::AddCustomContext("device", "none");
+  }
+  // Both clocks are in kHz; a memory clock moves two bits on each line of the bus.
+  const double clock = 1e3 * attribute(cudaDevAttrClockRate, device);
+  const double memory = 2e3 * attribute(cudaDevAttrMemoryClockRate, device) *
+                        attribute(cudaDevAttrGlobalMemoryBusWidth, device) / 8;
+  benchmark::AddCustomContext("device", properties.name);
+  benchmark::AddCustomContext("SMs", std::to_string(properties.multiProcessorCount));
+  benchmark::AddCustomContext("SM clock, MHz", std::to_string(std::lround(clock * 1e-6)));
+  benchmark::AddCustomContext("memory peak, GB/s", std::to_string(std::lround(memory * 1e-9)));
+}
+
 }  // namespace
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  add_context();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

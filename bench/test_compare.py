@@ -297,6 +297,15 @@ class Building(unittest.TestCase):
         self.assertEqual([compare_build.architecture(*c) for c in ((8, 0), (9, 0), (12, 0))],
                          ["80", "90a", "120a"])
 
+    def test_the_structures_have_the_fields_of_the_source(self):
+        source = compare_build.SOURCE.read_text(encoding="utf-8")
+        for name, mirror in (("AttileTensor", compare_build.Tensor),
+                             ("AttileProblem", compare_build.Problem)):
+            body = re.search(rf"struct {name} {{(.*?)}};", source, flags=re.S).group(1)
+            declared = [field.strip().split()[-1].lstrip("*") for field in re.split("[,;]", body)
+                        if field.strip()]
+            self.assertEqual(declared, [field[0] for field in mirror._fields_])
+
     def test_a_compiler_is_measured_and_its_error_is_said(self):
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "log.txt"
