@@ -12,6 +12,7 @@ Needs PyTorch, a CUDA GPU and nvcc. Exit code 1: a result of attile is missing o
 import argparse
 import dataclasses
 import datetime
+import math
 import os
 import pathlib
 import shlex
@@ -104,11 +105,12 @@ def gpu_state(properties):
     if smi is None:
         return {}
     command = [smi, f"--query-gpu={','.join(keys)}", "--format=csv,noheader"]
-    if uuid := getattr(properties, "uuid", None):
-        command += ["-i", f"GPU-{uuid}"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = answer.stdout.splitlines()
-    return dict(zip(keys, lines[0].split(", "))) if answer.returncode == 0 and lines else {}
+    uuid = getattr(properties, "uuid", None)
+    for choice in ([f"--id=GPU-{uuid}"] if uuid else [], []):  # some containers hide the id
+        answer = subprocess.run(command + choice, capture_output=True, text=True, check=False)
+        if answer.returncode == 0 and answer.stdout:
+            return dict(zip(keys, answer.stdout.splitlines()[0].split(", ")))
+    return {}
 
 
 def describe_run(torch, options, builder, properties, arguments):
@@ -214,7 +216,8 @@ def prepare(torch, makers, x, direction, reference, Refused):
             torch.cuda.synchronize()
             errors = reference.errors(outputs)
             del outputs
-            result = {"status": "ok", "errors": errors, "first_s": time.monotonic() - start}
+            result = {"status": "ok", "first_s": time.monotonic() - start,
+                      "errors": {n: e if math.isfinite(e) else str(e) for n, e in errors.items()}}
             if wrong := reference.wrong(errors):
                 said = ", ".join(f"{n} {errors[n]:.2g} (allowed {reference.tolerance[n]:.2g})"
                                  for n in wrong)

@@ -78,7 +78,8 @@ def run_measured(command, log):
     if process.returncode != 0:
         text = pathlib.Path(log).read_text(encoding="utf-8", errors="replace")
         lines = [line for line in text.splitlines() if "error" in line] or text.splitlines()
-        raise BuildError(f"nvcc failed: {lines[0][:300] if lines else 'no message'}")
+        said = lines[0].replace(f"{ROOT}{os.sep}", "") if lines else "no message"
+        raise BuildError(f"nvcc failed: {said}")
     return {"wall_s": time.perf_counter() - start, "cpu_s": usage.ru_utime + usage.ru_stime,
             "peak_mb": usage.ru_maxrss / 1024}
 

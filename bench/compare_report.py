@@ -51,7 +51,7 @@ def write_json(path, results):
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    partial.write_text(json.dumps(results, indent=1, allow_nan=False), encoding="utf-8")
     os.replace(partial, path)
 
 

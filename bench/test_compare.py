@@ -314,8 +314,10 @@ class Building(unittest.TestCase):
             self.assertGreaterEqual(row["wall_s"], 0.2)
             self.assertGreater(row["peak_mb"], 50)
             self.assertLess(row["peak_mb"], 2000)
-            fail = "print('a.cu(1): error: no'); raise SystemExit(2)"
-            with self.assertRaisesRegex(compare_build.BuildError, r"a\.cu\(1\): error: no"):
+            place = str(compare_build.ROOT / "a.cu")
+            fail = f"print('warning: x'); print({place!r} + '(1): error: no'); raise SystemExit(2)"
+            with self.assertRaisesRegex(compare_build.BuildError,
+                                        r"^nvcc failed: a\.cu\(1\): error: no$"):
                 compare_build.run_measured([sys.executable, "-c", fail], log)
 
 
