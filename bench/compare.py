@@ -35,9 +35,11 @@ def progress(text):
 
 
 def sentence(error):
-    """The first line of an error, short enough for a table."""
+    """The first line of an error, or two where the first only announces, short enough for a
+    table."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:240].replace("|", "/")
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    return said[:240].replace("|", "/")
 
 
 def names_in(allowed):

@@ -155,6 +155,7 @@ class Refusals(unittest.TestCase):
 
     def test_error_becomes_one_short_sentence(self):
         self.assertEqual(compare.sentence(ValueError("a | b\nmore")), "a / b")
+        self.assertEqual(compare.sentence(ValueError("it said:\nno\nmore")), "it said: no")
         self.assertEqual(compare.sentence(ValueError()), "ValueError")
         self.assertLessEqual(len(compare.sentence(ValueError("x" * 999))), 240)
 
