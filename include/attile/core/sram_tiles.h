@@ -51,9 +51,10 @@ struct FittingTiles {
 
 namespace detail {
 
-/// A (rows, cols) tile of floats, its rows padded as in tile::SharedTile.
-constexpr std::size_t shared_tile_bytes(int rows, int cols) {
-  return sizeof(float) * rows * ((ceil_div(cols, 4) | 1) * 4);
+/// A shared tile of floats: so many lines of so many each, a line taking an odd number of 16-byte
+/// units (tile::SharedTile).
+constexpr std::size_t shared_tile_bytes(int lines, int length) {
+  return sizeof(float) * lines * ((ceil_div(length, 4) | 1) * 4);
 }
 
 /// The pair with the largest product for which bytes_of(x, y) fits; of equal ones the larger x.
@@ -76,20 +77,27 @@ constexpr FittingTiles largest_tiles(std::size_t sram_bytes, BytesOf bytes_of) {
 /// type: Q, K and V, with P in the place of K.
 /// Units    all sizes >= 1, head_dim_v 0 for head_dim; bytes.
 constexpr std::size_t forward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
-  const int dv = head_dim_v == 0 ? head_dim : head_dim_v;
-  return detail::shared_tile_bytes(br, head_dim) +
-         max(detail::shared_tile_bytes(bc, head_dim), detail::shared_tile_bytes(br, bc)) +
-         detail::shared_tile_bytes(bc, dv);
+  const int d = round_up(head_dim, 4);
+  const int dv = head_dim_v == 0 ? d : round_up(head_dim_v, 4);
+  const std::size_t q = detail::shared_tile_bytes(br, d);
+  const std::size_t k = detail::shared_tile_bytes(bc, d);
+  const std::size_t v = detail::shared_tile_bytes(bc, dv);
+  const std::size_t p = detail::shared_tile_bytes(br, bc);
+  return q + max(k, p) + v;
 }
 
 /// The shared memory of the portable backward kernels, `BackwardTraits::kColumnsSharedBytes`, for
 /// any element type: Q, dO, K, V, P and dS.
 /// Units    as in forward_tile_bytes.
 constexpr std::size_t backward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
-  const int dv = head_dim_v == 0 ? head_dim : head_dim_v;
-  return detail::shared_tile_bytes(br, head_dim) + detail::shared_tile_bytes(br, dv) +
-         detail::shared_tile_bytes(bc, head_dim) + detail::shared_tile_bytes(bc, dv) +
-         2 * detail::shared_tile_bytes(br, bc);
+  const int d = round_up(head_dim, 4);
+  const int dv = head_dim_v == 0 ? d : round_up(head_dim_v, 4);
+  const std::size_t q = detail::shared_tile_bytes(br, d);
+  const std::size_t dout = detail::shared_tile_bytes(br, dv);
+  const std::size_t k = detail::shared_tile_bytes(bc, d);
+  const std::size_t v = detail::shared_tile_bytes(bc, dv);
+  const std::size_t p = detail::shared_tile_bytes(br, bc);
+  return q + dout + k + v + 2 * p;
 }
 
 /// The largest tiles of the portable forward kernel that fit: Br and Bc multiples of 16 up to 128
