@@ -24,7 +24,8 @@
 // Standard attention: S and P are written to device memory, products are cuBLAS's, one kernel
 // between them (arXiv 2205.14135, Algorithm 0 and Algorithm 3). The baseline that the other kernels
 // are compared with; quadratic in memory. Not part of attile.cuh: include it by name and link
-// cuBLAS (in CMake, CUDA::cublas).
+// cuBLAS (in CMake, CUDA::cublas). Two products forward, four backward and one more for
+// kNeedsScores; hidden scores are computed like all others.
 //
 // Bytes moved for each of the N = batch * q_heads * q_len * kv_len scores, each operand of a
 // product counted once; `+`: where that is so.

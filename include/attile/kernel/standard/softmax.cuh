@@ -13,6 +13,7 @@
 #include <attile/tile/online_softmax.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace attile::standard {
 
@@ -50,17 +51,19 @@ using ShortRow = RowPart<128, 4>;  // all of a row of up to 2048 columns
 using LongRow = RowPart<512, 8>;   // all of a row of up to 16384 columns
 using PartOfRow = RowPart<512, 4>;
 
-/// Blocks that a multiprocessor should hold: 1024 threads, and half of that where policies want
-/// more than the 64 registers that this leaves a thread.
+/// Blocks that a multiprocessor should hold: 1024 threads, and half of that where policies need
+/// more than the 64 registers that this leaves a thread (LongRow would spill).
 template <class Args, class Part>
-inline constexpr int kSoftmaxBlocksPerSm =
-    (kIsIdentity<typename Args::ScoreModType> && !Args::DropoutType::kEnabled ? 1024 : 512) /
-    Part::kThreads;
+inline constexpr int kSoftmaxBlocksPerSm = [] {
+  constexpr bool kPlain = std::is_empty_v<typename Args::MaskType> &&
+                          kIsIdentity<typename Args::ScoreModType> && !Args::DropoutType::kEnabled;
+  return (kPlain ? 1024 : 512) / Part::kThreads;
+}();
 
 /// P = softmax(S') of one row, S' = score_mod(S), -inf where hidden; LSE = m + ln(l).
 ///                                                        [arXiv 2205.14135, Algorithm 0, line 2]
-/// S is read once where a block's registers hold the row, else twice (2-pass online softmax, arXiv
-/// 1805.02867, Algorithm 3).
+/// The 2-pass online softmax (arXiv 1805.02867, Algorithm 3), with a state for each thread; the
+/// second pass has S in registers unless kReread.
 /// Scope    one block of Part::kThreads threads for each row, ReduceShared<RowState, kThreads> of
 ///          dynamic shared memory. A thread reads no score that another one writes P over.
 template <class Args, class Part, bool kReread>
@@ -83,40 +86,31 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Part::kThreads, (kSoftmaxBlocksPerSm<Arg
       if (!p.mask.visible(i, p.extent)) s = -kInf;
     });
   };
-  const auto exponentiate = [&](Part& part, int col0, float m) {
-    part.for_each(col0, cols, [&](int, float& s) { s = tile::softmax_weight(s, m, kLog2e); });
-  };
 
   Part part;
   RowState mine{-kInf, 0.0f};
   for (int col0 = 0; col0 < cols; col0 += Part::kCols) {
     load_scores(part, col0);
     float m = mine.m;
-    part.for_each(col0, cols, [&](int, float& s) { m = arch::fmax(m, s); });
-    exponentiate(part, col0, m);
+    part.for_each(col0, cols, [&](int, float s) { m = arch::fmax(m, s); });
     mine = {m, mine.l * tile::softmax_weight(mine.m, m, kLog2e)};
-    part.for_each(col0, cols, [&](int, float& s) { mine.l += s; });
+    part.for_each(col0, cols, [&](int, float s) { mine.l += tile::softmax_weight(s, m, kLog2e); });
     if constexpr (!kReread) break;
   }
-
   const RowState all = reduce_block<Part::kThreads>(mine, Merge{});
   if (p.lse != nullptr && arch::thread_index() == 0) p.lse[at] = all.m + arch::log(all.l);
+
   const float inverse = all.l == 0.0f ? 0.0f : 1.0f / all.l;
   const auto sampler = p.dropout.sampler(p.q_heads);
   for (int col0 = 0; col0 < cols; col0 += Part::kCols) {
-    float factor = inverse;
-    if constexpr (kReread) {
-      load_scores(part, col0);
-      exponentiate(part, col0, all.m);
-    } else {
-      factor *= tile::softmax_weight(mine.m, all.m, kLog2e);
-    }
-    part.store(p.p + row, col0, cols, p.vectors, factor);
+    if constexpr (kReread) load_scores(part, col0);
+    part.for_each(col0, cols, [&](int, float& s) { s = tile::softmax_weight(s, all.m, kLog2e); });
+    part.store(p.p + row, col0, cols, p.vectors, inverse);
     if constexpr (Args::DropoutType::kEnabled) {
       part.for_each(col0, cols, [&](int col, float& x) {
         if (!sampler.keep({first.batch, first.head, first.row, col})) x = 0.0f;
       });
-      part.store(p.dropped + row, col0, cols, p.vectors, factor * sampler.keep_scale());
+      part.store(p.dropped + row, col0, cols, p.vectors, inverse * sampler.keep_scale());
     }
     if constexpr (!kReread) break;
   }
