@@ -14,34 +14,35 @@ struct Tiles {
   int br, bc, threads, blocks_per_sm;
 };
 
-// The portable defaults fit the 99 KB of shared memory that every device since 8.0 allows a block.
-// Their rates are of docs/tuning.md, "Portable tiles": fp32, no mask, H200, 2026-11-21.
+// Rates are of docs/tuning.md, "Portable tiles": TFLOP/s in fp32, no mask, H200, 2026-11-21.
 
-/// Default tiles of the portable forward kernel by the larger of D and Dv.
-constexpr Tiles portable_forward_tiles(int dim) {
-  if (dim <= 128) return {64, 64, 128, 2};  // D 64: 33.9 TFLOP/s, D 128: 35.5
-  return {32, 32, 128, 1};                  // D 256: 24.4 TFLOP/s
+/// Tiles of the portable forward kernel by the larger of D and Dv, and by the shared memory that a
+/// block may take. Units: KB of 1024 bytes.
+constexpr Tiles portable_forward_tiles(int dim, int shared_kb) {
+  if (dim <= 64) return {128, 64, 128, 2};                                 // 38.2
+  if (dim <= 128) return {64, 64, 128, 2};                                 // 36.6
+  return shared_kb < 227 ? Tiles{32, 32, 128, 1} : Tiles{64, 64, 256, 1};  // D 256: 26.1, 32.0
 }
 
-/// Default tiles of the portable backward kernels by the larger of D and Dv.
-constexpr Tiles portable_backward_tiles(int dim) {
-  if (dim <= 64) return {32, 64, 64, 2};    // D 64: 33.2 TFLOP/s
-  if (dim <= 128) return {32, 48, 128, 2};  // D 128: 29.9 TFLOP/s
-  return {16, 16, 64, 1};                   // D 256: 17.9 TFLOP/s
+/// Tiles of the portable backward kernels, likewise.
+constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
+  if (dim <= 64) return shared_kb < 227 ? Tiles{32, 64, 64, 2} : Tiles{64, 64, 128, 2};
+  if (dim <= 128) return shared_kb < 227 ? Tiles{32, 48, 128, 2} : Tiles{64, 96, 256, 1};
+  return {16, 24, 128, 1};
 }
 
-template <class Args, int D, int Dv>
+template <class Args, int D, int Dv, int kSharedKb>
 struct DefaultForward {
-  static constexpr Tiles kTiles = portable_forward_tiles(D > Dv ? D : Dv);
+  static constexpr Tiles kTiles = portable_forward_tiles(D > Dv ? D : Dv, kSharedKb);
   using type = portable::ForwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
                                        typename Args::MaskType, typename Args::ScoreModType,
                                        typename Args::DropoutType, Dv,
                                        portable::Tuning<kTiles.threads, kTiles.blocks_per_sm>>;
 };
 
-template <class Args, int D, int Dv, portable::DqMode kMode>
+template <class Args, int D, int Dv, portable::DqMode kMode, int kSharedKb>
 struct DefaultBackward {
-  static constexpr Tiles kTiles = portable_backward_tiles(D > Dv ? D : Dv);
+  static constexpr Tiles kTiles = portable_backward_tiles(D > Dv ? D : Dv, kSharedKb);
   using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
                                         typename Args::MaskType, typename Args::ScoreModType,
                                         typename Args::DropoutType, Dv, kMode,
@@ -50,12 +51,17 @@ struct DefaultBackward {
 
 }  // namespace detail
 
-/// The kernel that the one-call `forward` runs for these arguments.
-template <class Args, int D, int Dv = D>
-using DefaultForwardTraits = typename detail::DefaultForward<Args, D, Dv>::type;
+/// Shared memory of a block that every device since compute capability 8.0 allows. Units: KB.
+inline constexpr int kCommonSharedKb = 99;
+
+/// The kernel that the one-call `forward` runs for these arguments. kSharedKb: 99 fits every device
+/// since compute capability 8.0; with 227 the tiles may be larger, for 9.0 and 10.0.
+template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
+using DefaultForwardTraits = typename detail::DefaultForward<Args, D, Dv, kSharedKb>::type;
 
 /// The kernels that the one-call `backward` runs for these arguments.
-template <class Args, int D, int Dv = D, portable::DqMode kMode = portable::DqMode::kAccumulate>
-using DefaultBackwardTraits = typename detail::DefaultBackward<Args, D, Dv, kMode>::type;
+template <class Args, int D, int Dv = D, portable::DqMode kMode = portable::DqMode::kAccumulate,
+          int kSharedKb = kCommonSharedKb>
+using DefaultBackwardTraits = typename detail::DefaultBackward<Args, D, Dv, kMode, kSharedKb>::type;
 
 }  // namespace attile

@@ -43,40 +43,106 @@ TensorParam<T> tensor_param(const Tensor<T>& t, int dim) {
   return {t, vectors};
 }
 
+namespace detail {
+
+/// Which 16-byte vectors of a tile a thread moves: threads stand side by side along a row, then
+/// down the rows, then in groups along the rows again. Row-major tiles: whole rows. Column-major
+/// ones: 32 bytes of a row side by side, so that a warp reads whole sectors and writes to all
+/// banks.
+template <int kThreads, class Shared, int kVector>
+struct VectorPlace {
+  static constexpr int kPerRow = ceil_div(Shared::kCols, kVector);
+  static constexpr int kSector = kVector == 4 && kPerRow % 2 == 0 ? 2 : 1;
+  static constexpr int kSide = Shared::kRowMajor ? min(kPerRow, kThreads) : kSector;
+  static constexpr int kDown = min(Shared::kRows, kThreads / kSide);
+  static constexpr int kGroups = kThreads / (kSide * kDown);
+  static constexpr int kStepsAlong = ceil_div(kPerRow, kSide* kGroups);
+  static constexpr int kCount = kStepsAlong * ceil_div(Shared::kRows, kDown);
+
+  int row, col;
+  bool inside;
+
+  /// The thread's vector i < kCount.
+  ATTILE_DEVICE explicit VectorPlace(int i) {
+    const int thread = arch::thread_index();
+    const int group = thread / (kSide * kDown);
+    row = thread / kSide % kDown + i / kStepsAlong * kDown;
+    col = (thread % kSide + (group + i % kStepsAlong * kGroups) * kSide) * kVector;
+    inside = row < Shared::kRows && col < Shared::kCols && group < kGroups;
+  }
+};
+
+/// source(row, col ... col + kVector - 1), 0 beyond its rows and columns.
+template <bool kAligned, int kVector, class T>
+ATTILE_DEVICE Vec<T, kVector> read_vector(const Matrix<const T>& source, int row, int col) {
+  Vec<T, kVector> v{};
+  if (row >= source.rows) return v;
+  const T* const from = source.data + row * source.row_stride + col;
+  if constexpr (kAligned) {
+    if (col < source.cols) v = *reinterpret_cast<const Vec<T, kVector>*>(from);
+  } else {
+    ATTILE_UNROLL
+    for (int e = 0; e < kVector; ++e) {
+      if (col + e < source.cols) v[e] = from[e];
+    }
+  }
+  return v;
+}
+
+template <class Shared, class T, int kVector>
+ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Vec<T, kVector>& v) {
+  ATTILE_UNROLL
+  for (int e = 0; e < kVector; e += 4) {
+    if (Shared::kCols % kVector != 0 && col + e >= Shared::kCols) break;
+    const Float4 x{to_float(v[e]), to_float(v[e + 1]), to_float(v[e + 2]), to_float(v[e + 3])};
+    if constexpr (Shared::kRowMajor) {
+      shared.at4(row, col + e) = x;
+    } else {
+      ATTILE_UNROLL
+      for (int j = 0; j < 4; ++j) shared.at(row, col + e + j) = x[j];
+    }
+  }
+}
+
+/// All vectors of a batch are on their way before the first is written.
+template <int kThreads, bool kAligned, class Shared, class T>
+ATTILE_DEVICE void load(const Shared& shared, const Matrix<const T>& source, int row0) {
+  constexpr int kVector = 16 / sizeof(T);
+  using Place = VectorPlace<kThreads, Shared, kVector>;
+  constexpr int kBatch = min(Place::kCount, 16);
+  ATTILE_UNROLL_BY(1)
+  for (int first = 0; first < Place::kCount; first += kBatch) {
+    Vec<T, kVector> batch[kBatch];
+    ATTILE_UNROLL
+    for (int i = 0; i < kBatch; ++i) {
+      const Place place(first + i);
+      batch[i] = {};
+      if (place.inside) {
+        batch[i] = read_vector<kAligned, kVector>(source, row0 + place.row, place.col);
+      }
+    }
+    ATTILE_UNROLL
+    for (int i = 0; i < kBatch; ++i) {
+      const Place place(first + i);
+      if (place.inside) write_vector(shared, place.row, place.col, batch[i]);
+    }
+  }
+}
+
+}  // namespace detail
+
 /// shared(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns, so that nothing
 /// stored there can reach a result.
-/// Shapes   shared (Rows, Cols); source.cols <= Cols.
+/// Shapes   shared (Rows, Cols), Cols a multiple of 4; source.cols <= Cols.
 /// Scope    all kThreads threads of the block.
 /// Barriers one before, when others still read the tile; one after, before others read it.
 template <int kThreads, class Shared, class T>
 ATTILE_DEVICE void load(const Shared& shared, const Matrix<const T>& source, int row0) {
-  constexpr int kVector = 16 / sizeof(T);
-  if (Shared::kCols % kVector == 0 && source.vectors) {
-    constexpr int kPerRow = ceil_div(Shared::kCols, kVector);
-    ATTILE_UNROLL_BY(8)
-    for (int i = arch::thread_index(); i < Shared::kRows * kPerRow; i += kThreads) {
-      const int r = i / kPerRow;
-      const int c = i % kPerRow * kVector;
-      const bool inside = row0 + r < source.rows && c < source.cols;
-      Vec<T, kVector> v{};
-      if (inside) {
-        v = *reinterpret_cast<const Vec<T, kVector>*>(source.data + (row0 + r) * source.row_stride +
-                                                      c);
-      }
-      ATTILE_UNROLL
-      for (int e = 0; e < kVector; e += 4) {
-        shared.at4(r, c + e) = {to_float(v[e]), to_float(v[e + 1]), to_float(v[e + 2]),
-                                to_float(v[e + 3])};
-      }
-    }
+  static_assert(Shared::kCols % 4 == 0, "attile::tile::load: a tile has a multiple of 4 columns");
+  if (source.vectors) {
+    detail::load<kThreads, true>(shared, source, row0);
   } else {
-    ATTILE_UNROLL_BY(4)
-    for (int i = arch::thread_index(); i < Shared::kRows * Shared::kCols; i += kThreads) {
-      const int r = i / Shared::kCols;
-      const int c = i % Shared::kCols;
-      const bool inside = row0 + r < source.rows && c < source.cols;
-      shared.at(r, c) = inside ? to_float(source.data[(row0 + r) * source.row_stride + c]) : 0.0f;
-    }
+    detail::load<kThreads, false>(shared, source, row0);
   }
 }
 
@@ -109,12 +175,28 @@ ATTILE_DEVICE void store(const Matrix<T>& target, const Registers& registers, in
   }
 }
 
-/// shared(r, c) = registers(r, c).
+/// shared(r, c) = registers(r, c). Runs along the tile's lines are written whole, with what stands
+/// in a run beyond the tile's last row or column.
 /// Scope    each thread for what it holds.
 /// Barriers one after, for the lanes that read what other lanes wrote.
 template <class Shared, class Registers>
-ATTILE_DEVICE void stage(const Shared& shared, Registers& registers) {
-  registers.for_each([&](int r, int c, float x) { shared.at(r, c) = x; });
+ATTILE_DEVICE void stage(const Shared& shared, const Registers& registers) {
+  constexpr int kRun = Shared::kRowMajor ? Registers::kColRun : Registers::kRowRun;
+  constexpr int kDown = Shared::kRowMajor ? 1 : kRun;
+  constexpr int kAlong = Shared::kRowMajor ? kRun : 1;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; r += kDown) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += kAlong) {
+      if (!Registers::has_row(r) || !Registers::has_col(c)) continue;
+      Vec<float, kRun> run;
+      ATTILE_UNROLL
+      for (int e = 0; e < kRun; ++e) {
+        run[e] = Shared::kRowMajor ? registers.x[r][c + e] : registers.x[r + e][c];
+      }
+      shared.template run<kRun>(Registers::row(r), Registers::col(c)) = run;
+    }
+  }
 }
 
 }  // namespace attile::tile

@@ -9,14 +9,24 @@
 
 namespace attile::tile {
 
-/// Threads of a block that share a row of a RegisterTile: half a warp. (A quarter needs fewer
-/// shared-memory cycles and was slower: docs/tuning.md, "Portable tiles".)
+/// Threads of a block that share a row of a RegisterTile: half a warp, every second lane.
 inline constexpr int kColLanes = 16;
+
+/// The longest run of 4, 2 or 1 neighbours in which `lanes` threads hold `size` rows or columns and
+/// no more registers than they must.
+constexpr int run_length(int size, int lanes) {
+  for (int run = 4; run > 1; run /= 2) {
+    if (ceil_div(size, lanes * run) * run == ceil_div(size, lanes)) return run;
+  }
+  return 1;
+}
 
 /// A (Rows, Cols) tile of floats in the registers of a block, for kernels that multiply with plain
 /// FMAs. This class alone knows which thread holds what: the block is a grid of RowLanes x 16
 /// threads; a thread holds runs of RowRun rows and ColRun columns, each run RowLanes * RowRun rows
-/// (16 * ColRun columns) after the one before. The threads of a row are neighbours in one warp.
+/// (16 * ColRun columns) after the one before. A row stays within one warp: neighbouring lanes hold
+/// two rows, because a 16-byte read takes 2 cycles of shared memory where each quad of lanes reads
+/// at most 2 addresses, and 4 where it reads 4 (docs/tuning.md, "Portable tiles").
 /// Rows and Cols may be any numbers: what a thread holds beyond them is never shown by `for_each`,
 /// and counts for nothing in `row_max` and `exponentiate`.
 template <int Rows, int Cols, int RowLanes, int RowRun, int ColRun>
@@ -36,11 +46,11 @@ struct RegisterTile {
 
   /// The row of the tile that x[r] belongs to.
   ATTILE_DEVICE static int row(int r) {
-    return r / RowRun * kRowStep + arch::thread_index() / kColLanes * RowRun + r % RowRun;
+    return r / RowRun * kRowStep + row_lane() * RowRun + r % RowRun;
   }
   /// The column of the tile that x[.][c] belongs to.
   ATTILE_DEVICE static int col(int c) {
-    return c / ColRun * kColStep + arch::thread_index() % kColLanes * ColRun + c % ColRun;
+    return c / ColRun * kColStep + col_lane() * ColRun + c % ColRun;
   }
   ATTILE_DEVICE static bool has_row(int r) { return kExactRows || row(r) < Rows; }
   ATTILE_DEVICE static bool has_col(int c) { return kExactCols || col(c) < Cols; }
@@ -93,7 +103,7 @@ struct RegisterTile {
       if (has_col(c)) result = arch::fmax(result, x[r][c]);
     }
     ATTILE_UNROLL
-    for (int mask = kColLanes / 2; mask > 0; mask /= 2) {
+    for (int mask = arch::kWarpSize / 2; mask >= kRowsPerWarp; mask /= 2) {
       result = arch::fmax(result, arch::shuffle_xor(result, mask));
     }
     return result;
@@ -113,8 +123,21 @@ struct RegisterTile {
   /// Scope: the lanes of a row, together.
   ATTILE_DEVICE static float sum_lanes(float sum) {
     ATTILE_UNROLL
-    for (int mask = kColLanes / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);
+    for (int mask = arch::kWarpSize / 2; mask >= kRowsPerWarp; mask /= 2) {
+      sum += arch::shuffle_xor(sum, mask);
+    }
     return sum;
+  }
+
+ private:
+  static constexpr int kRowsPerWarp = arch::kWarpSize / kColLanes;
+
+  ATTILE_DEVICE static int row_lane() {
+    const int thread = arch::thread_index();
+    return thread / arch::kWarpSize * kRowsPerWarp + thread % kRowsPerWarp;
+  }
+  ATTILE_DEVICE static int col_lane() {
+    return arch::thread_index() % arch::kWarpSize / kRowsPerWarp;
   }
 };
 

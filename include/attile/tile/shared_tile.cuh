@@ -9,21 +9,47 @@
 
 namespace attile::tile {
 
-/// A (Rows, Cols) tile of floats in shared memory, row by row. A row takes an odd number of 16-byte
-/// units, so that lanes that read 16 bytes each from neighbouring rows meet in no bank.
-template <int Rows, int Cols>
+/// Which elements of a shared tile are neighbours.
+enum class Order {
+  kRowMajor,     ///< those of a row
+  kColumnMajor,  ///< those of a column: what an outer product reads of its left operand
+};
+
+/// What stands between two lines of a shared tile.
+enum class Padding {
+  kOdd,   ///< a line takes an odd number of 16-byte units, so that lanes that read 16 bytes each
+          ///< from neighbouring lines, or write 4 bytes each across lines, meet in no bank
+  kNone,  ///< the next 16-byte unit is the next line: enough where lanes stay within a line
+};
+
+/// A (Rows, Cols) tile of floats in shared memory, line by line: a line is a row or, column-major,
+/// a column.
+template <int Rows, int Cols, Order kTileOrder = Order::kRowMajor, Padding kPadding = Padding::kOdd>
 struct SharedTile {
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
-  static constexpr int kStride = (ceil_div(Cols, 4) | 1) * 4;
-  static constexpr std::size_t kBytes = sizeof(float) * kRows * kStride;
+  static constexpr Order kOrder = kTileOrder;
+  static constexpr bool kRowMajor = kOrder == Order::kRowMajor;
+  static constexpr int kLineUnits = ceil_div(kRowMajor ? Cols : Rows, 4);
+  static constexpr int kStride = (kPadding == Padding::kOdd ? kLineUnits | 1 : kLineUnits) * 4;
+  static constexpr std::size_t kBytes = sizeof(float) * (kRowMajor ? Rows : Cols) * kStride;
 
   float* data;
 
-  ATTILE_DEVICE float& at(int row, int col) const { return data[row * kStride + col]; }
-  /// Four neighbours; col is a multiple of 4.
-  ATTILE_DEVICE Float4& at4(int row, int col) const {
-    return *reinterpret_cast<Float4*>(data + row * kStride + col);
+  ATTILE_DEVICE float& at(int row, int col) const {
+    return data[kRowMajor ? row * kStride + col : col * kStride + row];
+  }
+  /// kRun = 1, 2 or 4 neighbours of a line from (row, col) on, a place in the line that kRun
+  /// divides.
+  template <int kRun>
+  ATTILE_DEVICE Vec<float, kRun>& run(int row, int col) const {
+    return *reinterpret_cast<Vec<float, kRun>*>(&at(row, col));
+  }
+  ATTILE_DEVICE Float4& at4(int row, int col) const { return run<4>(row, col); }
+  /// The same memory, seen as the transposed matrix.
+  ATTILE_DEVICE auto transposed() const {
+    constexpr Order kOther = kRowMajor ? Order::kColumnMajor : Order::kRowMajor;
+    return SharedTile<Cols, Rows, kOther, kPadding>{data};
   }
 };
 

@@ -46,11 +46,12 @@ struct BackwardTraits {
   using DoTile = tile::SharedTile<Br, round_up(Dv, 4)>;
   using KTile = tile::SharedTile<Bc, round_up(D, 4)>;
   using VTile = tile::SharedTile<Bc, round_up(Dv, 4)>;
-  using PTile = tile::SharedTile<Br, Bc>;
   using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, 1, 1>;
+  using PTile = tile::SharedTile<Br, Bc>;
   using DqRegisters = tile::RegisterTile<Br, KTile::kCols, kRowLanes, 1, 4>;
-  using DkRegisters = tile::RegisterTile<Bc, KTile::kCols, kRowLanes, 4, 4>;
-  using DvRegisters = tile::RegisterTile<Bc, VTile::kCols, kRowLanes, 4, 4>;
+  static constexpr int kKeyRun = tile::run_length(Bc, kRowLanes);
+  using DkRegisters = tile::RegisterTile<Bc, KTile::kCols, kRowLanes, kKeyRun, 4>;
+  using DvRegisters = tile::RegisterTile<Bc, VTile::kCols, kRowLanes, kKeyRun, 4>;
 
   static constexpr std::size_t kOperandBytes =
       QTile::kBytes + DoTile::kBytes + KTile::kBytes + VTile::kBytes;

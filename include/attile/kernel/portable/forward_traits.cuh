@@ -40,12 +40,20 @@ struct ForwardTraits {
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kRowLanes = kThreads / tile::kColLanes;
 
-  using QTile = tile::SharedTile<Br, round_up(D, 4)>;
-  using KTile = tile::SharedTile<Bc, round_up(D, 4)>;
-  using VTile = tile::SharedTile<Bc, round_up(Dv, 4)>;
-  using PTile = tile::SharedTile<Br, Bc>;
-  using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, 1, 1>;
-  using OutputRegisters = tile::RegisterTile<Br, VTile::kCols, kRowLanes, 1, 4>;
+  // The left operands Q and P are column-major, the right ones K^T and V row-major: both products
+  // are sums of outer products. K is padded for being transposed at every load, unless a large D
+  // leaves no room for it; in the others lanes stay within a line.
+  static constexpr tile::Order kDown = tile::Order::kColumnMajor;
+  static constexpr tile::Order kAlong = tile::Order::kRowMajor;
+  static constexpr tile::Padding kPadK = D > 128 ? tile::Padding::kNone : tile::Padding::kOdd;
+  using QTile = tile::SharedTile<Br, round_up(D, 4), kDown, tile::Padding::kNone>;
+  using KTile = tile::SharedTile<Bc, round_up(D, 4), kDown, kPadK>;
+  using VTile = tile::SharedTile<Bc, round_up(Dv, 4), kAlong, tile::Padding::kNone>;
+  using PTile = tile::SharedTile<Br, Bc, kDown>;
+  static constexpr int kRowRun = tile::run_length(Br, kRowLanes);
+  static constexpr int kColRun = tile::run_length(Bc, tile::kColLanes);
+  using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, kRowRun, kColRun>;
+  using OutputRegisters = tile::RegisterTile<Br, VTile::kCols, kRowLanes, kRowRun, 4>;
 
   /// P takes the place of K, which is not needed any more by then.
   static constexpr std::size_t kKpBytes = max(KTile::kBytes, PTile::kBytes);
