@@ -65,11 +65,14 @@ TEST_CASE("sram_tiles.forward_fits_on_227_KB_up_to_which_head_dim") {
   }
 }
 
-// Rows of 64 floats take 17 * 16 bytes, rows of 128 floats 33 * 16, rows of 256 floats 65 * 16.
-static_assert(forward_tile_bytes(64, 64, 64) == 3 * 64 * 272);
-static_assert(forward_tile_bytes(64, 64, 128) == 3 * 64 * 528);
-static_assert(forward_tile_bytes(128, 256, 64) == 128 * 272 + 128 * 1040 + 256 * 272);
-static_assert(forward_tile_bytes(64, 64, 128, 64) == 2 * 64 * 528 + 64 * 272);
+// Forward: Q, K (or P, where that is larger), V. A line of 64 floats takes 16 * 16 bytes, padded
+// 17 * 16; D = 256 has no padding in K.
+static_assert(forward_tile_bytes(64, 64, 64) == 64 * 256 + 64 * 272 + 64 * 256);
+static_assert(forward_tile_bytes(64, 64, 128) == 128 * 256 + 128 * 272 + 64 * 512);
+static_assert(forward_tile_bytes(64, 64, 256) == 256 * 256 + 256 * 256 + 64 * 1024);
+static_assert(forward_tile_bytes(128, 64, 64) == 64 * 512 + 64 * 528 + 64 * 256);
+static_assert(forward_tile_bytes(64, 64, 128, 64) == 128 * 256 + 128 * 272 + 64 * 256);
+// Backward: rows of 64 floats, padded, take 17 * 16 bytes, of 256 floats 65 * 16.
 static_assert(backward_tile_bytes(32, 64, 64) == 2 * 96 * 272 + 2 * 32 * 272);
 static_assert(backward_tile_bytes(16, 16, 256) == 4 * 16 * 1040 + 2 * 16 * 80);
 

@@ -49,6 +49,8 @@ TEST_CASE("sram_tiles.bytes_are_those_of_the_traits") {
   check_bytes<64, 64, 64>();
   check_bytes<32, 48, 128>();
   check_bytes<16, 16, 256>();
+  check_bytes<64, 32, 125>();  // the largest padded K, once rounded up, and
+  check_bytes<64, 32, 129>();  // the smallest without padding
   check_bytes<100, 100, 8>();  // P is larger than K
   check_bytes<17, 5, 33>();
   check_bytes<1, 1, 1>();

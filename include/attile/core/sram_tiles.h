@@ -51,10 +51,13 @@ struct FittingTiles {
 
 namespace detail {
 
-/// A shared tile of floats: so many lines of so many each, a line taking an odd number of 16-byte
-/// units (tile::SharedTile).
-constexpr std::size_t shared_tile_bytes(int lines, int length) {
-  return sizeof(float) * lines * ((ceil_div(length, 4) | 1) * 4);
+/// Shared tiles of floats, so many lines of so many each (tile::SharedTile): a line takes whole
+/// 16-byte units, padded an odd number of them.
+constexpr std::size_t plain_tile_bytes(int lines, int length) {
+  return std::size_t{16} * lines * ceil_div(length, 4);
+}
+constexpr std::size_t padded_tile_bytes(int lines, int length) {
+  return std::size_t{16} * lines * (ceil_div(length, 4) | 1);
 }
 
 /// The pair with the largest product for which bytes_of(x, y) fits; of equal ones the larger x.
@@ -74,29 +77,31 @@ constexpr FittingTiles largest_tiles(std::size_t sram_bytes, BytesOf bytes_of) {
 }  // namespace detail
 
 /// The shared memory of the portable forward kernel, `ForwardTraits::kSharedBytes`, for any element
-/// type: Q, K and V, with P in the place of K.
+/// type: Q and K by columns, K padded up to D = 128; V by rows; P by columns, padded, in the place
+/// of K.
 /// Units    all sizes >= 1, head_dim_v 0 for head_dim; bytes.
 constexpr std::size_t forward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
   const int d = round_up(head_dim, 4);
   const int dv = head_dim_v == 0 ? d : round_up(head_dim_v, 4);
-  const std::size_t q = detail::shared_tile_bytes(br, d);
-  const std::size_t k = detail::shared_tile_bytes(bc, d);
-  const std::size_t v = detail::shared_tile_bytes(bc, dv);
-  const std::size_t p = detail::shared_tile_bytes(br, bc);
+  const std::size_t q = detail::plain_tile_bytes(d, br);
+  const std::size_t k =
+      d > 128 ? detail::plain_tile_bytes(d, bc) : detail::padded_tile_bytes(d, bc);
+  const std::size_t v = detail::plain_tile_bytes(bc, dv);
+  const std::size_t p = detail::padded_tile_bytes(bc, br);
   return q + max(k, p) + v;
 }
 
 /// The shared memory of the portable backward kernels, `BackwardTraits::kColumnsSharedBytes`, for
-/// any element type: Q, dO, K, V, P and dS.
+/// any element type: Q, dO, K, V, P and dS, all by rows and padded.
 /// Units    as in forward_tile_bytes.
 constexpr std::size_t backward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
   const int d = round_up(head_dim, 4);
   const int dv = head_dim_v == 0 ? d : round_up(head_dim_v, 4);
-  const std::size_t q = detail::shared_tile_bytes(br, d);
-  const std::size_t dout = detail::shared_tile_bytes(br, dv);
-  const std::size_t k = detail::shared_tile_bytes(bc, d);
-  const std::size_t v = detail::shared_tile_bytes(bc, dv);
-  const std::size_t p = detail::shared_tile_bytes(br, bc);
+  const std::size_t q = detail::padded_tile_bytes(br, d);
+  const std::size_t dout = detail::padded_tile_bytes(br, dv);
+  const std::size_t k = detail::padded_tile_bytes(bc, d);
+  const std::size_t v = detail::padded_tile_bytes(bc, dv);
+  const std::size_t p = detail::padded_tile_bytes(br, bc);
   return q + dout + k + v + 2 * p;
 }
 
