@@ -13,12 +13,18 @@ namespace tile = attile::tile;
 namespace arch = attile::arch;
 
 constexpr int kBr = 64, kBc = 64, kDim = 64, kThreads = 128, kRowLanes = kThreads / tile::kColLanes;
-using QTile = tile::SharedTile<kBr, kDim>;
-using KvTile = tile::SharedTile<kBc, kDim>;
-using PTile = tile::SharedTile<kBr, kBc>;
-using Scores = tile::RegisterTile<kBr, kBc, kRowLanes, 1, 1>;
-using Output = tile::RegisterTile<kBr, kDim, kRowLanes, 1, 4>;
-constexpr std::size_t kSharedBytes = QTile::kBytes + 2 * KvTile::kBytes + PTile::kBytes;
+
+// The fast form of both products: the left operand (Q, P) by columns, the right one (K^T, V) by
+// rows, and threads that hold runs of 4 rows and 4 columns, which is what one read brings. What is
+// written across lines at each step (K, P) is padded against bank conflicts.
+constexpr tile::Order kByColumns = tile::Order::kColumnMajor, kByRows = tile::Order::kRowMajor;
+using QTile = tile::SharedTile<kBr, kDim, kByColumns, tile::Padding::kNone>;
+using KTile = tile::SharedTile<kBc, kDim, kByColumns>;
+using VTile = tile::SharedTile<kBc, kDim, kByRows, tile::Padding::kNone>;
+using PTile = tile::SharedTile<kBr, kBc, kByColumns>;
+using Scores = tile::RegisterTile<kBr, kBc, kRowLanes, 4, 4>;
+using Output = tile::RegisterTile<kBr, kDim, kRowLanes, 4, 4>;
+constexpr std::size_t kSharedBytes = QTile::kBytes + KTile::kBytes + VTile::kBytes + PTile::kBytes;
 
 struct Problem {
   tile::TensorParam<const float> q, k, v, x, gate;
@@ -32,8 +38,8 @@ struct Problem {
 __global__ void __launch_bounds__(kThreads) gated_attention(const __grid_constant__ Problem p) {
   tile::SharedCarver carver{arch::dynamic_shared()};
   const auto q_smem = carver.take<QTile>();
-  const auto k_smem = carver.take<KvTile>();
-  const auto v_smem = carver.take<KvTile>();
+  const auto k_smem = carver.take<KTile>();
+  const auto v_smem = carver.take<VTile>();
   const auto p_smem = carver.take<PTile>();
   const int head = blockIdx.y;
   const int row0 = blockIdx.x * kBr;
@@ -56,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) gated_attention(const __grid_constan
     });
     softmax.step(s_frag, o_frag, unit);  // (m, l); S becomes P; O is rescaled
     tile::stage(p_smem, s_frag);
-    arch::warp_barrier();                     // the lanes of a row see each other's P
+    Scores::sync_rows();                      // the lanes of a row see each other's P
     tile::matmul_nn(o_frag, p_smem, v_smem);  // O += P V
     arch::barrier();  // everyone has read the tiles before the next ones are loaded
   }
