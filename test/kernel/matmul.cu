@@ -297,6 +297,7 @@ TEST_CASE("products of row-major by column-major tiles are exact for integers") 
 TEST_CASE("load fills a tile with what the source has, and zeros beyond") {
   check_loads<57, 44>();
   check_loads<64, 64>();
+  check_loads<70, 128>();     // more than a thread reads at once
   check_loads<5, 256, 32>();  // a row has more vectors than the block threads
   check_loads<1, 4>();        // half a vector of fp16
 }
