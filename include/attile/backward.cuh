@@ -35,12 +35,66 @@ template <class Traits>
 BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   constexpr std::int64_t kRowsPerBlock = 8;
   const std::int64_t slices = std::int64_t{args.batch} * args.q_heads;
+  const std::int64_t kv_slices = std::int64_t{args.batch} * args.kv_heads;
   const std::int64_t q_tiles = ceil_div(args.q_len, Traits::kBr);
-  return {
-      ceil_div(slices * q_tiles * Traits::kBr, kRowsPerBlock),
-      std::int64_t{args.batch} * args.kv_heads * ceil_div(args.kv_len, Traits::kBc),
-      Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
-      Traits::kDqMode == DqMode::kAccumulate ? ceil_div(slices * args.q_len, kRowsPerBlock) : 0};
+  const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
+  return {ceil_div(slices * q_tiles * Traits::kBr, kRowsPerBlock),
+          kv_slices * (Traits::kDqMode == DqMode::kInOrder ? min(kv_tiles, 1) : kv_tiles),
+          Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
+          Traits::kDqMode == DqMode::kTwoPass ? 0 : ceil_div(slices * args.q_len, kRowsPerBlock)};
+}
+
+/// The kernel of the pass over K/V blocks.
+template <class Traits>
+constexpr auto columns_kernel() {
+  if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+    return portable::backward_in_order_kernel<Traits>;
+  } else {
+    return portable::backward_columns_kernel<Traits>;
+  }
+}
+
+/// Launches all kernels of a pass.
+template <class Traits>
+cudaError_t launch_backward(const typename Traits::Args& args,
+                            const portable::BackwardParams<Traits>& params, cudaStream_t stream) {
+  const BackwardBlocks blocks = backward_blocks<Traits>(args);
+  const auto launch = [&](auto kernel, std::int64_t count, unsigned threads, std::size_t shared) {
+    if (count == 0) return cudaSuccess;
+    return arch::launch(kernel, static_cast<unsigned>(count), threads, shared, stream, params);
+  };
+  if (const auto error =
+          launch(portable::backward_preprocess_kernel<Traits>, blocks.preprocess, 256, 0)) {
+    return error;
+  }
+  if (const auto error = launch(columns_kernel<Traits>(), blocks.columns, Traits::kThreads,
+                                Traits::kColumnsSharedBytes)) {
+    return error;
+  }
+  if constexpr (Traits::kDqMode == DqMode::kTwoPass) {
+    return launch(portable::backward_rows_kernel<Traits>, blocks.rows, Traits::kThreads,
+                  Traits::kRowsSharedBytes);
+  } else {
+    return launch(portable::backward_postprocess_kernel<Traits>, blocks.postprocess, 256, 0);
+  }
+}
+
+/// The two-call habit: sets `workspace_bytes` where `workspace` is null, else says whether it will
+/// do. `done`: nothing is left but to return `error`.
+struct WorkspaceAnswer {
+  bool done;
+  cudaError_t error;
+};
+
+inline WorkspaceAnswer answer_workspace(const void* workspace, std::size_t& workspace_bytes,
+                                        std::size_t needed) {
+  if (workspace == nullptr) {
+    workspace_bytes = needed;
+    return {true, cudaSuccess};
+  }
+  const bool aligned = reinterpret_cast<std::uintptr_t>(workspace) % 16 == 0;
+  if (workspace_bytes < needed || !aligned) return {true, cudaErrorInvalidValue};
+  return {false, cudaSuccess};
 }
 
 }  // namespace detail
@@ -56,8 +110,7 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
   const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
   const std::int64_t most =
       max(max(blocks.preprocess, blocks.columns), max(blocks.rows, blocks.postprocess));
-  return arch::check_launch(portable::backward_columns_kernel<Traits>, Traits::kColumnsSharedBytes,
-                            most);
+  return arch::check_launch(detail::columns_kernel<Traits>(), Traits::kColumnsSharedBytes, most);
 }
 
 /// dQ, dK and dV by the kernels that `Traits` names.
@@ -75,32 +128,12 @@ template <class Traits>
                                    cudaStream_t stream = nullptr) {
   if (const Check ok = check<Traits>(args); !ok) return ok.error;
   const std::size_t needed = portable::workspace_of<Traits>(args).bytes;
-  if (workspace == nullptr) {
-    workspace_bytes = needed;
-    return cudaSuccess;
+  if (const auto answer = detail::answer_workspace(workspace, workspace_bytes, needed);
+      answer.done) {
+    return answer.error;
   }
-  if (workspace_bytes < needed) return cudaErrorInvalidValue;
-  if (reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0) return cudaErrorInvalidValue;
-  const auto params = portable::make_params<Traits>(args, workspace);
-  const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
-  const auto launch = [&](auto kernel, std::int64_t count, unsigned threads, std::size_t shared) {
-    if (count == 0) return cudaSuccess;
-    return arch::launch(kernel, static_cast<unsigned>(count), threads, shared, stream, params);
-  };
-  if (const auto error =
-          launch(portable::backward_preprocess_kernel<Traits>, blocks.preprocess, 256, 0)) {
-    return error;
-  }
-  if (const auto error = launch(portable::backward_columns_kernel<Traits>, blocks.columns,
-                                Traits::kThreads, Traits::kColumnsSharedBytes)) {
-    return error;
-  }
-  if constexpr (Traits::kDqMode == DqMode::kTwoPass) {
-    return launch(portable::backward_rows_kernel<Traits>, blocks.rows, Traits::kThreads,
-                  Traits::kRowsSharedBytes);
-  } else {
-    return launch(portable::backward_postprocess_kernel<Traits>, blocks.postprocess, 256, 0);
-  }
+  return detail::launch_backward<Traits>(args, portable::make_params<Traits>(args, workspace),
+                                         stream);
 }
 
 /// `check` for the one-call `backward`.

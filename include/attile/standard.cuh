@@ -62,14 +62,16 @@ bool four_at_a_time(int cols, const Pointers*... data) {
          ((reinterpret_cast<std::uintptr_t>(data) % (4 * sizeof(Pointers)) == 0) && ...);
 }
 
-/// Calls visit(kernel, threads of a block) with the softmax kernel for rows of that length.
+/// Calls visit(kernel, threads of a block, its shared memory in bytes) with the softmax kernel for
+/// rows of that length.
 template <class Args, class Visit>
 auto with_softmax_kernel(int cols, const Visit& visit) {
   const auto with = [&]<class Part, bool kReread>() {
-    return visit(softmax_kernel<Args, Part, kReread>,
-                 std::integral_constant<int, Part::kThreads>{});
+    return visit(softmax_kernel<Args, Part, kReread>, Part::kThreads,
+                 kSoftmaxSharedBytes<Part, kReread>);
   };
   if (cols <= ShortRow::kCols) return with.template operator()<ShortRow, false>();
+  if (cols <= MediumRow::kCols) return with.template operator()<MediumRow, false>();
   if (cols <= LongRow::kCols) return with.template operator()<LongRow, false>();
   return with.template operator()<PartOfRow, true>();
 }
@@ -95,9 +97,9 @@ cudaError_t launch_softmax(const Args& args, const Sizes& sizes, const float* s,
                                    .mask = args.mask,
                                    .score_mod = args.score_mod,
                                    .dropout = args.dropout};
-  const auto launch = [&](auto kernel, auto threads) {
-    return arch::launch(kernel, static_cast<unsigned>(sizes.rows), threads,
-                        sizeof(ReduceShared<RowState, threads>), stream, params);
+  const auto launch = [&](auto kernel, int threads, std::size_t shared_bytes) {
+    return arch::launch(kernel, static_cast<unsigned>(sizes.rows), static_cast<unsigned>(threads),
+                        shared_bytes, stream, params);
   };
   return with_softmax_kernel<Args>(args.kv_len, launch);
 }
@@ -208,7 +210,7 @@ Check check(const ForwardArgs<T, M, S, P>& a) {
       detail::check_sizes(a));
   if (!problem) return problem;
   return detail::with_softmax_kernel<ForwardArgs<T, M, S, P>>(
-      a.kv_len, [&](auto kernel, auto) { return arch::check_launch(kernel, 0, 0); });
+      a.kv_len, [&](auto kernel, int, std::size_t) { return arch::check_launch(kernel, 0, 0); });
 }
 
 /// The same for `backward`: Q, K, V, dO, dQ, dK and dV must be what cuBLAS can address.

@@ -12,32 +12,35 @@ namespace detail {
 /// Tiles of one kernel. Units: rows of Q, rows of K and V, threads, blocks.
 struct Tiles {
   int br, bc, threads, blocks_per_sm;
+  bool prefetch = false;
 };
 
-// Rates are of docs/tuning.md, "Portable tiles": TFLOP/s in fp32, no mask, H200, 2026-11-21.
+// What each row reached is in docs/tuning.md, "Portable tiles".
 
 /// Tiles of the portable forward kernel by the larger of D and Dv, and by the shared memory that a
 /// block may take. Units: KB of 1024 bytes.
 constexpr Tiles portable_forward_tiles(int dim, int shared_kb) {
-  if (dim <= 64) return {128, 64, 128, 2};                                 // 38.2
-  if (dim <= 128) return {64, 64, 128, 2};                                 // 36.6
-  return shared_kb < 227 ? Tiles{32, 32, 128, 1} : Tiles{64, 64, 256, 1};  // D 256: 26.1, 32.0
+  const bool large = shared_kb >= 227;
+  if (dim <= 64) return {128, 64, 128, 2};
+  if (dim <= 128) return large ? Tiles{128, 64, 256, 1, true} : Tiles{64, 64, 128, 2};
+  return large ? Tiles{64, 64, 256, 1} : Tiles{32, 32, 128, 1};
 }
 
 /// Tiles of the portable backward kernels, likewise.
 constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
-  if (dim <= 64) return shared_kb < 227 ? Tiles{32, 64, 64, 2} : Tiles{64, 64, 128, 2};
-  if (dim <= 128) return shared_kb < 227 ? Tiles{32, 48, 128, 2} : Tiles{64, 96, 256, 1};
+  const bool large = shared_kb >= 227;
+  if (dim <= 64) return large ? Tiles{64, 64, 128, 2} : Tiles{32, 64, 64, 2};
+  if (dim <= 128) return large ? Tiles{64, 96, 256, 1} : Tiles{32, 48, 128, 2};
   return {16, 24, 128, 1};
 }
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct DefaultForward {
   static constexpr Tiles kTiles = portable_forward_tiles(D > Dv ? D : Dv, kSharedKb);
-  using type = portable::ForwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
-                                       typename Args::MaskType, typename Args::ScoreModType,
-                                       typename Args::DropoutType, Dv,
-                                       portable::Tuning<kTiles.threads, kTiles.blocks_per_sm>>;
+  using type = portable::ForwardTraits<
+      kTiles.br, kTiles.bc, D, typename Args::ElementType, typename Args::MaskType,
+      typename Args::ScoreModType, typename Args::DropoutType, Dv,
+      portable::Tuning<kTiles.threads, kTiles.blocks_per_sm, kTiles.prefetch>>;
 };
 
 template <class Args, int D, int Dv, portable::DqMode kMode, int kSharedKb>

@@ -33,37 +33,6 @@ cublasHandle_t handle() {
   return made;
 }
 
-/// The forward pass of the same problem, with another O and without LSE.
-template <class T, class M, class S, class P>
-attile::ForwardArgs<T, M, S, P> forward_of(const attile::BackwardArgs<T, M, S, P>& a, T* o) {
-  const int dim = attile::head_dims(a, 0, 0).v;
-  return {.q = a.q,
-          .k = a.k,
-          .v = a.v,
-          .o = attile::bhsd(o, a.q_len, a.q_heads, dim),
-          .batch = a.batch,
-          .q_heads = a.q_heads,
-          .kv_heads = a.kv_heads,
-          .q_len = a.q_len,
-          .kv_len = a.kv_len,
-          .head_dim = a.head_dim,
-          .head_dim_v = a.head_dim_v,
-          .scale = a.scale,
-          .mask = a.mask,
-          .score_mod = a.score_mod,
-          .dropout = a.dropout};
-}
-
-/// Calls one pass with a workspace of just the size that it asks for.
-template <class Call>
-cudaError_t with_workspace(const Call& call) {
-  std::size_t bytes = 0;
-  if (const auto error = call(nullptr, bytes)) return error;
-  const GuardedWorkspace workspace(bytes);
-  if (const auto error = call(workspace.get(), bytes)) return error;
-  return workspace.check();
-}
-
 template <class Args>
 cudaError_t run_forward(const Args& args, const GuardedWorkspace& p) {
   using T = typename Args::ElementType;
@@ -154,9 +123,10 @@ ATTILE_STANDARD_BF16(ATTILE_SUITE_BF16)
 template <class T, Policy kPolicy>
 void run_long_rows() {
   using standard::LongRow;
+  using standard::MediumRow;
   using standard::ShortRow;
-  for (const int kv_len : {ShortRow::kCols, ShortRow::kCols + 1, 5000, LongRow::kCols,
-                           LongRow::kCols + 4, LongRow::kCols + 1001}) {
+  for (const int kv_len : {ShortRow::kCols, ShortRow::kCols + 1, MediumRow::kCols + 1, 5000,
+                           LongRow::kCols, LongRow::kCols + 4, LongRow::kCols + 1001}) {
     DYNAMIC_SECTION(kv_len << " columns") {
       const Case c{.name = "long_row",
                    .policy = kPolicy,

@@ -33,6 +33,14 @@ struct DefaultTiles {
   using Backward = attile::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
 };
 
+/// The default tiles for 227 KB of shared memory.
+struct LargeTiles {
+  template <class Args, class Dim>
+  using Forward = attile::DefaultForwardTraits<Args, Dim::D, Dim::Dv, 227>;
+  template <class Args, class Dim, attile::DqMode kMode>
+  using Backward = attile::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode, 227>;
+};
+
 /// The caller's tiles.
 template <int Br, int Bc, class Tuning = attile::portable::Tuning<>>
 struct Tiles {
@@ -50,7 +58,7 @@ struct Tiles {
 template <class Dim, class TileChoice = DefaultTiles,
           attile::DqMode kMode = attile::DqMode::kAccumulate>
 struct GpuExecutor {
-  static constexpr bool kRepeatsBackward = kMode == attile::DqMode::kTwoPass;
+  static constexpr bool kRepeatsBackward = kMode != attile::DqMode::kAccumulate;
 
   bool takes(const Case& c) const { return Dim::take(c); }
 

@@ -28,7 +28,11 @@ using Forward7x100 = GpuExecutor<Dims64, Tiles<7, 100>>;
 using Backward57x57 = GpuExecutor<Dims64, Tiles<57, 57>>;
 using Backward64x32 = GpuExecutor<Dims64, Tiles<64, 32>>;
 using Backward7x100 = GpuExecutor<Dims64, Tiles<7, 100>>;
+using Large64 = GpuExecutor<Dims64, LargeTiles>;
+using Large128 = GpuExecutor<Dims<128, 128, 64>, LargeTiles>;
+using Large256 = GpuExecutor<Dims<256, 256, 128>, LargeTiles>;
 using TwoPass64 = GpuExecutor<Dims64, DefaultTiles, DqMode::kTwoPass>;
+using InOrder64 = GpuExecutor<Dims64, DefaultTiles, DqMode::kInOrder>;
 using TwoPassLarge = GpuExecutor<Dims<256>, DefaultTiles, DqMode::kTwoPass>;
 using TwoPass192x128 = GpuExecutor<Dims192x128, DefaultTiles, DqMode::kTwoPass>;
 using TwoPass57x40 = GpuExecutor<Dims64, Tiles<57, 40>, DqMode::kTwoPass>;
@@ -56,7 +60,13 @@ using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
   X(kBackward, HalfType, kEverything, Backward7x100) \
   X(kBackward, float, kNone, TwoPass192x128)         \
   X(kBackward, float, kCausal, TwoPassLarge)         \
-  X(kBackward, Bf16Type, kEverything, TwoPass64)
+  X(kBackward, Bf16Type, kEverything, TwoPass64)     \
+  X(kBackward, HalfType, kCausal, InOrder64)         \
+  X(kForward, float, kCausal, Large128)              \
+  X(kForward, HalfType, kEverything, Large128)       \
+  X(kForward, float, kNone, Large256)                \
+  X(kBackward, float, kCausal, Large64)              \
+  X(kBackward, float, kCausal, Large128)
 
 #define ATTILE_SUITE(direction, type, policy, executor)                          \
   TEST_CASE("suite.gpu.tiles." #direction "." #type "." #policy "." #executor) { \

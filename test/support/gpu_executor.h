@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/args.h>
+#include <attile/core/check.h>
 #include <attile/core/status.h>
+#include <attile/core/tensor.h>
 
 #include <cuda_runtime_api.h>
 
@@ -112,5 +115,36 @@ class GuardedWorkspace {
   void* data_ = nullptr;
   std::size_t bytes_;
 };
+
+/// The forward pass of the same problem, with another O and without LSE.
+template <class T, class M, class S, class P>
+attile::ForwardArgs<T, M, S, P> forward_of(const attile::BackwardArgs<T, M, S, P>& a, T* o) {
+  const int dim = attile::head_dims(a, 0, 0).v;
+  return {.q = a.q,
+          .k = a.k,
+          .v = a.v,
+          .o = attile::bhsd(o, a.q_len, a.q_heads, dim),
+          .batch = a.batch,
+          .q_heads = a.q_heads,
+          .kv_heads = a.kv_heads,
+          .q_len = a.q_len,
+          .kv_len = a.kv_len,
+          .head_dim = a.head_dim,
+          .head_dim_v = a.head_dim_v,
+          .scale = a.scale,
+          .mask = a.mask,
+          .score_mod = a.score_mod,
+          .dropout = a.dropout};
+}
+
+/// Calls one pass with a workspace of just the size that it asks for.
+template <class Call>
+[[nodiscard]] cudaError_t with_workspace(const Call& call) {
+  std::size_t bytes = 0;
+  if (const auto error = call(nullptr, bytes)) return error;
+  const GuardedWorkspace workspace(bytes);
+  if (const auto error = call(workspace.get(), bytes)) return error;
+  return workspace.check();
+}
 
 }  // namespace attile_test

@@ -72,10 +72,19 @@ struct PhiloxDropout {
     }
   };
 
+  /// The seed that counts.
+  ATTILE_HOST_DEVICE std::uint64_t current_seed() const {
+    return seed_pointer != nullptr ? *seed_pointer : seed;
+  }
+  /// The offset that counts.
+  ATTILE_HOST_DEVICE std::uint64_t current_offset() const {
+    return offset_pointer != nullptr ? *offset_pointer : offset;
+  }
+
   /// The offset's high half joins the key, its low half is one word of the counter.
   ATTILE_HOST_DEVICE Sampler sampler(int q_heads) const {
-    const std::uint64_t s = seed_pointer != nullptr ? *seed_pointer : seed;
-    const std::uint64_t o = offset_pointer != nullptr ? *offset_pointer : offset;
+    const std::uint64_t s = current_seed();
+    const std::uint64_t o = current_offset();
     return {static_cast<std::uint32_t>(s), static_cast<std::uint32_t>((s >> 32) ^ (o >> 32)),
             static_cast<std::uint32_t>(o), threshold(), q_heads};
   }

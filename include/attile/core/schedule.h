@@ -5,6 +5,8 @@
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 
+#include <type_traits>
+
 namespace attile {
 
 /// The tiles that a loop visits, in order: [first, full_first) need the mask, [full_first,
@@ -30,6 +32,15 @@ ATTILE_HOST_DEVICE constexpr TileRange tiles_of(Span span, int tile) {
     range.full_first = range.full_last = range.last;
   }
   return range;
+}
+
+/// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a
+/// tile that needs the mask, std::false_type for a full one.
+template <class Step>
+ATTILE_HOST_DEVICE void visit(const TileRange& range, const Step& step) {
+  for (int i = range.first; i < range.full_first; ++i) step(std::true_type{}, i);
+  for (int i = range.full_first; i < range.full_last; ++i) step(std::false_type{}, i);
+  for (int i = range.full_last; i < range.last; ++i) step(std::true_type{}, i);
 }
 
 }  // namespace attile

@@ -104,46 +104,86 @@ ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Ve
   }
 }
 
-/// All vectors of a batch are on their way before the first is written.
-template <int kThreads, bool kAligned, class Shared, class T>
-ATTILE_DEVICE void load(const Shared& shared, const Matrix<const T>& source, int row0) {
-  constexpr int kVector = 16 / sizeof(T);
-  using Place = VectorPlace<kThreads, Shared, kVector>;
-  constexpr int kBatch = min(Place::kCount, 16);
-  ATTILE_UNROLL_BY(1)
-  for (int first = 0; first < Place::kCount; first += kBatch) {
-    Vec<T, kVector> batch[kBatch];
-    ATTILE_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      const Place place(first + i);
-      batch[i] = {};
-      if (place.inside) {
-        batch[i] = read_vector<kAligned, kVector>(source, row0 + place.row, place.col);
-      }
-    }
-    ATTILE_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      const Place place(first + i);
-      if (place.inside) write_vector(shared, place.row, place.col, batch[i]);
-    }
-  }
-}
-
 }  // namespace detail
 
-/// shared(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns, so that nothing
-/// stored there can reach a result.
+/// A tile on its way from device memory to shared memory: `fetch` sends for it, `put` writes it, so
+/// that what stands between them hides the wait.
+///   shared(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns, so that nothing
+///   stored there can reach a result.
 /// Shapes   shared (Rows, Cols), Cols a multiple of 4; source.cols <= Cols.
-/// Scope    all kThreads threads of the block.
-/// Barriers one before, when others still read the tile; one after, before others read it.
+/// Scope    all kThreads threads of the block; both calls with the same source and row0.
+/// Barriers `put`: one before, when others still read the tile; one after, before others read it.
+template <int kThreads, class Shared, class T>
+class Transfer {
+  static_assert(Shared::kCols % 4 == 0, "attile::tile: a loaded tile has a multiple of 4 columns");
+
+  static constexpr int kVector = 16 / sizeof(T);
+  using Place = detail::VectorPlace<kThreads, Shared, kVector>;
+  /// What a thread holds in between: 64 registers at most. `put` moves the rest of a larger tile.
+  static constexpr int kHeld = min(Place::kCount, 16);
+
+  Vec<T, kVector> held_[kHeld];
+
+ public:
+  ATTILE_DEVICE void fetch(const Matrix<const T>& source, int row0) { read_from(source, row0, 0); }
+
+  ATTILE_DEVICE void put(const Shared& shared, const Matrix<const T>& source, int row0) {
+    write_from(shared, 0);
+    ATTILE_UNROLL_BY(1)
+    for (int first = kHeld; first < Place::kCount; first += kHeld) {
+      read_from(source, row0, first);
+      write_from(shared, first);
+    }
+  }
+
+ private:
+  ATTILE_DEVICE void read_from(const Matrix<const T>& source, int row0, int first) {
+    if (source.vectors) {  // asked once, not for each vector: their reads are under way together
+      read_all<true>(source, row0, first);
+    } else {
+      read_all<false>(source, row0, first);
+    }
+  }
+
+  template <bool kAligned>
+  ATTILE_DEVICE void read_all(const Matrix<const T>& source, int row0, int first) {
+    ATTILE_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const Place place(first + i);
+      held_[i] = {};
+      if (place.inside) {
+        held_[i] = detail::read_vector<kAligned, kVector>(source, row0 + place.row, place.col);
+      }
+    }
+  }
+
+  ATTILE_DEVICE void write_from(const Shared& shared, int first) const {
+    ATTILE_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const Place place(first + i);
+      if (place.inside) detail::write_vector(shared, place.row, place.col, held_[i]);
+    }
+  }
+};
+
+/// A whole `Transfer`, where there is nothing to do in between.
 template <int kThreads, class Shared, class T>
 ATTILE_DEVICE void load(const Shared& shared, const Matrix<const T>& source, int row0) {
-  static_assert(Shared::kCols % 4 == 0, "attile::tile::load: a tile has a multiple of 4 columns");
-  if (source.vectors) {
-    detail::load<kThreads, true>(shared, source, row0);
-  } else {
-    detail::load<kThreads, false>(shared, source, row0);
-  }
+  Transfer<kThreads, Shared, T> transfer;
+  transfer.fetch(source, row0);
+  transfer.put(shared, source, row0);
+}
+
+/// Two tiles of the same rows, under way together.
+template <int kThreads, class SharedA, class SharedB, class T>
+ATTILE_DEVICE void load_both(const SharedA& a, const Matrix<const T>& a_source, const SharedB& b,
+                             const Matrix<const T>& b_source, int row0) {
+  Transfer<kThreads, SharedA, T> a_transfer;
+  Transfer<kThreads, SharedB, T> b_transfer;
+  a_transfer.fetch(a_source, row0);
+  b_transfer.fetch(b_source, row0);
+  a_transfer.put(a, a_source, row0);
+  b_transfer.put(b, b_source, row0);
 }
 
 /// target(row0 + r, c) = registers(r, c) * factor, within the target's rows and columns.
@@ -173,6 +213,17 @@ ATTILE_DEVICE void store(const Matrix<T>& target, const Registers& registers, in
       }
     }
   }
+}
+
+/// registers(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns.
+/// Scope    each thread for what it holds.
+template <class Registers, class T>
+ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0) {
+  registers.for_each([&](int r, int c, float& x) {
+    const std::int64_t row = row0 + r;
+    x = row < source.rows && c < source.cols ? to_float(source.data[row * source.row_stride + c])
+                                             : 0.0f;
+  });
 }
 
 /// shared(r, c) = registers(r, c). Runs along the tile's lines are written whole, with what stands

@@ -114,7 +114,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
       delta += arch::shuffle_xor(delta, mask);
     }
     const std::int64_t stat = slice * p.extent.q_len + row;
-    const float lse = p.lse[stat];
+    const float lse = p.l == nullptr ? p.lse[stat] : p.lse[stat] + arch::log(p.l[stat]);
     if (lse != -kInf) row_lse = lse;
     if (p.dlse != nullptr) delta -= p.dlse[stat];
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
@@ -131,7 +131,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
 }
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group; with
-/// kAccumulate also this tile's part of dQ.
+/// the modes of one pass also this tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 16 bytes.
 template <class Traits>
 ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, int kv_head,
@@ -144,9 +144,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  tile::load<kThreads>(smem.k, k_gmem, col0);  // line 6
-  tile::load<kThreads>(smem.v, v_gmem, col0);
-  typename Traits::DkRegisters dk_frag;  // line 7
+  tile::load_both<kThreads>(smem.k, k_gmem, smem.v, v_gmem, col0);  // line 6
+  typename Traits::DkRegisters dk_frag;                             // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
@@ -155,10 +154,9 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     const tile::TilePlace place{batch, head, q_tile * Traits::kBr, col0, p.extent};
     const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
     const std::int64_t stat = slice * p.stat_rows() + place.row0;
-    tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim),
-                         place.row0);  // line 9
-    tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
-                         place.row0);
+    tile::load_both<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), smem.dout,
+                              p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
+                              place.row0);  // line 9
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -174,14 +172,20 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
 
     tile::matmul_tn(dv_frag, p_smem, smem.dout);  // line 12
     tile::matmul_tn(dk_frag, smem.ds, smem.q);    // line 16
-    if constexpr (Traits::kDqMode == DqMode::kAccumulate) {
+    if constexpr (Traits::kDqMode != DqMode::kTwoPass) {
       typename Traits::DqRegisters dq_frag;
       dq_frag.clear();
       tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
       float* const sum = p.dq_sum + slice * p.extent.q_len * dq_frag.kCols;
       dq_frag.for_each([&](int r, int c, float x) {
         const std::int64_t row = place.row0 + r;
-        if (row < p.extent.q_len) arch::atomic_add(sum + row * dq_frag.kCols + c, x);
+        if (row >= p.extent.q_len) return;
+        float* const at = sum + row * dq_frag.kCols + c;
+        if constexpr (Traits::kDqMode == DqMode::kAccumulate) {
+          arch::atomic_add(at, x);
+        } else {
+          *at += x;  // of this thread alone, in every tile of K and V
+        }
       });
     }
     arch::barrier();  // everyone has read Q, dO, P and dS before the next tiles are written
@@ -189,14 +193,10 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
 
   const int group = p.q_heads / p.kv_heads;
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    const TileRange range =
-        tiles_of(visible_rows(p.mask, batch, head, columns, p.extent), Traits::kBr);
+    TileRange range = tiles_of(visible_rows(p.mask, batch, head, columns, p.extent), Traits::kBr);
     // A column tile that the end of the sequence cuts is masked throughout.
-    const int full_first = col0 + Traits::kBc <= p.extent.kv_len ? range.full_first : range.last;
-    const int full_last = max(full_first, range.full_last);
-    for (int i = range.first; i < full_first; ++i) step(std::true_type{}, head, i);  // line 8
-    for (int i = full_first; i < full_last; ++i) step(std::false_type{}, head, i);
-    for (int i = full_last; i < range.last; ++i) step(std::true_type{}, head, i);  // line 17
+    if (col0 + Traits::kBc > p.extent.kv_len) range.full_first = range.full_last = range.last;
+    visit(range, [&](auto masked, int i) { step(masked, head, i); });  // lines 8 to 17
   }
   tile::store(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), dk_frag, col0,
               p.scale);  // line 18
@@ -218,15 +218,15 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  // line 9
-  tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v), row0);
+  tile::load_both<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), smem.dout,
+                            p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
+                            row0);  // line 9
   typename Traits::DqRegisters dq_frag;
   dq_frag.clear();
 
   const auto step = [&](auto masked, int kv_tile) {
     const tile::TilePlace place{batch, head, row0, kv_tile * Traits::kBc, p.extent};
-    tile::load<kThreads>(smem.k, k_gmem, place.col0);  // line 6
-    tile::load<kThreads>(smem.v, v_gmem, place.col0);
+    tile::load_both<kThreads>(smem.k, k_gmem, smem.v, v_gmem, place.col0);  // line 6
     arch::barrier();  // K and V (the first time Q and dO) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -244,9 +244,7 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
 
   const TileRange range =
       tiles_of(visible_columns(p.mask, batch, head, rows, p.extent), Traits::kBc);
-  for (int j = range.first; j < range.full_first; ++j) step(std::true_type{}, j);
-  for (int j = range.full_first; j < range.full_last; ++j) step(std::false_type{}, j);
-  for (int j = range.full_last; j < range.last; ++j) step(std::true_type{}, j);
+  visit(range, step);
   tile::store(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_frag, row0, p.scale);
 }
 
@@ -257,6 +255,17 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   const int slice = arch::block_index() / p.kv_tiles;
   backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads,
                            arch::block_index() % p.kv_tiles, arch::dynamic_shared());
+}
+
+/// One block for each kv head, for kInOrder: the outer loop of FlashAttention-1 (arXiv 2205.14135,
+/// Algorithm 4, line 6).
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
+    backward_in_order_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  const int slice = arch::block_index();
+  for (int j = 0; j < p.kv_tiles; ++j) {
+    backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads, j, arch::dynamic_shared());
+  }
 }
 
 /// One block for each tile of query rows of each head.

@@ -70,7 +70,8 @@ struct BackwardParams {
 
   tile::TensorParam<const T> q, k, v, o, dout;
   tile::TensorParam<T> dq, dk, dv;
-  const float* lse;
+  const float* lse;  ///< LSE; where l is given, m
+  const float* l;    ///< null, or the l of FlashAttention-1: LSE = m + ln(l)
   const float* dlse;
   float* row_lse;  ///< (batch, q_heads, stat_rows): LSE; +inf where P must be 0
   float* delta;    ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
@@ -92,7 +93,7 @@ struct BackwardParams {
 
 /// Bytes of the caller's scratch memory, and where each part of it starts.
 /// Units   bytes. stats: 8 for each query row (rounded up to tiles); dQ sum: 4 * round_up(D, 4) for
-///         each query row, with kAccumulate only.
+///         each query row, not with kTwoPass.
 struct BackwardWorkspace {
   std::size_t row_lse, delta, dq_sum, bytes;
 };
@@ -101,7 +102,7 @@ template <class Traits>
 BackwardWorkspace workspace_of(const typename Traits::Args& args) {
   const std::size_t slices = static_cast<std::size_t>(args.batch) * args.q_heads;
   const std::size_t stats = sizeof(float) * slices * round_up(args.q_len, Traits::kBr);
-  const std::size_t sums = Traits::kDqMode == DqMode::kAccumulate
+  const std::size_t sums = Traits::kDqMode != DqMode::kTwoPass
                                ? sizeof(float) * slices * args.q_len * Traits::DqRegisters::kCols
                                : 0;
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
@@ -110,7 +111,8 @@ BackwardWorkspace workspace_of(const typename Traits::Args& args) {
 
 /// The kernels' parameters for arguments that passed `check`.
 template <class Traits>
-BackwardParams<Traits> make_params(const typename Traits::Args& args, void* workspace) {
+BackwardParams<Traits> make_params(const typename Traits::Args& args, void* workspace,
+                                   const float* l = nullptr) {
   const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
   const BackwardWorkspace parts = workspace_of<Traits>(args);
   const auto part = [&](std::size_t offset) {
@@ -126,10 +128,11 @@ BackwardParams<Traits> make_params(const typename Traits::Args& args, void* work
   p.dk = tile::tensor_param(args.dk, qk);
   p.dv = tile::tensor_param(args.dv, v);
   p.lse = args.lse;
+  p.l = l;
   p.dlse = args.dlse;
   p.row_lse = part(parts.row_lse);
   p.delta = part(parts.delta);
-  p.dq_sum = Traits::kDqMode == DqMode::kAccumulate ? part(parts.dq_sum) : nullptr;
+  p.dq_sum = Traits::kDqMode != DqMode::kTwoPass ? part(parts.dq_sum) : nullptr;
   p.batch = args.batch;
   p.q_heads = args.q_heads;
   p.kv_heads = args.kv_heads;

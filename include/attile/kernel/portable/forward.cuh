@@ -12,8 +12,6 @@
 #include <attile/tile/register_tile.cuh>
 #include <attile/tile/scores.cuh>
 
-#include <type_traits>
-
 namespace attile::portable {
 
 /// FlashAttention-2, forward, for one tile of query rows of one head (arXiv 2307.08691, Algorithm
@@ -22,7 +20,9 @@ namespace attile::portable {
 template <class Traits>
 ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int head, int q_tile,
                                 unsigned char* shared) {
+  using T = typename Traits::ElementType;
   constexpr int kThreads = Traits::kThreads;
+  constexpr int kBc = Traits::kBc;
   tile::SharedCarver carver{shared};
   const auto q_smem = carver.take<typename Traits::QTile>();                  // (Br, D)
   const auto k_smem = carver.take<typename Traits::KTile>(Traits::kKpBytes);  // (Bc, D)
@@ -36,6 +36,9 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int h
   const Interval rows{row0, min(row0 + Traits::kBr, p.extent.q_len)};
   const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.dropout.sampler(p.q_heads);
+  const TileRange range = tiles_of(visible_columns(p.mask, batch, head, rows, p.extent), kBc);
+  tile::Transfer<kThreads, typename Traits::KTile, T> k_transfer;
+  tile::Transfer<kThreads, typename Traits::VTile, T> v_transfer;
 
   tile::load<kThreads>(q_smem, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  // line 4
   typename Traits::OutputRegisters o_frag;                                                 // line 5
@@ -43,31 +46,34 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int h
   o_frag.clear();
   softmax.reset();
 
+  if constexpr (Traits::kPrefetch) k_transfer.fetch(k_gmem, range.first * kBc);
+
   const auto step = [&](auto masked, int kv_tile) {
-    const tile::TilePlace place{batch, head, row0, kv_tile * Traits::kBc, p.extent};
-    tile::load<kThreads>(k_smem, k_gmem, place.col0);  // line 7
-    tile::load<kThreads>(v_smem, v_gmem, place.col0);
-    arch::barrier();  // Q, K and V are written before anyone reads them
+    const tile::TilePlace place{batch, head, row0, kv_tile * kBc, p.extent};
+    if constexpr (!Traits::kPrefetch) k_transfer.fetch(k_gmem, place.col0);
+    v_transfer.fetch(v_gmem, place.col0);
+    k_transfer.put(k_smem, k_gmem, place.col0);  // line 7
+    if constexpr (!Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, place.col0);
+    arch::barrier();  // Q and K are written before anyone reads them
 
     typename Traits::ScoreRegisters s_frag;
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);  // line 8
+    if constexpr (Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, place.col0);
     tile::modify_and_mask<masked.value>(s_frag, place, p.mask, p.score_mod, p.scale);
     softmax.step(s_frag, o_frag, unit);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
 
-    arch::barrier();  // everyone has read K before P takes its place
+    arch::barrier();  // V is written before anyone reads it; K is read before P takes its place
     tile::stage(p_smem, s_frag);
+    if constexpr (Traits::kPrefetch) {
+      if (kv_tile + 1 < range.last) k_transfer.fetch(k_gmem, place.col0 + kBc);
+    }
     Traits::ScoreRegisters::sync_rows();      // the lanes of a row see each other's P
     tile::matmul_nn(o_frag, p_smem, v_smem);  // line 10
-    arch::barrier();  // everyone has read P and V before the next tiles are loaded
+    arch::barrier();  // everyone has read P and V before the next tiles are written
   };
-
-  const TileRange range =
-      tiles_of(visible_columns(p.mask, batch, head, rows, p.extent), Traits::kBc);
-  for (int j = range.first; j < range.full_first; ++j) step(std::true_type{}, j);  // line 6
-  for (int j = range.full_first; j < range.full_last; ++j) step(std::false_type{}, j);
-  for (int j = range.full_last; j < range.last; ++j) step(std::true_type{}, j);  // line 11
+  visit(range, step);  // lines 6 to 11
 
   softmax.finish(o_frag, sampler.keep_scale());                                     // line 12
   tile::store(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v), o_frag, row0);  // line 14

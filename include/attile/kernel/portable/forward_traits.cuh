@@ -38,6 +38,7 @@ struct ForwardTraits {
   static constexpr int kDv = Dv;
   static constexpr int kThreads = TuningType::kThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
+  static constexpr bool kPrefetch = TuningType::kPrefetch;
   static constexpr int kRowLanes = kThreads / tile::kColLanes;
 
   // The left operands Q and P are column-major, the right ones K^T and V row-major: both products

@@ -8,10 +8,12 @@ namespace attile::portable {
 /// type among its template arguments.
 /// kThreads      per block; a multiple of 32.
 /// kBlocksPerSm  that the compiler leaves registers for.
-template <int kThreadCount = 256, int kResidentBlocks = 1>
+/// kPrefetch     forward: K and V travel while the products run; takes registers for a tile of K.
+template <int kThreadCount = 256, int kResidentBlocks = 1, bool kFetchEarly = false>
 struct Tuning {
   static constexpr int kThreads = kThreadCount;
   static constexpr int kBlocksPerSm = kResidentBlocks;
+  static constexpr bool kPrefetch = kFetchEarly;
   static_assert(kThreads % 32 == 0 && kThreads >= 32 && kThreads <= 1024,
                 "attile::portable::Tuning: threads must be a multiple of 32 up to 1024");
 };
@@ -20,6 +22,8 @@ struct Tuning {
 enum class DqMode {
   kAccumulate,  ///< one pass over K/V blocks; dQ is added up in fp32 by atomics, in no fixed order
   kTwoPass,  ///< a second pass over Q blocks makes dQ: more work, no atomics, the same bits always
+  kInOrder,  ///< one block for each kv head takes its K/V blocks one after another, as
+             ///< FlashAttention-1 does: the same bits always, no more work, little parallel
 };
 
 }  // namespace attile::portable

@@ -34,10 +34,6 @@ struct GradientParams {
   typename Args::DropoutType dropout;
 };
 
-struct Sum {
-  ATTILE_DEVICE float operator()(float a, float b) const { return a + b; }
-};
-
 using GradientPart = RowPart<256, 2>;
 
 /// dS = P * (dropout(dP) - D + dLSE) * score_mod'(S) of one row, D = rowsum(dO * O); and

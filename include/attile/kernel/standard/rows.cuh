@@ -3,6 +3,7 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/launch.cuh>
+#include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
@@ -95,6 +96,13 @@ struct RowPart {
   }
 };
 
+struct Max {
+  ATTILE_DEVICE float operator()(float a, float b) const { return arch::fmax(a, b); }
+};
+struct Sum {
+  ATTILE_DEVICE float operator()(float a, float b) const { return a + b; }
+};
+
 /// The shared memory of a reduction over a block.
 template <class X, int kThreads>
 struct ReduceShared {
@@ -104,12 +112,13 @@ struct ReduceShared {
 };
 
 /// `op` over the values of all threads, for every thread, in a fixed order.
-/// Scope    all kThreads threads of the block, once in a kernel; the block's dynamic shared memory
-///          holds a ReduceShared<X, kThreads>.
+/// Scope    all kThreads threads of the block, once in a kernel for each `slot`; the block's
+/// dynamic
+///          shared memory holds a ReduceShared<X, kThreads> for each.
 template <int kThreads, class X, class Op>
-ATTILE_DEVICE X reduce_block(const X& x, const Op& op) {
+ATTILE_DEVICE X reduce_block(const X& x, const Op& op, int slot = 0) {
   using Shared = ReduceShared<X, kThreads>;
-  Shared& shared = *reinterpret_cast<Shared*>(arch::dynamic_shared());
+  Shared& shared = reinterpret_cast<Shared*>(arch::dynamic_shared())[slot];
   const X result = typename Shared::Reduce(shared.temp).Reduce(x, op);
   if (arch::thread_index() == 0) shared.result = result;
   arch::barrier();  // the result is written before anyone reads it

@@ -12,6 +12,7 @@
 #include <attile/kernel/standard/rows.cuh>
 #include <attile/tile/online_softmax.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -33,6 +34,9 @@ struct SoftmaxParams {
   typename Args::DropoutType dropout;
 };
 
+/// e^(s - m); 0 for a hidden score, also in a row that has no other.
+ATTILE_DEVICE float exponential(float s, float m) { return tile::softmax_weight(s, m, kLog2e); }
+
 /// The largest score of a part of a row, and the sum of exp(score - m) over it.
 struct RowState {
   float m, l;
@@ -47,8 +51,9 @@ struct Merge {
   }
 };
 
-using ShortRow = RowPart<128, 4>;  // all of a row of up to 2048 columns
-using LongRow = RowPart<512, 8>;   // all of a row of up to 16384 columns
+using ShortRow = RowPart<128, 4>;   // all of a row of up to 2048 columns
+using MediumRow = RowPart<256, 4>;  // all of a row of up to 4096 columns
+using LongRow = RowPart<512, 8>;    // all of a row of up to 16384 columns
 using PartOfRow = RowPart<512, 4>;
 
 /// Blocks that a multiprocessor should hold: 1024 threads, and half of that where policies need
@@ -60,12 +65,19 @@ inline constexpr int kSoftmaxBlocksPerSm = [] {
   return (kPlain ? 1024 : 512) / Part::kThreads;
 }();
 
+/// Dynamic shared memory of softmax_kernel. Units: bytes.
+template <class Part, bool kReread>
+inline constexpr std::size_t kSoftmaxSharedBytes =
+    kReread ? sizeof(ReduceShared<RowState, Part::kThreads>)
+            : 2 * sizeof(ReduceShared<float, Part::kThreads>);
+
 /// P = softmax(S') of one row, S' = score_mod(S), -inf where hidden; LSE = m + ln(l).
 ///                                                        [arXiv 2205.14135, Algorithm 0, line 2]
-/// The 2-pass online softmax (arXiv 1805.02867, Algorithm 3), with a state for each thread; the
-/// second pass has S in registers unless kReread.
-/// Scope    one block of Part::kThreads threads for each row, ReduceShared<RowState, kThreads> of
-///          dynamic shared memory. A thread reads no score that another one writes P over.
+/// A row that fits in the block's registers is read once: its maximum, then the exponentials and
+/// their sum. A longer one is read twice: the 2-pass online softmax (arXiv 1805.02867, Algorithm
+/// 3), with a state for each thread. Scope    one block of Part::kThreads threads for each row,
+/// kSoftmaxSharedBytes of dynamic shared
+///          memory. A thread reads no score that another one writes P over.
 template <class Args, class Part, bool kReread>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Part::kThreads, (kSoftmaxBlocksPerSm<Args, Part>))
     softmax_kernel(const ATTILE_GRID_CONSTANT SoftmaxParams<Args> p) {
@@ -88,23 +100,34 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Part::kThreads, (kSoftmaxBlocksPerSm<Arg
   };
 
   Part part;
-  RowState mine{-kInf, 0.0f};
-  for (int col0 = 0; col0 < cols; col0 += Part::kCols) {
-    load_scores(part, col0);
-    float m = mine.m;
-    part.for_each(col0, cols, [&](int, float s) { m = arch::fmax(m, s); });
-    mine = {m, mine.l * tile::softmax_weight(mine.m, m, kLog2e)};
-    part.for_each(col0, cols, [&](int, float s) { mine.l += tile::softmax_weight(s, m, kLog2e); });
-    if constexpr (!kReread) break;
+  RowState all;
+  if constexpr (kReread) {
+    RowState mine{-kInf, 0.0f};
+    for (int col0 = 0; col0 < cols; col0 += Part::kCols) {
+      load_scores(part, col0);
+      float m = mine.m;
+      part.for_each(col0, cols, [&](int, float s) { m = arch::fmax(m, s); });
+      mine = {m, mine.l * tile::softmax_weight(mine.m, m, kLog2e)};
+      part.for_each(col0, cols, [&](int, float s) { mine.l += exponential(s, m); });
+    }
+    all = reduce_block<Part::kThreads>(mine, Merge{});
+  } else {
+    load_scores(part, 0);
+    float m = -kInf, l = 0.0f;
+    part.for_each(0, cols, [&](int, float s) { m = arch::fmax(m, s); });
+    all.m = reduce_block<Part::kThreads>(m, Max{}, 0);
+    part.for_each(0, cols, [&](int, float& s) { l += s = exponential(s, all.m); });
+    all.l = reduce_block<Part::kThreads>(l, Sum{}, 1);
   }
-  const RowState all = reduce_block<Part::kThreads>(mine, Merge{});
   if (p.lse != nullptr && arch::thread_index() == 0) p.lse[at] = all.m + arch::log(all.l);
 
   const float inverse = all.l == 0.0f ? 0.0f : 1.0f / all.l;
   const auto sampler = p.dropout.sampler(p.q_heads);
   for (int col0 = 0; col0 < cols; col0 += Part::kCols) {
-    if constexpr (kReread) load_scores(part, col0);
-    part.for_each(col0, cols, [&](int, float& s) { s = tile::softmax_weight(s, all.m, kLog2e); });
+    if constexpr (kReread) {
+      load_scores(part, col0);
+      part.for_each(col0, cols, [&](int, float& s) { s = exponential(s, all.m); });
+    }
     part.store(p.p + row, col0, cols, p.vectors, inverse);
     if constexpr (Args::DropoutType::kEnabled) {
       part.for_each(col0, cols, [&](int col, float& x) {

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// FlashAttention-1 (arXiv 2205.14135, Algorithms 2 and 4), to be studied and compared with: the
+// outer loop goes over K and V, O, l and m stay in device memory, one block works on a head. Not
+// part of attile.cuh; `forward` and `backward` there are FlashAttention-2.
+#include <attile/arch/device.cuh>
+#include <attile/arch/launch.cuh>
+#include <attile/backward.cuh>
+#include <attile/core/check.h>
+#include <attile/core/math.h>
+#include <attile/core/status.h>
+#include <attile/core/tensor.h>
+#include <attile/kernel/portable/flash1_forward.cuh>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attile::flash1 {
+
+using State = portable::Flash1State;
+
+/// The traits of a forward kernel with the caller's tiles.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
+using ForwardTraits = portable::Flash1ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+
+/// The traits of backward kernels with the caller's tiles.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
+using BackwardTraits =
+    portable::BackwardTraits<Br, Bc, D, T, M, S, P, Dv, DqMode::kInOrder, Tuning>;
+
+namespace detail {
+
+/// The largest tiles of K and V that fit 227 KB beside 16 to 64 rows of Q: every tile of K and V
+/// costs a pass over Q and O in device memory.
+constexpr attile::detail::Tiles forward_tiles(int dim) {
+  if (dim <= 64) return {64, 192, 256, 1};
+  if (dim <= 128) return {32, 128, 256, 1};
+  return {16, 64, 256, 1};
+}
+constexpr attile::detail::Tiles backward_tiles(int dim) {
+  if (dim <= 64) return {16, 256, 256, 1};
+  if (dim <= 128) return {16, 128, 256, 1};
+  return {16, 64, 256, 1};
+}
+
+template <class Args, int D, int Dv>
+struct Default {
+  static constexpr auto kForward = forward_tiles(D > Dv ? D : Dv);
+  static constexpr auto kBackward = backward_tiles(D > Dv ? D : Dv);
+  using T = typename Args::ElementType;
+  using M = typename Args::MaskType;
+  using S = typename Args::ScoreModType;
+  using P = typename Args::DropoutType;
+  using Forward = ForwardTraits<kForward.br, kForward.bc, D, T, M, S, P, Dv,
+                                portable::Tuning<kForward.threads, kForward.blocks_per_sm>>;
+  using Backward = BackwardTraits<kBackward.br, kBackward.bc, D, T, M, S, P, Dv,
+                                  portable::Tuning<kBackward.threads, kBackward.blocks_per_sm>>;
+};
+
+/// The arguments as FlashAttention-2 would have them: m stands where LSE would.
+template <class Args>
+Args with_state(Args args, const State& state) {
+  args.lse = state.m;
+  return args;
+}
+
+inline Check check_state(const State& state, bool rows) {
+  if (rows && state.l == nullptr) return refuse("l of the state is null");
+  if (rows && state.m == nullptr) return refuse("m of the state is null");
+  if (attile::detail::misaligned(state.l))
+    return refuse("l of the state is not aligned to 4 bytes");
+  if (attile::detail::misaligned(state.m))
+    return refuse("m of the state is not aligned to 4 bytes");
+  if (attile::detail::misaligned(state.rng)) {
+    return refuse("rng of the state is not aligned to 8 bytes");
+  }
+  if (rows && state.l == state.m) return refuse("l and m of the state share their memory");
+  return {};
+}
+
+/// Where a 16-bit O is summed up. Units: bytes.
+template <class Traits>
+std::size_t forward_workspace(const typename Traits::Args& args) {
+  if (Traits::kSumsInOutput) return 16;
+  const int v = head_dims(args, Traits::kD, Traits::kDv).v;
+  const std::size_t rows = static_cast<std::size_t>(args.batch) * args.q_heads * args.q_len;
+  return max<std::size_t>(sizeof(float) * rows * round_up(v, 4), 16);
+}
+
+}  // namespace detail
+
+/// The kernels that the one-call `forward` and `backward` run for these arguments. Their tiles need
+/// the 227 KB of shared memory that a block has on compute capability 9.0 and 10.0.
+template <class Args, int D, int Dv = D>
+using DefaultForwardTraits = typename detail::Default<Args, D, Dv>::Forward;
+template <class Args, int D, int Dv = D>
+using DefaultBackwardTraits = typename detail::Default<Args, D, Dv>::Backward;
+
+/// Says in one sentence why `forward` would refuse these arguments. Launches nothing.
+template <class Traits>
+Check check(const typename Traits::Args& args,
+            const State& state) requires(Traits::kDirection == Direction::kForward) {
+  const std::int64_t blocks = std::int64_t{args.batch} * args.q_heads;
+  const Check arguments = check_arguments(args, Traits::kD, Traits::kDv);
+  if (!arguments) return arguments;
+  if (const Check ok = detail::check_state(state, blocks > 0 && args.q_len > 0); !ok) return ok;
+  return arch::check_launch(portable::flash1_forward_kernel<Traits>, Traits::kSharedBytes, blocks);
+}
+
+/// The same for `backward`; args.lse is not looked at.
+template <class Traits>
+Check check(const typename Traits::Args& args,
+            const State& state) requires(Traits::kDirection == Direction::kBackward) {
+  const bool rows = args.batch > 0 && args.q_len > 0;
+  if (const Check ok = detail::check_state(state, rows); !ok) return ok;
+  return attile::check<Traits>(detail::with_state(args, state));
+}
+
+/// O, l, m and the state of dropout's random numbers; and LSE, where args.lse wants it.
+/// Scratch  as in attile::backward; fp32 needs none (16 bytes), 16-bit types 4 * round_up(Dv, 4)
+///          bytes for each query row, where O is summed up.
+/// Shapes   see ForwardArgs and State. Scope: host; asynchronous on `stream`, never allocates or
+///          waits, can be captured.
+/// Source   arXiv 2205.14135, Algorithm 2.
+/// Errors   what `check<Traits>(args, state)` says, cudaErrorInvalidValue for a workspace that is
+///          too small or misaligned, before anything is launched; else the launch's error.
+template <class Traits>
+[[nodiscard]] cudaError_t forward(void* workspace, std::size_t& workspace_bytes,
+                                  const typename Traits::Args& args, const State& state,
+                                  cudaStream_t stream = nullptr) requires(Traits::kDirection ==
+                                                                          Direction::kForward) {
+  if (const Check ok = check<Traits>(args, state); !ok) return ok.error;
+  const std::size_t needed = detail::forward_workspace<Traits>(args);
+  if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed);
+      answer.done) {
+    return answer.error;
+  }
+  const std::int64_t blocks = std::int64_t{args.batch} * args.q_heads;
+  if (blocks == 0 || args.q_len == 0) return cudaSuccess;
+  const auto forward_params = portable::make_params<Traits>(args);
+  tile::TensorParam<float> sums;
+  if constexpr (Traits::kSumsInOutput) {
+    sums = forward_params.o;
+  } else {
+    const int v = forward_params.head_dim_v;
+    sums = tile::tensor_param(
+        bhsd(static_cast<float*>(workspace), args.q_len, args.q_heads, round_up(v, 4)), v);
+  }
+  const portable::Flash1Params<Traits> params{forward_params, sums, state};
+  return arch::launch(portable::flash1_forward_kernel<Traits>, static_cast<unsigned>(blocks),
+                      static_cast<unsigned>(Traits::kThreads), Traits::kSharedBytes, stream,
+                      params);
+}
+
+/// dQ, dK and dV from O, l and m of `forward`. With dropout, args.dropout draws from the saved
+/// state:
+/// `.seed_pointer = state.rng, .offset_pointer = state.rng + 1`. D = rowsum(dO * O) is computed
+/// once for each row, and not again for each tile of K and V (Algorithm 4, line 19). Scratch,
+/// Shapes, Scope and Errors as in attile::backward. Source   arXiv 2205.14135, Algorithm 4.
+template <class Traits>
+[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+                                   const typename Traits::Args& args, const State& state,
+                                   cudaStream_t stream = nullptr) requires(Traits::kDirection ==
+                                                                           Direction::kBackward) {
+  if (const Check ok = check<Traits>(args, state); !ok) return ok.error;
+  const auto with_m = detail::with_state(args, state);
+  const std::size_t needed = portable::workspace_of<Traits>(with_m).bytes;
+  if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed);
+      answer.done) {
+    return answer.error;
+  }
+  return attile::detail::launch_backward<Traits>(
+      with_m, portable::make_params<Traits>(with_m, workspace, state.l), stream);
+}
+
+/// The one calls, with the default tiles.
+template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
+[[nodiscard]] cudaError_t forward(void* workspace, std::size_t& workspace_bytes,
+                                  const ForwardArgs<T, M, S, P>& args, const State& state,
+                                  cudaStream_t stream = nullptr) {
+  return forward<DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv>>(workspace, workspace_bytes,
+                                                                       args, state, stream);
+}
+template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
+[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+                                   const BackwardArgs<T, M, S, P>& args, const State& state,
+                                   cudaStream_t stream = nullptr) {
+  return backward<DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, Dv>>(
+      workspace, workspace_bytes, args, state, stream);
+}
+
+}  // namespace attile::flash1

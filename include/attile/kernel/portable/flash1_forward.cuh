@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/arch/math.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/schedule.h>
+#include <attile/kernel/portable/forward_traits.cuh>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/matmul.cuh>
+#include <attile/tile/online_softmax.h>
+#include <attile/tile/scores.cuh>
+
+#include <cstdint>
+#include <type_traits>
+
+// FlashAttention-1, forward (arXiv 2205.14135, Algorithm 2; the lines named are its). The outer
+// loop goes over K and V, so O, l and m of every row live in device memory between two of its
+// turns.
+
+namespace attile::portable {
+
+/// Every constant of one FlashAttention-1 forward kernel: ForwardTraits, with P in a place of its
+/// own, because K is still needed for the next rows of Q.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
+struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, T, M, S, P, Dv, TuningType> {
+  using Base = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, TuningType>;
+
+  /// Whether O can be kept in args.o: its sums are fp32.
+  static constexpr bool kSumsInOutput = std::is_same_v<T, float>;
+  static constexpr std::size_t kSharedBytes =
+      Base::QTile::kBytes + Base::KTile::kBytes + Base::PTile::kBytes + Base::VTile::kBytes;
+  static_assert(kSharedBytes <= arch::kMaxSharedBytes,
+                "attile::flash1::ForwardTraits: the tiles of Q, K, V and P take more than the "
+                "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
+};
+
+/// What Algorithm 2 leaves behind besides O, for Algorithm 4. Device pointers of the caller.
+struct Flash1State {
+  float* l = nullptr;  ///< dense (batch, q_heads, q_len): sum of exp(S' - m); 0: empty row
+  float* m = nullptr;  ///< the same shape: the largest S', natural units; -inf: empty row
+  std::uint64_t* rng = nullptr;  ///< seed and offset that dropout drew from; null: not wanted
+};
+
+template <class Traits>
+struct Flash1Params {
+  ForwardParams<Traits> forward;
+  tile::TensorParam<float> sums;  ///< O between two tiles of K and V; may be the memory of O
+  Flash1State state;
+};
+
+/// What one head keeps in device memory.
+struct Flash1Rows {
+  tile::Matrix<float> o;
+  float *l, *m;
+  int q_len;
+
+  /// O = 0, l = 0, m = -inf.
+  /// Barriers one after, before l and m are read.
+  template <class Traits>
+  ATTILE_DEVICE void clear() const {
+    typename Traits::OutputRegisters zero;
+    zero.clear();
+    for (int row0 = 0; row0 < q_len; row0 += Traits::kBr) tile::store(o, zero, row0);
+    for (int row = arch::thread_index(); row < q_len; row += Traits::kThreads) {
+      l[row] = 0.0f;
+      m[row] = -kInf;
+    }
+  }
+
+  /// O, l and m of the rows from row0 on; O as the unnormalised sum, l as one lane's part of it.
+  template <class Output, class Softmax>
+  ATTILE_DEVICE void load(Output& o_frag, Softmax& softmax, int row0) const {
+    tile::load(o_frag, o, row0);
+    ATTILE_UNROLL
+    for (int r = 0; r < Output::kRegRows; ++r) {
+      const int row = row0 + o_frag.row(r);
+      const bool inside = o_frag.has_row(r) && row < q_len;
+      const float row_l = inside ? l[row] : 0.0f;
+      o_frag.scale_row(r, row_l);
+      softmax.l[r] = o_frag.col(0) == 0 ? row_l : 0.0f;
+      softmax.m[r] = inside ? m[row] : -kInf;
+    }
+  }
+
+  /// O, normalised, and l and m, whole.
+  template <class Output, class Softmax>
+  ATTILE_DEVICE void store(Output& o_frag, Softmax& softmax, int row0) const {
+    softmax.finish(o_frag);
+    tile::store(o, o_frag, row0);
+    ATTILE_UNROLL
+    for (int r = 0; r < Output::kRegRows; ++r) {
+      const int row = row0 + o_frag.row(r);
+      if (!o_frag.has_row(r) || o_frag.col(0) != 0 || row >= q_len) continue;
+      l[row] = softmax.l[r];
+      m[row] = softmax.m[r];
+    }
+  }
+};
+
+/// One query head: all its tiles of K and V, one after another.
+/// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 16 bytes.
+///          O in device memory is always that of a softmax over the columns so far, and a thread
+///          reads back what it wrote itself; l and m of a row are written by one lane for all.
+template <class Traits>
+ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int batch, int head,
+                                       unsigned char* shared) {
+  constexpr int kThreads = Traits::kThreads;
+  constexpr int kBr = Traits::kBr;
+  constexpr int kBc = Traits::kBc;
+  using Output = typename Traits::OutputRegisters;
+  const ForwardParams<Traits>& p = params.forward;
+  tile::SharedCarver carver{shared};
+  const auto q_smem = carver.take<typename Traits::QTile>();  // (Br, D)
+  const auto k_smem = carver.take<typename Traits::KTile>();  // (Bc, D)
+  const auto v_smem = carver.take<typename Traits::VTile>();  // (Bc, Dv)
+  const auto p_smem = carver.take<typename Traits::PTile>();  // (Br, Bc)
+
+  const int kv_head = head / (p.q_heads / p.kv_heads);
+  const std::int64_t stat = (static_cast<std::int64_t>(batch) * p.q_heads + head) * p.extent.q_len;
+  const auto q_gmem = p.q.slice(batch, head, p.extent.q_len, p.head_dim);
+  const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
+  const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
+  const Flash1Rows rows{params.sums.slice(batch, head, p.extent.q_len, p.head_dim_v),
+                        params.state.l + stat, params.state.m + stat, p.extent.q_len};
+  const auto sampler = p.dropout.sampler(p.q_heads);
+
+  const auto step = [&](auto masked, int q_tile, int col0) {
+    const tile::TilePlace place{batch, head, q_tile * kBr, col0, p.extent};
+    Output o_frag;
+    tile::OnlineSoftmax<Output::kRegRows> softmax;
+    tile::load<kThreads>(q_smem, q_gmem, place.row0);  // line 9
+    rows.load(o_frag, softmax, place.row0);
+    arch::barrier();  // Q (the first time K and V) is written before anyone reads it
+
+    typename Traits::ScoreRegisters s_frag;
+    s_frag.clear();
+    tile::matmul_nt(s_frag, q_smem, k_smem);                                           // line 10
+    tile::modify_and_mask<masked.value>(s_frag, place, p.mask, p.score_mod, p.scale);  // line 11
+    if constexpr (kIsIdentity<typename Traits::ScoreModType>) {
+      ATTILE_UNROLL
+      for (int r = 0; r < s_frag.kRegRows; ++r) s_frag.scale_row(r, p.scale);
+    }
+    softmax.step(s_frag, o_frag, kLog2e);           // lines 12, 13
+    if constexpr (Traits::DropoutType::kEnabled) {  // line 14
+      tile::drop(s_frag, place, sampler);
+      ATTILE_UNROLL
+      for (int r = 0; r < s_frag.kRegRows; ++r) s_frag.scale_row(r, sampler.keep_scale());
+    }
+    tile::stage(p_smem, s_frag);
+    Traits::ScoreRegisters::sync_rows();      // the lanes of a row see each other's P
+    tile::matmul_nn(o_frag, p_smem, v_smem);  // line 15
+    rows.store(o_frag, softmax, place.row0);  // lines 15, 16
+    arch::barrier();  // everyone has read Q and P before the next ones are written; l, m are there
+  };
+
+  rows.template clear<Traits>();  // line 3
+  arch::barrier();                // O, l and m are initialised before anyone reads them
+
+  for (int col0 = 0; col0 < p.extent.kv_len; col0 += kBc) {  // line 6
+    const Interval columns{col0, min(col0 + kBc, p.extent.kv_len)};
+    TileRange range = tiles_of(visible_rows(p.mask, batch, head, columns, p.extent), kBr);
+    // A column tile that the end of the sequence cuts is masked throughout.
+    if (col0 + kBc > p.extent.kv_len) range.full_first = range.full_last = range.last;
+    tile::load_both<kThreads>(k_smem, k_gmem, v_smem, v_gmem, col0);  // line 7
+    visit(range, [&](auto masked, int i) { step(masked, i, col0); });
+  }
+
+  if constexpr (!Traits::kSumsInOutput) {
+    const auto o_out = p.o.slice(batch, head, p.extent.q_len, p.head_dim_v);
+    Output o_frag;
+    for (int row0 = 0; row0 < p.extent.q_len; row0 += kBr) {
+      tile::load(o_frag, rows.o, row0);
+      tile::store(o_out, o_frag, row0);
+    }
+  }
+  if (p.lse == nullptr) return;
+  for (int row = arch::thread_index(); row < p.extent.q_len; row += kThreads) {
+    p.lse[stat + row] = rows.m[row] + arch::log(rows.l[row]);
+  }
+}
+
+/// One block for each query head, as in the paper.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
+    flash1_forward_kernel(const ATTILE_GRID_CONSTANT Flash1Params<Traits> p) {
+  const int slice = arch::block_index();
+  const int q_heads = p.forward.q_heads;
+  if constexpr (requires { p.forward.dropout.current_seed(); }) {
+    if (slice == 0 && arch::thread_index() == 0 && p.state.rng != nullptr) {  // line 1
+      p.state.rng[0] = p.forward.dropout.current_seed();
+      p.state.rng[1] = p.forward.dropout.current_offset();
+    }
+  }
+  flash1_forward_head<Traits>(p, slice / q_heads, slice % q_heads, arch::dynamic_shared());
+}
+
+}  // namespace attile::portable

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// FlashAttention-1: the suite in tiles of several kinds, its state, and what it alone refuses.
+#include <cmath>
+#include <string>
+
+#include "kernel/flash1_executor.cuh"
+
+namespace {
+
+using namespace attile_test;
+
+using HalfType = __half;
+using Bf16Type = __nv_bfloat16;
+using Small = Flash1Executor<64, 0, 32, 48>;
+using Odd = Flash1Executor<64, 0, 17, 5>;
+using Default64 = Flash1Executor<64>;
+using Default256 = Flash1Executor<256, 64>;
+
+// X(name, element type, Policy, executor)
+#define ATTILE_FEW_FLASH1(X)         \
+  X(causal.odd, float, kCausal, Odd) \
+  X(dropout.default, HalfType, kDropout, Default64)
+
+#define ATTILE_MORE_FLASH1(X)                    \
+  X(none.default, float, kNone, Default64)       \
+  X(causal.default, float, kCausal, Default64)   \
+  X(none.large, float, kNone, Default256)        \
+  X(causal.large, HalfType, kCausal, Default256) \
+  X(everything.odd, HalfType, kEverything, Odd)  \
+  X(none.small, HalfType, kNone, Small)          \
+  X(causal.small, Bf16Type, kCausal, Small)      \
+  X(everything.default, Bf16Type, kEverything, Default64)
+
+ATTILE_FEW_FLASH1(ATTILE_FLASH1_SUITE)
+#if ATTILE_TEST_FULL
+ATTILE_MORE_FLASH1(ATTILE_FLASH1_SUITE)
+#endif
+
+constexpr int kLen = 70, kHeads = 2, kDim = 8;
+using Args = attile::ForwardArgs<float, attile::Causal, attile::NoScoreMod, attile::PhiloxDropout>;
+using Gradients =
+    attile::BackwardArgs<float, attile::Causal, attile::NoScoreMod, attile::PhiloxDropout>;
+
+/// A problem whose tensors all lie in `memory`, one after another.
+template <class A>
+A problem(float* memory) {
+  constexpr int kSize = kLen * kHeads * kDim;
+  int next = 0;
+  const auto tensor = [&] { return attile::bshd(memory + kSize * next++, kLen, kHeads, kDim); };
+  A a{};
+  a.q = tensor();
+  a.k = tensor();
+  a.v = tensor();
+  a.o = tensor();
+  if constexpr (requires { a.dq; }) {
+    a.dout = tensor();
+    a.dq = tensor();
+    a.dk = tensor();
+    a.dv = tensor();
+  }
+  a.batch = 1;
+  a.q_heads = a.kv_heads = kHeads;
+  a.q_len = a.kv_len = kLen;
+  return a;
+}
+
+std::string why(const attile::Check& check) { return check ? "" : check.why; }
+
+TEST_CASE("flash1.the_state_is_that_of_the_softmax_and_of_the_random_numbers") {
+  std::vector<float> host(4 * kLen * kHeads * kDim);
+  for (std::size_t i = 0; i < host.size(); ++i) host[i] = std::sin(0.7f * static_cast<float>(i));
+  std::vector<float> lse(kHeads * kLen), l(kHeads * kLen), m(kHeads * kLen);
+  std::vector<std::uint64_t> rng(2);
+  const std::uint64_t drawn[2] = {0x123456789ABCDEF0, 77};
+  std::vector<Region> regions{{host.data(), host.size() * sizeof(float)},
+                              {lse.data(), lse.size() * sizeof(float)},
+                              {l.data(), l.size() * sizeof(float)},
+                              {m.data(), m.size() * sizeof(float)},
+                              {rng.data(), sizeof(drawn)}};
+  const DeviceMemory memory(regions);
+  const auto on_device = [&](auto* p) { return static_cast<decltype(p)>(memory.device(p)); };
+  const flash1::State state{on_device(l.data()), on_device(m.data()), on_device(rng.data())};
+  Args args = problem<Args>(on_device(host.data()));
+  args.lse = on_device(lse.data());
+  args.dropout = {.probability = 0.25f, .seed = drawn[0], .offset = drawn[1]};
+  REQUIRE(Small::run_forward(args, state) == cudaSuccess);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  DeviceMemory& back = const_cast<DeviceMemory&>(memory);
+  back.copy_back();
+  REQUIRE(back.error() == cudaSuccess);
+  CHECK(rng[0] == drawn[0]);
+  CHECK(rng[1] == drawn[1]);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(kDim));
+  for (int h = 0; h < kHeads; ++h) {
+    for (int i = 0; i < kLen; ++i) {
+      double largest = -1e300;
+      const auto at = [&](int tensor, int row, int d) {
+        return double{host[((tensor * kLen + row) * kHeads + h) * kDim + d]};
+      };
+      std::vector<double> scores;
+      for (int j = 0; j <= i; ++j) {
+        double s = 0;
+        for (int d = 0; d < kDim; ++d) s += at(0, i, d) * at(1, j, d);
+        scores.push_back(s * scale);
+        largest = std::max(largest, scores.back());
+      }
+      double sum = 0;
+      for (const double s : scores) sum += std::exp(s - largest);
+      const int row = h * kLen + i;
+      CHECK(std::abs(m[row] - largest) <= 1e-5);
+      CHECK(std::abs(l[row] / sum - 1) <= 1e-5);
+      CHECK(std::abs(lse[row] - (m[row] + std::log(l[row]))) <= 1e-6);
+    }
+  }
+}
+
+TEST_CASE("flash1.check_says_what_is_wrong_with_the_state") {
+  using ForwardKernel = flash1::DefaultForwardTraits<Args, kDim>;
+  using BackwardKernel = flash1::DefaultBackwardTraits<Gradients, kDim>;
+  // Nothing is launched, so nothing is read.
+  float* const memory = reinterpret_cast<float*>(0x10000);
+  const auto args = problem<Args>(memory);
+  const auto gradients = problem<Gradients>(memory);
+  float* const l = memory + 1000000;
+  float* const m = memory + 2000000;
+  auto* const rng = reinterpret_cast<std::uint64_t*>(memory + 3000000);
+  const auto odd = [](auto* p) {
+    return reinterpret_cast<decltype(p)>(reinterpret_cast<std::uintptr_t>(p) + 2);
+  };
+  struct Bad {
+    flash1::State state;
+    const char* why;
+  };
+  const Bad bad[] = {{{nullptr, m, rng}, "l of the state is null"},
+                     {{l, nullptr, rng}, "m of the state is null"},
+                     {{odd(l), m, rng}, "l of the state is not aligned to 4 bytes"},
+                     {{l, odd(m), rng}, "m of the state is not aligned to 4 bytes"},
+                     {{l, m, odd(rng)}, "rng of the state is not aligned to 8 bytes"},
+                     {{l, l, rng}, "l and m of the state share their memory"}};
+  for (const Bad& b : bad) {
+    CHECK(why(flash1::check<ForwardKernel>(args, b.state)) == b.why);
+    CHECK(why(flash1::check<BackwardKernel>(gradients, b.state)) == b.why);
+    std::size_t bytes = 7;
+    CHECK(flash1::forward<ForwardKernel>(nullptr, bytes, args, b.state) == cudaErrorInvalidValue);
+    CHECK(flash1::backward<BackwardKernel>(nullptr, bytes, gradients, b.state) ==
+          cudaErrorInvalidValue);
+    CHECK(bytes == 7);
+  }
+  CHECK(why(flash1::check<ForwardKernel>(args, {l, m, nullptr})).empty());
+  CHECK(why(flash1::check<BackwardKernel>(gradients, {l, m, nullptr})).empty());
+}
+
+}  // namespace
