@@ -72,23 +72,6 @@ struct VectorPlace {
   }
 };
 
-/// source(row, col ... col + kVector - 1), 0 beyond its rows and columns.
-template <bool kAligned, int kVector, class T>
-ATTILE_DEVICE Vec<T, kVector> read_vector(const Matrix<const T>& source, int row, int col) {
-  Vec<T, kVector> v{};
-  if (row >= source.rows) return v;
-  const T* const from = source.data + row * source.row_stride + col;
-  if constexpr (kAligned) {
-    if (col < source.cols) v = *reinterpret_cast<const Vec<T, kVector>*>(from);
-  } else {
-    ATTILE_UNROLL
-    for (int e = 0; e < kVector; ++e) {
-      if (col + e < source.cols) v[e] = from[e];
-    }
-  }
-  return v;
-}
-
 template <class Shared, class T, int kVector>
 ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Vec<T, kVector>& v) {
   ATTILE_UNROLL
@@ -125,34 +108,39 @@ class Transfer {
   Vec<T, kVector> held_[kHeld];
 
  public:
-  ATTILE_DEVICE void fetch(const Matrix<const T>& source, int row0) { read_from(source, row0, 0); }
+  ATTILE_DEVICE void fetch(const Matrix<const T>& source, int row0) {
+    if (source.vectors) read_from(source, row0, 0);
+  }
 
   ATTILE_DEVICE void put(const Shared& shared, const Matrix<const T>& source, int row0) {
-    write_from(shared, 0);
-    ATTILE_UNROLL_BY(1)
-    for (int first = kHeld; first < Place::kCount; first += kHeld) {
-      read_from(source, row0, first);
-      write_from(shared, first);
+    if (source.vectors) {
+      write_from(shared, 0);
+      move_from(shared, source, row0, kHeld);
+    } else {
+      copy_elements(shared, source, row0);
+    }
+  }
+
+  /// Both, where there is nothing to do in between.
+  ATTILE_DEVICE static void load(const Shared& shared, const Matrix<const T>& source, int row0) {
+    if (source.vectors) {
+      Transfer().move_from(shared, source, row0, 0);
+    } else {
+      copy_elements(shared, source, row0);
     }
   }
 
  private:
   ATTILE_DEVICE void read_from(const Matrix<const T>& source, int row0, int first) {
-    if (source.vectors) {  // asked once, not for each vector: their reads are under way together
-      read_all<true>(source, row0, first);
-    } else {
-      read_all<false>(source, row0, first);
-    }
-  }
-
-  template <bool kAligned>
-  ATTILE_DEVICE void read_all(const Matrix<const T>& source, int row0, int first) {
     ATTILE_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       const Place place(first + i);
+      const int row = row0 + place.row;
+      const bool there = place.inside && row < source.rows && place.col < source.cols;
       held_[i] = {};
-      if (place.inside) {
-        held_[i] = detail::read_vector<kAligned, kVector>(source, row0 + place.row, place.col);
+      if (there) {
+        const T* const from = source.data + row * source.row_stride + place.col;
+        held_[i] = *reinterpret_cast<const Vec<T, kVector>*>(from);
       }
     }
   }
@@ -164,26 +152,33 @@ class Transfer {
       if (place.inside) detail::write_vector(shared, place.row, place.col, held_[i]);
     }
   }
+
+  ATTILE_DEVICE void move_from(const Shared& shared, const Matrix<const T>& source, int row0,
+                               int first) {
+    ATTILE_UNROLL_BY(1)
+    for (; first < Place::kCount; first += kHeld) {
+      read_from(source, row0, first);
+      write_from(shared, first);
+    }
+  }
+
+  /// For rows that cannot be read 16 bytes at a time.
+  ATTILE_DEVICE static void copy_elements(const Shared& shared, const Matrix<const T>& source,
+                                          int row0) {
+    ATTILE_UNROLL_BY(4)
+    for (int i = arch::thread_index(); i < Shared::kRows * Shared::kCols; i += kThreads) {
+      const int r = i / Shared::kCols;
+      const int c = i % Shared::kCols;
+      const bool there = row0 + r < source.rows && c < source.cols;
+      shared.at(r, c) = there ? to_float(source.data[(row0 + r) * source.row_stride + c]) : 0.0f;
+    }
+  }
 };
 
-/// A whole `Transfer`, where there is nothing to do in between.
+/// A whole `Transfer`.
 template <int kThreads, class Shared, class T>
 ATTILE_DEVICE void load(const Shared& shared, const Matrix<const T>& source, int row0) {
-  Transfer<kThreads, Shared, T> transfer;
-  transfer.fetch(source, row0);
-  transfer.put(shared, source, row0);
-}
-
-/// Two tiles of the same rows, under way together.
-template <int kThreads, class SharedA, class SharedB, class T>
-ATTILE_DEVICE void load_both(const SharedA& a, const Matrix<const T>& a_source, const SharedB& b,
-                             const Matrix<const T>& b_source, int row0) {
-  Transfer<kThreads, SharedA, T> a_transfer;
-  Transfer<kThreads, SharedB, T> b_transfer;
-  a_transfer.fetch(a_source, row0);
-  b_transfer.fetch(b_source, row0);
-  a_transfer.put(a, a_source, row0);
-  b_transfer.put(b, b_source, row0);
+  Transfer<kThreads, Shared, T>::load(shared, source, row0);
 }
 
 /// target(row0 + r, c) = registers(r, c) * factor, within the target's rows and columns.

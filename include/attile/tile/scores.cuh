@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/attributes.h>
 #include <attile/core/config.h>
+#include <attile/core/dropout.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
+
+#include <cstdint>
 
 namespace attile::tile {
 
@@ -47,12 +51,55 @@ ATTILE_HOST_DEVICE constexpr float score_unit(float scale) {
   return kIsIdentity<S> ? scale * kLog2e : kLog2e;
 }
 
+/// Dropout's decisions for what this thread holds of a tile, a bit each. They are made in a loop
+/// that is not unrolled: the random numbers' code stands once for 32 scores, not once for each.
+template <class Registers, class Sampler>
+class KeepBits {
+ public:
+  ATTILE_DEVICE KeepBits(const TilePlace& place, const Sampler& sampler) {
+    ATTILE_UNROLL
+    for (int w = 0; w < kWords; ++w) {
+      words_[w] = 0;
+      ATTILE_UNROLL_BY(1)
+      for (int i = w * 32; i < min(w * 32 + 32, kCount); ++i) {
+        const int r = Registers::row(i / Registers::kRegCols);
+        const int c = Registers::col(i % Registers::kRegCols);
+        words_[w] |= std::uint32_t{sampler.keep(place.at(r, c))} << (i % 32);
+      }
+    }
+  }
+
+  ATTILE_DEVICE bool keep(int r, int c) const {
+    const int i = r * Registers::kRegCols + c;
+    return (words_[i / 32] >> (i % 32) & 1u) != 0;
+  }
+
+ private:
+  static constexpr int kCount = Registers::kRegRows * Registers::kRegCols;
+  static constexpr int kWords = ceil_div(kCount, 32);
+
+  std::uint32_t words_[kWords];
+};
+
+/// No dropout: no bits.
+template <class Registers>
+class KeepBits<Registers, NoDropout::Sampler> {
+ public:
+  ATTILE_DEVICE KeepBits(const TilePlace&, const NoDropout::Sampler&) {}
+  ATTILE_DEVICE bool keep(int, int) const { return true; }
+};
+
 /// P <- dropout(P), without the factor 1 / (1 - p).
 template <class Registers, class Sampler>
 ATTILE_DEVICE void drop(Registers& p, const TilePlace& place, const Sampler& sampler) {
-  p.for_each([&](int r, int c, float& x) {
-    if (!sampler.keep(place.at(r, c))) x = 0.0f;
-  });
+  const KeepBits<Registers, Sampler> bits(place, sampler);
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      if (!bits.keep(r, c)) p.x[r][c] = 0.0f;
+    }
+  }
 }
 
 }  // namespace attile::tile

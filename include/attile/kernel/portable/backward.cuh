@@ -36,6 +36,7 @@ ATTILE_DEVICE void probabilities_and_gradient(typename Traits::ScoreRegisters& p
   using Registers = typename Traits::ScoreRegisters;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   const float keep_scale = sampler.keep_scale();
+  const tile::KeepBits<Registers, Sampler> bits(place, sampler);
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     if (!Registers::has_row(r)) continue;
@@ -60,7 +61,7 @@ ATTILE_DEVICE void probabilities_and_gradient(typename Traits::ScoreRegisters& p
       }
       const float difference = s * score_scale - row_lse;
       const float prob = visible ? arch::exp2(difference * kLog2e) : 0.0f;  // line 11
-      const bool keep = sampler.keep(i);
+      const bool keep = bits.keep(r, c);
       const float dp = keep ? ds_frag.x[r][c] * keep_scale : 0.0f;  // line 13
       p_frag.x[r][c] = keep ? prob * keep_scale : 0.0f;
       const float ds = prob * (dp - row_delta);  // line 14
@@ -144,8 +145,9 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  tile::load_both<kThreads>(smem.k, k_gmem, smem.v, v_gmem, col0);  // line 6
-  typename Traits::DkRegisters dk_frag;                             // line 7
+  tile::load<kThreads>(smem.k, k_gmem, col0);  // line 6
+  tile::load<kThreads>(smem.v, v_gmem, col0);
+  typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
@@ -154,9 +156,10 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     const tile::TilePlace place{batch, head, q_tile * Traits::kBr, col0, p.extent};
     const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
     const std::int64_t stat = slice * p.stat_rows() + place.row0;
-    tile::load_both<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), smem.dout,
-                              p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
-                              place.row0);  // line 9
+    tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim),
+                         place.row0);  // line 9
+    tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
+                         place.row0);
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -218,15 +221,15 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  tile::load_both<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), smem.dout,
-                            p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
-                            row0);  // line 9
+  tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  // line 9
+  tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v), row0);
   typename Traits::DqRegisters dq_frag;
   dq_frag.clear();
 
   const auto step = [&](auto masked, int kv_tile) {
     const tile::TilePlace place{batch, head, row0, kv_tile * Traits::kBc, p.extent};
-    tile::load_both<kThreads>(smem.k, k_gmem, smem.v, v_gmem, place.col0);  // line 6
+    tile::load<kThreads>(smem.k, k_gmem, place.col0);  // line 6
+    tile::load<kThreads>(smem.v, v_gmem, place.col0);
     arch::barrier();  // K and V (the first time Q and dO) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;

@@ -164,7 +164,8 @@ ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int b
     TileRange range = tiles_of(visible_rows(p.mask, batch, head, columns, p.extent), kBr);
     // A column tile that the end of the sequence cuts is masked throughout.
     if (col0 + kBc > p.extent.kv_len) range.full_first = range.full_last = range.last;
-    tile::load_both<kThreads>(k_smem, k_gmem, v_smem, v_gmem, col0);  // line 7
+    tile::load<kThreads>(k_smem, k_gmem, col0);  // line 7
+    tile::load<kThreads>(v_smem, v_gmem, col0);
     visit(range, [&](auto masked, int i) { step(masked, i, col0); });
   }
 

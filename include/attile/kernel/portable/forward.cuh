@@ -50,10 +50,13 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int h
 
   const auto step = [&](auto masked, int kv_tile) {
     const tile::TilePlace place{batch, head, row0, kv_tile * kBc, p.extent};
-    if constexpr (!Traits::kPrefetch) k_transfer.fetch(k_gmem, place.col0);
-    v_transfer.fetch(v_gmem, place.col0);
-    k_transfer.put(k_smem, k_gmem, place.col0);  // line 7
-    if constexpr (!Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, place.col0);
+    if constexpr (Traits::kPrefetch) {
+      v_transfer.fetch(v_gmem, place.col0);
+      k_transfer.put(k_smem, k_gmem, place.col0);
+    } else {
+      tile::load<kThreads>(k_smem, k_gmem, place.col0);  // line 7
+      tile::load<kThreads>(v_smem, v_gmem, place.col0);
+    }
     arch::barrier();  // Q and K are written before anyone reads them
 
     typename Traits::ScoreRegisters s_frag;
