@@ -208,22 +208,12 @@ void backward(benchmark::State& state) {
 }
 
 using attile::Causal;
-using attile::NoDropout;
 using attile::NoMask;
-using attile::NoScoreMod;
-using attile::portable::Tuning;
-
-template <int D, class T = float, class M = NoMask>
-using Forward = attile::DefaultForwardTraits<attile::ForwardArgs<T, M>, D>;
-template <int D, attile::DqMode kMode = attile::DqMode::kAccumulate, class M = NoMask>
-using Backward = attile::DefaultBackwardTraits<attile::BackwardArgs<float, M>, D, D, kMode>;
-template <int Br, int Bc, int D, int kThreads, int kBlocks>
-using ForwardTiles = attile::ForwardTraits<Br, Bc, D, float, NoMask, NoScoreMod, NoDropout, D,
-                                           Tuning<kThreads, kBlocks>>;
-template <int Br, int Bc, int D, int kThreads, int kBlocks>
-using BackwardTiles =
-    attile::BackwardTraits<Br, Bc, D, float, NoMask, NoScoreMod, NoDropout, D,
-                           attile::DqMode::kAccumulate, Tuning<kThreads, kBlocks>>;
+// kSharedKb: 99, or 227 for the tiles of compute capability 9.0 and 10.0.
+template <int D, int kSharedKb = 99, class T = float, class M = NoMask>
+using Forward = attile::DefaultForwardTraits<attile::ForwardArgs<T, M>, D, D, kSharedKb>;
+template <int D, int kSharedKb = 99, attile::DqMode kMode = attile::DqMode::kAccumulate>
+using Backward = attile::DefaultBackwardTraits<attile::BackwardArgs<float>, D, D, kMode, kSharedKb>;
 
 constexpr auto kTwoPass = attile::DqMode::kTwoPass;
 
@@ -232,16 +222,18 @@ void shapes(benchmark::internal::Benchmark* b) {
 }
 
 BENCHMARK(forward<Forward<64>>)->Apply(shapes);
-BENCHMARK(forward<Forward<64, float, Causal>>)->Apply(shapes);
-BENCHMARK(forward<Forward<64, __half>>)->Apply(shapes);
-BENCHMARK(forward<ForwardTiles<128, 64, 64, 128, 1>>)->Apply(shapes);
+BENCHMARK(forward<Forward<64, 99, float, Causal>>)->Apply(shapes);
+BENCHMARK(forward<Forward<64, 99, __half>>)->Apply(shapes);
 BENCHMARK(forward<Forward<128>>)->Apply(shapes);
+BENCHMARK(forward<Forward<128, 227>>)->Apply(shapes);
 BENCHMARK(forward<Forward<256>>)->Apply(shapes);
+BENCHMARK(forward<Forward<256, 227>>)->Apply(shapes);
 BENCHMARK(backward<Backward<64>>)->Apply(shapes);
-BENCHMARK(backward<Backward<64, kTwoPass>>)->Apply(shapes);
-BENCHMARK(backward<BackwardTiles<64, 64, 64, 128, 2>>)->Apply(shapes);
+BENCHMARK(backward<Backward<64, 227>>)->Apply(shapes);
+BENCHMARK(backward<Backward<64, 99, kTwoPass>>)->Apply(shapes);
 BENCHMARK(backward<Backward<128>>)->Apply(shapes);
-BENCHMARK(backward<Backward<128, kTwoPass>>)->Apply(shapes);
+BENCHMARK(backward<Backward<128, 227>>)->Apply(shapes);
+BENCHMARK(backward<Backward<128, 99, kTwoPass>>)->Apply(shapes);
 BENCHMARK(backward<Backward<256>>)->Apply(shapes);
 
 int attribute(cudaDeviceAttr name, int device) {
