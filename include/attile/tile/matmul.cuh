@@ -112,7 +112,7 @@ ATTILE_DEVICE void multiply_rows(Acc& acc, const A& a, const B& b) {
 template <class Acc, class A, class B>
 ATTILE_DEVICE void multiply_dot(Acc& acc, const A& a, const B& b) {
   static_assert(A::kCols % 4 == 0, "attile::tile: the depth of a dot product is a multiple of 4");
-  ATTILE_UNROLL_BY(2)
+  ATTILE_UNROLL_BY(4)
   for (int k = 0; k < A::kCols; k += 4) {
     Float4 a4[Acc::kRegRows];
     ATTILE_UNROLL
