@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+// Runs the contenders of one problem: each once for its errors, then all in turn for their times.
+#pragma once
+
+#include <cuda_profiler_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "accuracy.h"
+#include "contenders.cuh"
+
+namespace algorithms {
+
+/// Two CUDA events around what is timed.
+class Timer {
+ public:
+  Timer() {
+    must(cudaEventCreate(&begin_), "cudaEventCreate");
+    must(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+  ~Timer() {
+    static_cast<void>(cudaEventDestroy(begin_));
+    static_cast<void>(cudaEventDestroy(end_));
+  }
+
+  /// Milliseconds of one call, the mean of `calls` in a row.
+  double ms(const Contender& c, int calls) const {
+    must(cudaEventRecord(begin_), "cudaEventRecord");
+    for (int i = 0; i < calls; ++i) must(c.run(), name(c.result.pass.algorithm));
+    must(cudaEventRecord(end_), "cudaEventRecord");
+    must(cudaEventSynchronize(end_), name(c.result.pass.algorithm));
+    float ms = 0;
+    must(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
+    return static_cast<double>(ms) / calls;
+  }
+
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+/// Holds the outputs of each pass against fp64 and against FlashAttention-2's.
+template <class T>
+class Checker {
+ public:
+  Checker(const Problem& problem, const Tensors<T>& tensors)
+      : problem_(problem),
+        tensors_(tensors),
+        last_head_(tensors.size - std::size_t{1} * problem.len * problem.dim) {}
+
+  /// FlashAttention-2's forward pass comes first: `lse` is its, and may serve the reference.
+  void check(PassResult& result, const std::vector<float>& lse) {
+    if (result.pass.direction == Direction::kForward) {
+      const std::vector<T> o = tensors_.o.download();
+      if (!reference_) make_reference_of(o, lse);
+      result.errors = {error("O", o, reference_->o, flash2_o_)};
+      return;
+    }
+    const std::pair<const char*, const DeviceArray<T>*> outputs[] = {
+        {"dQ", &tensors_.dq}, {"dK", &tensors_.dk}, {"dV", &tensors_.dv}};
+    const Sample* const samples[] = {&reference_->dq, &reference_->dk, &reference_->dv};
+    for (int i = 0; i < 3; ++i) {
+      result.errors.push_back(error(outputs[i].first, outputs[i].second->download(), *samples[i],
+                                    flash2_gradients_[i]));
+    }
+  }
+
+ private:
+  void make_reference_of(const std::vector<T>& o, const std::vector<float>& lse) {
+    const Head head(tensors_.host_q.data() + last_head_, tensors_.host_k.data() + last_head_,
+                    tensors_.host_v.data() + last_head_, tensors_.host_dout.data() + last_head_,
+                    problem_.len, problem_.dim, problem_.causal);
+    reference_ = make_reference(head, o.data() + last_head_, lse.data() + lse.size() - head.len());
+  }
+
+  /// The first values of a tensor, which are FlashAttention-2's, are kept in `flash2`.
+  Error error(const char* tensor, std::vector<T> values, const Sample& sample,
+              std::vector<T>& flash2) const {
+    // One rounding of the output is 2^-12 of the largest value in fp16; P and dS, which standard
+    // attention rounds too, and long sums in fp32 leave room for no less.
+    constexpr double kBound = sizeof(T) == 2 ? 4e-3 : 1e-4;
+    const double fp64 = sample_error(*reference_, sample, values.data() + last_head_);
+    if (flash2.empty()) flash2 = std::move(values);
+    const std::vector<T>& mine = values.empty() ? flash2 : values;
+    return {tensor, fp64, tensor_difference(mine, flash2), kBound};
+  }
+
+  Problem problem_;
+  const Tensors<T>& tensors_;
+  std::size_t last_head_;
+  std::optional<Reference> reference_;
+  std::vector<T> flash2_o_, flash2_gradients_[3];
+};
+
+/// Times all passes of one direction, in turn in each round, another one first each time. `first`
+/// has what their checked call took: one that takes seconds is not repeated.
+inline void time_rounds(std::vector<Contender*>& contenders, const Timer& timer) {
+  constexpr int kRounds = 7;
+  constexpr double kRoundMs = 20, kSlowMs = 3000;
+  std::erase_if(contenders, [](const Contender* c) { return c->result.ms.front() > kSlowMs; });
+  std::vector<int> calls;
+  for (Contender* c : contenders) {
+    // The checked call loaded the code, so another one says how many calls fill a round.
+    const double ms = timer.ms(*c, 1);
+    calls.push_back(static_cast<int>(std::clamp(kRoundMs / std::max(ms, 1e-3), 1.0, 1000.0)));
+    c->result.ms.clear();
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+      const std::size_t at = (i + round) % contenders.size();
+      contenders[at]->result.ms.push_back(timer.ms(*contenders[at], calls[at]));
+    }
+  }
+}
+
+/// The one pass between the profiler's marks; a backward pass after its forward pass.
+inline void run_once(const std::vector<Contender>& contenders, const Pass& pass) {
+  for (const Contender& c : contenders) {
+    if (c.result.pass.algorithm != pass.algorithm) continue;
+    const bool asked = c.result.pass.direction == pass.direction;
+    if (asked && !c.run) {
+      std::fprintf(stderr, "%s %s: %s\n", name(pass.algorithm), name(pass.direction),
+                   c.result.why_not.c_str());
+      std::exit(1);
+    }
+    if (asked) must(cudaProfilerStart(), "cudaProfilerStart");
+    must(c.run(), name(pass.algorithm));
+    must(cudaDeviceSynchronize(), name(pass.algorithm));
+    if (asked) must(cudaProfilerStop(), "cudaProfilerStop");
+    if (asked) return;
+  }
+}
+
+template <class T, int D, class Mask>
+Result compare(const Problem& problem, const Options& options) {
+  const Tensors<T> tensors(problem);
+  Contenders<T, D, Mask> contenders(problem, tensors);
+  Result result{problem, {}};
+  std::vector<Contender>& all = contenders.all();
+  if (options.once) {
+    run_once(all, *options.once);
+    std::erase_if(all, [&](const Contender& c) {
+      return c.result.pass.algorithm != options.once->algorithm ||
+             c.result.pass.direction != options.once->direction;
+    });
+  } else {
+    const Timer timer;
+    Checker<T> checker(problem, tensors);
+    for (Contender& c : all) {
+      if (!c.run) continue;
+      if (c.result.pass.direction == Direction::kForward) tensors.poison();
+      c.result.ms = {timer.ms(c, 1)};
+      checker.check(c.result, contenders.lse());
+    }
+    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      std::vector<Contender*> timed;
+      for (Contender& c : all) {
+        if (c.run && c.result.pass.direction == direction) timed.push_back(&c);
+      }
+      time_rounds(timed, timer);
+    }
+  }
+  for (Contender& c : all) result.passes.push_back(std::move(c.result));
+  std::sort(result.passes.begin(), result.passes.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.pass.direction, a.pass.algorithm) <
+           std::pair(b.pass.direction, b.pass.algorithm);
+  });
+  return result;
+}
+
+}  // namespace algorithms

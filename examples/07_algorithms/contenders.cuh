@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// The three algorithms on the same tensors.
+#pragma once
+
+#include <attile/attile.cuh>
+#include <attile/flash1.cuh>
+#include <attile/standard.cuh>
+
+#include <cublas_v2.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support.cuh"
+#include "costs.h"
+#include "options.h"
+#include "result.h"
+
+namespace algorithms {
+
+using example::DeviceArray;
+using example::must;
+
+/// A pass that can be run again and again, after the forward pass of the same algorithm.
+struct Contender {
+  PassResult result;
+  std::function<cudaError_t()> run;
+};
+
+/// Dense (batch, head, row, dim) tensors, so that a product of standard attention is one call of
+/// cuBLAS. Every algorithm writes to the same outputs.
+template <class T>
+struct Tensors {
+  std::size_t rows, size;
+  std::vector<T> host_q, host_k, host_v, host_dout;
+  DeviceArray<T> q, k, v, dout, o, dq, dk, dv;
+
+  explicit Tensors(const Problem& p)
+      : rows(std::size_t{1} * p.batch * p.heads * p.len),
+        size(rows * p.dim),
+        host_q(example::normal<T>(size, 1)),
+        host_k(example::normal<T>(size, 2)),
+        host_v(example::normal<T>(size, 3)),
+        host_dout(example::normal<T>(size, 4)),
+        q(host_q),
+        k(host_k),
+        v(host_v),
+        dout(host_dout),
+        o(size),
+        dq(size),
+        dk(size),
+        dv(size) {}
+
+  std::size_t bytes() const { return size * sizeof(T); }
+
+  /// Fills the outputs with NaN.
+  void poison() const {
+    for (const auto* output : {&o, &dq, &dk, &dv}) {
+      must(cudaMemset(output->get(), 0xff, bytes()), "cudaMemset");
+    }
+  }
+};
+
+/// A handle of cuBLAS that ends with its owner.
+class Cublas {
+ public:
+  Cublas() { must(attile::standard::to_cuda_error(cublasCreate(&handle_)), "cublasCreate"); }
+  Cublas(const Cublas&) = delete;
+  Cublas& operator=(const Cublas&) = delete;
+  ~Cublas() { static_cast<void>(cublasDestroy(handle_)); }
+  cublasHandle_t get() const { return handle_; }
+
+ private:
+  cublasHandle_t handle_ = nullptr;
+};
+
+template <class T, int D, class Mask>
+class Contenders {
+ public:
+  using Forward = attile::ForwardArgs<T, Mask>;
+  using Backward = attile::BackwardArgs<T, Mask>;
+
+  Contenders(const Problem& problem, const Tensors<T>& tensors)
+      : problem_(problem),
+        tensors_(tensors),
+        lse_(tensors.rows),
+        l_(tensors.rows),
+        m_(tensors.rows) {
+    int shared = 0;
+    must(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+         "shared memory of a block");
+    if (shared >= 227 * 1024) {
+      add_flash2<227>();
+    } else {
+      add_flash2<attile::kCommonSharedKb>();
+    }
+    add_flash1();
+    add_standard();
+    workspace_ = std::make_unique<DeviceArray<unsigned char>>(workspace_bytes_);
+  }
+
+  /// Forward and backward of FlashAttention-2, FlashAttention-1 and standard attention.
+  std::vector<Contender>& all() { return all_; }
+  std::vector<float> lse() const { return lse_.download(); }
+
+ private:
+  Forward forward_args(float* lse) const {
+    const auto tensor = [&](const DeviceArray<T>& a) {
+      return attile::bhsd(a.get(), problem_.len, problem_.heads, D);
+    };
+    return {.q = tensor(tensors_.q),
+            .k = tensor(tensors_.k),
+            .v = tensor(tensors_.v),
+            .o = tensor(tensors_.o),
+            .lse = lse,
+            .batch = problem_.batch,
+            .q_heads = problem_.heads,
+            .kv_heads = problem_.heads,
+            .q_len = problem_.len,
+            .kv_len = problem_.len,
+            .head_dim = D};
+  }
+
+  Backward backward_args(const float* lse) const {
+    const auto tensor = [&](const DeviceArray<T>& a) {
+      return attile::bhsd(a.get(), problem_.len, problem_.heads, D);
+    };
+    return {.q = tensor(tensors_.q),
+            .k = tensor(tensors_.k),
+            .v = tensor(tensors_.v),
+            .o = tensor(tensors_.o),
+            .lse = lse,
+            .dout = tensor(tensors_.dout),
+            .dq = tensor(tensors_.dq),
+            .dk = tensor(tensors_.dk),
+            .dv = tensor(tensors_.dv),
+            .batch = problem_.batch,
+            .q_heads = problem_.heads,
+            .kv_heads = problem_.heads,
+            .q_len = problem_.len,
+            .kv_len = problem_.len,
+            .head_dim = D};
+  }
+
+  Shape shape() const {
+    return {static_cast<double>(problem_.batch) * problem_.heads, static_cast<double>(problem_.len),
+            D, sizeof(T)};
+  }
+
+  /// Adds a pass. `own_bytes`: what it needs besides the tensors; `call(workspace, bytes)` runs it
+  /// with `workspace_bytes` of scratch memory.
+  template <class Call>
+  void add(Pass pass, const attile::Check& check, Cost cost, std::size_t own_bytes,
+           std::size_t workspace_bytes, Call call) {
+    const std::size_t tensors = pass.direction == Direction::kForward ? 4 : 8;
+    Contender c{{.pass = pass,
+                 .why_not = check ? "" : std::string("left out: ") + check.why,
+                 .cost = cost,
+                 .memory = tensors * tensors_.bytes() + own_bytes + workspace_bytes},
+                nullptr};
+    if (check && pass.algorithm == Algorithm::kStandard) c.result.why_not = does_not_fit(c.result);
+    if (c.result.why_not.empty()) {
+      workspace_bytes_ = std::max(workspace_bytes_, workspace_bytes);
+      c.run = [this, call, workspace_bytes] {
+        std::size_t bytes = workspace_bytes;
+        return call(workspace_->get(), bytes);
+      };
+    }
+    all_.push_back(std::move(c));
+  }
+
+  /// A sentence, where the device has less memory than a pass needs.
+  std::string does_not_fit(const PassResult& pass) const {
+    constexpr double kGb = 1e9, kKept = 1e9;  // kKept: cuBLAS's own, and code
+    std::size_t free = 0, total = 0;
+    must(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    const double ours = 8.0 * tensors_.bytes() + 12.0 * tensors_.rows;
+    const double there = ours + static_cast<double>(free) + (p_ ? p_bytes_ : 0) - kKept;
+    if (static_cast<double>(pass.memory) <= there) return {};
+    char text[80];
+    std::snprintf(text, sizeof text, "out of memory: needs %.1f GB of %.1f GB", pass.memory / kGb,
+                  there / kGb);
+    return text;
+  }
+
+  void add_standard() {
+    const Forward forward = forward_args(nullptr);
+    const Backward backward = backward_args(lse_.get());  // has to be given, is not read
+    std::size_t forward_bytes = 0, backward_bytes = 0;
+    const attile::Check forward_check = attile::standard::check(forward);
+    const attile::Check backward_check = attile::standard::check(backward);
+    T* const no_p = nullptr;
+    if (forward_check) {
+      must(attile::standard::forward(nullptr, no_p, nullptr, forward_bytes, forward),
+           "workspace size");
+    }
+    if (backward_check) {
+      must(attile::standard::backward(nullptr, no_p, nullptr, backward_bytes, backward),
+           "workspace size");
+    }
+    p_bytes_ = attile::standard::probabilities_bytes(forward);
+    add({Algorithm::kStandard, Direction::kForward}, forward_check, standard_forward(shape()),
+        p_bytes_, forward_bytes, [this, forward](void* workspace, std::size_t& bytes) {
+          return attile::standard::forward(cublas_.get(), p_->get(), workspace, bytes, forward);
+        });
+    if (all_.back().run) p_ = std::make_unique<DeviceArray<T>>(p_bytes_ / sizeof(T));
+    add({Algorithm::kStandard, Direction::kBackward}, backward_check, standard_backward(shape()),
+        p_bytes_, backward_bytes, [this, backward](void* workspace, std::size_t& bytes) {
+          return attile::standard::backward(cublas_.get(), p_->get(), workspace, bytes, backward);
+        });
+  }
+
+  void add_flash1() {
+    namespace flash1 = attile::flash1;
+    using ForwardTraits = flash1::DefaultForwardTraits<Forward, D>;
+    using BackwardTraits = flash1::DefaultBackwardTraits<Backward, D>;
+    const flash1::State state{.l = l_.get(), .m = m_.get()};
+    const Forward forward = forward_args(nullptr);
+    const Backward backward = backward_args(nullptr);
+    std::size_t forward_bytes = 0, backward_bytes = 0;
+    const attile::Check forward_check = flash1::check<ForwardTraits>(forward, state);
+    const attile::Check backward_check = flash1::check<BackwardTraits>(backward, state);
+    if (forward_check) {
+      must(flash1::forward<ForwardTraits>(nullptr, forward_bytes, forward, state),
+           "workspace size");
+    }
+    if (backward_check) {
+      must(flash1::backward<BackwardTraits>(nullptr, backward_bytes, backward, state),
+           "workspace size");
+    }
+    const std::size_t statistics = 2 * sizeof(float) * tensors_.rows;  // l and m
+    add({Algorithm::kFlash1, Direction::kForward}, forward_check,
+        flash1_forward(shape(), Mask{}, ForwardTraits::kBr, ForwardTraits::kBc), statistics,
+        forward_bytes, [forward, state](void* workspace, std::size_t& bytes) {
+          return flash1::forward<ForwardTraits>(workspace, bytes, forward, state);
+        });
+    add({Algorithm::kFlash1, Direction::kBackward}, backward_check,
+        flash_backward(shape(), Mask{}, BackwardTraits::kBr, BackwardTraits::kBc, 2), statistics,
+        backward_bytes, [backward, state](void* workspace, std::size_t& bytes) {
+          return flash1::backward<BackwardTraits>(workspace, bytes, backward, state);
+        });
+  }
+
+  template <int kSharedKb>
+  void add_flash2() {
+    using ForwardTraits = attile::DefaultForwardTraits<Forward, D, D, kSharedKb>;
+    using BackwardTraits =
+        attile::DefaultBackwardTraits<Backward, D, D, attile::DqMode::kAccumulate, kSharedKb>;
+    const Forward forward = forward_args(lse_.get());
+    const Backward backward = backward_args(lse_.get());
+    const attile::Check backward_check = attile::check<BackwardTraits>(backward);
+    std::size_t backward_bytes = 0;
+    if (backward_check) {
+      must(attile::backward<BackwardTraits>(nullptr, backward_bytes, backward), "workspace size");
+    }
+    const std::size_t statistics = sizeof(float) * tensors_.rows;  // LSE
+    add({Algorithm::kFlash2, Direction::kForward}, attile::check<ForwardTraits>(forward),
+        flash2_forward(shape(), Mask{}, ForwardTraits::kBr, ForwardTraits::kBc), statistics, 0,
+        [forward](void*, std::size_t&) { return attile::forward<ForwardTraits>(forward); });
+    add({Algorithm::kFlash2, Direction::kBackward}, backward_check,
+        flash_backward(shape(), Mask{}, BackwardTraits::kBr, BackwardTraits::kBc, 1), statistics,
+        backward_bytes, [backward](void* workspace, std::size_t& bytes) {
+          return attile::backward<BackwardTraits>(workspace, bytes, backward);
+        });
+  }
+
+  Problem problem_;
+  const Tensors<T>& tensors_;
+  DeviceArray<float> lse_, l_, m_;
+  Cublas cublas_;
+  std::unique_ptr<DeviceArray<T>> p_;
+  std::unique_ptr<DeviceArray<unsigned char>> workspace_;
+  std::size_t p_bytes_ = 0, workspace_bytes_ = 16;
+  std::vector<Contender> all_;
+};
+
+}  // namespace algorithms

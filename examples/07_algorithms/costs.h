@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// What each algorithm does and moves, from its loops and tiles: FLOPs of its matrix products, and
+// bytes of device memory that its kernels load and store. A byte that a second block loads again is
+// counted again, though the L2 cache may have it: these are loads by kernels, not by DRAM.
+#pragma once
+
+#include <attile/core/index.h>
+#include <attile/core/mask.h>
+#include <attile/core/math.h>
+#include <attile/core/schedule.h>
+
+#include <cstddef>
+
+namespace algorithms {
+
+/// Whole numbers, exact below 2^53.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;
+};
+
+/// Units   slices: batch * heads; element: bytes.
+struct Shape {
+  double slices, len, dim, element;
+
+  double rows() const { return slices * len; }
+  double scores() const { return rows() * len; }
+  /// Bytes of Q, or of any other tensor.
+  double tensor() const { return rows() * dim * element; }
+};
+
+/// What the two loops over tiles of one head visit.
+struct Visits {
+  double loaded = 0;  ///< rows that the inner loop loads, over all turns of the outer one
+  double tiles = 0;
+  double scores = 0;
+};
+
+/// A loop over tiles of `outer` positions, in it one over the tiles of `inner` positions that
+/// span(run of outer positions) touches.
+template <class SpanOf>
+Visits visits(int len, int outer, int inner, const SpanOf& span) {
+  Visits v;
+  for (int begin = 0; begin < len; begin += outer) {
+    const attile::Interval run{begin, attile::min(begin + outer, len)};
+    const attile::TileRange range = attile::tiles_of(span(run), inner);
+    const double loaded = attile::min(range.last * inner, len) - range.first * inner;
+    v.loaded += loaded;
+    v.tiles += range.last - range.first;
+    v.scores += loaded * (run.end - run.begin);
+  }
+  return v;
+}
+
+/// The outer loop over Q, as in FlashAttention-2 forward.
+template <class Mask>
+Visits visits_by_rows(const Mask& mask, int len, int br, int bc) {
+  return visits(len, br, bc, [&](attile::Interval rows) {
+    return attile::visible_columns(mask, 0, 0, rows, attile::Extent{len, len});
+  });
+}
+
+/// The outer loop over K and V, as in FlashAttention-1 and in every backward pass.
+template <class Mask>
+Visits visits_by_columns(const Mask& mask, int len, int br, int bc) {
+  return visits(len, bc, br, [&](attile::Interval columns) {
+    return attile::visible_rows(mask, 0, 0, columns, attile::Extent{len, len});
+  });
+}
+
+/// Two products of all scores, hidden ones too. With X the bytes of a tensor and N the scores:
+/// 4 X for Q, K, V, O; S written (4 N) and read (4 N, twice beyond 16384 columns), P written and
+/// read (2 e N). attile/standard.cuh has the table.
+inline Cost standard_forward(const Shape& s) {
+  const double reads = s.len > 16384 ? 2 : 1;
+  return {4 * s.scores() * s.dim, 4 * s.tensor() + s.scores() * (4 + 4 * reads + 2 * s.element)};
+}
+
+/// Four products: P is kept. 10 X: dO V^T reads 2, rowsum(dO * O) 2, P^T dO 1, dS K 1, dS^T Q 1,
+/// and dQ, dK, dV are written. dP written and read (8 N), P read twice (2 e N), dS written once and
+/// read twice (3 e N).
+inline Cost standard_backward(const Shape& s) {
+  return {8 * s.scores() * s.dim, 10 * s.tensor() + s.scores() * (8 + 5 * s.element)};
+}
+
+/// O, l and m set: 4 D + 8 for each row. K and V read once: 2 X. For each tile of K and V that sees
+/// a row: its Q read (e D), its O, l and m read and written (8 D + 16). 16-bit types: the sums are
+/// read (4 D) and O is written (e D) at the end.
+template <class Mask>
+Cost flash1_forward(const Shape& s, const Mask& mask, int br, int bc) {
+  const Visits v = visits_by_columns(mask, static_cast<int>(s.len), br, bc);
+  const double conversion = s.element < 4 ? (4 + s.element) * s.dim : 0;
+  const double each_visit = s.element * s.dim + 8 * s.dim + 16;
+  return {4 * s.slices * v.scores * s.dim, s.rows() * (4 * s.dim + 8 + conversion) +
+                                               2 * s.tensor() + s.slices * v.loaded * each_visit};
+}
+
+/// Q read and O written once: 2 X. LSE written: 4 a row. K and V read once for each tile of Q that
+/// sees them.
+template <class Mask>
+Cost flash2_forward(const Shape& s, const Mask& mask, int br, int bc) {
+  const Visits v = visits_by_rows(mask, static_cast<int>(s.len), br, bc);
+  return {4 * s.slices * v.scores * s.dim,
+          2 * s.tensor() + 4 * s.rows() + 2 * s.slices * v.loaded * s.dim * s.element};
+}
+
+/// Both FlashAttention backward passes, which differ in their tiles, in who runs them, and in
+/// `statistics`, floats read for each row: LSE, or l and m. Five products.
+/// Before: O and dO read (2 X) and the statistics, the sum of dQ set (4 D a row), LSE and
+/// delta written (8 a row, rows rounded up to Br). The loops: K and V read, dK and dV written
+/// (4 X); for each tile of K and V that sees a row: Q and dO (2 e D), the sum of dQ read and
+/// written (8 D); for each tile: Br of LSE and delta (8 Br). After: the sum read (4 D a row), dQ
+/// written (X).
+template <class Mask>
+Cost flash_backward(const Shape& s, const Mask& mask, int br, int bc, int statistics) {
+  const int len = static_cast<int>(s.len);
+  const Visits v = visits_by_columns(mask, len, br, bc);
+  const double before = 2 * s.tensor() + s.rows() * (4 * statistics + 4 * s.dim) +
+                        8 * s.slices * attile::round_up(len, br);
+  const double loops =
+      4 * s.tensor() + s.slices * (v.loaded * (2 * s.element + 8) * s.dim + v.tiles * 8 * br);
+  const double after = 4 * s.rows() * s.dim + s.tensor();
+  return {10 * s.slices * v.scores * s.dim, before + loops + after};
+}
+
+}  // namespace algorithms

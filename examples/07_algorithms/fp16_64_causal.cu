@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT
+#include "compare.cuh"
+
+template algorithms::Result algorithms::compare<__half, 64, attile::Causal>(const Problem&,
+                                                                            const Options&);

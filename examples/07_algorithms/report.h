@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// What 07_algorithms prints.
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "accuracy.h"
+#include "result.h"
+
+namespace algorithms {
+
+namespace detail {
+
+template <class... Values>
+std::string format(const char* pattern, Values... values) {
+  char text[160];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+/// "1.2e-06", or for gradients "1.2e-06 2.3e-06 3.4e-06".
+inline std::string errors_text(const std::vector<Error>& errors, double Error::*which) {
+  std::string text;
+  for (const Error& e : errors) text += (text.empty() ? "" : " ") + format("%.1e", e.*which);
+  return text;
+}
+
+}  // namespace detail
+
+inline void print_table(const Result& result) {
+  using detail::format;
+  const Problem& p = result.problem;
+  std::printf("batch %d, %d heads, length %d, head_dim %d, %s%s\n", p.batch, p.heads, p.len, p.dim,
+              name(p.type), p.causal ? ", causal" : "");
+  std::printf("  %-8s %-8s %10s %7s %8s %10s %9s %9s  %-23s  %s\n", "pass", "", "ms", "spread",
+              "TFLOP/s", "GFLOP", "GB moved", "GB held", "error (O or dQ dK dV)", "from flash2");
+  for (const PassResult& r : result.passes) {
+    std::printf("  %-8s %-8s ", name(r.pass.direction), name(r.pass.algorithm));
+    if (!r.why_not.empty()) {
+      std::printf("%s\n", r.why_not.c_str());
+      continue;
+    }
+    const std::string spread = r.ms.size() > 1 ? format("%.1f %%", 100 * r.spread()) : "1 run";
+    std::printf("%10.3f %7s %8.2f %10.2f %9.3f %9.3f  %-23s  %s%s\n", r.median_ms(), spread.c_str(),
+                r.cost.flops / r.median_ms() * 1e-9, r.cost.flops * 1e-9, r.cost.bytes * 1e-9,
+                static_cast<double>(r.memory) * 1e-9,
+                detail::errors_text(r.errors, &Error::fp64).c_str(),
+                detail::errors_text(r.errors, &Error::flash2).c_str(),
+                r.within() ? "" : "  BEYOND THE BOUND");
+  }
+  std::printf("\n");
+}
+
+inline void print_legend() {
+  std::printf(
+      "ms        median of 7 rounds, all algorithms in turn; spread: (most - least) / median\n"
+      "TFLOP/s   of GFLOP, the FLOPs of the products that the algorithm does\n"
+      "GB moved  loads and stores of device memory by formula, whatever the caches keep (costs.h)\n"
+      "GB held   tensors, statistics, P and workspace of the pass\n"
+      "error     of 8 rows of the last head against fp64; dK and dV above length %d from the\n"
+      "          LSE and O of flash2. from flash2: difference of whole tensors. Both relative to\n"
+      "          the largest value\n",
+      2048);
+}
+
+inline void print_json(const std::vector<Result>& results) {
+  std::printf("[");
+  const char* comma = "";
+  for (const Result& result : results) {
+    const Problem& p = result.problem;
+    for (const PassResult& r : result.passes) {
+      std::printf(
+          "%s\n {\"algorithm\": \"%s\", \"direction\": \"%s\", \"batch\": %d, \"heads\": %d, "
+          "\"len\": %d, \"head_dim\": %d, \"type\": \"%s\", \"causal\": %s, \"flops\": %.0f, "
+          "\"bytes\": %.0f, \"memory\": %zu",
+          comma, name(r.pass.algorithm), name(r.pass.direction), p.batch, p.heads, p.len, p.dim,
+          name(p.type), p.causal ? "true" : "false", r.cost.flops, r.cost.bytes, r.memory);
+      comma = ",";
+      if (!r.why_not.empty()) std::printf(", \"why_not\": \"%s\"", r.why_not.c_str());
+      if (!r.ms.empty()) {
+        std::printf(", \"ms\": %.6g, \"spread\": %.4g, \"rounds\": %zu", r.median_ms(), r.spread(),
+                    r.ms.size());
+      }
+      for (const Error& e : r.errors) {
+        // JSON has no NaN
+        std::printf(", \"%s\": [\"%.3e\", \"%.3e\", \"%.3e\"]", e.tensor, e.fp64, e.flash2,
+                    e.bound);
+      }
+      std::printf("}");
+    }
+  }
+  std::printf("\n]\n");
+}
+
+}  // namespace algorithms
