@@ -102,8 +102,9 @@ def measure(ncu, program, shape, algorithm, direction):
         code, out, error = run(command(ncu, log, program, words))
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         if code != 0:
-            why = complaint(text + "\n" + out) or (error.strip().splitlines() or ["no reason"])[-1]
-            raise Failure(f"{algorithm} {direction} failed under ncu: {why}")
+            # What the program says comes before ncu's "The application returned an error code".
+            why = [*error.strip().splitlines()[-1:], complaint(text + "\n" + out)][0]
+            raise Failure(f"{algorithm} {direction} failed under ncu: {why or 'it did not say why'}")
     sums, kernels = parse(text)
     # Only what the program itself prints begins with a bracket.
     said = json.loads(out[out.index("["):out.rindex("]") + 1])[0]

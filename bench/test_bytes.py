@@ -151,6 +151,11 @@ class Programs(unittest.TestCase):
         ncu = self.script("ncu", "print('==ERROR== it broke')\nraise SystemExit(1)")
         with self.assertRaisesRegex(SystemExit, "standard forward failed under ncu: it broke"):
             self.main(ncu, self.script("07", ""))
+        ncu = self.script("ncu", "print('==ERROR== The application returned an error code (1).')\n"
+                          "print('flash1 forward: left out', file=sys.stderr)\n"
+                          "raise SystemExit(1)")
+        with self.assertRaisesRegex(SystemExit, "failed under ncu: flash1 forward: left out$"):
+            self.main(ncu, self.script("07", ""))
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class Checker {
 /// has what their checked call took: one that takes seconds is not repeated.
 inline void time_rounds(std::vector<Contender*>& contenders, const Timer& timer) {
   constexpr int kRounds = 7;
-  constexpr double kRoundMs = 20, kSlowMs = 3000;
+  constexpr double kRoundMs = 20, kSlowMs = 2000;
   std::erase_if(contenders, [](const Contender* c) { return c->result.ms.front() > kSlowMs; });
   std::vector<int> calls;
   for (Contender* c : contenders) {
