@@ -104,7 +104,7 @@ def measure(ncu, program, shape, algorithm, direction):
         if code != 0:
             # What the program says comes before ncu's "The application returned an error code".
             why = [*error.strip().splitlines()[-1:], complaint(text + "\n" + out)][0]
-            raise Failure(f"{algorithm} {direction} failed under ncu: {why or 'it did not say why'}")
+            raise Failure(f"{algorithm} {direction} failed under ncu: {why or 'no word of why'}")
     sums, kernels = parse(text)
     # Only what the program itself prints begins with a bracket.
     said = json.loads(out[out.index("["):out.rindex("]") + 1])[0]

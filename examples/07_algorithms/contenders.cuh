@@ -166,7 +166,9 @@ class Contenders {
                  .cost = cost,
                  .memory = tensors * tensors_.bytes() + own_bytes + workspace_bytes},
                 nullptr};
-    if (check && pass.algorithm == Algorithm::kStandard) c.result.why_not = does_not_fit(c.result);
+    if (check && pass.algorithm == Algorithm::kStandard) {
+      c.result.why_not = does_not_fit(own_bytes + workspace_bytes);
+    }
     if (c.result.why_not.empty()) {
       workspace_bytes_ = std::max(workspace_bytes_, workspace_bytes);
       c.run = [this, call, workspace_bytes] {
@@ -177,17 +179,17 @@ class Contenders {
     all_.push_back(std::move(c));
   }
 
-  /// A sentence, where the device has less memory than a pass needs.
-  std::string does_not_fit(const PassResult& pass) const {
+  /// A sentence, where the device has less memory than the tensors and `more` take.
+  std::string does_not_fit(std::size_t more) const {
     constexpr double kGb = 1e9, kKept = 1e9;  // kKept: cuBLAS's own, and code
     std::size_t free = 0, total = 0;
     must(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    const double ours = 8.0 * tensors_.bytes() + 12.0 * tensors_.rows;
-    const double there = ours + static_cast<double>(free) + (p_ ? p_bytes_ : 0) - kKept;
-    if (static_cast<double>(pass.memory) <= there) return {};
+    const double room = static_cast<double>(free) + (p_ ? p_bytes_ : 0) - kKept;
+    if (static_cast<double>(more) <= room) return {};
+    const double ours = 8.0 * tensors_.bytes() + 3.0 * sizeof(float) * tensors_.rows;
     char text[80];
-    std::snprintf(text, sizeof text, "out of memory: needs %.1f GB of %.1f GB", pass.memory / kGb,
-                  there / kGb);
+    std::snprintf(text, sizeof text, "out of memory: needs %.1f GB of %.1f GB", (ours + more) / kGb,
+                  (ours + room) / kGb);
     return text;
   }
 
