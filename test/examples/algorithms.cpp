@@ -71,8 +71,8 @@ void costs_are_counted(int len, int br, int bc, int element) {
   same(flash_backward(shape, Mask{}, br, bc, 2), backward);
 }
 
-/// The sampled rows of both kinds against attile::reference, in a second head. `exact`: with true
-/// statistics given; else with NaN, which must not be looked at.
+/// The sampled rows of both kinds against attile::reference, in a second head. Up to kExactLen the
+/// statistics given are NaN, and must not be looked at.
 template <class Mask>
 void rows_are_the_references(int len, bool causal) {
   CAPTURE(len, causal);
