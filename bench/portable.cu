@@ -118,7 +118,7 @@ struct Problem {
     double worst = 0.0, scale = 0.0;
     for (std::size_t i = 0; i < want.size(); ++i) {
       const double error = std::abs(attile::to_float(rows[i]) - want[i]);
-      if (!(error <= worst)) worst = error;
+      if (!(error <= worst) && !std::isnan(worst)) worst = error;
       scale = std::max(scale, std::abs(want[i]));
     }
     return worst / scale;

@@ -75,7 +75,7 @@ double max_difference(const std::vector<A>& a, const std::vector<B>& b) {
   double worst = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-    if (!(difference <= worst)) worst = difference;
+    if (!(difference <= worst) && !std::isnan(worst)) worst = difference;
   }
   return worst;
 }

@@ -198,7 +198,8 @@ void check_load(bool vectors, int offset, int row_stride, int rows, int cols, in
   REQUIRE(memory.error() == cudaSuccess);
   const T* const data = static_cast<const T*>(memory.device(source.data())) + offset;
   const attile::Tensor<const T> tensor{data, 0, 0, row_stride};
-  const tile::Matrix<const T> matrix = tile::tensor_param(tensor, cols).slice(0, 0, rows, cols);
+  const bool aligned = tile::tensor_param(tensor, cols).vectors;
+  const tile::Matrix<const T> matrix{data, row_stride, rows, cols, aligned};
   CAPTURE(kBlock, Tile::kRows, Tile::kCols, Tile::kRowMajor, sizeof(T));
   CAPTURE(vectors, offset, row_stride, rows, cols, row0);
   CHECK(matrix.vectors == vectors);

@@ -18,14 +18,15 @@ using namespace attile_test;
 using attile::kInf;
 using attile::kLog2e;
 
-#define REQUIRE_CUDA(call) REQUIRE((call) == cudaSuccess)
+/// A function, because nvcc 13.0 does not end on Catch2 3's REQUIRE in the members of a class.
+void must(cudaError_t error) { REQUIRE(error == cudaSuccess); }
 
 /// Device memory that holds `values`.
 class Device {
  public:
   explicit Device(const std::vector<float>& values) : size_(values.size()) {
-    REQUIRE_CUDA(cudaMalloc(&data_, bytes()));
-    REQUIRE_CUDA(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice));
+    must(cudaMalloc(&data_, bytes()));
+    must(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice));
   }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -34,7 +35,7 @@ class Device {
   float* get() const { return data_; }
   std::vector<float> download() const {
     std::vector<float> values(size_);
-    REQUIRE_CUDA(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost));
+    must(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost));
     return values;
   }
 
@@ -80,15 +81,14 @@ std::vector<float> run(Rung rung, const std::vector<ScoreRow>& rows, int block =
   }
   const Device x_gmem(x), unit_gmem(unit), y_gmem(std::vector<float>(x.size(), std::nanf("")));
   int* begin_gmem = nullptr;
-  REQUIRE_CUDA(cudaMalloc(&begin_gmem, begin.size() * sizeof(int)));
-  REQUIRE_CUDA(
-      cudaMemcpy(begin_gmem, begin.data(), begin.size() * sizeof(int), cudaMemcpyHostToDevice));
+  must(cudaMalloc(&begin_gmem, begin.size() * sizeof(int)));
+  must(cudaMemcpy(begin_gmem, begin.data(), begin.size() * sizeof(int), cudaMemcpyHostToDevice));
   const int count = static_cast<int>(rows.size());
   rows_kernel<<<(count + 63) / 64, 64>>>(rung, block, x_gmem.get(), y_gmem.get(), begin_gmem,
                                          unit_gmem.get(), count);
-  REQUIRE_CUDA(cudaGetLastError());
-  REQUIRE_CUDA(cudaDeviceSynchronize());
-  REQUIRE_CUDA(cudaFree(begin_gmem));
+  must(cudaGetLastError());
+  must(cudaDeviceSynchronize());
+  must(cudaFree(begin_gmem));
   return y_gmem.download();
 }
 
@@ -182,8 +182,8 @@ TEST_CASE("two online softmax states in registers merge to the softmax of all sc
     const Device o_gmem(std::vector<float>(kRows * kCols, std::nanf("")));
     const Device lse_gmem(std::vector<float>(kRows, std::nanf("")));
     merge_kernel<<<1, kThreads>>>(s_gmem.get(), o_gmem.get(), lse_gmem.get(), cut);
-    REQUIRE_CUDA(cudaGetLastError());
-    REQUIRE_CUDA(cudaDeviceSynchronize());
+    must(cudaGetLastError());
+    must(cudaDeviceSynchronize());
     const std::vector<float> o = o_gmem.download(), lse = lse_gmem.download();
     for (int r = 0; r < kRows; ++r) {
       const std::vector<double> p = exact_softmax(rows[r]);
@@ -192,7 +192,7 @@ TEST_CASE("two online softmax states in registers merge to the softmax of all sc
         double exact = 0;
         for (int t = 0; t < kTiles; ++t) exact += p[t * kCols + c];
         const double error = std::abs(o[r * kCols + c] - exact);
-        if (!(error <= worst)) worst = error;
+        if (!(error <= worst) && !std::isnan(worst)) worst = error;
       }
       INFO("cut " << cut << ", row " << r);
       // `step` takes s * unit - m * unit: at 1e4 each product is off by up to 2^-11.
