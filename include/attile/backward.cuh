@@ -119,9 +119,8 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
 ///          that size, aligned to 16 bytes, in use until the work on `stream` is done.
 /// Shapes   see BackwardArgs. Scope: host; asynchronous on `stream`, never allocates or waits, can
 ///          be captured.
-/// Errors   what `check<Traits>(args)` says, cudaErrorInvalidValue for a workspace that is too
-/// small
-///          or misaligned, before anything is launched; else the first launch's error.
+/// Errors   what `check<Traits>(args)` says, before anything is launched; cudaErrorInvalidValue for
+///          a workspace that is too small or misaligned; else the first launch's error.
 template <class Traits>
 [[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
                                    const typename Traits::Args& args,

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace attile::flash1 {
 
@@ -33,17 +34,18 @@ using BackwardTraits =
 
 namespace detail {
 
-/// The largest tiles of K and V that fit 227 KB beside 16 to 64 rows of Q: every tile of K and V
-/// costs a pass over Q and O in device memory.
+/// Large tiles of K and V: each costs a pass over Q and O in device memory. They nearly fill 227 KB
+/// beside the rows of Q; in the backward pass at D = 64 the sums of dK and dV fill the registers
+/// first. Not tuned for time.
 constexpr attile::detail::Tiles forward_tiles(int dim) {
-  if (dim <= 64) return {64, 192, 256, 1};
-  if (dim <= 128) return {32, 128, 256, 1};
-  return {16, 64, 256, 1};
+  if (dim <= 64) return {64, 256, 256, 1};
+  if (dim <= 128) return {32, 176, 256, 1};
+  return {16, 96, 256, 1};
 }
 constexpr attile::detail::Tiles backward_tiles(int dim) {
   if (dim <= 64) return {16, 256, 256, 1};
-  if (dim <= 128) return {16, 128, 256, 1};
-  return {16, 64, 256, 1};
+  if (dim <= 128) return {16, 176, 256, 1};
+  return {16, 80, 256, 1};
 }
 
 template <class Args, int D, int Dv>
@@ -67,17 +69,24 @@ Args with_state(Args args, const State& state) {
   return args;
 }
 
-inline Check check_state(const State& state, bool rows) {
+/// `others`: memory that neither l, m nor rng may be.
+template <class DropoutType>
+Check check_state(const State& state, bool rows, std::initializer_list<const void*> others) {
   if (rows && state.l == nullptr) return refuse("l of the state is null");
   if (rows && state.m == nullptr) return refuse("m of the state is null");
-  if (attile::detail::misaligned(state.l))
-    return refuse("l of the state is not aligned to 4 bytes");
-  if (attile::detail::misaligned(state.m))
-    return refuse("m of the state is not aligned to 4 bytes");
-  if (attile::detail::misaligned(state.rng)) {
-    return refuse("rng of the state is not aligned to 8 bytes");
-  }
+  using attile::detail::misaligned;
+  if (misaligned(state.l)) return refuse("l of the state is not aligned to 4 bytes");
+  if (misaligned(state.m)) return refuse("m of the state is not aligned to 4 bytes");
+  if (misaligned(state.rng)) return refuse("rng of the state is not aligned to 8 bytes");
   if (rows && state.l == state.m) return refuse("l and m of the state share their memory");
+  for (const void* other : others) {
+    if (rows && other != nullptr && (other == state.l || other == state.m || other == state.rng)) {
+      return refuse("l, m or rng of the state is the memory of a tensor or of lse");
+    }
+  }
+  if (state.rng != nullptr && DropoutType::kEnabled && !portable::kHasSavedState<DropoutType>) {
+    return refuse("rng of the state is given, but this dropout has no seed and offset to save");
+  }
   return {};
 }
 
@@ -106,7 +115,10 @@ Check check(const typename Traits::Args& args,
   const std::int64_t blocks = std::int64_t{args.batch} * args.q_heads;
   const Check arguments = check_arguments(args, Traits::kD, Traits::kDv);
   if (!arguments) return arguments;
-  if (const Check ok = detail::check_state(state, blocks > 0 && args.q_len > 0); !ok) return ok;
+  const Check ok = detail::check_state<typename Traits::DropoutType>(
+      state, blocks > 0 && args.q_len > 0,
+      {args.q.data, args.k.data, args.v.data, args.o.data, args.lse});
+  if (!ok) return ok;
   return arch::check_launch(portable::flash1_forward_kernel<Traits>, Traits::kSharedBytes, blocks);
 }
 
@@ -115,7 +127,9 @@ template <class Traits>
 Check check(const typename Traits::Args& args,
             const State& state) requires(Traits::kDirection == Direction::kBackward) {
   const bool rows = args.batch > 0 && args.q_len > 0;
-  if (const Check ok = detail::check_state(state, rows); !ok) return ok;
+  const Check ok = detail::check_state<typename Traits::DropoutType>(
+      state, rows, {args.dq.data, args.dk.data, args.dv.data});
+  if (!ok) return ok;
   return attile::check<Traits>(detail::with_state(args, state));
 }
 
@@ -155,11 +169,11 @@ template <class Traits>
                       params);
 }
 
-/// dQ, dK and dV from O, l and m of `forward`. With dropout, args.dropout draws from the saved
-/// state:
-/// `.seed_pointer = state.rng, .offset_pointer = state.rng + 1`. D = rowsum(dO * O) is computed
-/// once for each row, and not again for each tile of K and V (Algorithm 4, line 19). Scratch,
-/// Shapes, Scope and Errors as in attile::backward. Source   arXiv 2205.14135, Algorithm 4.
+/// dQ, dK and dV from O, l and m of `forward`. With PhiloxDropout, args.dropout draws from what was
+/// saved: `.seed_pointer = state.rng` and `.offset_pointer = state.rng + 1`. D = rowsum(dO * O) is
+/// computed once for each row, and not again for each tile of K and V (Algorithm 4, line 19).
+/// Scratch  as in attile::backward, and so are Shapes, Scope and Errors.
+/// Source   arXiv 2205.14135, Algorithm 4.
 template <class Traits>
 [[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
                                    const typename Traits::Args& args, const State& state,

@@ -182,7 +182,7 @@ template <class T>
 bool usable(const T* p, const Sizes& sizes, const void* workspace, std::size_t bytes,
             std::size_t needed) {
   if (bytes < needed || reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0) return false;
-  return sizes.scores == 0 || (p != nullptr && !attile::detail::misaligned(p));
+  return sizes.scores() == 0 || (p != nullptr && !attile::detail::misaligned(p));
 }
 
 }  // namespace detail
@@ -191,7 +191,7 @@ bool usable(const T* p, const Sizes& sizes, const void* workspace, std::size_t b
 /// `backward` reads. For arguments that `check` accepts.
 template <class Args>
 std::size_t probabilities_bytes(const Args& args) {
-  return sizeof(typename Args::ElementType) * static_cast<std::size_t>(sizes_of(args).scores);
+  return sizeof(typename Args::ElementType) * static_cast<std::size_t>(sizes_of(args).scores());
 }
 
 /// Says in one sentence why `forward` would refuse these arguments on the current device. Launches
@@ -272,7 +272,7 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   T* const dropped = P::kEnabled ? part<T>(workspace, w.dropped) : nullptr;
   const auto [D, Dv] = sizes.dim;
   const Products products{handle, args.batch, args.kv_heads, sizes.group};
-  if (sizes.scores > 0) {
+  if (sizes.scores() > 0) {
     if (const auto error = products.each_head<Form::kNT>(
             {args.q_len, args.kv_len, D}, scale_of(args, D),
             per_q_head(args.q, args.q_len, D, sizes.group), per_kv_head(args.k, args.kv_len, D),
@@ -283,7 +283,7 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   if (const auto error = detail::launch_softmax(args, sizes, s, p, dropped, stream)) {
     return error;  // line 2: P = softmax(S')
   }
-  if (sizes.scores == 0) {
+  if (sizes.scores() == 0) {
     return detail::store_rows(args.o, nullptr, args.batch, args.q_heads, args.q_len, Dv, stream);
   }
   return products.each_head<Form::kNN>({args.q_len, Dv, args.kv_len}, 1.0f,
@@ -313,7 +313,7 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   const HandleScope scope(handle, stream);
   if (const cudaError_t error = scope.error()) return error;
   const auto [D, Dv] = sizes.dim;
-  if (sizes.scores == 0) {
+  if (sizes.scores() == 0) {
     const auto clear = [&](const Tensor<T>& t, int heads, int rows, int dim) {
       return detail::store_rows(t, nullptr, args.batch, heads, rows, dim, stream);
     };

@@ -137,6 +137,18 @@ TEST_CASE("flash1.check_says_what_is_wrong_with_the_state") {
                      {{l, odd(m), rng}, "m of the state is not aligned to 4 bytes"},
                      {{l, m, odd(rng)}, "rng of the state is not aligned to 8 bytes"},
                      {{l, l, rng}, "l and m of the state share their memory"}};
+  const char* const alias = "l, m or rng of the state is the memory of a tensor or of lse";
+  float* const lse = memory + 4000000;
+  auto with_lse = args;
+  with_lse.lse = lse;
+  CHECK(why(flash1::check<ForwardKernel>(with_lse, {l, m, rng})).empty());
+  for (float* const used : {args.o.data, const_cast<float*>(args.q.data), lse}) {
+    CHECK(why(flash1::check<ForwardKernel>(with_lse, {used, m, rng})) == alias);
+    CHECK(why(flash1::check<ForwardKernel>(with_lse, {l, used, rng})) == alias);
+  }
+  for (float* const used : {gradients.dq.data, gradients.dk.data, gradients.dv.data}) {
+    CHECK(why(flash1::check<BackwardKernel>(gradients, {used, m, rng})) == alias);
+  }
   for (const Bad& b : bad) {
     CHECK(why(flash1::check<ForwardKernel>(args, b.state)) == b.why);
     CHECK(why(flash1::check<BackwardKernel>(gradients, b.state)) == b.why);

@@ -28,6 +28,8 @@ using Forward7x100 = GpuExecutor<Dims64, Tiles<7, 100>>;
 using Backward57x57 = GpuExecutor<Dims64, Tiles<57, 57>>;
 using Backward64x32 = GpuExecutor<Dims64, Tiles<64, 32>>;
 using Backward7x100 = GpuExecutor<Dims64, Tiles<7, 100>>;
+// A warp that prefetches: more vectors of K and V than a thread holds at once.
+using Prefetch32x64 = GpuExecutor<Dims64, Tiles<32, 64, Tuning<32, 1, true>>>;
 using Large64 = GpuExecutor<Dims64, LargeTiles>;
 using Large128 = GpuExecutor<Dims<128>, LargeTiles>;
 using Large256 = GpuExecutor<Dims<256, 256, 128>, LargeTiles>;
@@ -63,6 +65,9 @@ using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
   X(kBackward, Bf16Type, kEverything, TwoPass64)     \
   X(kBackward, HalfType, kCausal, InOrder64)         \
   X(kForward, float, kCausal, Large128)              \
+  X(kForward, float, kWindow, Large128)              \
+  X(kForward, float, kWindow, Prefetch32x64)         \
+  X(kForward, HalfType, kDocument, Prefetch32x64)    \
   X(kForward, HalfType, kEverything, Large128)       \
   X(kForward, float, kNone, Large256)                \
   X(kBackward, float, kCausal, Large64)              \

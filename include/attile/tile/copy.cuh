@@ -47,7 +47,7 @@ namespace detail {
 
 /// Which 16-byte vectors of a tile a thread moves: threads stand side by side along a row, then
 /// down the rows, then in groups along the rows again. Row-major tiles: whole rows. Column-major
-/// ones: 32 bytes of a row side by side, so that a warp reads whole sectors and writes to all
+/// ones: 8 elements of a row side by side (whole sectors of fp32), so that a warp writes to all
 /// banks.
 template <int kThreads, class Shared, int kVector>
 struct VectorPlace {
@@ -214,11 +214,28 @@ ATTILE_DEVICE void store(const Matrix<T>& target, const Registers& registers, in
 /// Scope    each thread for what it holds.
 template <class Registers, class T>
 ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0) {
-  registers.for_each([&](int r, int c, float& x) {
-    const std::int64_t row = row0 + r;
-    x = row < source.rows && c < source.cols ? to_float(source.data[row * source.row_stride + c])
-                                             : 0.0f;
-  });
+  static_assert(Registers::kColRun == 4, "attile::tile::load: columns are held in runs of 4");
+  registers.clear();
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    const int row = row0 + Registers::row(r);
+    if (!Registers::has_row(r) || row >= source.rows) continue;
+    const T* const in = source.data + row * source.row_stride;
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 4) {
+      const int col = Registers::col(c);
+      if (source.vectors && col < source.cols) {
+        const Vec<T, 4> v = *reinterpret_cast<const Vec<T, 4>*>(in + col);
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) registers.x[r][c + e] = to_float(v[e]);
+      } else {
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          if (col + e < source.cols) registers.x[r][c + e] = to_float(in[col + e]);
+        }
+      }
+    }
+  }
 }
 
 /// shared(r, c) = registers(r, c). Runs along the tile's lines are written whole, with what stands

@@ -11,10 +11,11 @@ namespace attile::tile {
 
 // Products of two shared tiles, added to a register tile; the letters say which operand is
 // transposed. Scope: each thread for what it holds; the operands are visible to it before, and
-// nobody writes them until the caller's next barrier. All take any sizes.
+// nobody writes them until the caller's next barrier.
 //
-// Operands are read 4 floats at a time along their lines, in one of three ways (the rates are of
-// docs/tuning.md, "Portable tiles"):
+// Operands are read along their lines, up to 4 floats at a time, in one of three ways (the rates
+// are of docs/tuning.md, "Portable tiles"); all take any sizes, dot products a depth that 4
+// divides:
 //   A column-major, B row-major      a column of A times a row of B: the fastest
 //   A row-major, B row-major         the same, with 4 columns of A at once
 //   A row-major, B column-major      dot products over 4 values of k

@@ -53,6 +53,7 @@ ATTILE_HOST_DEVICE constexpr float score_unit(float scale) {
 
 /// Dropout's decisions for what this thread holds of a tile, a bit each. They are made in a loop
 /// that is not unrolled: the random numbers' code stands once for 32 scores, not once for each.
+/// Scores beyond the extent are not asked about.
 template <class Registers, class Sampler>
 class KeepBits {
  public:
@@ -64,7 +65,9 @@ class KeepBits {
       for (int i = w * 32; i < min(w * 32 + 32, kCount); ++i) {
         const int r = Registers::row(i / Registers::kRegCols);
         const int c = Registers::col(i % Registers::kRegCols);
-        words_[w] |= std::uint32_t{sampler.keep(place.at(r, c))} << (i % 32);
+        const ScoreIndex at = place.at(r, c);
+        const bool keep = place.inside(at) && sampler.keep(at);
+        words_[w] |= std::uint32_t{keep} << (i % 32);
       }
     }
   }

@@ -12,6 +12,7 @@
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -41,7 +42,14 @@ struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, T, M, S, P, Dv, TuningType
 struct Flash1State {
   float* l = nullptr;  ///< dense (batch, q_heads, q_len): sum of exp(S' - m); 0: empty row
   float* m = nullptr;  ///< the same shape: the largest S', natural units; -inf: empty row
-  std::uint64_t* rng = nullptr;  ///< seed and offset that dropout drew from; null: not wanted
+  std::uint64_t* rng = nullptr;  ///< seed and offset that PhiloxDropout drew from; null: not wanted
+};
+
+/// Whether a dropout draws from a seed and an offset that can be saved.
+template <class P>
+inline constexpr bool kHasSavedState = requires(const P& dropout) {
+  { dropout.current_seed() } -> std::convertible_to<std::uint64_t>;
+  { dropout.current_offset() } -> std::convertible_to<std::uint64_t>;
 };
 
 template <class Traits>
@@ -189,7 +197,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     flash1_forward_kernel(const ATTILE_GRID_CONSTANT Flash1Params<Traits> p) {
   const int slice = arch::block_index();
   const int q_heads = p.forward.q_heads;
-  if constexpr (requires { p.forward.dropout.current_seed(); }) {
+  if constexpr (kHasSavedState<typename Traits::DropoutType>) {
     if (slice == 0 && arch::thread_index() == 0 && p.state.rng != nullptr) {  // line 1
       p.state.rng[0] = p.forward.dropout.current_seed();
       p.state.rng[1] = p.forward.dropout.current_offset();

@@ -37,14 +37,16 @@ inline cudaError_t to_cuda_error(cublasStatus_t status) {
   }
 }
 
-/// What a call needs of the caller's handle, until its end: the stream, host scalars, and fp32
-/// sums of unshortened operands (no TF32, no partial sums in 16 bits).
+/// What a call needs of the caller's handle, until its end: the stream, host scalars, fp32 sums of
+/// unshortened operands (no TF32, no partial sums in 16 bits), and the same order of them each
+/// time.
 class HandleScope {
  public:
   HandleScope(cublasHandle_t handle, cudaStream_t stream) : handle_(handle) {
     keep(cublasGetStream(handle, &stream_));
     keep(cublasGetPointerMode(handle, &pointer_mode_));
     keep(cublasGetMathMode(handle, &math_mode_));
+    keep(cublasGetAtomicsMode(handle, &atomics_mode_));
     if (error_ != cudaSuccess) return;
     active_ = true;
     // cublasSetStream, even to the same again, takes the caller's workspace from the handle.
@@ -52,6 +54,7 @@ class HandleScope {
     if (moved_) keep(cublasSetStream(handle, stream));
     keep(cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_HOST));
     keep(cublasSetMathMode(handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
+    keep(cublasSetAtomicsMode(handle, CUBLAS_ATOMICS_NOT_ALLOWED));
   }
   HandleScope(const HandleScope&) = delete;
   HandleScope& operator=(const HandleScope&) = delete;
@@ -60,6 +63,7 @@ class HandleScope {
     if (moved_) static_cast<void>(cublasSetStream(handle_, stream_));
     static_cast<void>(cublasSetPointerMode(handle_, pointer_mode_));
     static_cast<void>(cublasSetMathMode(handle_, math_mode_));
+    static_cast<void>(cublasSetAtomicsMode(handle_, atomics_mode_));
   }
 
   cudaError_t error() const { return error_; }
@@ -73,6 +77,7 @@ class HandleScope {
   cudaStream_t stream_ = nullptr;
   cublasPointerMode_t pointer_mode_{};
   cublasMath_t math_mode_{};
+  cublasAtomicsMode_t atomics_mode_{};
   cudaError_t error_ = cudaSuccess;
   bool active_ = false;
   bool moved_ = false;

@@ -112,9 +112,8 @@ struct ReduceShared {
 };
 
 /// `op` over the values of all threads, for every thread, in a fixed order.
-/// Scope    all kThreads threads of the block, once in a kernel for each `slot`; the block's
-/// dynamic
-///          shared memory holds a ReduceShared<X, kThreads> for each.
+/// Scope    all kThreads threads of the block, once in a kernel for each `slot`; a
+///          ReduceShared<X, kThreads> of dynamic shared memory for each slot.
 template <int kThreads, class X, class Op>
 ATTILE_DEVICE X reduce_block(const X& x, const Op& op, int slot = 0) {
   using Shared = ReduceShared<X, kThreads>;

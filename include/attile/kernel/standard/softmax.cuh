@@ -74,9 +74,9 @@ inline constexpr std::size_t kSoftmaxSharedBytes =
 /// P = softmax(S') of one row, S' = score_mod(S), -inf where hidden; LSE = m + ln(l).
 ///                                                        [arXiv 2205.14135, Algorithm 0, line 2]
 /// A row that fits in the block's registers is read once: its maximum, then the exponentials and
-/// their sum. A longer one is read twice: the 2-pass online softmax (arXiv 1805.02867, Algorithm
-/// 3), with a state for each thread. Scope    one block of Part::kThreads threads for each row,
-/// kSoftmaxSharedBytes of dynamic shared
+/// their sum. A longer one is read twice: the 2-pass online softmax of arXiv 1805.02867, Algorithm
+/// 3, with a state for each thread.
+/// Scope    one block of Part::kThreads threads for each row; kSoftmaxSharedBytes of dynamic shared
 ///          memory. A thread reads no score that another one writes P over.
 template <class Args, class Part, bool kReread>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Part::kThreads, (kSoftmaxBlocksPerSm<Args, Part>))

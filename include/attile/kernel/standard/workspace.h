@@ -28,14 +28,18 @@ inline constexpr bool kNeedsScores<Then<First, Second>> =
 struct Sizes {
   HeadDims dim;
   int group;
-  std::int64_t rows, kv_rows, scores;
+  std::int64_t rows, kv_rows;
+  int kv_len;
+
+  /// Scope: after check_sizes, which keeps the product from overflowing.
+  std::int64_t scores() const { return rows * kv_len; }
 };
 
 template <class Args>
 Sizes sizes_of(const Args& a) {
   const std::int64_t rows = std::int64_t{a.batch} * a.q_heads * a.q_len;
   const std::int64_t kv_rows = std::int64_t{a.batch} * a.kv_heads * a.kv_len;
-  return {head_dims(a, 0, 0), a.q_heads / a.kv_heads, rows, kv_rows, rows * a.kv_len};
+  return {head_dims(a, 0, 0), a.q_heads / a.kv_heads, rows, kv_rows, a.kv_len};
 }
 
 /// Parts of a workspace, one behind the other.
@@ -62,7 +66,7 @@ struct ForwardWorkspace {
 template <class Args>
 ForwardWorkspace forward_workspace(const Args& args) {
   using T = typename Args::ElementType;
-  const std::int64_t scores = sizes_of(args).scores;
+  const std::int64_t scores = sizes_of(args).scores();
   WorkspacePlan plan;
   ForwardWorkspace w{};
   w.s = plan.add<float>(std::same_as<T, float> ? 0 : scores);
@@ -85,10 +89,10 @@ BackwardWorkspace backward_workspace(const Args& args) {
   WorkspacePlan plan;
   BackwardWorkspace w{};
   w.has_sums = !kFloat && sizes.group > 1;
-  w.dp = plan.add<float>(sizes.scores);
-  w.ds = kFloat ? w.dp : plan.add<T>(sizes.scores);
-  w.dropped = plan.add<T>(Args::DropoutType::kEnabled ? sizes.scores : 0);
-  w.s = plan.add<float>(kNeedsScores<typename Args::ScoreModType> ? sizes.scores : 0);
+  w.dp = plan.add<float>(sizes.scores());
+  w.ds = kFloat ? w.dp : plan.add<T>(sizes.scores());
+  w.dropped = plan.add<T>(Args::DropoutType::kEnabled ? sizes.scores() : 0);
+  w.s = plan.add<float>(kNeedsScores<typename Args::ScoreModType> ? sizes.scores() : 0);
   w.sums = plan.add<float>(w.has_sums ? sizes.kv_rows * max(sizes.dim.qk, sizes.dim.v) : 0);
   w.bytes = plan.bytes();
   return w;
