@@ -205,6 +205,22 @@ def calibrate(torch, call, round_ms):
     return max(1, round(round_ms / gpu_ms)), host_ms > 0.9 * gpu_ms, host_ms
 
 
+def judge(reference, outputs):
+    """The status of outputs with their errors, and a sentence where they are wrong."""
+    errors = reference.errors(outputs)
+    result = {"status": "ok",
+              "errors": {n: e if math.isfinite(e) else str(e) for n, e in errors.items()}}
+    if wrong := reference.wrong(errors):
+        said = ", ".join(f"{n} {errors[n]:.2g} (allowed {reference.tolerance[n]:.2g})"
+                         for n in wrong)
+        result.update(status="wrong", why=f"relative error of {said}")
+    return result
+
+
+def failure(error):
+    return {"status": "error", "why": f"{type(error).__name__}: {sentence(error)}"}
+
+
 def prepare(torch, makers, x, direction, reference, Refused):
     """Every contender's first run, held against the reference: ({name: Run}, {name: result})."""
     runs, found = {}, {}
@@ -216,21 +232,15 @@ def prepare(torch, makers, x, direction, reference, Refused):
             poison(torch, x)
             outputs = run.outputs(run.call())
             torch.cuda.synchronize()
-            errors = reference.errors(outputs)
+            first_s = time.monotonic() - start
+            found[name] = {**judge(reference, outputs), "first_s": first_s}
             del outputs
-            result = {"status": "ok", "first_s": time.monotonic() - start,
-                      "errors": {n: e if math.isfinite(e) else str(e) for n, e in errors.items()}}
-            if wrong := reference.wrong(errors):
-                said = ", ".join(f"{n} {errors[n]:.2g} (allowed {reference.tolerance[n]:.2g})"
-                                 for n in wrong)
-                result.update(status="wrong", why=f"relative error of {said}")
-            else:
+            if found[name]["status"] == "ok":
                 runs[name] = run
         except Refused as refusal:
-            result = {"status": "refused", "why": sentence(refusal)}
+            found[name] = {"status": "refused", "why": sentence(refusal)}
         except Exception as error:  # a cell that fails is a result; the run goes on
-            result = {"status": "error", "why": f"{type(error).__name__}: {sentence(error)}"}
-        found[name] = result
+            found[name] = failure(error)
         try:
             torch.cuda.synchronize()
         except RuntimeError as error:
@@ -254,6 +264,25 @@ def race(torch, runs, rounds, round_ms):
                                  "host_ms": plan[2]}) for name, plan in plans.items()}
 
 
+def overwrite(run):
+    """Fills a run's outputs with NaN; those that each call allocates lie where these did."""
+    for tensor in run.outputs(run.call()).values():
+        tensor.fill_(math.nan)
+
+
+def check_again(runs, reference):
+    """{name: status and errors} of one more call after the race. Outputs hold NaN before it,
+    scratch memory what the timed calls left there."""
+    found = {}
+    for name, run in runs.items():
+        try:
+            overwrite(run)
+            found[name] = judge(reference, run.outputs(run.call()))
+        except Exception as error:  # like a first run that fails
+            found[name] = failure(error)
+    return found
+
+
 def measure(torch, contenders, cell, direction, options, libraries):
     """A row of the results."""
     x = contenders.Inputs(cell)
@@ -263,8 +292,14 @@ def measure(torch, contenders, cell, direction, options, libraries):
                   if name != "flex" or cell.flex)
     runs, found = prepare(torch, makers, x, direction, reference, contenders.Refused)
     flops = cell.flops(direction)
-    for name, (times, details) in race(torch, runs, options.rounds, options.round_ms).items():
-        found[name].update(compare_report.summarise(times, flops), **details)
+    raced = race(torch, runs, options.rounds, options.round_ms)
+    for name, last in check_again(runs, reference).items():
+        times, details = raced[name]
+        if last["status"] == "ok":
+            found[name].update(compare_report.summarise(times, flops), **details,
+                               last_errors=last["errors"])
+        else:
+            found[name].update(last, why=f"after the timed rounds: {last['why']}")
     return {"cell": cell.name, "group": cell.group, "direction": direction,
             "shape": dataclasses.asdict(cell), "flops": flops, "tolerance": reference.tolerance,
             "contenders": found}
@@ -279,8 +314,8 @@ def measure_all(torch, cells, directions, options, libraries, results, propertie
             row = measure(torch, compare_contenders, cell, direction, options, libraries)
         except Exception as error:  # recorded; the next cell may work
             row = {"cell": cell.name, "group": cell.group, "direction": direction,
-                   "shape": dataclasses.asdict(cell), "contenders": {compare_cells.OURS: {
-                       "status": "error", "why": f"{type(error).__name__}: {sentence(error)}"}}}
+                   "shape": dataclasses.asdict(cell),
+                   "contenders": {compare_cells.OURS: failure(error)}}
         row.update(run=0, ratios=compare_report.ratios(row),
                    best_peer=compare_report.best_peer(row), state_after=gpu_state(properties))
         results["cells"].append(row)

@@ -5,12 +5,14 @@ import argparse
 import contextlib
 import ctypes
 import io
+import itertools
 import json
 import os
 import pathlib
 import re
 import sys
 import tempfile
+import types
 import unittest
 import xml.etree.ElementTree
 
@@ -134,6 +136,109 @@ class Statistics(unittest.TestCase):
         self.assertEqual(compare_contenders.sampled_heads(small("full", 8)), [(0, 0)])
         cell = Cell("test", 4, 16, 2, 8, 4, 4, "bf16", "full")
         self.assertEqual(compare_contenders.sampled_heads(cell), [(0, 0), (2, 0), (3, 1)])
+
+
+class FakeTensor:
+    """A tensor of one number."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def fill_(self, value):
+        self.value = value
+
+
+class FakeEvent:
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        pass
+
+    synchronize = record
+
+    def elapsed_time(self, _):
+        return 1.0
+
+
+class FakeReference:
+    """The right output is 1."""
+
+    tolerance = {"o": 0.5}
+
+    def __init__(self, *_):
+        pass
+
+    def errors(self, outputs):
+        return {name: abs(tensor.value - 1.0) for name, tensor in outputs.items()}
+
+    wrong = compare_contenders.Reference.wrong
+
+
+class Measuring(unittest.TestCase):
+    """measure() with contenders whose call number n writes write(n), or nothing where that is
+    None, to an output that lives as long as they do."""
+
+    def measure(self, **writes):
+        def maker(write):
+            def make(*_):
+                output, calls = FakeTensor(None), itertools.count()
+
+                def call():
+                    if (value := write(next(calls))) is not None:
+                        output.value = value
+
+                return compare_contenders.Run(call, lambda _: {"o": output})
+            return make
+
+        attile = maker(writes.pop("attile"))
+        torch = types.SimpleNamespace(
+            cuda=types.SimpleNamespace(Event=FakeEvent, synchronize=lambda: None),
+            full_like=lambda *_: None)
+        contenders = types.SimpleNamespace(
+            Inputs=lambda _: types.SimpleNamespace(q=0, k=0, v=0, dout=0), attile=attile,
+            Reference=FakeReference, Refused=compare_contenders.Refused,
+            PEERS={name: maker(write) for name, write in writes.items()})
+        options = types.SimpleNamespace(peers=list(writes), rounds=2, round_ms=3)
+        return compare.measure(torch, contenders, small("full", 8), "forward", options,
+                               {})["contenders"]
+
+    def test_who_is_right_first_and_last_has_a_rate(self):
+        found = self.measure(attile=lambda n: 1.0, cudnn=lambda n: 1.25)
+        for name, error in (("attile", 0.0), ("cudnn", 0.25)):
+            self.assertEqual(found[name]["status"], "ok")
+            self.assertEqual(len(found[name]["rounds_ms"]), 2)
+            self.assertGreater(found[name]["tflops"], 0)
+            self.assertEqual([found[name][key] for key in ("errors", "last_errors")],
+                             [{"o": error}] * 2)
+
+    def test_who_becomes_wrong_in_the_race_has_no_rate(self):
+        found = self.measure(attile=lambda n: 1.0 if n == 0 else None,
+                             cudnn=lambda n: 1.0 if n < 5 else 3.0, fa2=lambda n: 1.0)
+        self.assertEqual(found["attile"]["status"], "wrong")
+        self.assertEqual(found["attile"]["errors"], {"o": "nan"})
+        self.assertEqual(found["attile"]["why"], "after the timed rounds: relative error of o nan "
+                         "(allowed 0.5)")
+        self.assertEqual(found["cudnn"]["why"], "after the timed rounds: relative error of o 2 "
+                         "(allowed 0.5)")
+        self.assertEqual(found["fa2"]["status"], "ok")
+        for name in ("attile", "cudnn"):
+            self.assertNotIn("tflops", found[name])
+        json.dumps(found, allow_nan=False)
+
+    def test_who_is_wrong_at_first_is_not_timed(self):
+        calls = []
+        found = self.measure(attile=lambda n: calls.append(n) or 2.0, cudnn=lambda n: 1.0)
+        self.assertEqual(found["attile"]["why"], "relative error of o 1 (allowed 0.5)")
+        self.assertEqual((len(calls), found["cudnn"]["status"]), (1, "ok"))
+
+    def test_a_last_call_that_fails_is_an_error(self):
+        def fails():
+            raise RuntimeError("lost")
+
+        runs = {"fa2": compare_contenders.Run(fails, None)}
+        self.assertEqual(compare.check_again(runs, FakeReference()),
+                         {"fa2": {"status": "error", "why": "RuntimeError: lost"}})
 
 
 class Refusals(unittest.TestCase):
