@@ -160,11 +160,11 @@ def find_program(given):
     if given is not None:
         found = [given] if given.is_file() else []
     else:
-        found = sorted(ROOT.glob("build/*/examples/07_algorithms"))
+        found = [path for path in ROOT.glob("build/*/examples/07_algorithms") if path.is_file()]
     if not found:
         raise Failure("bytes.py needs the program 07_algorithms: build the examples, or see "
                       "--program")
-    return found[0]
+    return max(found, key=lambda path: path.stat().st_mtime)
 
 
 def need_gpu(program, shape):
@@ -180,8 +180,8 @@ def main(argv):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ncu", help="the profiler")
-    parser.add_argument("--program", type=pathlib.Path, help="07_algorithms; default: the one in "
-                        "build/*/examples")
+    parser.add_argument("--program", type=pathlib.Path, help="07_algorithms; default: the "
+                        "newest of build/*/examples/07_algorithms")
     parser.add_argument("--markdown", type=pathlib.Path, help="writes the table here too")
     parser.add_argument("shape", nargs="*", help="options of 07_algorithms; default: --paper")
     options = parser.parse_args(argv)
@@ -189,6 +189,7 @@ def main(argv):
     try:
         ncu = find_ncu(options.ncu)
         program = find_program(options.program)
+        print(f"the program is {program}", file=sys.stderr, flush=True)
         need_gpu(program, shape)
         passes = []
         for algorithm in ALGORITHMS:

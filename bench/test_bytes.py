@@ -2,11 +2,13 @@
 """Tests of the parts of bytes.py that need neither Nsight Compute nor a GPU."""
 import contextlib
 import io
+import os
 import pathlib
 import stat
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -133,6 +135,18 @@ class Programs(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("| both | flash2 | 2 | 0.000 | 2.000 |", text)
         self.assertEqual(target.read_text(encoding="utf-8"), text)
+
+    def test_the_newest_program_is_taken_and_named(self):
+        for age, build in ((2, "a"), (1, "b"), (3, "c")):
+            (self.folder / "build" / build / "examples").mkdir(parents=True)
+            program = self.script(f"build/{build}/examples/07_algorithms", "")
+            os.utime(program, (1e9 - age, 1e9 - age))
+        newest = self.folder / "build" / "b" / "examples" / "07_algorithms"
+        said = io.StringIO()
+        with unittest.mock.patch.object(counter, "ROOT", self.folder), \
+                contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+            counter.main(["--ncu", str(self.fake_ncu())])
+        self.assertIn(f"the program is {newest}\n", said.getvalue())
 
     def test_what_is_missing_is_said_in_one_sentence(self):
         program = self.script("07", "raise SystemExit(77)")
