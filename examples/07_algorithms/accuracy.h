@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A few rows of O and of the gradients in fp64, for lengths at which whole tensors take too long.
+// A few rows of O, LSE and the gradients in fp64, for lengths at which whole tensors take too long.
 #pragma once
 
 #include <algorithm>
@@ -103,10 +103,10 @@ class Head {
 /// Rows of one tensor of a head.
 using Sample = std::vector<Row>;
 
-/// Rows of a head's O, dQ, dK and dV: the first, the last and some between.
+/// Rows of a head's O, LSE, dQ, dK and dV: the first, the last and some between.
 struct Reference {
   std::vector<int> places;
-  Sample o, dq, dk, dv;
+  Sample o, lse, dq, dk, dv;
 };
 
 /// Up to this length the statistics of all rows, which dK and dV need, are fp64 too.
@@ -135,6 +135,7 @@ Reference make_reference(const Head& head, const T* o, const float* lse) {
   for (const int place : r.places) {
     RowResult row = head.row(place);
     r.o.push_back(std::move(row.o));
+    r.lse.push_back({row.lse});
     r.dq.push_back(std::move(row.dq));
     ColumnResult column = head.column(place, all_lse, delta);
     r.dk.push_back(std::move(column.dk));

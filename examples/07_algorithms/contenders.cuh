@@ -9,6 +9,7 @@
 #include <cublas_v2.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -29,10 +30,21 @@ namespace algorithms {
 using example::DeviceArray;
 using example::must;
 
+struct Memory {
+  void* data;
+  std::size_t bytes;
+
+  void fill_with_nan() const { must(cudaMemset(data, 0xff, bytes), "cudaMemset"); }
+};
+
 /// A pass that can be run again and again, after the forward pass of the same algorithm.
 struct Contender {
   PassResult result;
   std::function<cudaError_t()> run;
+  /// What it writes, scratch memory left out.
+  std::vector<Memory> outputs;
+  /// LSE of all rows; null where the pass leaves nothing to take it from.
+  std::function<std::vector<float>()> lse{};
 };
 
 /// Dense (batch, head, row, dim) tensors, so that a product of standard attention is one call of
@@ -61,11 +73,10 @@ struct Tensors {
 
   std::size_t bytes() const { return size * sizeof(T); }
 
-  /// Fills the outputs with NaN.
-  void poison() const {
-    for (const auto* output : {&o, &dq, &dk, &dv}) {
-      must(cudaMemset(output->get(), 0xff, bytes()), "cudaMemset");
-    }
+  /// Those that a pass writes.
+  std::vector<Memory> outputs(Direction direction) const {
+    if (direction == Direction::kForward) return {{o.get(), bytes()}};
+    return {{dq.get(), bytes()}, {dk.get(), bytes()}, {dv.get(), bytes()}};
   }
 };
 
@@ -109,7 +120,6 @@ class Contenders {
 
   /// Forward and backward of FlashAttention-2, FlashAttention-1 and standard attention.
   std::vector<Contender>& all() { return all_; }
-  std::vector<float> lse() const { return lse_.download(); }
 
  private:
   Forward forward_args(float* lse) const {
@@ -158,14 +168,15 @@ class Contenders {
   /// Adds a pass. `own_bytes`: what it needs besides the tensors; `call(workspace, bytes)` runs it
   /// with `workspace_bytes` of scratch memory.
   template <class Call>
-  void add(Pass pass, const attile::Check& check, Cost cost, std::size_t own_bytes,
-           std::size_t workspace_bytes, Call call) {
+  Contender& add(Pass pass, const attile::Check& check, Cost cost, std::size_t own_bytes,
+                 std::size_t workspace_bytes, Call call) {
     const std::size_t tensors = pass.direction == Direction::kForward ? 4 : 8;
     Contender c{{.pass = pass,
                  .why_not = check ? "" : std::string("left out: ") + check.why,
                  .cost = cost,
                  .memory = tensors * tensors_.bytes() + own_bytes + workspace_bytes},
-                nullptr};
+                nullptr,
+                tensors_.outputs(pass.direction)};
     if (check && pass.algorithm == Algorithm::kStandard) {
       c.result.why_not = does_not_fit(own_bytes + workspace_bytes);
     }
@@ -176,7 +187,11 @@ class Contenders {
         return call(workspace_->get(), bytes);
       };
     }
-    all_.push_back(std::move(c));
+    return all_.emplace_back(std::move(c));
+  }
+
+  Memory statistic(const DeviceArray<float>& rows) const {
+    return {rows.get(), tensors_.rows * sizeof(float)};
   }
 
   /// A sentence, where the device has less memory than the tensors and `more` take.
@@ -209,11 +224,15 @@ class Contenders {
            "workspace size");
     }
     p_bytes_ = attile::standard::probabilities_bytes(forward);
-    add({Algorithm::kStandard, Direction::kForward}, forward_check, standard_forward(shape()),
-        p_bytes_, forward_bytes, [this, forward](void* workspace, std::size_t& bytes) {
-          return attile::standard::forward(cublas_.get(), p_->get(), workspace, bytes, forward);
-        });
-    if (all_.back().run) p_ = std::make_unique<DeviceArray<T>>(p_bytes_ / sizeof(T));
+    Contender& c =
+        add({Algorithm::kStandard, Direction::kForward}, forward_check, standard_forward(shape()),
+            p_bytes_, forward_bytes, [this, forward](void* workspace, std::size_t& bytes) {
+              return attile::standard::forward(cublas_.get(), p_->get(), workspace, bytes, forward);
+            });
+    if (c.run) {
+      p_ = std::make_unique<DeviceArray<T>>(p_bytes_ / sizeof(T));
+      c.outputs.push_back({p_->get(), p_bytes_});
+    }
     add({Algorithm::kStandard, Direction::kBackward}, backward_check, standard_backward(shape()),
         p_bytes_, backward_bytes, [this, backward](void* workspace, std::size_t& bytes) {
           return attile::standard::backward(cublas_.get(), p_->get(), workspace, bytes, backward);
@@ -239,11 +258,19 @@ class Contenders {
            "workspace size");
     }
     const std::size_t statistics = 2 * sizeof(float) * tensors_.rows;  // l and m
-    add({Algorithm::kFlash1, Direction::kForward}, forward_check,
-        flash1_forward(shape(), Mask{}, ForwardTraits::kBr, ForwardTraits::kBc), statistics,
-        forward_bytes, [forward, state](void* workspace, std::size_t& bytes) {
-          return flash1::forward<ForwardTraits>(workspace, bytes, forward, state);
-        });
+    Contender& c =
+        add({Algorithm::kFlash1, Direction::kForward}, forward_check,
+            flash1_forward(shape(), Mask{}, ForwardTraits::kBr, ForwardTraits::kBc), statistics,
+            forward_bytes, [forward, state](void* workspace, std::size_t& bytes) {
+              return flash1::forward<ForwardTraits>(workspace, bytes, forward, state);
+            });
+    c.outputs.insert(c.outputs.end(), {statistic(l_), statistic(m_)});
+    c.lse = [this] {
+      std::vector<float> lse = m_.download();
+      const std::vector<float> l = l_.download();
+      for (std::size_t i = 0; i < l.size(); ++i) lse[i] += std::log(l[i]);
+      return lse;
+    };
     add({Algorithm::kFlash1, Direction::kBackward}, backward_check,
         flash_backward(shape(), Mask{}, BackwardTraits::kBr, BackwardTraits::kBc, 2), statistics,
         backward_bytes, [backward, state](void* workspace, std::size_t& bytes) {
@@ -264,9 +291,12 @@ class Contenders {
       must(attile::backward<BackwardTraits>(nullptr, backward_bytes, backward), "workspace size");
     }
     const std::size_t statistics = sizeof(float) * tensors_.rows;  // LSE
-    add({Algorithm::kFlash2, Direction::kForward}, attile::check<ForwardTraits>(forward),
-        flash2_forward(shape(), Mask{}, ForwardTraits::kBr, ForwardTraits::kBc), statistics, 0,
-        [forward](void*, std::size_t&) { return attile::forward<ForwardTraits>(forward); });
+    Contender& c =
+        add({Algorithm::kFlash2, Direction::kForward}, attile::check<ForwardTraits>(forward),
+            flash2_forward(shape(), Mask{}, ForwardTraits::kBr, ForwardTraits::kBc), statistics, 0,
+            [forward](void*, std::size_t&) { return attile::forward<ForwardTraits>(forward); });
+    c.outputs.push_back(statistic(lse_));
+    c.lse = [this] { return lse_.download(); };
     add({Algorithm::kFlash2, Direction::kBackward}, backward_check,
         flash_backward(shape(), Mask{}, BackwardTraits::kBr, BackwardTraits::kBc, 1), statistics,
         backward_bytes, [backward](void* workspace, std::size_t& bytes) {

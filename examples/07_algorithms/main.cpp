@@ -57,7 +57,7 @@ const Built& built_for(const Problem& problem) {
 
 int run(const Options& options) {
   if (options.help) {
-    std::printf("%s", kHelp);
+    std::printf("%s\n%s", kHelp, kCaveats);
     return kExitDone;
   }
   for (const Problem& problem : options.problems) static_cast<void>(built_for(problem));

@@ -58,7 +58,8 @@ inline constexpr const char* kHelp =
     "                     [--seqlen A,B,C] [--causal] [--paper | --sweep]\n"
     "                     [--once ALGORITHM DIRECTION] [--json]\n\n"
     "Standard attention (cuBLAS), FlashAttention-1 and FlashAttention-2, forward and backward, on\n"
-    "one problem: time, FLOPs, bytes, device memory, errors.\n"
+    "one problem: time, FLOPs, bytes, device memory, errors. TFLOP/s count the same FLOPs for\n"
+    "all: 4 B H S^2 D forward, half of it causal, and 2.5 times that backward.\n"
     "  --batch, --heads  default 4 and 16\n"
     "  --head-dim        64 (the default) or 128\n"
     "  --type            fp32 (the default) or fp16; sums are fp32\n"
@@ -74,6 +75,14 @@ inline constexpr const char* kHelp =
     "                    needs is made before, nothing is checked\n"
     "  --json            prints JSON instead of tables\n"
     "Exit codes: 0 done, 1 an error beyond its bound or a failure, 64 usage, 77 no GPU.\n";
+
+/// What the figures of the three have to be read with.
+inline constexpr const char* kCaveats =
+    "For fp16, standard attention here keeps S and dP in fp32: 12 bytes a score forward and 18\n"
+    "backward, where one that stores them in 16 bits moves 8 and 14. So the ratio of its bytes to\n"
+    "FlashAttention's is larger than with such a one.\n"
+    "The times of FlashAttention-1 and -2 differ also in tuning: FlashAttention-2's tiles were\n"
+    "tuned for time, FlashAttention-1's chosen for few passes over Q and O.\n";
 
 namespace detail {
 

@@ -36,7 +36,8 @@ inline void print_table(const Result& result) {
   std::printf("batch %d, %d heads, length %d, head_dim %d, %s%s\n", p.batch, p.heads, p.len, p.dim,
               name(p.type), p.causal ? ", causal" : "");
   std::printf("  %-8s %-8s %10s %7s %8s %10s %9s %9s  %-23s  %s\n", "pass", "", "ms", "spread",
-              "TFLOP/s", "GFLOP", "GB moved", "GB held", "error (O or dQ dK dV)", "from flash2");
+              "TFLOP/s", "GFLOP done", "GB moved", "GB held", "error (O LSE, dQ dK dV)",
+              "from flash2");
   for (const PassResult& r : result.passes) {
     std::printf("  %-8s %-8s ", name(r.pass.direction), name(r.pass.algorithm));
     if (!r.why_not.empty()) {
@@ -45,8 +46,8 @@ inline void print_table(const Result& result) {
     }
     const std::string spread = r.ms.size() > 1 ? format("%.1f %%", 100 * r.spread()) : "1 run";
     std::printf("%10.3f %7s %8.2f %10.2f %9.3f %9.3f  %-23s  %s%s\n", r.median_ms(), spread.c_str(),
-                r.cost.flops / r.median_ms() * 1e-9, r.cost.flops * 1e-9, r.cost.bytes * 1e-9,
-                static_cast<double>(r.memory) * 1e-9,
+                nominal_flops(p, r.pass.direction) / r.median_ms() * 1e-9, r.cost.flops * 1e-9,
+                r.cost.bytes * 1e-9, static_cast<double>(r.memory) * 1e-9,
                 detail::errors_text(r.errors, &Error::fp64).c_str(),
                 detail::errors_text(r.errors, &Error::flash2).c_str(),
                 r.within() ? "" : "  BEYOND THE BOUND");
@@ -56,14 +57,16 @@ inline void print_table(const Result& result) {
 
 inline void print_legend() {
   std::printf(
-      "ms        median of 7 rounds, all algorithms in turn; spread: (most - least) / median\n"
-      "TFLOP/s   of GFLOP, the FLOPs of the products that the algorithm does\n"
-      "GB moved  loads and stores of device memory by formula, whatever the caches keep (costs.h)\n"
-      "GB held   tensors, statistics, P and workspace of the pass\n"
-      "error     of 8 rows of the last head against fp64; dK and dV above length %d from the\n"
-      "          LSE and O of flash2. from flash2: difference of whole tensors. Both relative to\n"
-      "          the largest value\n",
-      2048);
+      "ms          median of 7 rounds, all algorithms in turn; spread: (most - least) / median\n"
+      "TFLOP/s     of 4 B H S^2 D FLOPs forward, half of it causal, and 2.5 times that backward\n"
+      "GFLOP done  of the products that the algorithm does\n"
+      "GB moved    by formula: loads and stores of device memory, whatever the caches keep\n"
+      "GB held     tensors, statistics, P and workspace of the pass\n"
+      "error       of 8 rows of the last head against fp64; dK and dV above length %d from the\n"
+      "            LSE and O of flash2. from flash2: difference of whole tensors. Both relative\n"
+      "            to the largest value, the larger of two calls: before and after the rounds\n"
+      "\n%s",
+      kExactLen, kCaveats);
 }
 
 inline void print_json(const std::vector<Result>& results) {
@@ -74,10 +77,11 @@ inline void print_json(const std::vector<Result>& results) {
     for (const PassResult& r : result.passes) {
       std::printf(
           "%s\n {\"algorithm\": \"%s\", \"direction\": \"%s\", \"batch\": %d, \"heads\": %d, "
-          "\"len\": %d, \"head_dim\": %d, \"type\": \"%s\", \"causal\": %s, \"flops\": %.0f, "
-          "\"bytes\": %.0f, \"memory\": %zu",
+          "\"len\": %d, \"head_dim\": %d, \"type\": \"%s\", \"causal\": %s, "
+          "\"nominal_flops\": %.0f, \"flops\": %.0f, \"bytes\": %.0f, \"memory\": %zu",
           comma, name(r.pass.algorithm), name(r.pass.direction), p.batch, p.heads, p.len, p.dim,
-          name(p.type), p.causal ? "true" : "false", r.cost.flops, r.cost.bytes, r.memory);
+          name(p.type), p.causal ? "true" : "false", nominal_flops(p, r.pass.direction),
+          r.cost.flops, r.cost.bytes, r.memory);
       comma = ",";
       if (!r.why_not.empty()) std::printf(", \"why_not\": \"%s\"", r.why_not.c_str());
       if (!r.ms.empty()) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -11,6 +12,16 @@
 #include "options.h"
 
 namespace algorithms {
+
+/// FLOPs by the convention of the FlashAttention papers, whatever an algorithm does: forward
+/// 2 B H S S (D + Dv), half of it under a causal mask, and backward 2.5 times that.
+inline double nominal_flops(const Problem& p, Direction direction) {
+  const double scores = 1.0 * p.batch * p.heads * p.len * p.len * (p.causal ? 0.5 : 1.0);
+  return 2 * scores * (p.dim + p.dim) * (direction == Direction::kForward ? 1.0 : 2.5);
+}
+
+/// The larger one, a NaN above all.
+inline double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 /// The largest error of one tensor, relative to its largest value; the bound holds `fp64`, and
 /// twice the bound holds `flash2`.
@@ -40,6 +51,14 @@ struct PassResult {
   double spread() const {
     const auto [least, most] = std::minmax_element(ms.begin(), ms.end());
     return ms.empty() ? 0 : (*most - *least) / median_ms();
+  }
+  /// Keeps the worse of what is known and what another call gave.
+  void add_errors(const std::vector<Error>& found) {
+    if (errors.empty()) errors = found;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      errors[i].fp64 = worse(errors[i].fp64, found[i].fp64);
+      errors[i].flash2 = worse(errors[i].flash2, found[i].flash2);
+    }
   }
   bool within() const {
     return std::all_of(errors.begin(), errors.end(), [](const Error& e) { return e.within(); });

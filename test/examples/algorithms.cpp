@@ -14,6 +14,7 @@
 #include "../../examples/07_algorithms/accuracy.h"
 #include "../../examples/07_algorithms/costs.h"
 #include "../../examples/07_algorithms/options.h"
+#include "../../examples/07_algorithms/result.h"
 #include "support/catch.h"
 
 namespace {
@@ -38,8 +39,9 @@ void each_tile(Mask mask, int len, int br, int bc, const Tile& tile) {
   }
 }
 
+/// The formulas, whose loops are intervals of tiles, against a sum over each visible tile.
 template <class Mask>
-void costs_are_counted(int len, int br, int bc, int element) {
+void costs_are_sums_over_tiles(int len, int br, int bc, int element) {
   CAPTURE(len, br, bc, element);
   constexpr int kHeads = 3, kDim = 5;
   const Shape shape{kHeads, static_cast<double>(len), kDim, static_cast<double>(element)};
@@ -120,6 +122,8 @@ void rows_are_the_references(int len, bool causal) {
   CHECK(r.places.front() == 0);
   CHECK(r.places.back() == len - 1);
   CHECK(sample_error(r, r.o, out.o.data() + head) < 1e-6);
+  CHECK(sample_error(r, r.lse, out.lse.data() + len) < 1e-6);
+  CHECK(sample_error(r, r.lse, out.lse.data()) > 1e-3);  // the first head's are others
   CHECK(sample_error(r, r.dq, gradients.dq.data() + head) < 1e-6);
   CHECK(sample_error(r, r.dk, gradients.dk.data() + head) < 2e-6);
   CHECK(sample_error(r, r.dv, gradients.dv.data() + head) < 2e-6);
@@ -137,12 +141,12 @@ std::string refusal(const std::vector<std::string>& words) {
 
 }  // namespace
 
-TEST_CASE("algorithms.costs_are_what_the_loops_touch") {
+TEST_CASE("algorithms.cost_formulas_are_sums_over_visible_tiles") {
   for (const int len : {1, 16, 100, 333}) {
     for (const auto& [br, bc] : {std::pair(64, 192), {128, 64}, {16, 256}, {7, 5}}) {
       for (const int element : {2, 4}) {
-        costs_are_counted<NoMask>(len, br, bc, element);
-        costs_are_counted<Causal>(len, br, bc, element);
+        costs_are_sums_over_tiles<NoMask>(len, br, bc, element);
+        costs_are_sums_over_tiles<Causal>(len, br, bc, element);
       }
     }
   }
@@ -173,11 +177,40 @@ TEST_CASE("algorithms.sampled_rows_are_those_of_the_reference") {
 
 TEST_CASE("algorithms.a_nan_is_an_error") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const Reference one{.places = {0}, .o = {{1.0, 2.0}}, .dq = {}, .dk = {}, .dv = {}};
+  const Reference one{.places = {0}, .o = {{1.0, 2.0}}, .lse = {}, .dq = {}, .dk = {}, .dv = {}};
   const double values[] = {nan, 2.0};
   CHECK_FALSE(sample_error(one, one.o, values) <= 1);
   CHECK(tensor_difference<float>({1.0f, 2.0f}, {1.0f, 4.0f}) == 0.5);
   CHECK_FALSE(tensor_difference<float>({static_cast<float>(nan), 2.0f}, {1.0f, 2.0f}) <= 1);
+}
+
+TEST_CASE("algorithms.the_worse_of_two_calls_is_kept") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto fails_after = [](Error first, Error second) {
+    PassResult result{.pass = {Algorithm::kFlash1, Direction::kForward}, .cost = {}};
+    result.add_errors({first});
+    CHECK(result.within());
+    result.add_errors({second});
+    const bool fails = !result.within();
+    result.add_errors({first});
+    CHECK(fails == !result.within());
+    return fails;
+  };
+  const Error good{"O", 0.1, 0.1, 1.0};
+  CHECK_FALSE(fails_after(good, good));
+  for (const double bad : {3.0, nan}) {
+    CHECK(fails_after(good, {"O", bad, 0.1, 1.0}));
+    CHECK(fails_after(good, {"O", 0.1, bad, 1.0}));
+  }
+}
+
+TEST_CASE("algorithms.nominal_flops_are_those_of_the_papers") {
+  Problem p{.batch = 2, .heads = 3, .len = 8, .dim = 64};
+  CHECK(nominal_flops(p, Direction::kForward) == 2.0 * 2 * 3 * 8 * 8 * (64 + 64));
+  CHECK(nominal_flops(p, Direction::kBackward) == 2.5 * nominal_flops(p, Direction::kForward));
+  const double full = nominal_flops(p, Direction::kForward);
+  p.causal = true;
+  CHECK(nominal_flops(p, Direction::kForward) == full / 2);
 }
 
 TEST_CASE("algorithms.command_line") {
