@@ -272,8 +272,9 @@ class Contenders {
       return lse;
     };
     add({Algorithm::kFlash1, Direction::kBackward}, backward_check,
-        flash_backward(shape(), Mask{}, BackwardTraits::kBr, BackwardTraits::kBc, 2), statistics,
-        backward_bytes, [backward, state](void* workspace, std::size_t& bytes) {
+        flash_backward(shape(), Mask{}, BackwardTraits::kBr, BackwardTraits::kBc,
+                       Algorithm::kFlash1),
+        statistics, backward_bytes, [backward, state](void* workspace, std::size_t& bytes) {
           return flash1::backward<BackwardTraits>(workspace, bytes, backward, state);
         });
   }
@@ -298,8 +299,9 @@ class Contenders {
     c.outputs.push_back(statistic(lse_));
     c.lse = [this] { return lse_.download(); };
     add({Algorithm::kFlash2, Direction::kBackward}, backward_check,
-        flash_backward(shape(), Mask{}, BackwardTraits::kBr, BackwardTraits::kBc, 1), statistics,
-        backward_bytes, [backward](void* workspace, std::size_t& bytes) {
+        flash_backward(shape(), Mask{}, BackwardTraits::kBr, BackwardTraits::kBc,
+                       Algorithm::kFlash2),
+        statistics, backward_bytes, [backward](void* workspace, std::size_t& bytes) {
           return attile::backward<BackwardTraits>(workspace, bytes, backward);
         });
   }

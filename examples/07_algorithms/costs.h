@@ -11,6 +11,8 @@
 
 #include <cstddef>
 
+#include "options.h"
+
 namespace algorithms {
 
 /// Whole numbers, exact below 2^53.
@@ -83,15 +85,15 @@ inline Cost standard_backward(const Shape& s) {
   return {8 * s.scores() * s.dim, 10 * s.tensor() + s.scores() * (8 + 5 * s.element)};
 }
 
-/// O, l and m set: 4 D + 8 for each row. K and V read once: 2 X. For each tile of K and V that sees
-/// a row: its Q read (e D), its O, l and m read and written (8 D + 16). 16-bit types: the sums are
-/// read (4 D) and O is written (e D) at the end.
+/// K and V read once: 2 X. For each tile of K and V that sees a row: its Q read (e D), its O, l and
+/// m read and written (8 D + 16), but not read by the first, which here sees every row. 16-bit
+/// types: the sums are read (4 D) and O is written (e D) at the end.
 template <class Mask>
 Cost flash1_forward(const Shape& s, const Mask& mask, int br, int bc) {
   const Visits v = visits_by_columns(mask, static_cast<int>(s.len), br, bc);
   const double conversion = s.element < 4 ? (4 + s.element) * s.dim : 0;
   const double each_visit = s.element * s.dim + 8 * s.dim + 16;
-  return {4 * s.slices * v.scores * s.dim, s.rows() * (4 * s.dim + 8 + conversion) +
+  return {4 * s.slices * v.scores * s.dim, s.rows() * (conversion - 4 * s.dim - 8) +
                                                2 * s.tensor() + s.slices * v.loaded * each_visit};
 }
 
@@ -104,18 +106,19 @@ Cost flash2_forward(const Shape& s, const Mask& mask, int br, int bc) {
           2 * s.tensor() + 4 * s.rows() + 2 * s.slices * v.loaded * s.dim * s.element};
 }
 
-/// Both FlashAttention backward passes, which differ in their tiles, in who runs them, and in
-/// `statistics`, floats read for each row: LSE, or l and m. Five products.
-/// Before: O and dO read (2 X) and the statistics, the sum of dQ set (4 D a row), LSE and
-/// delta written (8 a row, rows rounded up to Br). The loops: K and V read, dK and dV written
-/// (4 X); for each tile of K and V that sees a row: Q and dO (2 e D), the sum of dQ read and
-/// written (8 D); for each tile: Br of LSE and delta (8 Br). After: the sum read (4 D a row), dQ
-/// written (X).
+/// Both FlashAttention backward passes. Five products.
+/// Before: O and dO read (2 X) and LSE (FlashAttention-1: l and m), LSE and delta written (8 a row,
+/// rows rounded up to Br). The loops: K and V read, dK and dV written (4 X); for each tile of K and
+/// V that sees a row: Q and dO (2 e D), the sum of dQ read and written (8 D); for each tile: Br of
+/// LSE and delta (8 Br). After: the sum read (4 D a row), dQ written (X). The sum of dQ is set
+/// before (4 D a row); FlashAttention-1 does not, and its first tile, which here sees every row,
+/// does not read it.
 template <class Mask>
-Cost flash_backward(const Shape& s, const Mask& mask, int br, int bc, int statistics) {
+Cost flash_backward(const Shape& s, const Mask& mask, int br, int bc, Algorithm algorithm) {
+  const bool first = algorithm == Algorithm::kFlash1;
   const int len = static_cast<int>(s.len);
   const Visits v = visits_by_columns(mask, len, br, bc);
-  const double before = 2 * s.tensor() + s.rows() * (4 * statistics + 4 * s.dim) +
+  const double before = 2 * s.tensor() + s.rows() * (first ? 8 - 4 * s.dim : 4 + 4 * s.dim) +
                         8 * s.slices * attile::round_up(len, br);
   const double loops =
       4 * s.tensor() + s.slices * (v.loaded * (2 * s.element + 8) * s.dim + v.tiles * 8 * br);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/schedule.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "support/catch.h"
 #include "support/masks.h"
 
@@ -111,6 +114,43 @@ TEST_CASE("schedule.causal_masks_the_diagonal_alone") {
     CHECK(range.full_last - range.full_first == q_tile);
     CHECK(range.last == q_tile + 1);
   }
+}
+
+TEST_CASE("schedule.visit_and_its_mirror_meet_the_same_tiles") {
+  struct Visited {
+    int tile;
+    bool masked;
+    bool operator==(const Visited&) const = default;
+  };
+  for (const TileRange range : {TileRange{1, 3, 6, 9}, TileRange{0, 0, 4, 4}, TileRange{2, 5, 5, 5},
+                                TileRange{0, 2, 3, 3}, TileRange{}}) {
+    std::vector<Visited> forth, back;
+    attile::visit(range, [&](auto masked, int i) { forth.push_back({i, masked.value}); });
+    attile::visit(attile::mirrored(range), [&](auto masked, int i) {
+      back.push_back({attile::mirror(range, i), masked.value});
+    });
+    REQUIRE(static_cast<int>(forth.size()) == range.last - range.first);
+    for (int i = 0; i < static_cast<int>(forth.size()); ++i) {
+      const int tile = range.first + i;
+      const bool full = tile >= range.full_first && tile < range.full_last;
+      CHECK(forth[i] == Visited{tile, !full});
+    }
+    std::reverse(back.begin(), back.end());
+    CHECK(back == forth);
+  }
+}
+
+TEST_CASE("schedule.columns_that_the_sequence_cuts_are_masked_for_all_rows") {
+  const Extent e{256, 100};
+  const TileRange whole = attile::row_tiles(attile::NoMask{}, 0, 0, 0, 64, 64, e);
+  CHECK(whole.first == 0);
+  CHECK(whole.full_first == 0);
+  CHECK(whole.full_last == 4);
+  CHECK(whole.last == 4);
+  const TileRange cut = attile::row_tiles(attile::NoMask{}, 0, 0, 64, 64, 64, e);
+  CHECK(cut.first == 0);
+  CHECK(cut.full_first == cut.full_last);
+  CHECK(cut.last == 4);
 }
 
 }  // namespace

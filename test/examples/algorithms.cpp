@@ -54,7 +54,7 @@ void costs_are_sums_over_tiles(int len, int br, int bc, int element) {
     forward2.bytes += cols * 2 * row;                            // K, V
     backward.bytes += rows * (2 * row + 2 * sums) + 2 * 4 * br;  // Q, dO; dQ twice; statistics
   });
-  forward1.bytes += len * (sums + 2 * 4 + 2 * row);  // O, l, m set; K, V
+  forward1.bytes += len * (2 * row - sums - 2 * 4);  // K, V; the first tile does not read O, l, m
   if (element < 4) forward1.bytes += len * (sums + row);
   forward2.bytes += len * (2 * row + 4);  // Q, O, LSE
   const int stat_rows = (len + br - 1) / br * br;
@@ -68,9 +68,9 @@ void costs_are_sums_over_tiles(int len, int br, int bc, int element) {
   };
   same(flash1_forward(shape, Mask{}, br, bc), forward1);
   same(flash2_forward(shape, Mask{}, br, bc), forward2);
-  same(flash_backward(shape, Mask{}, br, bc, 1), backward);
-  backward.bytes += len * 4;  // l and m instead of LSE
-  same(flash_backward(shape, Mask{}, br, bc, 2), backward);
+  same(flash_backward(shape, Mask{}, br, bc, Algorithm::kFlash2), backward);
+  backward.bytes += len * 4 - 2 * len * sums;  // l and m instead of LSE; dQ not set and first read
+  same(flash_backward(shape, Mask{}, br, bc, Algorithm::kFlash1), backward);
 }
 
 /// The sampled rows of both kinds against attile::reference, in a second head. Up to kExactLen the

@@ -3,6 +3,7 @@
 
 #include <attile/core/config.h>
 #include <attile/core/index.h>
+#include <attile/core/mask.h>
 #include <attile/core/math.h>
 
 #include <type_traits>
@@ -32,6 +33,27 @@ ATTILE_HOST_DEVICE constexpr TileRange tiles_of(Span span, int tile) {
     range.full_first = range.full_last = range.last;
   }
   return range;
+}
+
+/// The tiles of br rows that see any of the bc columns from col0 on; all need the mask where the
+/// end of the sequence cuts those columns.
+template <class M>
+ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int head, int col0,
+                                                 int bc, int br, Extent extent) {
+  const Interval columns{col0, min(col0 + bc, extent.kv_len)};
+  TileRange range = tiles_of(visible_rows(mask, batch, head, columns, extent), br);
+  if (col0 + bc > extent.kv_len) range.full_first = range.full_last = range.last;
+  return range;
+}
+
+/// The tiles of a range from the last to the first: tile i of the range is mirror(range, i) of this
+/// one, and the other way round.
+ATTILE_HOST_DEVICE constexpr int mirror(const TileRange& range, int i) {
+  return range.first + range.last - 1 - i;
+}
+ATTILE_HOST_DEVICE constexpr TileRange mirrored(const TileRange& range) {
+  const int sum = range.first + range.last;
+  return {range.first, sum - range.full_last, sum - range.full_first, range.last};
 }
 
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a

@@ -120,7 +120,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
     if (p.dlse != nullptr) delta -= p.dlse[stat];
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
     if (lse == -kInf) delta = 0.0f;
-    if (p.dq_sum != nullptr) {  // line 3
+    // With kInOrder the first tile of K and V writes dQ; only where there is none is it made here.
+    if (p.dq_sum != nullptr &&
+        (Traits::kDqMode != DqMode::kInOrder || p.kv_tiles == 0)) {  // line 3
       constexpr int kCols = Traits::DqRegisters::kCols;
       for (int d = lane; d < kCols; d += arch::kWarpSize) p.dq_sum[stat * kCols + d] = 0.0f;
     }
@@ -128,6 +130,21 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
   if (lane == 0) {
     p.row_lse[at] = row_lse;
     p.delta[at] = delta;
+  }
+}
+
+/// dQ = 0 (in the fp32 sum) for the query rows that a range of tiles leaves out.
+template <class Traits>
+ATTILE_DEVICE void clear_unseen_rows(const BackwardParams<Traits>& p, int batch, int head,
+                                     const TileRange& range) {
+  constexpr int kCols = Traits::DqRegisters::kCols;
+  const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
+  float* const sum = p.dq_sum + slice * p.extent.q_len * kCols;
+  const std::int64_t first = std::int64_t{range.first} * Traits::kBr;
+  const std::int64_t last = std::int64_t{range.last} * Traits::kBr;
+  for (std::int64_t i = arch::thread_index(); i < std::int64_t{p.extent.q_len} * kCols;
+       i += Traits::kThreads) {
+    if (i < first * kCols || i >= last * kCols) sum[i] = 0.0f;
   }
 }
 
@@ -141,7 +158,6 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
   const BackwardTiles<Traits> smem(shared);
   const typename Traits::PTile p_smem{reinterpret_cast<float*>(smem.rest)};  // (Br, Bc)
   const int col0 = kv_tile * Traits::kBc;
-  const Interval columns{col0, min(col0 + Traits::kBc, p.extent.kv_len)};
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
@@ -186,20 +202,28 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
         float* const at = sum + row * dq_frag.kCols + c;
         if constexpr (Traits::kDqMode == DqMode::kAccumulate) {
           arch::atomic_add(at, x);
-        } else {
-          *at += x;  // of this thread alone, in every tile of K and V
+        } else {  // of this thread alone, in every tile of K and V
+          *at = kv_tile == 0 ? x : *at + x;
         }
       });
     }
     arch::barrier();  // everyone has read Q, dO, P and dS before the next tiles are written
   };
 
+  // With kInOrder every second tile of K and V meets the rows from the last to the first: it begins
+  // with what is still in the caches.
+  const bool back = Traits::kDqMode == DqMode::kInOrder && kv_tile % 2 != 0;
   const int group = p.q_heads / p.kv_heads;
-  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    TileRange range = tiles_of(visible_rows(p.mask, batch, head, columns, p.extent), Traits::kBr);
-    // A column tile that the end of the sequence cuts is masked throughout.
-    if (col0 + Traits::kBc > p.extent.kv_len) range.full_first = range.full_last = range.last;
-    visit(range, [&](auto masked, int i) { step(masked, head, i); });  // lines 8 to 17
+  for (int g = 0; g < group; ++g) {
+    const int head = kv_head * group + (back ? group - 1 - g : g);
+    const TileRange range =
+        row_tiles(p.mask, batch, head, col0, Traits::kBc, Traits::kBr, p.extent);
+    visit(back ? mirrored(range) : range, [&](auto masked, int i) {
+      step(masked, head, back ? mirror(range, i) : i);
+    });  // lines 8 to 17
+    if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+      if (kv_tile == 0) clear_unseen_rows(p, batch, head, range);
+    }
   }
   tile::store(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), dk_frag, col0,
               p.scale);  // line 18

@@ -106,6 +106,22 @@ struct Flash1Rows {
       m[row] = softmax.m[r];
     }
   }
+
+  /// O in its own type, where it was summed up elsewhere; LSE = m + ln(l), where it is wanted.
+  template <class Traits, class T>
+  ATTILE_DEVICE void finish(const tile::Matrix<T>& o_out, float* lse) const {
+    if constexpr (!Traits::kSumsInOutput) {
+      typename Traits::OutputRegisters o_frag;
+      for (int row0 = 0; row0 < q_len; row0 += Traits::kBr) {
+        tile::load(o_frag, o, row0);
+        tile::store(o_out, o_frag, row0);
+      }
+    }
+    if (lse == nullptr) return;
+    for (int row = arch::thread_index(); row < q_len; row += Traits::kThreads) {
+      lse[row] = m[row] + arch::log(l[row]);
+    }
+  }
 };
 
 /// One query head: all its tiles of K and V, one after another.
@@ -135,12 +151,22 @@ ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int b
                         params.state.l + stat, params.state.m + stat, p.extent.q_len};
   const auto sampler = p.dropout.sampler(p.q_heads);
 
+  // The first columns meet every tile of rows, so that nothing has to be initialised before.
+  const TileRange first =
+      p.extent.kv_len > 0 ? row_tiles(p.mask, batch, head, 0, kBc, kBr, p.extent) : TileRange{};
+  const bool fresh = first.first == 0 && first.last == ceil_div(p.extent.q_len, kBr);
+
   const auto step = [&](auto masked, int q_tile, int col0) {
     const tile::TilePlace place{batch, head, q_tile * kBr, col0, p.extent};
     Output o_frag;
     tile::OnlineSoftmax<Output::kRegRows> softmax;
     tile::load<kThreads>(q_smem, q_gmem, place.row0);  // line 9
-    rows.load(o_frag, softmax, place.row0);
+    if (fresh && col0 == 0) {
+      o_frag.clear();
+      softmax.reset();
+    } else {
+      rows.load(o_frag, softmax, place.row0);
+    }
     arch::barrier();  // Q (the first time K and V) is written before anyone reads it
 
     typename Traits::ScoreRegisters s_frag;
@@ -164,31 +190,20 @@ ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int b
     arch::barrier();  // everyone has read Q and P before the next ones are written; l, m are there
   };
 
-  rows.template clear<Traits>();  // line 3
-  arch::barrier();                // O, l and m are initialised before anyone reads them
+  if (!fresh) rows.template clear<Traits>();  // line 3
+  arch::barrier();                            // O, l and m are initialised before anyone reads them
 
   for (int col0 = 0; col0 < p.extent.kv_len; col0 += kBc) {  // line 6
-    const Interval columns{col0, min(col0 + kBc, p.extent.kv_len)};
-    TileRange range = tiles_of(visible_rows(p.mask, batch, head, columns, p.extent), kBr);
-    // A column tile that the end of the sequence cuts is masked throughout.
-    if (col0 + kBc > p.extent.kv_len) range.full_first = range.full_last = range.last;
+    const TileRange range = row_tiles(p.mask, batch, head, col0, kBc, kBr, p.extent);
+    const bool back = col0 / kBc % 2 != 0;  // begins with the rows that are still in the caches
     tile::load<kThreads>(k_smem, k_gmem, col0);  // line 7
     tile::load<kThreads>(v_smem, v_gmem, col0);
-    visit(range, [&](auto masked, int i) { step(masked, i, col0); });
+    visit(back ? mirrored(range) : range,
+          [&](auto masked, int i) { step(masked, back ? mirror(range, i) : i, col0); });
   }
 
-  if constexpr (!Traits::kSumsInOutput) {
-    const auto o_out = p.o.slice(batch, head, p.extent.q_len, p.head_dim_v);
-    Output o_frag;
-    for (int row0 = 0; row0 < p.extent.q_len; row0 += kBr) {
-      tile::load(o_frag, rows.o, row0);
-      tile::store(o_out, o_frag, row0);
-    }
-  }
-  if (p.lse == nullptr) return;
-  for (int row = arch::thread_index(); row < p.extent.q_len; row += kThreads) {
-    p.lse[stat + row] = rows.m[row] + arch::log(rows.l[row]);
-  }
+  rows.template finish<Traits>(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v),
+                               p.lse == nullptr ? nullptr : p.lse + stat);
 }
 
 /// One block for each query head, as in the paper.
