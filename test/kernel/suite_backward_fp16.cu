@@ -20,19 +20,4 @@ ATTILE_FP16_D64(ATTILE_SUITE)
 ATTILE_FP16_LARGE(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
-#define ATTILE_SUITE(name, policy)                                                           \
-  TEST_CASE("suite.gpu.bf16.backward." #name) {                                              \
-    run_suite<Direction::kBackward, __nv_bfloat16, Policy::policy>(GpuExecutor<Dims<64>>{}); \
-  }
-ATTILE_BF16_D64(ATTILE_SUITE)
-#undef ATTILE_SUITE
-
-#define ATTILE_SUITE(name, policy)                                  \
-  TEST_CASE("suite.gpu.bf16.backward.large." #name) {               \
-    run_suite<Direction::kBackward, __nv_bfloat16, Policy::policy>( \
-        GpuExecutor<Dims<256, 256, 64>>{});                         \
-  }
-ATTILE_BF16_LARGE(ATTILE_SUITE)
-#undef ATTILE_SUITE
-
 }  // namespace

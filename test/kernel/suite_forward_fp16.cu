@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/suite_executor.cuh"
+#include "kernel/suite_kernels.h"
+
+namespace {
+
+using namespace attile_test;
+
+#define ATTILE_SUITE(name, policy)                                                   \
+  TEST_CASE("suite.gpu.fp16.forward." #name) {                                       \
+    run_suite<Direction::kForward, __half, Policy::policy>(GpuExecutor<Dims<64>>{}); \
+  }
+ATTILE_FP16_D64(ATTILE_SUITE)
+#undef ATTILE_SUITE
+
+#define ATTILE_SUITE(name, policy)                                                             \
+  TEST_CASE("suite.gpu.fp16.forward.large." #name) {                                           \
+    run_suite<Direction::kForward, __half, Policy::policy>(GpuExecutor<Dims<256, 256, 64>>{}); \
+  }
+ATTILE_FP16_LARGE(ATTILE_SUITE)
+#undef ATTILE_SUITE
+
+}  // namespace
