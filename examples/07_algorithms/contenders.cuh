@@ -123,41 +123,36 @@ class Contenders {
 
  private:
   Forward forward_args(float* lse) const {
-    const auto tensor = [&](const DeviceArray<T>& a) {
-      return attile::bhsd(a.get(), problem_.len, problem_.heads, D);
-    };
-    return {.q = tensor(tensors_.q),
-            .k = tensor(tensors_.k),
-            .v = tensor(tensors_.v),
-            .o = tensor(tensors_.o),
-            .lse = lse,
-            .batch = problem_.batch,
-            .q_heads = problem_.heads,
-            .kv_heads = problem_.heads,
-            .q_len = problem_.len,
-            .kv_len = problem_.len,
-            .head_dim = D};
+    Forward args{.o = view(tensors_.o), .lse = lse};
+    describe(args);
+    return args;
   }
 
   Backward backward_args(const float* lse) const {
-    const auto tensor = [&](const DeviceArray<T>& a) {
-      return attile::bhsd(a.get(), problem_.len, problem_.heads, D);
-    };
-    return {.q = tensor(tensors_.q),
-            .k = tensor(tensors_.k),
-            .v = tensor(tensors_.v),
-            .o = tensor(tensors_.o),
-            .lse = lse,
-            .dout = tensor(tensors_.dout),
-            .dq = tensor(tensors_.dq),
-            .dk = tensor(tensors_.dk),
-            .dv = tensor(tensors_.dv),
-            .batch = problem_.batch,
-            .q_heads = problem_.heads,
-            .kv_heads = problem_.heads,
-            .q_len = problem_.len,
-            .kv_len = problem_.len,
-            .head_dim = D};
+    Backward args{.o = view(tensors_.o),
+                  .lse = lse,
+                  .dout = view(tensors_.dout),
+                  .dq = view(tensors_.dq),
+                  .dk = view(tensors_.dk),
+                  .dv = view(tensors_.dv)};
+    describe(args);
+    return args;
+  }
+
+  attile::Tensor<T> view(const DeviceArray<T>& a) const {
+    return attile::bhsd(a.get(), problem_.len, problem_.heads, D);
+  }
+
+  /// What both passes have in common.
+  template <class Args>
+  void describe(Args& args) const {
+    args.q = view(tensors_.q);
+    args.k = view(tensors_.k);
+    args.v = view(tensors_.v);
+    args.batch = problem_.batch;
+    args.q_heads = args.kv_heads = problem_.heads;
+    args.q_len = args.kv_len = problem_.len;
+    args.head_dim = D;
   }
 
   Shape shape() const {

@@ -7,6 +7,7 @@
 #include <attile/core/check.h>
 #include <attile/core/math.h>
 #include <attile/core/status.h>
+#include <attile/core/workspace.h>
 #include <attile/kernel/portable/backward.cuh>
 #include <attile/tuning.cuh>
 
@@ -79,24 +80,6 @@ cudaError_t launch_backward(const typename Traits::Args& args,
   }
 }
 
-/// The two-call habit: sets `workspace_bytes` where `workspace` is null, else says whether it will
-/// do. `done`: nothing is left but to return `error`.
-struct WorkspaceAnswer {
-  bool done;
-  cudaError_t error;
-};
-
-inline WorkspaceAnswer answer_workspace(const void* workspace, std::size_t& workspace_bytes,
-                                        std::size_t needed) {
-  if (workspace == nullptr) {
-    workspace_bytes = needed;
-    return {true, cudaSuccess};
-  }
-  const bool aligned = reinterpret_cast<std::uintptr_t>(workspace) % 16 == 0;
-  if (workspace_bytes < needed || !aligned) return {true, cudaErrorInvalidValue};
-  return {false, cudaSuccess};
-}
-
 }  // namespace detail
 
 /// Says in one sentence why `backward` would refuse these arguments on the current device.
@@ -127,9 +110,8 @@ template <class Traits>
                                    cudaStream_t stream = nullptr) {
   if (const Check ok = check<Traits>(args); !ok) return ok.error;
   const std::size_t needed = portable::workspace_of<Traits>(args).bytes;
-  if (const auto answer = detail::answer_workspace(workspace, workspace_bytes, needed);
-      answer.done) {
-    return answer.error;
+  if (const auto answer = detail::answer_workspace(workspace, workspace_bytes, needed)) {
+    return *answer;
   }
   return detail::launch_backward<Traits>(args, portable::make_params<Traits>(args, workspace),
                                          stream);

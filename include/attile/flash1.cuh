@@ -11,6 +11,7 @@
 #include <attile/core/math.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
+#include <attile/core/workspace.h>
 #include <attile/kernel/portable/flash1_forward.cuh>
 
 #include <cstddef>
@@ -148,9 +149,8 @@ template <class Traits>
                                                                           Direction::kForward) {
   if (const Check ok = check<Traits>(args, state); !ok) return ok.error;
   const std::size_t needed = detail::forward_workspace<Traits>(args);
-  if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed);
-      answer.done) {
-    return answer.error;
+  if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed)) {
+    return *answer;
   }
   const std::int64_t blocks = std::int64_t{args.batch} * args.q_heads;
   if (blocks == 0 || args.q_len == 0) return cudaSuccess;
@@ -182,9 +182,8 @@ template <class Traits>
   if (const Check ok = check<Traits>(args, state); !ok) return ok.error;
   const auto with_m = detail::with_state(args, state);
   const std::size_t needed = portable::workspace_of<Traits>(with_m).bytes;
-  if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed);
-      answer.done) {
-    return answer.error;
+  if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed)) {
+    return *answer;
   }
   return attile::detail::launch_backward<Traits>(
       with_m, portable::make_params<Traits>(with_m, workspace, state.l), stream);

@@ -8,6 +8,7 @@
 #include <attile/core/math.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
+#include <attile/core/workspace.h>
 #include <attile/kernel/standard/gradient.cuh>
 #include <attile/kernel/standard/product.cuh>
 #include <attile/kernel/standard/rows.cuh>
@@ -177,11 +178,18 @@ Check check_strides(const Tensor<T>& t, const char* why, int batch, int heads, i
 #define ATTILE_STRIDES_TEXT(name) \
   name ": cuBLAS takes no row stride below the row's length, and no negative stride"
 
-/// What a call asks of the pointers that are not among its arguments.
+/// Q, K and V as operands of both passes.
+template <class Args>
+Check check_inputs(const Args& a, HeadDims dim) {
+  return attile::detail::first_refusal(
+      check_strides(a.q, ATTILE_STRIDES_TEXT("q"), a.batch, a.q_heads, a.q_len, dim.qk),
+      check_strides(a.k, ATTILE_STRIDES_TEXT("k"), a.batch, a.kv_heads, a.kv_len, dim.qk),
+      check_strides(a.v, ATTILE_STRIDES_TEXT("v"), a.batch, a.kv_heads, a.kv_len, dim.v));
+}
+
+/// Whether P, which is not among the arguments, can be read and written.
 template <class T>
-bool usable(const T* p, const Sizes& sizes, const void* workspace, std::size_t bytes,
-            std::size_t needed) {
-  if (bytes < needed || reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0) return false;
+bool usable(const T* p, const Sizes& sizes) {
   return sizes.scores() == 0 || (p != nullptr && !attile::detail::misaligned(p));
 }
 
@@ -203,9 +211,7 @@ Check check(const ForwardArgs<T, M, S, P>& a) {
   const HeadDims dim = head_dims(a, 0, 0);
   using detail::check_strides;
   const Check problem = attile::detail::first_refusal(
-      check_strides(a.q, ATTILE_STRIDES_TEXT("q"), a.batch, a.q_heads, a.q_len, dim.qk),
-      check_strides(a.k, ATTILE_STRIDES_TEXT("k"), a.batch, a.kv_heads, a.kv_len, dim.qk),
-      check_strides(a.v, ATTILE_STRIDES_TEXT("v"), a.batch, a.kv_heads, a.kv_len, dim.v),
+      detail::check_inputs(a, dim),
       check_strides(a.o, ATTILE_STRIDES_TEXT("o"), a.batch, a.q_heads, a.q_len, dim.v),
       detail::check_sizes(a));
   if (!problem) return problem;
@@ -220,9 +226,7 @@ Check check(const BackwardArgs<T, M, S, P>& a) {
   const HeadDims dim = head_dims(a, 0, 0);
   using detail::check_strides;
   const Check problem = attile::detail::first_refusal(
-      check_strides(a.q, ATTILE_STRIDES_TEXT("q"), a.batch, a.q_heads, a.q_len, dim.qk),
-      check_strides(a.k, ATTILE_STRIDES_TEXT("k"), a.batch, a.kv_heads, a.kv_len, dim.qk),
-      check_strides(a.v, ATTILE_STRIDES_TEXT("v"), a.batch, a.kv_heads, a.kv_len, dim.v),
+      detail::check_inputs(a, dim),
       check_strides(a.dout, ATTILE_STRIDES_TEXT("dout"), a.batch, a.q_heads, a.q_len, dim.v),
       check_strides(a.dq, ATTILE_STRIDES_TEXT("dq"), a.batch, a.q_heads, a.q_len, dim.qk),
       check_strides(a.dk, ATTILE_STRIDES_TEXT("dk"), a.batch, a.kv_heads, a.kv_len, dim.qk),
@@ -258,11 +262,10 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   if (const Check ok = check(args); !ok) return ok.error;
   const Sizes sizes = sizes_of(args);
   const ForwardWorkspace w = forward_workspace(args);
-  if (workspace == nullptr) {
-    workspace_bytes = w.bytes;
-    return cudaSuccess;
+  if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, w.bytes)) {
+    return *answer;
   }
-  if (!detail::usable(p, sizes, workspace, workspace_bytes, w.bytes)) return cudaErrorInvalidValue;
+  if (!detail::usable(p, sizes)) return cudaErrorInvalidValue;
   if (sizes.rows == 0) return cudaSuccess;
   const HandleScope scope(handle, stream);
   if (const cudaError_t error = scope.error()) return error;
@@ -305,11 +308,10 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   if (const Check ok = check(args); !ok) return ok.error;
   const Sizes sizes = sizes_of(args);
   const BackwardWorkspace w = backward_workspace(args);
-  if (workspace == nullptr) {
-    workspace_bytes = w.bytes;
-    return cudaSuccess;
+  if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, w.bytes)) {
+    return *answer;
   }
-  if (!detail::usable(p, sizes, workspace, workspace_bytes, w.bytes)) return cudaErrorInvalidValue;
+  if (!detail::usable(p, sizes)) return cudaErrorInvalidValue;
   const HandleScope scope(handle, stream);
   if (const cudaError_t error = scope.error()) return error;
   const auto [D, Dv] = sizes.dim;

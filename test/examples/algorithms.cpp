@@ -89,29 +89,21 @@ void rows_are_the_references(int len, bool causal) {
   const auto view = [&](const std::vector<float>& x) {
     return attile::bhsd(x.data(), len, kHeads, kDim);
   };
-  const attile::ForwardArgs<float, Mask> forward{.q = view(q),
-                                                 .k = view(k),
-                                                 .v = view(v),
-                                                 .batch = 1,
-                                                 .q_heads = kHeads,
-                                                 .kv_heads = kHeads,
-                                                 .q_len = len,
-                                                 .kv_len = len,
-                                                 .head_dim = kDim};
+  const auto describe = [&](auto& args) {
+    args.q = view(q);
+    args.k = view(k);
+    args.v = view(v);
+    args.batch = 1;
+    args.q_heads = args.kv_heads = kHeads;
+    args.q_len = args.kv_len = len;
+    args.head_dim = kDim;
+  };
+  attile::ForwardArgs<float, Mask> forward;
+  describe(forward);
   const auto out = attile::reference::forward(forward);
   const std::vector<float> o(out.o.begin(), out.o.end()), lse(out.lse.begin(), out.lse.end());
-  const attile::BackwardArgs<float, Mask> backward{.q = view(q),
-                                                   .k = view(k),
-                                                   .v = view(v),
-                                                   .o = view(o),
-                                                   .lse = lse.data(),
-                                                   .dout = view(dout),
-                                                   .batch = 1,
-                                                   .q_heads = kHeads,
-                                                   .kv_heads = kHeads,
-                                                   .q_len = len,
-                                                   .kv_len = len,
-                                                   .head_dim = kDim};
+  attile::BackwardArgs<float, Mask> backward{.o = view(o), .lse = lse.data(), .dout = view(dout)};
+  describe(backward);
   const auto gradients = attile::reference::backward(backward);
 
   const Head fp64(q.data() + head, k.data() + head, v.data() + head, dout.data() + head, len, kDim,

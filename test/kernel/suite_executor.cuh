@@ -75,11 +75,9 @@ struct GpuExecutor {
     using Traits = typename TileChoice::template Backward<Args, Dim, kMode>;
     if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
     return run_on_device(host_args, regions, [](const Args& args) {
-      std::size_t bytes = 0;
-      if (const auto error = attile::backward<Traits>(nullptr, bytes, args)) return error;
-      const GuardedWorkspace workspace(bytes);
-      if (const auto error = attile::backward<Traits>(workspace.get(), bytes, args)) return error;
-      return workspace.check();
+      return with_workspace([&](void* workspace, std::size_t& bytes) {
+        return attile::backward<Traits>(workspace, bytes, args);
+      });
     });
   }
 };

@@ -78,6 +78,10 @@ struct RegisterTile {
     ATTILE_UNROLL
     for (int c = 0; c < kRegCols; ++c) x[r][c] = 0.0f;
   }
+  ATTILE_DEVICE void scale(float factor) {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) scale_row(r, factor);
+  }
   ATTILE_DEVICE void scale_row(int r, float factor) {
     ATTILE_UNROLL
     for (int c = 0; c < kRegCols; ++c) x[r][c] *= factor;

@@ -134,6 +134,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
 }
 
 /// dQ = 0 (in the fp32 sum) for the query rows that a range of tiles leaves out.
+/// Scope    all threads of the block.
+/// Barriers one after, before other threads add to those rows: each step of a later tile has it.
 template <class Traits>
 ATTILE_DEVICE void clear_unseen_rows(const BackwardParams<Traits>& p, int batch, int head,
                                      const TileRange& range) {

@@ -46,8 +46,8 @@ struct BackwardTraits {
   using DoTile = tile::SharedTile<Br, round_up(Dv, 4)>;
   using KTile = tile::SharedTile<Bc, round_up(D, 4)>;
   using VTile = tile::SharedTile<Bc, round_up(Dv, 4)>;
-  using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, 1, 1>;
   using PTile = tile::SharedTile<Br, Bc>;
+  using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, 1, 1>;
   using DqRegisters = tile::RegisterTile<Br, KTile::kCols, kRowLanes, 1, 4>;
   static constexpr int kKeyRun = tile::run_length(Bc, kRowLanes);
   using DkRegisters = tile::RegisterTile<Bc, KTile::kCols, kRowLanes, kKeyRun, 4>;

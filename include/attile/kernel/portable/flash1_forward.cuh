@@ -173,15 +173,11 @@ ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int b
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);                                           // line 10
     tile::modify_and_mask<masked.value>(s_frag, place, p.mask, p.score_mod, p.scale);  // line 11
-    if constexpr (kIsIdentity<typename Traits::ScoreModType>) {
-      ATTILE_UNROLL
-      for (int r = 0; r < s_frag.kRegRows; ++r) s_frag.scale_row(r, p.scale);
-    }
+    if constexpr (kIsIdentity<typename Traits::ScoreModType>) s_frag.scale(p.scale);   // line 10
     softmax.step(s_frag, o_frag, kLog2e);           // lines 12, 13
     if constexpr (Traits::DropoutType::kEnabled) {  // line 14
       tile::drop(s_frag, place, sampler);
-      ATTILE_UNROLL
-      for (int r = 0; r < s_frag.kRegRows; ++r) s_frag.scale_row(r, sampler.keep_scale());
+      s_frag.scale(sampler.keep_scale());
     }
     tile::stage(p_smem, s_frag);
     Traits::ScoreRegisters::sync_rows();      // the lanes of a row see each other's P
@@ -199,8 +195,8 @@ ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int b
     tile::load<kThreads>(k_smem, k_gmem, col0);  // line 7
     tile::load<kThreads>(v_smem, v_gmem, col0);
     visit(back ? mirrored(range) : range,
-          [&](auto masked, int i) { step(masked, back ? mirror(range, i) : i, col0); });
-  }
+          [&](auto masked, int i) { step(masked, back ? mirror(range, i) : i, col0); });  // 8 to 17
+  }                                                                                       // line 18
 
   rows.template finish<Traits>(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v),
                                p.lse == nullptr ? nullptr : p.lse + stat);

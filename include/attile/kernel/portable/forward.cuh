@@ -51,13 +51,13 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int h
   const auto step = [&](auto masked, int kv_tile) {
     const tile::TilePlace place{batch, head, row0, kv_tile * kBc, p.extent};
     if constexpr (Traits::kPrefetch) {
-      v_transfer.fetch(v_gmem, place.col0);
+      v_transfer.fetch(v_gmem, place.col0);  // line 7, with V on its way while S is made
       k_transfer.put(k_smem, k_gmem, place.col0);
     } else {
       tile::load<kThreads>(k_smem, k_gmem, place.col0);  // line 7
       tile::load<kThreads>(v_smem, v_gmem, place.col0);
     }
-    arch::barrier();  // Q and K are written before anyone reads them
+    arch::barrier();  // Q, K and, without prefetch, V are written before anyone reads them
 
     typename Traits::ScoreRegisters s_frag;
     s_frag.clear();

@@ -61,19 +61,14 @@ struct RowPart {
       }
     } else {
       ATTILE_UNROLL
-      for (int g = 0; g < kGroups; ++g) {
-        ATTILE_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          const int at = first + col(g) + j;
-          group[g][j] = at < cols ? to_float(row[at]) : beyond;
-        }
-      }
+      for (int g = 0; g < kGroups; ++g) group[g] = {beyond, beyond, beyond, beyond};
+      for_each(first, cols, [&](int at, float& x) { x = to_float(row[at]); });
     }
   }
 
   /// Writes factor * the elements, rounded to T.
   template <class T>
-  ATTILE_DEVICE void store(T* row, int first, int cols, bool vectors, float factor = 1.0f) const {
+  ATTILE_DEVICE void store(T* row, int first, int cols, bool vectors, float factor = 1.0f) {
     if (vectors) {
       ATTILE_UNROLL
       for (int g = 0; g < kGroups; ++g) {
@@ -84,14 +79,7 @@ struct RowPart {
         if (at < cols) *reinterpret_cast<Vec<T, 4>*>(row + at) = x;
       }
     } else {
-      ATTILE_UNROLL
-      for (int g = 0; g < kGroups; ++g) {
-        ATTILE_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          const int at = first + col(g) + j;
-          if (at < cols) row[at] = from_float<T>(factor * group[g][j]);
-        }
-      }
+      for_each(first, cols, [&](int at, float x) { row[at] = from_float<T>(factor * x); });
     }
   }
 };

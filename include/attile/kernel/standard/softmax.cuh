@@ -45,9 +45,8 @@ struct RowState {
 /// Arbitrary parts of a row become one (arXiv 1805.02867, section 3.1).
 struct Merge {
   ATTILE_DEVICE RowState operator()(const RowState& a, const RowState& b) const {
-    const float m = arch::fmax(a.m, b.m);
-    return {
-        m, a.l * tile::softmax_weight(a.m, m, kLog2e) + b.l * tile::softmax_weight(b.m, m, kLog2e)};
+    const tile::CommonMaximum common = tile::common_maximum(a.m, b.m, kLog2e);
+    return {common.m, a.l * common.weight_a + b.l * common.weight_b};
   }
 };
 
