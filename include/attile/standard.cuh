@@ -244,11 +244,11 @@ Check check(const BackwardArgs<T, M, S, P>& a) {
 /// Shapes   see ForwardArgs; `p`: probabilities_bytes(args), before dropout, for `backward`.
 /// Scratch  as in attile::backward: a null `workspace` only sets `workspace_bytes`, and needs
 ///          neither `handle` nor `p`; else device memory, aligned to 16 bytes.
-/// Scope    host; asynchronous on `stream`. The handle's stream, pointer mode and math mode are put
-///          back. A workspace that the caller gave the handle (cublasSetWorkspace) is used if the
-///          handle is on `stream` already, and is lost if not. With one, and on that stream,
-///          nothing is allocated and the call can be captured; without, cuBLAS puts nodes that
-///          allocate into a captured graph.
+/// Scope    host; asynchronous on `stream`. The handle's stream and its pointer, math and atomics
+///          modes are put back. A workspace that the caller gave the handle (cublasSetWorkspace) is
+///          used if the handle is on `stream` already, and is lost if not. With one, and on that
+///          stream, nothing is allocated and the call can be captured; without, cuBLAS puts nodes
+///          that allocate into a captured graph.
 /// Bits     the same each time, but cuBLAS may choose another kernel for another batch.
 /// Errors   before anything is launched what `check(args)` says, cudaErrorInvalidValue for a
 ///          workspace too small or misaligned or such a `p`, cudaErrorInvalidResourceHandle for a

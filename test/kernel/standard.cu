@@ -28,6 +28,7 @@ cublasHandle_t handle() {
     REQUIRE(cublasCreate(&h) == CUBLAS_STATUS_SUCCESS);
     REQUIRE(cublasSetPointerMode(h, CUBLAS_POINTER_MODE_DEVICE) == CUBLAS_STATUS_SUCCESS);
     REQUIRE(cublasSetMathMode(h, CUBLAS_TF32_TENSOR_OP_MATH) == CUBLAS_STATUS_SUCCESS);
+    REQUIRE(cublasSetAtomicsMode(h, CUBLAS_ATOMICS_ALLOWED) == CUBLAS_STATUS_SUCCESS);
     return h;
   }();
   return made;
@@ -359,6 +360,7 @@ TEST_CASE("standard: the handle is put back, and a capture on its stream allocat
   REQUIRE(cublasSetWorkspace(h, cublas_memory.get(), kCublasBytes) == CUBLAS_STATUS_SUCCESS);
   REQUIRE(cublasSetPointerMode(h, CUBLAS_POINTER_MODE_DEVICE) == CUBLAS_STATUS_SUCCESS);
   REQUIRE(cublasSetMathMode(h, CUBLAS_TF32_TENSOR_OP_MATH) == CUBLAS_STATUS_SUCCESS);
+  REQUIRE(cublasSetAtomicsMode(h, CUBLAS_ATOMICS_ALLOWED) == CUBLAS_STATUS_SUCCESS);
   const auto both = [&](cudaStream_t stream) {
     CHECK(standard::forward(h, probabilities, memory.get(), forward_bytes, problem.forward,
                             stream) == cudaSuccess);
@@ -373,6 +375,9 @@ TEST_CASE("standard: the handle is put back, and a capture on its stream allocat
     CHECK(stream_now == own);
     CHECK(pointer_mode == CUBLAS_POINTER_MODE_DEVICE);
     CHECK(math_mode == CUBLAS_TF32_TENSOR_OP_MATH);
+    cublasAtomicsMode_t atomics_mode{};
+    CHECK(cublasGetAtomicsMode(h, &atomics_mode) == CUBLAS_STATUS_SUCCESS);
+    CHECK(atomics_mode == CUBLAS_ATOMICS_ALLOWED);
   };
 
   both(own);  // loads what is loaded at first use
