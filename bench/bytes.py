@@ -164,7 +164,7 @@ def find_program(given):
     if not found:
         raise Failure("bytes.py needs the program 07_algorithms: build the examples, or see "
                       "--program")
-    return max(found, key=lambda path: path.stat().st_mtime)
+    return max(found, key=lambda path: path.stat().st_mtime).resolve()  # no search on PATH
 
 
 def need_gpu(program, shape):

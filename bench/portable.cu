@@ -216,6 +216,7 @@ template <int D, int kSharedKb = 99, attile::DqMode kMode = attile::DqMode::kAcc
 using Backward = attile::DefaultBackwardTraits<attile::BackwardArgs<float>, D, D, kMode, kSharedKb>;
 
 constexpr auto kTwoPass = attile::DqMode::kTwoPass;
+constexpr auto kInOrder = attile::DqMode::kInOrder;
 
 void shapes(benchmark::internal::Benchmark* b) {
   b->Arg(4096)->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(10);
@@ -231,9 +232,13 @@ BENCHMARK(forward<Forward<256, 227>>)->Apply(shapes);
 BENCHMARK(backward<Backward<64>>)->Apply(shapes);
 BENCHMARK(backward<Backward<64, 227>>)->Apply(shapes);
 BENCHMARK(backward<Backward<64, 99, kTwoPass>>)->Apply(shapes);
+BENCHMARK(backward<Backward<64, 99, kInOrder>>)->Apply(shapes);
+BENCHMARK(backward<Backward<64, 227, kInOrder>>)->Apply(shapes);
 BENCHMARK(backward<Backward<128>>)->Apply(shapes);
 BENCHMARK(backward<Backward<128, 227>>)->Apply(shapes);
 BENCHMARK(backward<Backward<128, 99, kTwoPass>>)->Apply(shapes);
+BENCHMARK(backward<Backward<128, 99, kInOrder>>)->Apply(shapes);
+BENCHMARK(backward<Backward<128, 227, kInOrder>>)->Apply(shapes);
 BENCHMARK(backward<Backward<256>>)->Apply(shapes);
 
 int attribute(cudaDeviceAttr name, int device) {

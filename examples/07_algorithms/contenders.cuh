@@ -255,8 +255,9 @@ class Contenders {
     const std::size_t statistics = 2 * sizeof(float) * tensors_.rows;  // l and m
     Contender& c =
         add({Algorithm::kFlash1, Direction::kForward}, forward_check,
-            flash1_forward(shape(), Mask{}, ForwardTraits::kBr, ForwardTraits::kBc), statistics,
-            forward_bytes, [forward, state](void* workspace, std::size_t& bytes) {
+            flash1_forward(shape(), Mask{}, ForwardTraits::kBr, ForwardTraits::kBc,
+                           ForwardTraits::kSlabTiles),
+            statistics, forward_bytes, [forward, state](void* workspace, std::size_t& bytes) {
               return flash1::forward<ForwardTraits>(workspace, bytes, forward, state);
             });
     c.outputs.insert(c.outputs.end(), {statistic(l_), statistic(m_)});

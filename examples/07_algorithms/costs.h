@@ -33,6 +33,7 @@ struct Shape {
 
 /// What the two loops over tiles of one head visit.
 struct Visits {
+  double outer = 0;   ///< rows of the outer tiles, once for each inner tile
   double loaded = 0;  ///< rows that the inner loop loads, over all turns of the outer one
   double tiles = 0;
   double scores = 0;
@@ -47,6 +48,7 @@ Visits visits(int len, int outer, int inner, const SpanOf& span) {
     const attile::Interval run{begin, attile::min(begin + outer, len)};
     const attile::TileRange range = attile::tiles_of(span(run), inner);
     const double loaded = attile::min(range.last * inner, len) - range.first * inner;
+    v.outer += (run.end - run.begin) * (range.last - range.first);
     v.loaded += loaded;
     v.tiles += range.last - range.first;
     v.scores += loaded * (run.end - run.begin);
@@ -85,16 +87,19 @@ inline Cost standard_backward(const Shape& s) {
   return {8 * s.scores() * s.dim, 10 * s.tensor() + s.scores() * (8 + 5 * s.element)};
 }
 
-/// K and V read once: 2 X. For each tile of K and V that sees a row: its Q read (e D), its O, l and
-/// m read and written (8 D + 16), but not read by the first, which here sees every row. 16-bit
-/// types: the sums are read (4 D) and O is written (e D) at the end.
+/// K and V read once for each slab of rows that sees them. For each tile of K and V that sees a
+/// row: its Q read (e D), its O, l and m read and written (8 D + 16), but not read by the first,
+/// which here sees every row. 16-bit types: the sums are read (4 D) and O is written (e D) at the
+/// end.
 template <class Mask>
-Cost flash1_forward(const Shape& s, const Mask& mask, int br, int bc) {
+Cost flash1_forward(const Shape& s, const Mask& mask, int br, int bc, int slab_tiles) {
   const Visits v = visits_by_columns(mask, static_cast<int>(s.len), br, bc);
+  const Visits slabs = visits_by_columns(mask, static_cast<int>(s.len), br * slab_tiles, bc);
   const double conversion = s.element < 4 ? (4 + s.element) * s.dim : 0;
   const double each_visit = s.element * s.dim + 8 * s.dim + 16;
-  return {4 * s.slices * v.scores * s.dim, s.rows() * (conversion - 4 * s.dim - 8) +
-                                               2 * s.tensor() + s.slices * v.loaded * each_visit};
+  return {4 * s.slices * v.scores * s.dim,
+          s.rows() * (conversion - 4 * s.dim - 8) +
+              s.slices * (2 * slabs.outer * s.dim * s.element + v.loaded * each_visit)};
 }
 
 /// Q read and O written once: 2 X. LSE written: 4 a row. K and V read once for each tile of Q that
@@ -112,7 +117,7 @@ Cost flash2_forward(const Shape& s, const Mask& mask, int br, int bc) {
 /// V that sees a row: Q and dO (2 e D), the sum of dQ read and written (8 D); for each tile: Br of
 /// LSE and delta (8 Br). After: the sum read (4 D a row), dQ written (X). The sum of dQ is set
 /// before (4 D a row); FlashAttention-1 does not, and its first tile, which here sees every row,
-/// does not read it.
+/// does not read it, but it reads and writes whose turn it is (8 a tile).
 template <class Mask>
 Cost flash_backward(const Shape& s, const Mask& mask, int br, int bc, Algorithm algorithm) {
   const bool first = algorithm == Algorithm::kFlash1;
@@ -120,8 +125,8 @@ Cost flash_backward(const Shape& s, const Mask& mask, int br, int bc, Algorithm 
   const Visits v = visits_by_columns(mask, len, br, bc);
   const double before = 2 * s.tensor() + s.rows() * (first ? 8 - 4 * s.dim : 4 + 4 * s.dim) +
                         8 * s.slices * attile::round_up(len, br);
-  const double loops =
-      4 * s.tensor() + s.slices * (v.loaded * (2 * s.element + 8) * s.dim + v.tiles * 8 * br);
+  const double loops = 4 * s.tensor() + s.slices * (v.loaded * (2 * s.element + 8) * s.dim +
+                                                    v.tiles * 8 * (first ? br + 1 : br));
   const double after = 4 * s.rows() * s.dim + s.tensor();
   return {10 * s.slices * v.scores * s.dim, before + loops + after};
 }

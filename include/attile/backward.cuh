@@ -39,9 +39,10 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   const std::int64_t kv_slices = std::int64_t{args.batch} * args.kv_heads;
   const std::int64_t q_tiles = ceil_div(args.q_len, Traits::kBr);
   const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  return {ceil_div(slices * q_tiles * Traits::kBr, kRowsPerBlock),
-          kv_slices * (Traits::kDqMode == DqMode::kInOrder ? min(kv_tiles, 1) : kv_tiles),
-          Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
+  const std::int64_t preprocess = ceil_div(slices * q_tiles * Traits::kBr, kRowsPerBlock);
+  const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_slices * kv_tiles > 0;
+  return {counts ? max<std::int64_t>(preprocess, 1) : preprocess,  // it sets the counter of blocks
+          kv_slices * kv_tiles, Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
           Traits::kDqMode == DqMode::kTwoPass ? 0 : ceil_div(slices * args.q_len, kRowsPerBlock)};
 }
 

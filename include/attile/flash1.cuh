@@ -2,8 +2,8 @@
 #pragma once
 
 // FlashAttention-1 (arXiv 2205.14135, Algorithms 2 and 4), to be studied and compared with: the
-// outer loop goes over K and V, O, l and m stay in device memory, one block works on a head. Not
-// part of attile.cuh; `forward` and `backward` there are FlashAttention-2.
+// outer loop goes over K and V; O, l and m stay in device memory. Not part of attile.cuh; `forward`
+// and `backward` there are FlashAttention-2.
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/backward.cuh>
@@ -91,6 +91,12 @@ Check check_state(const State& state, bool rows, std::initializer_list<const voi
   return {};
 }
 
+template <class Traits>
+std::int64_t forward_blocks(const typename Traits::Args& args) {
+  return std::int64_t{args.batch} * args.q_heads *
+         ceil_div(args.q_len, Traits::kBr * Traits::kSlabTiles);
+}
+
 /// Where a 16-bit O is summed up. Units: bytes.
 template <class Traits>
 std::size_t forward_workspace(const typename Traits::Args& args) {
@@ -113,12 +119,11 @@ using DefaultBackwardTraits = typename detail::Default<Args, D, Dv>::Backward;
 template <class Traits>
 Check check(const typename Traits::Args& args,
             const State& state) requires(Traits::kDirection == Direction::kForward) {
-  const std::int64_t blocks = std::int64_t{args.batch} * args.q_heads;
   const Check arguments = check_arguments(args, Traits::kD, Traits::kDv);
   if (!arguments) return arguments;
+  const std::int64_t blocks = detail::forward_blocks<Traits>(args);
   const Check ok = detail::check_state<typename Traits::DropoutType>(
-      state, blocks > 0 && args.q_len > 0,
-      {args.q.data, args.k.data, args.v.data, args.o.data, args.lse});
+      state, blocks > 0, {args.q.data, args.k.data, args.v.data, args.o.data, args.lse});
   if (!ok) return ok;
   return arch::check_launch(portable::flash1_forward_kernel<Traits>, Traits::kSharedBytes, blocks);
 }
@@ -152,8 +157,8 @@ template <class Traits>
   if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed)) {
     return *answer;
   }
-  const std::int64_t blocks = std::int64_t{args.batch} * args.q_heads;
-  if (blocks == 0 || args.q_len == 0) return cudaSuccess;
+  const std::int64_t blocks = detail::forward_blocks<Traits>(args);
+  if (blocks == 0) return cudaSuccess;
   const auto forward_params = portable::make_params<Traits>(args);
   tile::TensorParam<float> sums;
   if constexpr (Traits::kSumsInOutput) {

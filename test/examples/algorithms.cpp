@@ -43,18 +43,22 @@ void each_tile(Mask mask, int len, int br, int bc, const Tile& tile) {
 template <class Mask>
 void costs_are_sums_over_tiles(int len, int br, int bc, int element) {
   CAPTURE(len, br, bc, element);
-  constexpr int kHeads = 3, kDim = 5;
+  constexpr int kHeads = 3, kDim = 5, kSlabTiles = 2;
   const Shape shape{kHeads, static_cast<double>(len), kDim, static_cast<double>(element)};
   const double row = kDim * element, sums = 4 * kDim;
   Cost forward1, forward2, backward;
+  double turns = 0;  // whose turn it is, read and written
   each_tile(Mask{}, len, br, bc, [&](int rows, int cols) {
     for (Cost* cost : {&forward1, &forward2}) cost->flops += 4.0 * kDim * rows * cols;
     backward.flops += 10.0 * kDim * rows * cols;
     forward1.bytes += rows * (row + 2 * sums + 4 * 4);           // Q; O, l and m twice
     forward2.bytes += cols * 2 * row;                            // K, V
     backward.bytes += rows * (2 * row + 2 * sums) + 2 * 4 * br;  // Q, dO; dQ twice; statistics
+    turns += 2 * 4;
   });
-  forward1.bytes += len * (2 * row - sums - 2 * 4);  // K, V; the first tile does not read O, l, m
+  each_tile(Mask{}, len, br * kSlabTiles, bc,
+            [&](int, int cols) { forward1.bytes += cols * 2 * row; });  // K, V
+  forward1.bytes -= len * (sums + 2 * 4);  // the first tile does not read O, l, m
   if (element < 4) forward1.bytes += len * (sums + row);
   forward2.bytes += len * (2 * row + 4);  // Q, O, LSE
   const int stat_rows = (len + br - 1) / br * br;
@@ -66,10 +70,10 @@ void costs_are_sums_over_tiles(int len, int br, int bc, int element) {
     CHECK(formula.flops == kHeads * one_head.flops);
     CHECK(formula.bytes == kHeads * one_head.bytes);
   };
-  same(flash1_forward(shape, Mask{}, br, bc), forward1);
+  same(flash1_forward(shape, Mask{}, br, bc, kSlabTiles), forward1);
   same(flash2_forward(shape, Mask{}, br, bc), forward2);
   same(flash_backward(shape, Mask{}, br, bc, Algorithm::kFlash2), backward);
-  backward.bytes += len * 4 - 2 * len * sums;  // l and m instead of LSE; dQ not set and first read
+  backward.bytes += len * 4 - 2 * len * sums + turns;  // l and m for LSE; dQ not set, first read
   same(flash_backward(shape, Mask{}, br, bc, Algorithm::kFlash1), backward);
 }
 

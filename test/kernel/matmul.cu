@@ -2,6 +2,7 @@
 // The products of tile/matmul.cuh in each layout of their operands, and load and stage of
 // tile/copy.cuh, on the device, beside plain loops on the host. Inputs are small integers: every
 // sum is exact, whatever its order.
+#include <attile/arch/atomic.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/tile/copy.cuh>

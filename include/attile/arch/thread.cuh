@@ -22,7 +22,10 @@ ATTILE_DEVICE void warp_barrier() { __syncwarp(); }
 /// The value of lane (lane ^ mask). Scope: all lanes of the warp.
 ATTILE_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
 
-/// *address += x, as one relaxed atomic operation; the order among threads is not fixed.
-ATTILE_DEVICE void atomic_add(float* address, float x) { atomicAdd(address, x); }
+/// The lowest lane for which x holds; kWarpSize where there is none. Scope: all lanes of the warp.
+ATTILE_DEVICE int first_lane(bool x) {
+  const unsigned lanes = __ballot_sync(0xFFFFFFFFu, x);
+  return lanes == 0 ? kWarpSize : __ffs(static_cast<int>(lanes)) - 1;
+}
 
 }  // namespace attile::arch

@@ -17,6 +17,15 @@ struct TileRange {
   int full_first = 0;
   int full_last = 0;
   int last = 0;
+
+  ATTILE_HOST_DEVICE constexpr bool contains(int tile) const {
+    return first <= tile && tile < last;
+  }
+  /// Those of them from `from` to before `to`; from <= to.
+  ATTILE_HOST_DEVICE constexpr TileRange between(int from, int to) const {
+    const auto clamp = [&](int tile) { return min(max(tile, from), to); };
+    return {clamp(first), clamp(full_first), clamp(full_last), clamp(last)};
+  }
 };
 
 /// Cuts a mask's answer into tiles of `tile` positions (FlashAttention-2, section 3.1.1: only the

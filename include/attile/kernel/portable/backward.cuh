@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/atomic.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
@@ -98,9 +99,11 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
   const int lane = arch::thread_index() % arch::kWarpSize;
   const std::int64_t at =
       static_cast<std::int64_t>(arch::block_index()) * 8 + arch::thread_index() / arch::kWarpSize;
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  if (kInOrder && at == 0 && lane == 0) *p.begun() = 0;
+  if (at >= p.slices() * p.stat_rows()) return;
   const std::int64_t slice = at / p.stat_rows();
   const int row = static_cast<int>(at % p.stat_rows());
-  if (slice >= static_cast<std::int64_t>(p.batch) * p.q_heads) return;
   float delta = 0.0f;
   float row_lse = kInf;
   if (row < p.extent.q_len) {
@@ -120,9 +123,13 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
     if (p.dlse != nullptr) delta -= p.dlse[stat];
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
     if (lse == -kInf) delta = 0.0f;
-    // With kInOrder the first tile of K and V writes dQ; only where there is none is it made here.
-    if (p.dq_sum != nullptr &&
-        (Traits::kDqMode != DqMode::kInOrder || p.kv_tiles == 0)) {  // line 3
+    // With kInOrder the first tile of K and V writes dQ of the rows that see it.
+    const int q_tile = row / Traits::kBr;
+    const bool written = kInOrder && p.kv_tiles > 0 && p.rows_of(batch, head, 0).contains(q_tile);
+    if (kInOrder && row % Traits::kBr == 0 && lane == 0) {
+      *p.turn_of(batch, head, row) = written ? 0 : 1;
+    }
+    if (p.dq_sum != nullptr && !written) {  // line 3
       constexpr int kCols = Traits::DqRegisters::kCols;
       for (int d = lane; d < kCols; d += arch::kWarpSize) p.dq_sum[stat * kCols + d] = 0.0f;
     }
@@ -133,21 +140,42 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(256, 1)
   }
 }
 
-/// dQ = 0 (in the fp32 sum) for the query rows that a range of tiles leaves out.
-/// Scope    all threads of the block.
-/// Barriers one after, before other threads add to those rows: each step of a later tile has it.
+/// The last of the tiles of K and V before `kv_tile` that those rows see. The first one counts for
+/// all rows: the preprocess kernel stands in for it where they do not see it.
+/// Scope    all lanes of the warp.
 template <class Traits>
-ATTILE_DEVICE void clear_unseen_rows(const BackwardParams<Traits>& p, int batch, int head,
-                                     const TileRange& range) {
-  constexpr int kCols = Traits::DqRegisters::kCols;
-  const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
-  float* const sum = p.dq_sum + slice * p.extent.q_len * kCols;
-  const std::int64_t first = std::int64_t{range.first} * Traits::kBr;
-  const std::int64_t last = std::int64_t{range.last} * Traits::kBr;
-  for (std::int64_t i = arch::thread_index(); i < std::int64_t{p.extent.q_len} * kCols;
-       i += Traits::kThreads) {
-    if (i < first * kCols || i >= last * kCols) sum[i] = 0.0f;
+ATTILE_DEVICE int tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                              int kv_tile) {
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  for (int last = kv_tile - 1; last > 0; last -= arch::kWarpSize) {
+    const int tile = last - lane;
+    const bool sees =
+        tile > 0 && p.rows_of(place.batch, place.head, tile).contains(place.row0 / Traits::kBr);
+    const int found = arch::first_lane(sees);
+    if (found < arch::kWarpSize) return last - found;
   }
+  return 0;
+}
+
+/// Waits until all tiles of K and V before `kv_tile` have added their parts to dQ of the tile of
+/// rows at `place`: the first warp does.
+/// Barriers one after, before anyone reads dQ.
+template <class Traits>
+ATTILE_DEVICE void await_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                              int kv_tile) {
+  if (kv_tile == 0 || arch::thread_index() >= arch::kWarpSize) return;
+  const int before = tile_before(p, place, kv_tile);
+  while (arch::load_acquire(p.turn_of(place.batch, place.head, place.row0)) != before + 1) {
+  }
+}
+
+/// Says that `kv_tile` has added its part.
+/// Barriers one before, after everyone has written dQ.
+template <class Traits>
+ATTILE_DEVICE void pass_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                             int kv_tile) {
+  if (arch::thread_index() != 0) return;
+  arch::store_release(p.turn_of(place.batch, place.head, place.row0), kv_tile + 1);
 }
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group; with
@@ -157,6 +185,7 @@ template <class Traits>
 ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, int kv_head,
                                     int kv_tile, unsigned char* shared) {
   constexpr int kThreads = Traits::kThreads;
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const BackwardTiles<Traits> smem(shared);
   const typename Traits::PTile p_smem{reinterpret_cast<float*>(smem.rest)};  // (Br, Bc)
   const int col0 = kv_tile * Traits::kBc;
@@ -178,6 +207,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
                          place.row0);  // line 9
     tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
                          place.row0);
+    if constexpr (kInOrder) await_turn(p, place, kv_tile);
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -194,38 +224,33 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     tile::matmul_tn(dv_frag, p_smem, smem.dout);  // line 12
     tile::matmul_tn(dk_frag, smem.ds, smem.q);    // line 16
     if constexpr (Traits::kDqMode != DqMode::kTwoPass) {
-      typename Traits::DqRegisters dq_frag;
+      const tile::Matrix<float> sum = p.dq_sum_of(slice);
+      typename Traits::DqRegisters dq_frag, before;
+      if (kInOrder && kv_tile > 0) tile::load(before, sum, place.row0);
       dq_frag.clear();
       tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
-      float* const sum = p.dq_sum + slice * p.extent.q_len * dq_frag.kCols;
-      dq_frag.for_each([&](int r, int c, float x) {
-        const std::int64_t row = place.row0 + r;
-        if (row >= p.extent.q_len) return;
-        float* const at = sum + row * dq_frag.kCols + c;
-        if constexpr (Traits::kDqMode == DqMode::kAccumulate) {
-          arch::atomic_add(at, x);
-        } else {  // of this thread alone, in every tile of K and V
-          *at = kv_tile == 0 ? x : *at + x;
-        }
-      });
+      if constexpr (kInOrder) {
+        if (kv_tile > 0) dq_frag.add(before);
+        tile::store(sum, dq_frag, place.row0);
+      } else {
+        dq_frag.for_each([&](int r, int c, float x) {
+          const std::int64_t row = place.row0 + r;
+          if (row < sum.rows) arch::atomic_add(sum.data + row * sum.row_stride + c, x);
+        });
+      }
     }
     arch::barrier();  // everyone has read Q, dO, P and dS before the next tiles are written
+    if constexpr (kInOrder) pass_turn(p, place, kv_tile);
   };
 
-  // With kInOrder every second tile of K and V meets the rows from the last to the first: it begins
-  // with what is still in the caches.
-  const bool back = Traits::kDqMode == DqMode::kInOrder && kv_tile % 2 != 0;
+  // With kInOrder from the last rows to the first: under a causal mask all tiles of K and V begin
+  // with the same rows then, and follow each other without a wait.
   const int group = p.q_heads / p.kv_heads;
-  for (int g = 0; g < group; ++g) {
-    const int head = kv_head * group + (back ? group - 1 - g : g);
-    const TileRange range =
-        row_tiles(p.mask, batch, head, col0, Traits::kBc, Traits::kBr, p.extent);
-    visit(back ? mirrored(range) : range, [&](auto masked, int i) {
-      step(masked, head, back ? mirror(range, i) : i);
+  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    const TileRange range = p.rows_of(batch, head, kv_tile);
+    visit(kInOrder ? mirrored(range) : range, [&](auto masked, int i) {
+      step(masked, head, kInOrder ? mirror(range, i) : i);
     });  // lines 8 to 17
-    if constexpr (Traits::kDqMode == DqMode::kInOrder) {
-      if (kv_tile == 0) clear_unseen_rows(p, batch, head, range);
-    }
   }
   tile::store(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), dk_frag, col0,
               p.scale);  // line 18
@@ -286,15 +311,19 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
                            arch::block_index() % p.kv_tiles, arch::dynamic_shared());
 }
 
-/// One block for each kv head, for kInOrder: the outer loop of FlashAttention-1 (arXiv 2205.14135,
-/// Algorithm 4, line 6).
+/// The same for kInOrder, where a block may wait for those with smaller indices: they are given out
+/// in the order in which the blocks begin, so that whoever is waited for has begun.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
-  const int slice = arch::block_index();
-  for (int j = 0; j < p.kv_tiles; ++j) {
-    backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads, j, arch::dynamic_shared());
-  }
+  int* const index = reinterpret_cast<int*>(arch::dynamic_shared());
+  if (arch::thread_index() == 0) *index = arch::fetch_add(p.begun(), 1);
+  arch::barrier();
+  const int block = *index;
+  arch::barrier();  // everyone has read it before the tiles are written there
+  const int slice = block / p.kv_tiles;
+  backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads, block % p.kv_tiles,
+                           arch::dynamic_shared());
 }
 
 /// One block for each tile of query rows of each head.

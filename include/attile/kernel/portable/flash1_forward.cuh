@@ -29,6 +29,10 @@ template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScor
 struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, T, M, S, P, Dv, TuningType> {
   using Base = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, TuningType>;
 
+  /// Tiles of Q that a block takes through all tiles of K and V; rows need nothing of each other.
+  /// Few enough that Q, O, l and m of the rows that all blocks are at stay in the L2 cache, where
+  /// whole heads do not; enough to share the reading of K and V.
+  static constexpr int kSlabTiles = 4;
   /// Whether O can be kept in args.o: its sums are fp32.
   static constexpr bool kSumsInOutput = std::is_same_v<T, float>;
   static constexpr std::size_t kSharedBytes =
@@ -59,11 +63,11 @@ struct Flash1Params {
   Flash1State state;
 };
 
-/// What one head keeps in device memory.
+/// What the rows of a block keep in device memory, of all those of their head.
 struct Flash1Rows {
   tile::Matrix<float> o;
   float *l, *m;
-  int q_len;
+  Interval rows;
 
   /// O = 0, l = 0, m = -inf.
   /// Barriers one after, before l and m are read.
@@ -71,8 +75,8 @@ struct Flash1Rows {
   ATTILE_DEVICE void clear() const {
     typename Traits::OutputRegisters zero;
     zero.clear();
-    for (int row0 = 0; row0 < q_len; row0 += Traits::kBr) tile::store(o, zero, row0);
-    for (int row = arch::thread_index(); row < q_len; row += Traits::kThreads) {
+    for (int row0 = rows.begin; row0 < rows.end; row0 += Traits::kBr) tile::store(o, zero, row0);
+    for (int row = rows.begin + arch::thread_index(); row < rows.end; row += Traits::kThreads) {
       l[row] = 0.0f;
       m[row] = -kInf;
     }
@@ -85,7 +89,7 @@ struct Flash1Rows {
     ATTILE_UNROLL
     for (int r = 0; r < Output::kRegRows; ++r) {
       const int row = row0 + o_frag.row(r);
-      const bool inside = o_frag.has_row(r) && row < q_len;
+      const bool inside = o_frag.has_row(r) && row < rows.end;
       const float row_l = inside ? l[row] : 0.0f;
       o_frag.scale_row(r, row_l);
       softmax.l[r] = o_frag.col(0) == 0 ? row_l : 0.0f;
@@ -101,7 +105,7 @@ struct Flash1Rows {
     ATTILE_UNROLL
     for (int r = 0; r < Output::kRegRows; ++r) {
       const int row = row0 + o_frag.row(r);
-      if (!o_frag.has_row(r) || o_frag.col(0) != 0 || row >= q_len) continue;
+      if (!o_frag.has_row(r) || o_frag.col(0) != 0 || row >= rows.end) continue;
       l[row] = softmax.l[r];
       m[row] = softmax.m[r];
     }
@@ -112,25 +116,25 @@ struct Flash1Rows {
   ATTILE_DEVICE void finish(const tile::Matrix<T>& o_out, float* lse) const {
     if constexpr (!Traits::kSumsInOutput) {
       typename Traits::OutputRegisters o_frag;
-      for (int row0 = 0; row0 < q_len; row0 += Traits::kBr) {
+      for (int row0 = rows.begin; row0 < rows.end; row0 += Traits::kBr) {
         tile::load(o_frag, o, row0);
         tile::store(o_out, o_frag, row0);
       }
     }
     if (lse == nullptr) return;
-    for (int row = arch::thread_index(); row < q_len; row += Traits::kThreads) {
+    for (int row = rows.begin + arch::thread_index(); row < rows.end; row += Traits::kThreads) {
       lse[row] = m[row] + arch::log(l[row]);
     }
   }
 };
 
-/// One query head: all its tiles of K and V, one after another.
+/// The tiles of Q from `first_tile` on that a block takes: all tiles of K and V, one after another.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 16 bytes.
 ///          O in device memory is always that of a softmax over the columns so far, and a thread
 ///          reads back what it wrote itself; l and m of a row are written by one lane for all.
 template <class Traits>
-ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int batch, int head,
-                                       unsigned char* shared) {
+ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& params, int batch, int head,
+                                       int first_tile, unsigned char* shared) {
   constexpr int kThreads = Traits::kThreads;
   constexpr int kBr = Traits::kBr;
   constexpr int kBc = Traits::kBc;
@@ -147,14 +151,19 @@ ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int b
   const auto q_gmem = p.q.slice(batch, head, p.extent.q_len, p.head_dim);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
+  const int last_tile = min(first_tile + Traits::kSlabTiles, ceil_div(p.extent.q_len, kBr));
   const Flash1Rows rows{params.sums.slice(batch, head, p.extent.q_len, p.head_dim_v),
-                        params.state.l + stat, params.state.m + stat, p.extent.q_len};
+                        params.state.l + stat,
+                        params.state.m + stat,
+                        {first_tile * kBr, min(last_tile * kBr, p.extent.q_len)}};
   const auto sampler = p.dropout.sampler(p.q_heads);
 
-  // The first columns meet every tile of rows, so that nothing has to be initialised before.
-  const TileRange first =
-      p.extent.kv_len > 0 ? row_tiles(p.mask, batch, head, 0, kBc, kBr, p.extent) : TileRange{};
-  const bool fresh = first.first == 0 && first.last == ceil_div(p.extent.q_len, kBr);
+  const auto rows_of = [&](int col0) {
+    return row_tiles(p.mask, batch, head, col0, kBc, kBr, p.extent).between(first_tile, last_tile);
+  };
+  // Where the first columns meet every tile of rows, nothing has to be initialised before.
+  const TileRange first = p.extent.kv_len > 0 ? rows_of(0) : TileRange{};
+  const bool fresh = first.first == first_tile && first.last == last_tile;
 
   const auto step = [&](auto masked, int q_tile, int col0) {
     const tile::TilePlace place{batch, head, q_tile * kBr, col0, p.extent};
@@ -190,7 +199,8 @@ ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int b
   arch::barrier();                            // O, l and m are initialised before anyone reads them
 
   for (int col0 = 0; col0 < p.extent.kv_len; col0 += kBc) {  // line 6
-    const TileRange range = row_tiles(p.mask, batch, head, col0, kBc, kBr, p.extent);
+    const TileRange range = rows_of(col0);
+    if (range.first == range.last) continue;
     const bool back = col0 / kBc % 2 != 0;  // begins with the rows that are still in the caches
     tile::load<kThreads>(k_smem, k_gmem, col0);  // line 7
     tile::load<kThreads>(v_smem, v_gmem, col0);
@@ -202,19 +212,23 @@ ATTILE_DEVICE void flash1_forward_head(const Flash1Params<Traits>& params, int b
                                p.lse == nullptr ? nullptr : p.lse + stat);
 }
 
-/// One block for each query head, as in the paper.
+/// One block for each slab of tiles of Q of each query head.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     flash1_forward_kernel(const ATTILE_GRID_CONSTANT Flash1Params<Traits> p) {
-  const int slice = arch::block_index();
+  const int slabs = ceil_div(p.forward.extent.q_len, Traits::kBr * Traits::kSlabTiles);
+  const int slice = arch::block_index() / slabs;
+  const int slab = arch::block_index() % slabs;
   const int q_heads = p.forward.q_heads;
   if constexpr (kHasSavedState<typename Traits::DropoutType>) {
-    if (slice == 0 && arch::thread_index() == 0 && p.state.rng != nullptr) {  // line 1
+    if (arch::block_index() == 0 && arch::thread_index() == 0 &&
+        p.state.rng != nullptr) {  // line 1
       p.state.rng[0] = p.forward.dropout.current_seed();
       p.state.rng[1] = p.forward.dropout.current_offset();
     }
   }
-  flash1_forward_head<Traits>(p, slice / q_heads, slice % q_heads, arch::dynamic_shared());
+  flash1_forward_slab<Traits>(p, slice / q_heads, slice % q_heads, slab * Traits::kSlabTiles,
+                              arch::dynamic_shared());
 }
 
 }  // namespace attile::portable

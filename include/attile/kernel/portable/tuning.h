@@ -22,8 +22,9 @@ struct Tuning {
 enum class DqMode {
   kAccumulate,  ///< one pass over K/V blocks; dQ is added up in fp32 by atomics, in no fixed order
   kTwoPass,  ///< a second pass over Q blocks makes dQ: more work, no atomics, the same bits always
-  kInOrder,  ///< one block for each kv head takes its K/V blocks one after another, as
-             ///< FlashAttention-1 does: the same bits always, no more work, little parallel
+  kInOrder,  ///< one pass; each K/V block waits, at each block of query rows, until those before it
+             ///< have added their part of dQ, as FlashAttention-1's loop has it: the same bits
+             ///< always
 };
 
 }  // namespace attile::portable

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+
+// What blocks share in device memory.
+
+namespace attile::arch {
+
+/// *address += x, as one relaxed atomic operation; the order among threads is not fixed.
+ATTILE_DEVICE void atomic_add(float* address, float x) { atomicAdd(address, x); }
+
+/// *address += x, likewise; returns what was there before.
+ATTILE_DEVICE int fetch_add(int* address, int x) { return atomicAdd(address, x); }
+
+/// *address. What the thread that stored this value had seen before (with `store_release`), this
+/// thread sees after it, and those of its block behind the next barrier (PTX ISA, "Causality
+/// order").
+ATTILE_DEVICE int load_acquire(const int* address) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
+  return x;
+}
+
+/// *address = x, after all that this thread, and before the last barrier its block, has written.
+ATTILE_DEVICE void store_release(int* address, int x) {
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(address), "r"(x) : "memory");
+}
+
+}  // namespace attile::arch
