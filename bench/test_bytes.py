@@ -148,6 +148,13 @@ class Programs(unittest.TestCase):
             counter.main(["--ncu", str(self.fake_ncu())])
         self.assertIn(f"the program is {newest}\n", said.getvalue())
 
+    def test_a_program_of_this_folder_is_not_looked_for_on_path(self):
+        self.script("07", "")
+        here = os.getcwd()
+        self.addCleanup(os.chdir, here)
+        os.chdir(self.folder)
+        self.assertEqual(counter.find_program(pathlib.Path("./07")), self.folder.resolve() / "07")
+
     def test_what_is_missing_is_said_in_one_sentence(self):
         program = self.script("07", "raise SystemExit(77)")
         ncu = self.fake_ncu()

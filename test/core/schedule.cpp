@@ -140,6 +140,25 @@ TEST_CASE("schedule.visit_and_its_mirror_meet_the_same_tiles") {
   }
 }
 
+TEST_CASE("schedule.between_keeps_the_tiles_of_a_part_and_what_they_need") {
+  constexpr int kTiles = 9;
+  for (const TileRange range : {TileRange{1, 3, 6, 9}, TileRange{0, 0, 4, 4}, TileRange{2, 5, 5, 5},
+                                TileRange{0, 2, 3, 3}, TileRange{}}) {
+    for (int from = 0; from <= kTiles; ++from) {
+      for (int to = from; to <= kTiles; ++to) {
+        const TileRange part = range.between(from, to);
+        CHECK(is_ordered(part));
+        for (int t = 0; t < kTiles; ++t) {
+          const bool inside = from <= t && t < to;
+          CHECK(part.contains(t) == (inside && range.first <= t && t < range.last));
+          const auto full = [&](TileRange r) { return r.full_first <= t && t < r.full_last; };
+          CHECK(full(part) == (inside && full(range)));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("schedule.columns_that_the_sequence_cuts_are_masked_for_all_rows") {
   const Extent e{256, 100};
   const TileRange whole = attile::row_tiles(attile::NoMask{}, 0, 0, 0, 64, 64, e);

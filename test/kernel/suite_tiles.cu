@@ -35,6 +35,8 @@ using Large128 = GpuExecutor<Dims<128>, LargeTiles>;
 using Large256 = GpuExecutor<Dims<256, 256, 128>, LargeTiles>;
 using TwoPass64 = GpuExecutor<Dims64, DefaultTiles, DqMode::kTwoPass>;
 using InOrder64 = GpuExecutor<Dims64, DefaultTiles, DqMode::kInOrder>;
+using InOrder16x16 = GpuExecutor<Dims64, Tiles<16, 16>, DqMode::kInOrder>;
+using InOrder1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kInOrder>;
 using TwoPassLarge = GpuExecutor<Dims<256>, DefaultTiles, DqMode::kTwoPass>;
 using TwoPass192x128 = GpuExecutor<Dims192x128, DefaultTiles, DqMode::kTwoPass>;
 using TwoPass57x40 = GpuExecutor<Dims64, Tiles<57, 40>, DqMode::kTwoPass>;
@@ -64,6 +66,8 @@ using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
   X(kBackward, float, kCausal, TwoPassLarge)         \
   X(kBackward, Bf16Type, kEverything, TwoPass64)     \
   X(kBackward, HalfType, kCausal, InOrder64)         \
+  X(kBackward, float, kWindow, InOrder1x1)           \
+  X(kBackward, float, kDocument, InOrder16x16)       \
   X(kForward, float, kCausal, Large128)              \
   X(kForward, float, kWindow, Large128)              \
   X(kForward, float, kWindow, Prefetch32x64)         \
