@@ -37,7 +37,7 @@ inline constexpr int kSuiteCombinations = 0 ATTILE_FP32_D64_MASKS(ATTILE_ONE)
 #undef ATTILE_ONE
 
 /// Kernels of suite_tiles.cu besides.
-inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 27 : 4;
+inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 4;
 
 static_assert(ATTILE_TEST_FULL || 2 * kSuiteCombinations + kSuiteTileKernels <= 44,
               "the suite builds about 40 kernels where there is no GPU");
