@@ -8,7 +8,8 @@ mean.
   compare.py --quick --peers cudnn,fa2   one cell of each group
   compare.py --from a.json b.json        tables and chart of earlier runs, without a GPU
 
-Needs PyTorch, a CUDA GPU and nvcc. Exit code 1: a result of attile is missing or wrong."""
+Needs PyTorch, a CUDA GPU and nvcc. Exit codes: 1, a result of attile is missing or wrong; 2, there
+is nothing to measure or to show."""
 import argparse
 import dataclasses
 import datetime
@@ -28,6 +29,7 @@ import compare_cells  # noqa: E402
 import compare_report  # noqa: E402
 
 START = time.monotonic()
+LONGEST = 240  # characters of a reason
 
 
 def progress(text):
@@ -39,7 +41,10 @@ def sentence(error):
     table."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    return said[:240].replace("|", "/")
+    if len(said) > LONGEST:
+        end = said.rfind(" ", LONGEST - 40, LONGEST - 1)
+        said = said[:end if end > 0 else LONGEST - 2] + " …"
+    return said.replace("|", "/")
 
 
 def names_in(allowed):
@@ -83,6 +88,17 @@ def parse_arguments(argv):
                         help="measure nothing: show the results of these files")
     parser.add_argument("--list", action="store_true", help="name the cells and end")
     return parser.parse_args(argv)
+
+
+def select(options):
+    """The cells that the options choose: at least one, unless the compiler alone is measured."""
+    cells = compare_cells.select(options.groups, options.quick, options.cells)
+    if cells or ("compile" in options.groups and options.cells == "*" and not options.list):
+        return cells
+    chosen = ["--cells", options.cells]
+    if set(options.groups) != set(compare_cells.GROUPS):
+        chosen = ["--groups", ",".join(options.groups), *chosen]
+    raise compare_report.Unusable(f"no cell matches {shlex.join(chosen)}; see --list")
 
 
 def require_machine():
@@ -205,14 +221,19 @@ def calibrate(torch, call, round_ms):
     return max(1, round(round_ms / gpu_ms)), host_ms > 0.9 * gpu_ms, host_ms
 
 
+def beyond(name, error, allowed):
+    """An error and the bound that it exceeds, in three digits or as many as tell them apart."""
+    pairs = ((f"{error:.{digits}g}", f"{allowed:.{digits}g}") for digits in range(3, 18))
+    return "{} {} (allowed {})".format(name, *next(pair for pair in pairs if pair[0] != pair[1]))
+
+
 def judge(reference, outputs):
     """The status of outputs with their errors, and a sentence where they are wrong."""
     errors = reference.errors(outputs)
     result = {"status": "ok",
               "errors": {n: e if math.isfinite(e) else str(e) for n, e in errors.items()}}
     if wrong := reference.wrong(errors):
-        said = ", ".join(f"{n} {errors[n]:.2g} (allowed {reference.tolerance[n]:.2g})"
-                         for n in wrong)
+        said = ", ".join(beyond(n, errors[n], reference.tolerance[n]) for n in wrong)
         result.update(status="wrong", why=f"relative error of {said}")
     return result
 
@@ -345,14 +366,13 @@ def ours_are_right(results):
                for row in results["cells"]) and not any("why" in c for c in results["compile"])
 
 
-def main(argv):
-    options = parse_arguments(argv)
+def run(options, argv):
     if options.earlier:
         show(options, compare_report.read_json(options.earlier))
         return 0
     directions = (compare_cells.DIRECTIONS if options.direction == "both"
                   else (options.direction,))
-    cells = compare_cells.select(options.groups, options.quick, options.cells)
+    cells = select(options)
     if options.list:
         print("\n".join(f"{cell.group}: {cell.name}" for cell in cells))
         return 0
@@ -374,6 +394,15 @@ def main(argv):
     if broken:
         raise SystemExit(f"compare.py stopped early: {broken}")
     return 0 if ours_are_right(results) else 1
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    try:
+        return run(options, argv)
+    except compare_report.Unusable as error:
+        print(f"compare.py: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

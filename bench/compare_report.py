@@ -46,6 +46,10 @@ def spread_percent(row):
                 for c in row["contenders"].values() if c["status"] == "ok"), default=None)
 
 
+class Unusable(Exception):
+    """What keeps compare.py from doing what it is asked for, in one sentence."""
+
+
 def write_json(path, results):
     """In one step, so that a run that is cut leaves the last whole file."""
     path = pathlib.Path(path)
@@ -59,12 +63,27 @@ def read_json(paths):
     """One result of several runs. Every row keeps the number of its run's conditions."""
     merged = {"runs": [], "compile": [], "cells": []}
     for path in paths:
-        results = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        first = len(merged["runs"])
-        merged["runs"] += results["runs"]
-        merged["compile"] += results["compile"]
-        merged["cells"] += [{**row, "run": first + row["run"]} for row in results["cells"]]
+        try:
+            results = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+            _require_shown(results, tuple(merged))
+            first = len(merged["runs"])
+            merged["runs"] += results["runs"]
+            merged["compile"] += results["compile"]
+            merged["cells"] += [{**row, "run": first + row["run"]} for row in results["cells"]]
+        except OSError as error:
+            raise Unusable(f"{path}: {error.strerror.lower()}") from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise Unusable(f"{path} is no result of compare.py") from error
     return merged
+
+
+def _require_shown(results, lists):
+    """Raises what showing results of another shape raises."""
+    for key in lists:
+        if not isinstance(results[key], list):
+            raise TypeError(f"{key} is no list")
+    markdown(results)
+    svg(results)
 
 
 def sections(results):

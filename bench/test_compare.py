@@ -232,6 +232,11 @@ class Measuring(unittest.TestCase):
         self.assertEqual(found["attile"]["why"], "relative error of o 1 (allowed 0.5)")
         self.assertEqual((len(calls), found["cudnn"]["status"]), (1, "ok"))
 
+    def test_an_error_and_its_bound_are_told_apart(self):
+        for past, said in ((5e-3, "0.505 (allowed 0.5)"), (1e-5, "0.50001 (allowed 0.5)")):
+            found = self.measure(attile=lambda n, past=past: 1.5 + past)
+            self.assertEqual(found["attile"]["why"], f"relative error of o {said}")
+
     def test_a_last_call_that_fails_is_an_error(self):
         def fails():
             raise RuntimeError("lost")
@@ -262,7 +267,16 @@ class Refusals(unittest.TestCase):
         self.assertEqual(compare.sentence(ValueError("a | b\nmore")), "a / b")
         self.assertEqual(compare.sentence(ValueError("it said:\nno\nmore")), "it said: no")
         self.assertEqual(compare.sentence(ValueError()), "ValueError")
-        self.assertLessEqual(len(compare.sentence(ValueError("x" * 999))), 240)
+        self.assertEqual(compare.sentence(ValueError("y" * 240)), "y" * 240)
+
+    def test_a_long_sentence_is_cut_at_a_word(self):
+        for words in ("word " * 60, "long-winded " * 30):
+            said = compare.sentence(ValueError(words))
+            self.assertRegex(said, rf"^({words.split()[0]} )+…$")
+            self.assertTrue(220 <= len(said) <= 240, len(said))
+        said = compare.sentence(ValueError("x" * 999))
+        self.assertRegex(said, "^x{200,} …$")
+        self.assertLessEqual(len(said), 240)
 
 
 class Report(unittest.TestCase):
@@ -349,6 +363,55 @@ class Report(unittest.TestCase):
             self.assertEqual((pathlib.Path(folder) / "a.md").read_text(encoding="utf-8"),
                              shown.getvalue())
             xml.etree.ElementTree.parse(f"{folder}/a.svg")
+
+
+class Unusable(unittest.TestCase):
+    """What compare.py cannot do: one sentence, and an exit code that is no wrong result's."""
+
+    def said(self, *arguments):
+        out, error = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+            self.assertEqual(compare.main(arguments), 2)
+        self.assertEqual(out.getvalue(), "")
+        return error.getvalue()
+
+    def test_a_file_that_cannot_be_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.said("--from", f"{folder}/nope.json"),
+                             f"compare.py: {folder}/nope.json: no such file or directory\n")
+            self.assertEqual(self.said("--from", folder), f"compare.py: {folder}: is a directory\n")
+
+    def test_a_file_that_holds_something_else(self):
+        cells = results_of({"attile": ok(50)})
+        without = {**cells, "cells": [{**row, "contenders": {"attile": {"status": "ok"}}}
+                                      for row in cells["cells"]]}
+        for held in (b"", b"| a | table |", b"\xff\xfe", b"[]", b"{}", b"3", b'"runs"',
+                     b'{"runs": [{}], "compile": [], "cells": []}',
+                     b'{"runs": {}, "compile": {}, "cells": {}}',
+                     b'{"runs": [], "compile": [{"kernel": "k"}], "cells": []}',
+                     b'{"runs": [], "compile": [], "cells": [3]}', json.dumps(without).encode()):
+            with self.subTest(held), tempfile.TemporaryDirectory() as folder:
+                path, good = (pathlib.Path(folder) / name for name in ("a.json", "good.json"))
+                path.write_bytes(held)
+                compare_report.write_json(good, cells)
+                self.assertEqual(self.said("--from", str(good), str(path)),
+                                 f"compare.py: {path} is no result of compare.py\n")
+
+    def test_no_cell(self):
+        why = "compare.py: no cell matches "
+        for arguments, selected in (
+                (["--cells", "nope"], "--cells nope"),
+                (["--list", "--cells", "nope"], "--cells nope"),
+                (["--groups", "gqa", "--cells", "*fp32*"], "--groups gqa --cells '*fp32*'"),
+                (["--groups", "compile", "--cells", "nope"], "--groups compile --cells nope"),
+                (["--groups", "compile", "--list"], "--groups compile --cells '*'"),
+                (["--groups", ""], "--groups '' --cells '*'")):
+            with self.subTest(arguments):
+                self.assertEqual(self.said(*arguments), f"{why}{selected}; see --list\n")
+
+    def test_the_compiler_alone_can_be_measured(self):
+        options = compare.parse_arguments(["--groups", "compile"])
+        self.assertEqual(compare.select(options), [])
 
 
 class Options(unittest.TestCase):
