@@ -6,9 +6,10 @@ counts them, beside the formulas of examples/07_algorithms.
   bytes.py                                     the shape of FlashAttention-1's paper
   bytes.py -- --batch 4 --heads 16 --seqlen 4096 --type fp32
 
-What stands behind -- goes to 07_algorithms, which names its options. Each pass is run once under
-the profiler; the numbers are sums over its kernels. The caches are emptied before each kernel (the
-profiler's default), so what one kernel leaves in L2 for the next is read from DRAM again.
+What stands behind -- goes to 07_algorithms, which names its options and is given one problem.
+Each pass is run once under the profiler; the numbers are sums over its kernels. The caches are
+emptied before each kernel (the profiler's default), so what one kernel leaves in L2 for the next is
+read from DRAM again.
 
 Needs a CUDA GPU, ncu (on PATH, in /usr/local/cuda/bin, or --ncu), the right to read performance
 counters, and 07_algorithms (--program)."""
@@ -90,7 +91,10 @@ def command(ncu, log, program, pass_arguments):
 
 
 def run(words):
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Failure(f"{words[0]}: {error.strerror.lower()}") from error
     return done.returncode, done.stdout, done.stderr
 
 
@@ -152,19 +156,21 @@ def find_ncu(given):
     ncu = shutil.which(given or "ncu") or (
         None if given else shutil.which("/usr/local/cuda/bin/ncu"))
     if ncu is None:
-        raise Failure("bytes.py needs Nsight Compute: there is no ncu here (see --ncu)")
+        raise Failure("bytes.py needs Nsight Compute: there is no " + (
+            f"program {given}" if given else "ncu here (see --ncu)"))
     return ncu
 
 
 def find_program(given):
     if given is not None:
-        found = [given] if given.is_file() else []
-    else:
-        found = [path for path in ROOT.glob("build/*/examples/07_algorithms") if path.is_file()]
+        if not given.is_file():
+            raise Failure(f"bytes.py needs the program 07_algorithms: there is no file {given}")
+        return given.resolve()  # no search on PATH
+    found = [path for path in ROOT.glob("build/*/examples/07_algorithms") if path.is_file()]
     if not found:
         raise Failure("bytes.py needs the program 07_algorithms: build the examples, or see "
                       "--program")
-    return max(found, key=lambda path: path.stat().st_mtime).resolve()  # no search on PATH
+    return max(found, key=lambda path: path.stat().st_mtime)
 
 
 def need_gpu(program, shape):
@@ -176,7 +182,7 @@ def need_gpu(program, shape):
         raise Failure((error.strip().splitlines() or ["07_algorithms failed without a word"])[-1])
 
 
-def main(argv):
+def parse_arguments(argv):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ncu", help="the profiler")
@@ -184,7 +190,23 @@ def main(argv):
                         "newest of build/*/examples/07_algorithms")
     parser.add_argument("--markdown", type=pathlib.Path, help="writes the table here too")
     parser.add_argument("shape", nargs="*", help="options of 07_algorithms; default: --paper")
-    options = parser.parse_args(argv)
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}; options of 07_algorithms go "
+                     "behind --")
+    if several_problems(options.shape):
+        parser.error("only one problem is measured: no --sweep, and one length behind --seqlen")
+    return options
+
+
+def several_problems(shape):
+    """Whether the options of 07_algorithms ask for more than one problem."""
+    lengths = [value for word, value in zip(shape, shape[1:]) if word == "--seqlen"]
+    return "--sweep" in shape or len(lengths) > 1 or any("," in value for value in lengths)
+
+
+def main(argv):
+    options = parse_arguments(argv)
     shape = options.shape or list(PAPER)
     try:
         ncu = find_ncu(options.ncu)

@@ -160,13 +160,48 @@ class Programs(unittest.TestCase):
         ncu = self.fake_ncu()
         wrong = self.script("wrong", "print('07: no such thing.', file=sys.stderr)\n"
                             "raise SystemExit(64)")
-        for pair, why in (((self.folder / "none", program), "there is no ncu here"),
-                          ((ncu, self.folder / "none"), "needs the program 07_algorithms"),
+        plain = self.folder / "plain"
+        plain.touch()
+        none = self.folder / "none"
+        for pair, why in (((none, program), f"there is no program {none}$"),
+                          ((ncu, none), f"there is no file {none}$"),
+                          ((ncu, plain), f"^{plain.resolve()}: permission denied$"),
                           ((ncu, program), "needs a CUDA GPU"),
                           ((ncu, wrong), "^07: no such thing.$")):
             with self.subTest(why), self.assertRaisesRegex(SystemExit, why) as said:
                 self.main(*pair)
             self.assertNotIn("\n", str(said.exception))
+
+    def test_without_ncu_or_a_program_it_says_what_to_give(self):
+        with unittest.mock.patch.object(counter.shutil, "which", lambda _: None), \
+                self.assertRaisesRegex(counter.Failure, "there is no ncu here"):
+            counter.find_ncu(None)
+        with unittest.mock.patch.object(counter, "ROOT", self.folder), \
+                self.assertRaisesRegex(counter.Failure, "build the examples, or see --program"):
+            counter.find_program(None)
+
+    def usage(self, *words):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(SystemExit) as end:
+            counter.main(words)
+        self.assertEqual(end.exception.code, 2)
+        return said.getvalue().splitlines()[-1]
+
+    def test_options_of_the_program_go_behind_two_dashes(self):
+        for words in (("--seqlen", "16"), ("--paper",), ("--type", "fp32", "--", "--heads", "2")):
+            with self.subTest(words):
+                self.assertRegex(self.usage(*words), f"unrecognized arguments: {words[0]}; "
+                                 "options of 07_algorithms go behind --$")
+
+    def test_only_one_problem_is_taken(self):
+        for words in (("--sweep",), ("--seqlen", "16,32"), ("--seqlen", "16", "--seqlen", "32")):
+            with self.subTest(words):
+                self.assertRegex(self.usage("--", *words), "only one problem is measured: no "
+                                 "--sweep, and one length behind --seqlen$")
+
+    def test_one_length_or_a_word_too_few_is_left_to_the_program(self):
+        for shape in ([], ["--paper"], ["--seqlen", "16"], ["--causal", "--seqlen"]):
+            self.assertFalse(counter.several_problems(shape))
 
     def test_a_profiler_that_fails_ends_it(self):
         ncu = self.script("ncu", "print('==ERROR== it broke')\nraise SystemExit(1)")
