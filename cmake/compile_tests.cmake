@@ -55,7 +55,7 @@ function(attile_header_tests)
 endfunction()
 
 # attile_compile_fail(name source text...): compiling the source, with warnings as errors, fails and
-# says each text.
+# says each text. The source is C++20 unless a line says otherwise: `// standard: c++17`.
 # The compiler is run directly: a second cmake --build beside ctest's other tests would meet them
 # in the build directory.
 function(attile_compile_fail name source)
@@ -71,7 +71,12 @@ function(attile_compile_fail name source)
     list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE flags)
     list(APPEND flags -Wall -Wextra -Werror)
   endif()
-  list(APPEND flags -std=c++20 -I${PROJECT_SOURCE_DIR}/include)
+  set(standard c++20)
+  file(STRINGS "${source}" other REGEX "^// standard: ")
+  if(other)
+    string(REPLACE "// standard: " "" standard "${other}")
+  endif()
+  list(APPEND flags -std=${standard} -I${PROJECT_SOURCE_DIR}/include)
   # A list in a test's command line would be split there.
   list(JOIN flags "|" flags)
   list(JOIN ARGN "|" texts)
