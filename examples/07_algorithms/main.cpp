@@ -42,22 +42,32 @@ constexpr Built kBuilt[] = {{Type::kFp32, 64, false, compare<float, 64, NoMask>}
                             {Type::kFp32, 128, false, compare<float, 128, NoMask>},
                             {Type::kFp16, 64, true, compare<__half, 64, Causal>}};
 
+std::string described(Type type, int dim, bool causal) {
+  return std::string(name(type)) + " D " + std::to_string(dim) + (causal ? " causal" : "");
+}
+
+std::string all_built() {
+  std::string all;
+  for (const Built& b : kBuilt) {
+    all += (all.empty() ? "" : ", ") + described(b.type, b.dim, b.causal);
+  }
+  return all;
+}
+
 const Built& built_for(const Problem& problem) {
   const auto* const found = std::find_if(std::begin(kBuilt), std::end(kBuilt),
                                          [&](const Built& b) { return b.takes(problem); });
   if (found != std::end(kBuilt)) return *found;
-  std::string all;
-  for (const Built& b : kBuilt) {
-    all += (all.empty() ? "" : ", ") + std::string(name(b.type)) + " D " + std::to_string(b.dim) +
-           (b.causal ? " causal" : "");
-  }
-  throw UsageError("these kernels are not built; there are " + all +
-                   " (another one takes a line and a file of three).");
+  throw UsageError(described(problem.type, problem.dim, problem.causal) +
+                   " is not built; there are " + all_built() +
+                   " (another one takes a line of kBuilt in main.cpp, a file like fp16_64.cu, and "
+                   "that file's name in examples/CMakeLists.txt).");
 }
 
 int run(const Options& options) {
   if (options.help) {
-    std::printf("%s\n%s", kHelp, kCaveats);
+    std::printf("%s\nBuilt, by type, head_dim D and mask: %s.\n\n%s", kHelp, all_built().c_str(),
+                kCaveats);
     return kExitDone;
   }
   for (const Problem& problem : options.problems) static_cast<void>(built_for(problem));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -66,14 +67,16 @@ inline constexpr const char* kHelp =
     "  --seqlen          lengths, each a problem of its own; default 1024\n"
     "  --causal          a row sees the keys up to its own place\n"
     "  --paper           batch 64, 16 heads, length 1024, head_dim 64, fp16: the shape of\n"
-    "                    Figure 2 (left) of arXiv 2205.14135\n"
+    "                    Figure 2 (left) of arXiv 2205.14135; of the options above, only\n"
+    "                    --causal goes with it\n"
     "  --sweep           lengths 1k, 2k ... 128k. Up to 16k batch * length is 16384 and\n"
     "                    heads * head_dim 2048; above, batch is 1 and heads * length stays what\n"
-    "                    it is at 16k\n"
+    "                    it is at 16k. --batch, --heads and --seqlen do not go with it\n"
     "  --once A D        runs this one pass (standard, flash1 or flash2; forward or backward) a\n"
     "                    single time between cudaProfilerStart and cudaProfilerStop; what it\n"
     "                    needs is made before, nothing is checked\n"
     "  --json            prints JSON instead of tables\n"
+    "  -h, --help        prints this\n"
     "Exit codes: 0 done, 1 an error beyond its bound or a failure, 64 usage, 77 no GPU.\n";
 
 /// What the figures of the three have to be read with.
@@ -132,6 +135,20 @@ inline std::vector<Problem> sweep(Problem problem) {
   return problems;
 }
 
+/// Refuses `others` beside `whole`, an option that chooses what they would.
+inline void refuse_beside(const std::vector<std::string>& words, const std::string& whole,
+                          std::initializer_list<const char*> others) {
+  const auto given = [&](const std::string& option) {
+    return std::find(words.begin(), words.end(), option) != words.end();
+  };
+  if (!given(whole)) return;
+  for (const char* other : others) {
+    if (given(other)) {
+      throw UsageError(whole + " and " + other + " do not go together; see --help.");
+    }
+  }
+}
+
 }  // namespace detail
 
 /// Errors   UsageError, with one sentence.
@@ -146,7 +163,7 @@ inline Options parse(const std::vector<std::string>& words) {
       if (i + 1 == words.size()) throw UsageError(option + " needs a value.");
       return words[++i];
     };
-    if (option == "--help") {
+    if (option == "-h" || option == "--help") {
       options.help = true;
     } else if (option == "--json") {
       options.json = true;
@@ -177,6 +194,9 @@ inline Options parse(const std::vector<std::string>& words) {
       throw UsageError("there is no option '" + option + "'; see --help.");
     }
   }
+  detail::refuse_beside(words, "--paper",
+                        {"--batch", "--heads", "--head-dim", "--type", "--seqlen", "--sweep"});
+  detail::refuse_beside(words, "--sweep", {"--batch", "--heads", "--seqlen"});
   for (const int len : lengths) {
     problem.len = len;
     options.problems.push_back(problem);

@@ -236,4 +236,29 @@ TEST_CASE("algorithms.command_line") {
   CHECK(refusal({"--once", "flash1"}) == "--once needs a value.");
   CHECK(refusal({"--head-dim", "96"}) == "--head-dim needs one of 64, 128, not '96'.");
   CHECK(refusal({"--wrong"}).find("there is no option '--wrong'") == 0);
+  for (const char* help : {"-h", "--help"}) CHECK(parse({help}).help);
+}
+
+TEST_CASE("algorithms.no_option_is_left_without_effect") {
+  const std::pair<std::string, std::string> values[] = {
+      {"--batch", "2"},   {"--heads", "2"}, {"--seqlen", "2048"},
+      {"--type", "fp32"}, {"--sweep", ""},  {"--head-dim", "128"}};
+  for (const auto& [option, value] : values) {
+    for (const char* whole : {"--paper", "--sweep"}) {
+      CAPTURE(option, whole);
+      if (option == whole) continue;
+      const bool meets = whole == std::string("--paper") || option == "--batch" ||
+                         option == "--heads" || option == "--seqlen";
+      const std::string why =
+          std::string(whole) + " and " + option + " do not go together; see --help.";
+      std::vector<std::string> words = {option};
+      if (!value.empty()) words.push_back(value);
+      words.push_back(whole);
+      CHECK(refusal(words) == (meets ? why : ""));
+      std::rotate(words.begin(), words.end() - 1, words.end());
+      CHECK(refusal(words) == (meets ? why : ""));
+    }
+  }
+  CHECK(parse({"--paper", "--causal"}).problems[0].causal);
+  CHECK(parse({"--sweep", "--causal"}).problems[0].causal);
 }
