@@ -219,7 +219,8 @@ Check check(const ForwardArgs<T, M, S, P>& a) {
       a.kv_len, [&](auto kernel, int, std::size_t) { return arch::check_launch(kernel, 0, 0); });
 }
 
-/// The same for `backward`: Q, K, V, dO, dQ, dK and dV must be what cuBLAS can address.
+/// The same for `backward`: head_dim must be given, and Q, K, V, dO, dQ, dK and dV must be what
+/// cuBLAS can address.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 Check check(const BackwardArgs<T, M, S, P>& a) {
   if (const Check arguments = check_arguments(a, 0, 0); !arguments) return arguments;
@@ -241,7 +242,8 @@ Check check(const BackwardArgs<T, M, S, P>& a) {
 /// O, P and, where wanted, LSE:
 ///   S = scale Q K^T,  P = softmax(S'),  O = dropout(P) V     [arXiv 2205.14135, Algorithm 0]
 /// S and the sums of products are fp32, P is rounded to T.
-/// Shapes   see ForwardArgs; `p`: probabilities_bytes(args), before dropout, for `backward`.
+/// Shapes   see ForwardArgs, but `head_dim` is required: there is no kernel's D to stand for it.
+///          `p`: probabilities_bytes(args), before dropout, for `backward`.
 /// Scratch  as in attile::backward: a null `workspace` only sets `workspace_bytes`, and needs
 ///          neither `handle` nor `p`; else device memory, aligned to 16 bytes.
 /// Scope    host; asynchronous on `stream`. The handle's stream and its pointer, math and atomics
@@ -299,7 +301,8 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
 ///   dV = dropout(P)^T dO,  dP = dO V^T,  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S),
 ///   dQ = scale dS K,  dK = scale dS^T Q,  D = rowsum(dO * O)  [arXiv 2205.14135, Algorithm 3]
 /// Sums are fp32; dS is rounded to T. LSE must be given but is not read.
-/// Shapes   see BackwardArgs; `p` as in `forward`. Scratch, Scope, Bits, Errors: as in `forward`.
+/// Shapes   see BackwardArgs; `head_dim` is required, and `p` is that of `forward`.
+/// Scratch, Scope, Bits, Errors: as in `forward`.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 [[nodiscard]] cudaError_t backward(cublasHandle_t handle, const T* p, void* workspace,
                                    std::size_t& workspace_bytes,
