@@ -117,7 +117,7 @@ Cost flash2_forward(const Shape& s, const Mask& mask, int br, int bc) {
 /// V that sees a row: Q and dO (2 e D), the sum of dQ read and written (8 D); for each tile: Br of
 /// LSE and delta (8 Br). After: the sum read (4 D a row), dQ written (X). The sum of dQ is set
 /// before (4 D a row); FlashAttention-1 does not, and its first tile, which here sees every row,
-/// does not read it, but it reads and writes whose turn it is (8 a tile).
+/// does not read it; whose turn it is takes 8 a tile, with what is set before.
 template <class Mask>
 Cost flash_backward(const Shape& s, const Mask& mask, int br, int bc, Algorithm algorithm) {
   const bool first = algorithm == Algorithm::kFlash1;

@@ -18,13 +18,13 @@ ATTILE_DEVICE int fetch_add(int* address, int x) { return atomicAdd(address, x);
 /// order").
 ATTILE_DEVICE int load_acquire(const int* address) {
   int x;
-  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
+  asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
   return x;
 }
 
 /// *address = x, after all that this thread, and before the last barrier its block, has written.
 ATTILE_DEVICE void store_release(int* address, int x) {
-  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(address), "r"(x) : "memory");
+  asm volatile("st.release.gpu.s32 [%0], %1;" ::"l"(address), "r"(x) : "memory");
 }
 
 }  // namespace attile::arch

@@ -78,13 +78,6 @@ struct RegisterTile {
     ATTILE_UNROLL
     for (int c = 0; c < kRegCols; ++c) x[r][c] = 0.0f;
   }
-  ATTILE_DEVICE void add(const RegisterTile& other) {
-    ATTILE_UNROLL
-    for (int r = 0; r < kRegRows; ++r) {
-      ATTILE_UNROLL
-      for (int c = 0; c < kRegCols; ++c) x[r][c] += other.x[r][c];
-    }
-  }
   ATTILE_DEVICE void scale(float factor) {
     ATTILE_UNROLL
     for (int r = 0; r < kRegRows; ++r) scale_row(r, factor);

@@ -225,12 +225,14 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     tile::matmul_tn(dk_frag, smem.ds, smem.q);    // line 16
     if constexpr (Traits::kDqMode != DqMode::kTwoPass) {
       const tile::Matrix<float> sum = p.dq_sum_of(slice);
-      typename Traits::DqRegisters dq_frag, before;
-      if (kInOrder && kv_tile > 0) tile::load(before, sum, place.row0);
-      dq_frag.clear();
+      typename Traits::DqRegisters dq_frag;
+      if (kInOrder && kv_tile > 0) {
+        tile::load(dq_frag, sum, place.row0);
+      } else {
+        dq_frag.clear();
+      }
       tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
       if constexpr (kInOrder) {
-        if (kv_tile > 0) dq_frag.add(before);
         tile::store(sum, dq_frag, place.row0);
       } else {
         dq_frag.for_each([&](int r, int c, float x) {
@@ -244,7 +246,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
   };
 
   // With kInOrder from the last rows to the first: under a causal mask all tiles of K and V begin
-  // with the same rows then, and follow each other without a wait.
+  // with the same rows then, and follow each other one step apart.
   const int group = p.q_heads / p.kv_heads;
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const TileRange range = p.rows_of(batch, head, kv_tile);

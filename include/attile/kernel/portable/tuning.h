@@ -24,7 +24,7 @@ enum class DqMode {
   kTwoPass,  ///< a second pass over Q blocks makes dQ: more work, no atomics, the same bits always
   kInOrder,  ///< one pass; each K/V block waits, at each block of query rows, until those before it
              ///< have added their part of dQ, as FlashAttention-1's loop has it: the same bits
-             ///< always
+             ///< always. A mask that answers the same question in two ways makes it wait for ever.
 };
 
 }  // namespace attile::portable
