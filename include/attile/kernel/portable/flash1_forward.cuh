@@ -201,12 +201,10 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& params, int b
   for (int col0 = 0; col0 < p.extent.kv_len; col0 += kBc) {  // line 6
     const TileRange range = rows_of(col0);
     if (range.first == range.last) continue;
-    const bool back = col0 / kBc % 2 != 0;  // begins with the rows that are still in the caches
     tile::load<kThreads>(k_smem, k_gmem, col0);  // line 7
     tile::load<kThreads>(v_smem, v_gmem, col0);
-    visit(back ? mirrored(range) : range,
-          [&](auto masked, int i) { step(masked, back ? mirror(range, i) : i, col0); });  // 8 to 17
-  }                                                                                       // line 18
+    visit(range, [&](auto masked, int i) { step(masked, i, col0); });  // lines 8 to 17
+  }                                                                    // line 18
 
   rows.template finish<Traits>(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v),
                                p.lse == nullptr ? nullptr : p.lse + stat);
