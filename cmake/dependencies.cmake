@@ -16,6 +16,9 @@ if(ATTILE_BUILD_TESTS)
     set_target_properties(Catch2 PROPERTIES SYSTEM ON)
     list(APPEND CMAKE_MODULE_PATH "${catch2_SOURCE_DIR}/extras")
   endif()
+
+  # Fibers, for the simulated machine (test/sim). It is tested where they are installed.
+  find_package(Boost QUIET COMPONENTS context)
 endif()
 
 if(ATTILE_BUILD_BENCH)

@@ -30,19 +30,21 @@ struct Problem {
   tile::TensorParam<const float> q, k, v, x, gate;
   tile::TensorParam<float> o;
   const float* bias;  // (len)
-  int len;
+  int heads, len;
   float scale;
 };
 
-/// One block for each tile of query rows of each head.
-__global__ void __launch_bounds__(kThreads) gated_attention(const __grid_constant__ Problem p) {
+/// One block for each tile of query rows of each head. ATTILE_KERNEL is __global__, and so on: with
+/// these names the kernel also runs on the simulated machine (docs/simulator.md).
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 1)
+    gated_attention(const ATTILE_GRID_CONSTANT Problem p) {
   tile::SharedCarver carver{arch::dynamic_shared()};
   const auto q_smem = carver.take<QTile>();
   const auto k_smem = carver.take<KTile>();
   const auto v_smem = carver.take<VTile>();
   const auto p_smem = carver.take<PTile>();
-  const int head = blockIdx.y;
-  const int row0 = blockIdx.x * kBr;
+  const int head = arch::block_index() % p.heads;
+  const int row0 = arch::block_index() / p.heads * kBr;
   const float unit = attile::kLog2e;  // the scores are scaled before the softmax
 
   tile::load<kThreads>(q_smem, p.q.slice(0, head, p.len, kDim), row0);
@@ -94,12 +96,12 @@ int main() {
   const auto read = [&](const example::DeviceArray<float>& array) {
     return dense(static_cast<const float*>(array.get()));
   };
-  const Problem problem{read(q_dev),    read(k_dev),    read(v_dev),
-                        read(x_dev),    read(gate_dev), dense(o_dev.get()),
-                        bias_dev.get(), kLen,           0.125f};
-  example::must(arch::allow_shared(gated_attention, kSharedBytes), "shared memory");
-  gated_attention<<<dim3(attile::ceil_div(kLen, kBr), kHeads), kThreads, kSharedBytes>>>(problem);
-  example::must(cudaGetLastError(), "launch");
+  const Problem problem{
+      read(q_dev),        read(k_dev),    read(v_dev), read(x_dev), read(gate_dev),
+      dense(o_dev.get()), bias_dev.get(), kHeads,      kLen,        0.125f};
+  constexpr int kBlocks = attile::ceil_div(kLen, kBr) * kHeads;
+  example::must(arch::launch(gated_attention, kBlocks, kThreads, kSharedBytes, nullptr, problem),
+                "launch");
   example::must(cudaDeviceSynchronize(), "the kernel");
 
   using Bias = attile::AdditiveBias<float>;

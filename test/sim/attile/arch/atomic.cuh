@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <source_location>
+
+#include "sim/machine.h"
+
+// The simulated counterpart of include/attile/arch/atomic.cuh.
+
+namespace attile::arch {
+
+inline void atomic_add(float* address, float x,
+                       std::source_location at = std::source_location::current()) {
+  sim::atomic_add(address, x, at);
+}
+
+inline int fetch_add(int* address, int x,
+                     std::source_location at = std::source_location::current()) {
+  return sim::fetch_add(address, x, at);
+}
+
+inline int load_acquire(const int* address,
+                        std::source_location at = std::source_location::current()) {
+  return sim::load_acquire(address, at);
+}
+
+inline void store_release(int* address, int x,
+                          std::source_location at = std::source_location::current()) {
+  sim::store_release(address, x, at);
+}
+
+}  // namespace attile::arch

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/status.h>
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+
+#include "sim/machine.h"
+
+// The simulated counterpart of include/attile/arch/device.cuh.
+
+namespace attile::arch {
+
+template <class... Params>
+Check check_launch(void (*)(Params...), std::size_t shared_bytes, std::int64_t blocks) {
+  if (blocks > INT_MAX) return refuse("the problem has more than 2^31 - 1 tiles");
+  if (shared_bytes > sim::kMaxSharedBytes) {
+    return {cudaErrorInvalidConfiguration,
+            "the kernel's tiles need more shared memory than a block of this device can have"};
+  }
+  return {};
+}
+
+}  // namespace attile::arch

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+
+#include "sim/machine.h"
+
+// The simulated counterpart of include/attile/arch/launch.cuh.
+
+#define ATTILE_KERNEL
+#define ATTILE_LAUNCH_BOUNDS(threads, blocks_per_sm)
+#define ATTILE_GRID_CONSTANT
+
+namespace attile::arch {
+
+inline constexpr std::size_t kMaxSharedBytes = sim::kMaxSharedBytes;
+
+inline unsigned char* dynamic_shared() { return sim::dynamic_shared(); }
+
+template <class... Params>
+[[nodiscard]] cudaError_t allow_shared(void (*)(Params...), std::size_t bytes) {
+  return bytes <= kMaxSharedBytes ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+template <class... Params>
+[[nodiscard]] cudaError_t launch(void (*kernel)(Params...), unsigned blocks, unsigned threads,
+                                 std::size_t shared_bytes, cudaStream_t, const Params&... params) {
+  if (const cudaError_t error = allow_shared(kernel, shared_bytes)) return error;
+  return sim::launch({blocks, threads, shared_bytes}, [&] { kernel(params...); });
+}
+
+}  // namespace attile::arch

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "sim/machine.h"
+
+// What is known of every two bytes of memory: whether they were written, and who touched them last.
+
+namespace sim {
+
+/// Time: it goes on by one wherever threads meet. A thread's accesses carry the epoch in which it
+/// is.
+using Epoch = std::uint32_t;
+
+/// Up to which epoch each thread of the block is known to have come: what it did until then
+/// happened before.
+using Known = std::vector<Epoch>;
+
+/// The thread that touches memory.
+struct Toucher {
+  int thread;
+  Epoch epoch;
+  const Known* known;
+  const std::set<std::int64_t>* acquired_blocks;
+  std::int64_t block;         ///< counts through all launches
+  std::int64_t launch_begin;  ///< the first block of this launch
+  const void* pc;
+};
+
+struct Touch {
+  Access access;
+  bool atomic = false;
+};
+
+/// Why an access is wrong, and who it collides with.
+struct Fault {
+  enum class Kind { kUninitialised, kRace, kRaceOfBlocks } kind;
+  int thread = -1;  ///< the other one
+  std::int64_t block = -1;
+  Access access = Access::kRead;
+  const void* pc = nullptr;
+};
+
+/// Two bytes: neighbours of 16 bits may belong to different threads.
+inline constexpr std::size_t kGranule = 2;
+
+/// The history of a piece of memory: for each granule the last write, and the reads since
+/// (FastTrack: Flanagan and Freund, PLDI 2009; reads by warp, whose lanes are in one epoch).
+class Shadow {
+ public:
+  explicit Shadow(std::size_t bytes);
+
+  void initialise(std::size_t offset, std::size_t bytes);
+  /// Forgets who touched it and that it was written.
+  void clear(std::size_t bytes);
+  /// Remembers the access, or says why it is wrong.
+  std::optional<Fault> touch(std::size_t offset, std::size_t bytes, Touch touch,
+                             const Toucher& who);
+
+ private:
+  struct Cell {
+    const void* write_pc = nullptr;
+    const void* read_pc = nullptr;
+    std::int64_t block = -1;
+    Epoch write_epoch = 0;
+    std::int16_t writer = -1;
+    bool initialised = false;
+    bool atomic = false;  ///< that write was
+    bool read = false;
+  };
+  struct Readers {
+    Epoch epoch = 0;
+    std::uint32_t lanes = 0;
+  };
+
+  std::optional<Fault> touch_cell(std::size_t i, Touch touch, const Toucher& who);
+  std::optional<Fault> readers_fault(std::size_t i, const Toucher& who) const;
+  void enter_block(std::size_t i, std::int64_t block);
+  Readers* readers_of(std::size_t i) { return readers_.data() + i * warps_; }
+  const Readers* readers_of(std::size_t i) const { return readers_.data() + i * warps_; }
+
+  std::size_t warps_ = 0;
+  std::vector<Cell> cells_;
+  std::vector<Readers> readers_;  ///< warps_ for each cell, once anyone reads
+};
+
+}  // namespace sim

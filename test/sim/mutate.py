@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Takes one barrier, fence or wait out of a kernel at a time, and sees whether the suite on the
+simulated machine notices.
+
+  mutate.py                      all of them: about an hour on 2 cores
+  mutate.py --only flash1        those in files whose path has this in it
+  mutate.py --list               names them
+
+Prints a Markdown table: each mutant with the report that killed it, or `survived`. A survivor is a
+barrier that nothing needs, or has its reason beside it in docs/simulator.md. Exit code 1: some
+survived that are not named there."""
+import argparse
+import concurrent.futures
+import dataclasses
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("include/attile/tile", "include/attile/kernel/portable")
+# A statement that orders threads, whole.
+STATEMENT = re.compile(
+    r"^\s*(if constexpr \(\w+\) )?"
+    r"(arch::(barrier|warp_barrier)\(\)|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
+SUITES = ("portable", "flash1")
+SEEDS = (1, 2, 3)
+KILLED = re.compile(r"sim: (\w+): (.*)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    path: pathlib.Path
+    line: int
+    text: str
+
+    @property
+    def name(self):
+        return f"{self.path.name}:{self.line}"
+
+
+def mutants(only):
+    found = []
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).glob("*.*h")):
+            relative = path.relative_to(ROOT)
+            if only and only not in str(relative):
+                continue
+            for i, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+                if match := STATEMENT.match(line):
+                    found.append(Mutant(relative, i, match.group(0).strip()))
+    return found
+
+
+def compile_flags(include):
+    return ["-std=c++20", "-O1", "-g1", "-fsanitize=thread", "--param",
+            "tsan-instrument-func-entry-exit=0", "-DATTILE_TEST_FULL=0", f"-I{ROOT}/test/sim",
+            f"-I{include}", f"-I{ROOT}/test", "-isystem", "/usr/local/cuda/include",
+            "-Wno-unknown-pragmas"]
+
+
+def run(words, seconds):
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return 1, "did not end"
+    return done.returncode, done.stdout + done.stderr
+
+
+def reason(text):
+    if match := KILLED.search(text):
+        return f"{match.group(1)}: {match.group(2)}"
+    return "a wrong result" if "FAILED" in text else text.strip()[-120:] or "ended"
+
+
+def try_mutant(mutant, objects):
+    """What kills it, or None."""
+    with tempfile.TemporaryDirectory() as folder:
+        include = pathlib.Path(folder) / "include"
+        shutil.copytree(ROOT / "include", include)
+        target = pathlib.Path(folder) / mutant.path
+        lines = target.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines[mutant.line] = lines[mutant.line].replace(mutant.text, ";", 1)
+        target.write_text("".join(lines), encoding="utf-8")
+        for suite in SUITES:
+            program = pathlib.Path(folder) / suite
+            code, text = run(["g++", *compile_flags(include),
+                              str(ROOT / f"test/sim/suite_{suite}.cpp"), *objects,
+                              "-lboost_context", "-ldl", "-lpthread", "-o", str(program)], 600)
+            if code != 0:
+                raise SystemExit(f"{mutant.name} does not compile:\n{text}")
+            for seed in SEEDS:
+                code, text = run(["env", f"ATTILE_SIM_SEED={seed}", str(program), "--abort",
+                                  "-r", "compact"], 900)
+                if code != 0:
+                    return f"{reason(text)} (suite {suite}, seed {seed})"
+    return None
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="part of a path")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--build", default=str(ROOT / "build/test"),
+                        help="a build folder in which the targets test_sim_* were made")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args(argv)
+    all_mutants = mutants(options.only)
+    if options.list:
+        for mutant in all_mutants:
+            print(f"{mutant.name}  {mutant.text}")
+        return 0
+    build = pathlib.Path(options.build) / "test"
+    objects = [str(p) for p in sorted(build.glob("sim/CMakeFiles/attile_sim.dir/*.o"))]
+    objects += [str(p) for kind in ("main", "host_main")
+                for p in build.glob(f"CMakeFiles/attile_test_{kind}.dir/support/*.o")]
+    if not objects:
+        raise SystemExit(f"mutate.py needs the targets test_sim_* built in {options.build}")
+    reasons = (ROOT / "docs/simulator.md").read_text(encoding="utf-8")
+    print("| mutant: without | killed by |\n|---|---|", flush=True)
+    unexplained = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for mutant, killer in zip(all_mutants,
+                                  pool.map(lambda m: try_mutant(m, objects), all_mutants)):
+            named = f"`{mutant.text}` in {mutant.path.name}" in reasons
+            unexplained += killer is None and not named
+            print(f"| {mutant.path.name}:{mutant.line + 1} `{mutant.text}` "
+                  f"| {killer or '**survived**'} |", flush=True)
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+// One planted bug of each kind that the machine reports, and beside it the same kernel without.
+#include <attile/arch/atomic.cuh>
+#include <attile/arch/launch.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/vec.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "sim/machine.h"
+#include "support/catch.h"
+
+namespace {
+
+namespace arch = attile::arch;
+
+constexpr int kThreads = 64;
+
+/// Device memory for a test, all of it written.
+class Numbers {
+ public:
+  explicit Numbers(std::size_t count) : count_(count) {
+    REQUIRE(cudaMalloc(&data_, count * sizeof(float)) == cudaSuccess);
+    const std::vector<float> zeros(count);
+    REQUIRE(cudaMemcpy(data_, zeros.data(), count * sizeof(float), cudaMemcpyHostToDevice) ==
+            cudaSuccess);
+  }
+  Numbers(const Numbers&) = delete;
+  Numbers& operator=(const Numbers&) = delete;
+  ~Numbers() { static_cast<void>(cudaFree(data_)); }
+
+  float* get() const { return static_cast<float*>(data_); }
+  int* flags() const { return static_cast<int*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t count_;
+};
+
+/// What a kernel is reported for under many orders of its threads: the first report, or "" for
+/// none. `line`: where the report has to point to, by "planted.cpp:LINE".
+template <class... Params, class... Given>
+std::vector<sim::Report> reports_of(unsigned blocks, std::size_t shared_bytes,
+                                    void (*kernel)(Params...), const Given&... given) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    sim::set_seed(seed);
+    REQUIRE(arch::launch(kernel, blocks, kThreads, shared_bytes, nullptr, given...) == cudaSuccess);
+    const bool failed = cudaDeviceSynchronize() != cudaSuccess;
+    const auto reports = sim::take_reports();
+    CHECK(failed == !reports.empty());
+    CHECK(cudaGetLastError() == cudaSuccess);
+    if (failed) return reports;
+  }
+  return {};
+}
+
+#define CHECK_REPORT(reports, a_kind, words)                       \
+  do {                                                             \
+    const auto all = (reports);                                    \
+    REQUIRE(all.size() == 1);                                      \
+    CHECK(all.front().kind == (a_kind));                           \
+    CAPTURE(all.front().text);                                     \
+    for (const std::string word : words) {                         \
+      CHECK(all.front().text.find(word) != all.front().text.npos); \
+    }                                                              \
+  } while (false)
+
+using Words = std::vector<std::string>;
+
+template <bool kBarrier>
+void neighbours(float* out) {
+  float* const shared = reinterpret_cast<float*>(arch::dynamic_shared());
+  const int i = arch::thread_index();
+  shared[i] = 1.0f;
+  if (kBarrier) arch::barrier();
+  out[i] = shared[(i + 1) % kThreads];
+}
+
+TEST_CASE("planted.a_read_before_the_barrier_is_a_race_or_uninitialised") {
+  const Numbers out(kThreads);
+  CHECK(reports_of(1, 256, neighbours<true>, out.get()).empty());
+  const auto found = reports_of(1, 256, neighbours<false>, out.get());
+  REQUIRE(found.size() == 1);
+  CHECK((found.front().kind == "race" || found.front().kind == "uninitialised"));
+  CHECK(found.front().text.find("planted.cpp:") != std::string::npos);
+}
+
+template <bool kBarrier>
+void overwrite(float* out) {
+  float* const shared = reinterpret_cast<float*>(arch::dynamic_shared());
+  const int i = arch::thread_index();
+  shared[i] = 1.0f;
+  arch::barrier();
+  out[i] = shared[(i + 1) % kThreads];
+  if (kBarrier) arch::barrier();
+  shared[i] = 2.0f;
+}
+
+TEST_CASE("planted.a_write_that_others_may_still_have_to_read_is_a_race") {
+  const Numbers out(kThreads);
+  CHECK(reports_of(1, 256, overwrite<true>, out.get()).empty());
+  CHECK_REPORT(reports_of(1, 256, overwrite<false>, out.get()), "race",
+               (Words{"of block 0", "shared memory", "planted.cpp:", "nothing orders"}));
+}
+
+/// A warp's barrier orders its own lanes, and nobody else.
+template <int kDistance>
+void within_a_warp(float* out) {
+  float* const shared = reinterpret_cast<float*>(arch::dynamic_shared());
+  const int i = arch::thread_index();
+  shared[i] = 1.0f;
+  arch::barrier();
+  shared[i] = 2.0f;
+  arch::warp_barrier();
+  out[i] = shared[i ^ kDistance];
+}
+
+TEST_CASE("planted.a_warps_barrier_is_none_for_another_warp") {
+  const Numbers out(kThreads);
+  CHECK(reports_of(1, 256, within_a_warp<31>, out.get()).empty());
+  CHECK_REPORT(reports_of(1, 256, within_a_warp<32>, out.get()), "race", Words{"planted.cpp:"});
+}
+
+/// A shuffle orders no memory.
+void after_a_shuffle(float* out) {
+  float* const shared = reinterpret_cast<float*>(arch::dynamic_shared());
+  const int i = arch::thread_index();
+  shared[i] = 1.0f;
+  out[i] = arch::shuffle_xor(1.0f, 1) + shared[i ^ 1];
+}
+
+TEST_CASE("planted.a_shuffle_is_no_barrier") {
+  const Numbers out(kThreads);
+  CHECK_REPORT(reports_of(1, 256, after_a_shuffle, out.get()), "race", Words{"planted.cpp:"});
+}
+
+void unwritten_shared(float* out) {
+  out[arch::thread_index()] = reinterpret_cast<float*>(arch::dynamic_shared())[3];
+}
+void unwritten_device(float* out, const float* in) {
+  out[arch::thread_index()] = in[arch::thread_index()];
+}
+
+TEST_CASE("planted.uninitialised") {
+  const Numbers out(kThreads);
+  CHECK_REPORT(reports_of(1, 256, unwritten_shared, out.get()), "uninitialised",
+               (Words{"reads 4 bytes", "shared memory + 0xc"}));
+  void* fresh = nullptr;
+  REQUIRE(cudaMalloc(&fresh, kThreads * sizeof(float)) == cudaSuccess);
+  CHECK_REPORT(reports_of(1, 0, unwritten_device, out.get(), static_cast<const float*>(fresh)),
+               "uninitialised", Words{"device memory"});
+  CHECK(cudaFree(fresh) == cudaSuccess);
+}
+
+void write_at(float* out, int at) {
+  if (arch::thread_index() == 7) out[at] = 1.0f;
+}
+void write_shared_at(int at) {
+  if (arch::thread_index() == 7) reinterpret_cast<float*>(arch::dynamic_shared())[at] = 1.0f;
+}
+
+TEST_CASE("planted.bounds") {
+  const Numbers out(kThreads);
+  CHECK(reports_of(1, 0, write_at, out.get(), kThreads - 1).empty());
+  CHECK_REPORT(reports_of(1, 0, write_at, out.get(), kThreads), "bounds",
+               (Words{"thread 7 of block 0 writes 4 bytes", "in no allocation"}));
+  CHECK_REPORT(reports_of(1, 0, write_at, out.get(), -1), "bounds", Words{"thread 7"});
+  CHECK(reports_of(1, 256, write_shared_at, 63).empty());
+  CHECK_REPORT(reports_of(1, 256, write_shared_at, 64), "bounds",
+               (Words{"shared memory + 0x100", "asked for 256 bytes"}));
+}
+
+TEST_CASE("planted.freed_memory_is_out_of_bounds") {
+  const Numbers out(kThreads);
+  void* gone = nullptr;
+  REQUIRE(cudaMalloc(&gone, kThreads * sizeof(float)) == cudaSuccess);
+  REQUIRE(cudaFree(gone) == cudaSuccess);
+  CHECK_REPORT(reports_of(1, 0, write_at, static_cast<float*>(gone), 0), "bounds",
+               Words{"thread 7"});
+}
+
+void vector_at(float* out, int at) {
+  if (arch::thread_index() != 7) return;
+  *reinterpret_cast<attile::Float4*>(out + at) = *reinterpret_cast<const attile::Float4*>(out);
+}
+
+TEST_CASE("planted.misaligned") {
+  const Numbers out(kThreads);
+  CHECK(reports_of(1, 0, vector_at, out.get(), 4).empty());
+  CHECK_REPORT(reports_of(1, 0, vector_at, out.get(), 2), "misaligned", Words{"16 bytes"});
+}
+
+template <bool kDiverge>
+void collectives(float* out) {
+  float x = 1.0f;
+  if (kDiverge && arch::thread_index() % 32 < 5) {
+    x = arch::shuffle_xor(x, 1);
+  } else {
+    arch::warp_barrier();
+  }
+  out[arch::thread_index()] = x;
+}
+
+TEST_CASE("planted.divergence") {
+  const Numbers out(kThreads);
+  CHECK(reports_of(1, 0, collectives<false>, out.get()).empty());
+  CHECK_REPORT(reports_of(1, 0, collectives<true>, out.get()), "divergence",
+               (Words{"lanes of its warp wait at", "planted.cpp:"}));
+}
+
+void one_leaves(float* out) {
+  if (arch::thread_index() == 3) return;
+  arch::barrier();
+  out[arch::thread_index()] = 1.0f;
+}
+
+TEST_CASE("planted.deadlock_at_a_barrier") {
+  const Numbers out(kThreads);
+  CHECK_REPORT(reports_of(1, 0, one_leaves, out.get()), "deadlock",
+               (Words{"63 threads", "the barrier of the block at planted.cpp:", "1 have ended"}));
+}
+
+/// Block 0 waits for a value: of its own thread 40, or of a block that cannot begin before it ends.
+template <int kWriter>
+void wait_for_flag(float* out, int* flag) {
+  if (arch::block_index() == 0 && arch::thread_index() == 3) {
+    while (arch::load_acquire(flag) == 0) {
+    }
+  }
+  if (arch::block_index() == kWriter && arch::thread_index() == 40) arch::store_release(flag, 1);
+  out[arch::thread_index() + kThreads * arch::block_index()] = 1.0f;
+}
+
+TEST_CASE("planted.deadlock_of_one_that_polls") {
+  const Numbers out(2 * kThreads), flag(1);
+  CHECK(reports_of(2, 0, wait_for_flag<0>, out.get(), flag.flags()).empty());
+  const Numbers other(1);
+  CHECK_REPORT(reports_of(2, 0, wait_for_flag<1>, out.get(), other.flags()), "deadlock",
+               (Words{"another value than 0, polled at planted.cpp:"}));
+}
+
+/// Block 1 reads what block 0 wrote; in order only where it acquires what block 0 released.
+template <bool kAcquire>
+void hand_over(float* data, float* out, int* flag) {
+  const int i = arch::thread_index();
+  if (arch::block_index() == 0) {
+    data[i] = 1.0f;
+    arch::barrier();
+    if (i == 0) arch::store_release(flag, 1);
+  } else {
+    if (kAcquire && i == 0) {
+      while (arch::load_acquire(flag) != 1) {
+      }
+    }
+    arch::barrier();
+    out[i] = data[i];
+  }
+}
+
+TEST_CASE("planted.blocks_that_share_memory_without_a_release") {
+  const Numbers data(kThreads), out(kThreads), flag(1), other(1);
+  CHECK_REPORT(reports_of(2, 0, hand_over<false>, data.get(), out.get(), other.flags()), "race",
+               (Words{"of block 1 reads", "of block 0 has written"}));
+  CHECK(reports_of(2, 0, hand_over<true>, data.get(), out.get(), flag.flags()).empty());
+}
+
+template <bool kAtomic>
+void sum(float* out) {
+  if (kAtomic) {
+    arch::atomic_add(out, 1.0f);
+  } else {
+    *out += 1.0f;
+  }
+}
+
+TEST_CASE("planted.a_sum_without_atomics") {
+  const Numbers out(1);
+  CHECK(reports_of(2, 0, sum<true>, out.get()).empty());
+  CHECK_REPORT(reports_of(2, 0, sum<false>, out.get()), "race", Words{"of block 0"});
+}
+
+TEST_CASE("planted.a_grid_that_no_device_takes") {
+  const Numbers out(kThreads);
+  CHECK(arch::launch(sum<true>, 1, kThreads, sim::kMaxSharedBytes + 1, nullptr, out.get()) ==
+        cudaErrorInvalidValue);
+  CHECK(arch::launch(sum<true>, 1, 2048, 0, nullptr, out.get()) == cudaErrorInvalidConfiguration);
+  CHECK(sim::take_reports().empty());
+}
+
+}  // namespace

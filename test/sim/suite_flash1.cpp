@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/flash1_executor.cuh"
+#include "sim/suite.h"
+
+namespace {
+
+using namespace attile_test;
+
+using Small = Flash1Executor<64, 0, 16, 24>;
+
+constexpr double kMostCost = 2e6;
+
+const bool kRegistered = [] {
+#define ATTILE_REGISTER(name, policy)                                                       \
+  register_cases<Direction::kForward, float, Policy::policy>("flash1", Small{}, kMostCost); \
+  register_cases<Direction::kBackward, float, Policy::policy>("flash1", Small{}, kMostCost);
+  ATTILE_EACH_POLICY(ATTILE_REGISTER)
+#undef ATTILE_REGISTER
+  return true;
+}();
+
+}  // namespace

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/suite_executor.cuh"
+#include "sim/suite.h"
+
+namespace {
+
+using namespace attile_test;
+
+using Default = GpuExecutor<Dims<64>>;
+using Odd = GpuExecutor<Dims<64>, Tiles<20, 24, attile::portable::Tuning<128>>>;
+using TwoPass = GpuExecutor<Dims<64>, Tiles<16, 24>, attile::DqMode::kTwoPass>;
+
+constexpr double kMostCost = 4e6;
+
+const bool kRegistered = [] {
+#define ATTILE_REGISTER(name, policy)                                                           \
+  register_cases<Direction::kForward, float, Policy::policy>("portable", Default{}, kMostCost); \
+  register_cases<Direction::kBackward, float, Policy::policy>("portable", Default{}, kMostCost);
+  ATTILE_EACH_POLICY(ATTILE_REGISTER)
+#undef ATTILE_REGISTER
+  register_cases<Direction::kBackward, float, Policy::kCausal>("portable_two_pass", TwoPass{},
+                                                               kMostCost);
+  register_cases<Direction::kBackward, float, Policy::kEverything>("portable_two_pass", TwoPass{},
+                                                                   kMostCost);
+  // Rows that do not fill the threads' places.
+  register_cases<Direction::kForward, float, Policy::kCausal>("portable_20x24", Odd{}, kMostCost);
+  register_cases<Direction::kBackward, float, Policy::kCausal>("portable_20x24", Odd{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("portable_fp16", Default{},
+                                                               kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kCausal>("portable_fp16", Default{},
+                                                                kMostCost);
+  return true;
+}();
+
+}  // namespace
