@@ -10,7 +10,7 @@
 namespace sim {
 namespace {
 
-constexpr std::size_t kAddresses = std::size_t{1} << 40;  // pages come when they are touched
+constexpr std::size_t kAddresses = std::size_t{1} << 34;  // pages come when they are touched
 constexpr std::size_t kGap = 4096;
 
 [[noreturn]] void give_up(const char* why) {

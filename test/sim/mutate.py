@@ -28,7 +28,7 @@ STATEMENT = re.compile(
     r"(arch::(barrier|warp_barrier)\(\)|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
 SUITES = ("portable", "flash1")
 SEEDS = (1, 2, 3)
-KILLED = re.compile(r"sim: (\w+): (.*)")
+KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|divergence|deadlock): .*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +70,13 @@ def run(words, seconds):
     return done.returncode, done.stdout + done.stderr
 
 
-def reason(text):
+def reason(mutant, text):
+    """What the suite says against it; the end of mutate.py where it says nothing that counts."""
     if match := KILLED.search(text):
-        return f"{match.group(1)}: {match.group(2)}"
-    return "a wrong result" if "FAILED" in text else text.strip()[-120:] or "ended"
+        return match.group(1)
+    if "failed: " in text or "did not end" in text:
+        return text.splitlines()[-1]
+    raise SystemExit(f"{mutant.name}: the suite ended without a verdict:\n{text[-2000:]}")
 
 
 def try_mutant(mutant, objects):
@@ -96,7 +99,7 @@ def try_mutant(mutant, objects):
                 code, text = run(["env", f"ATTILE_SIM_SEED={seed}", str(program), "--abort",
                                   "-r", "compact"], 900)
                 if code != 0:
-                    return f"{reason(text)} (suite {suite}, seed {seed})"
+                    return f"{reason(mutant, text)} (suite {suite}, seed {seed})"
     return None
 
 
