@@ -15,6 +15,7 @@ struct Allocation {
   unsigned char* begin;
   std::size_t bytes;
   Shadow shadow;
+  Traffic traffic{};
 };
 
 /// Device memory: a range of addresses of its own, so that an access tells by its address what it

@@ -75,6 +75,7 @@ class Machine {
   unsigned char* shared() { return shared_; }
   DeviceMemory& memory() { return memory_; }
   void seed(std::uint64_t seed) { random_.seed(seed); }
+  Counters& counters() { return counters_; }
   std::vector<Report> take_reports() { return std::exchange(reports_, {}); }
   bool failed() const { return !reports_.empty(); }
 
@@ -99,6 +100,7 @@ class Machine {
 
   std::mt19937_64 random_{1};
   std::vector<Report> reports_;
+  Counters counters_;
   DeviceMemory memory_;
   unsigned char* shared_;
   Shadow shared_shadow_;
@@ -133,6 +135,7 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   for (block_ = 0; block_ < static_cast<int>(grid.blocks) && !failed(); ++block_) {
     run_block();
     ++block_count_;
+    ++counters_.blocks;
   }
   block_ = -1;
   return cudaSuccess;
@@ -263,6 +266,7 @@ void Machine::meet_block(const std::source_location& at) {
     switch_out(State::kWaiting, "the barrier of the block at " + place_of(at));
     return;
   }
+  ++counters_.barriers;
   wake(block_meeting_);
   ready_.push_back(current_);
   switch_out(State::kReady);
@@ -292,8 +296,7 @@ Lanes Machine::meet_warp(unsigned mask, std::uint32_t value, bool orders,
   return threads_[current_].lanes;
 }
 
-// ---- what kernels do to memory
-// --------------------------------------------------------------------
+// ---- what kernels do to memory ------------------------------------------------------------------
 
 void Machine::access(const void* address, std::size_t bytes, Touch touch, const void* pc) {
   const auto* const p = static_cast<const unsigned char*>(address);
@@ -307,6 +310,8 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
   } else if (Allocation* const allocation = memory_.find(p, bytes)) {
     offset = p - allocation->begin;
     shadow = &allocation->shadow;
+    if (touch.access == Access::kRead || touch.atomic) allocation->traffic.read += bytes;
+    if (touch.access == Access::kWrite) allocation->traffic.written += bytes;
   }
   const char* const verb = touch.access == Access::kRead ? " reads " : " writes ";
   const auto what = [&] {
@@ -403,14 +408,25 @@ void Machine::report_deadlock() {
 
 }  // namespace
 
-// ---- the functions of the header
-// -----------------------------------------------------------------
+// ---- the functions of the header ----------------------------------------------------------------
 
 cudaError_t launch(const Grid& grid, const std::function<void()>& kernel) {
   return Machine::get().launch(grid, kernel);
 }
 void set_seed(std::uint64_t seed) { Machine::get().seed(seed); }
 std::vector<Report> take_reports() { return Machine::get().take_reports(); }
+
+Counters counters() { return Machine::get().counters(); }
+void reset_counters() { Machine::get().counters() = {}; }
+void count_exp() {
+  Machine& machine = Machine::get();
+  if (machine.runs()) ++machine.counters().exps;
+}
+Traffic traffic(const void* allocation) {
+  const auto* const p = static_cast<const unsigned char*>(allocation);
+  const Allocation* const found = Machine::get().memory().find(p, 1);
+  return found != nullptr ? found->traffic : Traffic{};
+}
 
 int thread_index() { return Machine::get().thread(); }
 int block_index() { return Machine::get().block(); }

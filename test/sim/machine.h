@@ -58,6 +58,22 @@ struct Report {
 /// it.
 std::vector<Report> take_reports();
 
+/// What kernels have done since the last reset.
+struct Counters {
+  std::uint64_t blocks = 0;
+  std::uint64_t barriers = 0;  ///< of whole blocks, each counted once
+  std::uint64_t exps = 0;      ///< arch::exp2, of all threads
+};
+Counters counters();
+void reset_counters();
+
+/// Bytes that kernels have read from and written to an allocation, by all their threads; an atomic
+/// counts as both.
+struct Traffic {
+  std::uint64_t read = 0, written = 0;
+};
+Traffic traffic(const void* allocation);
+
 // ---- the kernel's side: what attile/arch is made of
 // -----------------------------------------------
 
@@ -71,6 +87,9 @@ void block_barrier(std::source_location at);
 void warp_barrier(unsigned mask, std::source_location at);
 /// The value that each lane brought. Orders no memory access, as on the device.
 Lanes exchange(unsigned mask, std::uint32_t value, std::source_location at);
+
+/// Counts one exponential.
+void count_exp();
 
 void atomic_add(float* address, float x, std::source_location at);
 int fetch_add(int* address, int x, std::source_location at);
