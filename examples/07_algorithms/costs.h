@@ -29,6 +29,7 @@ struct Shape {
   double scores() const { return rows() * len; }
   /// Bytes of Q, or of any other tensor.
   double tensor() const { return rows() * dim * element; }
+  attile::Extent extent() const { return {static_cast<int>(len), static_cast<int>(len)}; }
 };
 
 /// What the two loops over tiles of one head visit.
@@ -39,15 +40,15 @@ struct Visits {
   double scores = 0;
 };
 
-/// A loop over tiles of `outer` positions, in it one over the tiles of `inner` positions that
-/// span(run of outer positions) touches.
+/// A loop over tiles of `outer` of outer_len positions, in it one over the tiles of `inner` of
+/// inner_len positions that span(run of outer positions) touches.
 template <class SpanOf>
-Visits visits(int len, int outer, int inner, const SpanOf& span) {
+Visits visits(int outer_len, int outer, int inner_len, int inner, const SpanOf& span) {
   Visits v;
-  for (int begin = 0; begin < len; begin += outer) {
-    const attile::Interval run{begin, attile::min(begin + outer, len)};
+  for (int begin = 0; begin < outer_len; begin += outer) {
+    const attile::Interval run{begin, attile::min(begin + outer, outer_len)};
     const attile::TileRange range = attile::tiles_of(span(run), inner);
-    const double loaded = attile::min(range.last * inner, len) - range.first * inner;
+    const double loaded = attile::min(range.last * inner, inner_len) - range.first * inner;
     v.outer += (run.end - run.begin) * (range.last - range.first);
     v.loaded += loaded;
     v.tiles += range.last - range.first;
@@ -58,17 +59,17 @@ Visits visits(int len, int outer, int inner, const SpanOf& span) {
 
 /// The outer loop over Q, as in FlashAttention-2 forward.
 template <class Mask>
-Visits visits_by_rows(const Mask& mask, int len, int br, int bc) {
-  return visits(len, br, bc, [&](attile::Interval rows) {
-    return attile::visible_columns(mask, 0, 0, rows, attile::Extent{len, len});
+Visits visits_by_rows(const Mask& mask, attile::Extent extent, int br, int bc) {
+  return visits(extent.q_len, br, extent.kv_len, bc, [&](attile::Interval rows) {
+    return attile::visible_columns(mask, 0, 0, rows, extent);
   });
 }
 
 /// The outer loop over K and V, as in FlashAttention-1 and in every backward pass.
 template <class Mask>
-Visits visits_by_columns(const Mask& mask, int len, int br, int bc) {
-  return visits(len, bc, br, [&](attile::Interval columns) {
-    return attile::visible_rows(mask, 0, 0, columns, attile::Extent{len, len});
+Visits visits_by_columns(const Mask& mask, attile::Extent extent, int br, int bc) {
+  return visits(extent.kv_len, bc, extent.q_len, br, [&](attile::Interval columns) {
+    return attile::visible_rows(mask, 0, 0, columns, extent);
   });
 }
 
@@ -93,8 +94,8 @@ inline Cost standard_backward(const Shape& s) {
 /// end.
 template <class Mask>
 Cost flash1_forward(const Shape& s, const Mask& mask, int br, int bc, int slab_tiles) {
-  const Visits v = visits_by_columns(mask, static_cast<int>(s.len), br, bc);
-  const Visits slabs = visits_by_columns(mask, static_cast<int>(s.len), br * slab_tiles, bc);
+  const Visits v = visits_by_columns(mask, s.extent(), br, bc);
+  const Visits slabs = visits_by_columns(mask, s.extent(), br * slab_tiles, bc);
   const double conversion = s.element < 4 ? (4 + s.element) * s.dim : 0;
   const double each_visit = s.element * s.dim + 8 * s.dim + 16;
   return {4 * s.slices * v.scores * s.dim,
@@ -106,7 +107,7 @@ Cost flash1_forward(const Shape& s, const Mask& mask, int br, int bc, int slab_t
 /// sees them.
 template <class Mask>
 Cost flash2_forward(const Shape& s, const Mask& mask, int br, int bc) {
-  const Visits v = visits_by_rows(mask, static_cast<int>(s.len), br, bc);
+  const Visits v = visits_by_rows(mask, s.extent(), br, bc);
   return {4 * s.slices * v.scores * s.dim,
           2 * s.tensor() + 4 * s.rows() + 2 * s.slices * v.loaded * s.dim * s.element};
 }
@@ -121,10 +122,9 @@ Cost flash2_forward(const Shape& s, const Mask& mask, int br, int bc) {
 template <class Mask>
 Cost flash_backward(const Shape& s, const Mask& mask, int br, int bc, Algorithm algorithm) {
   const bool first = algorithm == Algorithm::kFlash1;
-  const int len = static_cast<int>(s.len);
-  const Visits v = visits_by_columns(mask, len, br, bc);
+  const Visits v = visits_by_columns(mask, s.extent(), br, bc);
   const double before = 2 * s.tensor() + s.rows() * (first ? 8 - 4 * s.dim : 4 + 4 * s.dim) +
-                        8 * s.slices * attile::round_up(len, br);
+                        8 * s.slices * attile::round_up(s.extent().q_len, br);
   const double loops = 4 * s.tensor() + s.slices * (v.loaded * (2 * s.element + 8) * s.dim +
                                                     v.tiles * 8 * (first ? br + 1 : br));
   const double after = 4 * s.rows() * s.dim + s.tensor();

@@ -41,7 +41,8 @@ struct Thread {
   State state = State::kEnded;
   std::shared_ptr<const Known> known;
   Epoch epoch = 0;
-  std::string waits_for;
+  const char* waits_for = "";  ///< and where: a sentence is made of them for a deadlock alone
+  std::source_location waits_at;
   Lanes lanes{};  ///< what its last meeting gave
   const int* polled = nullptr;
   int polled_value = 0;
@@ -89,7 +90,8 @@ class Machine {
   void run_block();
   void make_threads(unsigned count);
   void resume(int thread);
-  void switch_out(State state, std::string waits_for = {});
+  void switch_out(State state);
+  void wait(State state, const char* what, const std::source_location& at);
   void order(const std::vector<int>& threads);
   void wake(Meeting& meeting);
   void report(std::string kind, const std::string& text);
@@ -144,19 +146,16 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
 /// Fibers live on, and run the kernel once for each block.
 void Machine::make_threads(unsigned count) {
   while (threads_.size() < count) {
-    const int index = static_cast<int>(threads_.size());
     threads_.emplace_back();
-    threads_.back().context =
-        fiber(std::allocator_arg, boost::context::fixedsize_stack(kStackBytes),
-              [this, index](fiber&& host) {
-                host_ = std::move(host);
-                for (;;) {
-                  (*kernel_)();
-                  threads_[index].waits_for.clear();
-                  switch_out(State::kEnded);
-                }
-                return std::move(host_);
-              });
+    threads_.back().context = fiber(
+        std::allocator_arg, boost::context::fixedsize_stack(kStackBytes), [this](fiber&& host) {
+          host_ = std::move(host);
+          for (;;) {
+            (*kernel_)();
+            switch_out(State::kEnded);
+          }
+          return std::move(host_);
+        });
   }
 }
 
@@ -213,10 +212,8 @@ void Machine::resume(int thread) {
   current_ = -1;
 }
 
-void Machine::switch_out(State state, std::string waits_for) {
-  Thread& me = threads_[current_];
-  me.state = state;
-  me.waits_for = std::move(waits_for);
+void Machine::switch_out(State state) {
+  threads_[current_].state = state;
   if (state == State::kPolling) {
     polling_.push_back(current_);
   } else {
@@ -225,6 +222,12 @@ void Machine::switch_out(State state, std::string waits_for) {
   const int thread = current_;
   host_ = std::move(host_).resume();
   current_ = thread;
+}
+
+void Machine::wait(State state, const char* what, const std::source_location& at) {
+  threads_[current_].waits_for = what;
+  threads_[current_].waits_at = at;
+  switch_out(state);
 }
 
 // ---- meetings -----------------------------------------------------------------------------------
@@ -263,7 +266,7 @@ void Machine::meet_block(const std::source_location& at) {
   block_meeting_.threads.push_back(current_);
   block_meeting_.orders = true;
   if (block_meeting_.threads.size() < grid_.threads) {
-    switch_out(State::kWaiting, "the barrier of the block at " + place_of(at));
+    wait(State::kWaiting, "the barrier of the block at ", at);
     return;
   }
   ++counters_.barriers;
@@ -289,7 +292,7 @@ Lanes Machine::meet_warp(unsigned mask, std::uint32_t value, bool orders,
   meeting.threads.push_back(current_);
   meeting.values[lane] = value;
   if (meeting.threads.size() < static_cast<std::size_t>(__builtin_popcount(mask))) {
-    switch_out(State::kWaiting, "the lanes of its warp at " + place_of(at));
+    wait(State::kWaiting, "the lanes of its warp at ", at);
   } else {
     wake(meeting);
   }
@@ -342,8 +345,7 @@ int Machine::acquire(const int* address, const std::source_location& at, const v
   Thread& me = threads_[current_];
   access(address, sizeof *address, {Access::kRead, true}, pc);
   if (me.polled == address && me.polled_value == *address) {
-    switch_out(State::kPolling,
-               "another value than " + std::to_string(*address) + ", polled at " + place_of(at));
+    wait(State::kPolling, ", polled at ", at);
   }
   me.polled = address;
   me.polled_value = *address;
@@ -371,7 +373,7 @@ std::string Machine::who(int thread, std::int64_t block) const {
 void Machine::report(std::string kind, const std::string& text) {
   reports_.push_back({std::move(kind), text});
   std::fprintf(stderr, "sim: %s: %s\n", reports_.back().kind.c_str(), text.c_str());
-  if (runs()) switch_out(State::kWaiting, "nothing");
+  if (runs()) switch_out(State::kWaiting);
 }
 
 void Machine::report_fault(const Fault& fault, const std::string& what) {
@@ -395,7 +397,11 @@ void Machine::report_deadlock() {
     if (threads_[t].state == State::kEnded) {
       ++ended;
     } else {
-      waits[threads_[t].waits_for].push_back(static_cast<int>(t));
+      const Thread& thread = threads_[t];
+      const std::string value = thread.state == State::kPolling
+                                    ? "another value than " + std::to_string(thread.polled_value)
+                                    : "";
+      waits[value + thread.waits_for + place_of(thread.waits_at)].push_back(static_cast<int>(t));
     }
   }
   std::string text = "block " + std::to_string(block_) + ":";

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../../examples/support.cuh"
 #include "sim/machine.h"
 #include "support/catch.h"
 
@@ -18,26 +19,12 @@ namespace arch = attile::arch;
 
 constexpr int kThreads = 64;
 
+using Numbers = example::DeviceArray<float>;
+using Flag = example::DeviceArray<int>;
+
 /// Device memory for a test, all of it written.
-class Numbers {
- public:
-  explicit Numbers(std::size_t count) : count_(count) {
-    REQUIRE(cudaMalloc(&data_, count * sizeof(float)) == cudaSuccess);
-    const std::vector<float> zeros(count);
-    REQUIRE(cudaMemcpy(data_, zeros.data(), count * sizeof(float), cudaMemcpyHostToDevice) ==
-            cudaSuccess);
-  }
-  Numbers(const Numbers&) = delete;
-  Numbers& operator=(const Numbers&) = delete;
-  ~Numbers() { static_cast<void>(cudaFree(data_)); }
-
-  float* get() const { return static_cast<float*>(data_); }
-  int* flags() const { return static_cast<int*>(data_); }
-
- private:
-  void* data_ = nullptr;
-  std::size_t count_;
-};
+Numbers zeros(std::size_t count) { return Numbers(std::vector<float>(count)); }
+Flag lowered() { return Flag(std::vector<int>(1)); }
 
 /// What a kernel is reported for under many orders of its threads: the first report, or "" for
 /// none. `line`: where the report has to point to, by "planted.cpp:LINE".
@@ -79,7 +66,7 @@ void neighbours(float* out) {
 }
 
 TEST_CASE("planted.a_read_before_the_barrier_is_a_race_or_uninitialised") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK(reports_of(1, 256, neighbours<true>, out.get()).empty());
   const auto found = reports_of(1, 256, neighbours<false>, out.get());
   REQUIRE(found.size() == 1);
@@ -99,7 +86,7 @@ void overwrite(float* out) {
 }
 
 TEST_CASE("planted.a_write_that_others_may_still_have_to_read_is_a_race") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK(reports_of(1, 256, overwrite<true>, out.get()).empty());
   CHECK_REPORT(reports_of(1, 256, overwrite<false>, out.get()), "race",
                (Words{"of block 0", "shared memory", "planted.cpp:", "nothing orders"}));
@@ -118,7 +105,7 @@ void within_a_warp(float* out) {
 }
 
 TEST_CASE("planted.a_warps_barrier_is_none_for_another_warp") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK(reports_of(1, 256, within_a_warp<31>, out.get()).empty());
   CHECK_REPORT(reports_of(1, 256, within_a_warp<32>, out.get()), "race", Words{"planted.cpp:"});
 }
@@ -132,7 +119,7 @@ void after_a_shuffle(float* out) {
 }
 
 TEST_CASE("planted.a_shuffle_is_no_barrier") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK_REPORT(reports_of(1, 256, after_a_shuffle, out.get()), "race", Words{"planted.cpp:"});
 }
 
@@ -144,7 +131,7 @@ void unwritten_device(float* out, const float* in) {
 }
 
 TEST_CASE("planted.uninitialised") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK_REPORT(reports_of(1, 256, unwritten_shared, out.get()), "uninitialised",
                (Words{"reads 4 bytes", "shared memory + 0xc"}));
   void* fresh = nullptr;
@@ -162,7 +149,7 @@ void write_shared_at(int at) {
 }
 
 TEST_CASE("planted.bounds") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK(reports_of(1, 0, write_at, out.get(), kThreads - 1).empty());
   CHECK_REPORT(reports_of(1, 0, write_at, out.get(), kThreads), "bounds",
                (Words{"thread 7 of block 0 writes 4 bytes", "in no allocation"}));
@@ -173,7 +160,7 @@ TEST_CASE("planted.bounds") {
 }
 
 TEST_CASE("planted.freed_memory_is_out_of_bounds") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   void* gone = nullptr;
   REQUIRE(cudaMalloc(&gone, kThreads * sizeof(float)) == cudaSuccess);
   REQUIRE(cudaFree(gone) == cudaSuccess);
@@ -187,7 +174,7 @@ void vector_at(float* out, int at) {
 }
 
 TEST_CASE("planted.misaligned") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK(reports_of(1, 0, vector_at, out.get(), 4).empty());
   CHECK_REPORT(reports_of(1, 0, vector_at, out.get(), 2), "misaligned", Words{"16 bytes"});
 }
@@ -204,7 +191,7 @@ void collectives(float* out) {
 }
 
 TEST_CASE("planted.divergence") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK(reports_of(1, 0, collectives<false>, out.get()).empty());
   CHECK_REPORT(reports_of(1, 0, collectives<true>, out.get()), "divergence",
                (Words{"lanes of its warp wait at", "planted.cpp:"}));
@@ -217,7 +204,7 @@ void one_leaves(float* out) {
 }
 
 TEST_CASE("planted.deadlock_at_a_barrier") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK_REPORT(reports_of(1, 0, one_leaves, out.get()), "deadlock",
                (Words{"63 threads", "the barrier of the block at planted.cpp:", "1 have ended"}));
 }
@@ -234,10 +221,10 @@ void wait_for_flag(float* out, int* flag) {
 }
 
 TEST_CASE("planted.deadlock_of_one_that_polls") {
-  const Numbers out(2 * kThreads), flag(1);
-  CHECK(reports_of(2, 0, wait_for_flag<0>, out.get(), flag.flags()).empty());
-  const Numbers other(1);
-  CHECK_REPORT(reports_of(2, 0, wait_for_flag<1>, out.get(), other.flags()), "deadlock",
+  const Numbers out = zeros(2 * kThreads);
+  const Flag flag = lowered(), other = lowered();
+  CHECK(reports_of(2, 0, wait_for_flag<0>, out.get(), flag.get()).empty());
+  CHECK_REPORT(reports_of(2, 0, wait_for_flag<1>, out.get(), other.get()), "deadlock",
                (Words{"another value than 0, polled at planted.cpp:"}));
 }
 
@@ -260,10 +247,11 @@ void hand_over(float* data, float* out, int* flag) {
 }
 
 TEST_CASE("planted.blocks_that_share_memory_without_a_release") {
-  const Numbers data(kThreads), out(kThreads), flag(1), other(1);
-  CHECK_REPORT(reports_of(2, 0, hand_over<false>, data.get(), out.get(), other.flags()), "race",
+  const Numbers data = zeros(kThreads), out = zeros(kThreads);
+  const Flag flag = lowered(), other = lowered();
+  CHECK_REPORT(reports_of(2, 0, hand_over<false>, data.get(), out.get(), other.get()), "race",
                (Words{"of block 1 reads", "of block 0 has written"}));
-  CHECK(reports_of(2, 0, hand_over<true>, data.get(), out.get(), flag.flags()).empty());
+  CHECK(reports_of(2, 0, hand_over<true>, data.get(), out.get(), flag.get()).empty());
 }
 
 template <bool kAtomic>
@@ -276,13 +264,13 @@ void sum(float* out) {
 }
 
 TEST_CASE("planted.a_sum_without_atomics") {
-  const Numbers out(1);
+  const Numbers out = zeros(1);
   CHECK(reports_of(2, 0, sum<true>, out.get()).empty());
   CHECK_REPORT(reports_of(2, 0, sum<false>, out.get()), "race", Words{"of block 0"});
 }
 
 TEST_CASE("planted.a_grid_that_no_device_takes") {
-  const Numbers out(kThreads);
+  const Numbers out = zeros(kThreads);
   CHECK(arch::launch(sum<true>, 1, kThreads, sim::kMaxSharedBytes + 1, nullptr, out.get()) ==
         cudaErrorInvalidValue);
   CHECK(arch::launch(sum<true>, 1, 2048, 0, nullptr, out.get()) == cudaErrorInvalidConfiguration);

@@ -32,7 +32,6 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
 
 cudaError_t cudaDeviceSynchronize() { return sim::last_error(); }
 cudaError_t cudaGetLastError() { return sim::last_error(); }
-cudaError_t cudaPeekAtLastError() { return sim::last_error(); }
 
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : "an error of the simulated machine";
@@ -40,22 +39,6 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  if (attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) return cudaErrorInvalidValue;
-  *value = static_cast<int>(sim::kMaxSharedBytes);
-  return cudaSuccess;
-}
-
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  *attributes = {};
   return cudaSuccess;
 }
 }
