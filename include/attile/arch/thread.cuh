@@ -22,6 +22,9 @@ ATTILE_DEVICE void warp_barrier() { __syncwarp(); }
 /// The value of lane (lane ^ mask). Scope: all lanes of the warp.
 ATTILE_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
 
+/// Whether x holds for any lane. Scope: all lanes of the warp.
+ATTILE_DEVICE bool any_lane(bool x) { return __any_sync(0xFFFFFFFFu, x) != 0; }
+
 /// The lowest lane for which x holds; kWarpSize where there is none. Scope: all lanes of the warp.
 ATTILE_DEVICE int first_lane(bool x) {
   const unsigned lanes = __ballot_sync(0xFFFFFFFFu, x);
