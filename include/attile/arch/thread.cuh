@@ -17,17 +17,15 @@ ATTILE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 ATTILE_DEVICE void barrier() { __syncthreads(); }
 
 /// Waits until `threads` threads of the block have come to barrier `id` or arrived at it; orders
-/// the shared and global accesses of all of them before those of the ones that wait (PTX ISA,
-/// bar.sync). Units    0 < id < 16, where 0 is the barrier of the whole block; threads: a multiple
-/// of 32, the
+/// what all of them did in memory before what those do that wait (PTX ISA, "bar, barrier").
+/// Units    0 < id < 16, as 0 is the barrier of the whole block; threads: a multiple of 32, the
 ///          same for all who come.
 /// Scope    whole warps.
 ATTILE_DEVICE void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// Counts as one that has come to barrier `id`, without waiting for the others (PTX ISA,
-/// bar.arrive).
+/// Counts as one that has come to barrier `id`, and does not wait for the others.
 /// Units    as for `barrier`.
 /// Scope    whole warps.
 ATTILE_DEVICE void barrier_arrive(int id, int threads) {
