@@ -480,6 +480,7 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
     if (!in_shared && touch.access == Access::kRead) block.sectors.insert(at / kSectorBytes);
   }
   const Toucher toucher{me.index, block.id, me.epoch, &me.known, launch_begin_, pc};
+  touch.may_reach_padding = touch.may_reach_padding && in_shared;
   if (const auto fault = shadow->touch(offset, bytes, touch, toucher)) {
     report_fault(*fault, what());
   }
@@ -628,13 +629,14 @@ int fetch_add(int* address, int x, std::source_location) {
 }
 void load(void* to, const void* address, std::size_t bytes) {
   if (Machine& machine = Machine::get(); machine.runs()) {
-    machine.access(address, bytes, {Access::kRead}, __builtin_return_address(0));
+    machine.access(address, bytes, {.access = Access::kRead, .may_reach_padding = true},
+                   __builtin_return_address(0));
   }
   std::memcpy(to, address, bytes);
 }
 void store(void* address, const void* from, std::size_t bytes) {
   if (Machine& machine = Machine::get(); machine.runs()) {
-    machine.access(address, bytes, {Access::kWrite}, __builtin_return_address(0));
+    machine.access(address, bytes, {.access = Access::kWrite}, __builtin_return_address(0));
   }
   std::memcpy(address, from, bytes);
 }
@@ -647,7 +649,7 @@ void store_release(int* address, int x, std::source_location) {
 
 void access(const void* address, std::size_t bytes, Access access, const void* pc) {
   Machine& machine = Machine::get();
-  if (machine.runs()) machine.access(address, bytes, {access, false}, pc);
+  if (machine.runs()) machine.access(address, bytes, {.access = access}, pc);
 }
 
 void* allocate(std::size_t bytes) { return Machine::get().memory().allocate(bytes); }

@@ -82,6 +82,20 @@ void Shadow::clear(std::size_t bytes) {
   std::fill_n(readers_.begin(), std::min(readers_.size(), count * warps_), Readers{});
 }
 
+/// Whether all of the bytes were written; with `may_reach_padding` the first 4 and what follows up
+/// to a gap, if nothing after the gap was.
+bool Shadow::initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const {
+  bool gap = false;
+  for (std::size_t i = offset / kGranule; i * kGranule < offset + bytes; ++i) {
+    const std::uint8_t wanted = bytes_of_granule(i, offset, offset + bytes);
+    const std::uint8_t written = cells_[i].initialised & wanted;
+    if (written == wanted && !gap) continue;
+    if (!may_reach_padding || i * kGranule < offset + sizeof(float) || written != 0) return false;
+    gap = true;
+  }
+  return true;
+}
+
 std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch touch,
                                    const Toucher& who) {
   if (const std::size_t warps = who.known->own->size() / kWarpSize; warps != warps_) {
@@ -90,11 +104,9 @@ std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch 
   }
   const std::size_t begin = offset / kGranule;
   const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
-  if (touch.access == Access::kRead || touch.atomic) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::uint8_t read = bytes_of_granule(i, offset, offset + bytes);
-      if ((cells_[i].initialised & read) != read) return Fault{Fault::Kind::kUninitialised};
-    }
+  const bool reads = touch.access == Access::kRead || touch.atomic;
+  if (reads && !initialised(offset, bytes, touch.may_reach_padding)) {
+    return Fault{Fault::Kind::kUninitialised};
   }
   for (std::size_t i = begin; i < end; ++i) {
     if (const auto fault = touch_cell(i, touch, who)) return fault;

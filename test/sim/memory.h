@@ -51,6 +51,9 @@ struct Toucher {
 struct Touch {
   Access access;
   bool atomic = false;
+  /// A vector of shared memory: what a tile's last row or column brings of the padding behind it
+  /// was never written. Nobody uses it; if anyone did, it is NaN.
+  bool may_reach_padding = false;
 };
 
 /// Why an access is wrong, and who it collides with.
@@ -94,6 +97,7 @@ class Shadow {
     std::uint32_t lanes = 0;
   };
 
+  bool initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const;
   std::optional<Fault> touch_cell(std::size_t i, Touch touch, const Toucher& who);
   std::optional<Fault> readers_fault(std::size_t i, const Toucher& who) const;
   void forget_readers(std::size_t i);
