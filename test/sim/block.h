@@ -29,6 +29,15 @@ struct Wait {
   unsigned count = 0;
 };
 
+/// An asynchronous copy. Its group: how many the thread had closed when it began.
+struct Copy {
+  unsigned char* to;
+  const void* from;  ///< null: zeros
+  int group;
+  const void* pc;
+  std::array<unsigned char, 16> bytes;  ///< of the source, when it began
+};
+
 struct Thread {
   boost::context::fiber context;
   Block* block = nullptr;
@@ -37,7 +46,9 @@ struct Thread {
   Known known;
   Epoch epoch = 0;
   Wait wait;
-  std::array<std::uint32_t, kWarpSize> lanes{};  ///< what its last meeting gave
+  std::shared_ptr<const std::array<Operands, kWarpSize>> lanes;  ///< what its last meeting gave
+  std::vector<Copy> copies;                                      ///< asynchronous ones, under way
+  int groups = 0;                                                ///< of them, that were closed
   const int* polled = nullptr;
   int polled_value = 0;
 
@@ -58,7 +69,7 @@ struct Meeting {
   unsigned mask = 0;
   std::source_location at;
   std::vector<Arrival> arrivals;
-  std::array<std::uint32_t, kWarpSize> values{};
+  std::shared_ptr<std::array<Operands, kWarpSize>> values;
 };
 
 /// A barrier with a number. Whole warps come to it.

@@ -50,10 +50,10 @@ unsigned passes(Different words) {
 /// Lanes that go together. A warp takes 128 bytes at a time, so with 8 bytes each half of it goes,
 /// with 16 a quarter; but a read of 16 bytes goes by halves where no quad of lanes reads more than
 /// two addresses (docs/tuning.md, "Shared reads of 16 bytes").
-int lanes_together(const WarpAccess& access, unsigned bytes, bool reads) {
+int lanes_together(const WarpAccess& access, unsigned bytes, bool halves) {
   if (bytes <= kBankBytes) return kWarpSize;
   const int lanes = static_cast<int>(kBanks * kBankBytes / bytes);
-  if (bytes != 16 || !reads) return lanes;
+  if (bytes != 16 || !halves) return lanes;
   for (int quad = 0; quad < kWarpSize; quad += 4) {
     if (units(access, bytes, bytes, quad, 4).size() > 2) return lanes;
   }
@@ -66,8 +66,8 @@ unsigned sectors(const WarpAccess& access, unsigned bytes) {
   return static_cast<unsigned>(units(access, bytes, kSectorBytes, 0, kWarpSize).size());
 }
 
-Wavefronts wavefronts(const WarpAccess& access, unsigned bytes, bool reads) {
-  const int together = lanes_together(access, bytes, reads);
+Wavefronts wavefronts(const WarpAccess& access, unsigned bytes, bool halves) {
+  const int together = lanes_together(access, bytes, halves);
   Wavefronts result{0, 0};
   for (int lane = 0; lane < kWarpSize; lane += together) {
     const unsigned taken = passes(units(access, bytes, kBankBytes, lane, together));
@@ -78,12 +78,13 @@ Wavefronts wavefronts(const WarpAccess& access, unsigned bytes, bool reads) {
 }
 
 void MemoryCounts::add(const Instruction& kind, const WarpAccess& access) {
-  Instruction& sum = instructions_.try_emplace(kind.pc, kind).first->second;
+  Instruction& sum = instructions_.try_emplace({kind.pc, kind.space}, kind).first->second;
   ++sum.executions;
   if (kind.space == Space::kDevice) {
     sum.sectors += sectors(access, kind.bytes);
   } else {
-    const Wavefronts counted = wavefronts(access, kind.bytes, kind.access == Access::kRead);
+    const bool halves = kind.access == Access::kRead && kind.way != Way::kMatrix;
+    const Wavefronts counted = wavefronts(access, kind.bytes, halves);
     sum.wavefronts += counted.taken;
     sum.bank_conflicts += counted.taken - counted.ideal;
   }
@@ -91,22 +92,22 @@ void MemoryCounts::add(const Instruction& kind, const WarpAccess& access) {
 
 LaunchCounts MemoryCounts::take(const Grid& grid) {
   LaunchCounts counts{grid, {}, std::exchange(l2_read_sectors_, 0)};
-  for (const auto& [pc, instruction] : instructions_) counts.instructions.push_back(instruction);
+  for (const auto& [place, instruction] : instructions_) counts.instructions.push_back(instruction);
   instructions_.clear();
   return counts;
 }
 
-std::uint64_t LaunchCounts::sum(Space space, Access access,
-                                std::uint64_t Instruction::*number) const {
+std::uint64_t LaunchCounts::sum(Space space, Access access, std::uint64_t Instruction::*number,
+                                Way way) const {
   std::uint64_t total = 0;
   for (const Instruction& i : instructions) {
-    if (i.space == space && i.access == access && !i.atomic) total += i.*number;
+    if (i.space == space && i.access == access && i.way == way) total += i.*number;
   }
   return total;
 }
 
 void WarpRecord::touch(int lane, const Instruction& kind, std::uint64_t address) {
-  Stream& stream = streams_[kind.pc];
+  Stream& stream = streams_[{kind.pc, kind.space}];
   stream.kind = kind;
   const std::uint32_t time = stream.times[lane]++;
   if (time >= stream.accesses.size()) stream.accesses.resize(time + 1);
@@ -116,7 +117,7 @@ void WarpRecord::touch(int lane, const Instruction& kind, std::uint64_t address)
 }
 
 void WarpRecord::flush(MemoryCounts& counts) {
-  for (auto& [pc, stream] : streams_) {
+  for (auto& [place, stream] : streams_) {
     for (const WarpAccess& access : stream.accesses) counts.add(stream.kind, access);
     stream.accesses.clear();
     stream.times = {};

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sim/machine.h"
@@ -28,11 +28,11 @@ inline constexpr unsigned kSectorBytes = 32;
 unsigned sectors(const WarpAccess& access, unsigned bytes);
 
 /// The passes that an access of shared memory takes through its 32 banks of 4 bytes, and how few
-/// they could be for lanes and sizes like these.
+/// they could be for lanes and sizes like these. `halves`: 16 bytes may go by half warps.
 struct Wavefronts {
   unsigned taken, ideal;
 };
-Wavefronts wavefronts(const WarpAccess& access, unsigned bytes, bool reads);
+Wavefronts wavefronts(const WarpAccess& access, unsigned bytes, bool halves);
 
 /// What the instructions of one launch have done so far.
 class MemoryCounts {
@@ -42,7 +42,7 @@ class MemoryCounts {
   LaunchCounts take(const Grid& grid);
 
  private:
-  std::map<const void*, Instruction> instructions_;
+  std::map<std::pair<const void*, Space>, Instruction> instructions_;
   std::uint64_t l2_read_sectors_ = 0;
 };
 
@@ -60,7 +60,7 @@ class WarpRecord {
     std::vector<WarpAccess> accesses;
   };
 
-  std::unordered_map<const void*, Stream> streams_;
+  std::map<std::pair<const void*, Space>, Stream> streams_;
 };
 
 }  // namespace sim

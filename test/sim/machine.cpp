@@ -31,6 +31,7 @@ using boost::context::fiber;
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr std::size_t kSharedRange = 2 * kMaxSharedBytes;  ///< of addresses, for each block
 constexpr std::size_t kMostCounted = 16;                   ///< bytes of one instruction
+constexpr std::size_t kCopyBytes = 16;
 
 std::string hex(std::size_t x) {
   char text[32];
@@ -55,13 +56,16 @@ class Machine {
   void meet_threads(int id, unsigned count, bool waits, const char* what,
                     const std::source_location& at);
   /// What each lane brought.
-  const std::array<std::uint32_t, kWarpSize>& meet_lanes(unsigned mask, std::uint32_t value,
-                                                         bool orders,
-                                                         const std::source_location& at);
+  using Lanes = std::shared_ptr<const std::array<Operands, kWarpSize>>;
+  Lanes meet_lanes(unsigned mask, const Operands& mine, bool orders,
+                   const std::source_location& at);
   std::uint32_t shuffle(unsigned mask, std::uint32_t value, int from,
                         const std::source_location& at);
   int acquire(const int* address, const std::source_location& at, const void* pc);
   void release(int* address, int value, const void* pc);
+  void copy(unsigned char* to, const void* from, const void* pc);
+  void close_group() { ++current_->groups; }
+  void land(int pending);
 
   bool runs() const { return current_ != nullptr; }
   const Thread& current() const { return *current_; }
@@ -228,6 +232,8 @@ void Machine::begin_block(Block& block, int index) {
     thread.known = {begin, nullptr};
     thread.epoch = now_;
     thread.polled = nullptr;
+    thread.copies.clear();
+    thread.groups = 0;
     ready_.push_back(&thread);
   }
 }
@@ -402,18 +408,17 @@ Meeting& Machine::meeting_of(unsigned mask, const std::source_location& at) {
                              " for the lanes " + hex(meeting.mask) + ", thread " +
                              std::to_string(meeting.arrivals.front().thread->index) + " first");
   }
-  meetings.push_back({mask, at, {}, {}});
+  meetings.push_back({mask, at, {}, std::make_shared<std::array<Operands, kWarpSize>>()});
   return meetings.back();
 }
 
-const std::array<std::uint32_t, kWarpSize>& Machine::meet_lanes(unsigned mask, std::uint32_t value,
-                                                                bool orders,
-                                                                const std::source_location& at) {
+Machine::Lanes Machine::meet_lanes(unsigned mask, const Operands& mine, bool orders,
+                                   const std::source_location& at) {
   Thread& me = *current_;
   std::vector<Meeting>& meetings = me.block->meetings[me.warp()];
   Meeting& meeting = meeting_of(mask, at);
   meeting.arrivals.push_back(arrive(true));
-  meeting.values[me.lane()] = value;
+  (*meeting.values)[me.lane()] = mine;
   if (static_cast<int>(meeting.arrivals.size()) < std::popcount(mask)) {
     wait(State::kWaiting, {"the lanes of its warp at ", at});
     return me.lanes;
@@ -432,7 +437,7 @@ std::uint32_t Machine::shuffle(unsigned mask, std::uint32_t value, int from,
     report("divergence", who() + " reads lane " + std::to_string(from) + " at " + place_of(at) +
                              ", which is none of the lanes " + hex(mask));
   }
-  return meet_lanes(mask, value, false, at)[from];
+  return (*meet_lanes(mask, {value}, false, at))[from][0];
 }
 
 // ---- what kernels do to memory ------------------------------------------------------------------
@@ -451,8 +456,9 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
   } else if (Allocation* const allocation = memory_.find(p, bytes)) {
     offset = p - allocation->begin;
     shadow = &allocation->shadow;
-    if (touch.access == Access::kRead || touch.atomic) allocation->traffic.read += bytes;
-    if (touch.access == Access::kWrite) allocation->traffic.written += bytes;
+    const bool reads = touch.access == Access::kRead || touch.way == Way::kAtomic;
+    if (touch.counts && reads) allocation->traffic.read += bytes;
+    if (touch.counts && touch.access == Access::kWrite) allocation->traffic.written += bytes;
   }
   const char* const verb = touch.access == Access::kRead ? " reads " : " writes ";
   const auto what = [&] {
@@ -471,14 +477,15 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
     report("misaligned", what());
     return;
   }
-  if (counting_ && bytes <= kMostCounted) {
+  if (counting_ && touch.counts && bytes <= kMostCounted) {
     const Space space = in_shared ? Space::kShared : Space::kDevice;
     const std::uint64_t at = in_shared ? offset : reinterpret_cast<std::uint64_t>(p);
     block.records[me.warp()].touch(
-        me.lane(),
-        {pc, space, touch.access, touch.atomic, static_cast<unsigned>(bytes), 0, 0, 0, 0}, at);
+        me.lane(), {pc, space, touch.access, touch.way, static_cast<unsigned>(bytes), 0, 0, 0, 0},
+        at);
     if (!in_shared && touch.access == Access::kRead) block.sectors.insert(at / kSectorBytes);
   }
+  if (!touch.happens) return;
   const Toucher toucher{me.index, block.id, me.epoch, &me.known, launch_begin_, pc};
   touch.may_reach_padding = touch.may_reach_padding && in_shared;
   if (const auto fault = shadow->touch(offset, bytes, touch, toucher)) {
@@ -488,7 +495,7 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
 
 int Machine::acquire(const int* address, const std::source_location& at, const void* pc) {
   Thread& me = *current_;
-  access(address, sizeof *address, {Access::kRead, true}, pc);
+  access(address, sizeof *address, {Access::kRead, Way::kAtomic}, pc);
   if (me.polled == address && me.polled_value == *address) {
     wait(State::kPolling, {", polled at ", at});
   }
@@ -502,7 +509,7 @@ int Machine::acquire(const int* address, const std::source_location& at, const v
 }
 
 void Machine::release(int* address, int value, const void* pc) {
-  access(address, sizeof *address, {Access::kWrite, true}, pc);
+  access(address, sizeof *address, {Access::kWrite, Way::kAtomic}, pc);
   const Thread& me = *current_;
   Known known = me.known;
   auto epochs = std::make_shared<std::vector<Epoch>>(*known.own);
@@ -512,6 +519,38 @@ void Machine::release(int* address, int value, const void* pc) {
   advance(me);
   progress_ = true;
   *address = value;
+}
+
+/// The target is poisoned, and neither read nor written, until the thread has waited.
+void Machine::copy(unsigned char* to, const void* from, const void* pc) {
+  if (from != nullptr) access(from, kCopyBytes, {Access::kRead, Way::kAsynchronous}, pc);
+  access(to, kCopyBytes, {Access::kWrite, Way::kAsynchronous}, pc);
+  std::memset(to, kPoison, kCopyBytes);
+  Copy copy{to, from, current_->groups, pc, {}};
+  if (from != nullptr) std::memcpy(copy.bytes.data(), from, kCopyBytes);
+  current_->copies.push_back(copy);
+}
+
+/// Waits for the thread's copies but for those of its `pending` latest groups, and those that are
+/// in none.
+void Machine::land(int pending) {
+  Thread& me = *current_;
+  Block& block = *me.block;
+  std::erase_if(me.copies, [&](const Copy& copy) {
+    if (copy.group >= me.groups - pending) return false;
+    if (copy.from != nullptr) {
+      // It was read at any time until now.
+      access(copy.from, kCopyBytes,
+             {.access = Access::kRead, .way = Way::kAsynchronous, .counts = false}, copy.pc);
+      if (std::memcmp(copy.bytes.data(), copy.from, kCopyBytes) != 0) {
+        report("in flight", who() + " waits for its copy (" + place_of(copy.pc) +
+                                "), whose source has changed since it began");
+      }
+    }
+    std::memcpy(copy.to, copy.bytes.data(), kCopyBytes);
+    block.shadow.land(copy.to - block.shared, kCopyBytes, me.epoch);
+    return true;
+  });
 }
 
 // ---- reports ------------------------------------------------------------------------------------
@@ -530,6 +569,12 @@ void Machine::report(std::string kind, const std::string& text) {
 void Machine::report_fault(const Fault& fault, const std::string& what) {
   if (fault.kind == Fault::Kind::kUninitialised) {
     report("uninitialised", what + ", some of which nobody has written");
+    return;
+  }
+  if (fault.kind == Fault::Kind::kInFlight) {
+    report("in flight", what + ", which the copy of " +
+                            who(fault.thread, fault.block - launch_begin_) + " (" +
+                            place_of(fault.pc) + ") is still writing: it has not waited for it");
     return;
   }
   report("race", what + ", which " + who(fault.thread, fault.block - launch_begin_) +
@@ -605,28 +650,43 @@ void named_barrier(int id, int threads, bool waits, std::source_location at) {
   Machine::get().meet_threads(id, count, waits, "barrier 0 at ", at);
 }
 void warp_barrier(unsigned lanes, std::source_location at) {
-  static_cast<void>(Machine::get().meet_lanes(lanes, 0, true, at));
+  static_cast<void>(Machine::get().meet_lanes(lanes, {}, true, at));
 }
 std::uint32_t shuffle(unsigned lanes, std::uint32_t value, int from, std::source_location at) {
   return Machine::get().shuffle(lanes, value, from, at);
 }
 std::uint32_t vote(unsigned lanes, bool value, std::source_location at) {
-  const auto& votes = Machine::get().meet_lanes(lanes, value, false, at);
+  const auto votes = Machine::get().meet_lanes(lanes, {value}, false, at);
   std::uint32_t found = 0;
-  for (int lane = 0; lane < kWarpSize; ++lane) found |= votes[lane] << lane;
+  for (int lane = 0; lane < kWarpSize; ++lane) found |= (*votes)[lane][0] << lane;
   return found;
 }
 
 void atomic_add(float* address, float x, std::source_location) {
-  Machine::get().access(address, sizeof *address, {Access::kWrite, true},
+  Machine::get().access(address, sizeof *address, {Access::kWrite, Way::kAtomic},
                         __builtin_return_address(0));
   *address += x;
 }
 int fetch_add(int* address, int x, std::source_location) {
-  Machine::get().access(address, sizeof *address, {Access::kWrite, true},
+  Machine::get().access(address, sizeof *address, {Access::kWrite, Way::kAtomic},
                         __builtin_return_address(0));
   return std::exchange(*address, *address + x);
 }
+std::shared_ptr<const std::array<Operands, kWarpSize>> exchange(const Operands& mine,
+                                                                std::source_location at) {
+  return Machine::get().meet_lanes(kAllLanes, mine, false, at);
+}
+
+std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(static_cast<const unsigned char*>(p) - dynamic_shared());
+}
+unsigned char* at_shared(std::uint32_t address) { return dynamic_shared() + address; }
+void async_copy(std::uint32_t shared, const void* from, bool there) {
+  Machine::get().copy(at_shared(shared), there ? from : nullptr, __builtin_return_address(0));
+}
+void async_commit() { Machine::get().close_group(); }
+void async_wait(int pending) { Machine::get().land(pending); }
+
 void load(void* to, const void* address, std::size_t bytes) {
   if (Machine& machine = Machine::get(); machine.runs()) {
     machine.access(address, bytes, {.access = Access::kRead, .may_reach_padding = true},
@@ -660,6 +720,16 @@ void initialise(const void* address, std::size_t bytes) {
     allocation->shadow.initialise(p - allocation->begin, bytes);
   }
 }
+
+void matrix_row(const void* address, const void* pc) {
+  Machine::get().access(address, 16,
+                        {.access = Access::kRead, .way = Way::kMatrix, .happens = false}, pc);
+}
+void matrix_element(const void* address, std::size_t bytes, const void* pc) {
+  Machine::get().access(address, bytes,
+                        {.access = Access::kRead, .way = Way::kMatrix, .counts = false}, pc);
+}
+void count_flops(std::uint64_t flops) { Machine::get().counters().mma_flops += flops; }
 
 cudaError_t last_error() { return Machine::get().failed() ? cudaErrorLaunchFailure : cudaSuccess; }
 

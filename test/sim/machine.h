@@ -3,9 +3,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 //                  outside of what the launch asked for
 //   misaligned     an access that does not lie at a multiple of its size
 //   divergence     lanes of a warp that meet in different collectives, or with different lanes
+//   in flight      an access of what an asynchronous copy writes, before the wait for it
 //   barrier        a named barrier with a wrong number, count, or company
 //   deadlock       threads that wait for each other, or for one that has ended
 //
@@ -68,6 +71,7 @@ struct Counters {
   std::uint64_t blocks = 0;
   std::uint64_t barriers = 0;  ///< of whole blocks, each counted once
   std::uint64_t exps = 0;      ///< arch::exp2, of all threads
+  std::uint64_t mma_flops = 0;
 };
 Counters counters();
 void reset_counters();
@@ -81,6 +85,7 @@ Traffic traffic(const void* allocation);
 
 enum class Space { kDevice, kShared };
 enum class Access { kRead, kWrite };
+enum class Way { kPlain, kAtomic, kAsynchronous, kMatrix };
 
 /// A load or store in the program, and what all warps of a launch together did there. Units: bytes
 /// that one lane moves; 32-byte sectors of device memory; passes through the banks of shared
@@ -89,7 +94,7 @@ struct Instruction {
   const void* pc = nullptr;  ///< sim::place_of (report.h) has its line
   Space space = Space::kDevice;
   Access access = Access::kRead;
-  bool atomic = false;
+  Way way = Way::kPlain;
   unsigned bytes = 0;
   std::uint64_t executions = 0;  ///< by a warp
   std::uint64_t sectors = 0;
@@ -103,8 +108,9 @@ struct LaunchCounts {
   /// L1 keeps what a block has read.
   std::uint64_t l2_read_sectors = 0;
 
-  /// The sum over those of a kind, of one of the numbers above; atomics count with neither kind.
-  std::uint64_t sum(Space space, Access access, std::uint64_t Instruction::*number) const;
+  /// The sum over those of a kind, of one of the numbers above.
+  std::uint64_t sum(Space space, Access access, std::uint64_t Instruction::*number,
+                    Way way = Way::kPlain) const;
 };
 
 /// Whether instructions are counted from here on, which takes time. The variable
@@ -129,6 +135,11 @@ std::uint32_t shuffle(unsigned lanes, std::uint32_t value, int from, std::source
 /// The lanes that brought true.
 std::uint32_t vote(unsigned lanes, bool value, std::source_location at);
 
+using Operands = std::array<std::uint32_t, 6>;
+/// What each lane of the warp brought; orders nothing.
+std::shared_ptr<const std::array<Operands, kWarpSize>> exchange(const Operands& mine,
+                                                                std::source_location at);
+
 /// Counts one exponential.
 void count_exp();
 
@@ -137,14 +148,31 @@ int fetch_add(int* address, int x, std::source_location at);
 /// One access of `bytes` bytes.
 void load(void* to, const void* address, std::size_t bytes);
 void store(void* address, const void* from, std::size_t bytes);
+/// The address that instructions on shared memory take, and what lies there.
+std::uint32_t shared_address(const void* p);
+unsigned char* at_shared(std::uint32_t address);
+/// Copies 16 bytes, or zeros, to shared memory, at the latest moment: the thread's wait for them.
+void async_copy(std::uint32_t shared, const void* from, bool there);
+void async_commit();
+void async_wait(int pending);
+/// ldmatrix and mma.sync (matrix.cpp).
+void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
+                   std::source_location at);
+using ToFloat = float (*)(std::uint16_t);
+void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                  ToFloat to_float, std::source_location at);
 int load_acquire(const int* address, std::source_location at);
 void store_release(int* address, int x, std::source_location at);
 
-// ---- for callbacks.cpp and runtime.cpp
+// ---- for callbacks.cpp, runtime.cpp and matrix.cpp
 // ------------------------------------------------------------
 
 /// A load or store of the running thread, if one is running. `pc`: where in the program.
 void access(const void* address, std::size_t bytes, Access access, const void* pc);
+/// For matrix.cpp: a row whose address a lane gives, which is counted; and what a lane gets of it.
+void matrix_row(const void* address, const void* pc);
+void matrix_element(const void* address, std::size_t bytes, const void* pc);
+void count_flops(std::uint64_t flops);
 
 /// Device memory; its bytes are uninitialised.
 void* allocate(std::size_t bytes);

@@ -76,6 +76,13 @@ void Shadow::initialise(std::size_t offset, std::size_t bytes) {
   }
 }
 
+void Shadow::land(std::size_t offset, std::size_t bytes, Epoch epoch) {
+  for (std::size_t i = offset / kGranule; i * kGranule < offset + bytes; ++i) {
+    cells_[i].in_flight = false;
+    cells_[i].write_epoch = epoch;
+  }
+}
+
 void Shadow::clear(std::size_t bytes) {
   const std::size_t count = (bytes + kGranule - 1) / kGranule;
   std::fill_n(cells_.begin(), count, Cell{});
@@ -104,7 +111,7 @@ std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch 
   }
   const std::size_t begin = offset / kGranule;
   const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
-  const bool reads = touch.access == Access::kRead || touch.atomic;
+  const bool reads = touch.access == Access::kRead || touch.way == Way::kAtomic;
   if (reads && !initialised(offset, bytes, touch.may_reach_padding)) {
     return Fault{Fault::Kind::kUninitialised};
   }
@@ -123,16 +130,21 @@ void Shadow::forget_readers(std::size_t i) {
 std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Toucher& who) {
   Cell& cell = cells_[i];
   const bool writes = touch.access == Access::kWrite;
+  const bool atomic = touch.way == Way::kAtomic;
+  if (cell.in_flight) {
+    return Fault{Fault::Kind::kInFlight, cell.writer, cell.write_block, Access::kWrite,
+                 cell.write_pc};
+  }
   const bool written = cell.write_block >= who.launch_begin;
   const bool mine = cell.write_block == who.block && cell.writer == who.thread;
-  if (written && !mine && !(touch.atomic && cell.atomic)) {
+  if (written && !mine && !(atomic && cell.atomic)) {
     const std::vector<Epoch>* const known = who.known->of(who.block, cell.write_block);
     if (known == nullptr || (*known)[cell.writer] < cell.write_epoch) {
       return Fault{Fault::Kind::kRace, cell.writer, cell.write_block, Access::kWrite,
                    cell.write_pc};
     }
   }
-  if (!writes && touch.atomic) return std::nullopt;  // orders, and is ordered by whoever needs it
+  if (!writes && atomic) return std::nullopt;  // orders, and is ordered by whoever needs it
   if (!writes) {
     if (cell.read_block != who.block) forget_readers(i);
     Readers& warp = readers_of(i)[who.thread / kWarpSize];
@@ -150,7 +162,8 @@ std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Touche
   cell.write_block = who.block;
   cell.write_epoch = who.epoch;
   cell.write_pc = who.pc;
-  cell.atomic = touch.atomic;
+  cell.atomic = atomic;
+  cell.in_flight = touch.way == Way::kAsynchronous;
   return std::nullopt;
 }
 

@@ -50,15 +50,17 @@ struct Toucher {
 
 struct Touch {
   Access access;
-  bool atomic = false;
+  Way way = Way::kPlain;
   /// A vector of shared memory: what a tile's last row or column brings of the padding behind it
   /// was never written. Nobody uses it; if anyone did, it is NaN.
   bool may_reach_padding = false;
+  bool counts = true;   ///< among the instructions, and as traffic
+  bool happens = true;  ///< or is only looked at for its bounds and alignment
 };
 
 /// Why an access is wrong, and who it collides with.
 struct Fault {
-  enum class Kind { kUninitialised, kRace } kind;
+  enum class Kind { kUninitialised, kRace, kInFlight } kind;
   int thread = -1;  ///< the other one
   BlockId block = -1;
   Access access = Access::kRead;
@@ -78,6 +80,8 @@ class Shadow {
   void initialise(std::size_t offset, std::size_t bytes);
   /// Forgets who touched it and that it was written.
   void clear(std::size_t bytes);
+  /// The write that was asynchronous is done, and the thread that began it knows.
+  void land(std::size_t offset, std::size_t bytes, Epoch epoch);
   /// Remembers the access, or says why it is wrong.
   std::optional<Fault> touch(std::size_t offset, std::size_t bytes, Touch touch,
                              const Toucher& who);
@@ -90,7 +94,8 @@ class Shadow {
     BlockId write_block = -1, read_block = -1;  ///< -1: nobody has
     std::int16_t writer = -1;
     std::uint8_t initialised = 0;  ///< a bit for each byte
-    bool atomic = false;           ///< that write was
+    bool atomic : 1 = false;       ///< that write was
+    bool in_flight : 1 = false;    ///< that write still is
   };
   struct Readers {
     Epoch epoch = 0;

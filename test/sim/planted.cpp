@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // One planted bug of each kind that the machine reports, and beside it the same kernel without.
+#include <attile/arch/async_copy.cuh>
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/launch.cuh>
+#include <attile/arch/matrix.cuh>
 #include <attile/arch/memory.cuh>
+#include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 
 #include <cstddef>
@@ -459,6 +462,156 @@ TEST_CASE("planted.a_vector_that_is_partly_uninitialised") {
   CHECK_REPORT(reports_of(1, 0, vector_from, out.get(), static_cast<const float*>(fresh)),
                "uninitialised", Words{"reads 16 bytes of device memory"});
   CHECK(cudaFree(fresh) == cudaSuccess);
+}
+
+// ---- asynchronous copies ------------------------------------------------------------------------
+
+enum class Bug { kNone, kNoWait, kNoCommit, kNoBarrier, kOverwritten, kRefilledTooEarly };
+
+/// Two stages of 64 vectors: each thread fetches a vector and reads its neighbour's.
+template <Bug kBug>
+void copy_and_read(float* out, const float* in) {
+  float* const shared = reinterpret_cast<float*>(arch::dynamic_shared());
+  const int i = arch::thread_index();
+  const auto fetch = [&](int step) {
+    const std::uint32_t to = arch::shared_address(shared + (step % 2 * kThreads + i) * 4);
+    arch::async_copy_16(to, in + 4 * (step * kThreads + i), step * kThreads + i < 4 * kThreads - 3);
+    if (kBug != Bug::kNoCommit) arch::async_copy_commit();
+  };
+  fetch(0);
+  float sum = 0.0f;
+  for (int step = 0; step < 4; ++step) {
+    if (step < 3) fetch(step + 1);
+    float* const stage = shared + step % 2 * kThreads * 4;
+    if (kBug == Bug::kOverwritten && step == 0) stage[4 * i] = 0.0f;
+    if (kBug != Bug::kNoWait) {
+      if (step < 3) {
+        arch::async_copy_wait<1>();
+      } else {
+        arch::async_copy_wait<0>();
+      }
+    }
+    if (kBug != Bug::kNoBarrier) arch::barrier();
+    sum += arch::load<4>(stage + 4 * ((i + 1) % kThreads))[3];
+    if (kBug != Bug::kRefilledTooEarly) arch::barrier();
+  }
+  out[i] = sum;
+}
+
+template <Bug kBug>
+std::vector<sim::Report> copy_reports(const Numbers& out) {
+  const Numbers in(std::vector<float>(16 * kThreads, 1.0f));
+  return reports_of(1, 2 * 16 * kThreads, copy_and_read<kBug>, out.get(),
+                    static_cast<const float*>(in.get()));
+}
+
+TEST_CASE("planted.asynchronous_copies") {
+  const Numbers out = zeros(kThreads);
+  CHECK(copy_reports<Bug::kNone>(out).empty());
+  CHECK(out.download()[0] == 4.0f);
+  CHECK(out.download()[60] == 3.0f);  // whose last vector is not there: zeros
+  CHECK_REPORT(copy_reports<Bug::kNoWait>(out), "in flight",
+               (Words{"reads 16 bytes of shared memory", "planted.cpp:", "is still writing"}));
+  CHECK_REPORT(copy_reports<Bug::kNoCommit>(out), "in flight", Words{"reads 16 bytes"});
+  CHECK_REPORT(copy_reports<Bug::kOverwritten>(out), "in flight", Words{"writes 4 bytes"});
+  for (const auto& found :
+       {copy_reports<Bug::kNoBarrier>(out), copy_reports<Bug::kRefilledTooEarly>(out)}) {
+    REQUIRE(found.size() == 1);
+    // Unordered: which of the two the machine sees depends on who comes first.
+    const std::string& kind = found.front().kind;
+    CHECK((kind == "race" || kind == "in flight" || kind == "uninitialised"));
+  }
+}
+
+void change_the_source(float* in) {
+  const int i = arch::thread_index();
+  arch::async_copy_16(arch::shared_address(arch::dynamic_shared() + 16 * i), in + 4 * i, true);
+  arch::async_copy_commit();
+  in[4 * i] = 2.0f;
+  arch::async_copy_wait<0>();
+}
+void copy_to(float* in, int shift) {
+  const std::uint32_t to = arch::shared_address(arch::dynamic_shared()) + shift;
+  if (arch::thread_index() == 0) arch::async_copy_16(to, in, true);
+}
+
+TEST_CASE("planted.asynchronous_copies_out_of_place") {
+  const Numbers in = zeros(4 * kThreads);
+  CHECK_REPORT(reports_of(1, 16 * kThreads, change_the_source, in.get()), "in flight",
+               Words{"whose source has changed"});
+  CHECK(reports_of(1, 16, copy_to, in.get(), 0).empty());
+  CHECK_REPORT(reports_of(1, 32, copy_to, in.get(), 8), "misaligned",
+               (Words{"writes 16 bytes", "planted.cpp:"}));
+  CHECK_REPORT(reports_of(1, 16, copy_to, in.get(), 16), "bounds", Words{"shared memory + 0x10"});
+}
+
+// ---- matrices -----------------------------------------------------------------------------------
+
+/// C = A B for A (16, 16) and B (16, 16), by one warp; B lies as its transpose or as it is.
+template <bool kTransposed, bool kBarrier, int kPad>
+void multiply(float* out, const __half* a, const __half* b) {
+  __half* const a_smem = reinterpret_cast<__half*>(arch::dynamic_shared());
+  constexpr int kStride = 16 + kPad;
+  __half* const b_smem = a_smem + 16 * kStride;
+  const int lane = arch::thread_index();
+  if (lane >= 32) return;
+  for (int i = lane; i < 256; i += 32) {
+    a_smem[i / 16 * kStride + i % 16] = a[i];
+    b_smem[i / 16 * kStride + i % 16] = b[i];
+  }
+  if (kBarrier) arch::warp_barrier();
+  const auto row = [&](__half* tile, int r, int c) {
+    return arch::shared_address(tile + r * kStride + c);
+  };
+  std::uint32_t a_frag[4], b_frag[4];
+  arch::load_matrices(a_frag, row(a_smem, lane % 16, lane / 16 * 8));
+  if (kTransposed) {  // B(k, n) lies in row n: matrices are (n, k)
+    arch::load_matrices(b_frag, row(b_smem, lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8));
+  } else {
+    arch::load_matrices_transposed(b_frag, row(b_smem, lane % 16, lane / 16 * 8));
+  }
+  for (int half = 0; half < 2; ++half) {
+    float d[4] = {1.0f, 1.0f, 1.0f, 1.0f};
+    arch::mma_m16n8k16<__half>(d[0], d[1], d[2], d[3], a_frag, b_frag[2 * half],
+                               b_frag[2 * half + 1]);
+    for (int i = 0; i < 4; ++i) {
+      out[(lane / 4 + i / 2 * 8) * 16 + half * 8 + lane % 4 * 2 + i % 2] = d[i];
+    }
+  }
+}
+
+template <bool kTransposed, bool kBarrier, int kPad = 8>
+std::vector<sim::Report> multiply_reports() {
+  std::vector<__half> a(256), b(256);
+  std::vector<float> expected(256, 1.0f);
+  for (int i = 0; i < 256; ++i) {
+    a[i] = __float2half(static_cast<float>(i * 37 % 17 - 8));
+    b[i] = __float2half(static_cast<float>(i * 53 % 23 - 11));
+  }
+  for (int i = 0; i < 256; ++i) {
+    for (int k = 0; k < 16; ++k) {
+      expected[i] += __half2float(a[i / 16 * 16 + k]) *
+                     __half2float(b[kTransposed ? i % 16 * 16 + k : k * 16 + i % 16]);
+    }
+  }
+  const example::DeviceArray<__half> a_dev(a), b_dev(b);
+  const Numbers out = zeros(256);
+  const auto found =
+      reports_of(1, 2048, multiply<kTransposed, kBarrier, kPad>, out.get(),
+                 static_cast<const __half*>(a_dev.get()), static_cast<const __half*>(b_dev.get()));
+  if (found.empty()) CHECK(out.download() == expected);
+  return found;
+}
+
+TEST_CASE("planted.matrices") {
+  sim::reset_counters();
+  CHECK(multiply_reports<true, true>().empty());
+  CHECK(sim::counters().mma_flops == 20 * 2 * 16 * 16 * 16);
+  CHECK(multiply_reports<false, true>().empty());
+  CHECK_REPORT((multiply_reports<true, true, 4>()), "misaligned", Words{"reads 16 bytes"});
+  const auto found = multiply_reports<true, false>();
+  REQUIRE(found.size() == 1);
+  CHECK((found.front().kind == "race" || found.front().kind == "uninitialised"));
 }
 
 TEST_CASE("planted.a_grid_that_no_device_takes") {

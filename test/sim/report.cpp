@@ -65,6 +65,11 @@ std::string place_of(const std::source_location& at) {
   return file_name(at.file_name()) + ":" + std::to_string(at.line());
 }
 
+constexpr const char* kVerbs[][2] = {{"reads ", "writes "},
+                                     {"atomic, ", "atomic, "},
+                                     {"copies from ", "copies to "},
+                                     {"matrix rows of ", "matrix rows of "}};
+
 void print_counts(std::FILE* file, int launch, const LaunchCounts& counts) {
   const auto print = [&](const char* metric, Space space, Access access,
                          std::uint64_t Instruction::*number) {
@@ -89,10 +94,8 @@ void print_counts(std::FILE* file, int launch, const LaunchCounts& counts) {
         &Instruction::bank_conflicts);
   for (const Instruction& i : counts.instructions) {
     std::fprintf(file, "# %s: %s%u bytes of %s memory, %llu times, ", place_of(i.pc).c_str(),
-                 i.atomic                    ? "atomic, "
-                 : i.access == Access::kRead ? "reads "
-                                             : "writes ",
-                 i.bytes, i.space == Space::kDevice ? "device" : "shared",
+                 kVerbs[static_cast<int>(i.way)][i.access == Access::kRead ? 0 : 1], i.bytes,
+                 i.space == Space::kDevice ? "device" : "shared",
                  static_cast<unsigned long long>(i.executions));
     if (i.space == Space::kDevice) {
       std::fprintf(file, "%llu sectors\n", static_cast<unsigned long long>(i.sectors));

@@ -44,6 +44,11 @@ ATTILE_DEVICE float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes) {
   return __shfl_xor_sync(lanes, x, mask);
 }
 
+/// Whether x holds for any of the lanes.
+ATTILE_DEVICE bool any_lane(bool x, unsigned lanes = kAllLanes) {
+  return __any_sync(lanes, x) != 0;
+}
+
 /// The lowest lane for which x holds; kWarpSize where there is none.
 ATTILE_DEVICE int first_lane(bool x, unsigned lanes = kAllLanes) {
   const unsigned found = __ballot_sync(lanes, x);

@@ -44,6 +44,11 @@ inline float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes,
   return std::bit_cast<float>(sim::shuffle(lanes, std::bit_cast<std::uint32_t>(x), from, at));
 }
 
+inline bool any_lane(bool x, unsigned lanes = kAllLanes,
+                     std::source_location at = std::source_location::current()) {
+  return sim::vote(lanes, x, at) != 0;
+}
+
 inline int first_lane(bool x, unsigned lanes = kAllLanes,
                       std::source_location at = std::source_location::current()) {
   const std::uint32_t votes = sim::vote(lanes, x, at);
