@@ -28,7 +28,8 @@ STATEMENT = re.compile(
     r"(arch::(barrier|warp_barrier)\(\)|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
 SUITES = ("portable", "flash1")
 SEEDS = (1, 2, 3)
-KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|divergence|in flight|barrier|deadlock): .*)")
+KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|divergence|barrier|"
+                    r"deadlock): .*)")
 
 
 @dataclasses.dataclass(frozen=True)
