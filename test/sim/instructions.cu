@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Small kernels over every function of arch/ that computes or orders something, for a GPU and for
 // the simulated machine: both have to give the same bits.
-//
-//   instructions RESULTS          writes the results
-//   instructions RESULTS OTHER    and holds them against those of the other one
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
@@ -12,36 +9,18 @@
 #include <attile/core/element.h>
 #include <attile/core/vec.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "../../examples/support.cuh"
+#include "sim/instructions.h"
 
 namespace {
 
 namespace arch = attile::arch;
 
-using Words = std::vector<std::uint32_t>;
-constexpr std::uint32_t kNan = 0x7FFFFFFFu;
+using namespace instructions;
 
-/// The same bytes as another type: nvcc does not take std::bit_cast in device code.
-template <class To, class From>
-ATTILE_HOST_DEVICE To as(const From& x) {
-  static_assert(sizeof(To) == sizeof x);
-  To y;
-  std::memcpy(static_cast<void*>(&y), &x, sizeof x);
-  return y;
-}
-
-/// The bits of a number; NaNs are all the same here, as in the contract.
-ATTILE_HOST_DEVICE std::uint32_t bits(float x) { return x != x ? kNan : as<std::uint32_t>(x); }
 template <class T>
 ATTILE_DEVICE std::uint32_t bits_of_16(T x) {
   const float y = attile::to_float(x);
@@ -74,6 +53,8 @@ ATTILE_KERNEL void votes(std::uint32_t* out, const float* in) {
   out[i] = static_cast<std::uint32_t>(arch::first_lane(in[i] > 1.0f));
   out[i + 64] = static_cast<std::uint32_t>(arch::first_lane(false));
   out[i + 128] = static_cast<std::uint32_t>(arch::first_lane(lane >= 20, half));
+  out[i + 192] = arch::any_lane(in[i] > 2.0f) ? 1u : 0u;
+  out[i + 256] = arch::any_lane(lane >= 20, half) ? 1u : 0u;
 }
 
 // ---- barriers: each number goes to another thread -----------------------------------------------
@@ -205,60 +186,19 @@ ATTILE_KERNEL void logarithms(std::uint32_t* out, const float*) {
   out[kPatterns + i] = bits(arch::log(pattern(i)));
 }
 
-// ---- the host -----------------------------------------------------------------------------------
-
 /// ex2.approx is an approximation, and so is each library's logarithm.
 constexpr float kApproximate = 0x1p-21f;
-
-struct Result {
-  const char* name;
-  Words words;
-  float bound;  ///< relative; 0: the same bits
-};
-
-Result run(const char* name, void (*kernel)(std::uint32_t*, const float*), unsigned blocks,
-           unsigned threads, std::size_t words, float bound = 0.0f) {
-  const example::DeviceArray<float> in(example::normal<float>(1024, 1));
-  const example::DeviceArray<std::uint32_t> out{Words(words)};
-  const float* const from = in.get();
-  example::must(arch::launch(kernel, blocks, threads, 1024, nullptr, out.get(), from), name);
-  example::must(cudaDeviceSynchronize(), name);
-  return {name, out.download(), bound};
-}
-
-bool agrees(std::uint32_t a, std::uint32_t b, float bound) {
-  if (a == b) return true;
-  const float x = as<float>(a), y = as<float>(b);
-  return std::abs(x - y) <= bound * std::abs(y);
-}
-
-/// How many of the words do not agree; says which is the first.
-std::size_t differences(const Result& mine, const std::uint32_t* other) {
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < mine.words.size(); ++i) {
-    if (agrees(mine.words[i], other[i], mine.bound)) continue;
-    if (count++ == 0) {
-      std::printf("%s: word %zu is %08x, and %08x in the other's\n", mine.name, i, mine.words[i],
-                  other[i]);
-    }
-  }
-  std::printf("%-16s %7zu words, %zu differ\n", mine.name, mine.words.size(), count);
-  return count;
-}
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: instructions RESULTS [OTHER]\n");
-    return 2;
-  }
+  if (!well_called(argc)) return 2;
   example::need_gpu();
   const unsigned all = kPatterns / 64;
   const std::vector<Result> results{
       run("indices", indices, 3, 64, 192),
       run("shuffles", shuffles, 1, 64, 448),
-      run("votes", votes, 1, 64, 192),
+      run("votes", votes, 1, 64, 320),
       run("barriers", barriers, 1, 64, 192),
       run("named barriers", named_barriers, 1, 128, 256),
       run("atomics", atomics, 4, 64, 7),
@@ -271,29 +211,5 @@ int main(int argc, char** argv) {
       run("exp2", exponentials, all, 64, 2 * kPatterns, kApproximate),
       run("log", logarithms, all, 64, 2 * kPatterns, kApproximate),
   };
-  Words words;
-  for (const Result& result : results) {
-    words.insert(words.end(), result.words.begin(), result.words.end());
-  }
-  std::ofstream(argv[1], std::ios::binary)
-      .write(reinterpret_cast<const char*>(words.data()),
-             static_cast<std::streamsize>(words.size() * sizeof words[0]));
-  if (argc < 3) return 0;
-
-  std::ifstream file(argv[2], std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-  if (bytes.size() != words.size() * sizeof words[0]) {
-    std::fprintf(stderr, "%s has %zu bytes, and not %zu\n", argv[2], bytes.size(),
-                 words.size() * sizeof words[0]);
-    return 1;
-  }
-  Words other(words.size());
-  std::memcpy(other.data(), bytes.data(), bytes.size());
-  std::size_t count = 0;
-  const std::uint32_t* at = other.data();
-  for (const Result& result : results) {
-    count += differences(result, at);
-    at += result.words.size();
-  }
-  return count == 0 ? 0 : 1;
+  return write_and_compare(results, argc, argv);
 }
