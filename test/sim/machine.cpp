@@ -401,8 +401,13 @@ Meeting& Machine::meeting_of(unsigned mask, const std::source_location& at) {
            who() + " is none of the lanes " + hex(mask) + " that meet at " + place_of(at));
   }
   for (Meeting& meeting : meetings) {
-    if ((meeting.mask & mask) == 0) continue;
     if (meeting.mask == mask && same_place(meeting.at, at)) return meeting;
+    // Lanes may wait here until others have met among themselves, but not for each other.
+    const bool here_waits = (meeting.mask >> current_->lane() & 1u) != 0;
+    const bool there_waits =
+        std::any_of(meeting.arrivals.begin(), meeting.arrivals.end(),
+                    [&](const Arrival& a) { return (mask >> a.thread->lane() & 1u) != 0; });
+    if (!here_waits || !there_waits) continue;
     report("divergence", who() + " comes to " + place_of(at) + " with the lanes " + hex(mask) +
                              ", while lanes of its warp wait at " + place_of(meeting.at) +
                              " for the lanes " + hex(meeting.mask) + ", thread " +
