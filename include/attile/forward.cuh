@@ -26,12 +26,10 @@ using ForwardTraits = portable::ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>
 //                       stream>>>(forward_params<K>(args));
 // Nothing is to be launched when forward_blocks is 0.
 
-using portable::forward_kernel;
-
 /// Blocks of the grid. Units: blocks along x; 0 when there is nothing to compute.
 template <class Traits>
 unsigned forward_blocks(const typename Traits::Args& args) {
-  return static_cast<unsigned>(portable::block_count<Traits>(args));
+  return static_cast<unsigned>(forward_block_count<Traits>(args));
 }
 
 /// Threads of a block, along x.
@@ -44,12 +42,6 @@ constexpr unsigned forward_threads() {
 template <class Traits>
 constexpr std::size_t forward_shared_bytes() {
   return Traits::kSharedBytes;
-}
-
-/// The kernel's one parameter.
-template <class Traits>
-portable::ForwardParams<Traits> forward_params(const typename Traits::Args& args) {
-  return portable::make_params<Traits>(args);
 }
 
 /// Allows the kernel its shared memory on the current device; once is enough.
@@ -66,7 +58,7 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection == Di
     return arguments;
   }
   return arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
-                            portable::block_count<Traits>(args));
+                            forward_block_count<Traits>(args));
 }
 
 /// O = dropout(softmax(mask(score_mod(scale Q K^T)))) V and, where wanted, LSE, by the kernel that

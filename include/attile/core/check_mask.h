@@ -17,7 +17,7 @@ struct MaskFault {
 
 /// Holds a mask's `columns` and `rows` against its `visible`, for every run of `run_length` rows or
 /// columns of one head, as tiles ask for them. For tests of a mask of your own; host only.
-/// Cost: q_len * kv_len evaluations, twice.
+/// Cost: q_len * kv_len evaluations, two or three times.
 template <Mask M>
 MaskFault check_mask(const M& mask, int batch, int head, Extent extent, int run_length) {
   const auto hold = [&](Interval run, Span span, int other_length, bool run_is_rows) -> MaskFault {
@@ -41,6 +41,18 @@ MaskFault check_mask(const M& mask, int batch, int head, Extent extent, int run_
     }
     return {};
   };
+  if constexpr (IntervalMask<M>) {
+    for (int row = 0; row < extent.q_len; ++row) {
+      const Interval run{row, row + 1};
+      const Interval seen = mask.columns(batch, head, run, extent).touched;
+      for (int col = 0; col < extent.kv_len; ++col) {
+        const ScoreIndex at{batch, head, row, col};
+        if (seen.contains(col) != mask.visible(at, extent)) {
+          return {"a row's touched interval is not just what the row sees", at, run};
+        }
+      }
+    }
+  }
   for (int begin = 0; begin < extent.q_len; begin += run_length) {
     const Interval run{begin, min(begin + run_length, extent.q_len)};
     const Span span = visible_columns(mask, batch, head, run, extent);

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <attile/core/config.h>
+#include <attile/core/vec.h>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <concepts>
+#include <cstdint>
+#include <cstring>
 
 namespace attile {
 
@@ -29,6 +32,29 @@ ATTILE_HOST_DEVICE T from_float(float x) {
   } else {
     return x;
   }
+}
+
+/// Two neighbours of a 16-bit type, rounded to nearest even by one instruction.
+template <Element T>
+ATTILE_HOST_DEVICE Vec<T, 2> from_floats(float x, float y) {
+  if constexpr (std::same_as<T, __half>) {
+    const __half2 pair = __floats2half2_rn(x, y);
+    return {pair.x, pair.y};
+  } else if constexpr (std::same_as<T, __nv_bfloat16>) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+    return {pair.x, pair.y};
+  } else {
+    return {x, y};
+  }
+}
+
+/// The bits of two neighbours of a 16-bit type, the first one below.
+template <Element T>
+  requires(sizeof(T) == 2)
+ATTILE_HOST_DEVICE std::uint32_t word_of(const Vec<T, 2>& pair) {
+  std::uint32_t word;
+  std::memcpy(&word, &pair, sizeof word);
+  return word;
 }
 
 /// The name that error messages and programs print.

@@ -29,6 +29,12 @@ concept SpanMask = Mask<M> &&
   { mask.rows(batch, head, run, extent) } -> std::same_as<Span>;
 };
 
+/// A SpanMask of which each single row sees one interval of columns, and `columns` names it: it is
+/// then applied with two comparisons for each score. Says so by `kRowsAreIntervals`; held against
+/// `visible` by `check_mask`.
+template <class M>
+concept IntervalMask = SpanMask<M> && M::kRowsAreIntervals;
+
 /// The columns that a run of rows sees; everything is touched where the mask does not say.
 template <Mask M>
 ATTILE_HOST_DEVICE Span visible_columns(const M& mask, int batch, int head, Interval rows,
@@ -83,6 +89,8 @@ struct Band {
 
 /// Every row sees every column.
 struct NoMask {
+  static constexpr bool kRowsAreIntervals = true;
+
   ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) const { return true; }
   ATTILE_HOST_DEVICE Span columns(int, int, Interval, Extent e) const {
     return {{0, e.kv_len}, {0, e.kv_len}};
@@ -94,6 +102,8 @@ struct NoMask {
 
 /// Bottom-right aligned: row i sees column j iff j <= i + kv_len - q_len.
 struct Causal {
+  static constexpr bool kRowsAreIntervals = true;
+
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
     return i.col <= i.row + e.shift();
   }
@@ -107,6 +117,8 @@ struct Causal {
 
 /// Top-left aligned: row i sees column j iff j <= i.
 struct CausalTopLeft {
+  static constexpr bool kRowsAreIntervals = true;
+
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent) const { return i.col <= i.row; }
   ATTILE_HOST_DEVICE Span columns(int, int, Interval rows, Extent e) const {
     return Band(-1, 0, 0).columns(rows, e.kv_len);
@@ -119,6 +131,8 @@ struct CausalTopLeft {
 /// Row i sees columns [c - left, c + right], both ends included, around the bottom-right aligned
 /// diagonal c = i + kv_len - q_len. A negative size is unlimited on that side.
 struct SlidingWindow {
+  static constexpr bool kRowsAreIntervals = true;
+
   int left = -1;
   int right = -1;
 
@@ -137,6 +151,8 @@ struct SlidingWindow {
 /// Prefix language model: every row sees the first `length` columns, and the rest causally
 /// (bottom-right). `lengths`, when given, holds one length for each batch and wins.
 struct Prefix {
+  static constexpr bool kRowsAreIntervals = true;
+
   int length = 0;
   const int* lengths = nullptr;
 
@@ -183,6 +199,8 @@ struct Document {
 /// What both masks see.
 template <Mask A, Mask B>
 struct And {
+  static constexpr bool kRowsAreIntervals = IntervalMask<A> && IntervalMask<B>;
+
   A a{};
   B b{};
 

@@ -21,6 +21,10 @@ struct TileRange {
   ATTILE_HOST_DEVICE constexpr bool contains(int tile) const {
     return first <= tile && tile < last;
   }
+  /// Whether all of that tile is visible.
+  ATTILE_HOST_DEVICE constexpr bool full(int tile) const {
+    return full_first <= tile && tile < full_last;
+  }
   /// Those of them from `from` to before `to`; from <= to.
   ATTILE_HOST_DEVICE constexpr TileRange between(int from, int to) const {
     const auto clamp = [&](int tile) { return min(max(tile, from), to); };

@@ -49,19 +49,37 @@ struct OnlineSoftmax {
   /// Takes one more tile in: S -> P in place, O and (m, l) updated.
   ///   m' = max(m, rowmax S),  l' = l e^(m - m') + rowsum P,  P = e^(S - m'),  O' = O e^(m - m')
   ///                                                       [FlashAttention-2, Alg. 1, lines 9-10]
+  /// kSlack   0: m is the maximum after every step. Else O and l are rescaled only where a maximum
+  ///          has grown by more than 2^kSlack, and P may be that large: the same result but for
+  ///          roundings, since any m between gives it.    [FlashAttention-4's conditional
+  ///          rescaling]
   /// Shapes   scores and output hold the same kRows rows.
-  /// Scope    the lanes that share a row, together. Scores give row_max(r) and exponentiate(r,
-  ///          unit, base) -> sum of 2^(s * unit - base); outputs give scale_row(r, factor).
-  template <class Scores, class Output>
+  /// Units    kSlack: log2.
+  /// Scope    the lanes that share a row, together; with slack, all lanes of a warp. Scores give
+  ///          row_max(r) and exponentiate(r, unit, base) -> sum of 2^(s * unit - base); outputs
+  ///          give scale_row(r, factor).
+  template <int kSlack = 0, class Scores, class Output>
   ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float unit) {
+    float m_new[kRows];
+    bool grown = kSlack == 0;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const float m_new = arch::fmax(m[r], scores.row_max(r));
-      const float alpha = softmax_weight(m[r], m_new, unit);
-      const float base = m_new == -kInf ? 0.0f : m_new * unit;
-      l[r] = l[r] * alpha + scores.exponentiate(r, unit, base);
-      output.scale_row(r, alpha);
-      m[r] = m_new;
+      m_new[r] = arch::fmax(m[r], scores.row_max(r));
+      grown = grown || (m_new[r] - m[r]) * unit > kSlack;
+    }
+    if constexpr (kSlack > 0) grown = Output::any_lane(grown);
+    if (grown) {
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const float alpha = softmax_weight(m[r], m_new[r], unit);
+        l[r] *= alpha;
+        output.scale_row(r, alpha);
+        m[r] = m_new[r];
+      }
+    }
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      l[r] += scores.exponentiate(r, unit, m[r] == -kInf ? 0.0f : m[r] * unit);
     }
   }
 

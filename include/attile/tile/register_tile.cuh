@@ -49,8 +49,10 @@ struct RegisterTile {
     return r / RowRun * kRowStep + row_lane() * RowRun + r % RowRun;
   }
   /// The column of the tile that x[.][c] belongs to.
-  ATTILE_DEVICE static int col(int c) {
-    return c / ColRun * kColStep + col_lane() * ColRun + c % ColRun;
+  ATTILE_DEVICE static int col(int c) { return col_lane() * ColRun + col_offset(c); }
+  /// col(c) - col(0): the same for every thread.
+  ATTILE_DEVICE static constexpr int col_offset(int c) {
+    return c / ColRun * kColStep + c % ColRun;
   }
   ATTILE_DEVICE static bool has_row(int r) { return kExactRows || row(r) < Rows; }
   ATTILE_DEVICE static bool has_col(int c) { return kExactCols || col(c) < Cols; }

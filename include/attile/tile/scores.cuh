@@ -5,6 +5,7 @@
 #include <attile/core/config.h>
 #include <attile/core/dropout.h>
 #include <attile/core/index.h>
+#include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 
@@ -23,6 +24,27 @@ struct TilePlace {
   }
 };
 
+/// S = -inf where an interval mask hides it. What a thread holds of a row beyond q_len is not asked
+/// about: the last row's columns stand for its.
+template <class Registers, class M>
+ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const TilePlace& place,
+                                          const M& mask) {
+  const int col0 = place.col0 + Registers::col(0);
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    const int row = min(place.row0 + Registers::row(r), place.extent.q_len - 1);
+    const Interval seen =
+        mask.columns(place.batch, place.head, {row, row + 1}, place.extent).touched;
+    const int begin = seen.begin - col0;
+    const int end = seen.end - col0;
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      const int col = Registers::col_offset(c);
+      if (col < begin || col >= end) scores.x[r][c] = -kInf;
+    }
+  }
+}
+
 /// S' = score_mod(scale * S), and -inf where the mask hides it. Policies are asked only about
 /// scores inside the extent, so what they read from memory never ends past a length.
 /// Units    in: raw products; out: log2-able by scale * log2(e) with NoScoreMod (S stays raw), by
@@ -30,7 +52,9 @@ struct TilePlace {
 template <bool kMasked, class Registers, class M, class S>
 ATTILE_DEVICE void modify_and_mask(Registers& scores, const TilePlace& place, const M& mask,
                                    const S& score_mod, float scale) {
-  if constexpr (kMasked || !kIsIdentity<S>) {
+  if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
+    hide_outside_intervals(scores, place, mask);
+  } else if constexpr (kMasked || !kIsIdentity<S>) {
     scores.for_each([&](int r, int c, float& s) {
       const ScoreIndex i = place.at(r, c);
       if (!place.inside(i)) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/kernel/forward_kernel.cuh>
 #include <attile/kernel/portable/forward_traits.cuh>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
@@ -18,8 +18,7 @@ namespace attile::portable {
 /// 1; the lines named are its). Only shared memory, plain FMAs and shuffles.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 16 bytes.
 template <class Traits>
-ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int head, int q_tile,
-                                unsigned char* shared) {
+ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
   using T = typename Traits::ElementType;
   constexpr int kThreads = Traits::kThreads;
   constexpr int kBc = Traits::kBc;
@@ -29,14 +28,13 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int h
   const auto v_smem = carver.take<typename Traits::VTile>();                  // (Bc, Dv)
   const typename Traits::PTile p_smem{k_smem.data};                           // (Br, Bc)
 
+  const auto [batch, head, row0] = QueryTile(p, block);
   const int kv_head = head / (p.q_heads / p.kv_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  const int row0 = q_tile * Traits::kBr;
-  const Interval rows{row0, min(row0 + Traits::kBr, p.extent.q_len)};
   const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.dropout.sampler(p.q_heads);
-  const TileRange range = tiles_of(visible_columns(p.mask, batch, head, rows, p.extent), kBc);
+  const TileRange range = tiles_seen(p, batch, head, row0, Traits::kBr);
   tile::Transfer<kThreads, typename Traits::KTile, T> k_transfer;
   tile::Transfer<kThreads, typename Traits::VTile, T> v_transfer;
 
@@ -78,28 +76,9 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int batch, int h
   };
   visit(range, step);  // lines 6 to 11
 
-  softmax.finish(o_frag, sampler.keep_scale());                                     // line 12
-  tile::store(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v), o_frag, row0);  // line 14
-  if (p.lse == nullptr) return;
-  float* const lse = p.lse + (static_cast<std::int64_t>(batch) * p.q_heads + head) * p.extent.q_len;
-  ATTILE_UNROLL
-  for (int r = 0; r < o_frag.kRegRows; ++r) {
-    const int row = row0 + o_frag.row(r);
-    if (o_frag.has_row(r) && o_frag.col(0) == 0 && row < p.extent.q_len) {
-      lse[row] = softmax.lse(r, unit);  // lines 13, 15
-    }
-  }
-}
-
-/// The kernel: one block for each query tile of each head. Tiles of a head are neighbours, so that
-/// they share its K and V in L2; the last rows, which see most under a causal mask, come first.
-template <class Traits>
-ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
-    forward_kernel(const ATTILE_GRID_CONSTANT ForwardParams<Traits> p) {
-  const int block = arch::block_index();
-  const int slice = block / p.q_tiles;
-  const int q_tile = p.q_tiles - 1 - block % p.q_tiles;
-  forward_tile<Traits>(p, slice / p.q_heads, slice % p.q_heads, q_tile, arch::dynamic_shared());
+  softmax.finish(o_frag, sampler.keep_scale());                                      // line 12
+  tile::store(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v), o_frag, row0);   // line 14
+  store_lse<typename Traits::OutputRegisters>(p, batch, head, row0, softmax, unit);  // lines 13, 15
 }
 
 }  // namespace attile::portable

@@ -5,12 +5,8 @@
 #include <attile/core/args.h>
 #include <attile/core/math.h>
 #include <attile/kernel/portable/tuning.h>
-#include <attile/tile/copy.cuh>
 #include <attile/tile/register_tile.cuh>
-#include <attile/tile/scores.cuh>
 #include <attile/tile/shared_tile.cuh>
-
-#include <cstdint>
 
 namespace attile::portable {
 
@@ -63,50 +59,5 @@ struct ForwardTraits {
                 "attile::ForwardTraits: the tiles of Q, K (or P) and V take more than the 232448 "
                 "bytes of shared memory that a block can have; choose a smaller Br or Bc");
 };
-
-/// What the kernel gets: the arguments with everything resolved that the host knows.
-template <class Traits>
-struct ForwardParams {
-  using T = typename Traits::ElementType;
-
-  tile::TensorParam<const T> q, k, v;
-  tile::TensorParam<T> o;
-  float* lse;
-  int q_heads, kv_heads;
-  Extent extent;
-  int head_dim, head_dim_v;
-  int q_tiles;
-  float scale;
-  typename Traits::MaskType mask;
-  typename Traits::ScoreModType score_mod;
-  typename Traits::DropoutType dropout;
-};
-
-/// The kernel's parameters for arguments that passed `check`.
-template <class Traits>
-ForwardParams<Traits> make_params(const typename Traits::Args& args) {
-  const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
-  return {tile::tensor_param(args.q, qk),
-          tile::tensor_param(args.k, qk),
-          tile::tensor_param(args.v, v),
-          tile::tensor_param(args.o, v),
-          args.lse,
-          args.q_heads,
-          args.kv_heads,
-          {args.q_len, args.kv_len},
-          qk,
-          v,
-          ceil_div(args.q_len, Traits::kBr),
-          scale_of(args, qk),
-          args.mask,
-          args.score_mod,
-          args.dropout};
-}
-
-/// One block for each tile of query rows of each batch and head.
-template <class Traits>
-std::int64_t block_count(const typename Traits::Args& args) {
-  return std::int64_t{args.batch} * args.q_heads * ceil_div(args.q_len, Traits::kBr);
-}
 
 }  // namespace attile::portable

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+
+#include <type_traits>
+
+namespace attile::arch {
+
+/// x, of which the compiler knows nothing: what a loop derives from it is worked out in every step,
+/// for a few instructions, instead of waiting in registers that the tiles need.
+template <class T>
+ATTILE_DEVICE T opaque(T x) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("" : "+f"(x));
+  } else if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(x));
+  } else {
+    asm volatile("" : "+r"(x));
+  }
+#endif
+  return x;
+}
+
+}  // namespace attile::arch

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/core/args.h>
+#include <attile/core/math.h>
+#include <attile/kernel/sm80/tuning.h>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/panel_tile.cuh>
+
+namespace attile::sm80 {
+
+/// Every constant of one forward kernel for the matrix instructions of compute capability 8.0.
+/// Br, Bc  rows of Q and of K, V in a tile: Br a multiple of 16 rows for each warp, Bc of 16.
+/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
+struct ForwardTraits {
+  static_assert(Br >= 1 && Br % (16 * TuningType::kWarps) == 0,
+                "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp");
+  static_assert(Bc >= 1 && Bc % 16 == 0,
+                "attile::sm80::ForwardTraits: Bc must be a multiple of 16");
+  static_assert(D >= 1 && D <= 256, "attile::sm80::ForwardTraits: D must be 1 to 256");
+  static_assert(Dv >= 1 && Dv <= 256, "attile::sm80::ForwardTraits: Dv must be 1 to 256");
+
+  using ElementType = T;
+  using MaskType = M;
+  using ScoreModType = S;
+  using DropoutType = P;
+  using Args = ForwardArgs<T, M, S, P>;
+
+  static constexpr const char* kFamily = "sm80";
+  static constexpr Direction kDirection = Direction::kForward;
+  static constexpr int kBr = Br;
+  static constexpr int kBc = Bc;
+  static constexpr int kD = D;
+  static constexpr int kDv = Dv;
+  static constexpr int kWarps = TuningType::kWarps;
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
+  /// P <= 2^8 keeps its relative precision in fp16 and bf16. Units: log2.
+  static constexpr int kRescaleSlack = 8;
+
+  using QTile = tile::PanelTile<Br, round_up(D, 16), T>;
+  using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
+  using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
+  using OTile = tile::PanelTile<Br, round_up(Dv, 16), T>;
+  using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps>;
+  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps>;
+
+  /// O takes the place of Q, which is not needed any more by then.
+  static constexpr std::size_t kQoBytes = max(QTile::kBytes, OTile::kBytes);
+  /// Then a warp's rows of O lie where its rows of Q were.
+  static constexpr bool kSameRowsOfQAndO = QTile::Layout::kRowBytes == OTile::Layout::kRowBytes;
+  static constexpr std::size_t kSharedBytes = kQoBytes + KTile::kBytes + VTile::kBytes;
+  static_assert(
+      kSharedBytes <= arch::kMaxSharedBytes,
+      "attile::sm80::ForwardTraits: the tiles of Q (or O), K and V take more than the 232448 "
+      "bytes of shared memory that a block can have; choose a smaller Br or Bc");
+};
+
+}  // namespace attile::sm80

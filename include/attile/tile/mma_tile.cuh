@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/math.h>
+#include <attile/arch/matrix.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/element.h>
+#include <attile/core/math.h>
+#include <attile/tile/panel_tile.cuh>
+
+#include <cstdint>
+
+// Products by matrix instructions (mma.m16n8k16): each warp of a block holds its own rows of the
+// result, and reads the right operand whole.
+
+namespace attile::tile {
+
+/// A (Rows, Cols) tile of floats in the registers of a block of kWarps warps. This class alone
+/// knows which thread holds what: warp w has the Rows / kWarps rows from w * Rows / kWarps on; in
+/// each 16 x 8 piece of them lane i has columns 2 (i % 4) and 2 (i % 4) + 1 of rows i / 4 and
+/// i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16"). A thread's rows and columns are
+/// numbered without gaps: x[2 i + h][2 j + e] is row 16 i + 8 h + lane / 4, column
+/// 8 j + 2 (lane % 4) + e of its warp.
+template <int Rows, int Cols, int kWarps>
+struct MmaTile {
+  static_assert(Rows % (16 * kWarps) == 0 && Cols % 16 == 0,
+                "attile::tile::MmaTile: each warp has a multiple of 16 rows, and of 16 columns");
+
+  static constexpr int kRows = Rows;
+  static constexpr int kCols = Cols;
+  static constexpr int kWarpRows = Rows / kWarps;
+  static constexpr int kRegRows = kWarpRows / 8;
+  static constexpr int kRegCols = Cols / 4;
+
+  float x[kRegRows][kRegCols];
+
+  /// The row of the tile where this thread's warp begins.
+  ATTILE_DEVICE static int warp_row() { return arch::thread_index() / arch::kWarpSize * kWarpRows; }
+  /// The row of the tile that x[r] belongs to.
+  ATTILE_DEVICE static int row(int r) {
+    return warp_row() + r * 8 + arch::thread_index() % arch::kWarpSize / 4;
+  }
+  /// The column of the tile that x[.][c] belongs to.
+  ATTILE_DEVICE static int col(int c) { return arch::thread_index() % 4 * 2 + col_offset(c); }
+  /// col(c) - col(0): the same for every thread.
+  ATTILE_DEVICE static constexpr int col_offset(int c) { return c / 2 * 8 + c % 2; }
+  ATTILE_DEVICE static constexpr bool has_row(int) { return true; }
+  ATTILE_DEVICE static constexpr bool has_col(int) { return true; }
+
+  ATTILE_DEVICE void clear() {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) clear_row(r);
+  }
+  ATTILE_DEVICE void clear_row(int r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; ++c) x[r][c] = 0.0f;
+  }
+  ATTILE_DEVICE void scale_row(int r, float factor) {
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; ++c) x[r][c] *= factor;
+  }
+
+  /// Calls f(row, col, x) for what this thread holds of the tile.
+  template <class F>
+  ATTILE_DEVICE void for_each(F&& f) {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < kRegCols; ++c) f(row(r), col(c), x[r][c]);
+    }
+  }
+
+  /// Scope: the lanes of a row, together.
+  ATTILE_DEVICE float row_max(int r) const {
+    float result = x[r][0];
+    ATTILE_UNROLL
+    for (int c = 1; c < kRegCols; ++c) result = arch::fmax(result, x[r][c]);
+    result = arch::fmax(result, arch::shuffle_xor(result, 1));
+    return arch::fmax(result, arch::shuffle_xor(result, 2));
+  }
+
+  /// x <- 2^(x * unit - base); returns this lane's part of the row's sum.
+  ATTILE_DEVICE float exponentiate(int r, float unit, float base) {
+    float sum = 0.0f;
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; ++c) {
+      x[r][c] = arch::exp2(x[r][c] * unit - base);
+      sum += x[r][c];
+    }
+    return sum;
+  }
+
+  /// Scope: all lanes of the warp.
+  ATTILE_DEVICE static bool any_lane(bool x) { return arch::any_lane(x); }
+
+  /// Scope: the lanes of a row, together.
+  ATTILE_DEVICE static float sum_lanes(float sum) {
+    sum += arch::shuffle_xor(sum, 1);
+    return sum + arch::shuffle_xor(sum, 2);
+  }
+};
+
+/// shared(r, c) = registers(r, c) * factor, rounded to the elements of `shared`.
+/// Scope    each thread for what it holds.
+/// Barriers one after, for the lanes that read what other lanes wrote.
+template <class Tile, int Rows, int Cols, int kWarps>
+ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps>& registers,
+                         float factor = 1.0f) {
+  using T = typename Tile::Element;
+  using Registers = MmaTile<Rows, Cols, kWarps>;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      shared.template run<2>(Registers::row(r), Registers::col(c)) =
+          from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor);
+    }
+  }
+}
+
+// The operands of `multiply`. A left one gives each warp 16 x 16 pieces of its own rows; a right
+// one gives every warp 16 x 16 pieces of all columns, as two 16 x 8 ones.
+
+/// The left operand in shared memory, (rows, depth).
+template <class Tile>
+class SharedLeft {
+ public:
+  static constexpr int kDepth = Tile::kCols;
+
+  /// first: the warp's first row.
+  ATTILE_DEVICE SharedLeft(const Tile& tile, int first)
+      : reader_(tile, first + lane() % 16, lane() / 16) {}
+
+  /// Rows 16 i of the warp's on, depth 16 k on.
+  ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
+    arch::load_matrices(a, reader_.address(i * 16, k * 16));
+  }
+
+ private:
+  ATTILE_DEVICE static unsigned lane() {
+    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
+  }
+
+  PieceReader<Tile> reader_;
+};
+
+/// The left operand in shared memory, stored as its transpose (depth, rows).
+template <class Tile>
+class SharedLeftTransposed {
+ public:
+  static constexpr int kDepth = Tile::kRows;
+
+  ATTILE_DEVICE SharedLeftTransposed(const Tile& tile, int first)
+      : reader_(tile, lane() % 8 + lane() / 16 * 8, lane() / 8 % 2), first_(first) {}
+
+  ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
+    arch::load_matrices_transposed(a, reader_.address(k * 16, first_ + i * 16));
+  }
+
+ private:
+  ATTILE_DEVICE static unsigned lane() {
+    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
+  }
+
+  PieceReader<Tile> reader_;
+  int first_;
+};
+
+/// The left operand in registers: a product's result, rounded to T. What a lane holds of two
+/// neighbouring 16 x 8 pieces of a result is what it must hold of a 16 x 16 piece of an operand.
+template <class T, class Registers>
+class RegisterLeft {
+ public:
+  static constexpr int kDepth = Registers::kCols;
+
+  ATTILE_DEVICE explicit RegisterLeft(const Registers& p) {
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        words_[r][c / 2] = word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
+      }
+    }
+  }
+
+  ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
+    a[0] = words_[2 * i][2 * k];
+    a[1] = words_[2 * i + 1][2 * k];
+    a[2] = words_[2 * i][2 * k + 1];
+    a[3] = words_[2 * i + 1][2 * k + 1];
+  }
+
+ private:
+  std::uint32_t words_[Registers::kRegRows][Registers::kRegCols / 2];
+};
+
+/// The right operand in shared memory, (depth, columns).
+template <class Tile>
+class SharedRight {
+ public:
+  ATTILE_DEVICE explicit SharedRight(const Tile& tile) : reader_(tile, lane() % 16, lane() / 16) {}
+
+  /// Depth 16 k on, columns 16 j on: b[0], b[1] the left 8 columns, b[2], b[3] the right ones.
+  ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
+    arch::load_matrices_transposed(b, reader_.address(k * 16, j * 16));
+  }
+
+ private:
+  ATTILE_DEVICE static unsigned lane() {
+    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
+  }
+
+  PieceReader<Tile> reader_;
+};
+
+/// The right operand in shared memory, stored as its transpose (columns, depth).
+template <class Tile>
+class SharedRightTransposed {
+ public:
+  ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile)
+      : reader_(tile, lane() % 8 + lane() / 16 * 8, lane() / 8 % 2) {}
+
+  ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
+    arch::load_matrices(b, reader_.address(j * 16, k * 16));
+  }
+
+ private:
+  ATTILE_DEVICE static unsigned lane() {
+    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
+  }
+
+  PieceReader<Tile> reader_;
+};
+
+/// acc += A B. The pieces of one step of the depth are on their way while those of the step before
+/// are multiplied.
+/// Scope    all lanes of a warp, each for what it holds; the operands are visible to it.
+template <class T, class Acc, class A, class B>
+ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
+  constexpr int kDown = Acc::kWarpRows / 16;
+  constexpr int kAcross = Acc::kCols / 16;
+  ATTILE_UNROLL
+  for (int k = 0; k < A::kDepth / 16; ++k) {
+    std::uint32_t left[kDown][4];
+    ATTILE_UNROLL
+    for (int i = 0; i < kDown; ++i) a.piece(left[i], i, k);
+    ATTILE_UNROLL
+    for (int j = 0; j < kAcross; ++j) {
+      std::uint32_t right[4];
+      b.piece(right, k, j);
+      ATTILE_UNROLL
+      for (int i = 0; i < kDown; ++i) {
+        float(&top)[Acc::kRegCols] = acc.x[2 * i];
+        float(&bottom)[Acc::kRegCols] = acc.x[2 * i + 1];
+        arch::mma_m16n8k16<T>(top[4 * j], top[4 * j + 1], bottom[4 * j], bottom[4 * j + 1], left[i],
+                              right[0], right[1]);
+        arch::mma_m16n8k16<T>(top[4 * j + 2], top[4 * j + 3], bottom[4 * j + 2], bottom[4 * j + 3],
+                              left[i], right[2], right[3]);
+      }
+    }
+  }
+}
+
+}  // namespace attile::tile

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/async_copy.cuh>
+#include <attile/arch/attributes.h>
+#include <attile/arch/opaque.h>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/element.h>
+#include <attile/core/math.h>
+#include <attile/core/panel_layout.h>
+#include <attile/core/vec.h>
+#include <attile/tile/copy.cuh>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attile::tile {
+
+/// A (Rows, Cols) tile of 16-bit elements in shared memory, for matrix instructions.
+template <int Rows, int Cols, class T>
+struct PanelTile {
+  static_assert(sizeof(T) == 2, "attile::tile::PanelTile: elements have 16 bits");
+
+  using Element = T;
+  using Layout = PanelLayout<Rows, Cols>;
+  static constexpr int kRows = Rows;
+  static constexpr int kCols = Cols;
+  static constexpr std::size_t kBytes = Layout::kBytes;
+
+  unsigned char* data;
+
+  ATTILE_DEVICE T& at(int row, int col) const {
+    return reinterpret_cast<T*>(data + Layout::offset(row, col / 8))[col % 8];
+  }
+  /// kRun = 2, 4 or 8 neighbours of a row from (row, col) on; kRun divides col.
+  template <int kRun>
+  ATTILE_DEVICE Vec<T, kRun>& run(int row, int col) const {
+    return *reinterpret_cast<Vec<T, kRun>*>(&at(row, col));
+  }
+};
+
+/// Where one lane points to when its warp loads 16 x 16 pieces of a tile as four 8 x 8 matrices:
+/// row `row` of the piece and its left (0) or right (1) half. What does not depend on the piece is
+/// worked out once.
+template <class Tile>
+class PieceReader {
+  using Layout = typename Tile::Layout;
+
+ public:
+  ATTILE_DEVICE PieceReader(const Tile& tile, unsigned row, unsigned half)
+      : base_(arch::opaque(arch::shared_address(tile.data) + row * Layout::kRowBytes)),
+        unit_(arch::opaque(half ^ Layout::swizzle(row))) {}
+
+  /// The piece from (row, col) on; multiples of 16.
+  ATTILE_DEVICE std::uint32_t address(unsigned row, unsigned col) const {
+    const unsigned unit = col / 8;
+    return base_ + unit / Layout::kPanelUnits * Layout::kPanelBytes + row * Layout::kRowBytes +
+           ((unit % Layout::kPanelUnits) ^ unit_) * 16;
+  }
+
+ private:
+  std::uint32_t base_;
+  unsigned unit_;
+};
+
+/// Sends for a tile; the copies belong to the thread's open group of asynchronous copies.
+///   shared(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns.
+/// Shapes   source.cols <= Cols.
+/// Scope    all kThreads threads of the block.
+/// Barriers one before, when others still read the tile; after it, the wait for the group and a
+///          barrier. Rows that cannot be moved 16 bytes at a time are written at once.
+template <int kThreads, int Rows, int Cols, class T>
+ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matrix<const T>& source,
+                              int row0) {
+  using Layout = PanelLayout<Rows, Cols>;
+  const unsigned thread = static_cast<unsigned>(arch::opaque(arch::thread_index()));
+  if (source.vectors) {
+    // A step takes kDown rows; neighbouring threads have neighbouring units of a row.
+    static_assert(kThreads >= Layout::kUnits,
+                  "attile::tile: a row takes at most a block's threads");
+    constexpr unsigned kDown = kThreads / Layout::kUnits;
+    constexpr bool kExact = kThreads % Layout::kUnits == 0 && Rows % kDown == 0;
+    const unsigned unit = thread % Layout::kUnits;
+    const unsigned first = thread / Layout::kUnits;
+    const std::int64_t stride = arch::opaque(source.row_stride);
+    const T* from = source.data + (row0 + static_cast<int>(first)) * stride + unit * 8;
+    const int rows = unit * 8 < static_cast<unsigned>(source.cols)
+                         ? source.rows - row0 - static_cast<int>(first)
+                         : 0;  // that follow and exist
+    // kDown a power of two: the rows of all steps have the low bits of `first`.
+    constexpr bool kSteady = (kDown & (kDown - 1)) == 0;
+    const std::uint32_t base = arch::shared_address(shared.data);
+    const std::uint32_t base_unit = unit % Layout::kPanelUnits ^ Layout::swizzle(first);
+    const std::uint32_t base_row =
+        base + unit / Layout::kPanelUnits * Layout::kPanelBytes + first * Layout::kRowBytes;
+    ATTILE_UNROLL
+    for (unsigned i = 0; i < ceil_div<unsigned>(Rows, kDown); ++i, from += kDown * stride) {
+      const unsigned step = i * kDown;
+      if (!kExact && (first >= kDown || first + step >= Rows)) break;
+      const std::uint32_t to =
+          kSteady ? base_row + step * Layout::kRowBytes + (base_unit ^ Layout::swizzle(step)) * 16
+                  : base + Layout::offset(first + step, unit);
+      arch::async_copy_16(to, from, static_cast<int>(step) < rows);
+    }
+  } else {
+    ATTILE_UNROLL_BY(1)
+    for (unsigned i = thread; i < Rows * Cols; i += kThreads) {
+      const int r = i / Cols;
+      const int c = i % Cols;
+      const bool there = row0 + r < source.rows && c < source.cols;
+      shared.at(r, c) =
+          there ? source.data[(row0 + r) * source.row_stride + c] : from_float<T>(0.0f);
+    }
+  }
+}
+
+/// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the target's rows
+/// and columns.
+/// Scope    a warp; it sees what was written of these rows.
+template <int kRows, int Rows, int Cols, class T>
+ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Cols, T>& shared,
+                              int first, int row0) {
+  constexpr int kUnits = Cols / 8;
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  ATTILE_UNROLL
+  for (int i = 0; i < ceil_div(kRows * kUnits, arch::kWarpSize); ++i) {
+    const int place = lane + i * arch::kWarpSize;
+    const int r = first + place / kUnits;
+    const int col = place % kUnits * 8;
+    const int row = row0 + r;
+    if (place >= kRows * kUnits || row >= target.rows || col >= target.cols) continue;
+    T* const out = target.data + row * target.row_stride + col;
+    const Vec<T, 8> v = shared.template run<8>(r, col);
+    if (target.vectors) {
+      *reinterpret_cast<Vec<T, 8>*>(out) = v;
+    } else {
+      ATTILE_UNROLL
+      for (int e = 0; e < 8; ++e) {
+        if (col + e < target.cols) out[e] = v[e];
+      }
+    }
+  }
+}
+
+}  // namespace attile::tile
