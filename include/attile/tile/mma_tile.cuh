@@ -114,8 +114,8 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps>& 
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; c += 2) {
-      shared.template run<2>(Registers::row(r), Registers::col(c)) =
-          from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor);
+      shared.set_run(Registers::row(r), Registers::col(c),
+                     from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor));
     }
   }
 }
