@@ -44,6 +44,14 @@ bool same_place(const std::source_location& a, const std::source_location& b) {
          std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
+/// Where device and shared memory lie: most of a program's accesses are elsewhere.
+unsigned char* watched = nullptr;
+
+bool is_watched(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(watched) <
+         kAddresses;
+}
+
 class Machine {
  public:
   static Machine& get() {
@@ -130,8 +138,8 @@ class Machine {
   std::vector<Thread*> ready_, polling_;
 };
 
-Machine::Machine()
-    : shared_(static_cast<unsigned char*>(std::aligned_alloc(1024, kMostResident * kSharedRange))) {
+Machine::Machine() : shared_(memory_.reserve(kMostResident * kSharedRange)) {
+  watched = memory_.begin();
   if (const char* const seed = std::getenv("ATTILE_SIM_SEED")) random_.seed(std::atoll(seed));
   if (const char* const path = std::getenv("ATTILE_SIM_COUNTERS")) {
     counts_file_ = std::fopen(path, "w");
@@ -450,7 +458,7 @@ std::uint32_t Machine::shuffle(unsigned mask, std::uint32_t value, int from,
 void Machine::access(const void* address, std::size_t bytes, Touch touch, const void* pc) {
   const auto* const p = static_cast<const unsigned char*>(address);
   const bool in_shared = shared_ <= p && p < shared_ + kMostResident * kSharedRange;
-  if (!in_shared && !memory_.contains(p)) return;  // the thread's own, or a constant
+  if (!is_watched(p)) return;  // the thread's own, or a constant
   const Thread& me = *current_;
   Block& block = *me.block;
   Shadow* shadow = nullptr;
@@ -713,6 +721,7 @@ void store_release(int* address, int x, std::source_location) {
 }
 
 void access(const void* address, std::size_t bytes, Access access, const void* pc) {
+  if (!is_watched(address)) return;
   Machine& machine = Machine::get();
   if (machine.runs()) machine.access(address, bytes, {.access = access}, pc);
 }

@@ -18,8 +18,11 @@ Epochs later(const Epochs& a, const Epochs& b) {
   return both;
 }
 
+constexpr std::uint8_t kWhole = (1u << kGranule) - 1;  ///< a bit for each byte
+
 /// Bits for those bytes of granule i that lie in [begin, end).
 std::uint8_t bytes_of_granule(std::size_t i, std::size_t begin, std::size_t end) {
+  if (begin <= i * kGranule && (i + 1) * kGranule <= end) return kWhole;
   unsigned bits = 0;
   for (std::size_t b = 0; b < kGranule; ++b) {
     const std::size_t at = i * kGranule + b;
@@ -92,8 +95,14 @@ void Shadow::clear(std::size_t bytes) {
 /// Whether all of the bytes were written; with `may_reach_padding` the first 4 and what follows up
 /// to a gap, if nothing after the gap was.
 bool Shadow::initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const {
+  const std::size_t begin = offset / kGranule;
+  const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
+  if (std::all_of(cells_.begin() + begin, cells_.begin() + end,
+                  [](const Cell& cell) { return cell.initialised == kWhole; })) {
+    return true;
+  }
   bool gap = false;
-  for (std::size_t i = offset / kGranule; i * kGranule < offset + bytes; ++i) {
+  for (std::size_t i = begin; i < end; ++i) {
     const std::uint8_t wanted = bytes_of_granule(i, offset, offset + bytes);
     const std::uint8_t written = cells_[i].initialised & wanted;
     if (written == wanted && !gap) continue;

@@ -21,6 +21,8 @@ struct MatrixTiles {
 
 using Large = GpuExecutor<Dims<64>, MatrixTiles<128, 64, attile::sm80::Tuning<4, 2>>>;
 using Small = GpuExecutor<Dims<64>, MatrixTiles<32, 48, attile::sm80::Tuning<2, 2>>>;
+// Rows of O lie elsewhere than those of Q.
+using Narrow = GpuExecutor<Dims<64, 32>, MatrixTiles<32, 48, attile::sm80::Tuning<2, 2>>>;
 
 constexpr double kMostCost = 4e6;
 
@@ -31,6 +33,8 @@ const bool kRegistered = [] {
 #undef ATTILE_REGISTER
   register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm80_bf16_32x48", Small{},
                                                                       kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm80_64_32", Narrow{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_64_32", Narrow{}, kMostCost);
   return true;
 }();
 
