@@ -43,7 +43,7 @@ struct DefaultForward {
       portable::Tuning<kTiles.threads, kTiles.blocks_per_sm, kTiles.prefetch>>;
 };
 
-template <class Args, int D, int Dv, portable::DqMode kMode, int kSharedKb>
+template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct DefaultBackward {
   static constexpr Tiles kTiles = portable_backward_tiles(D > Dv ? D : Dv, kSharedKb);
   using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
@@ -63,7 +63,7 @@ template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
 using DefaultForwardTraits = typename detail::DefaultForward<Args, D, Dv, kSharedKb>::type;
 
 /// The kernels that the one-call `backward` runs for these arguments.
-template <class Args, int D, int Dv = D, portable::DqMode kMode = portable::DqMode::kAccumulate,
+template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           int kSharedKb = kCommonSharedKb>
 using DefaultBackwardTraits = typename detail::DefaultBackward<Args, D, Dv, kMode, kSharedKb>::type;
 

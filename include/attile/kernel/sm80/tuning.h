@@ -17,4 +17,19 @@ struct Tuning {
   static constexpr int kBlocksPerSm = ResidentBlocks;
 };
 
+/// The same for the backward pass.
+/// Warps    of a block, in lines of Across; each has Bc / (Warps / Across) rows of dK and dV, a
+///          multiple of 16, and 1 / Across of their columns.
+/// DqAcross of those warps that share the rows of a tile of dQ: each has Br / (Warps / DqAcross)
+///          rows, a multiple of 16.
+/// Stages   tiles of Q and dO in shared memory: with 2 the next ones travel during a whole step.
+template <int Warps = 8, int Across = 1, int DqAcross = 2, int ResidentBlocks = 1, int Stages = 2>
+struct BackwardTuning {
+  static constexpr int kWarps = Warps;
+  static constexpr int kAcross = Across;
+  static constexpr int kDqAcross = DqAcross;
+  static constexpr int kBlocksPerSm = ResidentBlocks;
+  static constexpr int kStages = Stages;
+};
+
 }  // namespace attile::sm80
