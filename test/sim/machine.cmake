@@ -11,7 +11,7 @@ target_compile_features(attile_sim PUBLIC cxx_std_20)
 target_compile_options(attile_sim PRIVATE -O2 -Wall -Wextra)
 set_target_properties(attile_sim PROPERTIES CXX_EXTENSIONS OFF)
 target_include_directories(attile_sim PRIVATE ${CMAKE_CURRENT_LIST_DIR}/..)
-target_link_libraries(attile_sim PRIVATE CUDA::toolkit PUBLIC Boost::context ${CMAKE_DL_LIBS})
+target_link_libraries(attile_sim PRIVATE attile::attile PUBLIC Boost::context ${CMAKE_DL_LIBS})
 set(ATTILE_SIM_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 # attile_sim_executable(target source): kernels in `source` see the simulated attile/arch/, and

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/vec.h>
+
 #include <cuda_runtime_api.h>
 
 #include <array>
@@ -144,6 +146,7 @@ std::shared_ptr<const std::array<Operands, kWarpSize>> exchange(const Operands& 
 void count_exp();
 
 void atomic_add(float* address, float x, std::source_location at);
+void atomic_add(float* address, const attile::Float4& x, std::source_location at);
 int fetch_add(int* address, int x, std::source_location at);
 /// One access of `bytes` bytes.
 void load(void* to, const void* address, std::size_t bytes);
