@@ -5,6 +5,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
@@ -43,8 +44,8 @@ ATTILE_DEVICE float row_product(const T* dout, const T* o, int cols, bool vector
   float sum = 0.0f;
   for (int d = lane * kVector; d < cols; d += lanes * kVector) {
     if (vectors) {
-      const auto x = *reinterpret_cast<const Vec<T, kVector>*>(dout + d);
-      const auto y = *reinterpret_cast<const Vec<T, kVector>*>(o + d);
+      const auto x = arch::load<kVector>(dout + d);
+      const auto y = arch::load<kVector>(o + d);
       ATTILE_UNROLL
       for (int e = 0; e < kVector; ++e) sum += to_float(x[e]) * to_float(y[e]);
     } else {
@@ -99,7 +100,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads, 1)
   if (p.dq_sum == nullptr || written) return;
   float* const sum = p.dq_sum_of(slice, row);
   for (int d = lane * 4; d < Traits::kDqCols; d += kLanes * 4) {
-    *reinterpret_cast<Float4*>(sum + d) = {};
+    arch::store(sum + d, Float4{});
   }
 }
 

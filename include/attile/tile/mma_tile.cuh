@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/arch/matrix.cuh>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
@@ -148,8 +149,8 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
     for (int r = 0; r < Registers::kRegRows; ++r) {
       const unsigned at =
           offsets.at(Registers::row_offset(r), Registers::warp_col() + Registers::col_offset(c));
-      *reinterpret_cast<Vec<T, 2>*>(lane_data + at) =
-          from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor);
+      arch::store(reinterpret_cast<T*>(lane_data + at),
+                  from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor));
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
@@ -36,8 +37,12 @@ struct PanelTile {
   }
   /// kRun = 2, 4 or 8 neighbours of a row from (row, col) on; kRun divides col.
   template <int kRun>
-  ATTILE_DEVICE Vec<T, kRun>& run(int row, int col) const {
-    return *reinterpret_cast<Vec<T, kRun>*>(&at(row, col));
+  ATTILE_DEVICE Vec<T, kRun> run(int row, int col) const {
+    return arch::load<kRun>(&at(row, col));
+  }
+  template <int kRun>
+  ATTILE_DEVICE void set_run(int row, int col, const Vec<T, kRun>& x) const {
+    arch::store(&at(row, col), x);
   }
 };
 
@@ -152,7 +157,7 @@ ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Col
     T* const out = target.data + row * target.row_stride + col;
     const Vec<T, 8> v = shared.template run<8>(r, col);
     if (target.vectors) {
-      *reinterpret_cast<Vec<T, 8>*>(out) = v;
+      arch::store(out, v);
     } else {
       ATTILE_UNROLL
       for (int e = 0; e < 8; ++e) {
