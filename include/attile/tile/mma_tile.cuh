@@ -133,12 +133,12 @@ struct TransposedRegisters {
   ATTILE_DEVICE float& at(int r, int c) const { return registers.x[c][r]; }
 };
 
-/// shared(r, c) = registers(r, c) * factor, rounded to the elements of `shared`.
+/// shared(r, col0 + c) = registers(r, c) * factor, rounded to the elements of `shared`.
 /// Scope    each thread for what it holds.
 /// Barriers one after, for the lanes that read what other lanes wrote.
 template <class Tile, int Rows, int Cols, int kWarps, int kAcross>
 ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, kAcross>& registers,
-                         float factor = 1.0f) {
+                         float factor = 1.0f, int col0 = 0) {
   using T = typename Tile::Element;
   using Registers = MmaTile<Rows, Cols, kWarps, kAcross>;
   const LaneOffsets<Tile> offsets(Registers::row(0), 0);
@@ -147,8 +147,8 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
   for (int c = 0; c < Registers::kRegCols; c += 2) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
-      const unsigned at =
-          offsets.at(Registers::row_offset(r), Registers::warp_col() + Registers::col_offset(c));
+      const unsigned at = offsets.at(Registers::row_offset(r),
+                                     col0 + Registers::warp_col() + Registers::col_offset(c));
       arch::store(reinterpret_cast<T*>(lane_data + at),
                   from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor));
     }

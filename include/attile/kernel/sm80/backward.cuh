@@ -95,24 +95,34 @@ struct DqPlace {
   }
 };
 
-/// sum += dq, or sum = dq.
+/// This tile's part of dQ = dS K (line 15): sum += dq, or sum = dq.
 template <class Traits>
-ATTILE_DEVICE void add_dq(float* sum, const typename Traits::DqRegisters& dq, bool overwrite) {
+ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
+                          const typename Traits::KTile& k_smem, bool overwrite) {
+  using T = typename Traits::ElementType;
   using Registers = typename Traits::DqRegisters;
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; r += 2) {
+  constexpr int kPartFloats = Traits::kBr * Registers::kCols;
+  ATTILE_UNROLL_BY(1)
+  for (int part = 0; part < Traits::kDqParts; ++part, sum += kPartFloats) {
+    Registers dq;
+    dq.clear();
+    tile::multiply<T>(dq, tile::SharedLeftTransposed(ds_smem, Registers::warp_row()),
+                      tile::SharedRight(k_smem, part * Registers::kCols + Registers::warp_col()));
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
-      const Float4 x{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]};
-      if (overwrite) {
-        ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) sum[DqPlace<Traits>::of(group, e)] = x[e];
-      } else if constexpr (arch::kAddsVectors) {
-        arch::atomic_add(sum + DqPlace<Traits>::of(group, 0), x);
-      } else {
-        ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) arch::atomic_add(sum + DqPlace<Traits>::of(group, e), x[e]);
+    for (int r = 0; r < Registers::kRegRows; r += 2) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
+        const Float4 x{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]};
+        if (overwrite) {
+          ATTILE_UNROLL
+          for (int e = 0; e < 4; ++e) sum[DqPlace<Traits>::of(group, e)] = x[e];
+        } else if constexpr (arch::kAddsVectors) {
+          arch::atomic_add(sum + DqPlace<Traits>::of(group, 0), x);
+        } else {
+          ATTILE_UNROLL
+          for (int e = 0; e < 4; ++e) arch::atomic_add(sum + DqPlace<Traits>::of(group, e), x[e]);
+        }
       }
     }
   }
@@ -196,17 +206,13 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       send_for_next();
     }
 
-    typename Traits::DqRegisters dq_frag;
-    dq_frag.clear();
-    tile::multiply<T>(dq_frag, tile::SharedLeftTransposed(ds_smem, dq_frag.warp_row()),
-                      tile::SharedRight(k_smem, dq_frag.warp_col()));  // line 15
     float* const sum =
         p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + place.head, place.row0);
     if constexpr (kInOrder) {
       await_turn(p, place, kv_tile);
       arch::barrier();  // dQ has all parts before this one
     }
-    add_dq<Traits>(sum, dq_frag, kInOrder && kv_tile == 0);
+    add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && kv_tile == 0);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
       pass_turn(p, place, kv_tile);
@@ -235,16 +241,19 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
   using Registers = typename Traits::DqRegisters;
   const typename Traits::QTile dq_smem{shared};
   const float* const sum = p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, row0);
-  Registers dq_frag;
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
+  for (int part = 0; part < Traits::kDqParts; ++part) {
+    const float* const from = sum + part * Traits::kBr * Registers::kCols;
+    Registers dq_frag;
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
-      dq_frag.x[r][c] = sum[DqPlace<Traits>::of(group, r % 2 * 2 + c % 2)];
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
+        dq_frag.x[r][c] = from[DqPlace<Traits>::of(group, r % 2 * 2 + c % 2)];
+      }
     }
+    tile::stage(dq_smem, dq_frag, p.scale, part * Registers::kCols);
   }
-  tile::stage(dq_smem, dq_frag, p.scale);
   arch::barrier();  // dQ is written before others read it
   constexpr int kRows = Traits::kBr / Traits::kWarps;
   tile::store_rows<kRows>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,
