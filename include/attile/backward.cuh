@@ -37,12 +37,11 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   const std::int64_t kv_slices = std::int64_t{args.batch} * args.kv_heads;
   const std::int64_t q_tiles = ceil_div(args.q_len, Traits::kBr);
   const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  const std::int64_t preprocess =
-      ceil_div<std::int64_t>(slices * q_tiles * Traits::kBr, kPreprocessRows<Traits>);
   const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_slices * kv_tiles > 0;
-  return {counts ? max<std::int64_t>(preprocess, 1) : preprocess,  // it sets the counter of blocks
-          kv_slices * kv_tiles, Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
-          Traits::kDqMode == DqMode::kTwoPass ? 0 : slices * q_tiles};
+  const std::int64_t row_blocks = slices * q_tiles;
+  return {counts ? max<std::int64_t>(row_blocks, 1) : row_blocks,  // it sets the counter of blocks
+          kv_slices * kv_tiles, Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,
+          Traits::kDqMode == DqMode::kTwoPass ? 0 : row_blocks};
 }
 
 /// The kernel of the pass over K/V blocks.

@@ -20,14 +20,14 @@ struct Matrix {
   T* data;
   std::int64_t row_stride;
   int rows, cols;
-  bool vectors;  ///< each row starts at, and takes, a multiple of 16 bytes
+  int vectors;  ///< whether each row starts at, and takes, a multiple of 16 bytes
 };
 
 /// A tensor as a kernel gets it: with what the host found out about its alignment.
 template <class T>
 struct TensorParam {
   Tensor<T> tensor;
-  bool vectors;
+  int vectors;  ///< int: bools of the parameters would be kept in registers, as bits
 
   ATTILE_DEVICE Matrix<T> slice(int batch, int head, int rows, int cols) const {
     return {tensor.row(batch, head, 0), tensor.row_stride, rows, cols, vectors};

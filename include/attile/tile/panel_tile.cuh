@@ -99,7 +99,7 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
                               int row0) {
   using Layout = PanelLayout<Rows, Cols>;
   const unsigned thread = static_cast<unsigned>(arch::opaque(arch::thread_index()));
-  if (source.vectors) {
+  if (arch::opaque(source.vectors) != 0) {
     // A step takes kDown rows; neighbouring threads have neighbouring units of a row.
     static_assert(kThreads >= Layout::kUnits,
                   "attile::tile: a row takes at most a block's threads");

@@ -45,10 +45,11 @@ struct BackwardTraits {
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
 
-  using QTile = tile::PanelTile<Br, round_up(D, 16), T>;
-  using DoTile = tile::PanelTile<Br, round_up(Dv, 16), T>;
-  using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
-  using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
+  static constexpr int kColumns = 16 * kAcross;  // columns of all tiles are multiples of it
+  using QTile = tile::PanelTile<Br, round_up(D, kColumns), T>;
+  using DoTile = tile::PanelTile<Br, round_up(Dv, kColumns), T>;
+  using KTile = tile::PanelTile<Bc, round_up(D, kColumns), T>;
+  using VTile = tile::PanelTile<Bc, round_up(Dv, kColumns), T>;
   /// P^T and dS^T: what the lanes hold of S^T is what they must hold of a left operand, so that
   /// dV = P^T dO and dK = dS^T Q take it from the registers. P^T is in shared memory only where a
   /// warp lacks a part of its rows.
@@ -58,11 +59,13 @@ struct BackwardTraits {
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
   /// dQ is made in parts of at most 64 values a thread: dK and dV leave no room for more.
   static constexpr int kDqCols = KTile::kCols;
-  static constexpr int kDqParts = ceil_div(Br * kDqCols, kThreads * 64);
   static constexpr int kDqAcross = TuningType::kDqAcross;
+  static constexpr int kDqParts = [] {
+    int parts = ceil_div(Br * kDqCols, kThreads * 64);
+    while (parts < kDqCols && kDqCols % (parts * kDqAcross * 16) != 0) ++parts;
+    return parts;
+  }();
   using DqRegisters = tile::MmaTile<Br, kDqCols / kDqParts, kWarps, kDqAcross>;
-  static_assert(kDqCols % kDqParts == 0,
-                "attile::sm80::BackwardTraits: the parts of dQ differ; choose a smaller Br");
 
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr std::size_t kStageBytes = QTile::kBytes + DoTile::kBytes + 2 * kStatBytes;
