@@ -19,11 +19,11 @@ namespace attile {
 using portable::DqMode;
 
 /// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
-/// up to D (Dv for V). Takes `BackwardTraits<...>::Args`.
+/// up to D (Dv for V). Takes `BackwardTraits<...>::Args`. The tuning's namespace is the family.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
-          class Tuning = portable::Tuning<>>
-using BackwardTraits = portable::BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, Tuning>;
+          class Tuning = DefaultBackwardTuning<T>>
+using BackwardTraits = typename Tuning::template Backward<Br, Bc, D, T, M, S, P, Dv, kMode>;
 
 namespace detail {
 
