@@ -55,13 +55,11 @@ inline constexpr bool kPlainScores =
 /// Tiles of the sm80 forward kernel, likewise. Where scores are not plain, a warp has 16 rows and
 /// not 32, so that nothing is spilled; so it has above 128 columns of O. As many blocks share a
 /// multiprocessor as its shared memory, 1 KB more than a block's, has room for.
-constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain, bool dropout) {
-  if (dim <= 64) return plain ? Tiles{128, 128, 128, 2} : Tiles{64, 64, 128, 3};
-  if (dim <= 128) {
-    return plain ? Tiles{128, shared_kb >= 163 ? 64 : 32, 128, 2} : Tiles{64, 64, 128, 2};
-  }
-  if (dropout) return {64, 32, 128, 2};
-  return plain && shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
+constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
+  if (!plain) return {64, dim <= 128 ? 64 : 32, 128, 2};
+  if (dim <= 64) return {128, 128, 128, 2};
+  if (dim <= 128) return {128, shared_kb >= 163 ? 64 : 32, 128, 2};
+  return shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
 }
 
 template <class Args, int D, int Dv, int Br, int Bc, class Tuning>
@@ -88,8 +86,7 @@ struct PortableBackward {
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Forward {
-  static constexpr Tiles kTiles =
-      sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>, Args::DropoutType::kEnabled);
+  static constexpr Tiles kTiles = sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.threads / 32, kTiles.blocks_per_sm>>;
 };

@@ -44,10 +44,8 @@ using TwoPass16x16 = GpuExecutor<Dims64, Tiles<16, 16>, DqMode::kTwoPass>;
 using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
 
 // X(direction, element type, Policy, executor)
-#define ATTILE_FEW_TILES(X)                   \
-  X(kForward, float, kCausal, Forward57x57)   \
-  X(kBackward, float, kCausal, Backward57x57) \
-  X(kBackward, float, kEverything, TwoPass64) \
+#define ATTILE_FEW_TILES(X)                 \
+  X(kForward, float, kCausal, Forward57x57) \
   X(kBackward, float, kCausal, TwoPass57x40)
 
 #define ATTILE_MORE_TILES(X)                         \
@@ -58,6 +56,8 @@ using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
   X(kForward, HalfType, kEverything, Forward7x100)   \
   X(kForward, float, kNone, Default192x128)          \
   X(kForward, float, kNone, Default41)               \
+  X(kBackward, float, kCausal, Backward57x57)        \
+  X(kBackward, float, kEverything, TwoPass64)        \
   X(kBackward, float, kNone, TwoPass16x16)           \
   X(kBackward, float, kCausal, Backward64x32)        \
   X(kBackward, float, kCausal, TwoPass1x1)           \

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/kernel/portable/tuning.h>
 
 namespace attile::sm80 {
 
 template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
 struct ForwardTraits;
+template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv,
+          portable::DqMode kMode, class TuningType>
+struct BackwardTraits;
 
 /// What changes the speed and not the result. A type and not a value, as portable::Tuning says.
 /// WarpCount       of a block; forward: each has Br / WarpCount rows of Q, a multiple of 16. More
@@ -23,9 +27,12 @@ struct Tuning {
   static constexpr int kWarps = WarpCount;
   static constexpr int kBlocksPerSm = ResidentBlocks;
 
-  /// The family that attile::ForwardTraits takes by this tuning.
+  /// The family that attile::ForwardTraits and attile::BackwardTraits take by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
   using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv,
+            portable::DqMode kMode>
+  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, Tuning>;
 };
 
 /// The warps of a block with Br rows of Q, as Tuning says.
