@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/architectures.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/core/args.h>
@@ -8,7 +9,9 @@
 #include <attile/core/math.h>
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
+#include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/portable/backward.cuh>
+#include <attile/kernel/sm80/backward.cuh>
 #include <attile/tuning.cuh>
 
 #include <cstddef>
@@ -16,10 +19,9 @@
 
 namespace attile {
 
-using portable::DqMode;
-
 /// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
-/// up to D (Dv for V). Takes `BackwardTraits<...>::Args`. The tuning's namespace is the family.
+/// up to D (Dv for V). Takes `BackwardTraits<...>::Args`. The tuning's namespace is the family:
+/// `portable::Tuning<>`, the default, or `sm80::BackwardTuning<>`.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class Tuning = DefaultBackwardTuning<T>>
@@ -34,39 +36,39 @@ struct BackwardBlocks {
 
 template <class Traits>
 BackwardBlocks backward_blocks(const typename Traits::Args& args) {
-  constexpr std::int64_t kRowsPerBlock = 8;
   const std::int64_t slices = std::int64_t{args.batch} * args.q_heads;
   const std::int64_t kv_slices = std::int64_t{args.batch} * args.kv_heads;
   const std::int64_t q_tiles = ceil_div(args.q_len, Traits::kBr);
   const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  const std::int64_t preprocess = ceil_div(slices * q_tiles * Traits::kBr, kRowsPerBlock);
+  const std::int64_t preprocess =
+      ceil_div<std::int64_t>(slices * q_tiles * Traits::kBr, kPreprocessRows<Traits>);
   const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_slices * kv_tiles > 0;
   return {counts ? max<std::int64_t>(preprocess, 1) : preprocess,  // it sets the counter of blocks
           kv_slices * kv_tiles, Traits::kDqMode == DqMode::kTwoPass ? slices * q_tiles : 0,
-          Traits::kDqMode == DqMode::kTwoPass ? 0 : ceil_div(slices * args.q_len, kRowsPerBlock)};
+          Traits::kDqMode == DqMode::kTwoPass ? 0 : slices * q_tiles};
 }
 
 /// The kernel of the pass over K/V blocks.
 template <class Traits>
 constexpr auto columns_kernel() {
   if constexpr (Traits::kDqMode == DqMode::kInOrder) {
-    return portable::backward_in_order_kernel<Traits>;
+    return backward_in_order_kernel<Traits>;
   } else {
-    return portable::backward_columns_kernel<Traits>;
+    return backward_columns_kernel<Traits>;
   }
 }
 
 /// Launches all kernels of a pass.
 template <class Traits>
-cudaError_t launch_backward(const typename Traits::Args& args,
-                            const portable::BackwardParams<Traits>& params, cudaStream_t stream) {
+cudaError_t launch_backward(const typename Traits::Args& args, const BackwardParams<Traits>& params,
+                            cudaStream_t stream) {
   const BackwardBlocks blocks = backward_blocks<Traits>(args);
   const auto launch = [&](auto kernel, std::int64_t count, unsigned threads, std::size_t shared) {
     if (count == 0) return cudaSuccess;
     return arch::launch(kernel, static_cast<unsigned>(count), threads, shared, stream, params);
   };
   if (const auto error =
-          launch(portable::backward_preprocess_kernel<Traits>, blocks.preprocess, 256, 0)) {
+          launch(backward_preprocess_kernel<Traits>, blocks.preprocess, kPreprocessThreads, 0)) {
     return error;
   }
   if (const auto error = launch(columns_kernel<Traits>(), blocks.columns, Traits::kThreads,
@@ -77,7 +79,8 @@ cudaError_t launch_backward(const typename Traits::Args& args,
     return launch(portable::backward_rows_kernel<Traits>, blocks.rows, Traits::kThreads,
                   Traits::kRowsSharedBytes);
   } else {
-    return launch(portable::backward_postprocess_kernel<Traits>, blocks.postprocess, 256, 0);
+    return launch(backward_postprocess_kernel<Traits>, blocks.postprocess, Traits::kThreads,
+                  Traits::kDqSharedBytes);
   }
 }
 
@@ -90,6 +93,11 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
                                                         Direction::kBackward) {
   if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
     return arguments;
+  }
+  if constexpr (Traits::kLeastArchitecture > 0) {
+    const Check architecture =
+        arch::check_architecture(detail::columns_kernel<Traits>(), Traits::kLeastArchitecture);
+    if (!architecture) return architecture;
   }
   const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
   const std::int64_t most =
@@ -110,12 +118,11 @@ template <class Traits>
                                    const typename Traits::Args& args,
                                    cudaStream_t stream = nullptr) {
   if (const Check ok = check<Traits>(args); !ok) return ok.error;
-  const std::size_t needed = portable::workspace_of<Traits>(args).bytes;
+  const std::size_t needed = backward_workspace<Traits>(args).bytes;
   if (const auto answer = detail::answer_workspace(workspace, workspace_bytes, needed)) {
     return *answer;
   }
-  return detail::launch_backward<Traits>(args, portable::make_params<Traits>(args, workspace),
-                                         stream);
+  return detail::launch_backward<Traits>(args, backward_params<Traits>(args, workspace), stream);
 }
 
 /// `check` for the one-call `backward`.

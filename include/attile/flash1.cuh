@@ -159,19 +159,19 @@ template <class Traits>
   }
   const std::int64_t blocks = detail::forward_blocks<Traits>(args);
   if (blocks == 0) return cudaSuccess;
-  const auto forward_params = portable::make_params<Traits>(args);
+  const auto params = forward_params<Traits>(args);
   tile::TensorParam<float> sums;
   if constexpr (Traits::kSumsInOutput) {
-    sums = forward_params.o;
+    sums = params.o;
   } else {
-    const int v = forward_params.head_dim_v;
+    const int v = params.head_dim_v;
     sums = tile::tensor_param(
         bhsd(static_cast<float*>(workspace), args.q_len, args.q_heads, round_up(v, 4)), v);
   }
-  const portable::Flash1Params<Traits> params{forward_params, sums, state};
+  const portable::Flash1Params<Traits> flash1_params{params, sums, state};
   return arch::launch(portable::flash1_forward_kernel<Traits>, static_cast<unsigned>(blocks),
                       static_cast<unsigned>(Traits::kThreads), Traits::kSharedBytes, stream,
-                      params);
+                      flash1_params);
 }
 
 /// dQ, dK and dV from O, l and m of `forward`. With PhiloxDropout, args.dropout draws from what was
@@ -186,12 +186,12 @@ template <class Traits>
                                                                            Direction::kBackward) {
   if (const Check ok = check<Traits>(args, state); !ok) return ok.error;
   const auto with_m = detail::with_state(args, state);
-  const std::size_t needed = portable::workspace_of<Traits>(with_m).bytes;
+  const std::size_t needed = backward_workspace<Traits>(with_m).bytes;
   if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed)) {
     return *answer;
   }
   return attile::detail::launch_backward<Traits>(
-      with_m, portable::make_params<Traits>(with_m, workspace, state.l), stream);
+      with_m, backward_params<Traits>(with_m, workspace, state.l), stream);
 }
 
 /// The one calls, with the default tiles.

@@ -75,7 +75,7 @@ struct PortableForward {
                          portable::Tuning<kTiles.threads, kTiles.blocks_per_sm, kTiles.prefetch>>;
 };
 
-template <class Args, int D, int Dv, portable::DqMode kMode, int kSharedKb>
+template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct PortableBackward {
   static constexpr Tiles kTiles = portable_backward_tiles(max(D, Dv), kSharedKb);
   using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
@@ -127,7 +127,7 @@ using DefaultForwardTraits =
                                 detail::PortableForward<Args, D, Dv, kCommonSharedKb>>::type;
 
 /// The kernels that the one-call `backward` runs for these arguments.
-template <class Args, int D, int Dv = D, portable::DqMode kMode = portable::DqMode::kAccumulate>
+template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
 using DefaultBackwardTraits = portable::DefaultBackwardTraits<Args, D, Dv, kMode>;
 
 }  // namespace attile

@@ -41,17 +41,18 @@ struct Sm80Tiles {
   using Forward = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kSharedKb>;
 };
 
-/// The caller's tiles; the tuning's family.
-template <int Br, int Bc, class Tuning = attile::portable::Tuning<>>
+/// The caller's tiles; the tunings name the families.
+template <int Br, int Bc, class Tuning = attile::portable::Tuning<>, class BackwardTuning = Tuning>
 struct Tiles {
   template <class Args, class Dim>
   using Forward = attile::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
                                         typename Args::MaskType, typename Args::ScoreModType,
                                         typename Args::DropoutType, Dim::Dv, Tuning>;
   template <class Args, class Dim, attile::DqMode kMode>
-  using Backward = attile::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
-                                          typename Args::MaskType, typename Args::ScoreModType,
-                                          typename Args::DropoutType, Dim::Dv, kMode, Tuning>;
+  using Backward =
+      attile::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType, typename Args::MaskType,
+                             typename Args::ScoreModType, typename Args::DropoutType, Dim::Dv,
+                             kMode, BackwardTuning>;
 };
 
 /// The kernels of one choice of tiles, head dimensions and way to dQ, for the suite.

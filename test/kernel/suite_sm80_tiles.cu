@@ -7,6 +7,7 @@
 namespace {
 
 using namespace attile_test;
+using attile::sm80::BackwardTuning;
 using attile::sm80::Tuning;
 
 using HalfType = __half;
@@ -14,7 +15,7 @@ using Bf16Type = __nv_bfloat16;
 using Dims64 = Dims<64>;
 
 template <int Br, int Bc, class Dim = Dims64, class T = Tuning<>>
-using Own = GpuExecutor<Dim, Tiles<Br, Bc, T>>;
+using Own = GpuExecutor<Dim, Tiles<Br, Bc, T, BackwardTuning<>>>;
 
 // One warp, of 16 and of 32 rows; more warps than a multiprocessor has schedulers; tiles of K and V
 // that no power of two divides.

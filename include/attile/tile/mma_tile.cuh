@@ -18,32 +18,42 @@
 namespace attile::tile {
 
 /// A (Rows, Cols) tile of floats in the registers of a block of kWarps warps. This class alone
-/// knows which thread holds what: warp w has the Rows / kWarps rows from w * Rows / kWarps on; in
-/// each 16 x 8 piece of them lane i has columns 2 (i % 4) and 2 (i % 4) + 1 of rows i / 4 and
-/// i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16"). A thread's rows and columns are
-/// numbered without gaps: x[2 i + h][2 j + e] is row 16 i + 8 h + lane / 4, column
+/// knows which thread holds what: the warps stand in lines of kAcross, and cut the tile into equal
+/// parts; in each 16 x 8 piece of a part lane i has columns 2 (i % 4) and 2 (i % 4) + 1 of rows
+/// i / 4 and i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16"). A thread's rows and columns
+/// are numbered without gaps: x[2 i + h][2 j + e] is row 16 i + 8 h + lane / 4, column
 /// 8 j + 2 (lane % 4) + e of its warp.
-template <int Rows, int Cols, int kWarps>
+template <int Rows, int Cols, int kWarps, int kAcross = 1>
 struct MmaTile {
-  static_assert(Rows % (16 * kWarps) == 0 && Cols % 16 == 0,
+  static_assert(kWarps % kAcross == 0 && Rows % (kWarps / kAcross * 16) == 0 &&
+                    Cols % (kAcross * 16) == 0,
                 "attile::tile::MmaTile: each warp has a multiple of 16 rows, and of 16 columns");
 
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
-  static constexpr int kWarpRows = Rows / kWarps;
+  static constexpr int kWarpRows = Rows / (kWarps / kAcross);
+  static constexpr int kWarpCols = Cols / kAcross;
   static constexpr int kRegRows = kWarpRows / 8;
-  static constexpr int kRegCols = Cols / 4;
+  static constexpr int kRegCols = kWarpCols / 4;
 
   float x[kRegRows][kRegCols];
 
   /// The row of the tile where this thread's warp begins.
-  ATTILE_DEVICE static int warp_row() { return arch::thread_index() / arch::kWarpSize * kWarpRows; }
+  ATTILE_DEVICE static int warp_row() {
+    return arch::thread_index() / (arch::kWarpSize * kAcross) * kWarpRows;
+  }
+  /// The column of the tile where this thread's warp begins.
+  ATTILE_DEVICE static int warp_col() {
+    return kAcross == 1 ? 0 : arch::thread_index() / arch::kWarpSize % kAcross * kWarpCols;
+  }
   /// The row of the tile that x[r] belongs to.
   ATTILE_DEVICE static int row(int r) {
     return warp_row() + r * 8 + arch::thread_index() % arch::kWarpSize / 4;
   }
   /// The column of the tile that x[.][c] belongs to.
-  ATTILE_DEVICE static int col(int c) { return arch::thread_index() % 4 * 2 + col_offset(c); }
+  ATTILE_DEVICE static int col(int c) {
+    return warp_col() + arch::thread_index() % 4 * 2 + col_offset(c);
+  }
   /// col(c) - col(0): the same for every thread.
   ATTILE_DEVICE static constexpr int col_offset(int c) { return c / 2 * 8 + c % 2; }
   ATTILE_DEVICE static constexpr bool has_row(int) { return true; }
@@ -92,6 +102,8 @@ struct MmaTile {
     return sum;
   }
 
+  ATTILE_DEVICE float& at(int r, int c) { return x[r][c]; }
+
   /// Scope: all lanes of the warp.
   ATTILE_DEVICE static bool any_lane(bool x) { return arch::any_lane(x); }
 
@@ -102,14 +114,29 @@ struct MmaTile {
   }
 };
 
+/// A register tile, seen as the transposed matrix.
+template <class Registers>
+struct TransposedRegisters {
+  static constexpr int kRegRows = Registers::kRegCols;
+  static constexpr int kRegCols = Registers::kRegRows;
+
+  Registers& registers;
+
+  ATTILE_DEVICE static int row(int r) { return Registers::col(r); }
+  ATTILE_DEVICE static int col(int c) { return Registers::row(c); }
+  ATTILE_DEVICE static constexpr bool has_row(int r) { return Registers::has_col(r); }
+  ATTILE_DEVICE static constexpr bool has_col(int c) { return Registers::has_row(c); }
+  ATTILE_DEVICE float& at(int r, int c) const { return registers.x[c][r]; }
+};
+
 /// shared(r, c) = registers(r, c) * factor, rounded to the elements of `shared`.
 /// Scope    each thread for what it holds.
 /// Barriers one after, for the lanes that read what other lanes wrote.
-template <class Tile, int Rows, int Cols, int kWarps>
-ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps>& registers,
+template <class Tile, int Rows, int Cols, int kWarps, int kAcross>
+ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, kAcross>& registers,
                          float factor = 1.0f) {
   using T = typename Tile::Element;
-  using Registers = MmaTile<Rows, Cols, kWarps>;
+  using Registers = MmaTile<Rows, Cols, kWarps, kAcross>;
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
@@ -129,7 +156,6 @@ class SharedLeft {
  public:
   static constexpr int kDepth = Tile::kCols;
 
-  /// first: the warp's first row.
   ATTILE_DEVICE SharedLeft(const Tile& tile, int first)
       : reader_(tile, first + lane() % 16, lane() / 16) {}
 
@@ -172,6 +198,9 @@ class SharedLeftTransposed {
 /// neighbouring 16 x 8 pieces of a result is what it must hold of a 16 x 16 piece of an operand.
 template <class T, class Registers>
 class RegisterLeft {
+  static_assert(Registers::kWarpCols == Registers::kCols,
+                "attile::tile::RegisterLeft: a warp has all columns of its rows");
+
  public:
   static constexpr int kDepth = Registers::kCols;
 
@@ -200,11 +229,12 @@ class RegisterLeft {
 template <class Tile>
 class SharedRight {
  public:
-  ATTILE_DEVICE explicit SharedRight(const Tile& tile) : reader_(tile, lane() % 16, lane() / 16) {}
+  ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
+      : reader_(tile, lane() % 16, lane() / 16), first_(first) {}
 
   /// Depth 16 k on, columns 16 j on: b[0], b[1] the left 8 columns, b[2], b[3] the right ones.
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
-    arch::load_matrices_transposed(b, reader_.address(k * 16, j * 16));
+    arch::load_matrices_transposed(b, reader_.address(k * 16, first_ + j * 16));
   }
 
  private:
@@ -213,14 +243,15 @@ class SharedRight {
   }
 
   PieceReader<Tile> reader_;
+  int first_;
 };
 
 /// The right operand in shared memory, stored as its transpose (columns, depth).
 template <class Tile>
 class SharedRightTransposed {
  public:
-  ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile)
-      : reader_(tile, lane() % 8 + lane() / 16 * 8, lane() / 8 % 2) {}
+  ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
+      : reader_(tile, first + lane() % 8 + lane() / 16 * 8, lane() / 8 % 2) {}
 
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
     arch::load_matrices(b, reader_.address(j * 16, k * 16));
@@ -240,14 +271,14 @@ class SharedRightTransposed {
 template <class T, class Acc, class A, class B>
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
-  constexpr int kAcross = Acc::kCols / 16;
+  constexpr int kAlong = Acc::kWarpCols / 16;
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / 16; ++k) {
     std::uint32_t left[kDown][4];
     ATTILE_UNROLL
     for (int i = 0; i < kDown; ++i) a.piece(left[i], i, k);
     ATTILE_UNROLL
-    for (int j = 0; j < kAcross; ++j) {
+    for (int j = 0; j < kAlong; ++j) {
       std::uint32_t right[4];
       b.piece(right, k, j);
       ATTILE_UNROLL

@@ -72,6 +72,8 @@ struct RegisterTile {
     }
   }
 
+  ATTILE_DEVICE float& at(int r, int c) { return x[r][c]; }
+
   ATTILE_DEVICE void clear() {
     ATTILE_UNROLL
     for (int r = 0; r < kRegRows; ++r) clear_row(r);

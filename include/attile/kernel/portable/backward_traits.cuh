@@ -4,14 +4,10 @@
 #include <attile/arch/launch.cuh>
 #include <attile/core/args.h>
 #include <attile/core/math.h>
-#include <attile/core/schedule.h>
+#include <attile/kernel/dq_mode.h>
 #include <attile/kernel/portable/tuning.h>
-#include <attile/tile/copy.cuh>
 #include <attile/tile/register_tile.cuh>
-#include <attile/tile/scores.cuh>
 #include <attile/tile/shared_tile.cuh>
-
-#include <cstdint>
 
 namespace attile::portable {
 
@@ -33,6 +29,7 @@ struct BackwardTraits {
   using Args = BackwardArgs<T, M, S, P>;
 
   static constexpr const char* kFamily = "portable";
+  static constexpr int kLeastArchitecture = 0;
   static constexpr Direction kDirection = Direction::kBackward;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;
@@ -59,119 +56,13 @@ struct BackwardTraits {
   /// The pass over K/V blocks holds P and dS, the pass over Q blocks dS alone.
   static constexpr std::size_t kColumnsSharedBytes = kOperandBytes + 2 * PTile::kBytes;
   static constexpr std::size_t kRowsSharedBytes = kOperandBytes + PTile::kBytes;
+  /// Of the kernel that writes dQ.
+  static constexpr std::size_t kDqSharedBytes = 0;
+  /// Columns of a row of the fp32 sum of dQ.
+  static constexpr int kDqCols = DqRegisters::kCols;
   static_assert(kColumnsSharedBytes <= arch::kMaxSharedBytes,
                 "attile::BackwardTraits: the tiles of Q, dO, K, V, P and dS take more than the "
                 "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
 };
-
-/// What the kernels get: the arguments with everything resolved that the host knows.
-template <class Traits>
-struct BackwardParams {
-  using T = typename Traits::ElementType;
-
-  tile::TensorParam<const T> q, k, v, o, dout;
-  tile::TensorParam<T> dq, dk, dv;
-  const float* lse;  ///< LSE; where l is given, m
-  const float* l;    ///< null, or the l of FlashAttention-1: LSE = m + ln(l)
-  const float* dlse;
-  float* row_lse;  ///< (batch, q_heads, stat_rows): LSE; +inf where P must be 0
-  float* delta;    ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
-  float* dq_sum;   ///< (batch, q_heads, q_len, DqRegisters::kCols); null with kTwoPass
-  int* turns;      ///< kInOrder: see turn_of and begun
-  int batch, q_heads, kv_heads;
-  Extent extent;
-  int head_dim, head_dim_v;
-  int q_tiles, kv_tiles;
-  float scale;
-  typename Traits::MaskType mask;
-  typename Traits::ScoreModType score_mod;
-  typename Traits::DropoutType dropout;
-
-  /// Rows of the statistics of one head: whole tiles, so that the loop reads without a bound.
-  ATTILE_HOST_DEVICE std::int64_t stat_rows() const {
-    return static_cast<std::int64_t>(q_tiles) * Traits::kBr;
-  }
-  ATTILE_HOST_DEVICE std::int64_t slices() const {
-    return static_cast<std::int64_t>(batch) * q_heads;
-  }
-  /// The tiles of query rows that see any of a tile of K and V.
-  ATTILE_HOST_DEVICE TileRange rows_of(int b, int head, int kv_tile) const {
-    return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, extent);
-  }
-  /// Tiles of K and V up to and with the last that has added its part to the dQ of those rows.
-  ATTILE_HOST_DEVICE int* turn_of(int b, int head, int row0) const {
-    return turns + (static_cast<std::int64_t>(b) * q_heads + head) * q_tiles + row0 / Traits::kBr;
-  }
-  /// Blocks of the pass over K/V blocks that have begun.
-  ATTILE_HOST_DEVICE int* begun() const { return turns + slices() * q_tiles; }
-  /// The fp32 sum of dQ of one head.
-  ATTILE_DEVICE tile::Matrix<float> dq_sum_of(std::int64_t slice) const {
-    constexpr int kCols = Traits::DqRegisters::kCols;
-    return {dq_sum + slice * extent.q_len * kCols, kCols, extent.q_len, kCols, true};
-  }
-};
-
-/// Bytes of the caller's scratch memory, and where each part of it starts.
-/// Units   bytes. stats: 8 for each query row (rounded up to tiles); dQ sum: 4 * round_up(D, 4) for
-///         each query row, not with kTwoPass; turns: 4 for each tile of query rows and 4 more, with
-///         kInOrder.
-struct BackwardWorkspace {
-  std::size_t row_lse, delta, dq_sum, turns, bytes;
-};
-
-template <class Traits>
-BackwardWorkspace workspace_of(const typename Traits::Args& args) {
-  const std::size_t slices = static_cast<std::size_t>(args.batch) * args.q_heads;
-  const std::size_t stats = sizeof(float) * slices * round_up(args.q_len, Traits::kBr);
-  const std::size_t sums = Traits::kDqMode != DqMode::kTwoPass
-                               ? sizeof(float) * slices * args.q_len * Traits::DqRegisters::kCols
-                               : 0;
-  const std::size_t turns = Traits::kDqMode == DqMode::kInOrder
-                                ? sizeof(int) * (slices * ceil_div(args.q_len, Traits::kBr) + 1)
-                                : 0;
-  const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
-  const std::size_t behind = 2 * aligned_stats + sums;
-  return {0, aligned_stats, 2 * aligned_stats, behind, max<std::size_t>(behind + turns, 16)};
-}
-
-/// The kernels' parameters for arguments that passed `check`.
-template <class Traits>
-BackwardParams<Traits> make_params(const typename Traits::Args& args, void* workspace,
-                                   const float* l = nullptr) {
-  const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
-  const BackwardWorkspace parts = workspace_of<Traits>(args);
-  const auto part = [&](std::size_t offset) -> void* {
-    return static_cast<unsigned char*>(workspace) + offset;
-  };
-  BackwardParams<Traits> p{};
-  p.q = tile::tensor_param(args.q, qk);
-  p.k = tile::tensor_param(args.k, qk);
-  p.v = tile::tensor_param(args.v, v);
-  p.o = tile::tensor_param(args.o, v);
-  p.dout = tile::tensor_param(args.dout, v);
-  p.dq = tile::tensor_param(args.dq, qk);
-  p.dk = tile::tensor_param(args.dk, qk);
-  p.dv = tile::tensor_param(args.dv, v);
-  p.lse = args.lse;
-  p.l = l;
-  p.dlse = args.dlse;
-  p.row_lse = static_cast<float*>(part(parts.row_lse));
-  p.delta = static_cast<float*>(part(parts.delta));
-  if (Traits::kDqMode != DqMode::kTwoPass) p.dq_sum = static_cast<float*>(part(parts.dq_sum));
-  if (Traits::kDqMode == DqMode::kInOrder) p.turns = static_cast<int*>(part(parts.turns));
-  p.batch = args.batch;
-  p.q_heads = args.q_heads;
-  p.kv_heads = args.kv_heads;
-  p.extent = {args.q_len, args.kv_len};
-  p.head_dim = qk;
-  p.head_dim_v = v;
-  p.q_tiles = ceil_div(args.q_len, Traits::kBr);
-  p.kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  p.scale = scale_of(args, qk);
-  p.mask = args.mask;
-  p.score_mod = args.score_mod;
-  p.dropout = args.dropout;
-  return p;
-}
 
 }  // namespace attile::portable

@@ -6,6 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/kernel/forward_kernel.cuh>
 #include <attile/kernel/portable/forward_traits.cuh>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/kernel/dq_mode.h>
 
 namespace attile::portable {
 
-enum class DqMode;  // below
 template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
 struct ForwardTraits;
 template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode,
@@ -31,15 +31,6 @@ struct Tuning {
   using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
   using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, Tuning>;
-};
-
-/// How the portable backward pass makes dQ.
-enum class DqMode {
-  kAccumulate,  ///< one pass over K/V blocks; dQ is added up in fp32 by atomics, in no fixed order
-  kTwoPass,  ///< a second pass over Q blocks makes dQ: more work, no atomics, the same bits always
-  kInOrder,  ///< one pass; each K/V block waits, at each block of query rows, until those before it
-             ///< have added their part of dQ, as FlashAttention-1's loop has it: the same bits
-             ///< always. A mask that answers the same question in two ways makes it wait for ever.
 };
 
 }  // namespace attile::portable

@@ -2,14 +2,14 @@
 #pragma once
 
 #include <attile/core/args.h>
-#include <attile/kernel/portable/tuning.h>
+#include <attile/kernel/dq_mode.h>
 
 namespace attile::sm80 {
 
 template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
 struct ForwardTraits;
-template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv,
-          portable::DqMode kMode, class TuningType>
+template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode,
+          class TuningType>
 struct BackwardTraits;
 
 /// What changes the speed and not the result. A type and not a value, as portable::Tuning says.
@@ -27,12 +27,9 @@ struct Tuning {
   static constexpr int kWarps = WarpCount;
   static constexpr int kBlocksPerSm = ResidentBlocks;
 
-  /// The family that attile::ForwardTraits and attile::BackwardTraits take by this tuning.
+  /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
   using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
-  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv,
-            portable::DqMode kMode>
-  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, Tuning>;
 };
 
 /// The warps of a block with Br rows of Q, as Tuning says.
@@ -47,5 +44,24 @@ constexpr int blocks_of(int tuned, int warps) {
   if (tuned > 0) return tuned;
   return warps < 8 ? 8 / warps : 1;
 }
+
+/// What changes the speed of a backward pass and not the result, but for the order of sums.
+/// Warps    of a block, in lines of Across; each has Bc / (Warps / Across) rows of dK and dV, a
+///          multiple of 16, and 1 / Across of their columns.
+/// DqAcross of those warps that share the rows of a tile of dQ: each has Br / (Warps / DqAcross)
+///          rows, a multiple of 16.
+/// Stages   tiles of Q and dO in shared memory: with 2 the next ones travel during a whole step.
+template <int Warps = 8, int Across = 1, int DqAcross = 2, int ResidentBlocks = 1, int Stages = 2>
+struct BackwardTuning {
+  static constexpr int kWarps = Warps;
+  static constexpr int kAcross = Across;
+  static constexpr int kDqAcross = DqAcross;
+  static constexpr int kBlocksPerSm = ResidentBlocks;
+  static constexpr int kStages = Stages;
+
+  /// The family that attile::BackwardTraits takes by this tuning.
+  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
+  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, BackwardTuning>;
+};
 
 }  // namespace attile::sm80

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/atomic.cuh>
+#include <attile/arch/attributes.h>
+#include <attile/arch/launch.cuh>
+#include <attile/arch/math.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/element.h>
+#include <attile/core/math.h>
+#include <attile/core/schedule.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/backward_params.cuh>
+#include <attile/tile/scores.cuh>
+
+#include <cstdint>
+
+// What all families of backward passes have in common: the kernel before, the turns of kInOrder,
+// and the shells of the kernels. Lines are those of FlashAttention-2 (arXiv 2307.08691),
+// Algorithm 2.
+
+namespace attile {
+
+/// Threads of a block of the kernel before, how many of them share a row (16 bytes each), and the
+/// rows of a block.
+inline constexpr int kPreprocessThreads = 256;
+template <class Traits>
+inline constexpr int kPreprocessLanes = [] {
+  constexpr int kVector = 16 / sizeof(typename Traits::ElementType);
+  int lanes = 1;
+  while (lanes < arch::kWarpSize && lanes * kVector < Traits::kDv) lanes *= 2;
+  return lanes;
+}();
+template <class Traits>
+inline constexpr int kPreprocessRows = kPreprocessThreads / kPreprocessLanes<Traits>;
+
+/// This lane's part of rowsum(dO * O).
+template <class T>
+ATTILE_DEVICE float row_product(const T* dout, const T* o, int cols, bool vectors, int lane,
+                                int lanes) {
+  constexpr int kVector = 16 / sizeof(T);
+  float sum = 0.0f;
+  for (int d = lane * kVector; d < cols; d += lanes * kVector) {
+    if (vectors) {
+      const auto x = *reinterpret_cast<const Vec<T, kVector>*>(dout + d);
+      const auto y = *reinterpret_cast<const Vec<T, kVector>*>(o + d);
+      ATTILE_UNROLL
+      for (int e = 0; e < kVector; ++e) sum += to_float(x[e]) * to_float(y[e]);
+    } else {
+      for (int e = d; e < min(d + kVector, cols); ++e) sum += to_float(dout[e]) * to_float(o[e]);
+    }
+  }
+  return sum;
+}
+
+/// Line 4, the row statistics that the loops read, and zeros for the sum of dQ (line 3).
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads, 1)
+    backward_preprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  constexpr int kLanes = kPreprocessLanes<Traits>;
+  const int lane = arch::thread_index() % kLanes;
+  const std::int64_t at = static_cast<std::int64_t>(arch::block_index()) * kPreprocessRows<Traits> +
+                          arch::thread_index() / kLanes;
+  if (kInOrder && at == 0 && lane == 0) *p.begun() = 0;
+  const bool inside = at < p.slices() * p.stat_rows();
+  const std::int64_t slice = inside ? at / p.stat_rows() : 0;
+  const int row = inside ? static_cast<int>(at % p.stat_rows()) : 0;
+  const int batch = static_cast<int>(slice / p.q_heads);
+  const int head = static_cast<int>(slice % p.q_heads);
+  const bool exists = inside && row < p.extent.q_len;
+  float delta = 0.0f;
+  if (exists) {
+    delta = row_product(p.dout.tensor.row(batch, head, row), p.o.tensor.row(batch, head, row),
+                        p.head_dim_v, p.dout.vectors && p.o.vectors, lane, kLanes);
+  }
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) delta += arch::shuffle_xor(delta, mask);
+  if (!inside) return;
+  float row_lse = kInf;
+  if (exists) {
+    const std::int64_t stat = slice * p.extent.q_len + row;
+    const float lse = p.l == nullptr ? p.lse[stat] : p.lse[stat] + arch::log(p.l[stat]);
+    if (lse != -kInf) row_lse = lse;
+    if (p.dlse != nullptr) delta -= p.dlse[stat];
+    // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
+    if (lse == -kInf) delta = 0.0f;
+  }
+  if (lane == 0) {
+    p.row_lse[at] = row_lse;
+    p.delta[at] = delta;
+  }
+  // With kInOrder the first tile of K and V writes dQ of the rows that see it.
+  const bool written =
+      kInOrder && p.kv_tiles > 0 && p.rows_of(batch, head, 0).contains(row / Traits::kBr);
+  if (kInOrder && row % Traits::kBr == 0 && lane == 0) {
+    *p.turn_of(batch, head, row) = written ? 0 : 1;
+  }
+  if (p.dq_sum == nullptr || written) return;
+  float* const sum = p.dq_sum_of(slice, row);
+  for (int d = lane * 4; d < Traits::kDqCols; d += kLanes * 4) {
+    *reinterpret_cast<Float4*>(sum + d) = {};
+  }
+}
+
+/// The last of the tiles of K and V before `kv_tile` that those rows see. The first one counts for
+/// all rows: the preprocess kernel stands in for it where they do not see it.
+/// Scope    all lanes of the warp.
+template <class Traits>
+ATTILE_DEVICE int tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                              int kv_tile) {
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  for (int last = kv_tile - 1; last > 0; last -= arch::kWarpSize) {
+    const int tile = last - lane;
+    const bool sees =
+        tile > 0 && p.rows_of(place.batch, place.head, tile).contains(place.row0 / Traits::kBr);
+    const int found = arch::first_lane(sees);
+    if (found < arch::kWarpSize) return last - found;
+  }
+  return 0;
+}
+
+/// Waits until all tiles of K and V before `kv_tile` have added their parts to dQ of the tile of
+/// rows at `place`: the first warp does.
+/// Barriers one after, before anyone reads dQ.
+template <class Traits>
+ATTILE_DEVICE void await_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                              int kv_tile) {
+  if (kv_tile == 0 || arch::thread_index() >= arch::kWarpSize) return;
+  const int before = tile_before(p, place, kv_tile);
+  while (arch::load_acquire(p.turn_of(place.batch, place.head, place.row0)) != before + 1) {
+  }
+}
+
+/// Says that `kv_tile` has added its part.
+/// Barriers one before, after everyone has written dQ.
+template <class Traits>
+ATTILE_DEVICE void pass_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                             int kv_tile) {
+  if (arch::thread_index() != 0) return;
+  arch::store_release(p.turn_of(place.batch, place.head, place.row0), kv_tile + 1);
+}
+
+/// One block for each tile of K and V of each kv head.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
+    backward_columns_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  const int slice = arch::block_index() / p.kv_tiles;
+  backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads,
+                           arch::block_index() % p.kv_tiles, arch::dynamic_shared());
+}
+
+/// The same for kInOrder, where a block may wait for those with smaller indices: they are given out
+/// in the order in which the blocks begin, so that whoever is waited for has begun.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
+    backward_in_order_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  int* const index = reinterpret_cast<int*>(arch::dynamic_shared());
+  if (arch::thread_index() == 0) *index = arch::fetch_add(p.begun(), 1);
+  arch::barrier();
+  const int block = *index;
+  arch::barrier();  // everyone has read it before the tiles are written there
+  const int slice = block / p.kv_tiles;
+  backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads, block % p.kv_tiles,
+                           arch::dynamic_shared());
+}
+
+/// One block for each tile of query rows of each head, after the pass over K/V blocks.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, 1)
+    backward_postprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+  const int slice = arch::block_index() / p.q_tiles;
+  store_dq(p, slice / p.q_heads, slice % p.q_heads, arch::block_index() % p.q_tiles * Traits::kBr,
+           arch::dynamic_shared());
+}
+
+}  // namespace attile

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/math.h>
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+#include <attile/core/score_mod.h>
+#include <attile/tile/scores.cuh>
+
+#include <type_traits>
+
+namespace attile {
+
+/// The pointwise middle of the backward pass, for one tile:
+///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
+/// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
+/// the score is hidden, so is dS.
+/// Units    lse and delta: the tile's rows of the statistics. fp32: S' - LSE is taken before it is
+///          scaled to log2 units: both may be large where P is not small, and would bring their
+///          roundings, which those of 16-bit operands hide.
+template <bool kMasked, class Registers, class Params, class Sampler>
+ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
+                                              const Params& p, const tile::TilePlace& place,
+                                              const float* lse, const float* delta,
+                                              const Sampler& sampler) {
+  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  constexpr bool kLog2First = sizeof(typename Params::T) == 2;
+  const float score_scale = (kIsIdentity<S> ? p.scale : 1.0f) * (kLog2First ? kLog2e : 1.0f);
+  const float keep_scale = sampler.keep_scale();
+  const tile::KeepBits<Registers, Sampler> bits(place, sampler);
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    if (!Registers::has_row(r)) continue;
+    const float row_lse = lse[Registers::row(r)] * (kLog2First ? kLog2e : 1.0f);
+    const float row_delta = delta[Registers::row(r)];
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      if (!Registers::has_col(c)) continue;
+      const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
+      float s = p_frag.at(r, c);
+      float derivative = 1.0f;
+      bool visible = true;
+      if constexpr (kMasked || !kIsIdentity<S>) visible = place.inside(i);
+      if constexpr (kMasked) visible = visible && p.mask.visible(i, place.extent);
+      if constexpr (!kIsIdentity<S>) {
+        if (visible) {
+          const auto modified = p.score_mod(p.scale * s, i, place.extent);
+          s = modified.value;
+          derivative = modified.derivative;
+          visible = !kMayHide<S> || s != -kInf;
+        }
+      }
+      const float difference = s * score_scale - row_lse;
+      const float prob =
+          visible ? arch::exp2(kLog2First ? difference : difference * kLog2e) : 0.0f;  // line 11
+      const bool keep = bits.keep(r, c);
+      const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
+      p_frag.at(r, c) = keep ? prob * keep_scale : 0.0f;
+      const float ds = prob * (dp - row_delta);  // line 14
+      ds_frag.at(r, c) = visible ? ds * derivative : 0.0f;
+    }
+  }
+}
+
+}  // namespace attile

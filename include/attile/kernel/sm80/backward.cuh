@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/async_copy.cuh>
+#include <attile/arch/atomic.cuh>
+#include <attile/arch/opaque.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/schedule.h>
+#include <attile/kernel/backward_kernel.cuh>
+#include <attile/kernel/backward_step.cuh>
+#include <attile/kernel/sm80/backward_traits.cuh>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/panel_tile.cuh>
+#include <attile/tile/scores.cuh>
+
+#include <cstdint>
+
+// FlashAttention-2, backward (arXiv 2307.08691, Algorithm 2; the lines named are its), with matrix
+// instructions and asynchronous copies. S and dP are made transposed.
+
+namespace attile::sm80 {
+
+/// A tile of query rows on its way through shared memory.
+template <class Traits>
+struct QueryStage {
+  typename Traits::QTile q;      // (Br, D)
+  typename Traits::DoTile dout;  // (Br, Dv)
+  float* lse;                    // (Br)
+  float* delta;                  // (Br)
+
+  ATTILE_DEVICE explicit QueryStage(unsigned char* shared)
+      : q{shared},
+        dout{shared + Traits::QTile::kBytes},
+        lse(reinterpret_cast<float*>(shared + Traits::QTile::kBytes + Traits::DoTile::kBytes)),
+        delta(lse + Traits::kBr) {}
+
+  ATTILE_DEVICE void send_for(const BackwardParams<Traits>& p, int batch, int head,
+                              int row0) const {
+    constexpr int kThreads = Traits::kThreads;
+    constexpr int kUnits = Traits::kBr / 4;  // of 16 bytes
+    tile::load_async<kThreads>(q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);
+    tile::load_async<kThreads>(dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v), row0);
+    const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
+    const std::int64_t stat = slice * p.stat_rows() + row0;
+    for (int i = arch::thread_index(); i < 2 * kUnits; i += kThreads) {
+      const float* const from = i < kUnits ? p.row_lse + stat : p.delta + stat - Traits::kBr;
+      arch::async_copy_16(arch::shared_address(lse + i * 4), from + i * 4, true);
+    }
+  }
+};
+
+/// The tiles of query rows that see a tile of K and V, over all query heads of its group.
+template <class Traits>
+struct QueryCursor {
+  const BackwardParams<Traits>& p;
+  int batch, kv_tile, head, last_head, tile;
+  TileRange range;
+
+  ATTILE_DEVICE QueryCursor(const BackwardParams<Traits>& params, int b, int kv_head, int kv)
+      : p(params), batch(b), kv_tile(kv) {
+    const int group = p.q_heads / p.kv_heads;
+    head = kv_head * group;
+    last_head = head + group - 1;
+    range = p.rows_of(batch, head, kv_tile);
+    tile = range.first;
+    skip_empty();
+  }
+  ATTILE_DEVICE bool more() const { return tile < range.last; }
+  ATTILE_DEVICE int row0() const { return tile * Traits::kBr; }
+  ATTILE_DEVICE void advance() {
+    ++tile;
+    skip_empty();
+  }
+
+ private:
+  ATTILE_DEVICE void skip_empty() {
+    while (tile >= range.last && head < last_head) {
+      ++head;
+      range = p.rows_of(batch, head, kv_tile);
+      tile = range.first;
+    }
+  }
+};
+
+/// Where four values of a thread lie in a tile of the sum of dQ: what one instruction of a warp
+/// adds is contiguous.
+template <class Traits>
+struct DqPlace {
+  ATTILE_DEVICE static int of(int group, int element) {
+    constexpr int kThreads = Traits::kThreads;
+    const int thread = arch::thread_index();
+    return arch::kAddsVectors ? (group * kThreads + thread) * 4 + element
+                              : (group * 4 + element) * kThreads + thread;
+  }
+};
+
+/// sum += dq, or sum = dq.
+template <class Traits>
+ATTILE_DEVICE void add_dq(float* sum, const typename Traits::DqRegisters& dq, bool overwrite) {
+  using Registers = typename Traits::DqRegisters;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; r += 2) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
+      const Float4 x{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]};
+      if (overwrite) {
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) sum[DqPlace<Traits>::of(group, e)] = x[e];
+      } else if constexpr (arch::kAddsVectors) {
+        arch::atomic_add(sum + DqPlace<Traits>::of(group, 0), x);
+      } else {
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) arch::atomic_add(sum + DqPlace<Traits>::of(group, e), x[e]);
+      }
+    }
+  }
+}
+
+/// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
+/// tile's part of dQ.
+/// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 128 bytes.
+template <class Traits>
+ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, int kv_head,
+                                    int kv_tile, unsigned char* shared) {
+  using T = typename Traits::ElementType;
+  using Scores = typename Traits::ScoreRegisters;
+  using PTile = typename Traits::PTile;
+  constexpr int kThreads = Traits::kThreads;
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  const typename Traits::KTile k_smem{shared};                          // (Bc, D)
+  const typename Traits::VTile v_smem{shared + Traits::KTile::kBytes};  // (Bc, Dv)
+  unsigned char* const stages = v_smem.data + Traits::VTile::kBytes;
+  const PTile ds_smem{stages + Traits::kStages * Traits::kStageBytes};  // (Bc, Br): dS^T
+  const PTile p_smem{ds_smem.data + PTile::kBytes};                     // (Bc, Br): P^T
+  const int col0 = kv_tile * Traits::kBc;
+  const auto sampler = p.dropout.sampler(p.q_heads);
+  const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
+  const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
+
+  tile::load_async<kThreads>(k_smem, k_gmem, col0);  // line 6
+  tile::load_async<kThreads>(v_smem, v_gmem, col0);
+  QueryCursor<Traits> next(p, batch, kv_head, kv_tile);
+  int step = 0;
+  const auto send_for_next = [&] {
+    const QueryStage<Traits> stage(stages +
+                                   (Traits::kStages == 2 ? step % 2 : 0) * Traits::kStageBytes);
+    if (next.more()) stage.send_for(p, batch, next.head, next.row0());
+    arch::async_copy_commit();
+  };
+  send_for_next();
+  typename Traits::DkRegisters dk_frag;  // line 7
+  typename Traits::DvRegisters dv_frag;
+  dk_frag.clear();
+  dv_frag.clear();
+
+  ATTILE_UNROLL_BY(1)
+  while (next.more()) {  // lines 8 and 9
+    const QueryStage<Traits> smem(stages +
+                                  (Traits::kStages == 2 ? step % 2 : 0) * Traits::kStageBytes);
+    const int head = next.head;
+    const tile::TilePlace place{batch, head, next.row0(), col0, p.extent};
+    const bool full = next.range.full(next.tile);
+    next.advance();
+    ++step;
+    arch::async_copy_wait<0>();
+    arch::barrier();  // Q and dO (the first time K and V) are there; those before have been read
+    if constexpr (Traits::kStages == 2) send_for_next();
+
+    Scores p_frag, ds_frag;
+    p_frag.clear();
+    ds_frag.clear();
+    tile::multiply<T>(p_frag, tile::SharedLeft(k_smem, Scores::warp_row()),
+                      tile::SharedRightTransposed(smem.q, Scores::warp_col()));  // line 10
+    tile::multiply<T>(ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
+                      tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13
+    tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
+    if (full) {
+      probabilities_and_gradient<false>(p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
+    } else {
+      probabilities_and_gradient<true>(p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
+    }
+    tile::stage(ds_smem, ds_frag);
+    const tile::SharedRight do_right(smem.dout, Traits::DvRegisters::warp_col());
+    const tile::SharedRight q_right(smem.q, Traits::DkRegisters::warp_col());
+    if constexpr (Traits::kAcross == 1) {
+      tile::multiply<T>(dv_frag, tile::RegisterLeft<T, Scores>(p_frag), do_right);  // line 12
+      tile::multiply<T>(dk_frag, tile::RegisterLeft<T, Scores>(ds_frag), q_right);  // line 16
+      arch::barrier();  // dS is written before others read it; Q and dO have been read
+    } else {
+      tile::stage(p_smem, p_frag);
+      arch::barrier();  // P and dS are written before others read them
+      tile::multiply<T>(dv_frag, tile::SharedLeft(p_smem, Scores::warp_row()), do_right);
+      tile::multiply<T>(dk_frag, tile::SharedLeft(ds_smem, Scores::warp_row()), q_right);
+    }
+    if constexpr (Traits::kStages == 1) {
+      if constexpr (Traits::kAcross > 1) arch::barrier();  // Q and dO have been read
+      send_for_next();
+    }
+
+    typename Traits::DqRegisters dq_frag;
+    dq_frag.clear();
+    tile::multiply<T>(dq_frag, tile::SharedLeftTransposed(ds_smem, dq_frag.warp_row()),
+                      tile::SharedRight(k_smem, dq_frag.warp_col()));  // line 15
+    float* const sum = p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, place.row0);
+    if constexpr (kInOrder) {
+      await_turn(p, place, kv_tile);
+      arch::barrier();  // dQ has all parts before this one
+    }
+    add_dq<Traits>(sum, dq_frag, kInOrder && kv_tile == 0);
+    if constexpr (kInOrder) {
+      arch::barrier();  // this part of dQ is added
+      pass_turn(p, place, kv_tile);
+    }
+  }
+
+  arch::async_copy_wait<0>();
+  arch::barrier();  // K and V have arrived and been read: dK and dV take their places
+  tile::stage(k_smem, dk_frag, p.scale);
+  tile::stage(v_smem, dv_frag);
+  arch::barrier();  // dK and dV are written before others read them
+  constexpr int kRows = Traits::kBc / Traits::kWarps;
+  const int first = arch::thread_index() / arch::kWarpSize * kRows;
+  tile::store_rows<kRows>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem, first,
+                          col0);  // line 18
+  tile::store_rows<kRows>(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), v_smem, first,
+                          col0);
+}
+
+/// dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
+/// Scope    all threads of the block. `shared`: Traits::kDqSharedBytes, aligned to 128 bytes.
+template <class Traits>
+ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head, int row0,
+                            unsigned char* shared) {
+  using Registers = typename Traits::DqRegisters;
+  const typename Traits::QTile dq_smem{shared};
+  const float* const sum = p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, row0);
+  Registers dq_frag;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
+      dq_frag.x[r][c] = sum[DqPlace<Traits>::of(group, r % 2 * 2 + c % 2)];
+    }
+  }
+  tile::stage(dq_smem, dq_frag, p.scale);
+  arch::barrier();  // dQ is written before others read it
+  constexpr int kRows = Traits::kBr / Traits::kWarps;
+  tile::store_rows<kRows>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,
+                          arch::thread_index() / arch::kWarpSize * kRows, row0);
+}
+
+}  // namespace attile::sm80

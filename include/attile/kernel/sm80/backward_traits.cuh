@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/core/args.h>
+#include <attile/core/math.h>
+#include <attile/kernel/dq_mode.h>
+#include <attile/kernel/sm80/tuning.h>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/panel_tile.cuh>
+
+namespace attile::sm80 {
+
+/// Every constant of one backward pass with the matrix instructions of compute capability 8.0.
+/// Br, Bc  rows of Q and of K, V in a tile, multiples of 16; see BackwardTuning.
+/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+          class TuningType = BackwardTuning<>>
+struct BackwardTraits {
+  static_assert(Br >= 1 && Br % 16 == 0 && Bc >= 1 && Bc % 16 == 0,
+                "attile::sm80::BackwardTraits: Br and Bc must be multiples of 16");
+  static_assert(D >= 1 && D <= 256, "attile::sm80::BackwardTraits: D must be 1 to 256");
+  static_assert(Dv >= 1 && Dv <= 256, "attile::sm80::BackwardTraits: Dv must be 1 to 256");
+  static_assert(kMode != DqMode::kTwoPass,
+                "attile::sm80::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
+                "the portable family's");
+
+  using ElementType = T;
+  using MaskType = M;
+  using ScoreModType = S;
+  using DropoutType = P;
+  using Args = BackwardArgs<T, M, S, P>;
+
+  static constexpr const char* kFamily = "sm80";
+  static constexpr int kLeastArchitecture = 800;
+  static constexpr Direction kDirection = Direction::kBackward;
+  static constexpr int kBr = Br;
+  static constexpr int kBc = Bc;
+  static constexpr int kD = D;
+  static constexpr int kDv = Dv;
+  static constexpr DqMode kDqMode = kMode;
+  static constexpr int kWarps = TuningType::kWarps;
+  static constexpr int kAcross = TuningType::kAcross;
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
+  static constexpr int kStages = TuningType::kStages;
+
+  using QTile = tile::PanelTile<Br, round_up(D, 16), T>;
+  using DoTile = tile::PanelTile<Br, round_up(Dv, 16), T>;
+  using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
+  using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
+  /// P^T and dS^T: what the lanes hold of S^T is what they must hold of a left operand, so that
+  /// dV = P^T dO and dK = dS^T Q take it from the registers. P^T is in shared memory only where a
+  /// warp lacks a part of its rows.
+  using PTile = tile::PanelTile<Bc, Br, T>;
+  using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kAcross>;
+  using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kAcross>;
+  using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
+  static constexpr int kDqAcross = TuningType::kDqAcross;
+  using DqRegisters = tile::MmaTile<Br, KTile::kCols, kWarps, kDqAcross>;
+  static constexpr int kDqCols = DqRegisters::kCols;
+
+  static constexpr std::size_t kStatBytes = sizeof(float) * Br;
+  static constexpr std::size_t kStageBytes = QTile::kBytes + DoTile::kBytes + 2 * kStatBytes;
+  static constexpr std::size_t kColumnsSharedBytes =
+      KTile::kBytes + VTile::kBytes + kStages * kStageBytes + (kAcross > 1 ? 2 : 1) * PTile::kBytes;
+  /// Of the kernel that writes dQ.
+  static constexpr std::size_t kDqSharedBytes = QTile::kBytes;
+  static_assert(kColumnsSharedBytes <= arch::kMaxSharedBytes,
+                "attile::sm80::BackwardTraits: the tiles of K, V, Q, dO and dS take more than the "
+                "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
+};
+
+}  // namespace attile::sm80
