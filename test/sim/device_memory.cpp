@@ -10,7 +10,6 @@
 namespace sim {
 namespace {
 
-constexpr std::size_t kAddresses = std::size_t{1} << 34;  // pages come when they are touched
 constexpr std::size_t kGap = 4096;
 
 [[noreturn]] void give_up(const char* why) {
@@ -28,16 +27,18 @@ DeviceMemory::DeviceMemory() {
   next_ = begin_ + kGap;
 }
 
-bool DeviceMemory::contains(const unsigned char* p) const {
-  return begin_ <= p && p < begin_ + kAddresses;
+unsigned char* DeviceMemory::reserve(std::size_t bytes) {
+  unsigned char* const at = next_;
+  const std::size_t taken = (bytes + kGap - 1) / kGap * kGap + kGap;
+  if (taken > static_cast<std::size_t>(begin_ + kAddresses - at)) {
+    give_up("out of device addresses");
+  }
+  next_ += taken;
+  return at;
 }
 
 void* DeviceMemory::allocate(std::size_t bytes) {
-  unsigned char* const at = next_;
-  const std::size_t taken = (bytes + kGap - 1) / kGap * kGap + kGap;
-  if (taken > static_cast<std::size_t>(begin_ + kAddresses - at))
-    give_up("out of device addresses");
-  next_ += taken;
+  unsigned char* const at = reserve(bytes);
   std::memset(at, kPoison, bytes);
   allocations_.emplace(at, Allocation{at, bytes, Shadow(bytes)});
   return at;

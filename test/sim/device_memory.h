@@ -18,6 +18,8 @@ struct Allocation {
   Traffic traffic{};
 };
 
+inline constexpr std::size_t kAddresses = std::size_t{1} << 34;  // pages come when touched
+
 /// Device memory: a range of addresses of its own, so that an access tells by its address what it
 /// belongs to. Addresses are given out once, with a gap around each allocation, so that an access
 /// beyond one, or after its end, lies in none.
@@ -27,7 +29,9 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  bool contains(const unsigned char* p) const;
+  unsigned char* begin() const { return begin_; }
+  /// Addresses that belong to no allocation, for shared memory.
+  unsigned char* reserve(std::size_t bytes);
   void* allocate(std::size_t bytes);
   /// Whether it was an allocation's begin.
   bool release(void* address);

@@ -2,6 +2,8 @@
 #include "sim/machine.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <boost/context/fiber.hpp>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "sim/block.h"
+#include "sim/coalescing.h"
 #include "sim/device_memory.h"
 #include "sim/memory.h"
 #include "sim/report.h"
@@ -25,6 +29,9 @@ namespace {
 using boost::context::fiber;
 
 constexpr std::size_t kStackBytes = 256 << 10;
+constexpr std::size_t kSharedRange = 2 * kMaxSharedBytes;  ///< of addresses, for each block
+constexpr std::size_t kMostCounted = 16;                   ///< bytes of one instruction
+constexpr std::size_t kCopyBytes = 16;
 
 std::string hex(std::size_t x) {
   char text[32];
@@ -32,29 +39,18 @@ std::string hex(std::size_t x) {
   return text;
 }
 
-// ---- threads ------------------------------------------------------------------------------------
+bool same_place(const std::source_location& a, const std::source_location& b) {
+  return a.line() == b.line() && a.column() == b.column() &&
+         std::strcmp(a.file_name(), b.file_name()) == 0;
+}
 
-enum class State { kReady, kWaiting, kPolling, kEnded };
+/// Where device and shared memory lie: most of a program's accesses are elsewhere.
+unsigned char* watched = nullptr;
 
-struct Thread {
-  fiber context;
-  State state = State::kEnded;
-  std::shared_ptr<const Known> known;
-  Epoch epoch = 0;
-  const char* waits_for = "";  ///< and where: a sentence is made of them for a deadlock alone
-  std::source_location waits_at;
-  Lanes lanes{};  ///< what its last meeting gave
-  const int* polled = nullptr;
-  int polled_value = 0;
-};
-
-/// Where the lanes of a warp, or all threads of a block, meet.
-struct Meeting {
-  std::vector<int> threads;
-  std::source_location at;
-  bool orders = false;
-  Lanes values{};
-};
+bool is_watched(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(watched) <
+         kAddresses;
+}
 
 class Machine {
  public:
@@ -65,63 +61,94 @@ class Machine {
 
   cudaError_t launch(const Grid& grid, const std::function<void()>& kernel);
   void access(const void* address, std::size_t bytes, Touch touch, const void* pc);
-  void meet_block(const std::source_location& at);
-  Lanes meet_warp(unsigned mask, std::uint32_t value, bool orders, const std::source_location& at);
+  void meet_threads(int id, unsigned count, bool waits, const char* what,
+                    const std::source_location& at);
+  /// What each lane brought.
+  using Lanes = std::shared_ptr<const std::array<Operands, kWarpSize>>;
+  Lanes meet_lanes(unsigned mask, const Operands& mine, bool orders,
+                   const std::source_location& at);
+  std::uint32_t shuffle(unsigned mask, std::uint32_t value, int from,
+                        const std::source_location& at);
   int acquire(const int* address, const std::source_location& at, const void* pc);
   void release(int* address, int value, const void* pc);
+  void copy(unsigned char* to, const void* from, const void* pc);
+  void close_group() { ++current_->groups; }
+  void land(int pending);
 
-  bool runs() const { return current_ >= 0; }
-  int thread() const { return current_; }
-  int block() const { return block_; }
-  unsigned char* shared() { return shared_; }
+  bool runs() const { return current_ != nullptr; }
+  const Thread& current() const { return *current_; }
   DeviceMemory& memory() { return memory_; }
   void seed(std::uint64_t seed) { random_.seed(seed); }
+  void set_residency(unsigned blocks) { residency_ = std::min(blocks, kMostResident); }
+  void count_instructions(bool on) { counting_ = on; }
+  std::vector<LaunchCounts> take_launches() { return std::exchange(launches_, {}); }
   Counters& counters() { return counters_; }
   std::vector<Report> take_reports() { return std::exchange(reports_, {}); }
   bool failed() const { return !reports_.empty(); }
 
  private:
-  Machine()
-      : shared_(static_cast<unsigned char*>(std::aligned_alloc(1024, 2 * kMaxSharedBytes))),
-        shared_shadow_(kMaxSharedBytes) {
-    if (const char* const seed = std::getenv("ATTILE_SIM_SEED")) random_.seed(std::atoll(seed));
-  }
+  Machine();
 
-  void run_block();
-  void make_threads(unsigned count);
-  void resume(int thread);
+  void begin_block(Block& block, int index);
+  Thread* next_ready();
+  void resume(Thread& thread);
   void switch_out(State state);
-  void wait(State state, const char* what, const std::source_location& at);
-  void order(const std::vector<int>& threads);
-  void wake(Meeting& meeting);
+  void wait(State state, const Wait& wait);
+  void advance(const Thread& thread);
+  void order(const std::vector<Arrival>& arrivals);
+  void wake(const std::vector<Arrival>& arrivals);
+  Arrival arrive(bool waits);
+  void check_barrier(const Barrier& barrier, int id, unsigned count,
+                     const std::source_location& at);
+  Meeting& meeting_of(unsigned mask, const std::source_location& at);
+  void keep_counts();
+
   void report(std::string kind, const std::string& text);
   void report_fault(const Fault& fault, const std::string& what);
   void report_deadlock();
-  bool anything_ready();
   std::string who(int thread, std::int64_t block) const;
+  std::string who() const { return who(current_->index, current_->block->index); }
 
   std::mt19937_64 random_{1};
+  unsigned residency_ = 0;
   std::vector<Report> reports_;
   Counters counters_;
+  bool counting_ = false;
+  std::FILE* counts_file_ = nullptr;
+  MemoryCounts counts_;
+  std::vector<LaunchCounts> launches_;
+  int launch_count_ = 0;
   DeviceMemory memory_;
   unsigned char* shared_;
-  Shadow shared_shadow_;
 
   Grid grid_{};
   const std::function<void()>* kernel_ = nullptr;
-  int block_ = -1, current_ = -1;
-  std::int64_t block_count_ = 0, launch_begin_ = 0;  ///< through all launches
-  std::set<std::int64_t> acquired_;                  ///< blocks that this one came after
-  std::map<const void*, std::set<std::int64_t>> released_;
+  BlockId block_count_ = 0, launch_begin_ = 0;
+  struct Released {
+    BlockId block;
+    Known known;
+  };
+  std::map<const void*, Released> released_;  ///< what the last release of each address told
   Epoch now_ = 0;
-  bool progress_ = false;
+  bool progress_ = false;  ///< since those who poll last ran
 
   fiber host_;
-  std::vector<Thread> threads_;
-  std::vector<int> ready_, polling_;
-  Meeting block_meeting_;
-  std::vector<Meeting> warp_meetings_;
+  std::array<Block, kMostResident> blocks_;
+  Thread* current_ = nullptr;
+  std::vector<Thread*> ready_, polling_;
 };
+
+Machine::Machine() : shared_(memory_.reserve(kMostResident * kSharedRange)) {
+  watched = memory_.begin();
+  if (const char* const seed = std::getenv("ATTILE_SIM_SEED")) random_.seed(std::atoll(seed));
+  if (const char* const path = std::getenv("ATTILE_SIM_COUNTERS")) {
+    counts_file_ = std::fopen(path, "w");
+    counting_ = counts_file_ != nullptr;
+  }
+  for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].shared = shared_ + i * kSharedRange;
+}
+
+// ---- a launch -----------------------------------------------------------------------------------
 
 cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kernel) {
   if (failed()) return cudaErrorLaunchFailure;
@@ -133,193 +160,323 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   kernel_ = &kernel;
   launch_begin_ = block_count_;
   released_.clear();
-  make_threads(grid.threads);
-  for (block_ = 0; block_ < static_cast<int>(grid.blocks) && !failed(); ++block_) {
-    run_block();
-    ++block_count_;
-    ++counters_.blocks;
+  ready_.clear();
+  polling_.clear();
+  progress_ = true;
+  const std::size_t residency = residency_ != 0 ? residency_ : 1 + random_() % kMostResident;
+  int next = 0;
+  for (;;) {
+    bool any = false;
+    for (std::size_t i = 0; i < residency; ++i) {
+      if (blocks_[i].size == 0 && next < static_cast<int>(grid.blocks)) {
+        begin_block(blocks_[i], next++);
+      }
+      any = any || blocks_[i].size != 0;
+    }
+    if (!any) break;
+    Thread* const thread = next_ready();
+    if (thread == nullptr) report_deadlock();
+    if (!failed()) resume(*thread);
+    if (failed()) break;
+    Block& block = *thread->block;
+    if (thread->state == State::kEnded && ++block.ended == block.size) {
+      for (WarpRecord& record : block.records) record.flush(counts_);
+      counts_.add_l2_reads(block.sectors.size());
+      block.size = 0;
+      ++counters_.blocks;
+    }
   }
-  block_ = -1;
+  for (Block& block : blocks_) {
+    // Fibers that stand in the middle of a kernel have no end to be led to.
+    if (failed()) {
+      for (auto& thread : block.threads) new fiber(std::move(thread->context));
+      block.threads.clear();
+    }
+    block.size = 0;
+  }
+  if (counting_) keep_counts();
+  ++launch_count_;
   return cudaSuccess;
 }
 
-/// Fibers live on, and run the kernel once for each block.
-void Machine::make_threads(unsigned count) {
-  while (threads_.size() < count) {
-    threads_.emplace_back();
-    threads_.back().context = fiber(
-        std::allocator_arg, boost::context::fixedsize_stack(kStackBytes), [this](fiber&& host) {
-          host_ = std::move(host);
-          for (;;) {
-            (*kernel_)();
-            switch_out(State::kEnded);
-          }
-          return std::move(host_);
-        });
+void Machine::begin_block(Block& block, int index) {
+  block.index = index;
+  block.id = block_count_++;
+  block.size = grid_.threads;
+  block.ended = 0;
+  std::memset(block.shared, kPoison, grid_.shared_bytes);
+  block.shadow.clear(grid_.shared_bytes);
+  const std::size_t warps = grid_.threads / kWarpSize;
+  for (Barrier& barrier : block.barriers) {
+    barrier.arrivals.clear();
+    barrier.last.clear();
+    barrier.lanes.assign(warps, 0);
+    barrier.places.assign(warps, {});
+    barrier.released.assign(warps, 0);
   }
-}
-
-void Machine::run_block() {
-  std::memset(shared_, kPoison, grid_.shared_bytes);
-  shared_shadow_.clear(grid_.shared_bytes);
-  acquired_.clear();
+  block.meetings.assign(warps, {});
+  block.records.assign(warps, {});
+  block.sectors.clear();
   ++now_;
-  const auto begin = std::make_shared<const Known>(grid_.threads, now_ - 1);
-  ready_.clear();
-  polling_.clear();
-  block_meeting_ = {};
-  warp_meetings_.assign(grid_.threads / kWarpSize, {});
+  const auto begin = std::make_shared<const std::vector<Epoch>>(grid_.threads, now_ - 1);
   for (unsigned t = 0; t < grid_.threads; ++t) {
-    threads_[t].known = begin;
-    threads_[t].epoch = now_;
-    threads_[t].polled = nullptr;
-    ready_.push_back(static_cast<int>(t));
-  }
-  progress_ = true;
-  while (!failed() && anything_ready()) {
-    const std::size_t pick = random_() % ready_.size();
-    const int thread = std::exchange(ready_[pick], ready_.back());
-    ready_.pop_back();
-    resume(thread);
-  }
-  if (failed()) {
-    // Fibers that stand in the middle of a kernel have no end to be led to.
-    for (Thread& t : threads_) new fiber(std::move(t.context));
-    threads_.clear();
+    if (t == block.threads.size()) {
+      // Fibers live on, and run the kernel once for each block.
+      block.threads.push_back(std::make_unique<Thread>());
+      block.threads[t]->context = fiber(
+          std::allocator_arg, boost::context::fixedsize_stack(kStackBytes), [this](fiber&& host) {
+            host_ = std::move(host);
+            for (;;) {
+              (*kernel_)();
+              switch_out(State::kEnded);
+            }
+            return std::move(host_);
+          });
+    }
+    Thread& thread = *block.threads[t];
+    thread.block = &block;
+    thread.index = static_cast<int>(t);
+    thread.state = State::kReady;
+    thread.known = {begin, nullptr};
+    thread.epoch = now_;
+    thread.polled = nullptr;
+    thread.copies.clear();
+    thread.groups = 0;
+    ready_.push_back(&thread);
   }
 }
 
-/// Threads that poll run again when there is no other, as long as that changes anything.
-bool Machine::anything_ready() {
-  if (!ready_.empty()) return true;
-  if (!polling_.empty() && progress_) {
+/// Any thread that can go on. Those that poll run again when there is no other, as long as that
+/// changes anything.
+Thread* Machine::next_ready() {
+  if (ready_.empty() && progress_) {
     progress_ = false;
     ready_.swap(polling_);
-    return true;
   }
-  for (unsigned t = 0; t < grid_.threads; ++t) {
-    if (threads_[t].state != State::kEnded) {
-      report_deadlock();
-      break;
-    }
-  }
-  return false;
+  if (ready_.empty()) return nullptr;
+  Thread* const thread = std::exchange(ready_[random_() % ready_.size()], ready_.back());
+  ready_.pop_back();
+  return thread;
 }
 
-void Machine::resume(int thread) {
-  current_ = thread;
-  threads_[thread].context = std::move(threads_[thread].context).resume();
-  current_ = -1;
+void Machine::resume(Thread& thread) {
+  current_ = &thread;
+  thread.context = std::move(thread.context).resume();
+  current_ = nullptr;
 }
 
 void Machine::switch_out(State state) {
-  threads_[current_].state = state;
+  current_->state = state;
   if (state == State::kPolling) {
     polling_.push_back(current_);
   } else {
     progress_ = true;
   }
-  const int thread = current_;
+  Thread* const thread = current_;
   host_ = std::move(host_).resume();
   current_ = thread;
 }
 
-void Machine::wait(State state, const char* what, const std::source_location& at) {
-  threads_[current_].waits_for = what;
-  threads_[current_].waits_at = at;
+void Machine::wait(State state, const Wait& wait) {
+  current_->wait = wait;
   switch_out(state);
+}
+
+void Machine::keep_counts() {
+  LaunchCounts counts = counts_.take(grid_);
+  if (counts_file_ != nullptr) print_counts(counts_file_, launch_count_, counts);
+  launches_.push_back(std::move(counts));
 }
 
 // ---- meetings -----------------------------------------------------------------------------------
 
-/// What any of them did until now happened before what any of them does from now on.
-void Machine::order(const std::vector<int>& threads) {
-  auto together = std::make_shared<Known>(*threads_[threads.front()].known);
-  const Known* merged = threads_[threads.front()].known.get();
-  for (const int t : threads) {
-    const Known& known = *threads_[t].known;
-    if (&known == merged) continue;
-    merged = &known;
-    std::transform(known.begin(), known.end(), together->begin(), together->begin(),
-                   [](Epoch a, Epoch b) { return std::max(a, b); });
-  }
-  for (const int t : threads) (*together)[t] = threads_[t].epoch;
+/// What the thread does from now on is later than what it has told anyone; so for its warp, whose
+/// lanes are in one epoch.
+void Machine::advance(const Thread& thread) {
   ++now_;
-  for (const int t : threads) {
-    threads_[t].known = together;
-    threads_[t].epoch = now_;
+  const auto first = thread.block->threads.begin() + thread.warp() * kWarpSize;
+  std::for_each(first, first + kWarpSize, [&](auto& lane) { lane->epoch = now_; });
+}
+
+Arrival Machine::arrive(bool waits) { return {current_, current_->known, current_->epoch, waits}; }
+
+/// What any of them did until it came happened before what those who waited do from now on.
+void Machine::order(const std::vector<Arrival>& arrivals) {
+  const BlockId block = arrivals.front().thread->block->id;
+  Known together;
+  std::set<std::pair<const void*, const void*>> merged;
+  for (const Arrival& a : arrivals) {
+    if (merged.emplace(a.known.own.get(), a.known.others.get()).second) {
+      together.learn(block, block, a.known);
+    }
+  }
+  auto epochs = std::make_shared<std::vector<Epoch>>(*together.own);
+  for (const Arrival& a : arrivals) {
+    Epoch& epoch = (*epochs)[a.thread->index];
+    epoch = std::max(epoch, a.epoch);
+  }
+  together.own = std::move(epochs);
+  ++now_;
+  for (const Arrival& a : arrivals) {
+    if (!a.waits) continue;
+    a.thread->known = together;
+    a.thread->epoch = now_;
   }
 }
 
-/// Ends a meeting: all of them go on, in any order, the last one to come among them.
-void Machine::wake(Meeting& meeting) {
-  if (meeting.orders) order(meeting.threads);
-  for (const int t : meeting.threads) {
-    threads_[t].state = State::kReady;
-    threads_[t].lanes = meeting.values;
-    if (t != current_) ready_.push_back(t);
+/// Those who waited go on, in any order; the running thread is not among those to choose from.
+void Machine::wake(const std::vector<Arrival>& arrivals) {
+  for (const Arrival& a : arrivals) {
+    if (!a.waits) continue;
+    a.thread->state = State::kReady;
+    if (a.thread != current_) ready_.push_back(a.thread);
   }
-  meeting.threads.clear();
 }
 
-void Machine::meet_block(const std::source_location& at) {
-  block_meeting_.threads.push_back(current_);
-  block_meeting_.orders = true;
-  if (block_meeting_.threads.size() < grid_.threads) {
-    wait(State::kWaiting, "the barrier of the block at ", at);
-    return;
+/// What is wrong with a thread's coming to a barrier.
+void Machine::check_barrier(const Barrier& barrier, int id, unsigned count,
+                            const std::source_location& at) {
+  const Thread& me = *current_;
+  const auto wrong = [&](const std::string& why, const char* kind = "barrier") {
+    report(kind, who() + " comes to barrier " + std::to_string(id) + " of " +
+                     std::to_string(count) + " threads at " + place_of(at) + why);
+  };
+  if (id < 0 || id >= kBarriers) wrong(": they are numbered from 0 to 15");
+  if (count == 0 || count % kWarpSize != 0 || count > me.block->size) {
+    wrong(": a count is a multiple of 32, up to the block's " + std::to_string(me.block->size));
   }
-  ++counters_.barriers;
-  wake(block_meeting_);
-  ready_.push_back(current_);
+  const auto& last = barrier.last;
+  if (!last.empty() && (barrier.released[me.warp()] >> me.lane() & 1u) == 0 &&
+      std::any_of(last.begin(), last.end(), [&](const Arrival& a) {
+        return a.thread != &me && (*me.known.own)[a.thread->index] < a.epoch;
+      })) {
+    wrong(", where others have met already, and nothing orders the two: who meets is chance");
+  }
+  if (barrier.arrivals.empty()) return;
+  const std::uint32_t lanes = barrier.lanes[me.warp()];
+  if (barrier.count != count) {
+    wrong(", which thread " + std::to_string(barrier.arrivals.front().thread->index) +
+          " came to as one of " + std::to_string(barrier.count));
+  } else if ((lanes >> me.lane() & 1u) != 0) {
+    wrong(" for the second time, and the others have not come yet");
+  } else if (lanes != 0 && !same_place(barrier.places[me.warp()], at)) {
+    wrong(", and lanes of its warp to it at " + place_of(barrier.places[me.warp()]), "divergence");
+  } else if (lanes == 0) {
+    const auto warps = std::count_if(barrier.lanes.begin(), barrier.lanes.end(),
+                                     [](std::uint32_t others) { return others != 0; });
+    if ((warps + 1) * kWarpSize > static_cast<long>(count)) {
+      wrong(", which as many have come to already");
+    }
+  }
+}
+
+void Machine::meet_threads(int id, unsigned count, bool waits, const char* what,
+                           const std::source_location& at) {
+  Thread& me = *current_;
+  Block& block = *me.block;
+  static const Barrier kNone;
+  check_barrier(id < 0 || id >= kBarriers ? kNone : block.barriers[id], id, count, at);
+  Barrier& barrier = block.barriers[id];
+  barrier.count = count;
+  barrier.arrivals.push_back(arrive(waits));
+  barrier.lanes[me.warp()] |= 1u << me.lane();
+  barrier.places[me.warp()] = at;
+  if (barrier.arrivals.size() < count) {
+    if (!waits) return advance(me);
+    return wait(State::kWaiting, {what, at, id, count});
+  }
+  if (count == block.size) ++counters_.barriers;
+  order(barrier.arrivals);
+  wake(barrier.arrivals);
+  std::fill(barrier.released.begin(), barrier.released.end(), 0);
+  for (const Arrival& a : barrier.arrivals) {
+    if (!a.waits) continue;
+    barrier.released[a.thread->warp()] |= 1u << a.thread->lane();
+    if (a.thread->lane() == 0) block.records[a.thread->warp()].flush(counts_);
+  }
+  barrier.last = std::exchange(barrier.arrivals, {});
+  std::fill(barrier.lanes.begin(), barrier.lanes.end(), 0);
+  if (!waits) return advance(me);
+  ready_.push_back(&me);
   switch_out(State::kReady);
 }
 
-Lanes Machine::meet_warp(unsigned mask, std::uint32_t value, bool orders,
-                         const std::source_location& at) {
-  const int warp = current_ / kWarpSize;
-  const int lane = current_ % kWarpSize;
-  Meeting& meeting = warp_meetings_[warp];
-  if (meeting.threads.empty()) {
-    meeting.at = at;
-    meeting.orders = orders;
-  } else if (meeting.at.line() != at.line() || meeting.at.column() != at.column() ||
-             std::strcmp(meeting.at.file_name(), at.file_name()) != 0) {
-    report("divergence", who(current_, block_) + " comes to " + place_of(at) +
+/// The meeting of those lanes; reports a lane that has no place in it.
+Meeting& Machine::meeting_of(unsigned mask, const std::source_location& at) {
+  std::vector<Meeting>& meetings = current_->block->meetings[current_->warp()];
+  if ((mask >> current_->lane() & 1u) == 0) {
+    report("divergence",
+           who() + " is none of the lanes " + hex(mask) + " that meet at " + place_of(at));
+  }
+  for (Meeting& meeting : meetings) {
+    if (meeting.mask == mask && same_place(meeting.at, at)) return meeting;
+    // Lanes may wait here until others have met among themselves, but not for each other.
+    const bool here_waits = (meeting.mask >> current_->lane() & 1u) != 0;
+    const bool there_waits =
+        std::any_of(meeting.arrivals.begin(), meeting.arrivals.end(),
+                    [&](const Arrival& a) { return (mask >> a.thread->lane() & 1u) != 0; });
+    if (!here_waits || !there_waits) continue;
+    report("divergence", who() + " comes to " + place_of(at) + " with the lanes " + hex(mask) +
                              ", while lanes of its warp wait at " + place_of(meeting.at) +
-                             ", thread " + std::to_string(meeting.threads.front()) + " first");
+                             " for the lanes " + hex(meeting.mask) + ", thread " +
+                             std::to_string(meeting.arrivals.front().thread->index) + " first");
   }
-  meeting.threads.push_back(current_);
-  meeting.values[lane] = value;
-  if (meeting.threads.size() < static_cast<std::size_t>(__builtin_popcount(mask))) {
-    wait(State::kWaiting, "the lanes of its warp at ", at);
-  } else {
-    wake(meeting);
+  meetings.push_back({mask, at, {}, std::make_shared<std::array<Operands, kWarpSize>>()});
+  return meetings.back();
+}
+
+Machine::Lanes Machine::meet_lanes(unsigned mask, const Operands& mine, bool orders,
+                                   const std::source_location& at) {
+  Thread& me = *current_;
+  std::vector<Meeting>& meetings = me.block->meetings[me.warp()];
+  Meeting& meeting = meeting_of(mask, at);
+  meeting.arrivals.push_back(arrive(true));
+  (*meeting.values)[me.lane()] = mine;
+  if (static_cast<int>(meeting.arrivals.size()) < std::popcount(mask)) {
+    wait(State::kWaiting, {"the lanes of its warp at ", at});
+    return me.lanes;
   }
-  return threads_[current_].lanes;
+  if (orders) order(meeting.arrivals);
+  wake(meeting.arrivals);
+  for (const Arrival& a : meeting.arrivals) a.thread->lanes = meeting.values;
+  if (mask == kAllLanes) me.block->records[me.warp()].flush(counts_);
+  meetings.erase(meetings.begin() + (&meeting - meetings.data()));
+  return me.lanes;
+}
+
+std::uint32_t Machine::shuffle(unsigned mask, std::uint32_t value, int from,
+                               const std::source_location& at) {
+  if (from < 0 || from >= kWarpSize || (mask >> from & 1u) == 0) {
+    report("divergence", who() + " reads lane " + std::to_string(from) + " at " + place_of(at) +
+                             ", which is none of the lanes " + hex(mask));
+  }
+  return (*meet_lanes(mask, {value}, false, at))[from][0];
 }
 
 // ---- what kernels do to memory ------------------------------------------------------------------
 
 void Machine::access(const void* address, std::size_t bytes, Touch touch, const void* pc) {
   const auto* const p = static_cast<const unsigned char*>(address);
-  const bool in_shared = shared_ <= p && p < shared_ + 2 * kMaxSharedBytes;
-  if (!in_shared && !memory_.contains(p)) return;  // the thread's own, or a constant
+  const bool in_shared = shared_ <= p && p < shared_ + kMostResident * kSharedRange;
+  if (!is_watched(p)) return;  // the thread's own, or a constant
+  const Thread& me = *current_;
+  Block& block = *me.block;
   Shadow* shadow = nullptr;
   std::size_t offset = 0;
   if (in_shared) {
-    offset = p - shared_;
-    if (offset + bytes <= grid_.shared_bytes) shadow = &shared_shadow_;
+    offset = p - block.shared;  // large for another block's
+    if (offset + bytes <= grid_.shared_bytes) shadow = &block.shadow;
   } else if (Allocation* const allocation = memory_.find(p, bytes)) {
     offset = p - allocation->begin;
     shadow = &allocation->shadow;
-    if (touch.access == Access::kRead || touch.atomic) allocation->traffic.read += bytes;
-    if (touch.access == Access::kWrite) allocation->traffic.written += bytes;
+    const bool reads = touch.access == Access::kRead || touch.way == Way::kAtomic;
+    if (touch.counts && reads) allocation->traffic.read += bytes;
+    if (touch.counts && touch.access == Access::kWrite) allocation->traffic.written += bytes;
   }
   const char* const verb = touch.access == Access::kRead ? " reads " : " writes ";
   const auto what = [&] {
     const std::string space = in_shared ? "shared memory + " : "device memory, at ";
-    return who(current_, block_) + verb + std::to_string(bytes) + " bytes of " + space +
+    return who() + verb + std::to_string(bytes) + " bytes of " + space +
            hex(shadow != nullptr || in_shared ? offset : reinterpret_cast<std::size_t>(p)) + " (" +
            place_of(pc) + ")";
   };
@@ -329,38 +486,84 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
                                          : ", which is in no allocation"));
     return;
   }
-  if ((bytes & (bytes - 1)) == 0 && bytes <= 16 && reinterpret_cast<std::size_t>(p) % bytes != 0) {
+  if (std::has_single_bit(bytes) && bytes <= 16 && reinterpret_cast<std::size_t>(p) % bytes != 0) {
     report("misaligned", what());
     return;
   }
-  const Thread& me = threads_[current_];
-  const Toucher toucher{current_,      me.epoch, me.known.get(), &acquired_, block_count_,
-                        launch_begin_, pc};
+  if (counting_ && touch.counts && bytes <= kMostCounted) {
+    const Space space = in_shared ? Space::kShared : Space::kDevice;
+    const std::uint64_t at = in_shared ? offset : reinterpret_cast<std::uint64_t>(p);
+    block.records[me.warp()].touch(
+        me.lane(), {pc, space, touch.access, touch.way, static_cast<unsigned>(bytes), 0, 0, 0, 0},
+        at);
+    if (!in_shared && touch.access == Access::kRead) block.sectors.insert(at / kSectorBytes);
+  }
+  if (!touch.happens) return;
+  const Toucher toucher{me.index, block.id, me.epoch, &me.known, launch_begin_, pc};
+  touch.may_reach_padding = touch.may_reach_padding && in_shared;
   if (const auto fault = shadow->touch(offset, bytes, touch, toucher)) {
     report_fault(*fault, what());
   }
 }
 
 int Machine::acquire(const int* address, const std::source_location& at, const void* pc) {
-  Thread& me = threads_[current_];
-  access(address, sizeof *address, {Access::kRead, true}, pc);
+  Thread& me = *current_;
+  access(address, sizeof *address, {Access::kRead, Way::kAtomic}, pc);
   if (me.polled == address && me.polled_value == *address) {
-    wait(State::kPolling, ", polled at ", at);
+    wait(State::kPolling, {", polled at ", at});
   }
+  if (me.polled != address || me.polled_value != *address) progress_ = true;
   me.polled = address;
   me.polled_value = *address;
   if (const auto found = released_.find(address); found != released_.end()) {
-    acquired_.insert(found->second.begin(), found->second.end());
+    me.known.learn(me.block->id, found->second.block, found->second.known);
   }
   return *address;
 }
 
 void Machine::release(int* address, int value, const void* pc) {
-  access(address, sizeof *address, {Access::kWrite, true}, pc);
+  access(address, sizeof *address, {Access::kWrite, Way::kAtomic}, pc);
+  const Thread& me = *current_;
+  Known known = me.known;
+  auto epochs = std::make_shared<std::vector<Epoch>>(*known.own);
+  (*epochs)[me.index] = me.epoch;
+  known.own = std::move(epochs);
+  released_[address] = {me.block->id, std::move(known)};
+  advance(me);
+  progress_ = true;
   *address = value;
-  std::set<std::int64_t>& blocks = released_[address];
-  blocks = acquired_;
-  blocks.insert(block_count_);
+}
+
+/// The target is poisoned, and neither read nor written, until the thread has waited.
+void Machine::copy(unsigned char* to, const void* from, const void* pc) {
+  if (from != nullptr) access(from, kCopyBytes, {Access::kRead, Way::kAsynchronous}, pc);
+  access(to, kCopyBytes, {Access::kWrite, Way::kAsynchronous}, pc);
+  std::memset(to, kPoison, kCopyBytes);
+  Copy copy{to, from, current_->groups, pc, {}};
+  if (from != nullptr) std::memcpy(copy.bytes.data(), from, kCopyBytes);
+  current_->copies.push_back(copy);
+}
+
+/// Waits for the thread's copies but for those of its `pending` latest groups, and those that are
+/// in none.
+void Machine::land(int pending) {
+  Thread& me = *current_;
+  Block& block = *me.block;
+  std::erase_if(me.copies, [&](const Copy& copy) {
+    if (copy.group >= me.groups - pending) return false;
+    if (copy.from != nullptr) {
+      // It was read at any time until now.
+      access(copy.from, kCopyBytes,
+             {.access = Access::kRead, .way = Way::kAsynchronous, .counts = false}, copy.pc);
+      if (std::memcmp(copy.bytes.data(), copy.from, kCopyBytes) != 0) {
+        report("in flight", who() + " waits for its copy (" + place_of(copy.pc) +
+                                "), whose source has changed since it began");
+      }
+    }
+    std::memcpy(copy.to, copy.bytes.data(), kCopyBytes);
+    block.shadow.land(copy.to - block.shared, kCopyBytes, me.epoch);
+    return true;
+  });
 }
 
 // ---- reports ------------------------------------------------------------------------------------
@@ -378,38 +581,48 @@ void Machine::report(std::string kind, const std::string& text) {
 
 void Machine::report_fault(const Fault& fault, const std::string& what) {
   if (fault.kind == Fault::Kind::kUninitialised) {
-    report("uninitialised", what + ", which nobody has written");
+    report("uninitialised", what + ", some of which nobody has written");
     return;
   }
-  const bool blocks = fault.kind == Fault::Kind::kRaceOfBlocks;
-  const std::int64_t block = blocks ? fault.block - launch_begin_ : block_;
-  const std::string other =
-      fault.thread >= 0 ? who(fault.thread, block) : "a thread of block " + std::to_string(block);
-  report("race", what + ", which " + other +
+  if (fault.kind == Fault::Kind::kInFlight) {
+    report("in flight", what + ", which the copy of " +
+                            who(fault.thread, fault.block - launch_begin_) + " (" +
+                            place_of(fault.pc) + ") is still writing: it has not waited for it");
+    return;
+  }
+  report("race", what + ", which " + who(fault.thread, fault.block - launch_begin_) +
                      (fault.access == Access::kRead ? " has read (" : " has written (") +
                      place_of(fault.pc) + "), and nothing orders the two");
 }
 
 void Machine::report_deadlock() {
-  std::map<std::string, std::vector<int>> waits;
-  int ended = 0;
-  for (unsigned t = 0; t < grid_.threads; ++t) {
-    if (threads_[t].state == State::kEnded) {
-      ++ended;
-    } else {
-      const Thread& thread = threads_[t];
-      const std::string value = thread.state == State::kPolling
-                                    ? "another value than " + std::to_string(thread.polled_value)
-                                    : "";
-      waits[value + thread.waits_for + place_of(thread.waits_at)].push_back(static_cast<int>(t));
+  std::string text;
+  int last = -1;
+  for (const Block& block : blocks_) {
+    if (block.size == 0) continue;
+    std::map<std::string, std::vector<int>> waits;
+    for (unsigned t = 0; t < block.size; ++t) {
+      const Thread& thread = *block.threads[t];
+      if (thread.state == State::kEnded) continue;
+      std::string what = thread.wait.what;
+      if (thread.state == State::kPolling) {
+        what = "another value than " + std::to_string(thread.polled_value) + what;
+      } else if (thread.wait.barrier != 0) {
+        what = "barrier " + std::to_string(thread.wait.barrier) + " of " +
+               std::to_string(thread.wait.count) + " threads at ";
+      }
+      waits[what + place_of(thread.wait.at)].push_back(thread.index);
     }
+    text += "block " + std::to_string(block.index) + ":";
+    for (const auto& [what, threads] : waits) {
+      text += " " + std::to_string(threads.size()) + " threads (" +
+              std::to_string(threads.front()) + " first) wait for " + what + ";";
+    }
+    text += " " + std::to_string(block.ended) + " have ended. ";
+    last = std::max(last, block.index);
   }
-  std::string text = "block " + std::to_string(block_) + ":";
-  for (const auto& [what, threads] : waits) {
-    text += " " + std::to_string(threads.size()) + " threads (" + std::to_string(threads.front()) +
-            " first) wait for " + what + ";";
-  }
-  report("deadlock", text + " " + std::to_string(ended) + " have ended");
+  const int later = static_cast<int>(grid_.blocks) - last - 1;
+  report("deadlock", text + std::to_string(later) + " later blocks have not begun");
 }
 
 }  // namespace
@@ -420,6 +633,7 @@ cudaError_t launch(const Grid& grid, const std::function<void()>& kernel) {
   return Machine::get().launch(grid, kernel);
 }
 void set_seed(std::uint64_t seed) { Machine::get().seed(seed); }
+void set_residency(unsigned blocks) { Machine::get().set_residency(blocks); }
 std::vector<Report> take_reports() { return Machine::get().take_reports(); }
 
 Counters counters() { return Machine::get().counters(); }
@@ -433,28 +647,76 @@ Traffic traffic(const void* allocation) {
   const Allocation* const found = Machine::get().memory().find(p, 1);
   return found != nullptr ? found->traffic : Traffic{};
 }
+void count_instructions(bool on) { Machine::get().count_instructions(on); }
+std::vector<LaunchCounts> take_launches() { return Machine::get().take_launches(); }
 
-int thread_index() { return Machine::get().thread(); }
-int block_index() { return Machine::get().block(); }
-unsigned char* dynamic_shared() { return Machine::get().shared(); }
+int thread_index() { return Machine::get().current().index; }
+int block_index() { return Machine::get().current().block->index; }
+unsigned char* dynamic_shared() { return Machine::get().current().block->shared; }
 
-void block_barrier(std::source_location at) { Machine::get().meet_block(at); }
-void warp_barrier(unsigned mask, std::source_location at) {
-  static_cast<void>(Machine::get().meet_warp(mask, 0, true, at));
+void block_barrier(std::source_location at) {
+  Machine& machine = Machine::get();
+  machine.meet_threads(0, machine.current().block->size, true, "the barrier of the block at ", at);
 }
-Lanes exchange(unsigned mask, std::uint32_t value, std::source_location at) {
-  return Machine::get().meet_warp(mask, value, false, at);
+void named_barrier(int id, int threads, bool waits, std::source_location at) {
+  const unsigned count = static_cast<unsigned>(threads);
+  Machine::get().meet_threads(id, count, waits, "barrier 0 at ", at);
+}
+void warp_barrier(unsigned lanes, std::source_location at) {
+  static_cast<void>(Machine::get().meet_lanes(lanes, {}, true, at));
+}
+std::uint32_t shuffle(unsigned lanes, std::uint32_t value, int from, std::source_location at) {
+  return Machine::get().shuffle(lanes, value, from, at);
+}
+std::uint32_t vote(unsigned lanes, bool value, std::source_location at) {
+  const auto votes = Machine::get().meet_lanes(lanes, {value}, false, at);
+  std::uint32_t found = 0;
+  for (int lane = 0; lane < kWarpSize; ++lane) found |= (*votes)[lane][0] << lane;
+  return found;
 }
 
 void atomic_add(float* address, float x, std::source_location) {
-  Machine::get().access(address, sizeof *address, {Access::kWrite, true},
+  Machine::get().access(address, sizeof *address, {Access::kWrite, Way::kAtomic},
                         __builtin_return_address(0));
   *address += x;
 }
+void atomic_add(float* address, const attile::Float4& x, std::source_location) {
+  Machine::get().access(address, sizeof x, {Access::kWrite, Way::kAtomic},
+                        __builtin_return_address(0));
+  for (int i = 0; i < 4; ++i) address[i] += x[i];
+}
 int fetch_add(int* address, int x, std::source_location) {
-  Machine::get().access(address, sizeof *address, {Access::kWrite, true},
+  Machine::get().access(address, sizeof *address, {Access::kWrite, Way::kAtomic},
                         __builtin_return_address(0));
   return std::exchange(*address, *address + x);
+}
+std::shared_ptr<const std::array<Operands, kWarpSize>> exchange(const Operands& mine,
+                                                                std::source_location at) {
+  return Machine::get().meet_lanes(kAllLanes, mine, false, at);
+}
+
+std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(static_cast<const unsigned char*>(p) - dynamic_shared());
+}
+unsigned char* at_shared(std::uint32_t address) { return dynamic_shared() + address; }
+void async_copy(std::uint32_t shared, const void* from, bool there) {
+  Machine::get().copy(at_shared(shared), there ? from : nullptr, __builtin_return_address(0));
+}
+void async_commit() { Machine::get().close_group(); }
+void async_wait(int pending) { Machine::get().land(pending); }
+
+void load(void* to, const void* address, std::size_t bytes) {
+  if (Machine& machine = Machine::get(); machine.runs()) {
+    machine.access(address, bytes, {.access = Access::kRead, .may_reach_padding = true},
+                   __builtin_return_address(0));
+  }
+  std::memcpy(to, address, bytes);
+}
+void store(void* address, const void* from, std::size_t bytes) {
+  if (Machine& machine = Machine::get(); machine.runs()) {
+    machine.access(address, bytes, {.access = Access::kWrite}, __builtin_return_address(0));
+  }
+  std::memcpy(address, from, bytes);
 }
 int load_acquire(const int* address, std::source_location at) {
   return Machine::get().acquire(address, at, __builtin_return_address(0));
@@ -464,8 +726,9 @@ void store_release(int* address, int x, std::source_location) {
 }
 
 void access(const void* address, std::size_t bytes, Access access, const void* pc) {
+  if (!is_watched(address)) return;
   Machine& machine = Machine::get();
-  if (machine.runs()) machine.access(address, bytes, {access, false}, pc);
+  if (machine.runs()) machine.access(address, bytes, {.access = access}, pc);
 }
 
 void* allocate(std::size_t bytes) { return Machine::get().memory().allocate(bytes); }
@@ -476,6 +739,16 @@ void initialise(const void* address, std::size_t bytes) {
     allocation->shadow.initialise(p - allocation->begin, bytes);
   }
 }
+
+void matrix_row(const void* address, const void* pc) {
+  Machine::get().access(address, 16,
+                        {.access = Access::kRead, .way = Way::kMatrix, .happens = false}, pc);
+}
+void matrix_element(const void* address, std::size_t bytes, const void* pc) {
+  Machine::get().access(address, bytes,
+                        {.access = Access::kRead, .way = Way::kMatrix, .counts = false}, pc);
+}
+void count_flops(std::uint64_t flops) { Machine::get().counters().mma_flops += flops; }
 
 cudaError_t last_error() { return Machine::get().failed() ? cudaErrorLaunchFailure : cudaSuccess; }
 

@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/vec.h>
+
 #include <cuda_runtime_api.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <vector>
 
-// A GPU that runs one block after another, each of its threads a fiber. Threads change places only
+// A GPU that runs a few blocks at a time, each of their threads a fiber. Threads change places only
 // where they wait for each other, in an order that the seed decides. Every load and store is seen
 // (callbacks.cpp); what no order of a real machine's threads is safe from is reported:
 //
-//   race           two threads touch the same bytes, one of them writes, and no barrier orders
-//   them;
-//                  or two blocks, and no release that the other one acquired
-//   uninitialised  a read of bytes that nobody has written
+//   race           two threads touch the same bytes, one of them writes, and neither a barrier nor
+//                  a release that the other one acquired orders them
+//   uninitialised  a read of bytes of which some were never written
 //   bounds         an access of device memory outside of every allocation, or of shared memory
 //                  outside of what the launch asked for
 //   misaligned     an access that does not lie at a multiple of its size
-//   divergence     lanes of a warp that meet in different collectives
+//   divergence     lanes of a warp that meet in different collectives, or with different lanes
+//   in flight      an access of what an asynchronous copy writes, before the wait for it
+//   barrier        a named barrier with a wrong number, count, or company
 //   deadlock       threads that wait for each other, or for one that has ended
 //
 // Each with the thread, the address and the line of the source.
@@ -30,9 +34,11 @@
 namespace sim {
 
 inline constexpr int kWarpSize = 32;
-inline constexpr unsigned kFullMask = 0xFFFFFFFFu;
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 inline constexpr std::size_t kMaxSharedBytes = 232448;
 inline constexpr unsigned kMaxThreads = 1024;
+inline constexpr int kBarriers = 16;
+inline constexpr unsigned kMostResident = 3;
 
 // ---- the host's side ----------------------------------------------------------------------------
 
@@ -49,6 +55,10 @@ cudaError_t launch(const Grid& grid, const std::function<void()>& kernel);
 /// Decides the order in which threads run from here on; ATTILE_SIM_SEED does at the start.
 void set_seed(std::uint64_t seed);
 
+/// How many blocks run beside each other from here on: 1 to kMostResident; with 0, as at the start,
+/// the seed decides for each launch.
+void set_residency(unsigned blocks);
+
 struct Report {
   std::string kind;  ///< one of those above
   std::string text;  ///< who, where, and what about it
@@ -63,6 +73,7 @@ struct Counters {
   std::uint64_t blocks = 0;
   std::uint64_t barriers = 0;  ///< of whole blocks, each counted once
   std::uint64_t exps = 0;      ///< arch::exp2, of all threads
+  std::uint64_t mma_flops = 0;
 };
 Counters counters();
 void reset_counters();
@@ -74,6 +85,42 @@ struct Traffic {
 };
 Traffic traffic(const void* allocation);
 
+enum class Space { kDevice, kShared };
+enum class Access { kRead, kWrite };
+enum class Way { kPlain, kAtomic, kAsynchronous, kMatrix };
+
+/// A load or store in the program, and what all warps of a launch together did there. Units: bytes
+/// that one lane moves; 32-byte sectors of device memory; passes through the banks of shared
+/// memory, and how many of them there were beyond those that such an access takes at best.
+struct Instruction {
+  const void* pc = nullptr;  ///< sim::place_of (report.h) has its line
+  Space space = Space::kDevice;
+  Access access = Access::kRead;
+  Way way = Way::kPlain;
+  unsigned bytes = 0;
+  std::uint64_t executions = 0;  ///< by a warp
+  std::uint64_t sectors = 0;
+  std::uint64_t wavefronts = 0, bank_conflicts = 0;
+};
+
+struct LaunchCounts {
+  Grid grid;
+  std::vector<Instruction> instructions;
+  /// Sectors of device memory that a block reads at all, over all blocks: what is asked of L2 where
+  /// L1 keeps what a block has read.
+  std::uint64_t l2_read_sectors = 0;
+
+  /// The sum over those of a kind, of one of the numbers above.
+  std::uint64_t sum(Space space, Access access, std::uint64_t Instruction::*number,
+                    Way way = Way::kPlain) const;
+};
+
+/// Whether instructions are counted from here on, which takes time. The variable
+/// ATTILE_SIM_COUNTERS in the environment has them counted, and printed after each launch.
+void count_instructions(bool on);
+/// Those of the launches since the last call, in order.
+std::vector<LaunchCounts> take_launches();
+
 // ---- the kernel's side: what attile/arch is made of
 // -----------------------------------------------
 
@@ -81,28 +128,54 @@ int thread_index();
 int block_index();
 unsigned char* dynamic_shared();
 
-using Lanes = std::array<std::uint32_t, kWarpSize>;
-
 void block_barrier(std::source_location at);
-void warp_barrier(unsigned mask, std::source_location at);
-/// The value that each lane brought. Orders no memory access, as on the device.
-Lanes exchange(unsigned mask, std::uint32_t value, std::source_location at);
+/// Comes to a barrier that `threads` threads come to, and waits for them or goes on.
+void named_barrier(int id, int threads, bool waits, std::source_location at);
+void warp_barrier(unsigned lanes, std::source_location at);
+/// The value that lane `from` brought. Orders no memory access, as on the device.
+std::uint32_t shuffle(unsigned lanes, std::uint32_t value, int from, std::source_location at);
+/// The lanes that brought true.
+std::uint32_t vote(unsigned lanes, bool value, std::source_location at);
+
+using Operands = std::array<std::uint32_t, 6>;
+/// What each lane of the warp brought; orders nothing.
+std::shared_ptr<const std::array<Operands, kWarpSize>> exchange(const Operands& mine,
+                                                                std::source_location at);
 
 /// Counts one exponential.
 void count_exp();
 
 void atomic_add(float* address, float x, std::source_location at);
+void atomic_add(float* address, const attile::Float4& x, std::source_location at);
 int fetch_add(int* address, int x, std::source_location at);
+/// One access of `bytes` bytes.
+void load(void* to, const void* address, std::size_t bytes);
+void store(void* address, const void* from, std::size_t bytes);
+/// The address that instructions on shared memory take, and what lies there.
+std::uint32_t shared_address(const void* p);
+unsigned char* at_shared(std::uint32_t address);
+/// Copies 16 bytes, or zeros, to shared memory, at the latest moment: the thread's wait for them.
+void async_copy(std::uint32_t shared, const void* from, bool there);
+void async_commit();
+void async_wait(int pending);
+/// ldmatrix and mma.sync (matrix.cpp).
+void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
+                   std::source_location at);
+using ToFloat = float (*)(std::uint16_t);
+void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                  ToFloat to_float, std::source_location at);
 int load_acquire(const int* address, std::source_location at);
 void store_release(int* address, int x, std::source_location at);
 
-// ---- for callbacks.cpp and runtime.cpp
+// ---- for callbacks.cpp, runtime.cpp and matrix.cpp
 // ------------------------------------------------------------
-
-enum class Access { kRead, kWrite };
 
 /// A load or store of the running thread, if one is running. `pc`: where in the program.
 void access(const void* address, std::size_t bytes, Access access, const void* pc);
+/// For matrix.cpp: a row whose address a lane gives, which is counted; and what a lane gets of it.
+void matrix_row(const void* address, const void* pc);
+void matrix_element(const void* address, std::size_t bytes, const void* pc);
+void count_flops(std::uint64_t flops);
 
 /// Device memory; its bytes are uninitialised.
 void* allocate(std::size_t bytes);

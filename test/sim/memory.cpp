@@ -3,14 +3,87 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace sim {
+namespace {
+
+/// The later one for each thread.
+Epochs later(const Epochs& a, const Epochs& b) {
+  if (a == b || b == nullptr) return a;
+  if (a == nullptr) return b;
+  auto both = std::make_shared<std::vector<Epoch>>(*a);
+  std::transform(b->begin(), b->end(), both->begin(), both->begin(),
+                 [](Epoch x, Epoch y) { return std::max(x, y); });
+  return both;
+}
+
+constexpr std::uint8_t kWhole = (1u << kGranule) - 1;  ///< a bit for each byte
+
+/// Bits for those bytes of granule i that lie in [begin, end).
+std::uint8_t bytes_of_granule(std::size_t i, std::size_t begin, std::size_t end) {
+  if (begin <= i * kGranule && (i + 1) * kGranule <= end) return kWhole;
+  unsigned bits = 0;
+  for (std::size_t b = 0; b < kGranule; ++b) {
+    const std::size_t at = i * kGranule + b;
+    if (begin <= at && at < end) bits |= 1u << b;
+  }
+  return static_cast<std::uint8_t>(bits);
+}
+
+}  // namespace
+
+// ---- what a thread knows ------------------------------------------------------------------------
+
+void Known::learn(BlockId me, BlockId block, const Epochs& epochs) {
+  if (block == me) {
+    own = later(own, epochs);
+    return;
+  }
+  if (others != nullptr) {
+    const auto found = others->find(block);
+    if (found != others->end() && found->second == epochs) return;
+  }
+  auto more = others == nullptr ? std::make_shared<std::map<BlockId, Epochs>>()
+                                : std::make_shared<std::map<BlockId, Epochs>>(*others);
+  Epochs& entry = (*more)[block];
+  entry = later(entry, epochs);
+  others = std::move(more);
+}
+
+void Known::learn(BlockId me, BlockId block, const Known& known) {
+  learn(me, block, known.own);
+  if (known.others == nullptr || known.others == others) return;
+  if (others == nullptr && block == me) {
+    others = known.others;
+    return;
+  }
+  for (const auto& [other, epochs] : *known.others) learn(me, other, epochs);
+}
+
+const std::vector<Epoch>* Known::of(BlockId me, BlockId block) const {
+  if (block == me) return own.get();
+  if (others == nullptr) return nullptr;
+  const auto found = others->find(block);
+  return found == others->end() ? nullptr : found->second.get();
+}
+
+// ---- what happened to memory --------------------------------------------------------------------
 
 Shadow::Shadow(std::size_t bytes) : cells_((bytes + kGranule - 1) / kGranule) {}
 
 void Shadow::initialise(std::size_t offset, std::size_t bytes) {
   const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
-  for (std::size_t i = offset / kGranule; i < end; ++i) cells_[i].initialised = true;
+  for (std::size_t i = offset / kGranule; i < end; ++i) {
+    cells_[i].initialised |= bytes_of_granule(i, offset, offset + bytes);
+  }
+}
+
+void Shadow::land(std::size_t offset, std::size_t bytes, Epoch epoch) {
+  for (std::size_t i = offset / kGranule; i * kGranule < offset + bytes; ++i) {
+    cells_[i].in_flight = false;
+    cells_[i].write_epoch = epoch;
+  }
 }
 
 void Shadow::clear(std::size_t bytes) {
@@ -19,84 +92,101 @@ void Shadow::clear(std::size_t bytes) {
   std::fill_n(readers_.begin(), std::min(readers_.size(), count * warps_), Readers{});
 }
 
+/// Whether all of the bytes were written; with `may_reach_padding` the first 4 and what follows up
+/// to a gap, if nothing after the gap was.
+bool Shadow::initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const {
+  const std::size_t begin = offset / kGranule;
+  const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
+  if (std::all_of(cells_.begin() + begin, cells_.begin() + end,
+                  [](const Cell& cell) { return cell.initialised == kWhole; })) {
+    return true;
+  }
+  bool gap = false;
+  for (std::size_t i = begin; i < end; ++i) {
+    const std::uint8_t wanted = bytes_of_granule(i, offset, offset + bytes);
+    const std::uint8_t written = cells_[i].initialised & wanted;
+    if (written == wanted && !gap) continue;
+    if (!may_reach_padding || i * kGranule < offset + sizeof(float) || written != 0) return false;
+    gap = true;
+  }
+  return true;
+}
+
 std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch touch,
                                    const Toucher& who) {
-  if (const std::size_t warps = (who.known->size() + kWarpSize - 1) / kWarpSize; warps != warps_) {
+  if (const std::size_t warps = who.known->own->size() / kWarpSize; warps != warps_) {
     warps_ = warps;  // another launch, so no reader of the last one matters
     readers_.assign(cells_.size() * warps_, {});
   }
   const std::size_t begin = offset / kGranule;
   const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
-  // A vector may reach from a tile's last column into its padding: then some of it was written.
-  const bool reads = touch.access == Access::kRead || touch.atomic;
-  if (reads && std::none_of(cells_.begin() + begin, cells_.begin() + end,
-                            [](const Cell& cell) { return cell.initialised; })) {
+  const bool reads = touch.access == Access::kRead || touch.way == Way::kAtomic;
+  if (reads && !initialised(offset, bytes, touch.may_reach_padding)) {
     return Fault{Fault::Kind::kUninitialised};
   }
   for (std::size_t i = begin; i < end; ++i) {
     if (const auto fault = touch_cell(i, touch, who)) return fault;
   }
+  if (touch.access == Access::kWrite) initialise(offset, bytes);
   return std::nullopt;
 }
 
-/// Blocks run one after another: what an earlier one did is no race of threads.
-void Shadow::enter_block(std::size_t i, std::int64_t block) {
-  Cell& cell = cells_[i];
-  cell.block = block;
-  cell.writer = -1;
-  cell.write_epoch = 0;
-  cell.atomic = cell.read = false;
+void Shadow::forget_readers(std::size_t i) {
+  cells_[i].read_block = -1;
   std::fill_n(readers_of(i), warps_, Readers{});
 }
 
 std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Toucher& who) {
   Cell& cell = cells_[i];
   const bool writes = touch.access == Access::kWrite;
-  if (cell.block != who.block) {
-    const bool same_launch = cell.block >= who.launch_begin;
-    const bool written = cell.writer >= 0 && !(touch.atomic && cell.atomic);
-    const bool collides = written || (writes && cell.read);
-    if (same_launch && collides && !who.acquired_blocks->contains(cell.block)) {
-      return Fault{Fault::Kind::kRaceOfBlocks, cell.writer, cell.block,
-                   written ? Access::kWrite : Access::kRead,
-                   written ? cell.write_pc : cell.read_pc};
+  const bool atomic = touch.way == Way::kAtomic;
+  if (cell.in_flight) {
+    return Fault{Fault::Kind::kInFlight, cell.writer, cell.write_block, Access::kWrite,
+                 cell.write_pc};
+  }
+  const bool written = cell.write_block >= who.launch_begin;
+  const bool mine = cell.write_block == who.block && cell.writer == who.thread;
+  if (written && !mine && !(atomic && cell.atomic)) {
+    const std::vector<Epoch>* const known = who.known->of(who.block, cell.write_block);
+    if (known == nullptr || (*known)[cell.writer] < cell.write_epoch) {
+      return Fault{Fault::Kind::kRace, cell.writer, cell.write_block, Access::kWrite,
+                   cell.write_pc};
     }
-    enter_block(i, who.block);
   }
-  const bool both_atomic = touch.atomic && cell.atomic;
-  if (cell.writer >= 0 && cell.writer != who.thread && !both_atomic &&
-      (*who.known)[cell.writer] < cell.write_epoch) {
-    return Fault{Fault::Kind::kRace, cell.writer, who.block, Access::kWrite, cell.write_pc};
-  }
-  if (!writes && touch.atomic) return std::nullopt;  // orders, and is ordered by whoever needs it
+  if (!writes && atomic) return std::nullopt;  // orders, and is ordered by whoever needs it
   if (!writes) {
-    Readers& mine = readers_of(i)[who.thread / kWarpSize];
-    if (mine.epoch != who.epoch) mine = {who.epoch, 0};
-    mine.lanes |= 1u << (who.thread % kWarpSize);
-    cell.read = true;
+    if (cell.read_block != who.block) forget_readers(i);
+    Readers& warp = readers_of(i)[who.thread / kWarpSize];
+    if (warp.epoch != who.epoch) warp = {who.epoch, 0};
+    warp.lanes |= 1u << (who.thread % kWarpSize);
+    cell.read_block = who.block;
     cell.read_pc = who.pc;
     return std::nullopt;
   }
-  if (cell.read) {
+  if (cell.read_block >= 0) {
     if (const auto fault = readers_fault(i, who)) return fault;
-    std::fill_n(readers_of(i), warps_, Readers{});
-    cell.read = false;
+    forget_readers(i);
   }
   cell.writer = static_cast<std::int16_t>(who.thread);
+  cell.write_block = who.block;
   cell.write_epoch = who.epoch;
   cell.write_pc = who.pc;
-  cell.atomic = touch.atomic;
-  cell.initialised = true;
+  cell.atomic = atomic;
+  cell.in_flight = touch.way == Way::kAsynchronous;
   return std::nullopt;
 }
 
 std::optional<Fault> Shadow::readers_fault(std::size_t i, const Toucher& who) const {
+  const BlockId block = cells_[i].read_block;
+  if (block < who.launch_begin) return std::nullopt;
+  const std::vector<Epoch>* const known = who.known->of(who.block, block);
   for (std::size_t w = 0; w < warps_; ++w) {
     const Readers& readers = readers_of(i)[w];
     for (std::uint32_t lanes = readers.lanes; lanes != 0; lanes &= lanes - 1) {
       const int thread = static_cast<int>(w) * kWarpSize + std::countr_zero(lanes);
-      if (thread != who.thread && (*who.known)[thread] < readers.epoch) {
-        return Fault{Fault::Kind::kRace, thread, who.block, Access::kRead, cells_[i].read_pc};
+      if (block == who.block && thread == who.thread) continue;
+      if (known == nullptr || (*known)[thread] < readers.epoch) {
+        return Fault{Fault::Kind::kRace, thread, block, Access::kRead, cells_[i].read_pc};
       }
     }
   }

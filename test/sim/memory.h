@@ -3,46 +3,66 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "sim/machine.h"
 
-// What is known of every two bytes of memory: whether they were written, and who touched them last.
+// What is known of every two bytes of memory: which of them were written, and who touched them
+// last.
 
 namespace sim {
 
-/// Time: it goes on by one wherever threads meet. A thread's accesses carry the epoch in which it
-/// is.
+/// Time: it goes on by one wherever threads meet, arrive or release. A thread's accesses carry the
+/// epoch in which it is.
 using Epoch = std::uint32_t;
 
-/// Up to which epoch each thread of the block is known to have come: what it did until then
-/// happened before.
-using Known = std::vector<Epoch>;
+/// Blocks are counted through all launches.
+using BlockId = std::int32_t;
+
+/// Up to which epoch each thread of a block is known to have come: what it did until then happened
+/// before. Null: nothing of that block is known.
+using Epochs = std::shared_ptr<const std::vector<Epoch>>;
+
+/// What a thread knows: of its own block, and of others that it has acquired something from.
+struct Known {
+  Epochs own;
+  std::shared_ptr<const std::map<BlockId, Epochs>> others;
+
+  /// Adds what is known of one block.
+  void learn(BlockId me, BlockId block, const Epochs& epochs);
+  /// Adds all that a thread of `block` knew.
+  void learn(BlockId me, BlockId block, const Known& known);
+  const std::vector<Epoch>* of(BlockId me, BlockId block) const;
+};
 
 /// The thread that touches memory.
 struct Toucher {
   int thread;
+  BlockId block;
   Epoch epoch;
   const Known* known;
-  const std::set<std::int64_t>* acquired_blocks;
-  std::int64_t block;         ///< counts through all launches
-  std::int64_t launch_begin;  ///< the first block of this launch
+  BlockId launch_begin;  ///< the first block of this launch
   const void* pc;
 };
 
 struct Touch {
   Access access;
-  bool atomic = false;
+  Way way = Way::kPlain;
+  /// A vector of shared memory: what a tile's last row or column brings of the padding behind it
+  /// was never written. Nobody uses it; if anyone did, it is NaN.
+  bool may_reach_padding = false;
+  bool counts = true;   ///< among the instructions, and as traffic
+  bool happens = true;  ///< or is only looked at for its bounds and alignment
 };
 
 /// Why an access is wrong, and who it collides with.
 struct Fault {
-  enum class Kind { kUninitialised, kRace, kRaceOfBlocks } kind;
+  enum class Kind { kUninitialised, kRace, kInFlight } kind;
   int thread = -1;  ///< the other one
-  std::int64_t block = -1;
+  BlockId block = -1;
   Access access = Access::kRead;
   const void* pc = nullptr;
 };
@@ -50,8 +70,9 @@ struct Fault {
 /// Two bytes: neighbours of 16 bits may belong to different threads.
 inline constexpr std::size_t kGranule = 2;
 
-/// The history of a piece of memory: for each granule the last write, and the reads since
-/// (FastTrack: Flanagan and Freund, PLDI 2009; reads by warp, whose lanes are in one epoch).
+/// The history of a piece of memory: for each granule the last write, and the reads since of the
+/// last block that read (FastTrack: Flanagan and Freund, PLDI 2009; reads by warp, whose lanes are
+/// in one epoch).
 class Shadow {
  public:
   explicit Shadow(std::size_t bytes);
@@ -59,6 +80,8 @@ class Shadow {
   void initialise(std::size_t offset, std::size_t bytes);
   /// Forgets who touched it and that it was written.
   void clear(std::size_t bytes);
+  /// The write that was asynchronous is done, and the thread that began it knows.
+  void land(std::size_t offset, std::size_t bytes, Epoch epoch);
   /// Remembers the access, or says why it is wrong.
   std::optional<Fault> touch(std::size_t offset, std::size_t bytes, Touch touch,
                              const Toucher& who);
@@ -67,21 +90,22 @@ class Shadow {
   struct Cell {
     const void* write_pc = nullptr;
     const void* read_pc = nullptr;
-    std::int64_t block = -1;
     Epoch write_epoch = 0;
+    BlockId write_block = -1, read_block = -1;  ///< -1: nobody has
     std::int16_t writer = -1;
-    bool initialised = false;
-    bool atomic = false;  ///< that write was
-    bool read = false;
+    std::uint8_t initialised = 0;  ///< a bit for each byte
+    bool atomic : 1 = false;       ///< that write was
+    bool in_flight : 1 = false;    ///< that write still is
   };
   struct Readers {
     Epoch epoch = 0;
     std::uint32_t lanes = 0;
   };
 
+  bool initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const;
   std::optional<Fault> touch_cell(std::size_t i, Touch touch, const Toucher& who);
   std::optional<Fault> readers_fault(std::size_t i, const Toucher& who) const;
-  void enter_block(std::size_t i, std::int64_t block);
+  void forget_readers(std::size_t i);
   Readers* readers_of(std::size_t i) { return readers_.data() + i * warps_; }
   const Readers* readers_of(std::size_t i) const { return readers_.data() + i * warps_; }
 

@@ -21,14 +21,16 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-FOLDERS = ("include/attile/tile", "include/attile/kernel/portable")
+FOLDERS = [f"include/attile/{x}" for x in ("tile", "kernel/portable", "kernel/sm80")]
 # A statement that orders threads, whole.
 STATEMENT = re.compile(
-    r"^\s*(if constexpr \(\w+\) )?"
-    r"(arch::(barrier|warp_barrier)\(\)|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
-SUITES = ("portable", "flash1")
+    r"^\s*(if constexpr \(!?[\w:]+\) )?"
+    r"(arch::(barrier|warp_barrier|async_copy_commit|async_copy_wait<\w+>)\(\)"
+    r"|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
+SUITES = ("portable", "flash1", "sm80")
 SEEDS = (1, 2, 3)
-KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|divergence|deadlock): .*)")
+KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|divergence|barrier|"
+                    r"deadlock): .*)")
 
 
 @dataclasses.dataclass(frozen=True)

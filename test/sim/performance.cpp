@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What the portable kernels have to keep doing to be fast: how often they read and write each
-// tensor, and how many exponentials they take.
+// tensor, in which sectors and with which bank conflicts, and how many exponentials they take.
+#include <attile/arch/launch.cuh>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/attile.cuh>
 
 #include <cstddef>
@@ -23,6 +26,11 @@ using Array = example::DeviceArray<float>;
 /// A dense (1, heads, rows, dim) tensor in device memory, all of it written.
 Array tensor(int rows, int dim = kDim) {
   return Array(std::vector<float>(static_cast<std::size_t>(kHeads) * rows * dim, 0.5f));
+}
+
+template <class T>
+example::DeviceArray<T> ones(std::size_t size) {
+  return example::DeviceArray<T>(std::vector<T>(size, attile::from_float<T>(1.0f)));
 }
 
 std::uint64_t read(const Array& x) { return sim::traffic(x.get()).read; }
@@ -137,6 +145,192 @@ TEST_CASE("performance.backward_reads_what_it_must") {
     backward_reads_what_it_must<DqMode::kInOrder>(attile::Causal{}, extent);
     backward_reads_what_it_must<DqMode::kTwoPass>(attile::Causal{}, extent);
   }
+}
+
+/// The launches of a forward pass, counted: one head, two tiles of rows and three of columns.
+template <class Traits>
+std::vector<sim::LaunchCounts> counted_forward() {
+  using T = typename Traits::ElementType;
+  constexpr int kLen = 2 * Traits::kBr, kKvLen = 3 * Traits::kBc, kD = Traits::kD;
+  const auto q = ones<T>(kLen * kD), k = ones<T>(kKvLen * kD), v = ones<T>(kKvLen * kD),
+             o = ones<T>(kLen * kD);
+  typename Traits::Args args;
+  args.q = attile::bhsd<const T>(q.get(), kLen, 1, kD);
+  args.k = attile::bhsd<const T>(k.get(), kKvLen, 1, kD);
+  args.v = attile::bhsd<const T>(v.get(), kKvLen, 1, kD);
+  args.o = attile::bhsd(o.get(), kLen, 1, kD);
+  args.batch = args.q_heads = args.kv_heads = 1;
+  args.q_len = kLen, args.kv_len = kKvLen, args.head_dim = kD;
+  sim::count_instructions(true);
+  REQUIRE(attile::forward<Traits>(args) == cudaSuccess);
+  sim::count_instructions(false);
+  REQUIRE(sim::take_reports().empty());
+  return sim::take_launches();
+}
+
+template <class Traits>
+std::vector<sim::LaunchCounts> counted_backward() {
+  using T = typename Traits::ElementType;
+  constexpr int kLen = 3 * Traits::kBr, kKvLen = 2 * Traits::kBc, kD = Traits::kD;
+  const auto q = ones<T>(kLen * kD), k = ones<T>(kKvLen * kD), v = ones<T>(kKvLen * kD),
+             o = ones<T>(kLen * kD), dout = ones<T>(kLen * kD), dq = ones<T>(kLen * kD),
+             dk = ones<T>(kKvLen * kD), dv = ones<T>(kKvLen * kD);
+  const auto lse = ones<float>(kLen);
+  typename Traits::Args args;
+  args.q = attile::bhsd<const T>(q.get(), kLen, 1, kD);
+  args.k = attile::bhsd<const T>(k.get(), kKvLen, 1, kD);
+  args.v = attile::bhsd<const T>(v.get(), kKvLen, 1, kD);
+  args.o = attile::bhsd<const T>(o.get(), kLen, 1, kD);
+  args.dout = attile::bhsd<const T>(dout.get(), kLen, 1, kD);
+  args.dq = attile::bhsd(dq.get(), kLen, 1, kD);
+  args.dk = attile::bhsd(dk.get(), kKvLen, 1, kD);
+  args.dv = attile::bhsd(dv.get(), kKvLen, 1, kD);
+  args.lse = lse.get();
+  args.batch = args.q_heads = args.kv_heads = 1;
+  args.q_len = kLen, args.kv_len = kKvLen, args.head_dim = kD;
+  std::size_t bytes = 0;
+  REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
+  const example::DeviceArray<unsigned char> workspace(bytes);
+  sim::count_instructions(true);
+  REQUIRE(attile::backward<Traits>(workspace.get(), bytes, args) == cudaSuccess);
+  sim::count_instructions(false);
+  REQUIRE(sim::take_reports().empty());
+  return sim::take_launches();
+}
+
+template <class T, int D, int kKb>
+using Forward = attile::DefaultForwardTraits<attile::ForwardArgs<T>, D, D, kKb>;
+template <class T, int D, int kKb, attile::DqMode kMode = attile::DqMode::kAccumulate>
+using Backward = attile::DefaultBackwardTraits<attile::BackwardArgs<T>, D, D, kMode, kKb>;
+
+using enum sim::Space;
+using enum sim::Access;
+
+std::uint64_t conflicts(const sim::LaunchCounts& launch, sim::Access access) {
+  return launch.sum(kShared, access, &sim::Instruction::bank_conflicts);
+}
+
+/// Sectors that vectors move to or from device memory.
+std::uint64_t vector_sectors(const sim::LaunchCounts& launch, sim::Access access) {
+  std::uint64_t total = 0;
+  for (const sim::Instruction& i : launch.instructions) {
+    if (i.space == kDevice && i.access == access && i.bytes >= 8) total += i.sectors;
+  }
+  return total;
+}
+
+/// The loops read shared memory without bank conflicts. What writes it (K, Q and P by columns, fp16
+/// 32 bytes at a time) has some: `most_conflicts`, which may become fewer. Device memory is moved
+/// in whole sectors, but for Q and K of 16 bits: they are read by columns, half a sector at a time.
+template <class Traits>
+void forward_moves_well(std::uint64_t most_conflicts) {
+  const auto launches = counted_forward<Traits>();
+  REQUIRE(launches.size() == 1);
+  CAPTURE(Traits::kD, Traits::kBr, Traits::kBc, sizeof(typename Traits::ElementType));
+  CHECK(conflicts(launches[0], kRead) == 0);
+  CHECK(conflicts(launches[0], kWrite) <= most_conflicts);
+  constexpr std::uint64_t kRowSectors = sizeof(typename Traits::ElementType) * Traits::kD / 32;
+  constexpr std::uint64_t kQ = 2 * Traits::kBr * kRowSectors;      // and O
+  constexpr std::uint64_t kK = 2 * 3 * Traits::kBc * kRowSectors;  // and V
+  constexpr int kHalves = sizeof(typename Traits::ElementType) == 2 ? 2 : 1;
+  CHECK(launches[0].l2_read_sectors == kQ + 2 * kK);
+  CHECK(vector_sectors(launches[0], kRead) <= kHalves * (kQ + kK) + kK);
+  CHECK(vector_sectors(launches[0], kWrite) == kQ);
+}
+
+TEST_CASE("performance.forward_moves_whole_sectors_and_reads_without_bank_conflicts") {
+  forward_moves_well<Forward<float, 64, 99>>(2048);
+  forward_moves_well<Forward<float, 128, 99>>(1280);
+  forward_moves_well<Forward<float, 128, 227>>(2560);
+  forward_moves_well<Forward<float, 256, 99>>(2048);
+  forward_moves_well<Forward<float, 256, 227>>(4864);
+  forward_moves_well<Forward<__half, 64, 99>>(2304);
+  forward_moves_well<Forward<__half, 128, 99>>(2304);
+  forward_moves_well<Forward<__half, 128, 227>>(3072);
+  forward_moves_well<Forward<__half, 256, 99>>(1536);
+  forward_moves_well<Forward<__half, 256, 227>>(3840);
+}
+
+/// The same; the tiles are read by rows, so their sectors are whole in any type.
+template <class Traits>
+void backward_moves_well(std::uint64_t most_conflicts) {
+  const auto launches = counted_backward<Traits>();
+  REQUIRE(launches.size() == 3);
+  CAPTURE(Traits::kD, Traits::kBr, Traits::kBc, sizeof(typename Traits::ElementType));
+  const sim::LaunchCounts& columns = launches[1];
+  CHECK(conflicts(columns, kRead) == 0);
+  CHECK(conflicts(columns, kWrite) <= most_conflicts);
+  constexpr std::uint64_t kRowSectors = sizeof(typename Traits::ElementType) * Traits::kD / 32;
+  constexpr std::uint64_t kQ = 2 * 3 * Traits::kBr * kRowSectors;  // and dO
+  constexpr std::uint64_t kK = 2 * Traits::kBc * kRowSectors;      // and V, dK, dV
+  const bool sums = Traits::kDqMode == attile::DqMode::kInOrder;   // in device memory: read back
+  const std::uint64_t sum = sums ? 3 * Traits::kBr * kRowSectors : 0;
+  CHECK(vector_sectors(columns, kRead) == 2 * kQ + 2 * kK + sum);
+  CHECK(vector_sectors(columns, kWrite) == 2 * kK + 2 * sum);
+}
+
+TEST_CASE("performance.backward_moves_whole_sectors_and_reads_without_bank_conflicts") {
+  using enum attile::DqMode;
+  backward_moves_well<Backward<float, 64, 99>>(768);
+  backward_moves_well<Backward<float, 64, 99, kInOrder>>(768);
+  backward_moves_well<Backward<float, 64, 227>>(1536);
+  backward_moves_well<Backward<float, 128, 99>>(576);
+  backward_moves_well<Backward<float, 128, 227>>(2304);
+  backward_moves_well<Backward<float, 256, 99>>(192);
+  backward_moves_well<Backward<__half, 64, 99>>(2048);
+  backward_moves_well<Backward<__half, 128, 99>>(2880);
+  backward_moves_well<Backward<__half, 256, 99>>(2496);
+}
+
+// ---- the counting itself ------------------------------------------------------------------------
+
+/// Lane i reads N floats from place * i / share on; `shared`: of shared memory.
+template <int N>
+void read_pattern(const float* in, float* out, int place, int share, bool shared) {
+  const int lane = attile::arch::thread_index();
+  float* const copy = reinterpret_cast<float*>(attile::arch::dynamic_shared());
+  for (int i = lane; shared && i < 2048; i += 32) copy[i] = 1.0f;
+  attile::arch::barrier();
+  const float* const from = (shared ? copy : in) + place * (lane / share);
+  out[lane] = attile::arch::load<N>(from)[0];
+}
+
+struct Pattern {
+  std::uint64_t sectors, wavefronts, conflicts;
+  bool operator==(const Pattern&) const = default;
+};
+
+template <int N>
+Pattern counted_pattern(int place, int share) {
+  const auto in = ones<float>(2048), out = ones<float>(32);
+  sim::count_instructions(true);
+  for (const bool shared : {false, true}) {
+    REQUIRE(attile::arch::launch(read_pattern<N>, 1, 32, 8192, nullptr,
+                                 static_cast<const float*>(in.get()), out.get(), place, share,
+                                 shared) == cudaSuccess);
+  }
+  sim::count_instructions(false);
+  REQUIRE(sim::take_reports().empty());
+  const auto launches = sim::take_launches();
+  return {launches.at(0).sum(kDevice, kRead, &sim::Instruction::sectors),
+          launches.at(1).sum(kShared, kRead, &sim::Instruction::wavefronts),
+          conflicts(launches.at(1), kRead)};
+}
+
+TEST_CASE("performance.sectors_and_wavefronts_of_patterns") {
+  CHECK(counted_pattern<1>(1, 1) == Pattern{4, 1, 0});
+  CHECK(counted_pattern<1>(0, 1) == Pattern{1, 1, 0});
+  CHECK(counted_pattern<1>(2, 1) == Pattern{8, 2, 1});
+  CHECK(counted_pattern<1>(8, 1) == Pattern{32, 8, 7});
+  CHECK(counted_pattern<1>(33, 1) == Pattern{32, 1, 0});
+  CHECK(counted_pattern<1>(32, 1) == Pattern{32, 32, 31});
+  CHECK(counted_pattern<2>(2, 1) == Pattern{8, 2, 0});
+  CHECK(counted_pattern<2>(4, 1) == Pattern{16, 4, 2});
+  CHECK(counted_pattern<4>(4, 1) == Pattern{16, 4, 0});
+  CHECK(counted_pattern<4>(8, 1) == Pattern{32, 8, 4});
+  CHECK(counted_pattern<4>(4, 2) == Pattern{8, 2, 0});
+  CHECK(counted_pattern<4>(4, 16) == Pattern{1, 2, 0});
+  CHECK(counted_pattern<4>(8, 2) == Pattern{16, 4, 2});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ using namespace attile_test;
 
 using Default = GpuExecutor<Dims<64>>;
 using Odd = GpuExecutor<Dims<64>, Tiles<20, 24, attile::portable::Tuning<128>>>;
+using Padded = GpuExecutor<Dims<64>, Tiles<57, 57, attile::portable::Tuning<128>>>;
 using TwoPass = GpuExecutor<Dims<64>, Tiles<16, 24>, attile::DqMode::kTwoPass>;
 
 constexpr double kMostCost = 4e6;
@@ -25,6 +26,11 @@ const bool kRegistered = [] {
   // Rows that do not fill the threads' places.
   register_cases<Direction::kForward, float, Policy::kCausal>("portable_20x24", Odd{}, kMostCost);
   register_cases<Direction::kBackward, float, Policy::kCausal>("portable_20x24", Odd{}, kMostCost);
+  // Rows and columns whose last vector reaches into the padding.
+  register_cases<Direction::kForward, float, Policy::kCausal>("portable_57x57", Padded{},
+                                                              kMostCost / 4);
+  register_cases<Direction::kBackward, float, Policy::kCausal>("portable_57x57", Padded{},
+                                                               kMostCost / 4);
   register_cases<Direction::kForward, __half, Policy::kCausal>("portable_fp16", Default{},
                                                                kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("portable_fp16", Default{},

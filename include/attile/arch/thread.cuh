@@ -16,19 +16,43 @@ ATTILE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 /// Waits for all threads of the block; orders their shared and global accesses.
 ATTILE_DEVICE void barrier() { __syncthreads(); }
 
-/// Waits for all lanes of the warp; orders their shared and global accesses.
-ATTILE_DEVICE void warp_barrier() { __syncwarp(); }
+/// Waits until `threads` threads of the block have come to barrier `id` or arrived at it; orders
+/// what all of them did in memory before what those do that wait (PTX ISA, "bar, barrier").
+/// Units    0 < id < 16, as 0 is the barrier of the whole block; threads: a multiple of 32, the
+///          same for all who come.
+/// Scope    whole warps.
+ATTILE_DEVICE void barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
-/// The value of lane (lane ^ mask). Scope: all lanes of the warp.
-ATTILE_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(0xFFFFFFFFu, x, mask); }
+/// Counts as one that has come to barrier `id`, and does not wait for the others.
+/// Units    as for `barrier`.
+/// Scope    whole warps.
+ATTILE_DEVICE void barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
-/// Whether x holds for any lane. Scope: all lanes of the warp.
-ATTILE_DEVICE bool any_lane(bool x) { return __any_sync(0xFFFFFFFFu, x) != 0; }
+// Of the following, `lanes` are those of the warp that take part: a bit for each, all by default.
+// All of them call it with the same `lanes`, and no other lane does.
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
-/// The lowest lane for which x holds; kWarpSize where there is none. Scope: all lanes of the warp.
-ATTILE_DEVICE int first_lane(bool x) {
-  const unsigned lanes = __ballot_sync(0xFFFFFFFFu, x);
-  return lanes == 0 ? kWarpSize : __ffs(static_cast<int>(lanes)) - 1;
+/// Waits for the lanes; orders their shared and global accesses.
+ATTILE_DEVICE void warp_barrier(unsigned lanes = kAllLanes) { __syncwarp(lanes); }
+
+/// The value of lane (lane ^ mask), which is one of `lanes`.
+ATTILE_DEVICE float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes) {
+  return __shfl_xor_sync(lanes, x, mask);
+}
+
+/// Whether x holds for any of the lanes.
+ATTILE_DEVICE bool any_lane(bool x, unsigned lanes = kAllLanes) {
+  return __any_sync(lanes, x) != 0;
+}
+
+/// The lowest lane for which x holds; kWarpSize where there is none.
+ATTILE_DEVICE int first_lane(bool x, unsigned lanes = kAllLanes) {
+  const unsigned found = __ballot_sync(lanes, x);
+  return found == 0 ? kWarpSize : __ffs(static_cast<int>(found)) - 1;
 }
 
 }  // namespace attile::arch

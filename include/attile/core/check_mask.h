@@ -43,12 +43,15 @@ MaskFault check_mask(const M& mask, int batch, int head, Extent extent, int run_
   };
   if constexpr (IntervalMask<M>) {
     for (int row = 0; row < extent.q_len; ++row) {
-      const Interval run{row, row + 1};
-      const Interval seen = mask.columns(batch, head, run, extent).touched;
       for (int col = 0; col < extent.kv_len; ++col) {
         const ScoreIndex at{batch, head, row, col};
-        if (seen.contains(col) != mask.visible(at, extent)) {
-          return {"a row's touched interval is not just what the row sees", at, run};
+        const Interval one_row{row, row + 1}, one_col{col, col + 1};
+        const bool visible = mask.visible(at, extent);
+        if (mask.columns(batch, head, one_row, extent).touched.contains(col) != visible) {
+          return {"a row's touched interval is not just what the row sees", at, one_row};
+        }
+        if (mask.rows(batch, head, one_col, extent).touched.contains(row) != visible) {
+          return {"a column's touched interval is not just what sees it", at, one_col};
         }
       }
     }

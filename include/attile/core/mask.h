@@ -29,11 +29,11 @@ concept SpanMask = Mask<M> &&
   { mask.rows(batch, head, run, extent) } -> std::same_as<Span>;
 };
 
-/// A SpanMask of which each single row sees one interval of columns, and `columns` names it: it is
-/// then applied with two comparisons for each score. Says so by `kRowsAreIntervals`; held against
-/// `visible` by `check_mask`.
+/// A SpanMask of which each row sees one interval of columns, and each column is seen by one
+/// interval of rows, which `columns` and `rows` name for a run of one: it is applied with two
+/// comparisons for each score. Says so by `kIntervals`; held against `visible` by `check_mask`.
 template <class M>
-concept IntervalMask = SpanMask<M> && M::kRowsAreIntervals;
+concept IntervalMask = SpanMask<M> && M::kIntervals;
 
 /// The columns that a run of rows sees; everything is touched where the mask does not say.
 template <Mask M>
@@ -89,7 +89,7 @@ struct Band {
 
 /// Every row sees every column.
 struct NoMask {
-  static constexpr bool kRowsAreIntervals = true;
+  static constexpr bool kIntervals = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) const { return true; }
   ATTILE_HOST_DEVICE Span columns(int, int, Interval, Extent e) const {
@@ -102,7 +102,7 @@ struct NoMask {
 
 /// Bottom-right aligned: row i sees column j iff j <= i + kv_len - q_len.
 struct Causal {
-  static constexpr bool kRowsAreIntervals = true;
+  static constexpr bool kIntervals = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
     return i.col <= i.row + e.shift();
@@ -117,7 +117,7 @@ struct Causal {
 
 /// Top-left aligned: row i sees column j iff j <= i.
 struct CausalTopLeft {
-  static constexpr bool kRowsAreIntervals = true;
+  static constexpr bool kIntervals = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent) const { return i.col <= i.row; }
   ATTILE_HOST_DEVICE Span columns(int, int, Interval rows, Extent e) const {
@@ -131,7 +131,7 @@ struct CausalTopLeft {
 /// Row i sees columns [c - left, c + right], both ends included, around the bottom-right aligned
 /// diagonal c = i + kv_len - q_len. A negative size is unlimited on that side.
 struct SlidingWindow {
-  static constexpr bool kRowsAreIntervals = true;
+  static constexpr bool kIntervals = true;
 
   int left = -1;
   int right = -1;
@@ -151,7 +151,7 @@ struct SlidingWindow {
 /// Prefix language model: every row sees the first `length` columns, and the rest causally
 /// (bottom-right). `lengths`, when given, holds one length for each batch and wins.
 struct Prefix {
-  static constexpr bool kRowsAreIntervals = true;
+  static constexpr bool kIntervals = true;
 
   int length = 0;
   const int* lengths = nullptr;
@@ -199,7 +199,7 @@ struct Document {
 /// What both masks see.
 template <Mask A, Mask B>
 struct And {
-  static constexpr bool kRowsAreIntervals = IntervalMask<A> && IntervalMask<B>;
+  static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;
 
   A a{};
   B b{};

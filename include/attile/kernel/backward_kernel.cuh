@@ -5,6 +5,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
@@ -43,8 +44,8 @@ ATTILE_DEVICE float row_product(const T* dout, const T* o, int cols, bool vector
   float sum = 0.0f;
   for (int d = lane * kVector; d < cols; d += lanes * kVector) {
     if (vectors) {
-      const auto x = *reinterpret_cast<const Vec<T, kVector>*>(dout + d);
-      const auto y = *reinterpret_cast<const Vec<T, kVector>*>(o + d);
+      const auto x = arch::load<kVector>(dout + d);
+      const auto y = arch::load<kVector>(o + d);
       ATTILE_UNROLL
       for (int e = 0; e < kVector; ++e) sum += to_float(x[e]) * to_float(y[e]);
     } else {
@@ -99,7 +100,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads, 1)
   if (p.dq_sum == nullptr || written) return;
   float* const sum = p.dq_sum_of(slice, row);
   for (int d = lane * 4; d < Traits::kDqCols; d += kLanes * 4) {
-    *reinterpret_cast<Float4*>(sum + d) = {};
+    arch::store(sum + d, Float4{});
   }
 }
 
@@ -141,13 +142,25 @@ ATTILE_DEVICE void pass_turn(const BackwardParams<Traits>& p, const tile::TilePl
   arch::store_release(p.turn_of(place.batch, place.head, place.row0), kv_tile + 1);
 }
 
-/// One block for each tile of K and V of each kv head.
+/// Which tile of K and V of which kv head a block of the pass over K/V blocks takes.
+struct KeyTile {
+  int batch, kv_head, index;
+
+  template <class Traits>
+  ATTILE_DEVICE KeyTile(const BackwardParams<Traits>& p, int block) {
+    const int slice = block / p.kv_tiles;
+    batch = slice / p.kv_heads;
+    kv_head = slice % p.kv_heads;
+    index = block % p.kv_tiles;
+  }
+};
+
+/// The pass over K/V blocks: one block for each tile of K and V of each kv head, by the
+/// `backward_columns` of the traits' own namespace.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_columns_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
-  const int slice = arch::block_index() / p.kv_tiles;
-  backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads,
-                           arch::block_index() % p.kv_tiles, arch::dynamic_shared());
+  backward_columns<Traits>(p, arch::block_index(), arch::dynamic_shared());
 }
 
 /// The same for kInOrder, where a block may wait for those with smaller indices: they are given out
@@ -160,9 +173,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   arch::barrier();
   const int block = *index;
   arch::barrier();  // everyone has read it before the tiles are written there
-  const int slice = block / p.kv_tiles;
-  backward_columns<Traits>(p, slice / p.kv_heads, slice % p.kv_heads, block % p.kv_tiles,
-                           arch::dynamic_shared());
+  backward_columns<Traits>(p, block, arch::dynamic_shared());
 }
 
 /// One block for each tile of query rows of each head, after the pass over K/V blocks.

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/core/config.h>
+#include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 #include <attile/tile/scores.cuh>
@@ -60,6 +61,24 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       const float ds = prob * (dp - row_delta);  // line 14
       ds_frag.at(r, c) = visible ? ds * derivative : 0.0f;
     }
+  }
+}
+
+/// The same for a tile that needs the mask only where it is at an `edge`.
+template <class Registers, class Params, class Sampler>
+ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Registers& ds_frag,
+                                              const Params& p, const tile::TilePlace& place,
+                                              const float* lse, const float* delta,
+                                              const Sampler& sampler) {
+  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  using M = std::remove_cvref_t<decltype(p.mask)>;
+  if constexpr (kIsIdentity<S> && IntervalMask<M>) {
+    if (edge) tile::hide_outside_intervals(p_frag, place, p.mask);
+    probabilities_and_gradient<false>(p_frag, ds_frag, p, place, lse, delta, sampler);
+  } else if (edge) {
+    probabilities_and_gradient<true>(p_frag, ds_frag, p, place, lse, delta, sampler);
+  } else {
+    probabilities_and_gradient<false>(p_frag, ds_frag, p, place, lse, delta, sampler);
   }
 }
 

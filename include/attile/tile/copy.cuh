@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
@@ -79,7 +80,7 @@ ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Ve
     if (Shared::kCols % kVector != 0 && col + e >= Shared::kCols) break;
     const Float4 x{to_float(v[e]), to_float(v[e + 1]), to_float(v[e + 2]), to_float(v[e + 3])};
     if constexpr (Shared::kRowMajor) {
-      shared.at4(row, col + e) = x;
+      shared.set_run(row, col + e, x);
     } else {
       ATTILE_UNROLL
       for (int j = 0; j < 4; ++j) shared.at(row, col + e + j) = x[j];
@@ -139,8 +140,7 @@ class Transfer {
       const bool there = place.inside && row < source.rows && place.col < source.cols;
       held_[i] = {};
       if (there) {
-        const T* const from = source.data + row * source.row_stride + place.col;
-        held_[i] = *reinterpret_cast<const Vec<T, kVector>*>(from);
+        held_[i] = arch::load<kVector>(source.data + row * source.row_stride + place.col);
       }
     }
   }
@@ -199,7 +199,7 @@ ATTILE_DEVICE void store(const Matrix<T>& target, const Registers& registers, in
       ATTILE_UNROLL
       for (int e = 0; e < 4; ++e) v[e] = from_float<T>(registers.x[r][c + e] * factor);
       if (target.vectors && col < target.cols) {
-        *reinterpret_cast<Vec<T, 4>*>(out + col) = v;
+        arch::store(out + col, v);
       } else {
         ATTILE_UNROLL
         for (int e = 0; e < 4; ++e) {
@@ -225,7 +225,7 @@ ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0)
     for (int c = 0; c < Registers::kRegCols; c += 4) {
       const int col = Registers::col(c);
       if (source.vectors && col < source.cols) {
-        const Vec<T, 4> v = *reinterpret_cast<const Vec<T, 4>*>(in + col);
+        const Vec<T, 4> v = arch::load<4>(in + col);
         ATTILE_UNROLL
         for (int e = 0; e < 4; ++e) registers.x[r][c + e] = to_float(v[e]);
       } else {
@@ -257,7 +257,7 @@ ATTILE_DEVICE void stage(const Shared& shared, const Registers& registers) {
       for (int e = 0; e < kRun; ++e) {
         run[e] = Shared::kRowMajor ? registers.x[r][c + e] : registers.x[r + e][c];
       }
-      shared.template run<kRun>(Registers::row(r), Registers::col(c)) = run;
+      shared.set_run(Registers::row(r), Registers::col(c), run);
     }
   }
 }

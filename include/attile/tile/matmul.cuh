@@ -91,7 +91,7 @@ ATTILE_DEVICE void multiply_rows(Acc& acc, const A& a, const B& b) {
   for (int k = 0; k < kDepth / 4 * 4; k += 4) {
     Float4 a4[Acc::kRegRows];
     ATTILE_UNROLL
-    for (int r = 0; r < Acc::kRegRows; ++r) a4[r] = a.at4(Acc::safe_row(r), k);
+    for (int r = 0; r < Acc::kRegRows; ++r) a4[r] = a.template run<4>(Acc::safe_row(r), k);
     ATTILE_UNROLL
     for (int e = 0; e < 4; ++e) {
       ATTILE_UNROLL
@@ -117,10 +117,10 @@ ATTILE_DEVICE void multiply_dot(Acc& acc, const A& a, const B& b) {
   for (int k = 0; k < A::kCols; k += 4) {
     Float4 a4[Acc::kRegRows];
     ATTILE_UNROLL
-    for (int r = 0; r < Acc::kRegRows; ++r) a4[r] = a.at4(Acc::safe_row(r), k);
+    for (int r = 0; r < Acc::kRegRows; ++r) a4[r] = a.template run<4>(Acc::safe_row(r), k);
     ATTILE_UNROLL
     for (int c = 0; c < Acc::kRegCols; ++c) {
-      const Float4 b4 = b.at4(k, Acc::safe_col(c));
+      const Float4 b4 = b.template run<4>(k, Acc::safe_col(c));
       ATTILE_UNROLL
       for (int e = 0; e < 4; ++e) {
         ATTILE_UNROLL

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/arch/matrix.cuh>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
@@ -48,13 +49,14 @@ struct MmaTile {
   }
   /// The row of the tile that x[r] belongs to.
   ATTILE_DEVICE static int row(int r) {
-    return warp_row() + r * 8 + arch::thread_index() % arch::kWarpSize / 4;
+    return warp_row() + arch::thread_index() % arch::kWarpSize / 4 + row_offset(r);
   }
   /// The column of the tile that x[.][c] belongs to.
   ATTILE_DEVICE static int col(int c) {
     return warp_col() + arch::thread_index() % 4 * 2 + col_offset(c);
   }
-  /// col(c) - col(0): the same for every thread.
+  /// row(r) - row(0) and col(c) - col(0): the same for every thread.
+  ATTILE_DEVICE static constexpr int row_offset(int r) { return r * 8; }
   ATTILE_DEVICE static constexpr int col_offset(int c) { return c / 2 * 8 + c % 2; }
   ATTILE_DEVICE static constexpr bool has_row(int) { return true; }
   ATTILE_DEVICE static constexpr bool has_col(int) { return true; }
@@ -124,25 +126,31 @@ struct TransposedRegisters {
 
   ATTILE_DEVICE static int row(int r) { return Registers::col(r); }
   ATTILE_DEVICE static int col(int c) { return Registers::row(c); }
+  ATTILE_DEVICE static constexpr int row_offset(int r) { return Registers::col_offset(r); }
+  ATTILE_DEVICE static constexpr int col_offset(int c) { return Registers::row_offset(c); }
   ATTILE_DEVICE static constexpr bool has_row(int r) { return Registers::has_col(r); }
   ATTILE_DEVICE static constexpr bool has_col(int c) { return Registers::has_row(c); }
   ATTILE_DEVICE float& at(int r, int c) const { return registers.x[c][r]; }
 };
 
-/// shared(r, c) = registers(r, c) * factor, rounded to the elements of `shared`.
+/// shared(r, col0 + c) = registers(r, c) * factor, rounded to the elements of `shared`.
 /// Scope    each thread for what it holds.
 /// Barriers one after, for the lanes that read what other lanes wrote.
 template <class Tile, int Rows, int Cols, int kWarps, int kAcross>
 ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, kAcross>& registers,
-                         float factor = 1.0f) {
+                         float factor = 1.0f, int col0 = 0) {
   using T = typename Tile::Element;
   using Registers = MmaTile<Rows, Cols, kWarps, kAcross>;
+  const LaneOffsets<Tile> offsets(Registers::row(0), 0);
+  unsigned char* const lane_data = shared.data + arch::thread_index() % 4 * sizeof(Vec<T, 2>);
   ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
+  for (int c = 0; c < Registers::kRegCols; c += 2) {
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 2) {
-      shared.template run<2>(Registers::row(r), Registers::col(c)) =
-          from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor);
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      const unsigned at = offsets.at(Registers::row_offset(r),
+                                     col0 + Registers::warp_col() + Registers::col_offset(c));
+      arch::store(reinterpret_cast<T*>(lane_data + at),
+                  from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor));
     }
   }
 }

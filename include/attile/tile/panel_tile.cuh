@@ -3,6 +3,7 @@
 
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
@@ -36,33 +37,55 @@ struct PanelTile {
   }
   /// kRun = 2, 4 or 8 neighbours of a row from (row, col) on; kRun divides col.
   template <int kRun>
-  ATTILE_DEVICE Vec<T, kRun>& run(int row, int col) const {
-    return *reinterpret_cast<Vec<T, kRun>*>(&at(row, col));
+  ATTILE_DEVICE Vec<T, kRun> run(int row, int col) const {
+    return arch::load<kRun>(&at(row, col));
+  }
+  template <int kRun>
+  ATTILE_DEVICE void set_run(int row, int col, const Vec<T, kRun>& x) const {
+    arch::store(&at(row, col), x);
   }
 };
 
-/// Where one lane points to when its warp loads 16 x 16 pieces of a tile as four 8 x 8 matrices:
-/// row `row` of the piece and its left (0) or right (1) half. What does not depend on the piece is
-/// worked out once.
+/// Byte offsets of a lane that goes through a tile from its own row on, in steps of 8 rows: what
+/// the lane adds to each step is worked out once.
 template <class Tile>
-class PieceReader {
+class LaneOffsets {
   using Layout = typename Tile::Layout;
 
  public:
-  ATTILE_DEVICE PieceReader(const Tile& tile, unsigned row, unsigned half)
-      : base_(arch::opaque(arch::shared_address(tile.data) + row * Layout::kRowBytes)),
-        unit_(arch::opaque(half ^ Layout::swizzle(row))) {}
+  /// The lane's row, and what its column lies beyond those of the steps. Units: rows, 16 bytes.
+  ATTILE_DEVICE LaneOffsets(unsigned row, unsigned unit)
+      : row_(arch::opaque(row * Layout::kRowBytes)),
+        unit_(arch::opaque(unit ^ Layout::swizzle(row))) {}
 
-  /// The piece from (row, col) on; multiples of 16.
-  ATTILE_DEVICE std::uint32_t address(unsigned row, unsigned col) const {
+  /// `row` more rows, a multiple of 8, and the 16 bytes with column `col`; where the lane has unit
+  /// 1, col / 8 is even.
+  ATTILE_DEVICE unsigned at(unsigned row, unsigned col) const {
     const unsigned unit = col / 8;
-    return base_ + unit / Layout::kPanelUnits * Layout::kPanelBytes + row * Layout::kRowBytes +
+    return row_ + unit / Layout::kPanelUnits * Layout::kPanelBytes + row * Layout::kRowBytes +
            ((unit % Layout::kPanelUnits) ^ unit_) * 16;
   }
 
  private:
+  unsigned row_, unit_;
+};
+
+/// Where one lane points to when its warp loads 16 x 16 pieces of a tile as four 8 x 8 matrices:
+/// row `row` of the piece and its left (0) or right (1) half.
+template <class Tile>
+class PieceReader {
+ public:
+  ATTILE_DEVICE PieceReader(const Tile& tile, unsigned row, unsigned half)
+      : base_(arch::shared_address(tile.data)), offsets_(row, half) {}
+
+  /// The piece from (row, col) on; multiples of 16.
+  ATTILE_DEVICE std::uint32_t address(unsigned row, unsigned col) const {
+    return base_ + offsets_.at(row, col);
+  }
+
+ private:
   std::uint32_t base_;
-  unsigned unit_;
+  LaneOffsets<Tile> offsets_;
 };
 
 /// Sends for a tile; the copies belong to the thread's open group of asynchronous copies.
@@ -134,7 +157,7 @@ ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Col
     T* const out = target.data + row * target.row_stride + col;
     const Vec<T, 8> v = shared.template run<8>(r, col);
     if (target.vectors) {
-      *reinterpret_cast<Vec<T, 8>*>(out) = v;
+      arch::store(out, v);
     } else {
       ATTILE_UNROLL
       for (int e = 0; e < 8; ++e) {

@@ -45,12 +45,13 @@ struct RegisterTile {
   float x[kRegRows][kRegCols];
 
   /// The row of the tile that x[r] belongs to.
-  ATTILE_DEVICE static int row(int r) {
-    return r / RowRun * kRowStep + row_lane() * RowRun + r % RowRun;
-  }
+  ATTILE_DEVICE static int row(int r) { return row_lane() * RowRun + row_offset(r); }
   /// The column of the tile that x[.][c] belongs to.
   ATTILE_DEVICE static int col(int c) { return col_lane() * ColRun + col_offset(c); }
-  /// col(c) - col(0): the same for every thread.
+  /// row(r) - row(0) and col(c) - col(0): the same for every thread.
+  ATTILE_DEVICE static constexpr int row_offset(int r) {
+    return r / RowRun * kRowStep + r % RowRun;
+  }
   ATTILE_DEVICE static constexpr int col_offset(int c) {
     return c / ColRun * kColStep + c % ColRun;
   }

@@ -24,23 +24,34 @@ struct TilePlace {
   }
 };
 
-/// S = -inf where an interval mask hides it. What a thread holds of a row beyond q_len is not asked
-/// about: the last row's columns stand for its.
+/// S = -inf where an interval mask, or the end of the columns, hides it: by the thread's rows or by
+/// its columns, of whichever it has fewer. Rows beyond q_len count as the last one.
 template <class Registers, class M>
 ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const TilePlace& place,
                                           const M& mask) {
+  constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
+  constexpr int kLines = kByRows ? Registers::kRegRows : Registers::kRegCols;
+  constexpr int kLength = kByRows ? Registers::kRegCols : Registers::kRegRows;
+  const int row0 = place.row0 + Registers::row(0);
   const int col0 = place.col0 + Registers::col(0);
   ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
-    const int row = min(place.row0 + Registers::row(r), place.extent.q_len - 1);
-    const Interval seen =
-        mask.columns(place.batch, place.head, {row, row + 1}, place.extent).touched;
-    const int begin = seen.begin - col0;
-    const int end = seen.end - col0;
+  for (int line = 0; line < kLines; ++line) {
+    Interval seen;
+    if constexpr (kByRows) {
+      const int row = min(row0 + Registers::row_offset(line), place.extent.q_len - 1);
+      seen = mask.columns(place.batch, place.head, {row, row + 1}, place.extent).touched;
+    } else {
+      const int col = col0 + Registers::col_offset(line);
+      if (col < place.extent.kv_len) {
+        seen = mask.rows(place.batch, place.head, {col, col + 1}, place.extent).touched;
+      }
+    }
+    const int begin = seen.begin - (kByRows ? col0 : row0);
+    const int end = seen.end - (kByRows ? col0 : row0);
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      const int col = Registers::col_offset(c);
-      if (col < begin || col >= end) scores.x[r][c] = -kInf;
+    for (int i = 0; i < kLength; ++i) {
+      const int at = kByRows ? Registers::col_offset(i) : Registers::row_offset(i);
+      if (at < begin || at >= end) scores.at(kByRows ? line : i, kByRows ? i : line) = -kInf;
     }
   }
 }

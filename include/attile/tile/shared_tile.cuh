@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/memory.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/vec.h>
@@ -42,10 +43,13 @@ struct SharedTile {
   /// kRun = 1, 2 or 4 neighbours of a line from (row, col) on, a place in the line that kRun
   /// divides.
   template <int kRun>
-  ATTILE_DEVICE Vec<float, kRun>& run(int row, int col) const {
-    return *reinterpret_cast<Vec<float, kRun>*>(&at(row, col));
+  ATTILE_DEVICE Vec<float, kRun> run(int row, int col) const {
+    return arch::load<kRun>(&at(row, col));
   }
-  ATTILE_DEVICE Float4& at4(int row, int col) const { return run<4>(row, col); }
+  template <int kRun>
+  ATTILE_DEVICE void set_run(int row, int col, const Vec<float, kRun>& x) const {
+    arch::store(&at(row, col), x);
+  }
   /// The same memory, seen as the transposed matrix.
   ATTILE_DEVICE auto transposed() const {
     constexpr Order kOther = kRowMajor ? Order::kColumnMajor : Order::kRowMajor;

@@ -48,8 +48,9 @@ struct BackwardTiles {
 /// the modes of one pass also this tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 16 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, int kv_head,
-                                    int kv_tile, unsigned char* shared) {
+ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
+                                    unsigned char* shared) {
+  const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
   constexpr int kThreads = Traits::kThreads;
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const BackwardTiles<Traits> smem(shared);

@@ -50,34 +50,34 @@ struct QueryStage {
   }
 };
 
-/// The tiles of query rows that see a tile of K and V, over all query heads of its group.
+/// The tiles of query rows that see a tile of K and V, over all query heads of its group. What is
+/// rarely needed is worked out again from the block's number.
 template <class Traits>
 struct QueryCursor {
   const BackwardParams<Traits>& p;
-  int batch, kv_tile, head, last_head, tile;
+  int block, head, tile;
   TileRange range;
 
-  ATTILE_DEVICE QueryCursor(const BackwardParams<Traits>& params, int b, int kv_head, int kv)
-      : p(params), batch(b), kv_tile(kv) {
-    const int group = p.q_heads / p.kv_heads;
-    head = kv_head * group;
-    last_head = head + group - 1;
-    range = p.rows_of(batch, head, kv_tile);
-    tile = range.first;
-    skip_empty();
+  ATTILE_DEVICE QueryCursor(const BackwardParams<Traits>& params, int block_index)
+      : p(params), block(block_index), tile(0) {
+    head = KeyTile(p, block).kv_head * (p.q_heads / p.kv_heads) - 1;
+    enter_head();
   }
   ATTILE_DEVICE bool more() const { return tile < range.last; }
+  ATTILE_DEVICE bool edge() const { return !range.full(tile); }
   ATTILE_DEVICE int row0() const { return tile * Traits::kBr; }
   ATTILE_DEVICE void advance() {
     ++tile;
-    skip_empty();
+    enter_head();
   }
 
  private:
-  ATTILE_DEVICE void skip_empty() {
-    while (tile >= range.last && head < last_head) {
+  ATTILE_DEVICE void enter_head() {
+    while (tile >= range.last) {
+      const KeyTile key(p, arch::opaque(block));
+      if (head + 1 == (key.kv_head + 1) * (p.q_heads / p.kv_heads)) return;
       ++head;
-      range = p.rows_of(batch, head, kv_tile);
+      range = p.rows_of(key.batch, head, key.index);
       tile = range.first;
     }
   }
@@ -95,24 +95,34 @@ struct DqPlace {
   }
 };
 
-/// sum += dq, or sum = dq.
+/// This tile's part of dQ = dS K (line 15): sum += dq, or sum = dq.
 template <class Traits>
-ATTILE_DEVICE void add_dq(float* sum, const typename Traits::DqRegisters& dq, bool overwrite) {
+ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
+                          const typename Traits::KTile& k_smem, bool overwrite) {
+  using T = typename Traits::ElementType;
   using Registers = typename Traits::DqRegisters;
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; r += 2) {
+  constexpr int kPartFloats = Traits::kBr * Registers::kCols;
+  ATTILE_UNROLL_BY(1)
+  for (int part = 0; part < Traits::kDqParts; ++part, sum += kPartFloats) {
+    Registers dq;
+    dq.clear();
+    tile::multiply<T>(dq, tile::SharedLeftTransposed(ds_smem, Registers::warp_row()),
+                      tile::SharedRight(k_smem, part * Registers::kCols + Registers::warp_col()));
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
-      const Float4 x{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]};
-      if (overwrite) {
-        ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) sum[DqPlace<Traits>::of(group, e)] = x[e];
-      } else if constexpr (arch::kAddsVectors) {
-        arch::atomic_add(sum + DqPlace<Traits>::of(group, 0), x);
-      } else {
-        ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) arch::atomic_add(sum + DqPlace<Traits>::of(group, e), x[e]);
+    for (int r = 0; r < Registers::kRegRows; r += 2) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
+        const Float4 x{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]};
+        if (overwrite) {
+          ATTILE_UNROLL
+          for (int e = 0; e < 4; ++e) sum[DqPlace<Traits>::of(group, e)] = x[e];
+        } else if constexpr (arch::kAddsVectors) {
+          arch::atomic_add(sum + DqPlace<Traits>::of(group, 0), x);
+        } else {
+          ATTILE_UNROLL
+          for (int e = 0; e < 4; ++e) arch::atomic_add(sum + DqPlace<Traits>::of(group, e), x[e]);
+        }
       }
     }
   }
@@ -122,8 +132,8 @@ ATTILE_DEVICE void add_dq(float* sum, const typename Traits::DqRegisters& dq, bo
 /// tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 128 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, int kv_head,
-                                    int kv_tile, unsigned char* shared) {
+ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
+                                    unsigned char* shared) {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using PTile = typename Traits::PTile;
@@ -134,6 +144,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
   unsigned char* const stages = v_smem.data + Traits::VTile::kBytes;
   const PTile ds_smem{stages + Traits::kStages * Traits::kStageBytes};  // (Bc, Br): dS^T
   const PTile p_smem{ds_smem.data + PTile::kBytes};                     // (Bc, Br): P^T
+  const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
   const int col0 = kv_tile * Traits::kBc;
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
@@ -141,12 +152,13 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
 
   tile::load_async<kThreads>(k_smem, k_gmem, col0);  // line 6
   tile::load_async<kThreads>(v_smem, v_gmem, col0);
-  QueryCursor<Traits> next(p, batch, kv_head, kv_tile);
+  QueryCursor<Traits> next(p, block);
   int step = 0;
+  const auto stage_of = [&](int i) {
+    return QueryStage<Traits>(stages + (Traits::kStages == 2 ? i % 2 : 0) * Traits::kStageBytes);
+  };
   const auto send_for_next = [&] {
-    const QueryStage<Traits> stage(stages +
-                                   (Traits::kStages == 2 ? step % 2 : 0) * Traits::kStageBytes);
-    if (next.more()) stage.send_for(p, batch, next.head, next.row0());
+    if (next.more()) stage_of(step).send_for(p, arch::opaque(batch), next.head, next.row0());
     arch::async_copy_commit();
   };
   send_for_next();
@@ -157,13 +169,10 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
 
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
-    const QueryStage<Traits> smem(stages +
-                                  (Traits::kStages == 2 ? step % 2 : 0) * Traits::kStageBytes);
-    const int head = next.head;
-    const tile::TilePlace place{batch, head, next.row0(), col0, p.extent};
-    const bool full = next.range.full(next.tile);
-    next.advance();
-    ++step;
+    const QueryStage<Traits> smem = stage_of(step++);
+    const tile::TilePlace place{batch, next.head, next.row0(), col0, p.extent};
+    const bool edge = next.edge();
+    if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
     arch::barrier();  // Q and dO (the first time K and V) are there; those before have been read
     if constexpr (Traits::kStages == 2) send_for_next();
@@ -176,11 +185,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     tile::multiply<T>(ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
                       tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-    if (full) {
-      probabilities_and_gradient<false>(p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
-    } else {
-      probabilities_and_gradient<true>(p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
-    }
+    probabilities_and_gradient(Traits::kStages == 2 ? edge : next.edge(), p_rows, ds_rows, p, place,
+                               smem.lse, smem.delta, sampler);
     tile::stage(ds_smem, ds_frag);
     const tile::SharedRight do_right(smem.dout, Traits::DvRegisters::warp_col());
     const tile::SharedRight q_right(smem.q, Traits::DkRegisters::warp_col());
@@ -196,19 +202,17 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
     }
     if constexpr (Traits::kStages == 1) {
       if constexpr (Traits::kAcross > 1) arch::barrier();  // Q and dO have been read
+      next.advance();
       send_for_next();
     }
 
-    typename Traits::DqRegisters dq_frag;
-    dq_frag.clear();
-    tile::multiply<T>(dq_frag, tile::SharedLeftTransposed(ds_smem, dq_frag.warp_row()),
-                      tile::SharedRight(k_smem, dq_frag.warp_col()));  // line 15
-    float* const sum = p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, place.row0);
+    float* const sum =
+        p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + place.head, place.row0);
     if constexpr (kInOrder) {
       await_turn(p, place, kv_tile);
       arch::barrier();  // dQ has all parts before this one
     }
-    add_dq<Traits>(sum, dq_frag, kInOrder && kv_tile == 0);
+    add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && kv_tile == 0);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
       pass_turn(p, place, kv_tile);
@@ -222,10 +226,11 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int batch, 
   arch::barrier();  // dK and dV are written before others read them
   constexpr int kRows = Traits::kBc / Traits::kWarps;
   const int first = arch::thread_index() / arch::kWarpSize * kRows;
-  tile::store_rows<kRows>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem, first,
-                          col0);  // line 18
-  tile::store_rows<kRows>(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), v_smem, first,
-                          col0);
+  const KeyTile end(p, arch::opaque(block));
+  tile::store_rows<kRows>(p.dk.slice(end.batch, end.kv_head, p.extent.kv_len, p.head_dim), k_smem,
+                          first, end.index * Traits::kBc);  // line 18
+  tile::store_rows<kRows>(p.dv.slice(end.batch, end.kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
+                          first, end.index * Traits::kBc);
 }
 
 /// dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
@@ -236,16 +241,19 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
   using Registers = typename Traits::DqRegisters;
   const typename Traits::QTile dq_smem{shared};
   const float* const sum = p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, row0);
-  Registers dq_frag;
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
+  for (int part = 0; part < Traits::kDqParts; ++part) {
+    const float* const from = sum + part * Traits::kBr * Registers::kCols;
+    Registers dq_frag;
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
-      dq_frag.x[r][c] = sum[DqPlace<Traits>::of(group, r % 2 * 2 + c % 2)];
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
+        dq_frag.x[r][c] = from[DqPlace<Traits>::of(group, r % 2 * 2 + c % 2)];
+      }
     }
+    tile::stage(dq_smem, dq_frag, p.scale, part * Registers::kCols);
   }
-  tile::stage(dq_smem, dq_frag, p.scale);
   arch::barrier();  // dQ is written before others read it
   constexpr int kRows = Traits::kBr / Traits::kWarps;
   tile::store_rows<kRows>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,

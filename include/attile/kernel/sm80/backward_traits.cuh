@@ -57,9 +57,13 @@ struct BackwardTraits {
   using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kAcross>;
   using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kAcross>;
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
+  /// dQ is made in parts of at most 64 values a thread: dK and dV leave no room for more.
+  static constexpr int kDqCols = KTile::kCols;
+  static constexpr int kDqParts = ceil_div(Br * kDqCols, kThreads * 64);
   static constexpr int kDqAcross = TuningType::kDqAcross;
-  using DqRegisters = tile::MmaTile<Br, KTile::kCols, kWarps, kDqAcross>;
-  static constexpr int kDqCols = DqRegisters::kCols;
+  using DqRegisters = tile::MmaTile<Br, kDqCols / kDqParts, kWarps, kDqAcross>;
+  static_assert(kDqCols % kDqParts == 0,
+                "attile::sm80::BackwardTraits: the parts of dQ differ; choose a smaller Br");
 
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr std::size_t kStageBytes = QTile::kBytes + DoTile::kBytes + 2 * kStatBytes;

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
@@ -55,7 +56,7 @@ struct RowPart {
       for (int g = 0; g < kGroups; ++g) {
         const int at = first + col(g);
         Vec<T, 4> x;
-        if (at < cols) x = *reinterpret_cast<const Vec<T, 4>*>(row + at);
+        if (at < cols) x = arch::load<4>(row + at);
         ATTILE_UNROLL
         for (int j = 0; j < 4; ++j) group[g][j] = at < cols ? to_float(x[j]) : beyond;
       }
@@ -76,7 +77,7 @@ struct RowPart {
         ATTILE_UNROLL
         for (int j = 0; j < 4; ++j) x[j] = from_float<T>(factor * group[g][j]);
         const int at = first + col(g);
-        if (at < cols) *reinterpret_cast<Vec<T, 4>*>(row + at) = x;
+        if (at < cols) arch::store(row + at, x);
       }
     } else {
       for_each(first, cols, [&](int at, float x) { row[at] = from_float<T>(factor * x); });

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/vec.h>
+
 #include <source_location>
 
 #include "sim/machine.h"
@@ -10,6 +12,13 @@
 namespace attile::arch {
 
 inline void atomic_add(float* address, float x,
+                       std::source_location at = std::source_location::current()) {
+  sim::atomic_add(address, x, at);
+}
+
+inline constexpr bool kAddsVectors = true;
+
+inline void atomic_add(float* address, const Float4& x,
                        std::source_location at = std::source_location::current()) {
   sim::atomic_add(address, x, at);
 }

@@ -3,6 +3,7 @@
 
 #include <attile/core/config.h>
 
+#include <cfloat>
 #include <cmath>
 
 #include "sim/machine.h"
@@ -13,9 +14,13 @@ namespace attile::arch {
 
 inline float exp2(float x) {
   sim::count_exp();
-  return std::exp2(x);
+  const float y = std::exp2(x);
+  return y < FLT_MIN ? 0.0f : y;  // as ex2.approx.ftz
 }
-inline float fmax(float a, float b) { return ::fmaxf(a, b); }
+inline float fmax(float a, float b) {
+  if (a == b) return std::signbit(a) ? b : a;  // -0 < +0
+  return ::fmaxf(a, b);
+}
 inline float log(float x) { return std::log(x); }
 
 }  // namespace attile::arch

@@ -14,6 +14,7 @@
 namespace attile::arch {
 
 inline constexpr int kWarpSize = sim::kWarpSize;
+inline constexpr unsigned kAllLanes = sim::kAllLanes;
 
 inline int thread_index() { return sim::thread_index(); }
 inline int block_index() { return sim::block_index(); }
@@ -22,22 +23,36 @@ inline void barrier(std::source_location at = std::source_location::current()) {
   sim::block_barrier(at);
 }
 
-inline void warp_barrier(std::source_location at = std::source_location::current()) {
-  sim::warp_barrier(sim::kFullMask, at);
+inline void barrier(int id, int threads,
+                    std::source_location at = std::source_location::current()) {
+  sim::named_barrier(id, threads, true, at);
 }
 
-inline float shuffle_xor(float x, int mask,
+inline void barrier_arrive(int id, int threads,
+                           std::source_location at = std::source_location::current()) {
+  sim::named_barrier(id, threads, false, at);
+}
+
+inline void warp_barrier(unsigned lanes = kAllLanes,
                          std::source_location at = std::source_location::current()) {
-  const sim::Lanes lanes = sim::exchange(sim::kFullMask, std::bit_cast<std::uint32_t>(x), at);
-  return std::bit_cast<float>(lanes[(sim::thread_index() % kWarpSize) ^ mask]);
+  sim::warp_barrier(lanes, at);
 }
 
-inline int first_lane(bool x, std::source_location at = std::source_location::current()) {
-  const sim::Lanes lanes = sim::exchange(sim::kFullMask, x, at);
-  for (int lane = 0; lane < kWarpSize; ++lane) {
-    if (lanes[lane] != 0) return lane;
-  }
-  return kWarpSize;
+inline float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes,
+                         std::source_location at = std::source_location::current()) {
+  const int from = (sim::thread_index() % kWarpSize) ^ mask;
+  return std::bit_cast<float>(sim::shuffle(lanes, std::bit_cast<std::uint32_t>(x), from, at));
+}
+
+inline bool any_lane(bool x, unsigned lanes = kAllLanes,
+                     std::source_location at = std::source_location::current()) {
+  return sim::vote(lanes, x, at) != 0;
+}
+
+inline int first_lane(bool x, unsigned lanes = kAllLanes,
+                      std::source_location at = std::source_location::current()) {
+  const std::uint32_t votes = sim::vote(lanes, x, at);
+  return votes == 0 ? kWarpSize : std::countr_zero(votes);
 }
 
 }  // namespace attile::arch

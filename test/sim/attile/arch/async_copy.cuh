@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "sim/machine.h"
+
+// The simulated counterpart of include/attile/arch/async_copy.cuh.
+
+namespace attile::arch {
+
+[[gnu::always_inline]] inline void async_copy_16(std::uint32_t shared, const void* from,
+                                                 bool there) {
+  sim::async_copy(shared, from, there);
+}
+
+inline void async_copy_commit() { sim::async_commit(); }
+
+template <int kPending>
+void async_copy_wait() {
+  sim::async_wait(kPending);
+}
+
+}  // namespace attile::arch

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// A few launches for a GPU under Nsight Compute and for the simulated machine, whose counters
+// compare_counters.py holds against each other. Fewer blocks than a GPU has SMs, so that no block
+// finds in L1 what another one has read.
+#include <attile/attile.cuh>
+
+#include <cstddef>
+
+#include "../../examples/support.cuh"
+
+namespace {
+
+template <class T>
+using Array = example::DeviceArray<T>;
+
+template <class T>
+Array<T> tensor(int heads, int rows, int dim, unsigned seed) {
+  return Array<T>(example::normal<T>(static_cast<std::size_t>(heads) * rows * dim, seed));
+}
+
+/// One launch.
+template <int D, class T>
+void forward(int heads, int q_len, int kv_len) {
+  const auto q = tensor<T>(heads, q_len, D, 1), k = tensor<T>(heads, kv_len, D, 2),
+             v = tensor<T>(heads, kv_len, D, 3), o = tensor<T>(heads, q_len, D, 4);
+  const auto lse = tensor<float>(heads, q_len, 1, 5);
+  const attile::ForwardArgs<T, attile::Causal> args{
+      .q = attile::bhsd<const T>(q.get(), q_len, heads, D),
+      .k = attile::bhsd<const T>(k.get(), kv_len, heads, D),
+      .v = attile::bhsd<const T>(v.get(), kv_len, heads, D),
+      .o = attile::bhsd(o.get(), q_len, heads, D),
+      .lse = lse.get(),
+      .batch = 1,
+      .q_heads = heads,
+      .kv_heads = heads,
+      .q_len = q_len,
+      .kv_len = kv_len,
+      .head_dim = D,
+  };
+  example::must(attile::forward<D>(args), "forward");
+  example::must(cudaDeviceSynchronize(), "forward");
+}
+
+/// Three launches.
+template <int D, class T>
+void backward(int heads, int len) {
+  const auto q = tensor<T>(heads, len, D, 1), k = tensor<T>(heads, len, D, 2),
+             v = tensor<T>(heads, len, D, 3), o = tensor<T>(heads, len, D, 4),
+             dout = tensor<T>(heads, len, D, 5), dq = tensor<T>(heads, len, D, 6),
+             dk = tensor<T>(heads, len, D, 7), dv = tensor<T>(heads, len, D, 8);
+  const auto lse = tensor<float>(heads, len, 1, 9);
+  const auto in = [&](const Array<T>& x) { return attile::bhsd<const T>(x.get(), len, heads, D); };
+  const auto out = [&](const Array<T>& x) { return attile::bhsd(x.get(), len, heads, D); };
+  attile::BackwardArgs<T> args;
+  args.q = in(q), args.k = in(k), args.v = in(v), args.o = in(o), args.dout = in(dout);
+  args.dq = out(dq), args.dk = out(dk), args.dv = out(dv);
+  args.lse = lse.get();
+  args.batch = 1;
+  args.q_heads = args.kv_heads = heads;
+  args.q_len = args.kv_len = len;
+  args.head_dim = D;
+  std::size_t bytes = 0;
+  example::must(attile::backward<D>(nullptr, bytes, args), "backward");
+  const Array<unsigned char> workspace(bytes);
+  example::must(attile::backward<D>(workspace.get(), bytes, args), "backward");
+  example::must(cudaDeviceSynchronize(), "backward");
+}
+
+}  // namespace
+
+int main() {
+  example::need_gpu();
+  forward<64, float>(4, 256, 384);
+  forward<128, __half>(3, 200, 136);  // rows and columns that end within a tile
+  backward<64, float>(4, 192);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include <attile/kernel/sm80/backward.cuh>
+#include <attile/kernel/sm80/forward.cuh>
+
+#include "kernel/suite_executor.cuh"
+#include "sim/suite.h"
+
+namespace {
+
+using namespace attile_test;
+
+/// Kernels of the family sm80.
+template <int Br, int Bc, class Tuning, class BackwardTuning>
+struct MatrixTiles {
+  template <class Args, class Dim>
+  using Forward = attile::sm80::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
+                                              typename Args::MaskType, typename Args::ScoreModType,
+                                              typename Args::DropoutType, Dim::Dv, Tuning>;
+  template <class Args, class Dim, attile::DqMode kMode>
+  using Backward =
+      attile::sm80::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
+                                   typename Args::MaskType, typename Args::ScoreModType,
+                                   typename Args::DropoutType, Dim::Dv, kMode, BackwardTuning>;
+};
+
+using attile::sm80::BackwardTuning;
+using attile::sm80::Tuning;
+using WideTiles = MatrixTiles<128, 64, Tuning<4, 2>, BackwardTuning<4, 1, 1>>;
+using SmallTiles = MatrixTiles<32, 32, Tuning<2, 2>, BackwardTuning<2, 1, 1, 1, 1>>;
+using Large = GpuExecutor<Dims<64>, WideTiles>;
+using Small = GpuExecutor<Dims<64>, SmallTiles>;
+using InOrder = GpuExecutor<Dims<64>, SmallTiles, attile::DqMode::kInOrder>;
+// Rows of O lie elsewhere than those of Q.
+using Narrow = GpuExecutor<Dims<64, 32>, SmallTiles>;
+
+constexpr double kMostCost = 4e6;
+
+const bool kRegistered = [] {
+#define ATTILE_REGISTER(name, policy)                                                           \
+  register_cases<Direction::kForward, __half, Policy::policy>("sm80_fp16", Large{}, kMostCost); \
+  register_cases<Direction::kBackward, __half, Policy::policy>("sm80_fp16", Large{}, kMostCost);
+  ATTILE_EACH_POLICY(ATTILE_REGISTER)
+#undef ATTILE_REGISTER
+  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm80_bf16_32x32", Small{},
+                                                                      kMostCost);
+  register_cases<Direction::kBackward, __nv_bfloat16, Policy::kCausal>("sm80_bf16_32x32", Small{},
+                                                                       kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm80_in_order", InOrder{},
+                                                                kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm80_64_32", Narrow{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_64_32", Narrow{}, kMostCost);
+  return true;
+}();
+
+}  // namespace
