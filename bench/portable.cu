@@ -211,9 +211,10 @@ using attile::Causal;
 using attile::NoMask;
 // kSharedKb: 99, or 227 for the tiles of compute capability 9.0 and 10.0.
 template <int D, int kSharedKb = 99, class T = float, class M = NoMask>
-using Forward = attile::DefaultForwardTraits<attile::ForwardArgs<T, M>, D, D, kSharedKb>;
+using Forward = attile::portable::DefaultForwardTraits<attile::ForwardArgs<T, M>, D, D, kSharedKb>;
 template <int D, int kSharedKb = 99, attile::DqMode kMode = attile::DqMode::kAccumulate>
-using Backward = attile::DefaultBackwardTraits<attile::BackwardArgs<float>, D, D, kMode, kSharedKb>;
+using Backward =
+    attile::portable::DefaultBackwardTraits<attile::BackwardArgs<float>, D, D, kMode, kSharedKb>;
 
 constexpr auto kTwoPass = attile::DqMode::kTwoPass;
 constexpr auto kInOrder = attile::DqMode::kInOrder;

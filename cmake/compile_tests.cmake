@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Tests of what the compiler says: each header alone, all of them linked twice, promised errors.
+# Tests of what the compiler says: each header alone, all of them linked twice, promised errors,
+# registers.
 
 # One architecture is enough here: the last of those that are built, as a number.
 list(GET CMAKE_CUDA_ARCHITECTURES -1 ATTILE_COMPILE_TEST_ARCHITECTURE)
@@ -54,6 +55,35 @@ function(attile_header_tests)
   endforeach()
 endfunction()
 
+# attile_nvcc_flags(result): what nvcc gets when a test runs it, but for the architecture.
+function(attile_nvcc_flags result)
+  set(flags -Werror all-warnings)
+  if(CMAKE_CUDA_HOST_COMPILER)
+    list(APPEND flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
+  endif()
+  set(${result} ${flags} PARENT_SCOPE)
+endfunction()
+
+# attile_no_spill_test(source architecture...): ptxas finds registers for every kernel that the
+# source names, on each architecture.
+function(attile_no_spill_test source)
+  cmake_path(GET source STEM name)
+  foreach(architecture IN LISTS ARGN)
+    attile_nvcc_flags(flags)
+    list(APPEND flags -std=c++20 -I${PROJECT_SOURCE_DIR}/include -arch=sm_${architecture}
+         -DATTILE_TEST_FULL=$<BOOL:${ATTILE_TEST_FULL}>)
+    list(JOIN flags "|" flags)
+    set(test no_spill.${name}.${architecture})
+    add_test(
+      NAME compile.${test}
+      COMMAND
+        ${CMAKE_COMMAND} -DCOMPILER=${CMAKE_CUDA_COMPILER} -DFLAGS=${flags} -DSOURCE=${source}
+        -DOBJECT=${CMAKE_CURRENT_BINARY_DIR}/${test}.cubin -P
+        ${PROJECT_SOURCE_DIR}/cmake/expect_no_spill.cmake)
+    set_tests_properties(compile.${test} PROPERTIES LABELS compile TIMEOUT 1800)
+  endforeach()
+endfunction()
+
 # attile_compile_fail(name source text...): compiling the source, with warnings as errors, fails and
 # says each text. The source is C++20 unless a line says otherwise: `// standard: c++17`.
 # The compiler is run directly: a second cmake --build beside ctest's other tests would meet them
@@ -62,10 +92,8 @@ function(attile_compile_fail name source)
   cmake_path(GET source EXTENSION LAST_ONLY extension)
   if(extension STREQUAL ".cu")
     set(compiler "${CMAKE_CUDA_COMPILER}")
-    set(flags -Werror all-warnings -arch=sm_${ATTILE_COMPILE_TEST_ARCHITECTURE})
-    if(CMAKE_CUDA_HOST_COMPILER)
-      list(APPEND flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
-    endif()
+    attile_nvcc_flags(flags)
+    list(APPEND flags -arch=sm_${ATTILE_COMPILE_TEST_ARCHITECTURE})
   else()
     set(compiler "${CMAKE_CXX_COMPILER}")
     list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE flags)

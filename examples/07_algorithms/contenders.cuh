@@ -277,9 +277,10 @@ class Contenders {
 
   template <int kSharedKb>
   void add_flash2() {
-    using ForwardTraits = attile::DefaultForwardTraits<Forward, D, D, kSharedKb>;
+    namespace portable = attile::portable;
+    using ForwardTraits = portable::DefaultForwardTraits<Forward, D, D, kSharedKb>;
     using BackwardTraits =
-        attile::DefaultBackwardTraits<Backward, D, D, attile::DqMode::kAccumulate, kSharedKb>;
+        portable::DefaultBackwardTraits<Backward, D, D, attile::DqMode::kAccumulate, kSharedKb>;
     const Forward forward = forward_args(lse_.get());
     const Backward backward = backward_args(lse_.get());
     const attile::Check backward_check = attile::check<BackwardTraits>(backward);

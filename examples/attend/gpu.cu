@@ -134,6 +134,16 @@ double time_backward(const Problem& p, const Pointers<T>& at, const Stopwatch& w
   });
 }
 
+/// The families of the kernels that run: those of every D.
+template <class T>
+std::string families(bool backward) {
+  const std::string forward = attile::with_forward_kernel<attile::ForwardArgs<T, Mask>, 64>(
+      [](auto kernel) { return decltype(kernel)::type::kFamily; });
+  const std::string behind =
+      attile::DefaultBackwardTraits<attile::BackwardArgs<T, Mask>, 64>::kFamily;
+  return !backward || forward == behind ? forward : forward + " forward, " + behind + " backward";
+}
+
 }  // namespace
 
 std::string why_no_gpu() {
@@ -152,7 +162,7 @@ template <class T>
 Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
   Run run;
   run.device = device_name();
-  run.family = attile::DefaultForwardTraits<attile::ForwardArgs<T, Mask>, 64>::kFamily;  // of all D
+  run.family = families<T>(p.backward);
   run.bytes = tensors.bytes();
   const DeviceTensors<T> device(tensors);
   const Stopwatch watch;

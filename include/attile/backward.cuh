@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/architectures.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/core/args.h>
@@ -10,6 +11,7 @@
 #include <attile/core/workspace.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/portable/backward.cuh>
+#include <attile/kernel/sm80/backward.cuh>
 #include <attile/tuning.cuh>
 
 #include <cstddef>
@@ -18,11 +20,12 @@
 namespace attile {
 
 /// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
-/// up to D (Dv for V). Takes `BackwardTraits<...>::Args`.
+/// up to D (Dv for V). Takes `BackwardTraits<...>::Args`. The tuning's namespace is the family:
+/// `portable::Tuning<>`, the default, or `sm80::BackwardTuning<>`.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
-          class Tuning = portable::Tuning<>>
-using BackwardTraits = portable::BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, Tuning>;
+          class Tuning = DefaultBackwardTuning<T>>
+using BackwardTraits = typename Tuning::template Backward<Br, Bc, D, T, M, S, P, Dv, kMode>;
 
 namespace detail {
 
@@ -89,6 +92,11 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
                                                         Direction::kBackward) {
   if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
     return arguments;
+  }
+  if constexpr (Traits::kLeastArchitecture > 0) {
+    const Check architecture =
+        arch::check_architecture(detail::columns_kernel<Traits>(), Traits::kLeastArchitecture);
+    if (!architecture) return architecture;
   }
   const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
   const std::int64_t most =

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/architectures.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/status.h>
 #include <attile/kernel/portable/forward.cuh>
+#include <attile/kernel/sm80/forward.cuh>
 #include <attile/tuning.cuh>
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace attile {
 
 /// The traits of a forward kernel with the caller's tiles: Br query rows by Bc key rows, head_dim
-/// up to D (Dv for V). Takes `ForwardTraits<...>::Args`.
+/// up to D (Dv for V). Takes `ForwardTraits<...>::Args`. The tuning's namespace is the family:
+/// `sm80::Tuning<>`, the default of 16-bit types, or `portable::Tuning<>`, that of fp32.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
-using ForwardTraits = portable::ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+          Dropout P = NoDropout, int Dv = D, class Tuning = DefaultForwardTuning<T>>
+using ForwardTraits = typename Tuning::template Forward<Br, Bc, D, T, M, S, P, Dv>;
 
 // The caller's own launch (after `check`):
 //   forward_prepare<K>();
@@ -57,6 +61,11 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection == Di
   if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
     return arguments;
   }
+  if constexpr (Traits::kLeastArchitecture > 0) {
+    const Check architecture =
+        arch::check_architecture(forward_kernel<Traits>, Traits::kLeastArchitecture);
+    if (!architecture) return architecture;
+  }
   return arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
                             forward_block_count<Traits>(args));
 }
@@ -76,17 +85,63 @@ template <class Traits>
                       forward_params<Traits>(args));
 }
 
+namespace detail {
+
+/// Whether a device of which this file has code takes the tiles for kSharedKb.
+template <int kSharedKb>
+inline constexpr bool kTakesTiles = arch::compiled_for([](int a) {
+  return a >= 800 && arch::shared_kb(a) == kSharedKb;
+});
+
+}  // namespace detail
+
+/// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these
+/// arguments on the current device, and returns what f does: the sm80 kernel for 16-bit types,
+/// with the largest tiles that the device takes of those for the architectures that this file is
+/// compiled for; the portable one for fp32, and where the device would run code for an
+/// architecture before 8.0.
+template <class Args, int D, int Dv = D, class F>
+auto with_forward_kernel(const F& f) {
+  using Portable = portable::DefaultForwardTraits<Args, D, Dv>;
+  if constexpr (sizeof(typename Args::ElementType) == 4 ||
+                !arch::compiled_for([](int a) { return a >= 800; })) {
+    return f(std::type_identity<Portable>{});
+  } else {
+    constexpr int kLeast = detail::kTakesTiles<99> ? 99 : detail::kTakesTiles<163> ? 163 : 227;
+    using Least = sm80::DefaultForwardTraits<Args, D, Dv, kLeast>;
+    if constexpr (arch::compiled_for([](int a) { return a < 800; })) {
+      if (arch::lacks(forward_kernel<Least>, Least::kLeastArchitecture)) {
+        return f(std::type_identity<Portable>{});
+      }
+    }
+    const int shared_kb = arch::device_shared_kb();
+    if constexpr (detail::kTakesTiles<227> && kLeast < 227) {
+      if (shared_kb >= 227) {
+        return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, 227>>{});
+      }
+    }
+    if constexpr (detail::kTakesTiles<163> && kLeast < 163) {
+      if (shared_kb >= 163) {
+        return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, 163>>{});
+      }
+    }
+    return f(std::type_identity<Least>{});
+  }
+}
+
 /// `check` for the one-call `forward`.
 template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
 Check check(const ForwardArgs<T, M, S, P>& args) {
-  return check<DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv>>(args);
+  return with_forward_kernel<ForwardArgs<T, M, S, P>, D, Dv>(
+      [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
 }
 
 /// The one call: `forward<64>(args, stream)`, with the default tiles. head_dim up to D (Dv).
 template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
 [[nodiscard]] cudaError_t forward(const ForwardArgs<T, M, S, P>& args,
                                   cudaStream_t stream = nullptr) {
-  return forward<DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv>>(args, stream);
+  return with_forward_kernel<ForwardArgs<T, M, S, P>, D, Dv>(
+      [&](auto kernel) { return forward<typename decltype(kernel)::type>(args, stream); });
 }
 
 }  // namespace attile

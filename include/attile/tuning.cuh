@@ -2,10 +2,21 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/core/mask.h>
+#include <attile/core/score_mod.h>
 #include <attile/kernel/portable/backward_traits.cuh>
 #include <attile/kernel/portable/forward_traits.cuh>
+#include <attile/kernel/sm80/forward_traits.cuh>
+
+#include <type_traits>
 
 namespace attile {
+
+/// The tuning, and with it the family, of a kernel whose caller names none.
+template <class T>
+using DefaultForwardTuning = std::conditional_t<sizeof(T) == 2, sm80::Tuning<>, portable::Tuning<>>;
+template <class T>
+using DefaultBackwardTuning = portable::Tuning<>;
 
 namespace detail {
 
@@ -15,7 +26,8 @@ struct Tiles {
   bool prefetch = false;
 };
 
-// What each row reached is in docs/tuning.md, "Portable tiles".
+// What each row reached is in docs/tuning.md, "Portable tiles"; "sm80 tiles: registers" has what
+// spills.
 
 /// Tiles of the portable forward kernel by the larger of D and Dv, and by the shared memory that a
 /// block may take. Units: KB of 1024 bytes.
@@ -34,22 +46,50 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
   return {16, 24, 128, 1};
 }
 
+/// Whether scores go through the softmax as they are, but for two comparisons each at a mask's
+/// edge. Everything else takes registers.
+template <class Args>
+inline constexpr bool kPlainScores =
+    IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType> &&
+    !Args::DropoutType::kEnabled;
+
+/// Tiles of the sm80 forward kernel, likewise. Where scores are not plain, a warp has 16 rows and
+/// not 32, so that nothing is spilled; so it has above 128 columns of O. As many blocks share a
+/// multiprocessor as its shared memory, 1 KB more than a block's, has room for.
+constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
+  if (!plain) return {64, dim <= 128 ? 64 : 32, 128, 2};
+  if (dim <= 64) return {128, 128, 128, 2};
+  if (dim <= 128) return {128, shared_kb >= 163 ? 64 : 32, 128, 2};
+  return shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
+}
+
+template <class Args, int D, int Dv, int Br, int Bc, class Tuning>
+using ForwardOf =
+    typename Tuning::template Forward<Br, Bc, D, typename Args::ElementType,
+                                      typename Args::MaskType, typename Args::ScoreModType,
+                                      typename Args::DropoutType, Dv>;
+
 template <class Args, int D, int Dv, int kSharedKb>
-struct DefaultForward {
-  static constexpr Tiles kTiles = portable_forward_tiles(D > Dv ? D : Dv, kSharedKb);
-  using type = portable::ForwardTraits<
-      kTiles.br, kTiles.bc, D, typename Args::ElementType, typename Args::MaskType,
-      typename Args::ScoreModType, typename Args::DropoutType, Dv,
-      portable::Tuning<kTiles.threads, kTiles.blocks_per_sm, kTiles.prefetch>>;
+struct PortableForward {
+  static constexpr Tiles kTiles = portable_forward_tiles(max(D, Dv), kSharedKb);
+  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                         portable::Tuning<kTiles.threads, kTiles.blocks_per_sm, kTiles.prefetch>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
-struct DefaultBackward {
-  static constexpr Tiles kTiles = portable_backward_tiles(D > Dv ? D : Dv, kSharedKb);
+struct PortableBackward {
+  static constexpr Tiles kTiles = portable_backward_tiles(max(D, Dv), kSharedKb);
   using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
                                         typename Args::MaskType, typename Args::ScoreModType,
                                         typename Args::DropoutType, Dv, kMode,
                                         portable::Tuning<kTiles.threads, kTiles.blocks_per_sm>>;
+};
+
+template <class Args, int D, int Dv, int kSharedKb>
+struct Sm80Forward {
+  static constexpr Tiles kTiles = sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                         sm80::Tuning<kTiles.threads / 32, kTiles.blocks_per_sm>>;
 };
 
 }  // namespace detail
@@ -57,14 +97,38 @@ struct DefaultBackward {
 /// Shared memory of a block that every device since compute capability 8.0 allows. Units: KB.
 inline constexpr int kCommonSharedKb = 99;
 
-/// The kernel that the one-call `forward` runs for these arguments. kSharedKb: 99 fits every device
+namespace portable {
+
+/// The portable kernels for these arguments with the default tiles. kSharedKb: 99 fits every device
 /// since compute capability 8.0; with 227 the tiles may be larger, for 9.0 and 10.0.
 template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
-using DefaultForwardTraits = typename detail::DefaultForward<Args, D, Dv, kSharedKb>::type;
-
-/// The kernels that the one-call `backward` runs for these arguments.
+using DefaultForwardTraits = typename detail::PortableForward<Args, D, Dv, kSharedKb>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           int kSharedKb = kCommonSharedKb>
-using DefaultBackwardTraits = typename detail::DefaultBackward<Args, D, Dv, kMode, kSharedKb>::type;
+using DefaultBackwardTraits =
+    typename detail::PortableBackward<Args, D, Dv, kMode, kSharedKb>::type;
+
+}  // namespace portable
+
+namespace sm80 {
+
+/// The sm80 kernel for these arguments with the default tiles for devices on which a block can have
+/// kSharedKb: 227 (compute capability 9.0 and 10.0), 163 (8.0) or 99 (8.6, 8.9 and 12.0).
+template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
+using DefaultForwardTraits = typename detail::Sm80Forward<Args, D, Dv, kSharedKb>::type;
+
+}  // namespace sm80
+
+/// The kernel that the one-call `forward` runs for these arguments on a device with compute
+/// capability 8.0 or later on which a block can have kSharedKb of shared memory.
+template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
+using DefaultForwardTraits =
+    typename std::conditional_t<sizeof(typename Args::ElementType) == 2,
+                                detail::Sm80Forward<Args, D, Dv, kSharedKb>,
+                                detail::PortableForward<Args, D, Dv, kCommonSharedKb>>::type;
+
+/// The kernels that the one-call `backward` runs for these arguments.
+template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
+using DefaultBackwardTraits = portable::DefaultBackwardTraits<Args, D, Dv, kMode>;
 
 }  // namespace attile

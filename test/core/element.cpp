@@ -66,6 +66,28 @@ TEST_CASE("element.fp32_is_left_alone") {
   CHECK(to_float(-0.1f) == -0.1f);
 }
 
+/// A pair is its elements, rounded each for itself, the first one in the lower half of the word.
+template <class T>
+void check_pair() {
+  const float values[] = {0.0f, -0.0f, 1.0f, -1.5f, 0.1f, -3.14159f, 65504.0f, 1e-7f, attile::kInf};
+  for (const float x : values) {
+    for (const float y : values) {
+      const auto pair = attile::from_floats<T>(x, y);
+      CHECK(std::bit_cast<std::uint16_t>(pair[0]) == bits_of<T>(x));
+      CHECK(std::bit_cast<std::uint16_t>(pair[1]) == bits_of<T>(y));
+      CHECK(attile::word_of(pair) == (bits_of<T>(x) | std::uint32_t{bits_of<T>(y)} << 16));
+    }
+  }
+}
+
+TEST_CASE("element.pairs") {
+  check_pair<__half>();
+  check_pair<__nv_bfloat16>();
+  const auto pair = attile::from_floats<float>(0.1f, -2.0f);
+  CHECK(pair[0] == 0.1f);
+  CHECK(pair[1] == -2.0f);
+}
+
 TEST_CASE("element.names") {
   CHECK(std::string(attile::element_name<float>()) == "fp32");
   CHECK(std::string(attile::element_name<__half>()) == "fp16");

@@ -184,6 +184,45 @@ TEST_CASE("mask.check_mask_finds_lies") {
   }
 }
 
+/// Says that rows are intervals, with one lie.
+struct IntervalLie {
+  static constexpr bool kRowsAreIntervals = true;
+
+  enum What { kNone, kGap, kTooWide };
+  What what = kNone;
+
+  bool visible(ScoreIndex i, Extent e) const {
+    return attile::Causal{}.visible(i, e) && (what != kGap || i.row != 20 || i.col != 7);
+  }
+  Span columns(int b, int h, Interval run, Extent e) const {
+    Span span = attile::Causal{}.columns(b, h, run, e);
+    span.full = {};
+    if (what == kTooWide && run.begin <= 20 && 20 < run.end) span.touched.end = e.kv_len;
+    return span;
+  }
+  Span rows(int b, int h, Interval run, Extent e) const {
+    return {attile::Causal{}.rows(b, h, run, e).touched, {}};
+  }
+};
+static_assert(attile::IntervalMask<IntervalLie> && !attile::IntervalMask<Lie>);
+
+TEST_CASE("mask.check_mask_finds_rows_that_are_no_intervals") {
+  const auto fault = [](IntervalLie::What what, int run_length) {
+    return attile::check_mask(IntervalLie{what}, 0, 0, {70, 65}, run_length);
+  };
+  for (const int run_length : {1, 16, 64}) {
+    INFO("runs of " << run_length);
+    CHECK_FALSE(fault(IntervalLie::kNone, run_length));
+    for (const auto what : {IntervalLie::kGap, IntervalLie::kTooWide}) {
+      const MaskFault found = fault(what, run_length);
+      REQUIRE(found);
+      CHECK(std::string(found.what) == "a row's touched interval is not just what the row sees");
+      CHECK(found.at.row == 20);
+      CHECK(found.at.col == (what == IntervalLie::kGap ? 7 : 16));
+    }
+  }
+}
+
 TEST_CASE("mask.check_mask_says_where") {
   const MaskFault fault = attile::check_mask(Lie{Lie::kShort}, 0, 0, {64, 64}, 16);
   REQUIRE(fault);

@@ -151,8 +151,9 @@ TEST_CASE("schedule.between_keeps_the_tiles_of_a_part_and_what_they_need") {
         for (int t = 0; t < kTiles; ++t) {
           const bool inside = from <= t && t < to;
           CHECK(part.contains(t) == (inside && range.first <= t && t < range.last));
-          const auto full = [&](TileRange r) { return r.full_first <= t && t < r.full_last; };
-          CHECK(full(part) == (inside && full(range)));
+          const bool full = range.full_first <= t && t < range.full_last;
+          CHECK(range.full(t) == full);
+          CHECK(part.full(t) == (inside && full));
         }
       }
     }

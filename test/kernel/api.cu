@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "support/catch.h"
@@ -192,6 +195,58 @@ TEST_CASE("a replayed graph draws dropout afresh from seed and offset in device 
   CHECK(same_bits(second, problem.o.download()));
 }
 
+TEST_CASE("the one call runs the kernel that it names, and a tuning forces the family") {
+  using attile::Causal;
+  using attile::NoDropout;
+  using attile::NoScoreMod;
+  using Args = attile::ForwardArgs<__half, Causal>;
+  const Problem<__half, Causal> problem{2, 3, 150, 64};
+  const auto run = [&](auto kernel) {
+    using Traits = typename decltype(kernel)::type;
+    REQUIRE_CUDA(attile::forward<Traits>(problem.forward()));
+    return problem.o.download();
+  };
+  const auto named = attile::with_forward_kernel<Args, 64>(run);
+  REQUIRE_CUDA(attile::forward<64>(problem.forward()));
+  CHECK(same_bits(named, problem.o.download()));
+
+  const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
+  int major = 0;
+  REQUIRE_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  if (major >= 8) CHECK(attile::with_forward_kernel<Args, 64>(family) == "sm80");
+  CHECK(attile::with_forward_kernel<attile::ForwardArgs<float>, 64>(family) == "portable");
+
+  using Portable = attile::ForwardTraits<64, 64, 64, __half, Causal, NoScoreMod, NoDropout, 64,
+                                         attile::portable::Tuning<128>>;
+  static_assert(std::string_view(Portable::kFamily) == "portable");
+  const auto portable = run(std::type_identity<Portable>{});
+  REQUIRE(portable.size() == named.size());
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    // Two roundings of P and of O to fp16, of values below 4.
+    CHECK(std::abs(attile::to_float(portable[i]) - attile::to_float(named[i])) < 4 * 0x1p-9f);
+  }
+}
+
+TEST_CASE("the one call takes the largest tiles that the device has room for") {
+  using Args = attile::ForwardArgs<__nv_bfloat16>;
+  int limit = 0;
+  REQUIRE_CUDA(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+  const auto fits = [&](auto kernel) {
+    return decltype(kernel)::type::kSharedBytes <= static_cast<std::size_t>(limit);
+  };
+  CHECK(attile::with_forward_kernel<Args, 64>(fits));
+  CHECK(attile::with_forward_kernel<Args, 128>(fits));
+  CHECK(attile::with_forward_kernel<Args, 256>(fits));
+  const auto is_table_of_227 = [](auto kernel) {
+    return std::is_same_v<typename decltype(kernel)::type,
+                          attile::DefaultForwardTraits<Args, 128, 128, 227>>;
+  };
+  // Where this file has code for the device itself.
+  if (attile::arch::compiled_for([](int a) { return a == 900; }) && limit == 227 * 1024) {
+    CHECK(attile::with_forward_kernel<Args, 128>(is_table_of_227));
+  }
+}
+
 TEST_CASE("refused arguments launch nothing and write nothing") {
   const Problem<float> problem{1, 4, 40, 32};
   const auto untouched = problem.o.download();
@@ -303,12 +358,18 @@ TEST_CASE("offsets beyond 2^31 elements give the bits of a dense copy", "[large]
   const Problem<__half> problem{1, 1, kRows, kDim};
   auto forward = problem.forward();
   forward.kv_len = kLen;
-  forward.k = forward.v = {dense_kv.get(), 0, 0, kDim};
-  REQUIRE_CUDA(attile::forward<kDim>(forward));
-  const auto expected = problem.o.download();
-  forward.k = forward.v = {spread_kv.get(), 0, 0, kStride};
-  REQUIRE_CUDA(attile::forward<kDim>(forward));
-  CHECK(same_bits(expected, problem.o.download()));
+  using Portable = attile::portable::DefaultForwardTraits<decltype(forward), kDim>;
+  for (const bool portable : {false, true}) {
+    const auto run = [&] {
+      return portable ? attile::forward<Portable>(forward) : attile::forward<kDim>(forward);
+    };
+    forward.k = forward.v = {dense_kv.get(), 0, 0, kDim};
+    REQUIRE_CUDA(run());
+    const auto expected = problem.o.download();
+    forward.k = forward.v = {spread_kv.get(), 0, 0, kStride};
+    REQUIRE_CUDA(run());
+    CHECK(same_bits(expected, problem.o.download()));
+  }
 
   constexpr auto kMode = attile::DqMode::kTwoPass;
   auto backward = problem.backward();

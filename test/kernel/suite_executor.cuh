@@ -25,37 +25,38 @@ struct Dims {
   }
 };
 
-/// The default tiles.
-struct DefaultTiles {
+/// The portable family's default tiles for that many KB of shared memory.
+template <int kSharedKb = attile::kCommonSharedKb>
+struct PortableTiles {
   template <class Args, class Dim>
-  using Forward = attile::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
+  using Forward = attile::portable::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kSharedKb>;
   template <class Args, class Dim, attile::DqMode kMode>
-  using Backward = attile::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
+  using Backward = attile::portable::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode, kSharedKb>;
 };
 
-/// The default tiles for 227 KB of shared memory.
-struct LargeTiles {
+/// The sm80 family's default tiles for that many KB of shared memory.
+template <int kSharedKb>
+struct Sm80Tiles {
   template <class Args, class Dim>
-  using Forward = attile::DefaultForwardTraits<Args, Dim::D, Dim::Dv, 227>;
-  template <class Args, class Dim, attile::DqMode kMode>
-  using Backward = attile::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode, 227>;
+  using Forward = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kSharedKb>;
 };
 
-/// The caller's tiles.
-template <int Br, int Bc, class Tuning = attile::portable::Tuning<>>
+/// The caller's tiles; the tunings name the families.
+template <int Br, int Bc, class Tuning = attile::portable::Tuning<>, class BackwardTuning = Tuning>
 struct Tiles {
   template <class Args, class Dim>
   using Forward = attile::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
                                         typename Args::MaskType, typename Args::ScoreModType,
                                         typename Args::DropoutType, Dim::Dv, Tuning>;
   template <class Args, class Dim, attile::DqMode kMode>
-  using Backward = attile::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
-                                          typename Args::MaskType, typename Args::ScoreModType,
-                                          typename Args::DropoutType, Dim::Dv, kMode, Tuning>;
+  using Backward =
+      attile::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType, typename Args::MaskType,
+                             typename Args::ScoreModType, typename Args::DropoutType, Dim::Dv,
+                             kMode, BackwardTuning>;
 };
 
 /// The kernels of one choice of tiles, head dimensions and way to dQ, for the suite.
-template <class Dim, class TileChoice = DefaultTiles,
+template <class Dim, class TileChoice = PortableTiles<>,
           attile::DqMode kMode = attile::DqMode::kAccumulate>
 struct GpuExecutor {
   static constexpr bool kRepeatsBackward = kMode != attile::DqMode::kAccumulate;
@@ -77,6 +78,31 @@ struct GpuExecutor {
     return run_on_device(host_args, regions, [](const Args& args) {
       return with_workspace([&](void* workspace, std::size_t& bytes) {
         return attile::backward<Traits>(workspace, bytes, args);
+      });
+    });
+  }
+};
+
+/// The one calls, with whatever kernel they choose.
+template <class Dim>
+struct OneCall {
+  static constexpr bool kRepeatsBackward = false;
+
+  bool takes(const Case& c) const { return Dim::take(c); }
+
+  template <class Args>
+  attile::Check forward(const Args& host_args, const std::vector<Region>& regions) const {
+    if (const attile::Check check = attile::check<Dim::D, Dim::Dv>(host_args); !check) return check;
+    return run_on_device(host_args, regions,
+                         [](const Args& args) { return attile::forward<Dim::D, Dim::Dv>(args); });
+  }
+
+  template <class Args>
+  attile::Check backward(const Args& host_args, const std::vector<Region>& regions) const {
+    if (const attile::Check check = attile::check<Dim::D, Dim::Dv>(host_args); !check) return check;
+    return run_on_device(host_args, regions, [](const Args& args) {
+      return with_workspace([&](void* workspace, std::size_t& bytes) {
+        return attile::backward<Dim::D, Dim::Dv>(workspace, bytes, args);
       });
     });
   }

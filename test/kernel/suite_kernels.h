@@ -14,16 +14,30 @@
 // fp32, head dimensions above 64.
 #define ATTILE_FP32_LARGE(X) X(none, kNone) X(causal, kCausal)
 
+// 16-bit types: the portable kernels, and the forward kernels that the one call chooses, which are
+// sm80's where the device has its instructions.
 #if ATTILE_TEST_FULL
 #define ATTILE_FP16_D64(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_BF16_D64(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_FP16_LARGE(X) X(none, kNone) X(causal, kCausal)
 #define ATTILE_BF16_LARGE(X) X(none, kNone) X(causal, kCausal)
+#define ATTILE_FP16_CALL_D64(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_BF16_CALL_D64(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_FP16_CALL_D128(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_BF16_CALL_D128(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_FP16_CALL_D256(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_BF16_CALL_D256(X) ATTILE_EACH_POLICY(X)
 #else
 #define ATTILE_FP16_D64(X) X(causal, kCausal)
 #define ATTILE_BF16_D64(X) X(everything, kEverything)
 #define ATTILE_FP16_LARGE(X)
 #define ATTILE_BF16_LARGE(X)
+#define ATTILE_FP16_CALL_D64(X) X(causal, kCausal)
+#define ATTILE_BF16_CALL_D64(X) X(everything, kEverything)
+#define ATTILE_FP16_CALL_D128(X)
+#define ATTILE_BF16_CALL_D128(X) X(none, kNone)
+#define ATTILE_FP16_CALL_D256(X)
+#define ATTILE_BF16_CALL_D256(X)
 #endif
 
 namespace attile_test {
@@ -34,12 +48,20 @@ namespace attile_test {
 inline constexpr int kSuiteCombinations = 0 ATTILE_FP32_D64_MASKS(ATTILE_ONE)
     ATTILE_FP32_D64_MODIFIERS(ATTILE_ONE) ATTILE_FP32_LARGE(ATTILE_ONE) ATTILE_FP16_D64(ATTILE_ONE)
         ATTILE_BF16_D64(ATTILE_ONE) ATTILE_FP16_LARGE(ATTILE_ONE) ATTILE_BF16_LARGE(ATTILE_ONE);
+/// The same of the forward kernels that the one call chooses.
+inline constexpr int kSuiteCalls =
+    0 ATTILE_FP16_CALL_D64(ATTILE_ONE) ATTILE_BF16_CALL_D64(ATTILE_ONE)
+        ATTILE_FP16_CALL_D128(ATTILE_ONE) ATTILE_BF16_CALL_D128(ATTILE_ONE)
+            ATTILE_FP16_CALL_D256(ATTILE_ONE) ATTILE_BF16_CALL_D256(ATTILE_ONE);
 #undef ATTILE_ONE
 
-/// Kernels of suite_tiles.cu besides.
-inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 4;
+/// Kernels of suite_tiles.cu and suite_sm80_tiles.cu besides.
+inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 2;
+inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 18 : 1;
 
-static_assert(ATTILE_TEST_FULL || 2 * kSuiteCombinations + kSuiteTileKernels <= 44,
+static_assert(ATTILE_TEST_FULL || 2 * kSuiteCombinations + kSuiteCalls + kSuiteTileKernels +
+                                          kSuiteSm80TileKernels <=
+                                      46,
               "the suite builds about 40 kernels where there is no GPU");
 
 }  // namespace attile_test

@@ -30,24 +30,22 @@ using Backward64x32 = GpuExecutor<Dims64, Tiles<64, 32>>;
 using Backward7x100 = GpuExecutor<Dims64, Tiles<7, 100>>;
 // A warp that prefetches: more vectors of K and V than a thread holds at once.
 using Prefetch32x64 = GpuExecutor<Dims64, Tiles<32, 64, Tuning<32, 1, true>>>;
-using Large64 = GpuExecutor<Dims64, LargeTiles>;
-using Large128 = GpuExecutor<Dims<128>, LargeTiles>;
-using Large256 = GpuExecutor<Dims<256, 256, 128>, LargeTiles>;
-using TwoPass64 = GpuExecutor<Dims64, DefaultTiles, DqMode::kTwoPass>;
-using InOrder64 = GpuExecutor<Dims64, DefaultTiles, DqMode::kInOrder>;
+using Large64 = GpuExecutor<Dims64, PortableTiles<227>>;
+using Large128 = GpuExecutor<Dims<128>, PortableTiles<227>>;
+using Large256 = GpuExecutor<Dims<256, 256, 128>, PortableTiles<227>>;
+using TwoPass64 = GpuExecutor<Dims64, PortableTiles<>, DqMode::kTwoPass>;
+using InOrder64 = GpuExecutor<Dims64, PortableTiles<>, DqMode::kInOrder>;
 using InOrder16x16 = GpuExecutor<Dims64, Tiles<16, 16>, DqMode::kInOrder>;
 using InOrder1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kInOrder>;
-using TwoPassLarge = GpuExecutor<Dims<256>, DefaultTiles, DqMode::kTwoPass>;
-using TwoPass192x128 = GpuExecutor<Dims192x128, DefaultTiles, DqMode::kTwoPass>;
+using TwoPassLarge = GpuExecutor<Dims<256>, PortableTiles<>, DqMode::kTwoPass>;
+using TwoPass192x128 = GpuExecutor<Dims192x128, PortableTiles<>, DqMode::kTwoPass>;
 using TwoPass57x40 = GpuExecutor<Dims64, Tiles<57, 40>, DqMode::kTwoPass>;
 using TwoPass16x16 = GpuExecutor<Dims64, Tiles<16, 16>, DqMode::kTwoPass>;
 using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
 
 // X(direction, element type, Policy, executor)
-#define ATTILE_FEW_TILES(X)                   \
-  X(kForward, float, kCausal, Forward57x57)   \
-  X(kBackward, float, kCausal, Backward57x57) \
-  X(kBackward, float, kEverything, TwoPass64) \
+#define ATTILE_FEW_TILES(X)                 \
+  X(kForward, float, kCausal, Forward57x57) \
   X(kBackward, float, kCausal, TwoPass57x40)
 
 #define ATTILE_MORE_TILES(X)                         \
@@ -58,6 +56,8 @@ using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
   X(kForward, HalfType, kEverything, Forward7x100)   \
   X(kForward, float, kNone, Default192x128)          \
   X(kForward, float, kNone, Default41)               \
+  X(kBackward, float, kCausal, Backward57x57)        \
+  X(kBackward, float, kEverything, TwoPass64)        \
   X(kBackward, float, kNone, TwoPass16x16)           \
   X(kBackward, float, kCausal, Backward64x32)        \
   X(kBackward, float, kCausal, TwoPass1x1)           \

@@ -7,15 +7,17 @@
 
 #include "support/catch.h"
 
-TEST_CASE("a kernel that was not built for the device is refused with a sentence") {
+TEMPLATE_TEST_CASE("a kernel that was not built for the device is refused with a sentence", "",
+                   float, __half) {
+  using T = TestType;
   int device = 0, major = 0;
   REQUIRE(cudaGetDevice(&device) == cudaSuccess);
   REQUIRE(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess);
   if (major == 7) SKIP_CASE("the device has compute capability 7");
-  float* data = nullptr;
-  REQUIRE(cudaMalloc(&data, 4096 * sizeof(float)) == cudaSuccess);
-  attile::ForwardArgs<float> args;
-  args.q = args.k = args.v = attile::bhsd<const float>(data, 16, 1, 16);
+  T* data = nullptr;
+  REQUIRE(cudaMalloc(&data, 4096 * sizeof(T)) == cudaSuccess);
+  attile::ForwardArgs<T> args;
+  args.q = args.k = args.v = attile::bhsd<const T>(data, 16, 1, 16);
   args.o = attile::bhsd(data + 2048, 16, 1, 16);
   args.batch = args.q_heads = args.kv_heads = 1;
   args.q_len = args.kv_len = 16;

@@ -58,7 +58,7 @@ template <class M>
 void forward_reads_what_it_must(const M& mask, Extent extent) {
   CAPTURE(extent.q_len, extent.kv_len);
   using Args = attile::ForwardArgs<float, M>;
-  using Traits = attile::DefaultForwardTraits<Args, kDim>;
+  using Traits = attile::portable::DefaultForwardTraits<Args, kDim>;
   const Array q = tensor(extent.q_len), k = tensor(extent.kv_len), v = tensor(extent.kv_len),
               o = tensor(extent.q_len), lse = tensor(extent.q_len, 1);
   Args args;
@@ -102,7 +102,7 @@ template <attile::DqMode kMode, class M>
 void backward_reads_what_it_must(const M& mask, Extent extent) {
   CAPTURE(static_cast<int>(kMode), extent.q_len, extent.kv_len);
   using Args = attile::BackwardArgs<float, M>;
-  using Traits = attile::DefaultBackwardTraits<Args, kDim, kDim, kMode>;
+  using Traits = attile::portable::DefaultBackwardTraits<Args, kDim, kDim, kMode>;
   const Array q = tensor(extent.q_len), k = tensor(extent.kv_len), v = tensor(extent.kv_len),
               o = tensor(extent.q_len), lse = tensor(extent.q_len, 1), dout = tensor(extent.q_len),
               dq = tensor(extent.q_len), dk = tensor(extent.kv_len), dv = tensor(extent.kv_len);
@@ -199,9 +199,9 @@ std::vector<sim::LaunchCounts> counted_backward() {
 }
 
 template <class T, int D, int kKb>
-using Forward = attile::DefaultForwardTraits<attile::ForwardArgs<T>, D, D, kKb>;
+using Forward = attile::portable::DefaultForwardTraits<attile::ForwardArgs<T>, D, D, kKb>;
 template <class T, int D, int kKb, attile::DqMode kMode = attile::DqMode::kAccumulate>
-using Backward = attile::DefaultBackwardTraits<attile::BackwardArgs<T>, D, D, kMode, kKb>;
+using Backward = attile::portable::DefaultBackwardTraits<attile::BackwardArgs<T>, D, D, kMode, kKb>;
 
 using enum sim::Space;
 using enum sim::Access;

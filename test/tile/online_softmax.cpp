@@ -40,10 +40,13 @@ struct Scores {
 
 struct Output {
   float o[kRows][kDim] = {};
+  int scaled = 0;  ///< rows, so far
 
   void scale_row(int r, float factor) {
     for (float& x : o[r]) x *= factor;
+    ++scaled;
   }
+  static bool any_lane(bool x) { return x; }
   void clear_row(int r) {
     for (float& x : o[r]) x = 0;
   }
@@ -77,6 +80,7 @@ struct Partial {
 };
 
 /// One row after the other over tiles of the given columns; `order` says which tile comes when.
+template <int kSlack = 0>
 Partial accumulate(const Problem& p, int tile, float unit, const std::vector<int>& order) {
   Partial partial;
   partial.softmax.reset();
@@ -84,7 +88,7 @@ Partial accumulate(const Problem& p, int tile, float unit, const std::vector<int
     Scores scores;
     const int begin = t * tile, end = std::min(begin + tile, p.columns);
     for (int r = 0; r < kRows; ++r) scores.s[r].assign(&p.s[r][begin], &p.s[r][0] + end);
-    partial.softmax.step(scores, partial.output, unit);
+    partial.softmax.step<kSlack>(scores, partial.output, unit);
     for (int r = 0; r < kRows; ++r) {
       for (int j = begin; j < end; ++j) {
         for (int c = 0; c < kDim; ++c) {
@@ -104,9 +108,10 @@ Result finish(Partial partial, float unit, float factor = 1.0f) {
   return result;
 }
 
+template <int kSlack = 0>
 Result run(const Problem& p, int tile, float unit, const std::vector<int>& order,
            float factor = 1.0f) {
-  return finish(accumulate(p, tile, unit, order), unit, factor);
+  return finish(accumulate<kSlack>(p, tile, unit, order), unit, factor);
 }
 
 std::vector<int> in_order(int columns, int tile) {
@@ -222,6 +227,67 @@ TEST_CASE("online_softmax.nan_shows") {
     CHECK(std::isnan(result.lse[1]));
     CHECK(std::isnan(result.output.o[1][0]));
     CHECK_FALSE(std::isnan(result.lse[2]));
+  }
+}
+
+/// Scores whose maximum grows by `step` in each column, from -10 on; the last row sees nothing of
+/// the first half.
+Problem rising(float step) {
+  Problem p(64, -10.0f, 0.25f, 13);
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < 64; ++j) p.s[r][j] += step * static_cast<float>(j);
+  }
+  for (int j = 0; j < 32; ++j) p.s[kRows - 1][j] = -kInf;
+  return p;
+}
+
+TEST_CASE("online_softmax.slack_gives_the_same_result") {
+  for (const int tile : {1, 8, 64}) {
+    const std::vector<int> order = in_order(64, tile);
+    for (const float step : {-50.0f, -0.1f, 0.0f, 0.05f, 0.7f, 6.0f, 50.0f}) {
+      const Problem p = rising(step);
+      for (const float unit : {kLog2e, 0.125f * kLog2e}) {
+        check(p, run<8>(p, tile, unit, order), unit);
+        check(p, run(p, tile, unit, order), unit);
+      }
+    }
+    Problem empty = rising(0.0f);
+    for (int r = 0; r < kRows; ++r) empty.s[r].assign(64, -kInf);
+    check(empty, run<8>(empty, tile, kLog2e, order), kLog2e);
+    Problem nan = rising(1.0f);
+    nan.s[0][40] = std::numeric_limits<float>::quiet_NaN();
+    const Result result = run<8>(nan, tile, kLog2e, order);
+    CHECK(std::isnan(result.lse[0]));
+    CHECK(std::isnan(result.output.o[0][0]));
+    CHECK_FALSE(std::isnan(result.lse[1]));
+  }
+}
+
+TEST_CASE("online_softmax.slack_rescales_only_what_has_grown") {
+  // Rows 0 and 1 begin with tile 0, row 2 with tile 4: all rows of a thread are scaled together.
+  const auto scaled = [](const Problem& p) {
+    return accumulate<8>(p, 8, kLog2e, in_order(64, 8)).output.scaled;
+  };
+  CHECK(scaled(rising(0.0f)) == 2 * kRows);
+  CHECK(scaled(rising(0.05f)) == 2 * kRows);   // by 3.2 in all, 4.6 in log2 units
+  CHECK(scaled(rising(1.0f)) == 8 * kRows);    // by 8 from tile to tile, 11.5 in log2 units
+  CHECK(scaled(rising(-50.0f)) == 2 * kRows);  // never again
+  CHECK(accumulate(rising(0.0f), 8, kLog2e, in_order(64, 8)).output.scaled == 8 * kRows);
+}
+
+TEST_CASE("online_softmax.slack_keeps_weights_below_a_power_of_two") {
+  // P is rounded to 16-bit types: at most 2^8 with a slack of 8.
+  for (const float step : {0.05f, 0.3f, 0.69f, 5.5f}) {
+    const Problem p = rising(step);
+    OnlineSoftmax<kRows> softmax;
+    softmax.reset();
+    Output output;
+    for (int t = 0; t < 8; ++t) {
+      Scores scores;
+      for (int r = 0; r < kRows; ++r) scores.s[r].assign(&p.s[r][t * 8], &p.s[r][t * 8] + 8);
+      softmax.step<8>(scores, output, kLog2e);
+      for (int r = 0; r < kRows; ++r) CHECK(scores.row_max(r) <= 256.0f * (1 + 1e-5f));
+    }
   }
 }
 

@@ -108,7 +108,7 @@ constexpr std::size_t backward_tile_bytes(int br, int bc, int head_dim, int head
 /// The largest tiles of the portable forward kernel that fit: Br and Bc multiples of 16 up to 128
 /// (256 threads then hold 64 scores each), the pair with the most scores, Br * Bc, to a barrier; of
 /// equal ones that with the larger Br, because K and V are loaded once for each Br rows of Q.
-/// The largest are not always the fastest: `DefaultForwardTraits` has what was measured.
+/// The largest are not always the fastest: `portable::DefaultForwardTraits` has what was measured.
 /// Units    as in forward_tile_bytes; sram_bytes: of one block.
 constexpr FittingTiles largest_forward_tiles(std::size_t sram_bytes, int head_dim,
                                              int head_dim_v = 0) {

@@ -29,6 +29,7 @@ struct BackwardTraits {
   using Args = BackwardArgs<T, M, S, P>;
 
   static constexpr const char* kFamily = "portable";
+  static constexpr int kLeastArchitecture = 0;
   static constexpr Direction kDirection = Direction::kBackward;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;

@@ -27,6 +27,7 @@ struct ForwardTraits {
   using Args = ForwardArgs<T, M, S, P>;
 
   static constexpr const char* kFamily = "portable";
+  static constexpr int kLeastArchitecture = 0;
   static constexpr Direction kDirection = Direction::kForward;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;

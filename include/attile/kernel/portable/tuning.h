@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/args.h>
+#include <attile/kernel/dq_mode.h>
+
 namespace attile::portable {
+
+template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
+struct ForwardTraits;
+template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode,
+          class TuningType>
+struct BackwardTraits;
 
 /// What a portable kernel can be tuned by, besides its tiles. A type and not a value: nvcc 13.0
 /// writes host code that does not compile for functions that name a class with a value of class
@@ -16,6 +25,12 @@ struct Tuning {
   static constexpr bool kPrefetch = kFetchEarly;
   static_assert(kThreads % 32 == 0 && kThreads >= 32 && kThreads <= 1024,
                 "attile::portable::Tuning: threads must be a multiple of 32 up to 1024");
+
+  /// The family that attile::ForwardTraits and attile::BackwardTraits take by this tuning.
+  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
+  using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
+  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, Tuning>;
 };
 
 }  // namespace attile::portable

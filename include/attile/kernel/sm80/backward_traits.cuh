@@ -33,6 +33,7 @@ struct BackwardTraits {
   using Args = BackwardArgs<T, M, S, P>;
 
   static constexpr const char* kFamily = "sm80";
+  static constexpr int kLeastArchitecture = 800;
   static constexpr Direction kDirection = Direction::kBackward;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;

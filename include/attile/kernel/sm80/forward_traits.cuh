@@ -16,8 +16,10 @@ namespace attile::sm80 {
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
 struct ForwardTraits {
-  static_assert(Br >= 1 && Br % (16 * TuningType::kWarps) == 0,
-                "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp");
+  static_assert(sizeof(T) == 2,
+                "attile::sm80::ForwardTraits: fp32 is not in this family yet; fp16 and bf16 are");
+  static_assert(Br >= 16 && Br % 16 == 0,
+                "attile::sm80::ForwardTraits: Br must be a multiple of 16");
   static_assert(Bc >= 1 && Bc % 16 == 0,
                 "attile::sm80::ForwardTraits: Bc must be a multiple of 16");
   static_assert(D >= 1 && D <= 256, "attile::sm80::ForwardTraits: D must be 1 to 256");
@@ -30,14 +32,17 @@ struct ForwardTraits {
   using Args = ForwardArgs<T, M, S, P>;
 
   static constexpr const char* kFamily = "sm80";
+  static constexpr int kLeastArchitecture = 800;
   static constexpr Direction kDirection = Direction::kForward;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;
   static constexpr int kD = D;
   static constexpr int kDv = Dv;
-  static constexpr int kWarps = TuningType::kWarps;
+  static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv));
+  static_assert(Br % (16 * kWarps) == 0,
+                "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp");
   static constexpr int kThreads = kWarps * 32;
-  static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
+  static constexpr int kBlocksPerSm = blocks_of(TuningType::kBlocksPerSm, kWarps);
   /// P <= 2^8 keeps its relative precision in fp16 and bf16. Units: log2.
   static constexpr int kRescaleSlack = 8;
 

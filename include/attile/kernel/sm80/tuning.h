@@ -1,23 +1,51 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/args.h>
+#include <attile/kernel/dq_mode.h>
+
 namespace attile::sm80 {
+
+template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
+struct ForwardTraits;
+template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode,
+          class TuningType>
+struct BackwardTraits;
 
 /// What changes the speed and not the result. A type and not a value, as portable::Tuning says.
 /// WarpCount       of a block; forward: each has Br / WarpCount rows of Q, a multiple of 16. More
 ///                 rows of a warp are fewer reads of K and V from shared memory, and more
-///                 registers.
-/// ResidentBlocks  on a multiprocessor, that the compiler leaves registers for.
-template <int WarpCount = 4, int ResidentBlocks = 2>
+///                 registers. 0: by the tile, 32 rows for each warp where D and Dv leave the
+///                 registers for it, else 16.
+/// ResidentBlocks  on a multiprocessor, that the compiler leaves registers for. 0: as many as can
+///                 have all registers that a thread can use.
+template <int WarpCount = 0, int ResidentBlocks = 0>
 struct Tuning {
-  static_assert(WarpCount >= 1 && WarpCount <= 32, "attile::sm80::Tuning: 1 to 32 warps");
-  static_assert(ResidentBlocks >= 1, "attile::sm80::Tuning: at least 1 block");
+  static_assert(WarpCount >= 0 && WarpCount <= 32, "attile::sm80::Tuning: up to 32 warps");
+  static_assert(ResidentBlocks >= 0, "attile::sm80::Tuning: a negative number of blocks");
 
   static constexpr int kWarps = WarpCount;
   static constexpr int kBlocksPerSm = ResidentBlocks;
+
+  /// The family that attile::ForwardTraits takes by this tuning.
+  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
+  using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
 };
 
-/// The same for the backward pass.
+/// The warps of a block with Br rows of Q, as Tuning says.
+constexpr int warps_of(int tuned, int br, int dim) {
+  if (tuned > 0) return tuned;
+  return br % 32 == 0 && dim <= 128 ? br / 32 : br / 16;
+}
+
+/// The resident blocks of that many warps, as Tuning says: 255 registers a thread at most, and 64 K
+/// registers on a multiprocessor.
+constexpr int blocks_of(int tuned, int warps) {
+  if (tuned > 0) return tuned;
+  return warps < 8 ? 8 / warps : 1;
+}
+
+/// What changes the speed of a backward pass and not the result, but for the order of sums.
 /// Warps    of a block, in lines of Across; each has Bc / (Warps / Across) rows of dK and dV, a
 ///          multiple of 16, and 1 / Across of their columns.
 /// DqAcross of those warps that share the rows of a tile of dQ: each has Br / (Warps / DqAcross)
@@ -30,6 +58,10 @@ struct BackwardTuning {
   static constexpr int kDqAcross = DqAcross;
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr int kStages = Stages;
+
+  /// The family that attile::BackwardTraits takes by this tuning.
+  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
+  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, BackwardTuning>;
 };
 
 }  // namespace attile::sm80

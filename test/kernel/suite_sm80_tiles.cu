@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Tiles of the sm80 kernels that a caller may choose, head dimensions that fill no panel, and the
+// default tiles of devices with less shared memory.
+#include "kernel/suite_executor.cuh"
+#include "kernel/suite_kernels.h"
+
+namespace {
+
+using namespace attile_test;
+using attile::sm80::BackwardTuning;
+using attile::sm80::Tuning;
+
+using HalfType = __half;
+using Bf16Type = __nv_bfloat16;
+using Dims64 = Dims<64>;
+
+template <int Br, int Bc, class Dim = Dims64, class T = Tuning<>>
+using Own = GpuExecutor<Dim, Tiles<Br, Bc, T, BackwardTuning<>>>;
+
+// One warp, of 16 and of 32 rows; more warps than a multiprocessor has schedulers; tiles of K and V
+// that no power of two divides.
+using Own16x16 = Own<16, 16>;
+using Own32x48 = Own<32, 48>;
+using Own64x96 = Own<64, 96>;
+using Own128x128 = Own<128, 128>;
+using Own192x64 = Own<192, 64>;
+using Own48x80 = Own<48, 80>;
+using Narrow128x32 = Own<128, 32, Dims64, Tuning<8, 1>>;
+using Wide64x32 = Own<64, 32, Dims<128>, Tuning<1>>;
+// Panels of 64, 32 and 16 columns; Q's and O's apart.
+using Own64x64D40 = Own<64, 64, Dims<40>>;
+using Own64x64D72 = Own<64, 64, Dims<72>>;
+using Own64x64D80 = Own<64, 64, Dims<80>>;
+using Own64x48D96x128 = Own<64, 48, Dims<96, 128>>;
+using Own64x64D128x96 = Own<64, 64, Dims<128, 96>>;
+using Own64x32D192x128 = Own<64, 32, Dims<192, 128>>;
+using Own64x64D64x256 = Own<64, 64, Dims<64, 256>>;
+using Default128On99 = GpuExecutor<Dims<128>, Sm80Tiles<99>>;
+using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
+
+// X(element type, Policy, executor)
+#define ATTILE_FEW_TILES(X) X(Bf16Type, kCausal, Own64x48D96x128)
+
+#define ATTILE_MORE_TILES(X)            \
+  X(HalfType, kNone, Own16x16)          \
+  X(Bf16Type, kCausal, Own16x16)        \
+  X(HalfType, kWindow, Own32x48)        \
+  X(Bf16Type, kEverything, Own64x96)    \
+  X(HalfType, kCausal, Own128x128)      \
+  X(Bf16Type, kWindowPrefix, Own192x64) \
+  X(HalfType, kCausalDropout, Own48x80) \
+  X(HalfType, kCausal, Narrow128x32)    \
+  X(Bf16Type, kPrefix, Wide64x32)       \
+  X(HalfType, kCausal, Own64x64D40)     \
+  X(HalfType, kNone, Own64x64D72)       \
+  X(Bf16Type, kNone, Own64x64D80)       \
+  X(HalfType, kNone, Own64x64D128x96)   \
+  X(Bf16Type, kNone, Own64x32D192x128)  \
+  X(HalfType, kNone, Own64x64D64x256)   \
+  X(Bf16Type, kCausal, Default128On99)  \
+  X(HalfType, kCausal, Default256On163)
+
+#define ATTILE_SUITE(type, policy, executor)                           \
+  TEST_CASE("suite.gpu.sm80.tiles." #type "." #policy "." #executor) { \
+    run_suite<Direction::kForward, type, Policy::policy>(executor{});  \
+  }
+ATTILE_FEW_TILES(ATTILE_SUITE)
+#if ATTILE_TEST_FULL
+ATTILE_MORE_TILES(ATTILE_SUITE)
+#endif
+#undef ATTILE_SUITE
+
+#define ATTILE_ONE(...) +1
+static_assert(kSuiteSm80TileKernels == (ATTILE_TEST_FULL ? 0 ATTILE_FEW_TILES(ATTILE_ONE)
+                                                               ATTILE_MORE_TILES(ATTILE_ONE)
+                                                         : 0 ATTILE_FEW_TILES(ATTILE_ONE)));
+#undef ATTILE_ONE
+
+}  // namespace
