@@ -12,19 +12,21 @@
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/portable/backward.cuh>
 #include <attile/kernel/sm80/backward.cuh>
+#include <attile/kernel/with_tiles.cuh>
 #include <attile/tuning.cuh>
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace attile {
 
 /// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
 /// up to D (Dv for V). Takes `BackwardTraits<...>::Args`. The tuning's namespace is the family:
-/// `portable::Tuning<>`, the default, or `sm80::BackwardTuning<>`.
+/// `sm80::BackwardTuning<>`, the default of 16-bit types but for kTwoPass, or `portable::Tuning<>`.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
-          class Tuning = DefaultBackwardTuning<T>>
+          class Tuning = DefaultBackwardTuning<T, kMode>>
 using BackwardTraits = typename Tuning::template Backward<Br, Bc, D, T, M, S, P, Dv, kMode>;
 
 namespace detail {
@@ -124,22 +126,47 @@ template <class Traits>
   return detail::launch_backward<Traits>(args, backward_params<Traits>(args, workspace), stream);
 }
 
+/// Calls f(std::type_identity<Traits>{}) for the kernels that the one-call `backward` runs for
+/// these arguments on the current device, and returns what f does; as `with_forward_kernel`.
+/// kTwoPass is the portable family's.
+template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, class F>
+auto with_backward_kernel(const F& f) {
+  if constexpr (!kSm80Backward<typename Args::ElementType, kMode>) {
+    return f(std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
+  } else {
+    return detail::with_tiles(
+        [](auto kb) {
+          return detail::columns_kernel<
+              sm80::DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>();
+        },
+        [&](auto kb) {
+          return f(
+              std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
+        },
+        [&](auto kb) {
+          return f(std::type_identity<sm80::DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
+        });
+  }
+}
+
 /// `check` for the one-call `backward`.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
 Check check(const BackwardArgs<T, M, S, P>& args) {
-  return check<DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, Dv, kMode>>(args);
+  return with_backward_kernel<BackwardArgs<T, M, S, P>, D, Dv, kMode>(
+      [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
 }
 
 /// The one call: `backward<64>(workspace, workspace_bytes, args, stream)`, with the default tiles;
-/// `backward<64, 64, DqMode::kTwoPass>` gives the same bits at every run.
+/// `backward<64, 64, DqMode::kInOrder>` gives the same bits at every run.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
 [[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
                                    const BackwardArgs<T, M, S, P>& args,
                                    cudaStream_t stream = nullptr) {
-  return backward<DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, Dv, kMode>>(
-      workspace, workspace_bytes, args, stream);
+  return with_backward_kernel<BackwardArgs<T, M, S, P>, D, Dv, kMode>([&](auto kernel) {
+    return backward<typename decltype(kernel)::type>(workspace, workspace_bytes, args, stream);
+  });
 }
 
 }  // namespace attile

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/architectures.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/core/args.h>
@@ -9,6 +8,7 @@
 #include <attile/core/status.h>
 #include <attile/kernel/portable/forward.cuh>
 #include <attile/kernel/sm80/forward.cuh>
+#include <attile/kernel/with_tiles.cuh>
 #include <attile/tuning.cuh>
 
 #include <cstddef>
@@ -85,16 +85,6 @@ template <class Traits>
                       forward_params<Traits>(args));
 }
 
-namespace detail {
-
-/// Whether a device of which this file has code takes the tiles for kSharedKb.
-template <int kSharedKb>
-inline constexpr bool kTakesTiles = arch::compiled_for([](int a) {
-  return a >= 800 && arch::shared_kb(a) == kSharedKb;
-});
-
-}  // namespace detail
-
 /// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these
 /// arguments on the current device, and returns what f does: the sm80 kernel for 16-bit types,
 /// with the largest tiles that the device takes of those for the architectures that this file is
@@ -102,30 +92,17 @@ inline constexpr bool kTakesTiles = arch::compiled_for([](int a) {
 /// architecture before 8.0.
 template <class Args, int D, int Dv = D, class F>
 auto with_forward_kernel(const F& f) {
-  using Portable = portable::DefaultForwardTraits<Args, D, Dv>;
-  if constexpr (sizeof(typename Args::ElementType) == 4 ||
-                !arch::compiled_for([](int a) { return a >= 800; })) {
-    return f(std::type_identity<Portable>{});
+  if constexpr (sizeof(typename Args::ElementType) == 4) {
+    return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv>>{});
   } else {
-    constexpr int kLeast = detail::kTakesTiles<99> ? 99 : detail::kTakesTiles<163> ? 163 : 227;
-    using Least = sm80::DefaultForwardTraits<Args, D, Dv, kLeast>;
-    if constexpr (arch::compiled_for([](int a) { return a < 800; })) {
-      if (arch::lacks(forward_kernel<Least>, Least::kLeastArchitecture)) {
-        return f(std::type_identity<Portable>{});
-      }
-    }
-    const int shared_kb = arch::device_shared_kb();
-    if constexpr (detail::kTakesTiles<227> && kLeast < 227) {
-      if (shared_kb >= 227) {
-        return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, 227>>{});
-      }
-    }
-    if constexpr (detail::kTakesTiles<163> && kLeast < 163) {
-      if (shared_kb >= 163) {
-        return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, 163>>{});
-      }
-    }
-    return f(std::type_identity<Least>{});
+    return detail::with_tiles(
+        [](auto kb) { return forward_kernel<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>; },
+        [&](auto kb) {
+          return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
+        },
+        [&](auto kb) {
+          return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
+        });
   }
 }
 

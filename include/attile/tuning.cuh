@@ -6,6 +6,7 @@
 #include <attile/core/score_mod.h>
 #include <attile/kernel/portable/backward_traits.cuh>
 #include <attile/kernel/portable/forward_traits.cuh>
+#include <attile/kernel/sm80/backward_traits.cuh>
 #include <attile/kernel/sm80/forward_traits.cuh>
 
 #include <type_traits>
@@ -15,8 +16,9 @@ namespace attile {
 /// The tuning, and with it the family, of a kernel whose caller names none.
 template <class T>
 using DefaultForwardTuning = std::conditional_t<sizeof(T) == 2, sm80::Tuning<>, portable::Tuning<>>;
-template <class T>
-using DefaultBackwardTuning = portable::Tuning<>;
+template <class T, DqMode kMode>
+using DefaultBackwardTuning = std::conditional_t<sizeof(T) == 2 && kMode != DqMode::kTwoPass,
+                                                 sm80::BackwardTuning<>, portable::Tuning<>>;
 
 namespace detail {
 
@@ -63,6 +65,26 @@ constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
   return shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
 }
 
+/// Tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
+struct Sm80BackwardTiles {
+  int br, bc, warps, across, dq_across, blocks_per_sm, stages;
+};
+
+/// Likewise. Two stages where the shared memory of two blocks allows.
+constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool plain) {
+  const bool large = shared_kb >= 227;
+  if (dim <= 64)
+    return plain ? Sm80BackwardTiles{32, 128, 4, 1, 4, 2, 1}
+                 : Sm80BackwardTiles{32, 64, 4, 1, 2, 2, 1};
+  if (dim <= 128) {
+    if (!plain) return {32, 64, 4, 2, 2, 2, 1};
+    return {64, 64, 4, 2, 2, 2, large ? 2 : 1};
+  }
+  if (shared_kb < 163) return {32, 32, 4, 2, 2, 1, 1};
+  if (!plain) return {32, 64, 8, 2, 4, 1, 1};
+  return {large ? 128 : 64, 64, 8, 4, 4, 1, 1};
+}
+
 template <class Args, int D, int Dv, int Br, int Bc, class Tuning>
 using ForwardOf =
     typename Tuning::template Forward<Br, Bc, D, typename Args::ElementType,
@@ -92,6 +114,17 @@ struct Sm80Forward {
                          sm80::Tuning<kTiles.threads / 32, kTiles.blocks_per_sm>>;
 };
 
+template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
+struct Sm80Backward {
+  static constexpr auto kTiles = sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+  using type =
+      sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
+                           typename Args::MaskType, typename Args::ScoreModType,
+                           typename Args::DropoutType, Dv, kMode,
+                           sm80::BackwardTuning<kTiles.warps, kTiles.across, kTiles.dq_across,
+                                                kTiles.blocks_per_sm, kTiles.stages>>;
+};
+
 }  // namespace detail
 
 /// Shared memory of a block that every device since compute capability 8.0 allows. Units: KB.
@@ -116,6 +149,9 @@ namespace sm80 {
 /// kSharedKb: 227 (compute capability 9.0 and 10.0), 163 (8.0) or 99 (8.6, 8.9 and 12.0).
 template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
 using DefaultForwardTraits = typename detail::Sm80Forward<Args, D, Dv, kSharedKb>::type;
+template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+          int kSharedKb = kCommonSharedKb>
+using DefaultBackwardTraits = typename detail::Sm80Backward<Args, D, Dv, kMode, kSharedKb>::type;
 
 }  // namespace sm80
 
@@ -127,8 +163,16 @@ using DefaultForwardTraits =
                                 detail::Sm80Forward<Args, D, Dv, kSharedKb>,
                                 detail::PortableForward<Args, D, Dv, kCommonSharedKb>>::type;
 
-/// The kernels that the one-call `backward` runs for these arguments.
-template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
-using DefaultBackwardTraits = portable::DefaultBackwardTraits<Args, D, Dv, kMode>;
+/// Whether the one-call `backward` has sm80 kernels for an element type and a way to dQ.
+template <class T, DqMode kMode>
+inline constexpr bool kSm80Backward = sizeof(T) == 2 && kMode != DqMode::kTwoPass;
+
+/// The kernels that the one-call `backward` runs for these arguments on such a device.
+template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+          int kSharedKb = kCommonSharedKb>
+using DefaultBackwardTraits = typename std::conditional_t<
+    kSm80Backward<typename Args::ElementType, kMode>,
+    detail::Sm80Backward<Args, D, Dv, kMode, kSharedKb>,
+    detail::PortableBackward<Args, D, Dv, kMode, kCommonSharedKb>>::type;
 
 }  // namespace attile

@@ -40,8 +40,8 @@ struct BackwardTraits {
   static constexpr int kD = D;
   static constexpr int kDv = Dv;
   static constexpr DqMode kDqMode = kMode;
-  static constexpr int kWarps = TuningType::kWarps;
-  static constexpr int kAcross = TuningType::kAcross;
+  static constexpr int kAcross = TuningType::across(max(D, Dv));
+  static constexpr int kWarps = TuningType::warps(Bc, max(D, Dv));
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
@@ -60,7 +60,7 @@ struct BackwardTraits {
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
   /// dQ is made in parts of at most 64 values a thread: dK and dV leave no room for more.
   static constexpr int kDqCols = KTile::kCols;
-  static constexpr int kDqAcross = TuningType::kDqAcross;
+  static constexpr int kDqAcross = TuningType::dq_across(Br, Bc, max(D, Dv));
   static constexpr int kDqParts = [] {
     int parts = ceil_div(Br * kDqCols, kThreads * 64);
     while (parts < kDqCols && kDqCols % (parts * kDqAcross * 16) != 0) ++parts;

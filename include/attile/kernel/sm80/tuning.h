@@ -45,19 +45,30 @@ constexpr int blocks_of(int tuned, int warps) {
   return warps < 8 ? 8 / warps : 1;
 }
 
-/// What changes the speed of a backward pass and not the result, but for the order of sums.
+/// What changes the speed of a backward pass and not the result, but for the order of sums. 0: so
+/// that each warp has 16 rows, and no more of dK and dV than registers hold.
 /// Warps    of a block, in lines of Across; each has Bc / (Warps / Across) rows of dK and dV, a
 ///          multiple of 16, and 1 / Across of their columns.
 /// DqAcross of those warps that share the rows of a tile of dQ: each has Br / (Warps / DqAcross)
 ///          rows, a multiple of 16.
 /// Stages   tiles of Q and dO in shared memory: with 2 the next ones travel during a whole step.
-template <int Warps = 8, int Across = 1, int DqAcross = 2, int ResidentBlocks = 1, int Stages = 2>
+template <int Warps = 0, int Across = 0, int DqAcross = 0, int ResidentBlocks = 1, int Stages = 1>
 struct BackwardTuning {
-  static constexpr int kWarps = Warps;
-  static constexpr int kAcross = Across;
-  static constexpr int kDqAcross = DqAcross;
+  static_assert(Warps >= 0 && Warps <= 32, "attile::sm80::BackwardTuning: at most 32 warps");
+  static_assert(ResidentBlocks >= 1, "attile::sm80::BackwardTuning: at least 1 block");
+  static_assert(Stages == 1 || Stages == 2, "attile::sm80::BackwardTuning: 1 or 2 stages");
+
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr int kStages = Stages;
+
+  static constexpr int across(int dim) { return Across > 0 ? Across : dim > 128 ? 2 : 1; }
+  static constexpr int warps(int bc, int dim) { return Warps > 0 ? Warps : bc / 16 * across(dim); }
+  static constexpr int dq_across(int br, int bc, int dim) {
+    if (DqAcross > 0) return DqAcross;
+    int lines = warps(bc, dim);
+    while (lines > 1 && (warps(bc, dim) % lines != 0 || br % (16 * lines) != 0)) --lines;
+    return warps(bc, dim) / lines;
+  }
 
   /// The family that attile::BackwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
