@@ -39,6 +39,8 @@ template <int kSharedKb>
 struct Sm80Tiles {
   template <class Args, class Dim>
   using Forward = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kSharedKb>;
+  template <class Args, class Dim, attile::DqMode kMode>
+  using Backward = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode, kSharedKb>;
 };
 
 /// The caller's tiles; the tunings name the families.

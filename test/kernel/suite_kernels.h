@@ -14,8 +14,8 @@
 // fp32, head dimensions above 64.
 #define ATTILE_FP32_LARGE(X) X(none, kNone) X(causal, kCausal)
 
-// 16-bit types: the portable kernels, and the forward kernels that the one call chooses, which are
-// sm80's where the device has its instructions.
+// 16-bit types: the portable kernels, and the kernels that the one calls choose, which are sm80's
+// where the device has its instructions.
 #if ATTILE_TEST_FULL
 #define ATTILE_FP16_D64(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_BF16_D64(X) ATTILE_EACH_POLICY(X)
@@ -27,7 +27,9 @@
 #define ATTILE_BF16_CALL_D128(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_FP16_CALL_D256(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_BF16_CALL_D256(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_FP16_IN_ORDER(X) X(none, kNone) X(causal, kCausal) X(everything, kEverything)
 #else
+#define ATTILE_FP16_IN_ORDER(X)
 #define ATTILE_FP16_D64(X) X(causal, kCausal)
 #define ATTILE_BF16_D64(X) X(everything, kEverything)
 #define ATTILE_FP16_LARGE(X)
@@ -48,7 +50,7 @@ namespace attile_test {
 inline constexpr int kSuiteCombinations = 0 ATTILE_FP32_D64_MASKS(ATTILE_ONE)
     ATTILE_FP32_D64_MODIFIERS(ATTILE_ONE) ATTILE_FP32_LARGE(ATTILE_ONE) ATTILE_FP16_D64(ATTILE_ONE)
         ATTILE_BF16_D64(ATTILE_ONE) ATTILE_FP16_LARGE(ATTILE_ONE) ATTILE_BF16_LARGE(ATTILE_ONE);
-/// The same of the forward kernels that the one call chooses.
+/// The same of the kernels that the one calls choose.
 inline constexpr int kSuiteCalls =
     0 ATTILE_FP16_CALL_D64(ATTILE_ONE) ATTILE_BF16_CALL_D64(ATTILE_ONE)
         ATTILE_FP16_CALL_D128(ATTILE_ONE) ATTILE_BF16_CALL_D128(ATTILE_ONE)
@@ -57,11 +59,11 @@ inline constexpr int kSuiteCalls =
 
 /// Kernels of suite_tiles.cu and suite_sm80_tiles.cu besides.
 inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 2;
-inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 18 : 1;
+inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 36 : 2;
 
-static_assert(ATTILE_TEST_FULL || 2 * kSuiteCombinations + kSuiteCalls + kSuiteTileKernels +
+static_assert(ATTILE_TEST_FULL || 2 * (kSuiteCombinations + kSuiteCalls) + kSuiteTileKernels +
                                           kSuiteSm80TileKernels <=
-                                      46,
+                                      50,
               "the suite builds about 40 kernels where there is no GPU");
 
 }  // namespace attile_test

@@ -14,8 +14,8 @@ using HalfType = __half;
 using Bf16Type = __nv_bfloat16;
 using Dims64 = Dims<64>;
 
-template <int Br, int Bc, class Dim = Dims64, class T = Tuning<>>
-using Own = GpuExecutor<Dim, Tiles<Br, Bc, T, BackwardTuning<>>>;
+template <int Br, int Bc, class Dim = Dims64, class T = Tuning<>, class B = BackwardTuning<>>
+using Own = GpuExecutor<Dim, Tiles<Br, Bc, T, B>>;
 
 // One warp, of 16 and of 32 rows; more warps than a multiprocessor has schedulers; tiles of K and V
 // that no power of two divides.
@@ -60,9 +60,12 @@ using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
   X(Bf16Type, kCausal, Default128On99)  \
   X(HalfType, kCausal, Default256On163)
 
-#define ATTILE_SUITE(type, policy, executor)                           \
-  TEST_CASE("suite.gpu.sm80.tiles." #type "." #policy "." #executor) { \
-    run_suite<Direction::kForward, type, Policy::policy>(executor{});  \
+#define ATTILE_SUITE(type, policy, executor)                                    \
+  TEST_CASE("suite.gpu.sm80.tiles." #type "." #policy "." #executor) {          \
+    run_suite<Direction::kForward, type, Policy::policy>(executor{});           \
+  }                                                                             \
+  TEST_CASE("suite.gpu.sm80.tiles.backward." #type "." #policy "." #executor) { \
+    run_suite<Direction::kBackward, type, Policy::policy>(executor{});          \
   }
 ATTILE_FEW_TILES(ATTILE_SUITE)
 #if ATTILE_TEST_FULL
@@ -70,7 +73,7 @@ ATTILE_MORE_TILES(ATTILE_SUITE)
 #endif
 #undef ATTILE_SUITE
 
-#define ATTILE_ONE(...) +1
+#define ATTILE_ONE(...) +2
 static_assert(kSuiteSm80TileKernels == (ATTILE_TEST_FULL ? 0 ATTILE_FEW_TILES(ATTILE_ONE)
                                                                ATTILE_MORE_TILES(ATTILE_ONE)
                                                          : 0 ATTILE_FEW_TILES(ATTILE_ONE)));

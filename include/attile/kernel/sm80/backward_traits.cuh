@@ -9,6 +9,8 @@
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 
+#include <numeric>
+
 namespace attile::sm80 {
 
 /// Every constant of one backward pass with the matrix instructions of compute capability 8.0.
@@ -46,11 +48,14 @@ struct BackwardTraits {
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
 
-  static constexpr int kColumns = 16 * kAcross;  // columns of all tiles are multiples of it
-  using QTile = tile::PanelTile<Br, round_up(D, kColumns), T>;
-  using DoTile = tile::PanelTile<Br, round_up(Dv, kColumns), T>;
-  using KTile = tile::PanelTile<Bc, round_up(D, kColumns), T>;
-  using VTile = tile::PanelTile<Bc, round_up(Dv, kColumns), T>;
+  // The columns of tiles that warps share are multiples of 16 for each of them.
+  static constexpr int kDqAcross = TuningType::dq_across(Br, Bc, max(D, Dv));
+  static constexpr int kQkColumns = round_up(D, 16 * std::lcm(kAcross, kDqAcross));
+  static constexpr int kVColumns = round_up(Dv, 16 * kAcross);
+  using QTile = tile::PanelTile<Br, kQkColumns, T>;
+  using DoTile = tile::PanelTile<Br, kVColumns, T>;
+  using KTile = tile::PanelTile<Bc, kQkColumns, T>;
+  using VTile = tile::PanelTile<Bc, kVColumns, T>;
   /// P^T and dS^T: what the lanes hold of S^T is what they must hold of a left operand, so that
   /// dV = P^T dO and dK = dS^T Q take it from the registers. P^T is in shared memory only where a
   /// warp lacks a part of its rows.
@@ -60,7 +65,6 @@ struct BackwardTraits {
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
   /// dQ is made in parts of at most 64 values a thread: dK and dV leave no room for more.
   static constexpr int kDqCols = KTile::kCols;
-  static constexpr int kDqAcross = TuningType::dq_across(Br, Bc, max(D, Dv));
   static constexpr int kDqParts = [] {
     int parts = ceil_div(Br * kDqCols, kThreads * 64);
     while (parts < kDqCols && kDqCols % (parts * kDqAcross * 16) != 0) ++parts;
