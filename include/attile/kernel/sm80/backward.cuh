@@ -130,6 +130,54 @@ ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
   }
 }
 
+/// dV += P^T dO (line 12) and dK += dS^T Q (line 16); leaves dS^T in shared memory, where all see
+/// it. Scope    all threads of the block.
+template <class Traits>
+ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
+                             typename Traits::DvRegisters& dv_frag,
+                             const typename Traits::ScoreRegisters& p_frag,
+                             const typename Traits::ScoreRegisters& ds_frag,
+                             const QueryStage<Traits>& smem, const typename Traits::PTile& p_smem,
+                             const typename Traits::PTile& ds_smem) {
+  using T = typename Traits::ElementType;
+  using Scores = typename Traits::ScoreRegisters;
+  tile::stage(ds_smem, ds_frag);
+  const tile::SharedRight do_right(smem.dout, Traits::DvRegisters::warp_col());
+  const tile::SharedRight q_right(smem.q, Traits::DkRegisters::warp_col());
+  if constexpr (Traits::kAcross == 1) {
+    tile::multiply<T>(dv_frag, tile::RegisterLeft<T, Scores>(p_frag), do_right);
+    tile::multiply<T>(dk_frag, tile::RegisterLeft<T, Scores>(ds_frag), q_right);
+    arch::barrier();  // dS is written before others read it; Q and dO have been read
+  } else {
+    tile::stage(p_smem, p_frag);
+    arch::barrier();  // P and dS are written before others read them
+    tile::multiply<T>(dv_frag, tile::SharedLeft(p_smem, Scores::warp_row()), do_right);
+    tile::multiply<T>(dk_frag, tile::SharedLeft(ds_smem, Scores::warp_row()), q_right);
+  }
+}
+
+/// dK and dV by way of shared memory, where they take the places of K and V (line 18).
+/// Scope    all threads of the block.
+template <class Traits>
+ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
+                               const typename Traits::KTile& k_smem,
+                               const typename Traits::VTile& v_smem,
+                               const typename Traits::DkRegisters& dk_frag,
+                               const typename Traits::DvRegisters& dv_frag) {
+  arch::async_copy_wait<0>();
+  arch::barrier();  // K and V have arrived and been read
+  tile::stage(k_smem, dk_frag, p.scale);
+  tile::stage(v_smem, dv_frag);
+  arch::barrier();  // dK and dV are written before others read them
+  constexpr int kRows = Traits::kBc / Traits::kWarps;
+  const int first = arch::thread_index() / arch::kWarpSize * kRows;
+  const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
+  tile::store_rows<kRows>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem, first,
+                          kv_tile * Traits::kBc);
+  tile::store_rows<kRows>(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), v_smem, first,
+                          kv_tile * Traits::kBc);
+}
+
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
 /// tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 128 bytes.
@@ -189,19 +237,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
     probabilities_and_gradient(Traits::kStages == 2 ? edge : next.edge(), p_rows, ds_rows, p, place,
                                smem.lse, smem.delta, sampler);
-    tile::stage(ds_smem, ds_frag);
-    const tile::SharedRight do_right(smem.dout, Traits::DvRegisters::warp_col());
-    const tile::SharedRight q_right(smem.q, Traits::DkRegisters::warp_col());
-    if constexpr (Traits::kAcross == 1) {
-      tile::multiply<T>(dv_frag, tile::RegisterLeft<T, Scores>(p_frag), do_right);  // line 12
-      tile::multiply<T>(dk_frag, tile::RegisterLeft<T, Scores>(ds_frag), q_right);  // line 16
-      arch::barrier();  // dS is written before others read it; Q and dO have been read
-    } else {
-      tile::stage(p_smem, p_frag);
-      arch::barrier();  // P and dS are written before others read them
-      tile::multiply<T>(dv_frag, tile::SharedLeft(p_smem, Scores::warp_row()), do_right);
-      tile::multiply<T>(dk_frag, tile::SharedLeft(ds_smem, Scores::warp_row()), q_right);
-    }
+    add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
     if constexpr (Traits::kStages == 1) {
       if constexpr (Traits::kAcross > 1) arch::barrier();  // Q and dO have been read
       next.advance();
@@ -221,18 +257,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     }
   }
 
-  arch::async_copy_wait<0>();
-  arch::barrier();  // K and V have arrived and been read: dK and dV take their places
-  tile::stage(k_smem, dk_frag, p.scale);
-  tile::stage(v_smem, dv_frag);
-  arch::barrier();  // dK and dV are written before others read them
-  constexpr int kRows = Traits::kBc / Traits::kWarps;
-  const int first = arch::thread_index() / arch::kWarpSize * kRows;
-  const KeyTile end(p, arch::opaque(block));
-  tile::store_rows<kRows>(p.dk.slice(end.batch, end.kv_head, p.extent.kv_len, p.head_dim), k_smem,
-                          first, end.index * Traits::kBc);  // line 18
-  tile::store_rows<kRows>(p.dv.slice(end.batch, end.kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
-                          first, end.index * Traits::kBc);
+  store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
 }
 
 /// dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.

@@ -15,6 +15,48 @@
 
 namespace attile::sm80 {
 
+/// The tiles of K and V in shared memory, of the kv head that a query head reads.
+template <class Traits>
+struct KeyValueTiles {
+  static constexpr int kThreads = Traits::kThreads;
+
+  const ForwardParams<Traits>& p;
+  int batch, kv_head;
+  typename Traits::KTile k;  // (Bc, D)
+  typename Traits::VTile v;  // (Bc, Dv)
+
+  ATTILE_DEVICE KeyValueTiles(const ForwardParams<Traits>& params, int b, int head,
+                              unsigned char* shared)
+      : p(params),
+        batch(b),
+        kv_head(head / (p.q_heads / p.kv_heads)),
+        k{shared},
+        v{shared + Traits::KTile::kBytes} {}
+
+  ATTILE_DEVICE void send_for_k(int kv_tile) const {
+    const auto gmem = p.k.slice(arch::opaque(batch), kv_head, p.extent.kv_len, p.head_dim);
+    tile::load_async<kThreads>(k, gmem, kv_tile * Traits::kBc);
+  }
+  ATTILE_DEVICE void send_for_v(int kv_tile) const {
+    const auto gmem = p.v.slice(arch::opaque(batch), kv_head, p.extent.kv_len, p.head_dim_v);
+    tile::load_async<kThreads>(v, gmem, kv_tile * Traits::kBc);
+  }
+};
+
+/// O by way of shared memory, where it takes the place of Q, so that whole rows are written.
+template <class Traits>
+ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsigned char* shared,
+                                const typename Traits::OutputRegisters& o_frag) {
+  using Outputs = typename Traits::OutputRegisters;
+  const typename Traits::OTile o_smem{shared};
+  if constexpr (!Traits::kSameRowsOfQAndO) arch::barrier();  // all of Q has been read
+  tile::stage(o_smem, o_frag);
+  arch::warp_barrier();  // the lanes of a warp see its rows of O, which are no other warp's
+  const QueryTile at(p, block);
+  tile::store_rows<Outputs::kWarpRows>(p.o.slice(at.batch, at.head, p.extent.q_len, p.head_dim_v),
+                                       o_smem, Outputs::warp_row(), at.row0);
+}
+
 /// FlashAttention-2, forward, for one tile of query rows of one head (arXiv 2307.08691, Algorithm
 /// 1; the lines named are its), with matrix instructions and asynchronous copies: S, P and O stay
 /// in the registers of the warp that has their rows.
@@ -22,26 +64,13 @@ namespace attile::sm80 {
 template <class Traits>
 ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
   using T = typename Traits::ElementType;
-  using KTile = typename Traits::KTile;
-  using VTile = typename Traits::VTile;
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
   constexpr int kThreads = Traits::kThreads;
   constexpr int kBc = Traits::kBc;
-  const typename Traits::QTile q_smem{shared};                    // (Br, D)
-  const KTile k_smem{shared + Traits::kQoBytes};                  // (Bc, D)
-  const VTile v_smem{shared + Traits::kQoBytes + KTile::kBytes};  // (Bc, Dv)
-
+  const typename Traits::QTile q_smem{shared};  // (Br, D)
   const auto [batch, head, row0] = QueryTile(p, block);
-  const int kv_head = head / (p.q_heads / p.kv_heads);
-  const auto send_for_k = [&](int kv_tile) {
-    const auto k_gmem = p.k.slice(arch::opaque(batch), kv_head, p.extent.kv_len, p.head_dim);
-    tile::load_async<kThreads>(k_smem, k_gmem, kv_tile * kBc);
-  };
-  const auto send_for_v = [&](int kv_tile) {
-    const auto v_gmem = p.v.slice(arch::opaque(batch), kv_head, p.extent.kv_len, p.head_dim_v);
-    tile::load_async<kThreads>(v_smem, v_gmem, kv_tile * kBc);
-  };
+  const KeyValueTiles<Traits> kv_smem(p, batch, head, shared + Traits::kQoBytes);
   const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.dropout.sampler(p.q_heads);
   const TileRange range = tiles_seen(p, batch, head, row0, Traits::kBr);  // what the block loads
@@ -49,7 +78,7 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
 
   tile::load_async<kThreads>(q_smem, p.q.slice(batch, head, p.extent.q_len, p.head_dim),
                              row0);  // line 4
-  if (range.first < range.last) send_for_k(range.first);
+  if (range.first < range.last) kv_smem.send_for_k(range.first);
   arch::async_copy_commit();
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
@@ -62,18 +91,18 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
     const bool seen = mine.contains(kv_tile);  // by any row of this warp
     arch::async_copy_wait<0>();
     arch::barrier();  // K is there for all; V has been read
-    send_for_v(kv_tile);
+    kv_smem.send_for_v(kv_tile);
     arch::async_copy_commit();
 
     Scores s_frag;
     if (seen) {
       s_frag.clear();
       const tile::SharedLeft q_left(q_smem, Scores::warp_row());
-      tile::multiply<T>(s_frag, q_left, tile::SharedRightTransposed(k_smem));  // line 8
+      tile::multiply<T>(s_frag, q_left, tile::SharedRightTransposed(kv_smem.k));  // line 8
     }
     arch::async_copy_wait<0>();
     arch::barrier();  // V is there for all; K has been read
-    if (kv_tile + 1 < range.last) send_for_k(kv_tile + 1);
+    if (kv_tile + 1 < range.last) kv_smem.send_for_k(kv_tile + 1);
     arch::async_copy_commit();
     if (!seen) continue;
     if (mine.full(kv_tile)) {
@@ -84,22 +113,16 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
     softmax.template step<Traits::kRescaleSlack>(s_frag, o_frag, unit);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
     const tile::RegisterLeft<T, Scores> p_left(s_frag);
-    tile::multiply<T>(o_frag, p_left, tile::SharedRight(v_smem));  // line 10
+    tile::multiply<T>(o_frag, p_left, tile::SharedRight(kv_smem.v));  // line 10
   }
 
   if (range.first >= range.last) {
     arch::async_copy_wait<0>();
     arch::barrier();  // Q has arrived in the memory that O is staged in
   }
-  softmax.finish(o_frag, sampler.keep_scale());  // line 12
-  const typename Traits::OTile o_smem{shared};
-  if constexpr (!Traits::kSameRowsOfQAndO) arch::barrier();  // all of Q has been read
-  tile::stage(o_smem, o_frag);
-  arch::warp_barrier();  // the lanes of a warp see its rows of O, which are no other warp's
+  softmax.finish(o_frag, sampler.keep_scale());          // line 12
+  store_output(p, arch::opaque(block), shared, o_frag);  // line 14
   const QueryTile end(p, arch::opaque(block));
-  tile::store_rows<Outputs::kWarpRows>(p.o.slice(end.batch, end.head, p.extent.q_len, p.head_dim_v),
-                                       o_smem, Outputs::warp_row(),
-                                       end.row0);                       // line 14
   store_lse<Outputs>(p, end.batch, end.head, end.row0, softmax, unit);  // lines 13, 15
 }
 
