@@ -164,6 +164,8 @@ void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
 using ToFloat = float (*)(std::uint16_t);
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   ToFloat to_float, std::source_location at);
+void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                      std::source_location at);
 int load_acquire(const int* address, std::source_location at);
 void store_release(int* address, int x, std::source_location at);
 

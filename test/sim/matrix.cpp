@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The matrix instructions of a warp. Lane -> element maps: PTX ISA, "Matrix Fragments for
-// mma.m16n8k16" and "ldmatrix".
+// mma.m16n8k16", "mma.m16n8k8" and "ldmatrix".
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
@@ -49,6 +51,55 @@ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_
     d[i] = static_cast<float>(sum);
   }
   if (lane == 0) count_flops(2 * 16 * 8 * 16);
+}
+
+namespace {
+
+/// The sum of an instruction's terms as the least careful device has it: each cut off, towards
+/// zero, below 2^-24 of the power of two in the largest, their sum below fp32's last bit. Devices
+/// differ in how far below they cut, and in whether they add all terms at once or in two halves.
+float truncated_sum(const double (&terms)[9]) {
+  double largest = 0;
+  for (const double x : terms) {
+    if (!std::isfinite(x)) {
+      double sum = 0;
+      for (const double y : terms) sum += y;
+      return static_cast<float>(sum);
+    }
+    largest = std::max(largest, std::abs(x));
+  }
+  if (largest == 0) return 0.0f;
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - 24);
+  double sum = 0;
+  for (const double x : terms) sum += std::trunc(x / unit) * unit;
+  const float rounded = static_cast<float>(sum);
+  return std::abs(static_cast<double>(rounded)) > std::abs(sum) ? std::nextafter(rounded, 0.0f)
+                                                                : rounded;
+}
+
+}  // namespace
+
+/// The last 13 bits of operands are not looked at; the products are exact.
+void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                      std::source_location at) {
+  const auto lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
+  const int lane = thread_index() % kWarpSize;
+  const auto element = [&](int of_lane, int word) {
+    const std::uint32_t bits = (*lanes)[of_lane][word] & 0xFFFFE000u;
+    float x;
+    std::memcpy(&x, &bits, sizeof x);
+    return static_cast<double>(x);
+  };
+  for (int i = 0; i < 4; ++i) {
+    const int col = lane % 4 * 2 + i % 2;
+    double terms[9] = {d[i]};
+    for (int k = 0; k < 8; ++k) {
+      terms[k + 1] =
+          element(lane / 4 * 4 + k % 4, k / 4 * 2 + i / 2) * element(col * 4 + k % 4, 4 + k / 4);
+    }
+    d[i] = truncated_sum(terms);
+  }
+  if (lane == 0) count_flops(2 * 16 * 8 * 8);
 }
 
 }  // namespace sim

@@ -57,6 +57,18 @@ ATTILE_HOST_DEVICE std::uint32_t word_of(const Vec<T, 2>& pair) {
   return word;
 }
 
+/// The bits of an fp32 number, and the number with these bits.
+ATTILE_HOST_DEVICE std::uint32_t word_of(float x) {
+  std::uint32_t word;
+  std::memcpy(&word, &x, sizeof word);
+  return word;
+}
+ATTILE_HOST_DEVICE float float_of(std::uint32_t word) {
+  float x;
+  std::memcpy(&x, &word, sizeof x);
+  return x;
+}
+
 /// The name that error messages and programs print.
 template <Element T>
 constexpr const char* element_name() {

@@ -5,25 +5,37 @@
 
 namespace attile {
 
-/// Where the 16-byte units of a (Rows, Cols) tile of 16-bit elements lie in shared memory: in
-/// panels of up to 64 columns, a panel's rows one after another, and the units of a row permuted by
-/// the row's number, so that the 8 rows of a matrix that one instruction reads, at the same
-/// columns, lie in all 32 banks. These are the 128-, 64- and 32-byte swizzles of TMA and wgmma.
-/// Units    rows; units of 16 bytes (8 elements); bytes.
-template <int Rows, int Cols>
+/// Where the 16-byte units of a (Rows, Cols) tile of elements of kElementBytes lie in shared
+/// memory: in panels of up to 128 bytes of columns, a panel's rows one after another, and the units
+/// of a row permuted by the row's number, so that the 8 rows of a matrix that one instruction
+/// reads, at the same columns, lie in all 32 banks. For 16-bit elements these are the 128-, 64- and
+/// 32-byte swizzles of TMA and wgmma. For fp32 so do the 8 columns, from a multiple of 8 on, of
+/// rows 0 to 3 and of 4 to 7 (of 0, 2, 4, 6 and of 1, 3, 5, 7 too where a panel has 32 columns),
+/// which lanes read word by word where a matrix is to be transposed. Units    rows; units of 16
+/// bytes (kUnitElements elements); bytes.
+template <int Rows, int Cols, int kElementBytes = 2>
 struct PanelLayout {
   static_assert(Rows % 8 == 0 && Cols % 16 == 0,
                 "attile::PanelLayout: a tile has a multiple of 8 rows and of 16 columns");
+  static_assert(kElementBytes == 2 || kElementBytes == 4,
+                "attile::PanelLayout: elements have 2 or 4 bytes");
 
-  static constexpr int kUnits = Cols / 8;
+  static constexpr int kUnitElements = 16 / kElementBytes;
+  static constexpr int kUnits = Cols / kUnitElements;
   static constexpr int kPanelUnits = kUnits % 8 == 0 ? 8 : kUnits % 4 == 0 ? 4 : 2;
   static constexpr int kRowBytes = kPanelUnits * 16;
   static constexpr int kPanelBytes = Rows * kRowBytes;
   static constexpr int kBytes = kUnits / kPanelUnits * kPanelBytes;
 
-  /// What a row's unit numbers, within a panel, are xored with; it repeats every 8 rows.
+  /// What a row's unit numbers, within a panel, are xored with; it repeats every 8 rows. Linear:
+  /// that of two rows that have no bit in common, xored, is that of their sum.
   ATTILE_HOST_DEVICE static constexpr unsigned swizzle(unsigned row) {
-    return row / (8 / kPanelUnits) % kPanelUnits;
+    if constexpr (kElementBytes == 2) {
+      return row / (8 / kPanelUnits) % kPanelUnits;
+    } else {
+      const unsigned r0 = row % 2, r1 = row / 2 % 2, r2 = row / 4 % 2;
+      return kPanelUnits == 8 ? r1 * 4 + (r0 ^ r2) * 2 + r2 : r1 * 2 + r2;
+    }
   }
   /// Unsigned numbers: a signed division by a power of two takes three instructions more.
   ATTILE_HOST_DEVICE static constexpr unsigned offset(unsigned row, unsigned unit) {

@@ -13,17 +13,17 @@
 
 #include <cstdint>
 
-// Products by matrix instructions (mma.m16n8k16): each warp of a block holds its own rows of the
-// result, and reads the right operand whole.
+// Products by matrix instructions (mma.m16n8k16; for fp32 mma.m16n8k8 in TF32): each warp of a
+// block holds its own rows of the result, and reads the right operand whole.
 
 namespace attile::tile {
 
 /// A (Rows, Cols) tile of floats in the registers of a block of kWarps warps. This class alone
 /// knows which thread holds what: the warps stand in lines of kAcross, and cut the tile into equal
 /// parts; in each 16 x 8 piece of a part lane i has columns 2 (i % 4) and 2 (i % 4) + 1 of rows
-/// i / 4 and i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16"). A thread's rows and columns
-/// are numbered without gaps: x[2 i + h][2 j + e] is row 16 i + 8 h + lane / 4, column
-/// 8 j + 2 (lane % 4) + e of its warp.
+/// i / 4 and i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8"). A thread's
+/// rows and columns are numbered without gaps: x[2 i + h][2 j + e] is row 16 i + 8 h + lane / 4,
+/// column 8 j + 2 (lane % 4) + e of its warp.
 template <int Rows, int Cols, int kWarps, int kAcross = 1>
 struct MmaTile {
   static_assert(kWarps % kAcross == 0 && Rows % (kWarps / kAcross * 16) == 0 &&
@@ -141,8 +141,10 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
                          float factor = 1.0f, int col0 = 0) {
   using T = typename Tile::Element;
   using Registers = MmaTile<Rows, Cols, kWarps, kAcross>;
-  const LaneOffsets<Tile> offsets(Registers::row(0), 0);
-  unsigned char* const lane_data = shared.data + arch::thread_index() % 4 * sizeof(Vec<T, 2>);
+  constexpr int kPairs = Tile::Layout::kUnitElements / 2;  // of columns in 16 bytes
+  const int pair = arch::thread_index() % 4;
+  const LaneOffsets<Tile> offsets(Registers::row(0), pair / kPairs);
+  unsigned char* const lane_data = shared.data + pair % kPairs * sizeof(Vec<T, 2>);
   ATTILE_UNROLL
   for (int c = 0; c < Registers::kRegCols; c += 2) {
     ATTILE_UNROLL
@@ -155,21 +157,31 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
   }
 }
 
-// The operands of `multiply`. A left one gives each warp 16 x 16 pieces of its own rows; a right
-// one gives every warp 16 x 16 pieces of all columns, as two 16 x 8 ones.
+// The operands of `multiply`. The depth goes in steps of 32 bytes, kStepDepth elements. A left one
+// gives each warp 16 x kStepDepth pieces of its own rows; a right one gives every warp
+// kStepDepth x 16 pieces of all columns, as two of 8 columns. Lane i has, of the left one's rows
+// i / 4 (words 0, 2) and i / 4 + 8 (words 1, 3), and of the right one's column i / 4, the depth's
+// 4-byte words i % 4 (words 0, 1 left, 0, 2 right) and i % 4 + 4.
+//
+// fp32: a left operand that is kPaired has steps with the order 0, 2, 4, 6, 1, 3, 5, 7, in which a
+// product's result is an operand as it is; `facing` has the right one follow.
+
+template <class T>
+inline constexpr int kStepDepth = 32 / sizeof(T);
 
 /// The left operand in shared memory, (rows, depth).
 template <class Tile>
 class SharedLeft {
  public:
   static constexpr int kDepth = Tile::kCols;
+  static constexpr bool kPaired = false;
 
   ATTILE_DEVICE SharedLeft(const Tile& tile, int first)
       : reader_(tile, first + lane() % 16, lane() / 16) {}
 
-  /// Rows 16 i of the warp's on, depth 16 k on.
+  /// Rows 16 i of the warp's on, step k of the depth.
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
-    arch::load_matrices(a, reader_.address(i * 16, k * 16));
+    arch::load_matrices(a, reader_.address(i * 16, k * kStepDepth<typename Tile::Element>));
   }
 
  private:
@@ -202,8 +214,32 @@ class SharedLeftTransposed {
   int first_;
 };
 
+template <class Tile>
+  requires(sizeof(typename Tile::Element) == 4)
+class SharedLeftTransposed<Tile> {
+ public:
+  static constexpr int kDepth = Tile::kRows;
+  static constexpr bool kPaired = false;
+
+  ATTILE_DEVICE SharedLeftTransposed(const Tile& tile, int first) : reader_(tile), first_(first) {}
+
+  ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
+    std::uint32_t words[4];
+    reader_.piece(words, k * 8, first_ + i * 16);
+    a[0] = words[0];
+    a[1] = words[2];
+    a[2] = words[1];
+    a[3] = words[3];
+  }
+
+ private:
+  WordReader<Tile, kPaired> reader_;
+  int first_;
+};
+
 /// The left operand in registers: a product's result, rounded to T. What a lane holds of two
-/// neighbouring 16 x 8 pieces of a result is what it must hold of a 16 x 16 piece of an operand.
+/// neighbouring 16 x 8 pieces of a result is what it must hold of a 16 x 16 piece of an operand; of
+/// fp32, of one for a 16 x 8 piece, paired.
 template <class T, class Registers>
 class RegisterLeft {
   static_assert(Registers::kWarpCols == Registers::kCols,
@@ -211,13 +247,19 @@ class RegisterLeft {
 
  public:
   static constexpr int kDepth = Registers::kCols;
+  static constexpr bool kPaired = true;
 
   ATTILE_DEVICE explicit RegisterLeft(const Registers& p) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; c += 2) {
-        words_[r][c / 2] = word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
+        if constexpr (sizeof(T) == 4) {
+          words_[r][c] = word_of(p.x[r][c]);
+          words_[r][c + 1] = word_of(p.x[r][c + 1]);
+        } else {
+          words_[r][c / 2] = word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
+        }
       }
     }
   }
@@ -230,7 +272,7 @@ class RegisterLeft {
   }
 
  private:
-  std::uint32_t words_[Registers::kRegRows][Registers::kRegCols / 2];
+  std::uint32_t words_[Registers::kRegRows][Registers::kRegCols * sizeof(T) / 4];
 };
 
 /// The right operand in shared memory, (depth, columns).
@@ -240,7 +282,8 @@ class SharedRight {
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : reader_(tile, lane() % 16, lane() / 16), first_(first) {}
 
-  /// Depth 16 k on, columns 16 j on: b[0], b[1] the left 8 columns, b[2], b[3] the right ones.
+  /// Step k of the depth, columns 16 j on: b[0], b[1] the left 8 columns, b[2], b[3] the right
+  /// ones.
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
     arch::load_matrices_transposed(b, reader_.address(k * 16, first_ + j * 16));
   }
@@ -254,6 +297,32 @@ class SharedRight {
   int first_;
 };
 
+template <class Tile>
+  requires(sizeof(typename Tile::Element) == 4)
+class SharedRight<Tile> {
+ public:
+  ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
+      : tile_(tile), first_(first) {}
+
+  /// The operand that a left one which is paired, or not, wants.
+  template <bool kPaired>
+  class Facing {
+   public:
+    ATTILE_DEVICE explicit Facing(const SharedRight& b) : reader_(b.tile_), first_(b.first_) {}
+    ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
+      reader_.piece(b, k * 8, first_ + j * 16);
+    }
+
+   private:
+    WordReader<Tile, kPaired> reader_;
+    int first_;
+  };
+
+ private:
+  Tile tile_;
+  int first_;
+};
+
 /// The right operand in shared memory, stored as its transpose (columns, depth).
 template <class Tile>
 class SharedRightTransposed {
@@ -262,7 +331,7 @@ class SharedRightTransposed {
       : reader_(tile, first + lane() % 8 + lane() / 16 * 8, lane() / 8 % 2) {}
 
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
-    arch::load_matrices(b, reader_.address(j * 16, k * 16));
+    arch::load_matrices(b, reader_.address(j * 16, k * kStepDepth<typename Tile::Element>));
   }
 
  private:
@@ -272,34 +341,5 @@ class SharedRightTransposed {
 
   PieceReader<Tile> reader_;
 };
-
-/// acc += A B. The pieces of one step of the depth are on their way while those of the step before
-/// are multiplied.
-/// Scope    all lanes of a warp, each for what it holds; the operands are visible to it.
-template <class T, class Acc, class A, class B>
-ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
-  constexpr int kDown = Acc::kWarpRows / 16;
-  constexpr int kAlong = Acc::kWarpCols / 16;
-  ATTILE_UNROLL
-  for (int k = 0; k < A::kDepth / 16; ++k) {
-    std::uint32_t left[kDown][4];
-    ATTILE_UNROLL
-    for (int i = 0; i < kDown; ++i) a.piece(left[i], i, k);
-    ATTILE_UNROLL
-    for (int j = 0; j < kAlong; ++j) {
-      std::uint32_t right[4];
-      b.piece(right, k, j);
-      ATTILE_UNROLL
-      for (int i = 0; i < kDown; ++i) {
-        float(&top)[Acc::kRegCols] = acc.x[2 * i];
-        float(&bottom)[Acc::kRegCols] = acc.x[2 * i + 1];
-        arch::mma_m16n8k16<T>(top[4 * j], top[4 * j + 1], bottom[4 * j], bottom[4 * j + 1], left[i],
-                              right[0], right[1]);
-        arch::mma_m16n8k16<T>(top[4 * j + 2], top[4 * j + 3], bottom[4 * j + 2], bottom[4 * j + 3],
-                              left[i], right[2], right[3]);
-      }
-    }
-  }
-}
 
 }  // namespace attile::tile

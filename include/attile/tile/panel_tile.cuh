@@ -19,13 +19,16 @@
 
 namespace attile::tile {
 
-/// A (Rows, Cols) tile of 16-bit elements in shared memory, for matrix instructions.
+/// What a tile's columns are a multiple of where an operand of a product is its transpose: of fp32
+/// whole panels, as PanelLayout says.
+template <class T>
+inline constexpr int kTileColumns = sizeof(T) == 4 ? 32 : 16;
+
+/// A (Rows, Cols) tile in shared memory, for matrix instructions.
 template <int Rows, int Cols, class T>
 struct PanelTile {
-  static_assert(sizeof(T) == 2, "attile::tile::PanelTile: elements have 16 bits");
-
   using Element = T;
-  using Layout = PanelLayout<Rows, Cols>;
+  using Layout = PanelLayout<Rows, Cols, sizeof(T)>;
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
   static constexpr std::size_t kBytes = Layout::kBytes;
@@ -33,9 +36,10 @@ struct PanelTile {
   unsigned char* data;
 
   ATTILE_DEVICE T& at(int row, int col) const {
-    return reinterpret_cast<T*>(data + Layout::offset(row, col / 8))[col % 8];
+    constexpr int kUnit = Layout::kUnitElements;
+    return reinterpret_cast<T*>(data + Layout::offset(row, col / kUnit))[col % kUnit];
   }
-  /// kRun = 2, 4 or 8 neighbours of a row from (row, col) on; kRun divides col.
+  /// kRun = 2, 4 or 8 neighbours of a row, up to 16 bytes, from (row, col) on; kRun divides col.
   template <int kRun>
   ATTILE_DEVICE Vec<T, kRun> run(int row, int col) const {
     return arch::load<kRun>(&at(row, col));
@@ -59,9 +63,9 @@ class LaneOffsets {
         unit_(arch::opaque(unit ^ Layout::swizzle(row))) {}
 
   /// `row` more rows, a multiple of 8, and the 16 bytes with column `col`; where the lane has unit
-  /// 1, col / 8 is even.
+  /// 1, that of `col` is even.
   ATTILE_DEVICE unsigned at(unsigned row, unsigned col) const {
-    const unsigned unit = col / 8;
+    const unsigned unit = col / Layout::kUnitElements;
     return row_ + unit / Layout::kPanelUnits * Layout::kPanelBytes + row * Layout::kRowBytes +
            ((unit % Layout::kPanelUnits) ^ unit_) * 16;
   }
@@ -70,15 +74,15 @@ class LaneOffsets {
   unsigned row_, unit_;
 };
 
-/// Where one lane points to when its warp loads 16 x 16 pieces of a tile as four 8 x 8 matrices:
-/// row `row` of the piece and its left (0) or right (1) half.
+/// Where one lane points to when its warp loads pieces of a tile, 16 rows by 32 bytes, as four
+/// matrices of 8 rows by 16 bytes: row `row` of the piece and its left (0) or right (1) half.
 template <class Tile>
 class PieceReader {
  public:
   ATTILE_DEVICE PieceReader(const Tile& tile, unsigned row, unsigned half)
       : base_(arch::shared_address(tile.data)), offsets_(row, half) {}
 
-  /// The piece from (row, col) on; multiples of 16.
+  /// The piece from (row, col) on; multiples of 8 rows and of 32 bytes.
   ATTILE_DEVICE std::uint32_t address(unsigned row, unsigned col) const {
     return base_ + offsets_.at(row, col);
   }
@@ -86,6 +90,39 @@ class PieceReader {
  private:
   std::uint32_t base_;
   LaneOffsets<Tile> offsets_;
+};
+
+/// What one lane holds of 8 x 16 pieces of a tile of fp32 that a product takes transposed: the rows
+/// are its depth. Of 16-bit elements ldmatrix does this.
+/// kPaired  the depth of a step in the order 0, 2, 4, 6, 1, 3, 5, 7.
+template <class Tile, bool kPaired>
+class WordReader {
+ public:
+  ATTILE_DEVICE explicit WordReader(const Tile& tile)
+      : data_(tile.data + lane() / 4 % 4 * sizeof(float)),
+        low_(kPaired ? lane() % 4 * 2 : lane() % 4, lane() / 16),
+        high_(kPaired ? lane() % 4 * 2 + 1 : lane() % 4 + 4, lane() / 16) {}
+
+  /// Of the piece from (row, col) on, steps lane % 4 and lane % 4 + 4 of the depth: w[0], w[1] in
+  /// column lane / 4, w[2], w[3] in column lane / 4 + 8.
+  ATTILE_DEVICE void piece(std::uint32_t (&w)[4], unsigned row, unsigned col) const {
+    ATTILE_UNROLL
+    for (unsigned half = 0; half < 2; ++half) {
+      w[2 * half] = word(low_.at(row, col + half * 8));
+      w[2 * half + 1] = word(high_.at(row, col + half * 8));
+    }
+  }
+
+ private:
+  ATTILE_DEVICE static unsigned lane() {
+    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
+  }
+  ATTILE_DEVICE std::uint32_t word(unsigned offset) const {
+    return word_of(arch::load<1>(reinterpret_cast<const float*>(data_ + offset))[0]);
+  }
+
+  const unsigned char* data_;
+  LaneOffsets<Tile> low_, high_;
 };
 
 /// Sends for a tile; the copies belong to the thread's open group of asynchronous copies.
@@ -97,7 +134,8 @@ class PieceReader {
 template <int kThreads, int Rows, int Cols, class T>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matrix<const T>& source,
                               int row0) {
-  using Layout = PanelLayout<Rows, Cols>;
+  using Layout = typename PanelTile<Rows, Cols, T>::Layout;
+  constexpr unsigned kUnit = Layout::kUnitElements;
   const unsigned thread = static_cast<unsigned>(arch::opaque(arch::thread_index()));
   if (arch::opaque(source.vectors) != 0) {
     // A step takes kDown rows; neighbouring threads have neighbouring units of a row.
@@ -108,8 +146,8 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
     const unsigned unit = thread % Layout::kUnits;
     const unsigned first = thread / Layout::kUnits;
     const std::int64_t stride = arch::opaque(source.row_stride);
-    const T* from = source.data + (row0 + static_cast<int>(first)) * stride + unit * 8;
-    const int rows = unit * 8 < static_cast<unsigned>(source.cols)
+    const T* from = source.data + (row0 + static_cast<int>(first)) * stride + unit * kUnit;
+    const int rows = unit * kUnit < static_cast<unsigned>(source.cols)
                          ? source.rows - row0 - static_cast<int>(first)
                          : 0;  // that follow and exist
     // kDown a power of two: the rows of all steps have the low bits of `first`.
@@ -145,22 +183,24 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
 template <int kRows, int Rows, int Cols, class T>
 ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Cols, T>& shared,
                               int first, int row0) {
-  constexpr int kUnits = Cols / 8;
+  constexpr int kUnit = PanelTile<Rows, Cols, T>::Layout::kUnitElements;
+  constexpr int kUnits = Cols / kUnit;
   const int lane = arch::thread_index() % arch::kWarpSize;
   ATTILE_UNROLL
   for (int i = 0; i < ceil_div(kRows * kUnits, arch::kWarpSize); ++i) {
     const int place = lane + i * arch::kWarpSize;
     const int r = first + place / kUnits;
-    const int col = place % kUnits * 8;
+    const int col = place % kUnits * kUnit;
     const int row = row0 + r;
-    if (place >= kRows * kUnits || row >= target.rows || col >= target.cols) continue;
+    const bool beyond = Rows % kRows != 0 && r >= Rows;  // of the tile
+    if (place >= kRows * kUnits || beyond || row >= target.rows || col >= target.cols) continue;
     T* const out = target.data + row * target.row_stride + col;
-    const Vec<T, 8> v = shared.template run<8>(r, col);
+    const Vec<T, kUnit> v = shared.template run<kUnit>(r, col);
     if (target.vectors) {
       arch::store(out, v);
     } else {
       ATTILE_UNROLL
-      for (int e = 0; e < 8; ++e) {
+      for (int e = 0; e < kUnit; ++e) {
         if (col + e < target.cols) out[e] = v[e];
       }
     }

@@ -6,11 +6,13 @@
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
 #include <attile/kernel/sm80/backward_traits.cuh>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/multiply.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/scores.cuh>
 
@@ -156,6 +158,16 @@ ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
   }
 }
 
+/// target(row0 + r, c) = shared(r, c), each warp its share of the rows.
+/// Scope    all threads of the block, which see all of `shared`.
+template <class Traits, class T, class Tile>
+ATTILE_DEVICE void store_tile(const tile::Matrix<T>& target, const Tile& shared, int row0) {
+  constexpr int kRows = ceil_div(Tile::kRows, Traits::kWarps);
+  const int first = arch::thread_index() / arch::kWarpSize * kRows;
+  if (Tile::kRows % Traits::kWarps != 0 && first >= Tile::kRows) return;
+  tile::store_rows<kRows>(target, shared, first, row0);
+}
+
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).
 /// Scope    all threads of the block.
 template <class Traits>
@@ -169,13 +181,11 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag);
   arch::barrier();  // dK and dV are written before others read them
-  constexpr int kRows = Traits::kBc / Traits::kWarps;
-  const int first = arch::thread_index() / arch::kWarpSize * kRows;
   const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
-  tile::store_rows<kRows>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem, first,
-                          kv_tile * Traits::kBc);
-  tile::store_rows<kRows>(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), v_smem, first,
-                          kv_tile * Traits::kBc);
+  store_tile<Traits>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem,
+                     kv_tile * Traits::kBc);
+  store_tile<Traits>(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
+                     kv_tile * Traits::kBc);
 }
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
@@ -282,9 +292,7 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
     tile::stage(dq_smem, dq_frag, p.scale, part * Registers::kCols);
   }
   arch::barrier();  // dQ is written before others read it
-  constexpr int kRows = Traits::kBr / Traits::kWarps;
-  tile::store_rows<kRows>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,
-                          arch::thread_index() / arch::kWarpSize * kRows, row0);
+  store_tile<Traits>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem, row0);
 }
 
 }  // namespace attile::sm80

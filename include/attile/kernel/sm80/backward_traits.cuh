@@ -49,9 +49,11 @@ struct BackwardTraits {
   static constexpr int kStages = TuningType::kStages;
 
   // The columns of tiles that warps share are multiples of 16 for each of them.
+  static constexpr int kColumns = tile::kTileColumns<T>;
   static constexpr int kDqAcross = TuningType::dq_across(Br, Bc, max(D, Dv));
-  static constexpr int kQkColumns = round_up(D, 16 * std::lcm(kAcross, kDqAcross));
-  static constexpr int kVColumns = round_up(Dv, 16 * kAcross);
+  static constexpr int kQkColumns =
+      round_up(D, std::lcm(kColumns, 16 * std::lcm(kAcross, kDqAcross)));
+  static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kAcross));
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using DoTile = tile::PanelTile<Br, kVColumns, T>;
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;

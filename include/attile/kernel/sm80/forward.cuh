@@ -9,6 +9,7 @@
 #include <attile/kernel/forward_kernel.cuh>
 #include <attile/kernel/sm80/forward_traits.cuh>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/scores.cuh>

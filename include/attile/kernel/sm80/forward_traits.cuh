@@ -16,8 +16,6 @@ namespace attile::sm80 {
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
 struct ForwardTraits {
-  static_assert(sizeof(T) == 2,
-                "attile::sm80::ForwardTraits: fp32 is not in this family yet; fp16 and bf16 are");
   static_assert(Br >= 16 && Br % 16 == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16");
   static_assert(Bc >= 1 && Bc % 16 == 0,
@@ -38,18 +36,20 @@ struct ForwardTraits {
   static constexpr int kBc = Bc;
   static constexpr int kD = D;
   static constexpr int kDv = Dv;
-  static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv));
+  static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv), sizeof(T));
   static_assert(Br % (16 * kWarps) == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = blocks_of(TuningType::kBlocksPerSm, kWarps);
-  /// P <= 2^8 keeps its relative precision in fp16 and bf16. Units: log2.
+  /// P <= 2^8 keeps its relative precision in every type. Units: log2.
   static constexpr int kRescaleSlack = 8;
 
-  using QTile = tile::PanelTile<Br, round_up(D, 16), T>;
-  using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
-  using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
-  using OTile = tile::PanelTile<Br, round_up(Dv, 16), T>;
+  static constexpr int kQkColumns = round_up(D, tile::kTileColumns<T>);
+  static constexpr int kVColumns = round_up(Dv, tile::kTileColumns<T>);
+  using QTile = tile::PanelTile<Br, kQkColumns, T>;
+  using KTile = tile::PanelTile<Bc, kQkColumns, T>;
+  using VTile = tile::PanelTile<Bc, kVColumns, T>;
+  using OTile = tile::PanelTile<Br, kVColumns, T>;
   using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps>;
   using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps>;
 

@@ -16,7 +16,7 @@ struct BackwardTraits;
 /// WarpCount       of a block; forward: each has Br / WarpCount rows of Q, a multiple of 16. More
 ///                 rows of a warp are fewer reads of K and V from shared memory, and more
 ///                 registers. 0: by the tile, 32 rows for each warp where D and Dv leave the
-///                 registers for it, else 16.
+///                 registers for it, else 16; fp32: 16.
 /// ResidentBlocks  on a multiprocessor, that the compiler leaves registers for. 0: as many as can
 ///                 have all registers that a thread can use.
 template <int WarpCount = 0, int ResidentBlocks = 0>
@@ -33,9 +33,9 @@ struct Tuning {
 };
 
 /// The warps of a block with Br rows of Q, as Tuning says.
-constexpr int warps_of(int tuned, int br, int dim) {
+constexpr int warps_of(int tuned, int br, int dim, int element_bytes) {
   if (tuned > 0) return tuned;
-  return br % 32 == 0 && dim <= 128 ? br / 32 : br / 16;
+  return br % 32 == 0 && dim <= 128 && element_bytes == 2 ? br / 32 : br / 16;
 }
 
 /// The resident blocks of that many warps, as Tuning says: 255 registers a thread at most, and 64 K

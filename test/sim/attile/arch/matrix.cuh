@@ -40,4 +40,13 @@ void mma_m16n8k16(float& d0, float& d1, float& d2, float& d3, const std::uint32_
   d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
 }
 
+inline void mma_m16n8k8_tf32(float& d0, float& d1, float& d2, float& d3,
+                             const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                             std::source_location at = std::source_location::current()) {
+  float d[4] = {d0, d1, d2, d3};
+  const std::uint32_t b[2] = {b0, b1};
+  sim::mma_m16n8k8_tf32(d, a, b, at);
+  d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+}
+
 }  // namespace attile::arch

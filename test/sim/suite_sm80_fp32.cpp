@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// The sm80 kernels of fp32: three TF32 products for each.
+#include "kernel/suite_executor.cuh"
+#include "sim/suite.h"
+
+namespace {
+
+using namespace attile_test;
+using attile::sm80::BackwardTuning;
+using attile::sm80::Tuning;
+
+template <class Dim, int Br, int Bc, class T, class B>
+using Own = GpuExecutor<Dim, Tiles<Br, Bc, T, B>>;
+
+using D64 = Own<Dims<64>, 64, 64, Tuning<4, 2>, BackwardTuning<4, 1, 2>>;
+// 32 rows of a warp; warps that share rows; K and V in pieces that no power of two divides.
+using Across = Own<Dims<96, 96>, 32, 48, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
+// Panels of 16 columns of P and dS, of 32 of everything else; Q's and O's apart.
+using Narrow = Own<Dims<64, 32>, 16, 32, Tuning<1, 2>, BackwardTuning<2, 1, 2>>;
+using InOrder = GpuExecutor<Dims<64>, Tiles<32, 32, Tuning<2>, BackwardTuning<2, 1, 1, 1, 2>>,
+                            attile::DqMode::kInOrder>;
+using D256 = Own<Dims<256, 256, 96>, 32, 32, Tuning<2, 1>, BackwardTuning<4, 2, 2>>;
+
+constexpr double kMostCost = 4e6;
+
+template <Policy kPolicy, class Executor>
+void add(const char* family, const Executor& executor) {
+  register_cases<Direction::kForward, float, kPolicy>(family, executor, kMostCost);
+  register_cases<Direction::kBackward, float, kPolicy>(family, executor, kMostCost);
+}
+
+const bool kRegistered = [] {
+  add<Policy::kNone>("sm80_fp32", D64{});
+  add<Policy::kCausal>("sm80_fp32", D64{});
+  add<Policy::kEverything>("sm80_fp32", D64{});
+  add<Policy::kNone>("sm80_fp32_across", Across{});
+  add<Policy::kCausal>("sm80_fp32_64_32", Narrow{});
+  add<Policy::kNone>("sm80_fp32_256", D256{});
+  add<Policy::kCausal>("sm80_fp32_256", D256{});
+  register_cases<Direction::kBackward, float, Policy::kCausal>("sm80_fp32_in_order", InOrder{},
+                                                               kMostCost);
+  return true;
+}();
+
+}  // namespace
