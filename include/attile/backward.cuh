@@ -136,15 +136,14 @@ auto with_backward_kernel(const F& f) {
   } else {
     return detail::with_tiles(
         [](auto kb) {
-          return detail::columns_kernel<
-              sm80::DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>();
+          return detail::columns_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>();
         },
         [&](auto kb) {
           return f(
               std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
         },
         [&](auto kb) {
-          return f(std::type_identity<sm80::DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
+          return f(std::type_identity<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
         });
   }
 }

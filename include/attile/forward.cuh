@@ -86,13 +86,13 @@ template <class Traits>
 }
 
 /// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these
-/// arguments on the current device, and returns what f does: the sm80 kernel for 16-bit types,
-/// with the largest tiles that the device takes of those for the architectures that this file is
-/// compiled for; the portable one for fp32, and where the device would run code for an
+/// arguments on the current device, and returns what f does: the sm80 kernel for 16-bit types
+/// (kSm80Takes), with the largest tiles that the device takes of those for the architectures that
+/// this file is compiled for; the portable one for fp32, and where the device would run code for an
 /// architecture before 8.0.
 template <class Args, int D, int Dv = D, class F>
 auto with_forward_kernel(const F& f) {
-  if constexpr (sizeof(typename Args::ElementType) == 4) {
+  if constexpr (!kSm80Takes<typename Args::ElementType>) {
     return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv>>{});
   } else {
     return detail::with_tiles(

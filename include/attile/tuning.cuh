@@ -13,7 +13,13 @@
 
 namespace attile {
 
-/// The tuning, and with it the family, of a kernel whose caller names none.
+/// Whether the one calls run the sm80 kernels for fp32 too, and not the portable ones.
+inline constexpr bool kSm80TakesFp32 = false;
+/// The same for an element type.
+template <class T>
+inline constexpr bool kSm80Takes = sizeof(T) == 2 || kSm80TakesFp32;
+
+/// The tuning, and with it the family, of a kernel whose caller names its tiles and no family.
 template <class T>
 using DefaultForwardTuning = std::conditional_t<sizeof(T) == 2, sm80::Tuning<>, portable::Tuning<>>;
 template <class T, DqMode kMode>
@@ -65,6 +71,13 @@ constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
   return shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
 }
 
+/// The same for fp32: 16 rows a warp.
+constexpr Tiles sm80_fp32_forward_tiles(int dim) {
+  if (dim <= 64) return {64, 64, 128, 2};
+  if (dim <= 128) return {64, 32, 128, 3};
+  return {64, 16, 128, 2};
+}
+
 /// Tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
 struct Sm80BackwardTiles {
   int br, bc, warps, across, dq_across, blocks_per_sm, stages;
@@ -83,6 +96,14 @@ constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool pla
   if (shared_kb < 163) return {32, 32, 4, 2, 2, 1, 1};
   if (!plain) return {32, 64, 8, 2, 4, 1, 1};
   return {large ? 128 : 64, 64, 8, 4, 4, 1, 1};
+}
+
+/// The same for fp32; above 128 they need 163 KB.
+constexpr Sm80BackwardTiles sm80_fp32_backward_tiles(int dim, int shared_kb) {
+  if (dim <= 64) return {64, 64, 4, 2, 2, 2, 1};
+  if (dim <= 128) return {32, 32, 4, 2, 2, 2, 1};
+  return shared_kb >= 227 ? Sm80BackwardTiles{64, 32, 8, 4, 2, 1, 1}
+                          : Sm80BackwardTiles{32, 32, 4, 2, 2, 1, 1};
 }
 
 template <class Args, int D, int Dv, int Br, int Bc, class Tuning>
@@ -109,14 +130,20 @@ struct PortableBackward {
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Forward {
-  static constexpr Tiles kTiles = sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+  static constexpr Tiles kTiles =
+      sizeof(typename Args::ElementType) == 4
+          ? sm80_fp32_forward_tiles(max(D, Dv))
+          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.threads / 32, kTiles.blocks_per_sm>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct Sm80Backward {
-  static constexpr auto kTiles = sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+  static constexpr Sm80BackwardTiles kTiles =
+      sizeof(typename Args::ElementType) == 4
+          ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
+          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
   using type =
       sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
                            typename Args::MaskType, typename Args::ScoreModType,
@@ -159,19 +186,28 @@ using DefaultBackwardTraits = typename detail::Sm80Backward<Args, D, Dv, kMode, 
 /// capability 8.0 or later on which a block can have kSharedKb of shared memory.
 template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
 using DefaultForwardTraits =
-    typename std::conditional_t<sizeof(typename Args::ElementType) == 2,
+    typename std::conditional_t<kSm80Takes<typename Args::ElementType>,
                                 detail::Sm80Forward<Args, D, Dv, kSharedKb>,
                                 detail::PortableForward<Args, D, Dv, kCommonSharedKb>>::type;
 
 /// Whether the one-call `backward` has sm80 kernels for an element type and a way to dQ.
 template <class T, DqMode kMode>
-inline constexpr bool kSm80Backward = sizeof(T) == 2 && kMode != DqMode::kTwoPass;
+inline constexpr bool kSm80Backward = kSm80Takes<T>&& kMode != DqMode::kTwoPass;
+
+namespace detail {
+
+/// Whether its tiles of K, V, Q and dO fit, too.
+template <class T, DqMode kMode, int kDim, int kSharedKb>
+inline constexpr bool kSm80BackwardFits = kSm80Backward<T, kMode> &&
+                                          (sizeof(T) == 2 || kDim <= 128 || kSharedKb >= 163);
+
+}  // namespace detail
 
 /// The kernels that the one-call `backward` runs for these arguments on such a device.
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           int kSharedKb = kCommonSharedKb>
 using DefaultBackwardTraits = typename std::conditional_t<
-    kSm80Backward<typename Args::ElementType, kMode>,
+    detail::kSm80BackwardFits<typename Args::ElementType, kMode, max(D, Dv), kSharedKb>,
     detail::Sm80Backward<Args, D, Dv, kMode, kSharedKb>,
     detail::PortableBackward<Args, D, Dv, kMode, kCommonSharedKb>>::type;
 

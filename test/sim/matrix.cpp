@@ -55,9 +55,9 @@ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_
 
 namespace {
 
-/// The sum of an instruction's terms as the least careful device has it: each cut off, towards
-/// zero, below 2^-24 of the power of two in the largest, their sum below fp32's last bit. Devices
-/// differ in how far below they cut, and in whether they add all terms at once or in two halves.
+/// The sum of an instruction's terms: each cut off, towards zero, two bits below the last one that
+/// fp32 has of the largest; then their sum, below its last bit. Devices differ in how far below
+/// they cut, and in whether they add all terms at once or in two halves.
 float truncated_sum(const double (&terms)[9]) {
   double largest = 0;
   for (const double x : terms) {
@@ -69,7 +69,7 @@ float truncated_sum(const double (&terms)[9]) {
     largest = std::max(largest, std::abs(x));
   }
   if (largest == 0) return 0.0f;
-  const double unit = std::ldexp(1.0, std::ilogb(largest) - 24);
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - 25);
   double sum = 0;
   for (const double x : terms) sum += std::trunc(x / unit) * unit;
   const float rounded = static_cast<float>(sum);

@@ -84,6 +84,24 @@ ATTILE_KERNEL void products(std::uint32_t* out, const float* in) {
   }
 }
 
+/// The same in TF32; `in` has all 24 bits of fp32, of which the last 13 are not looked at.
+template <bool kWhole>
+ATTILE_KERNEL void tf32_products(std::uint32_t* out, const float* in) {
+  const int i = arch::thread_index();
+  const auto word = [&](int w) {
+    const float whole = static_cast<float>(w * 37 % 31 - 15);
+    return attile::word_of(kWhole ? whole : in[w] < 0.0f ? -in[w] : in[w]);
+  };
+  float d[4] = {0.0f, 1.0f, 2.0f, 3.0f};
+  for (int step = 0; step < 16; ++step) {
+    std::uint32_t a[4];
+    for (int w = 0; w < 4; ++w) a[w] = word((w * 32 + i + step * 5) % 512);
+    arch::mma_m16n8k8_tf32(d[0], d[1], d[2], d[3], a, word((128 + i + step * 11) % 512),
+                           word((160 + i + step * 7) % 512));
+    for (int w = 0; w < 4; ++w) out[(step * 4 + w) * 32 + i] = bits(d[w]);
+  }
+}
+
 /// The GPU adds in an order of its own, and may cut off each of a step's 17 terms, which are all
 /// positive here, at 2^-24 of the largest: 16 steps bring less than 2^-16.
 constexpr float kAnyOrder = 0x1p-16f;
@@ -100,6 +118,8 @@ int main(int argc, char** argv) {
       run("mma bf16 exact", products<__nv_bfloat16, true>, 1, 32, 2048),
       run("mma fp16", products<__half, false>, 1, 32, 2048, kAnyOrder),
       run("mma bf16", products<__nv_bfloat16, false>, 1, 32, 2048, kAnyOrder),
+      run("mma tf32 exact", tf32_products<true>, 1, 32, 2048),
+      run("mma tf32", tf32_products<false>, 1, 32, 2048, kAnyOrder),
   };
   return write_and_compare(results, argc, argv);
 }

@@ -175,6 +175,7 @@ class SharedLeft {
  public:
   static constexpr int kDepth = Tile::kCols;
   static constexpr bool kPaired = false;
+  static constexpr bool kInRegisters = false;
 
   ATTILE_DEVICE SharedLeft(const Tile& tile, int first)
       : reader_(tile, first + lane() % 16, lane() / 16) {}
@@ -220,6 +221,7 @@ class SharedLeftTransposed<Tile> {
  public:
   static constexpr int kDepth = Tile::kRows;
   static constexpr bool kPaired = false;
+  static constexpr bool kInRegisters = false;
 
   ATTILE_DEVICE SharedLeftTransposed(const Tile& tile, int first) : reader_(tile), first_(first) {}
 
@@ -248,6 +250,7 @@ class RegisterLeft {
  public:
   static constexpr int kDepth = Registers::kCols;
   static constexpr bool kPaired = true;
+  static constexpr bool kInRegisters = true;
 
   ATTILE_DEVICE explicit RegisterLeft(const Registers& p) {
     ATTILE_UNROLL

@@ -43,32 +43,11 @@ struct SplitWords {
   }
 };
 
-/// Two neighbouring 16 x 8 pieces of a product of fp32, summed over a part of the depth. Products
-/// of a small part, and those of two big ones, have their own sums: they round less.
-struct SplitSum {
-  float big[2][4], small[2][4];
-
-  ATTILE_DEVICE SplitSum() {
-    ATTILE_UNROLL
-    for (int i = 0; i < 8; ++i) big[i / 4][i % 4] = small[i / 4][i % 4] = 0.0f;
-  }
-  /// += A B in three products; that of the two small parts is below fp32's last bit.
-  ATTILE_DEVICE void add(const SplitWords& a, const SplitWords& b) {
-    ATTILE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      step(small[h], a.small, b.big, h);
-      step(small[h], a.big, b.small, h);
-      step(big[h], a.big, b.big, h);
-    }
-  }
-  ATTILE_DEVICE float operator()(int half, int i) const { return big[half][i] + small[half][i]; }
-
- private:
-  ATTILE_DEVICE static void step(float (&d)[4], const std::uint32_t (&a)[4],
-                                 const std::uint32_t (&b)[4], int half) {
-    arch::mma_m16n8k8_tf32(d[0], d[1], d[2], d[3], a, b[2 * half], b[2 * half + 1]);
-  }
-};
+/// d += A B for a 16 x 8 piece of A and the left or right half of an 8 x 16 one of B.
+ATTILE_DEVICE void add_product(float (&d)[4], const std::uint32_t (&a)[4],
+                               const std::uint32_t (&b)[4], int half) {
+  arch::mma_m16n8k8_tf32(d[0], d[1], d[2], d[3], a, b[2 * half], b[2 * half + 1]);
+}
 
 /// acc += A B. The pieces of one step of the depth are on their way while those of the step before
 /// are multiplied.
@@ -100,39 +79,56 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   }
 }
 
-/// The same for fp32, with fp32's accuracy, by TF32 instructions. These cut off what does not fit
-/// into their sums, always towards zero, so that their sums stay short: each is of 32 of the depth,
-/// and added to `acc` by an ordinary, rounding addition.
+/// The same for fp32, by three products in TF32: big big + (big small + small big); that of the
+/// small parts is left out, and so is a bit of theirs: each product is within 2^-21 of its value.
+/// The instructions cut off what does not fit into their sums, always towards zero, so that their
+/// sums stay short, begin with the small products, and are added to `acc` by ordinary, rounding
+/// additions. Order of the depth: as A::kPaired says.
 template <class T, class Acc, class A, class B>
   requires(sizeof(T) == 4)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
-  constexpr int kSteps = A::kDepth / kStepDepth<float>;
-  constexpr int kTogether = 4;  // steps
-  const auto right = facing<A>(b);
-  ATTILE_UNROLL
-  for (int k0 = 0; k0 < kSteps; k0 += kTogether) {
-    SplitWords left[kTogether][kDown];
+  constexpr int kSteps = 2;  // of the depth, in one sum
+  static_assert(A::kDepth % (kSteps * kStepDepth<T>) == 0);
+  // Operands in registers have numbers; of the others a panel's columns are enough to schedule, and
+  // more would take registers from the accumulators.
+  [[maybe_unused]] constexpr int kUnroll =
+      A::kInRegisters ? A::kDepth : 32 / (kSteps * kStepDepth<T>);
+  const auto right_operand = facing<A>(b);
+  ATTILE_UNROLL_BY(kUnroll)
+  for (int k0 = 0; k0 < A::kDepth / kStepDepth<T>; k0 += kSteps) {
+    SplitWords left[kSteps][kDown];
     ATTILE_UNROLL
-    for (int k = 0; k < min(kTogether, kSteps - k0); ++k) {
+    for (int k = 0; k < kSteps; ++k) {
       ATTILE_UNROLL
       for (int i = 0; i < kDown; ++i) left[k][i] = SplitWords(a, i, k0 + k);
     }
     ATTILE_UNROLL
     for (int j = 0; j < kAlong; ++j) {
-      SplitSum sum[kDown];
+      float sum[kDown][2][4] = {};
+      SplitWords right[kSteps];
       ATTILE_UNROLL
-      for (int k = 0; k < min(kTogether, kSteps - k0); ++k) {
-        const SplitWords words(right, k0 + k, j);
+      for (int k = 0; k < kSteps; ++k) {
+        right[k] = SplitWords(right_operand, k0 + k, j);
         ATTILE_UNROLL
-        for (int i = 0; i < kDown; ++i) sum[i].add(left[k][i], words);
+        for (int i = 0; i < 2 * kDown; ++i) {
+          add_product(sum[i / 2][i % 2], left[k][i / 2].small, right[k].big, i % 2);
+          add_product(sum[i / 2][i % 2], left[k][i / 2].big, right[k].small, i % 2);
+        }
       }
       ATTILE_UNROLL
-      for (int i = 0; i < kDown; ++i) {
+      for (int k = 0; k < kSteps; ++k) {
         ATTILE_UNROLL
-        for (int e = 0; e < 8; ++e) {
-          acc.x[2 * i + e / 2 % 2][4 * j + e / 4 * 2 + e % 2] += sum[i](e / 4, e % 4);
+        for (int i = 0; i < 2 * kDown; ++i) {
+          add_product(sum[i / 2][i % 2], left[k][i / 2].big, right[k].big, i % 2);
+        }
+      }
+      ATTILE_UNROLL
+      for (int i = 0; i < 2 * kDown; ++i) {
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          acc.x[i / 2 * 2 + e / 2][4 * j + i % 2 * 2 + e % 2] += sum[i / 2][i % 2][e];
         }
       }
     }

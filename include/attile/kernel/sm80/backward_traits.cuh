@@ -65,10 +65,10 @@ struct BackwardTraits {
   using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kAcross>;
   using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kAcross>;
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
-  /// dQ is made in parts of at most 64 values a thread: dK and dV leave no room for more.
+  /// dQ is made in parts of at most 64 values a thread, fp32 32: dK and dV leave no room for more.
   static constexpr int kDqCols = KTile::kCols;
   static constexpr int kDqParts = [] {
-    int parts = ceil_div(Br * kDqCols, kThreads * 64);
+    int parts = ceil_div(Br * kDqCols, kThreads * (sizeof(T) == 4 ? 32 : 64));
     while (parts < kDqCols && kDqCols % (parts * kDqAcross * 16) != 0) ++parts;
     return parts;
   }();
