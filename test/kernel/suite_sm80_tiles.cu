@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tiles of the sm80 kernels that a caller may choose, head dimensions that fill no panel, and the
-// default tiles of devices with less shared memory.
+// Tiles of the sm80 kernels that a caller may choose, head dimensions that fill no panel, the
+// default tiles of devices with less shared memory, and fp32.
 #include "kernel/suite_executor.cuh"
 #include "kernel/suite_kernels.h"
 
@@ -38,6 +38,15 @@ using Own64x64D64x256 = Own<64, 64, Dims<64, 256>>;
 using Default128On99 = GpuExecutor<Dims<128>, Sm80Tiles<99>>;
 using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
 
+// fp32. Without head_dim 1: as docs/contract.md says, sums of a product or two are held to less.
+using FloatD64 = GpuExecutor<Dims<64, 64, 1>, Sm80Tiles<99>>;
+using FloatD128 = GpuExecutor<Dims<128, 128, 64>, Sm80Tiles<99>>;
+using FloatD256 = GpuExecutor<Dims<256, 256, 128>, Sm80Tiles<163>>;
+using FloatD256On227 = GpuExecutor<Dims<256, 256, 128>, Sm80Tiles<227>>;
+using FloatInOrder = GpuExecutor<Dims<64, 64, 1>, Sm80Tiles<99>, attile::DqMode::kInOrder>;
+using Float32x48D96 = Own<32, 48, Dims<96, 96, 1>, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
+using Float16x32D64x40 = Own<16, 32, Dims<64, 40, 1>, Tuning<1>, BackwardTuning<2, 1, 2>>;
+
 // X(element type, Policy, executor)
 #define ATTILE_FEW_TILES(X) X(Bf16Type, kCausal, Own64x48D96x128)
 
@@ -58,7 +67,20 @@ using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
   X(Bf16Type, kNone, Own64x32D192x128)  \
   X(HalfType, kNone, Own64x64D64x256)   \
   X(Bf16Type, kCausal, Default128On99)  \
-  X(HalfType, kCausal, Default256On163)
+  X(HalfType, kCausal, Default256On163) \
+  X(float, kCausal, FloatD64)           \
+  X(float, kNone, FloatD64)             \
+  X(float, kWindow, FloatD64)           \
+  X(float, kDropout, FloatD64)          \
+  X(float, kEverything, FloatD64)       \
+  X(float, kNone, FloatD128)            \
+  X(float, kCausal, FloatD128)          \
+  X(float, kNone, FloatD256)            \
+  X(float, kCausal, FloatD256)          \
+  X(float, kNone, FloatD256On227)       \
+  X(float, kCausal, FloatInOrder)       \
+  X(float, kNone, Float32x48D96)        \
+  X(float, kCausal, Float16x32D64x40)
 
 #define ATTILE_SUITE(type, policy, executor)                                    \
   TEST_CASE("suite.gpu.sm80.tiles." #type "." #policy "." #executor) {          \

@@ -65,9 +65,9 @@ ATTILE_DEVICE void mma_m16n8k16<__nv_bfloat16>(float& d0, float& d1, float& d2, 
 #endif
 }
 
-/// d += A B for A (16, 8), B (8, 8), d (16, 8) in TF32: fp32 numbers without the last 13 bits, which
-/// are not looked at. Sums are fp32, in an order and with roundings of the device: terms may be cut
-/// off, towards zero, below the last bit of the largest.
+/// d += A B for A (16, 8), B (8, 8), d (16, 8) in TF32: fp32 numbers without the last 13 bits,
+/// which are not looked at. Sums are fp32, in an order and with roundings of the device: terms may
+/// be cut off, towards zero, below the last bit of the largest.
 ATTILE_DEVICE void mma_m16n8k8_tf32(float& d0, float& d1, float& d2, float& d3,
                                     const std::uint32_t (&a)[4], std::uint32_t b0,
                                     std::uint32_t b1) {

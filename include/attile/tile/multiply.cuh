@@ -90,7 +90,8 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
   constexpr int kSteps = 2;  // of the depth, in one sum
-  static_assert(A::kDepth % (kSteps * kStepDepth<T>) == 0);
+  static_assert(A::kDepth % (kSteps * kStepDepth<T>) == 0,
+                "attile::tile::multiply: the depth must be a multiple of 16");
   // Operands in registers have numbers; of the others a panel's columns are enough to schedule, and
   // more would take registers from the accumulators.
   [[maybe_unused]] constexpr int kUnroll =
