@@ -74,7 +74,7 @@ constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
 /// The same for fp32: 16 rows a warp.
 constexpr Tiles sm80_fp32_forward_tiles(int dim) {
   if (dim <= 64) return {64, 64, 128, 2};
-  if (dim <= 128) return {64, 32, 128, 3};
+  if (dim <= 128) return {64, 32, 128, 2};
   return {64, 16, 128, 2};
 }
 
@@ -101,7 +101,10 @@ constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool pla
 /// The same for fp32; above 128 they need 163 KB.
 constexpr Sm80BackwardTiles sm80_fp32_backward_tiles(int dim, int shared_kb) {
   if (dim <= 64) return {64, 64, 4, 2, 2, 2, 1};
-  if (dim <= 128) return {32, 32, 4, 2, 2, 2, 1};
+  if (dim <= 128) {
+    return shared_kb >= 163 ? Sm80BackwardTiles{64, 64, 8, 2, 2, 1, 1}
+                            : Sm80BackwardTiles{32, 32, 4, 2, 2, 2, 1};
+  }
   return shared_kb >= 227 ? Sm80BackwardTiles{64, 32, 8, 4, 2, 1, 1}
                           : Sm80BackwardTiles{32, 32, 4, 2, 2, 1, 1};
 }
