@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the portable kernels have to keep doing to be fast: how often they read and write each
-// tensor, in which sectors and with which bank conflicts, and how many exponentials they take.
+// What the kernels have to keep doing to be fast: how often the portable ones read and write each
+// tensor, in which sectors and with which bank conflicts, and how many exponentials they take; bank
+// conflicts of fp32 in matrix instructions.
 #include <attile/arch/launch.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
@@ -13,6 +14,7 @@
 #include "../../examples/07_algorithms/costs.h"
 #include "../../examples/support.cuh"
 #include "sim/machine.h"
+#include "sim/report.h"
 #include "support/catch.h"
 
 namespace {
@@ -280,6 +282,30 @@ TEST_CASE("performance.backward_moves_whole_sectors_and_reads_without_bank_confl
   backward_moves_well<Backward<__half, 64, 99>>(2048);
   backward_moves_well<Backward<__half, 128, 99>>(2880);
   backward_moves_well<Backward<__half, 256, 99>>(2496);
+}
+
+/// fp32 for matrix instructions: nothing meets a bank of shared memory twice, transposed or not.
+void meets_no_bank_twice(const std::vector<sim::LaunchCounts>& launches) {
+  for (const sim::LaunchCounts& launch : launches) {
+    for (const sim::Instruction& i : launch.instructions) {
+      CAPTURE(sim::place_of(i.pc));
+      CHECK(i.bank_conflicts == 0);
+    }
+  }
+}
+
+TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
+  using ForwardArgs = attile::ForwardArgs<float>;
+  using BackwardArgs = attile::BackwardArgs<float>;
+  using attile::DqMode;
+  using attile::sm80::BackwardTuning;
+  meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 64>>());
+  meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 256>>());
+  meets_no_bank_twice(counted_backward<attile::sm80::DefaultBackwardTraits<BackwardArgs, 128>>());
+  // P and dS from registers; panels of 16 columns.
+  meets_no_bank_twice(counted_backward<attile::sm80::BackwardTraits<
+                          16, 64, 64, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
+                          64, DqMode::kAccumulate, BackwardTuning<4, 1, 4>>>());
 }
 
 // ---- the counting itself ------------------------------------------------------------------------
