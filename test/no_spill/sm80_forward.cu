@@ -36,9 +36,10 @@ bool each_policy() {
 
 }  // namespace
 
-// Both types take the same registers: fp16 is a sample throughout.
+// Both 16-bit types take the same registers: fp16 is a sample throughout, and fp32 one of its own.
 bool compiled() {
   return each_dim<__half, SlidingWindow, NoScoreMod, NoDropout>() &&
+         each_dim<float, Causal, NoScoreMod, NoDropout>() &&
 #if ATTILE_TEST_FULL
          each_policy<__nv_bfloat16, NoMask, Causal, SlidingWindow, Prefix,
                      And<SlidingWindow, Prefix>, Document, CausalDocument>();
