@@ -28,8 +28,8 @@ struct Tiles {
   bool prefetch = false;
 };
 
-// What each row reached is in docs/tuning.md, "Portable tiles"; "sm80 tiles: registers" has what
-// spills.
+// What each row reached is in docs/tuning.md, "Portable tiles"; "sm80: matrix instructions" has
+// what spills.
 
 /// Tiles of the portable forward kernel by the larger of D and Dv, and by the shared memory that a
 /// block may take. Units: KB of 1024 bytes.

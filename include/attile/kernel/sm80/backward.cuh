@@ -77,9 +77,7 @@ struct QueryCursor {
       const KeyTile key(p, arch::opaque(block));
       if (head + 1 == (key.kv_head + 1) * (p.q_heads / p.kv_heads)) return;
       ++head;
-      const Extent extent{arch::opaque(p.extent.q_len), arch::opaque(p.extent.kv_len)};
-      range = row_tiles(p.mask, key.batch, head, key.index * Traits::kBc, Traits::kBc, Traits::kBr,
-                        extent);
+      range = p.rows_of(key.batch, head, key.index);
       tile = range.first;
     }
   }
