@@ -139,9 +139,8 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
   }
 }
 
-/// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the target's rows
-/// and columns.
-/// Scope    a warp; it sees what was written of these rows.
+/// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the tile's rows
+/// and the target's rows and columns. Scope    a warp; it sees what was written of these rows.
 template <int kRows, int Rows, int Cols, class T>
 ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Cols, T>& shared,
                               int first, int row0) {
@@ -153,7 +152,7 @@ ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Col
     const int r = first + place / kUnits;
     const int col = place % kUnits * 8;
     const int row = row0 + r;
-    if (place >= kRows * kUnits || row >= target.rows || col >= target.cols) continue;
+    if (place >= kRows * kUnits || r >= Rows || row >= target.rows || col >= target.cols) continue;
     T* const out = target.data + row * target.row_stride + col;
     const Vec<T, 8> v = shared.template run<8>(r, col);
     if (target.vectors) {

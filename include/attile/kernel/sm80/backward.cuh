@@ -167,7 +167,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag);
   arch::barrier();  // dK and dV are written before others read them
-  constexpr int kRows = Traits::kBc / Traits::kWarps;
+  constexpr int kRows = ceil_div(Traits::kBc, Traits::kWarps);
   const int first = arch::thread_index() / arch::kWarpSize * kRows;
   const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
   tile::store_rows<kRows>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem, first,
@@ -280,7 +280,7 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
     tile::stage(dq_smem, dq_frag, p.scale, part * Registers::kCols);
   }
   arch::barrier();  // dQ is written before others read it
-  constexpr int kRows = Traits::kBr / Traits::kWarps;
+  constexpr int kRows = ceil_div(Traits::kBr, Traits::kWarps);
   tile::store_rows<kRows>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,
                           arch::thread_index() / arch::kWarpSize * kRows, row0);
 }
