@@ -242,8 +242,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       send_for_next();
     }
 
-    float* const sum =
-        p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + place.head, place.row0);
+    const int slice = arch::opaque(batch) * p.q_heads + place.head;
+    float* const sum = p.dq_sum_of(slice, place.row0);
     if constexpr (kInOrder) {
       await_turn(p, place, kv_tile);
       arch::barrier();  // dQ has all parts before this one
