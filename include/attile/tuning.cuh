@@ -70,7 +70,7 @@ struct Sm80BackwardTiles {
   int br, bc, warps, across, dq_across, blocks_per_sm, stages;
 };
 
-/// Likewise. Two stages where the shared memory of two blocks allows.
+/// Likewise.
 constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool plain) {
   const bool large = shared_kb >= 227;
   if (dim <= 64)
@@ -78,7 +78,8 @@ constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool pla
                  : Sm80BackwardTiles{32, 64, 4, 1, 2, 2, 1};
   if (dim <= 128) {
     if (!plain) return {32, 64, 4, 2, 2, 2, 1};
-    return {64, 64, 4, 2, 2, 2, large ? 2 : 1};
+    return large ? Sm80BackwardTiles{64, 128, 8, 2, 4, 1, 2}
+                 : Sm80BackwardTiles{64, 64, 4, 2, 2, 2, 1};
   }
   if (shared_kb < 163) return {32, 32, 4, 2, 2, 1, 1};
   if (!plain) return {32, 64, 8, 2, 4, 1, 1};
