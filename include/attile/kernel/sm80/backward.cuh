@@ -218,7 +218,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const tile::TilePlace place{batch, next.head, next.row0(), col0, p.extent};
+    const tile::TilePlace place{arch::opaque(batch), next.head, next.row0(), col0, p.extent};
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
@@ -242,16 +242,16 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       send_for_next();
     }
 
-    const int slice = arch::opaque(batch) * p.q_heads + place.head;
+    const int slice = place.batch * p.q_heads + place.head;
     float* const sum = p.dq_sum_of(slice, place.row0);
     if constexpr (kInOrder) {
-      await_turn(p, place, kv_tile);
+      await_turn(p, place, arch::opaque(kv_tile));
       arch::barrier();  // dQ has all parts before this one
     }
     add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && kv_tile == 0);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      pass_turn(p, place, kv_tile);
+      pass_turn(p, place, arch::opaque(kv_tile));
     }
   }
 
