@@ -34,8 +34,8 @@ struct Tiles {
   bool prefetch = false;
 };
 
-// What each row reached is in docs/tuning.md, "Portable tiles"; "sm80 tiles: registers" has what
-// spills.
+// What each row reached is in docs/tuning.md, "Portable tiles"; "sm80: matrix instructions" has
+// what spills.
 
 /// Tiles of the portable forward kernel by the larger of D and Dv, and by the shared memory that a
 /// block may take. Units: KB of 1024 bytes.
@@ -83,7 +83,7 @@ struct Sm80BackwardTiles {
   int br, bc, warps, across, dq_across, blocks_per_sm, stages;
 };
 
-/// Likewise. Two stages where the shared memory of two blocks allows.
+/// Likewise.
 constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool plain) {
   const bool large = shared_kb >= 227;
   if (dim <= 64)
@@ -91,7 +91,8 @@ constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool pla
                  : Sm80BackwardTiles{32, 64, 4, 1, 2, 2, 1};
   if (dim <= 128) {
     if (!plain) return {32, 64, 4, 2, 2, 2, 1};
-    return {64, 64, 4, 2, 2, 2, large ? 2 : 1};
+    return large ? Sm80BackwardTiles{64, 128, 8, 2, 4, 1, 2}
+                 : Sm80BackwardTiles{64, 64, 4, 2, 2, 2, 1};
   }
   if (shared_kb < 163) return {32, 32, 4, 2, 2, 1, 1};
   if (!plain) return {32, 64, 8, 2, 4, 1, 1};

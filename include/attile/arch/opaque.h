@@ -10,7 +10,7 @@ namespace attile::arch {
 /// x, of which the compiler knows nothing: what a loop derives from it is worked out in every step,
 /// for a few instructions, instead of waiting in registers that the tiles need.
 template <class T>
-ATTILE_DEVICE T opaque(T x) {
+ATTILE_HOST_DEVICE T opaque(T x) {
 #ifdef __CUDA_ARCH__
   if constexpr (std::is_same_v<T, float>) {
     asm volatile("" : "+f"(x));

@@ -23,43 +23,25 @@
 
 namespace attile {
 
-/// Threads of a block of the kernel before, and how many of them share a row: 16 bytes each.
-inline constexpr int kPreprocessThreads = 256;
-template <class Traits>
-inline constexpr int kPreprocessLanes = [] {
-  constexpr int kVector = 16 / sizeof(typename Traits::ElementType);
-  int lanes = 1;
-  while (lanes < arch::kWarpSize && lanes * kVector < Traits::kDv) lanes *= 2;
-  return lanes;
-}();
+/// Threads of a block of the kernel before the pass: few, because one takes a row.
+inline constexpr int kPreprocessThreads = 64;
 
-/// This lane's part of rowsum(dO * O); neighbours are added in pairs, which rounds less than one
-/// after another.
+/// rowsum(dO * O) of one row, in the order of its columns. Where a row sees one key, O is its V,
+/// and a dP that is summed in the same order cancels delta without a rounding.
 template <class T>
-ATTILE_DEVICE float row_product(const T* dout, const T* o, int cols, bool vectors, int lane,
-                                int lanes) {
+ATTILE_DEVICE float row_product(const T* dout, const T* o, int cols, bool vectors) {
   constexpr int kVector = 16 / sizeof(T);
   float sum = 0.0f;
-  for (int d = lane * kVector; d < cols; d += lanes * kVector) {
-    Vec<T, kVector> x{}, y{};
-    if (vectors) {
-      x = arch::load<kVector>(dout + d);
-      y = arch::load<kVector>(o + d);
-    } else {
-      ATTILE_UNROLL
-      for (int e = 0; e < kVector; ++e) {
-        if (d + e < cols) x[e] = dout[d + e], y[e] = o[d + e];
-      }
-    }
-    float part[kVector];
+  if (!vectors) {
+    for (int d = 0; d < cols; ++d) sum += to_float(dout[d]) * to_float(o[d]);
+    return sum;
+  }
+  ATTILE_UNROLL_BY(4)
+  for (int d = 0; d < cols; d += kVector) {
+    const auto x = arch::load<kVector>(dout + d);
+    const auto y = arch::load<kVector>(o + d);
     ATTILE_UNROLL
-    for (int e = 0; e < kVector; ++e) part[e] = to_float(x[e]) * to_float(y[e]);
-    ATTILE_UNROLL
-    for (int n = kVector / 2; n > 0; n /= 2) {
-      ATTILE_UNROLL
-      for (int e = 0; e < n; ++e) part[e] += part[e + n];
-    }
-    sum += part[0];
+    for (int e = 0; e < kVector; ++e) sum += to_float(x[e]) * to_float(y[e]);
   }
   return sum;
 }
@@ -70,50 +52,41 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  constexpr int kLanes = kPreprocessLanes<Traits>;
-  constexpr int kRows = kPreprocessThreads / kLanes;
-  const bool first_thread = arch::thread_index() == 0;
-  if (kInOrder && arch::block_index() == 0 && first_thread) *p.begun() = 0;
+  const int thread = arch::thread_index();
+  if (kInOrder && arch::block_index() == 0 && thread == 0) *p.begun() = 0;
   if (p.slices() * p.q_tiles == 0) return;
   const int slice = arch::block_index() / p.q_tiles;
   const int row0 = arch::block_index() % p.q_tiles * Traits::kBr;
   const int batch = slice / p.q_heads;
   const int head = slice % p.q_heads;
-  const int lane = arch::thread_index() % kLanes;
-  const bool vectors = p.dout.vectors && p.o.vectors;
-  for (int r = arch::thread_index() / kLanes; r < round_up(Traits::kBr, kRows); r += kRows) {
-    const int row = row0 + r;
-    const bool exists = r < Traits::kBr && row < p.extent.q_len;
-    float delta = 0.0f;
-    if (exists) {
-      delta = row_product(p.dout.tensor.row(batch, head, row), p.o.tensor.row(batch, head, row),
-                          p.head_dim_v, vectors, lane, kLanes);
-    }
-    for (int mask = kLanes / 2; mask > 0; mask /= 2) delta += arch::shuffle_xor(delta, mask);
-    float row_lse = kInf;
-    if (exists) {
-      const std::int64_t stat = static_cast<std::int64_t>(slice) * p.extent.q_len + row;
-      const float lse = p.l == nullptr ? p.lse[stat] : p.lse[stat] + arch::log(p.l[stat]);
-      if (lse != -kInf) row_lse = lse;
-      if (p.dlse != nullptr) delta -= p.dlse[stat];
-      // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
-      if (lse == -kInf) delta = 0.0f;
-    }
-    if (lane == 0 && r < Traits::kBr) {
-      const std::int64_t at = slice * p.stat_rows() + row;
-      p.row_lse[at] = row_lse;
-      p.delta[at] = delta;
-    }
-  }
   // With kInOrder the first tile of K and V writes dQ of the rows that see it.
   const bool written =
       kInOrder && p.kv_tiles > 0 && p.rows_of(batch, head, 0).contains(row0 / Traits::kBr);
-  if (kInOrder && first_thread) *p.turn_of(batch, head, row0) = written ? 0 : 1;
-  if (p.dq_sum == nullptr || written) return;
-  float* const sum = p.dq_sum_of(slice, row0);
-  for (int i = arch::thread_index() * 4; i < Traits::kBr * Traits::kDqCols;
-       i += kPreprocessThreads * 4) {
-    arch::store(sum + i, Float4{});
+  if (kInOrder && thread == 0) *p.turn_of(batch, head, row0) = written ? 0 : 1;
+  if (p.dq_sum != nullptr && !written) {
+    float* const sum = p.dq_sum_of(slice, row0);
+    for (int i = thread * 4; i < Traits::kBr * Traits::kDqCols; i += kPreprocessThreads * 4) {
+      arch::store(sum + i, Float4{});
+    }
+  }
+  for (int r = thread; r < Traits::kBr; r += kPreprocessThreads) {
+    const int row = row0 + r;
+    float delta = 0.0f;
+    float row_lse = kInf;
+    if (row < p.extent.q_len) {
+      const std::int64_t stat = static_cast<std::int64_t>(slice) * p.extent.q_len + row;
+      const float lse = p.l == nullptr ? p.lse[stat] : p.lse[stat] + arch::log(p.l[stat]);
+      // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
+      if (lse != -kInf) {
+        row_lse = lse;
+        delta = row_product(p.dout.tensor.row(batch, head, row), p.o.tensor.row(batch, head, row),
+                            p.head_dim_v, p.dout.vectors && p.o.vectors);
+        if (p.dlse != nullptr) delta -= p.dlse[stat];
+      }
+    }
+    const std::int64_t at = slice * p.stat_rows() + row;
+    p.row_lse[at] = row_lse;
+    p.delta[at] = delta;
   }
 }
 

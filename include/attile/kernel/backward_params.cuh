@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/opaque.h>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
@@ -46,7 +47,8 @@ struct BackwardParams {
   }
   /// The tiles of query rows that see any of a tile of K and V.
   ATTILE_HOST_DEVICE TileRange rows_of(int b, int head, int kv_tile) const {
-    return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, extent);
+    const Extent here{arch::opaque(extent.q_len), arch::opaque(extent.kv_len)};
+    return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, here);
   }
   /// Tiles of K and V up to and with the last that has added its part to the dQ of those rows.
   ATTILE_HOST_DEVICE int* turn_of(int b, int head, int row0) const {

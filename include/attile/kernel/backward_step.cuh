@@ -17,23 +17,21 @@ namespace attile {
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
 /// the score is hidden, so is dS.
-/// Units    lse and delta: the tile's rows of the statistics. fp32: S' - LSE is taken before it is
-///          scaled to log2 units: both may be large where P is not small, and would bring their
-///          roundings, which those of 16-bit operands hide.
+/// Units    lse and delta: the tile's rows of the statistics. S' - LSE is taken before it is scaled
+///          to log2 units: both may be large where P is not small, and would bring their roundings.
 template <bool kMasked, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
-  constexpr bool kLog2First = sizeof(typename Params::T) == 2;
-  const float score_scale = (kIsIdentity<S> ? p.scale : 1.0f) * (kLog2First ? kLog2e : 1.0f);
+  const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   const float keep_scale = sampler.keep_scale();
   const tile::KeepBits<Registers, Sampler> bits(place, sampler);
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     if (!Registers::has_row(r)) continue;
-    const float row_lse = lse[Registers::row(r)] * (kLog2First ? kLog2e : 1.0f);
+    const float row_lse = lse[Registers::row(r)];
     const float row_delta = delta[Registers::row(r)];
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
@@ -53,8 +51,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
         }
       }
       const float difference = s * score_scale - row_lse;
-      const float prob =
-          visible ? arch::exp2(kLog2First ? difference : difference * kLog2e) : 0.0f;  // line 11
+      const float prob = visible ? arch::exp2(difference * kLog2e) : 0.0f;  // line 11
       const bool keep = bits.keep(r, c);
       const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
       p_frag.at(r, c) = keep ? prob * keep_scale : 0.0f;

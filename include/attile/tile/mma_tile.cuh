@@ -5,6 +5,7 @@
 #include <attile/arch/math.h>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/memory.cuh>
+#include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
@@ -39,21 +40,18 @@ struct MmaTile {
 
   float x[kRegRows][kRegCols];
 
-  /// The row of the tile where this thread's warp begins.
-  ATTILE_DEVICE static int warp_row() {
-    return arch::thread_index() / (arch::kWarpSize * kAcross) * kWarpRows;
-  }
-  /// The column of the tile where this thread's warp begins.
-  ATTILE_DEVICE static int warp_col() {
-    return kAcross == 1 ? 0 : arch::thread_index() / arch::kWarpSize % kAcross * kWarpCols;
-  }
+  /// The row and column of the tile where this thread's warp begins.
+  ATTILE_DEVICE static int warp_row() { return warp_row_of(arch::opaque(arch::thread_index())); }
+  ATTILE_DEVICE static int warp_col() { return warp_col_of(arch::opaque(arch::thread_index())); }
   /// The row of the tile that x[r] belongs to.
   ATTILE_DEVICE static int row(int r) {
-    return warp_row() + arch::thread_index() % arch::kWarpSize / 4 + row_offset(r);
+    const int thread = arch::thread_index();
+    return warp_row_of(thread) + thread % arch::kWarpSize / 4 + row_offset(r);
   }
   /// The column of the tile that x[.][c] belongs to.
   ATTILE_DEVICE static int col(int c) {
-    return warp_col() + arch::thread_index() % 4 * 2 + col_offset(c);
+    const int thread = arch::thread_index();
+    return warp_col_of(thread) + thread % 4 * 2 + col_offset(c);
   }
   /// row(r) - row(0) and col(c) - col(0): the same for every thread.
   ATTILE_DEVICE static constexpr int row_offset(int r) { return r * 8; }
@@ -113,6 +111,14 @@ struct MmaTile {
   ATTILE_DEVICE static float sum_lanes(float sum) {
     sum += arch::shuffle_xor(sum, 1);
     return sum + arch::shuffle_xor(sum, 2);
+  }
+
+ private:
+  ATTILE_DEVICE static int warp_row_of(unsigned thread) {
+    return thread / (arch::kWarpSize * kAcross) * kWarpRows;
+  }
+  ATTILE_DEVICE static int warp_col_of(unsigned thread) {
+    return kAcross == 1 ? 0 : thread / arch::kWarpSize % kAcross * kWarpCols;
   }
 };
 

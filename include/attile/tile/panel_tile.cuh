@@ -138,32 +138,34 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
   constexpr unsigned kUnit = Layout::kUnitElements;
   const unsigned thread = static_cast<unsigned>(arch::opaque(arch::thread_index()));
   if (arch::opaque(source.vectors) != 0) {
-    // A step takes kDown rows; neighbouring threads have neighbouring units of a row.
-    static_assert(kThreads >= Layout::kUnits,
-                  "attile::tile: a row takes at most a block's threads");
-    constexpr unsigned kDown = kThreads / Layout::kUnits;
-    constexpr bool kExact = kThreads % Layout::kUnits == 0 && Rows % kDown == 0;
-    const unsigned unit = thread % Layout::kUnits;
-    const unsigned first = thread / Layout::kUnits;
+    // A step takes kDown rows of all panels; neighbouring threads have neighbouring units of a row.
+    constexpr unsigned kSide = Layout::kPanelUnits;
+    constexpr unsigned kDown = kThreads / kSide;
+    constexpr unsigned kPanels = Layout::kUnits / kSide;
+    // Then the swizzle of a step's rows is that of the first step's, xored with a constant.
+    constexpr bool kSteady = kDown % 8 == 0 || (kDown & (kDown - 1)) == 0;
+    const unsigned unit = thread % kSide;
+    const unsigned first = thread / kSide;
     const std::int64_t stride = arch::opaque(source.row_stride);
     const T* from = source.data + (row0 + static_cast<int>(first)) * stride + unit * kUnit;
-    const int rows = unit * kUnit < static_cast<unsigned>(source.cols)
-                         ? source.rows - row0 - static_cast<int>(first)
-                         : 0;  // that follow and exist
-    // kDown a power of two: the rows of all steps have the low bits of `first`.
-    constexpr bool kSteady = (kDown & (kDown - 1)) == 0;
+    const int rows = source.rows - row0 - static_cast<int>(first);  // that follow and exist
+    const int cols = source.cols - static_cast<int>(unit * kUnit);
     const std::uint32_t base = arch::shared_address(shared.data);
-    const std::uint32_t base_unit = unit % Layout::kPanelUnits ^ Layout::swizzle(first);
-    const std::uint32_t base_row =
-        base + unit / Layout::kPanelUnits * Layout::kPanelBytes + first * Layout::kRowBytes;
+    const std::uint32_t base_row = base + first * Layout::kRowBytes;
+    const std::uint32_t base_unit = unit ^ Layout::swizzle(first);
     ATTILE_UNROLL
     for (unsigned i = 0; i < ceil_div<unsigned>(Rows, kDown); ++i, from += kDown * stride) {
       const unsigned step = i * kDown;
-      if (!kExact && (first >= kDown || first + step >= Rows)) break;
+      if (Rows % kDown != 0 && first + step >= Rows) break;
       const std::uint32_t to =
           kSteady ? base_row + step * Layout::kRowBytes + (base_unit ^ Layout::swizzle(step)) * 16
                   : base + Layout::offset(first + step, unit);
-      arch::async_copy_16(to, from, static_cast<int>(step) < rows);
+      ATTILE_UNROLL
+      for (unsigned panel = 0; panel < kPanels; ++panel) {
+        const int col = static_cast<int>(panel * kSide * kUnit);
+        arch::async_copy_16(to + panel * Layout::kPanelBytes, from + col,
+                            static_cast<int>(step) < rows && col < cols);
+      }
     }
   } else {
     ATTILE_UNROLL_BY(1)
@@ -177,9 +179,8 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
   }
 }
 
-/// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the target's rows
-/// and columns.
-/// Scope    a warp; it sees what was written of these rows.
+/// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the tile's rows
+/// and the target's rows and columns. Scope    a warp; it sees what was written of these rows.
 template <int kRows, int Rows, int Cols, class T>
 ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Cols, T>& shared,
                               int first, int row0) {
@@ -192,8 +193,7 @@ ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Col
     const int r = first + place / kUnits;
     const int col = place % kUnits * kUnit;
     const int row = row0 + r;
-    const bool beyond = Rows % kRows != 0 && r >= Rows;  // of the tile
-    if (place >= kRows * kUnits || beyond || row >= target.rows || col >= target.cols) continue;
+    if (place >= kRows * kUnits || r >= Rows || row >= target.rows || col >= target.cols) continue;
     T* const out = target.data + row * target.row_stride + col;
     const Vec<T, kUnit> v = shared.template run<kUnit>(r, col);
     if (target.vectors) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/opaque.h>
 #include <attile/core/config.h>
 #include <attile/core/dropout.h>
 #include <attile/core/index.h>
@@ -34,6 +35,7 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const TilePlace& pl
   constexpr int kLength = kByRows ? Registers::kRegCols : Registers::kRegRows;
   const int row0 = place.row0 + Registers::row(0);
   const int col0 = place.col0 + Registers::col(0);
+  const int kv_len = arch::opaque(place.extent.kv_len);
   ATTILE_UNROLL
   for (int line = 0; line < kLines; ++line) {
     Interval seen;
@@ -42,7 +44,7 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const TilePlace& pl
       seen = mask.columns(place.batch, place.head, {row, row + 1}, place.extent).touched;
     } else {
       const int col = col0 + Registers::col_offset(line);
-      if (col < place.extent.kv_len) {
+      if (col < kv_len) {
         seen = mask.rows(place.batch, place.head, {col, col + 1}, place.extent).touched;
       }
     }

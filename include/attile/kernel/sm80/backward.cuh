@@ -6,7 +6,6 @@
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
-#include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
@@ -79,9 +78,7 @@ struct QueryCursor {
       const KeyTile key(p, arch::opaque(block));
       if (head + 1 == (key.kv_head + 1) * (p.q_heads / p.kv_heads)) return;
       ++head;
-      const Extent extent{arch::opaque(p.extent.q_len), arch::opaque(p.extent.kv_len)};
-      range = row_tiles(p.mask, key.batch, head, key.index * Traits::kBc, Traits::kBc, Traits::kBr,
-                        extent);
+      range = p.rows_of(key.batch, head, key.index);
       tile = range.first;
     }
   }
@@ -158,16 +155,6 @@ ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
   }
 }
 
-/// target(row0 + r, c) = shared(r, c), each warp its share of the rows.
-/// Scope    all threads of the block, which see all of `shared`.
-template <class Traits, class T, class Tile>
-ATTILE_DEVICE void store_tile(const tile::Matrix<T>& target, const Tile& shared, int row0) {
-  constexpr int kRows = ceil_div(Tile::kRows, Traits::kWarps);
-  const int first = arch::thread_index() / arch::kWarpSize * kRows;
-  if (Tile::kRows % Traits::kWarps != 0 && first >= Tile::kRows) return;
-  tile::store_rows<kRows>(target, shared, first, row0);
-}
-
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).
 /// Scope    all threads of the block.
 template <class Traits>
@@ -181,11 +168,13 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag);
   arch::barrier();  // dK and dV are written before others read them
+  constexpr int kRows = ceil_div(Traits::kBc, Traits::kWarps);
+  const int first = arch::thread_index() / arch::kWarpSize * kRows;
   const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
-  store_tile<Traits>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem,
-                     kv_tile * Traits::kBc);
-  store_tile<Traits>(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
-                     kv_tile * Traits::kBc);
+  tile::store_rows<kRows>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem, first,
+                          kv_tile * Traits::kBc);
+  tile::store_rows<kRows>(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), v_smem, first,
+                          kv_tile * Traits::kBc);
 }
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
@@ -230,7 +219,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const tile::TilePlace place{batch, next.head, next.row0(), col0, p.extent};
+    const tile::TilePlace place{arch::opaque(batch), next.head, next.row0(), col0, p.extent};
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
@@ -254,16 +243,16 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       send_for_next();
     }
 
-    float* const sum =
-        p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + place.head, place.row0);
+    const int slice = place.batch * p.q_heads + place.head;
+    float* const sum = p.dq_sum_of(slice, place.row0);
     if constexpr (kInOrder) {
-      await_turn(p, place, kv_tile);
+      await_turn(p, place, arch::opaque(kv_tile));
       arch::barrier();  // dQ has all parts before this one
     }
     add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && kv_tile == 0);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      pass_turn(p, place, kv_tile);
+      pass_turn(p, place, arch::opaque(kv_tile));
     }
   }
 
@@ -292,7 +281,9 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
     tile::stage(dq_smem, dq_frag, p.scale, part * Registers::kCols);
   }
   arch::barrier();  // dQ is written before others read it
-  store_tile<Traits>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem, row0);
+  constexpr int kRows = ceil_div(Traits::kBr, Traits::kWarps);
+  tile::store_rows<kRows>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,
+                          arch::thread_index() / arch::kWarpSize * kRows, row0);
 }
 
 }  // namespace attile::sm80

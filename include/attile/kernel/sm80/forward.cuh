@@ -44,13 +44,13 @@ struct KeyValueTiles {
   }
 };
 
-/// O by way of shared memory, where it takes the place of Q, so that whole rows are written.
+/// O by way of shared memory, so that whole rows are written. It takes the place of Q, which all
+/// warps have read before the block's last barrier.
 template <class Traits>
 ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsigned char* shared,
                                 const typename Traits::OutputRegisters& o_frag) {
   using Outputs = typename Traits::OutputRegisters;
   const typename Traits::OTile o_smem{shared};
-  if constexpr (!Traits::kSameRowsOfQAndO) arch::barrier();  // all of Q has been read
   tile::stage(o_smem, o_frag);
   arch::warp_barrier();  // the lanes of a warp see its rows of O, which are no other warp's
   const QueryTile at(p, block);

@@ -55,8 +55,6 @@ struct ForwardTraits {
 
   /// O takes the place of Q, which is not needed any more by then.
   static constexpr std::size_t kQoBytes = max(QTile::kBytes, OTile::kBytes);
-  /// Then a warp's rows of O lie where its rows of Q were.
-  static constexpr bool kSameRowsOfQAndO = QTile::Layout::kRowBytes == OTile::Layout::kRowBytes;
   static constexpr std::size_t kSharedBytes = kQoBytes + KTile::kBytes + VTile::kBytes;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
