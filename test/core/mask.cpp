@@ -184,11 +184,11 @@ TEST_CASE("mask.check_mask_finds_lies") {
   }
 }
 
-/// Says that rows are intervals, with one lie.
+/// Says that rows and columns are intervals, with one lie.
 struct IntervalLie {
-  static constexpr bool kRowsAreIntervals = true;
+  static constexpr bool kIntervals = true;
 
-  enum What { kNone, kGap, kTooWide };
+  enum What { kNone, kGap, kTooWide, kColumnTooWide };
   What what = kNone;
 
   bool visible(ScoreIndex i, Extent e) const {
@@ -201,12 +201,14 @@ struct IntervalLie {
     return span;
   }
   Span rows(int b, int h, Interval run, Extent e) const {
-    return {attile::Causal{}.rows(b, h, run, e).touched, {}};
+    Span span{attile::Causal{}.rows(b, h, run, e).touched, {}};
+    if (what == kColumnTooWide && run.begin <= 7 && 7 < run.end) span.touched.begin = 0;
+    return span;
   }
 };
 static_assert(attile::IntervalMask<IntervalLie> && !attile::IntervalMask<Lie>);
 
-TEST_CASE("mask.check_mask_finds_rows_that_are_no_intervals") {
+TEST_CASE("mask.check_mask_finds_lines_that_are_no_intervals") {
   const auto fault = [](IntervalLie::What what, int run_length) {
     return attile::check_mask(IntervalLie{what}, 0, 0, {70, 65}, run_length);
   };
@@ -220,6 +222,11 @@ TEST_CASE("mask.check_mask_finds_rows_that_are_no_intervals") {
       CHECK(found.at.row == 20);
       CHECK(found.at.col == (what == IntervalLie::kGap ? 7 : 16));
     }
+    const MaskFault found = fault(IntervalLie::kColumnTooWide, run_length);
+    REQUIRE(found);
+    CHECK(std::string(found.what) == "a column's touched interval is not just what sees it");
+    CHECK(found.at.row == 0);
+    CHECK(found.at.col == 7);
   }
 }
 

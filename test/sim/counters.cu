@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A few launches for a GPU under Nsight Compute and for the simulated machine, whose counters
-// compare_counters.py holds against each other. Fewer blocks than a GPU has SMs, so that no block
-// finds in L1 what another one has read.
+// compare_counters.py holds against each other. Fewer blocks than a GPU has SMs, and none that
+// share an input: what neighbouring SMs read together reaches L2 once. No writes of less than a
+// sector, LSE and the sum of dQ: L2 counts them in its own way.
 #include <attile/attile.cuh>
 
 #include <cstddef>
@@ -23,13 +24,12 @@ template <int D, class T>
 void forward(int heads, int q_len, int kv_len) {
   const auto q = tensor<T>(heads, q_len, D, 1), k = tensor<T>(heads, kv_len, D, 2),
              v = tensor<T>(heads, kv_len, D, 3), o = tensor<T>(heads, q_len, D, 4);
-  const auto lse = tensor<float>(heads, q_len, 1, 5);
-  const attile::ForwardArgs<T, attile::Causal> args{
+  using Args = attile::ForwardArgs<T, attile::Causal>;
+  const Args args{
       .q = attile::bhsd<const T>(q.get(), q_len, heads, D),
       .k = attile::bhsd<const T>(k.get(), kv_len, heads, D),
       .v = attile::bhsd<const T>(v.get(), kv_len, heads, D),
       .o = attile::bhsd(o.get(), q_len, heads, D),
-      .lse = lse.get(),
       .batch = 1,
       .q_heads = heads,
       .kv_heads = heads,
@@ -37,7 +37,8 @@ void forward(int heads, int q_len, int kv_len) {
       .kv_len = kv_len,
       .head_dim = D,
   };
-  example::must(attile::forward<D>(args), "forward");
+  using Traits = attile::portable::DefaultForwardTraits<Args, D>;
+  example::must(attile::forward<Traits>(args), "forward");
   example::must(cudaDeviceSynchronize(), "forward");
 }
 
@@ -60,9 +61,11 @@ void backward(int heads, int len) {
   args.q_len = args.kv_len = len;
   args.head_dim = D;
   std::size_t bytes = 0;
-  example::must(attile::backward<D>(nullptr, bytes, args), "backward");
+  using Traits = attile::portable::DefaultBackwardTraits<attile::BackwardArgs<T>, D, D,
+                                                         attile::DqMode::kTwoPass>;
+  example::must(attile::backward<Traits>(nullptr, bytes, args), "backward");
   const Array<unsigned char> workspace(bytes);
-  example::must(attile::backward<D>(workspace.get(), bytes, args), "backward");
+  example::must(attile::backward<Traits>(workspace.get(), bytes, args), "backward");
   example::must(cudaDeviceSynchronize(), "backward");
 }
 
@@ -70,7 +73,7 @@ void backward(int heads, int len) {
 
 int main() {
   example::need_gpu();
-  forward<64, float>(4, 256, 384);
-  forward<128, __half>(3, 200, 136);  // rows and columns that end within a tile
-  backward<64, float>(4, 192);
+  forward<64, float>(8, 128, 384);
+  forward<128, __half>(3, 56, 136);  // rows and columns that end within a tile
+  backward<64, float>(8, 32);
 }

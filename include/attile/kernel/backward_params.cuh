@@ -63,9 +63,10 @@ struct BackwardParams {
 };
 
 /// Bytes of the caller's scratch memory, and where each part of it starts.
-/// Units   bytes. For each query row, rounded up to tiles: statistics 8, the sum of dQ 4 for each
-///         column (D rounded up to 4, or to 16 with matrix instructions), but with kTwoPass; turns
-///         4 for each tile of query rows and 4 more, with kInOrder.
+/// Units   bytes. For each query row, rounded up to tiles: statistics 8; the sum of dQ 4 for each
+///         column of a tile (D rounded up to 4, or to whole pieces of the warps that share a row
+///         with matrix instructions), not with kTwoPass. Turns 4 for each tile of query rows and 4
+///         more, with kInOrder.
 struct BackwardWorkspace {
   std::size_t row_lse, delta, dq_sum, turns, bytes;
 };

@@ -24,7 +24,8 @@ auto with_tiles(const Kernel& kernel, const Older& older, const Sm80& sm80) {
   if constexpr (!arch::compiled_for([](int a) { return a >= 800; })) {
     return older(std::integral_constant<int, 99>{});
   } else {
-    constexpr int kLeast = kTakesTiles<99> ? 99 : kTakesTiles<163> ? 163 : 227;
+    // Devices with 99 KB run code for 8.0 too.
+    constexpr int kLeast = kTakesTiles<99> || kTakesTiles<163> ? 99 : 227;
     const std::integral_constant<int, kLeast> least;
     if constexpr (arch::compiled_for([](int a) { return a < 800; })) {
       if (arch::lacks(kernel(least), 800)) return older(std::integral_constant<int, 99>{});
@@ -33,7 +34,7 @@ auto with_tiles(const Kernel& kernel, const Older& older, const Sm80& sm80) {
     if constexpr (kTakesTiles<227> && kLeast < 227) {
       if (shared_kb >= 227) return sm80(std::integral_constant<int, 227>{});
     }
-    if constexpr (kTakesTiles<163> && kLeast < 163) {
+    if constexpr (kTakesTiles<163>) {
       if (shared_kb >= 163) return sm80(std::integral_constant<int, 163>{});
     }
     return sm80(least);

@@ -26,7 +26,7 @@ struct TilePlace {
 };
 
 /// S = -inf where an interval mask, or the end of the columns, hides it: by the thread's rows or by
-/// its columns, of whichever it has fewer. Rows beyond q_len count as the last one.
+/// its columns, of whichever it has fewer.
 template <class Registers, class M>
 ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const TilePlace& place,
                                           const M& mask) {
@@ -40,8 +40,10 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const TilePlace& pl
   for (int line = 0; line < kLines; ++line) {
     Interval seen;
     if constexpr (kByRows) {
-      const int row = min(row0 + Registers::row_offset(line), place.extent.q_len - 1);
-      seen = mask.columns(place.batch, place.head, {row, row + 1}, place.extent).touched;
+      const int row = row0 + Registers::row_offset(line);
+      if (row < place.extent.q_len) {
+        seen = mask.columns(place.batch, place.head, {row, row + 1}, place.extent).touched;
+      }
     } else {
       const int col = col0 + Registers::col_offset(line);
       if (col < kv_len) {

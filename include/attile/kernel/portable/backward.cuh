@@ -50,7 +50,8 @@ struct BackwardTiles {
 template <class Traits>
 ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
                                     unsigned char* shared) {
-  const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
+  const KeyTile key(p, block);
+  const int batch = key.batch, kv_head = key.kv_head, kv_tile = key.index;
   constexpr int kThreads = Traits::kThreads;
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const BackwardTiles<Traits> smem(shared);

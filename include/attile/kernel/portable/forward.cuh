@@ -28,7 +28,8 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
   const auto v_smem = carver.take<typename Traits::VTile>();                  // (Bc, Dv)
   const typename Traits::PTile p_smem{k_smem.data};                           // (Br, Bc)
 
-  const auto [batch, head, row0] = QueryTile(p, block);
+  const QueryTile at(p, block);
+  const int batch = at.batch, head = at.head, row0 = at.row0;
   const int kv_head = head / (p.q_heads / p.kv_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);

@@ -193,7 +193,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   unsigned char* const stages = v_smem.data + Traits::VTile::kBytes;
   const PTile ds_smem{stages + Traits::kStages * Traits::kStageBytes};  // (Bc, Br): dS^T
   const PTile p_smem{ds_smem.data + PTile::kBytes};                     // (Bc, Br): P^T
-  const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
+  const KeyTile key(p, block);
+  const int batch = key.batch, kv_head = key.kv_head, kv_tile = key.index;
   const int col0 = kv_tile * Traits::kBc;
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);

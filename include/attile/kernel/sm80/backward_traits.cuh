@@ -44,6 +44,8 @@ struct BackwardTraits {
   static constexpr DqMode kDqMode = kMode;
   static constexpr int kAcross = TuningType::across(max(D, Dv));
   static constexpr int kWarps = TuningType::warps(Bc, max(D, Dv));
+  static_assert(kWarps >= 1 && kWarps <= 32,
+                "attile::sm80::BackwardTraits: a block has 1 to 32 warps; choose a smaller Bc");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;

@@ -70,7 +70,8 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
   constexpr int kThreads = Traits::kThreads;
   constexpr int kBc = Traits::kBc;
   const typename Traits::QTile q_smem{shared};  // (Br, D)
-  const auto [batch, head, row0] = QueryTile(p, block);
+  const QueryTile at(p, block);
+  const int batch = at.batch, head = at.head, row0 = at.row0;
   const KeyValueTiles<Traits> kv_smem(p, batch, head, shared + Traits::kQoBytes);
   const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.dropout.sampler(p.q_heads);

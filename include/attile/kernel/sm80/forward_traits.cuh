@@ -39,6 +39,8 @@ struct ForwardTraits {
   static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv), sizeof(T));
   static_assert(Br % (16 * kWarps) == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp");
+  static_assert(kWarps >= 1 && kWarps <= 32,
+                "attile::sm80::ForwardTraits: a block has 1 to 32 warps; choose a smaller Br");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = blocks_of(TuningType::kBlocksPerSm, kWarps);
   /// P <= 2^8 keeps its relative precision in every type. Units: log2.
