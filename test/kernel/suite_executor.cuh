@@ -25,6 +25,13 @@ struct Dims {
   }
 };
 
+/// The same for fp32 in TF32 products, without head_dim 1: a score is one product then, and held to
+/// less, as docs/contract.md says.
+template <int kD, int kDv = kD, int kAbove = 0>
+struct SplitDims : Dims<kD, kDv, kAbove> {
+  static bool take(const Case& c) { return c.head_dim > 1 && Dims<kD, kDv, kAbove>::take(c); }
+};
+
 /// The portable family's default tiles for that many KB of shared memory.
 template <int kSharedKb = attile::kCommonSharedKb>
 struct PortableTiles {

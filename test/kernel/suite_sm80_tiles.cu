@@ -38,14 +38,14 @@ using Own64x64D64x256 = Own<64, 64, Dims<64, 256>>;
 using Default128On99 = GpuExecutor<Dims<128>, Sm80Tiles<99>>;
 using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
 
-// fp32. Without head_dim 1: as docs/contract.md says, sums of a product or two are held to less.
-using FloatD64 = GpuExecutor<Dims<64, 64, 1>, Sm80Tiles<99>>;
-using FloatD128 = GpuExecutor<Dims<128, 128, 64>, Sm80Tiles<99>>;
-using FloatD256 = GpuExecutor<Dims<256, 256, 128>, Sm80Tiles<163>>;
-using FloatD256On227 = GpuExecutor<Dims<256, 256, 128>, Sm80Tiles<227>>;
-using FloatInOrder = GpuExecutor<Dims<64, 64, 1>, Sm80Tiles<99>, attile::DqMode::kInOrder>;
-using Float32x48D96 = Own<32, 48, Dims<96, 96, 1>, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
-using Float16x32D64x40 = Own<16, 32, Dims<64, 40, 1>, Tuning<1>, BackwardTuning<2, 1, 2>>;
+// fp32.
+using FloatD64 = GpuExecutor<SplitDims<64>, Sm80Tiles<99>>;
+using FloatD128 = GpuExecutor<SplitDims<128, 128, 64>, Sm80Tiles<99>>;
+using FloatD256 = GpuExecutor<SplitDims<256, 256, 128>, Sm80Tiles<163>>;
+using FloatD256On227 = GpuExecutor<SplitDims<256, 256, 128>, Sm80Tiles<227>>;
+using FloatInOrder = GpuExecutor<SplitDims<64>, Sm80Tiles<99>, attile::DqMode::kInOrder>;
+using Float32x48D96 = Own<32, 48, SplitDims<96>, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
+using Float16x32D64x40 = Own<16, 32, SplitDims<64, 40>, Tuning<1>, BackwardTuning<2, 1, 2>>;
 
 // X(element type, Policy, executor)
 #define ATTILE_FEW_TILES(X) X(Bf16Type, kCausal, Own64x48D96x128)

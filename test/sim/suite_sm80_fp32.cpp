@@ -12,15 +12,14 @@ using attile::sm80::Tuning;
 template <class Dim, int Br, int Bc, class T, class B>
 using Own = GpuExecutor<Dim, Tiles<Br, Bc, T, B>>;
 
-// Without head_dim 1: as docs/contract.md says, sums of a product or two are held to less.
-using D64 = Own<Dims<64, 64, 1>, 64, 64, Tuning<4, 2>, BackwardTuning<4, 1, 2>>;
+using D64 = Own<SplitDims<64>, 64, 64, Tuning<4, 2>, BackwardTuning<4, 1, 2>>;
 // 32 rows of a warp; warps that share rows; K and V in pieces that no power of two divides.
-using Across = Own<Dims<96, 96, 1>, 32, 48, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
+using Across = Own<SplitDims<96>, 32, 48, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
 // Panels of 16 columns of P and dS, of 32 of everything else; Q's and O's apart.
-using Narrow = Own<Dims<64, 32>, 16, 32, Tuning<1, 2>, BackwardTuning<2, 1, 2>>;
-using InOrder = GpuExecutor<Dims<64>, Tiles<32, 32, Tuning<2>, BackwardTuning<2, 1, 1, 1, 2>>,
+using Narrow = Own<SplitDims<64, 32>, 16, 32, Tuning<1, 2>, BackwardTuning<2, 1, 2>>;
+using InOrder = GpuExecutor<SplitDims<64>, Tiles<32, 32, Tuning<2>, BackwardTuning<2, 1, 1, 1, 2>>,
                             attile::DqMode::kInOrder>;
-using D256 = Own<Dims<256, 256, 96>, 32, 32, Tuning<2, 1>, BackwardTuning<4, 2, 2>>;
+using D256 = Own<SplitDims<256, 256, 96>, 32, 32, Tuning<2, 1>, BackwardTuning<4, 2, 2>>;
 
 constexpr double kMostCost = 4e6;
 
