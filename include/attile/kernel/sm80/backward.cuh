@@ -194,11 +194,10 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   const PTile ds_smem{stages + Traits::kStages * Traits::kStageBytes};  // (Bc, Br): dS^T
   const PTile p_smem{ds_smem.data + PTile::kBytes};                     // (Bc, Br): P^T
   const KeyTile key(p, block);
-  const int batch = key.batch, kv_head = key.kv_head, kv_tile = key.index;
-  const int col0 = kv_tile * Traits::kBc;
+  const int col0 = key.index * Traits::kBc;
   const auto sampler = p.dropout.sampler(p.q_heads);
-  const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
-  const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
+  const auto k_gmem = p.k.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim);
+  const auto v_gmem = p.v.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v);
 
   tile::load_async<kThreads>(k_smem, k_gmem, col0);  // line 6
   tile::load_async<kThreads>(v_smem, v_gmem, col0);
@@ -208,7 +207,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     return QueryStage<Traits>(stages + (Traits::kStages == 2 ? i % 2 : 0) * Traits::kStageBytes);
   };
   const auto send_for_next = [&] {
-    if (next.more()) stage_of(step).send_for(p, arch::opaque(batch), next.head, next.row0());
+    if (next.more()) stage_of(step).send_for(p, arch::opaque(key.batch), next.head, next.row0());
     arch::async_copy_commit();
   };
   send_for_next();
@@ -220,7 +219,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const tile::TilePlace place{arch::opaque(batch), next.head, next.row0(), col0, p.extent};
+    const tile::TilePlace place{arch::opaque(key.batch), next.head, next.row0(), col0, p.extent};
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
@@ -247,13 +246,13 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     const int slice = place.batch * p.q_heads + place.head;
     float* const sum = p.dq_sum_of(slice, place.row0);
     if constexpr (kInOrder) {
-      await_turn(p, place, arch::opaque(kv_tile));
+      await_turn(p, place, arch::opaque(key.index));
       arch::barrier();  // dQ has all parts before this one
     }
-    add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && kv_tile == 0);
+    add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && key.index == 0);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      pass_turn(p, place, arch::opaque(kv_tile));
+      pass_turn(p, place, arch::opaque(key.index));
     }
   }
 
