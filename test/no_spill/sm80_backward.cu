@@ -1,55 +1,23 @@
 // SPDX-License-Identifier: MIT
-// Default tiles leave every thread enough registers: what ptxas says of these kernels must have no
-// spill. A sample of policies; with ATTILE_TEST_FULL all combinations of the library's.
-#include <attile/attile.cuh>
-
-namespace {
+#include "policies.h"
 
 using namespace attile;
+using namespace attile::no_spill;
 
-constexpr int kSharedKb = arch::shared_kb(arch::kArchitectures[0]);
+struct NamedKernels {
+  template <int D, class T, class M, class S, class P, DqMode kMode>
+  using Traits = sm80::DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, D, kMode, kSharedKb>;
 
-template <int D, class T, class M, class S, class P, DqMode kMode>
-using Kernel = sm80::DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, D, kMode, kSharedKb>;
+  template <int D, class T, class M, class S, class P>
+  static bool named() {
+    return backward_columns_kernel<Traits<D, T, M, S, P, DqMode::kAccumulate>> != nullptr &&
+           backward_in_order_kernel<Traits<D, T, M, S, P, DqMode::kInOrder>> != nullptr;
+  }
 
-/// Naming a kernel is what has it compiled.
-template <class T, class M, class S, class P>
-bool each_dim() {
-  constexpr auto kOne = DqMode::kAccumulate;
-  constexpr auto kInOrder = DqMode::kInOrder;
-  return backward_columns_kernel<Kernel<64, T, M, S, P, kOne>> != nullptr &&
-         backward_columns_kernel<Kernel<128, T, M, S, P, kOne>> != nullptr &&
-         backward_columns_kernel<Kernel<256, T, M, S, P, kOne>> != nullptr &&
-         backward_in_order_kernel<Kernel<64, T, M, S, P, kInOrder>> != nullptr &&
-         backward_in_order_kernel<Kernel<128, T, M, S, P, kInOrder>> != nullptr &&
-         backward_in_order_kernel<Kernel<256, T, M, S, P, kInOrder>> != nullptr;
-}
+  template <class T, class M, class S, class P>
+  bool operator()() const {
+    return named<64, T, M, S, P>() && named<128, T, M, S, P>() && named<256, T, M, S, P>();
+  }
+};
 
-using SoftcapAlibi = Then<Softcap, Alibi>;
-using CausalDocument = And<Causal, Document>;
-
-template <class T, class M, class... S>
-bool each_modifier() {
-  return ((each_dim<T, M, S, NoDropout>() && each_dim<T, M, S, PhiloxDropout>()) && ...);
-}
-
-template <class T, class... M>
-bool each_policy() {
-  return (each_modifier<T, M, NoScoreMod, Softcap, Alibi, AdditiveBias<float>, SoftcapAlibi>() &&
-          ...);
-}
-
-}  // namespace
-
-// Both types take the same registers: fp16 is a sample throughout.
-bool compiled() {
-  return each_dim<__half, SlidingWindow, NoScoreMod, NoDropout>() &&
-#if ATTILE_TEST_FULL
-         each_policy<__nv_bfloat16, NoMask, Causal, SlidingWindow, Prefix,
-                     And<SlidingWindow, Prefix>, Document, CausalDocument>();
-#else
-         each_dim<__nv_bfloat16, Causal, NoScoreMod, NoDropout>() &&
-         each_dim<__nv_bfloat16, Causal, AdditiveBias<float>, NoDropout>() &&
-         each_dim<__nv_bfloat16, CausalDocument, SoftcapAlibi, PhiloxDropout>();
-#endif
-}
+bool compiled() { return each_16_bit_policy(NamedKernels{}); }

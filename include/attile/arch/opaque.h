@@ -3,18 +3,14 @@
 
 #include <attile/core/config.h>
 
-#include <type_traits>
-
 namespace attile::arch {
 
-/// x, of which the compiler knows nothing: what a loop derives from it is worked out in every step,
-/// for a few instructions, instead of waiting in registers that the tiles need.
+/// An integer, of which the compiler knows nothing: what a loop derives from it is worked out in
+/// every step, for a few instructions, instead of waiting in registers that the tiles need.
 template <class T>
 ATTILE_HOST_DEVICE T opaque(T x) {
 #ifdef __CUDA_ARCH__
-  if constexpr (std::is_same_v<T, float>) {
-    asm volatile("" : "+f"(x));
-  } else if constexpr (sizeof(T) == 8) {
+  if constexpr (sizeof(T) == 8) {
     asm volatile("" : "+l"(x));
   } else {
     asm volatile("" : "+r"(x));

@@ -15,7 +15,7 @@
 #include <cstdint>
 
 // Products by matrix instructions (mma.m16n8k16; for fp32 mma.m16n8k8 in TF32): each warp of a
-// block holds its own rows of the result, and reads the right operand whole.
+// block holds its own part of the result, and reads what that needs of the operands.
 
 namespace attile::tile {
 
@@ -175,6 +175,14 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
 template <class T>
 inline constexpr int kStepDepth = 32 / sizeof(T);
 
+namespace detail {
+
+ATTILE_DEVICE unsigned lane() {
+  return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
+}
+
+}  // namespace detail
+
 /// The left operand in shared memory, (rows, depth).
 template <class Tile>
 class SharedLeft {
@@ -184,7 +192,7 @@ class SharedLeft {
   static constexpr bool kInRegisters = false;
 
   ATTILE_DEVICE SharedLeft(const Tile& tile, int first)
-      : reader_(tile, first + lane() % 16, lane() / 16) {}
+      : reader_(tile, first + detail::lane() % 16, detail::lane() / 16) {}
 
   /// Rows 16 i of the warp's on, step k of the depth.
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
@@ -192,10 +200,6 @@ class SharedLeft {
   }
 
  private:
-  ATTILE_DEVICE static unsigned lane() {
-    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
-  }
-
   PieceReader<Tile> reader_;
 };
 
@@ -206,17 +210,14 @@ class SharedLeftTransposed {
   static constexpr int kDepth = Tile::kRows;
 
   ATTILE_DEVICE SharedLeftTransposed(const Tile& tile, int first)
-      : reader_(tile, lane() % 8 + lane() / 16 * 8, lane() / 8 % 2), first_(first) {}
+      : reader_(tile, detail::lane() % 8 + detail::lane() / 16 * 8, detail::lane() / 8 % 2),
+        first_(first) {}
 
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
     arch::load_matrices_transposed(a, reader_.address(k * 16, first_ + i * 16));
   }
 
  private:
-  ATTILE_DEVICE static unsigned lane() {
-    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
-  }
-
   PieceReader<Tile> reader_;
   int first_;
 };
@@ -289,7 +290,7 @@ template <class Tile>
 class SharedRight {
  public:
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
-      : reader_(tile, lane() % 16, lane() / 16), first_(first) {}
+      : reader_(tile, detail::lane() % 16, detail::lane() / 16), first_(first) {}
 
   /// Step k of the depth, columns 16 j on: b[0], b[1] the left 8 columns, b[2], b[3] the right
   /// ones.
@@ -298,10 +299,6 @@ class SharedRight {
   }
 
  private:
-  ATTILE_DEVICE static unsigned lane() {
-    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
-  }
-
   PieceReader<Tile> reader_;
   int first_;
 };
@@ -337,17 +334,14 @@ template <class Tile>
 class SharedRightTransposed {
  public:
   ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
-      : reader_(tile, first + lane() % 8 + lane() / 16 * 8, lane() / 8 % 2) {}
+      : reader_(tile, first + detail::lane() % 8 + detail::lane() / 16 * 8,
+                detail::lane() / 8 % 2) {}
 
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
     arch::load_matrices(b, reader_.address(j * 16, k * kStepDepth<typename Tile::Element>));
   }
 
  private:
-  ATTILE_DEVICE static unsigned lane() {
-    return static_cast<unsigned>(arch::thread_index()) % arch::kWarpSize;
-  }
-
   PieceReader<Tile> reader_;
 };
 

@@ -23,11 +23,11 @@ ATTILE_DEVICE auto facing(const SharedRight<Tile>& b) {
   return typename SharedRight<Tile>::template Facing<A::kPaired>(b);
 }
 
-/// Words of fp32 as sums, x = big + small, exactly: `big` has TF32's 11 significant bits, rounded
-/// to nearest so that `small` has either sign, and `small` at most 12, of which TF32 cuts off the
+/// Words of fp32 as sums, x = big + rest, exactly: `big` has TF32's 11 significant bits, rounded to
+/// nearest so that `rest` has either sign, and `rest` at most 12, of which TF32 cuts off the
 /// last. An infinity is inf + NaN.
 struct SplitWords {
-  std::uint32_t big[4], small[4];
+  std::uint32_t big[4], rest[4];
 
   SplitWords() = default;
   /// An operand's piece.
@@ -38,7 +38,7 @@ struct SplitWords {
     ATTILE_UNROLL
     for (int w = 0; w < 4; ++w) {
       big[w] = (x[w] + 0x1000u) & 0xFFFFE000u;
-      small[w] = word_of(float_of(x[w]) - float_of(big[w]));
+      rest[w] = word_of(float_of(x[w]) - float_of(big[w]));
     }
   }
 };
@@ -79,8 +79,8 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   }
 }
 
-/// The same for fp32, by three products in TF32: big big + (big small + small big); that of the
-/// small parts is left out, and so is a bit of theirs: each product is within 2^-21 of its value.
+/// The same for fp32, by three products in TF32: big big + (big rest + rest big); that of the
+/// rests is left out, and so is a bit of theirs: each product is within 2^-21 of its value.
 /// The instructions cut off what does not fit into their sums, always towards zero, so that their
 /// sums stay short, begin with the small products, and are added to `acc` by ordinary, rounding
 /// additions. Order of the depth: as A::kPaired says.
@@ -114,8 +114,8 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
         right[k] = SplitWords(right_operand, k0 + k, j);
         ATTILE_UNROLL
         for (int i = 0; i < 2 * kDown; ++i) {
-          add_product(sum[i / 2][i % 2], left[k][i / 2].small, right[k].big, i % 2);
-          add_product(sum[i / 2][i % 2], left[k][i / 2].big, right[k].small, i % 2);
+          add_product(sum[i / 2][i % 2], left[k][i / 2].rest, right[k].big, i % 2);
+          add_product(sum[i / 2][i % 2], left[k][i / 2].big, right[k].rest, i % 2);
         }
       }
       ATTILE_UNROLL

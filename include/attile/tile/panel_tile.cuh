@@ -44,10 +44,6 @@ struct PanelTile {
   ATTILE_DEVICE Vec<T, kRun> run(int row, int col) const {
     return arch::load<kRun>(&at(row, col));
   }
-  template <int kRun>
-  ATTILE_DEVICE void set_run(int row, int col, const Vec<T, kRun>& x) const {
-    arch::store(&at(row, col), x);
-  }
 };
 
 /// Byte offsets of a lane that goes through a tile from its own row on, in steps of 8 rows: what
@@ -205,6 +201,15 @@ ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Col
       }
     }
   }
+}
+
+/// The same for the whole tile, shared out among the block's kWarps warps.
+/// Scope    all threads of the block; they see what was written of the tile.
+template <int kWarps, int Rows, int Cols, class T>
+ATTILE_DEVICE void store_tile(const Matrix<T>& target, const PanelTile<Rows, Cols, T>& shared,
+                              int row0) {
+  constexpr int kRows = ceil_div(Rows, kWarps);
+  store_rows<kRows>(target, shared, arch::thread_index() / arch::kWarpSize * kRows, row0);
 }
 
 }  // namespace attile::tile

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <attile/arch/launch.cuh>
-#include <attile/core/args.h>
 #include <attile/core/math.h>
 #include <attile/kernel/dq_mode.h>
+#include <attile/kernel/kernel_traits.h>
 #include <attile/kernel/portable/tuning.h>
 #include <attile/tile/register_tile.cuh>
 #include <attile/tile/shared_tile.cuh>
@@ -17,24 +17,13 @@ namespace attile::portable {
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class TuningType = Tuning<>>
-struct BackwardTraits {
+struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P, Dv> {
   static_assert(Br >= 1 && Bc >= 1, "attile::BackwardTraits: Br and Bc must be at least 1");
   static_assert(D >= 1 && D <= 256, "attile::BackwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::BackwardTraits: Dv must be 1 to 256");
 
-  using ElementType = T;
-  using MaskType = M;
-  using ScoreModType = S;
-  using DropoutType = P;
-  using Args = BackwardArgs<T, M, S, P>;
-
   static constexpr const char* kFamily = "portable";
   static constexpr int kLeastArchitecture = 0;
-  static constexpr Direction kDirection = Direction::kBackward;
-  static constexpr int kBr = Br;
-  static constexpr int kBc = Bc;
-  static constexpr int kD = D;
-  static constexpr int kDv = Dv;
   static constexpr DqMode kDqMode = kMode;
   static constexpr int kThreads = TuningType::kThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <attile/arch/launch.cuh>
-#include <attile/core/args.h>
 #include <attile/core/math.h>
+#include <attile/kernel/kernel_traits.h>
 #include <attile/kernel/portable/tuning.h>
 #include <attile/tile/register_tile.cuh>
 #include <attile/tile/shared_tile.cuh>
@@ -15,24 +15,13 @@ namespace attile::portable {
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
-struct ForwardTraits {
+struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, Dv> {
   static_assert(Br >= 1 && Bc >= 1, "attile::ForwardTraits: Br and Bc must be at least 1");
   static_assert(D >= 1 && D <= 256, "attile::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::ForwardTraits: Dv must be 1 to 256");
 
-  using ElementType = T;
-  using MaskType = M;
-  using ScoreModType = S;
-  using DropoutType = P;
-  using Args = ForwardArgs<T, M, S, P>;
-
   static constexpr const char* kFamily = "portable";
   static constexpr int kLeastArchitecture = 0;
-  static constexpr Direction kDirection = Direction::kForward;
-  static constexpr int kBr = Br;
-  static constexpr int kBc = Bc;
-  static constexpr int kD = D;
-  static constexpr int kDv = Dv;
   static constexpr int kThreads = TuningType::kThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr bool kPrefetch = TuningType::kPrefetch;

@@ -84,17 +84,17 @@ struct QueryCursor {
   }
 };
 
-/// Where four values of a thread lie in a tile of the sum of dQ: what one instruction of a warp
-/// adds is contiguous.
+/// Where a thread's value (r, c) of dQ lies in a tile of the sum: what one instruction of a warp
+/// adds, the four of a 2 x 2 group or one of each lane's, is contiguous.
 template <class Traits>
-struct DqPlace {
-  ATTILE_DEVICE static int of(int group, int element) {
-    constexpr int kThreads = Traits::kThreads;
-    const int thread = arch::thread_index();
-    return arch::kAddsVectors ? (group * kThreads + thread) * 4 + element
-                              : (group * 4 + element) * kThreads + thread;
-  }
-};
+ATTILE_DEVICE int dq_place(int r, int c) {
+  constexpr int kThreads = Traits::kThreads;
+  const int group = r / 2 * (Traits::DqRegisters::kRegCols / 2) + c / 2;
+  const int element = r % 2 * 2 + c % 2;
+  const int thread = arch::thread_index();
+  return arch::kAddsVectors ? (group * kThreads + thread) * 4 + element
+                            : (group * 4 + element) * kThreads + thread;
+}
 
 /// This tile's part of dQ = dS K (line 15): sum += dq, or sum = dq.
 template <class Traits>
@@ -113,24 +113,27 @@ ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
     for (int r = 0; r < Registers::kRegRows; r += 2) {
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; c += 2) {
-        const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
         const Float4 x{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]};
-        if (overwrite) {
-          ATTILE_UNROLL
-          for (int e = 0; e < 4; ++e) sum[DqPlace<Traits>::of(group, e)] = x[e];
-        } else if constexpr (arch::kAddsVectors) {
-          arch::atomic_add(sum + DqPlace<Traits>::of(group, 0), x);
-        } else {
-          ATTILE_UNROLL
-          for (int e = 0; e < 4; ++e) arch::atomic_add(sum + DqPlace<Traits>::of(group, e), x[e]);
+        if (arch::kAddsVectors && !overwrite) {
+          arch::atomic_add(sum + dq_place<Traits>(r, c), x);
+          continue;
+        }
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          float* const to = sum + dq_place<Traits>(r + e / 2, c + e % 2);
+          if (overwrite) {
+            *to = x[e];
+          } else {
+            arch::atomic_add(to, x[e]);
+          }
         }
       }
     }
   }
 }
 
-/// dV += P^T dO (line 12) and dK += dS^T Q (line 16); leaves dS^T in shared memory, where all see
-/// it. Scope    all threads of the block.
+/// dV += P^T dO (line 12) and dK += dS^T Q (line 16). dS^T is in shared memory then, for all to
+/// see. Scope    all threads of the block.
 template <class Traits>
 ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag,
@@ -168,13 +171,12 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag);
   arch::barrier();  // dK and dV are written before others read them
-  constexpr int kRows = ceil_div(Traits::kBc, Traits::kWarps);
-  const int first = arch::thread_index() / arch::kWarpSize * kRows;
-  const auto [batch, kv_head, kv_tile] = KeyTile(p, block);
-  tile::store_rows<kRows>(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), k_smem, first,
-                          kv_tile * Traits::kBc);
-  tile::store_rows<kRows>(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), v_smem, first,
-                          kv_tile * Traits::kBc);
+  const KeyTile key(p, block);
+  const int col0 = key.index * Traits::kBc;
+  tile::store_tile<Traits::kWarps>(p.dk.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim),
+                                   k_smem, col0);
+  tile::store_tile<Traits::kWarps>(
+      p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem, col0);
 }
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
@@ -234,8 +236,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     tile::multiply<T>(ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
                       tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-    probabilities_and_gradient(Traits::kStages == 2 ? edge : next.edge(), p_rows, ds_rows, p, place,
-                               smem.lse, smem.delta, sampler);
+    probabilities_and_gradient(edge, p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
     if constexpr (Traits::kStages == 1) {
       if constexpr (Traits::kAcross > 1) arch::barrier();  // Q and dO have been read
@@ -274,16 +275,14 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
     for (int r = 0; r < Registers::kRegRows; ++r) {
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; ++c) {
-        const int group = r / 2 * (Registers::kRegCols / 2) + c / 2;
-        dq_frag.x[r][c] = from[DqPlace<Traits>::of(group, r % 2 * 2 + c % 2)];
+        dq_frag.x[r][c] = from[dq_place<Traits>(r, c)];
       }
     }
     tile::stage(dq_smem, dq_frag, p.scale, part * Registers::kCols);
   }
   arch::barrier();  // dQ is written before others read it
-  constexpr int kRows = ceil_div(Traits::kBr, Traits::kWarps);
-  tile::store_rows<kRows>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,
-                          arch::thread_index() / arch::kWarpSize * kRows, row0);
+  tile::store_tile<Traits::kWarps>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,
+                                   row0);
 }
 
 }  // namespace attile::sm80

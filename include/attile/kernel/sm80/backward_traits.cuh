@@ -2,9 +2,9 @@
 #pragma once
 
 #include <attile/arch/launch.cuh>
-#include <attile/core/args.h>
 #include <attile/core/math.h>
 #include <attile/kernel/dq_mode.h>
+#include <attile/kernel/kernel_traits.h>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -19,7 +19,7 @@ namespace attile::sm80 {
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
-struct BackwardTraits {
+struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P, Dv> {
   static_assert(Br >= 1 && Br % 16 == 0 && Bc >= 1 && Bc % 16 == 0,
                 "attile::sm80::BackwardTraits: Br and Bc must be multiples of 16");
   static_assert(D >= 1 && D <= 256, "attile::sm80::BackwardTraits: D must be 1 to 256");
@@ -28,19 +28,8 @@ struct BackwardTraits {
                 "attile::sm80::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");
 
-  using ElementType = T;
-  using MaskType = M;
-  using ScoreModType = S;
-  using DropoutType = P;
-  using Args = BackwardArgs<T, M, S, P>;
-
   static constexpr const char* kFamily = "sm80";
   static constexpr int kLeastArchitecture = 800;
-  static constexpr Direction kDirection = Direction::kBackward;
-  static constexpr int kBr = Br;
-  static constexpr int kBc = Bc;
-  static constexpr int kD = D;
-  static constexpr int kDv = Dv;
   static constexpr DqMode kDqMode = kMode;
   static constexpr int kAcross = TuningType::across(max(D, Dv));
   static constexpr int kWarps = TuningType::warps(Bc, max(D, Dv));

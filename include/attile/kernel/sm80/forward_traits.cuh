@@ -2,8 +2,8 @@
 #pragma once
 
 #include <attile/arch/launch.cuh>
-#include <attile/core/args.h>
 #include <attile/core/math.h>
+#include <attile/kernel/kernel_traits.h>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -15,7 +15,7 @@ namespace attile::sm80 {
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
-struct ForwardTraits {
+struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, Dv> {
   static_assert(Br >= 16 && Br % 16 == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16");
   static_assert(Bc >= 1 && Bc % 16 == 0,
@@ -23,19 +23,8 @@ struct ForwardTraits {
   static_assert(D >= 1 && D <= 256, "attile::sm80::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm80::ForwardTraits: Dv must be 1 to 256");
 
-  using ElementType = T;
-  using MaskType = M;
-  using ScoreModType = S;
-  using DropoutType = P;
-  using Args = ForwardArgs<T, M, S, P>;
-
   static constexpr const char* kFamily = "sm80";
   static constexpr int kLeastArchitecture = 800;
-  static constexpr Direction kDirection = Direction::kForward;
-  static constexpr int kBr = Br;
-  static constexpr int kBc = Bc;
-  static constexpr int kD = D;
-  static constexpr int kDv = Dv;
   static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv), sizeof(T));
   static_assert(Br % (16 * kWarps) == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp");

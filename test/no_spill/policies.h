@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/attile.cuh>
+
+// What the tests of spills compile: default tiles leave every thread enough registers, so ptxas
+// must have no spill to tell of. A sample of policies; with ATTILE_TEST_FULL all combinations of
+// the library's.
+
+namespace attile::no_spill {
+
+inline constexpr int kSharedKb = arch::shared_kb(arch::kArchitectures[0]);
+
+/// `named.operator()<T, M, S, P>()` names the kernels for these policies, which is what has them
+/// compiled; true.
+template <class T, class M, class... S, class Named>
+bool each_modifier(const Named& named) {
+  return ((named.template operator()<T, M, S, NoDropout>() &&
+           named.template operator()<T, M, S, PhiloxDropout>()) &&
+          ...);
+}
+
+template <class T, class... M, class Named>
+bool each_policy(const Named& named) {
+  return (
+      each_modifier<T, M, NoScoreMod, Softcap, Alibi, AdditiveBias<float>, Then<Softcap, Alibi>>(
+          named) &&
+      ...);
+}
+
+/// Both 16-bit types take the same registers: fp16 is a sample throughout.
+template <class Named>
+bool each_16_bit_policy(const Named& named) {
+  using Bf16 = __nv_bfloat16;
+  using CausalDocument = And<Causal, Document>;
+  return named.template operator()<__half, SlidingWindow, NoScoreMod, NoDropout>() &&
+#if ATTILE_TEST_FULL
+         each_policy<Bf16, NoMask, Causal, SlidingWindow, Prefix, And<SlidingWindow, Prefix>,
+                     Document, CausalDocument>(named);
+#else
+         named.template operator()<Bf16, Causal, NoScoreMod, NoDropout>() &&
+         named.template operator()<Bf16, Causal, AdditiveBias<float>, NoDropout>() &&
+         named.template operator()<Bf16, CausalDocument, Then<Softcap, Alibi>, PhiloxDropout>();
+#endif
+}
+
+}  // namespace attile::no_spill
