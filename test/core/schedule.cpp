@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/schedule.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "support/catch.h"
@@ -116,7 +115,7 @@ TEST_CASE("schedule.causal_masks_the_diagonal_alone") {
   }
 }
 
-TEST_CASE("schedule.visit_and_its_mirror_meet_the_same_tiles") {
+TEST_CASE("schedule.visit_meets_each_tile_once_and_masks_the_edges") {
   struct Visited {
     int tile;
     bool masked;
@@ -124,19 +123,47 @@ TEST_CASE("schedule.visit_and_its_mirror_meet_the_same_tiles") {
   };
   for (const TileRange range : {TileRange{1, 3, 6, 9}, TileRange{0, 0, 4, 4}, TileRange{2, 5, 5, 5},
                                 TileRange{0, 2, 3, 3}, TileRange{}}) {
-    std::vector<Visited> forth, back;
-    attile::visit(range, [&](auto masked, int i) { forth.push_back({i, masked.value}); });
-    attile::visit(attile::mirrored(range), [&](auto masked, int i) {
-      back.push_back({attile::mirror(range, i), masked.value});
-    });
-    REQUIRE(static_cast<int>(forth.size()) == range.last - range.first);
-    for (int i = 0; i < static_cast<int>(forth.size()); ++i) {
+    std::vector<Visited> visited;
+    attile::visit(range, [&](auto masked, int i) { visited.push_back({i, masked.value}); });
+    REQUIRE(static_cast<int>(visited.size()) == range.last - range.first);
+    for (int i = 0; i < static_cast<int>(visited.size()); ++i) {
       const int tile = range.first + i;
       const bool full = tile >= range.full_first && tile < range.full_last;
-      CHECK(forth[i] == Visited{tile, !full});
+      CHECK(visited[i] == Visited{tile, !full});
     }
-    std::reverse(back.begin(), back.end());
-    CHECK(back == forth);
+  }
+}
+
+/// Steps, one for each tile of rows, that a tile of K and V waits before it begins, if all of them
+/// begin at once, take their rows from the first on, and add their parts of dQ from the last one to
+/// the first (DqMode::kInOrder).
+template <class M>
+std::vector<int> steps_waited(const M& mask, int br, int bc, Extent e) {
+  const int kv_tiles = attile::ceil_div(e.kv_len, bc);
+  std::vector<int> free_at(attile::ceil_div(e.q_len, br), 0), waited(kv_tiles, 0);
+  for (int j = kv_tiles - 1; j >= 0; --j) {
+    const TileRange rows = attile::row_tiles(mask, 0, 0, j * bc, bc, br, e);
+    int now = 0;
+    for (int i = rows.first; i < rows.last; ++i) {
+      waited[j] += attile::max(free_at[i] - now, 0);
+      now = attile::max(now, free_at[i]) + 1;
+      free_at[i] = now;
+    }
+  }
+  return waited;
+}
+
+TEST_CASE("schedule.turns_from_the_last_tile_on_wait_for_no_step_under_causal_masks_and_windows") {
+  const Extent e{1024, 1024};
+  for (const auto& [br, bc] : {std::pair(64, 64), {32, 128}, {64, 128}}) {
+    const std::vector<int> none(e.kv_len / bc, 0);
+    CHECK(steps_waited(attile::Causal{}, br, bc, e) == none);
+    CHECK(steps_waited(attile::SlidingWindow{255, 0}, br, bc, e) == none);
+    CHECK(steps_waited(attile::SlidingWindow{200, 0}, br, bc, e) == none);
+    // Without a mask each waits one step more than the one behind it.
+    const std::vector<int> waited = steps_waited(attile::NoMask{}, br, bc, e);
+    const int tiles = static_cast<int>(waited.size());
+    for (int j = 0; j < tiles; ++j) CHECK(waited[j] == tiles - 1 - j);
   }
 }
 

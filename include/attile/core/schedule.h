@@ -59,16 +59,6 @@ ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int h
   return range;
 }
 
-/// The tiles of a range from the last to the first: tile i of the range is mirror(range, i) of this
-/// one, and the other way round.
-ATTILE_HOST_DEVICE constexpr int mirror(const TileRange& range, int i) {
-  return range.first + range.last - 1 - i;
-}
-ATTILE_HOST_DEVICE constexpr TileRange mirrored(const TileRange& range) {
-  const int sum = range.first + range.last;
-  return {range.first, sum - range.full_last, sum - range.full_first, range.last};
-}
-
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a
 /// tile that needs the mask, std::false_type for a full one.
 template <class Step>

@@ -53,16 +53,19 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const int thread = arch::thread_index();
-  if (kInOrder && arch::block_index() == 0 && thread == 0) *p.begun() = 0;
+  if (kInOrder && arch::block_index() == 0 && thread == 0) {
+    *p.to_begin() = p.batch * p.kv_heads * p.kv_tiles;
+  }
   if (p.slices() * p.q_tiles == 0) return;
   const int slice = arch::block_index() / p.q_tiles;
   const int row0 = arch::block_index() % p.q_tiles * Traits::kBr;
   const int batch = slice / p.q_heads;
   const int head = slice % p.q_heads;
-  // With kInOrder the first tile of K and V writes dQ of the rows that see it.
+  // With kInOrder the last tile of K and V writes dQ of the rows that see it.
+  const int last = p.kv_tiles - 1;
   const bool written =
-      kInOrder && p.kv_tiles > 0 && p.rows_of(batch, head, 0).contains(row0 / Traits::kBr);
-  if (kInOrder && thread == 0) *p.turn_of(batch, head, row0) = written ? 0 : 1;
+      kInOrder && last >= 0 && p.rows_of(batch, head, last).contains(row0 / Traits::kBr);
+  if (kInOrder && thread == 0) *p.turn_of(batch, head, row0) = written ? p.kv_tiles : last;
   if (p.dq_sum != nullptr && !written) {
     float* const sum = p.dq_sum_of(slice, row0);
     for (int i = thread * 4; i < Traits::kBr * Traits::kDqCols; i += kPreprocessThreads * 4) {
@@ -90,32 +93,33 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads, 1)
   }
 }
 
-/// The last of the tiles of K and V before `kv_tile` that those rows see. The first one counts for
-/// all rows: the preprocess kernel stands in for it where they do not see it.
+/// Whose turn it is before `kv_tile`, where K and V's tiles take turns from the last to the first:
+/// the next one behind it that those rows see. The last one counts for all rows: the preprocess
+/// kernel stands in for it where they do not see it.
 /// Scope    all lanes of the warp.
 template <class Traits>
 ATTILE_DEVICE int tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                               int kv_tile) {
   const int lane = arch::thread_index() % arch::kWarpSize;
-  for (int last = kv_tile - 1; last > 0; last -= arch::kWarpSize) {
-    const int tile = last - lane;
-    const bool sees =
-        tile > 0 && p.rows_of(place.batch, place.head, tile).contains(place.row0 / Traits::kBr);
+  for (int next = kv_tile + 1; next < p.kv_tiles - 1; next += arch::kWarpSize) {
+    const int tile = next + lane;
+    const bool sees = tile < p.kv_tiles - 1 &&
+                      p.rows_of(place.batch, place.head, tile).contains(place.row0 / Traits::kBr);
     const int found = arch::first_lane(sees);
-    if (found < arch::kWarpSize) return last - found;
+    if (found < arch::kWarpSize) return next + found;
   }
-  return 0;
+  return p.kv_tiles - 1;
 }
 
-/// Waits until all tiles of K and V before `kv_tile` have added their parts to dQ of the tile of
+/// Waits until all tiles of K and V behind `kv_tile` have added their parts to dQ of the tile of
 /// rows at `place`: the first warp does.
 /// Barriers one after, before anyone reads dQ.
 template <class Traits>
 ATTILE_DEVICE void await_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                               int kv_tile) {
-  if (kv_tile == 0 || arch::thread_index() >= arch::kWarpSize) return;
+  if (kv_tile == p.kv_tiles - 1 || arch::thread_index() >= arch::kWarpSize) return;
   const int before = tile_before(p, place, kv_tile);
-  while (arch::load_acquire(p.turn_of(place.batch, place.head, place.row0)) != before + 1) {
+  while (arch::load_acquire(p.turn_of(place.batch, place.head, place.row0)) != before) {
   }
 }
 
@@ -125,7 +129,7 @@ template <class Traits>
 ATTILE_DEVICE void pass_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                              int kv_tile) {
   if (arch::thread_index() != 0) return;
-  arch::store_release(p.turn_of(place.batch, place.head, place.row0), kv_tile + 1);
+  arch::store_release(p.turn_of(place.batch, place.head, place.row0), kv_tile);
 }
 
 /// Which tile of K and V of which kv head a block of the pass over K/V blocks takes.
@@ -149,13 +153,15 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   backward_columns<Traits>(p, arch::block_index(), arch::dynamic_shared());
 }
 
-/// The same for kInOrder, where a block may wait for those with smaller indices: they are given out
-/// in the order in which the blocks begin, so that whoever is waited for has begun.
+/// The same for kInOrder, where a block may wait for those with larger indices: they are given out
+/// from the last to the first as the blocks begin, so that whoever is waited for has begun. From
+/// the last, because blocks take their rows from the first on: under a causal mask or a window a
+/// tile of K and V then meets no rows before the tile behind it has.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   int* const index = reinterpret_cast<int*>(arch::dynamic_shared());
-  if (arch::thread_index() == 0) *index = arch::fetch_add(p.begun(), 1);
+  if (arch::thread_index() == 0) *index = arch::fetch_add(p.to_begin(), -1) - 1;
   arch::barrier();
   const int block = *index;
   arch::barrier();  // everyone has read it before the tiles are written there

@@ -28,7 +28,7 @@ struct BackwardParams {
   float* row_lse;  ///< (batch, q_heads, stat_rows): LSE; +inf where P must be 0
   float* delta;    ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
   float* dq_sum;   ///< (batch, q_heads, stat_rows, kDqCols); null with kTwoPass
-  int* turns;      ///< kInOrder: see turn_of and begun
+  int* turns;      ///< kInOrder: see turn_of and to_begin
   int batch, q_heads, kv_heads;
   Extent extent;
   int head_dim, head_dim_v;
@@ -50,12 +50,13 @@ struct BackwardParams {
     const Extent here{arch::opaque(extent.q_len), arch::opaque(extent.kv_len)};
     return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, here);
   }
-  /// Tiles of K and V up to and with the last that has added its part to the dQ of those rows.
+  /// The tile of K and V that was the latest to add its part to the dQ of those rows; kv_tiles at
+  /// first.
   ATTILE_HOST_DEVICE int* turn_of(int b, int head, int row0) const {
     return turns + (static_cast<std::int64_t>(b) * q_heads + head) * q_tiles + row0 / Traits::kBr;
   }
-  /// Blocks of the pass over K/V blocks that have begun.
-  ATTILE_HOST_DEVICE int* begun() const { return turns + slices() * q_tiles; }
+  /// Blocks of the pass over K/V blocks that have not begun.
+  ATTILE_HOST_DEVICE int* to_begin() const { return turns + slices() * q_tiles; }
   /// The fp32 sum of dQ of one head from a row on; the family decides how a tile of it lies.
   ATTILE_DEVICE float* dq_sum_of(std::int64_t slice, int row) const {
     return dq_sum + (slice * stat_rows() + row) * Traits::kDqCols;

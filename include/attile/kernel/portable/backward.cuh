@@ -95,7 +95,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       const tile::Matrix<float> sum{p.dq_sum_of(slice, 0), Traits::kDqCols, p.extent.q_len,
                                     Traits::kDqCols, true};
       typename Traits::DqRegisters dq_frag;
-      if (kInOrder && kv_tile > 0) {
+      if (kInOrder && kv_tile < p.kv_tiles - 1) {
         tile::load(dq_frag, sum, place.row0);
       } else {
         dq_frag.clear();
@@ -114,14 +114,10 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     if constexpr (kInOrder) pass_turn(p, place, kv_tile);
   };
 
-  // With kInOrder from the last rows to the first: under a causal mask all tiles of K and V begin
-  // with the same rows then, and follow each other one step apart.
   const int group = p.q_heads / p.kv_heads;
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    const TileRange range = p.rows_of(batch, head, kv_tile);
-    visit(kInOrder ? mirrored(range) : range, [&](auto masked, int i) {
-      step(masked, head, kInOrder ? mirror(range, i) : i);
-    });  // lines 8 to 17
+    visit(p.rows_of(batch, head, kv_tile),
+          [&](auto masked, int q_tile) { step(masked, head, q_tile); });  // lines 8 to 17
   }
   tile::store(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), dk_frag, col0,
               p.scale);  // line 18

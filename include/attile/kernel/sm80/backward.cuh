@@ -250,7 +250,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       await_turn(p, place, arch::opaque(key.index));
       arch::barrier();  // dQ has all parts before this one
     }
-    add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && key.index == 0);
+    add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && key.index == p.kv_tiles - 1);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
       pass_turn(p, place, arch::opaque(key.index));
