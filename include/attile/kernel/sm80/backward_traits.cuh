@@ -35,6 +35,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kWarps = TuningType::warps(Bc, max(D, Dv));
   static_assert(kWarps >= 1 && kWarps <= 32,
                 "attile::sm80::BackwardTraits: a block has 1 to 32 warps; choose a smaller Bc");
+  static_assert(kWarps % kAcross == 0 && Bc % (16 * (kWarps / kAcross)) == 0,
+                "attile::sm80::BackwardTraits: Bc must be a multiple of 16 rows of dK and dV for "
+                "each of Warps / Across lines of warps");
+  static_assert(Br % (16 * kAcross) == 0,
+                "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the Across "
+                "warps of a line");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
@@ -42,6 +48,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   // The columns of tiles that warps share are multiples of 16 for each of them.
   static constexpr int kColumns = tile::kTileColumns<T>;
   static constexpr int kDqAcross = TuningType::dq_across(Br, Bc, max(D, Dv));
+  static_assert(kWarps % kDqAcross == 0 && Br % (16 * (kWarps / kDqAcross)) == 0,
+                "attile::sm80::BackwardTraits: Br must be a multiple of 16 rows of dQ for each of "
+                "Warps / DqAcross lines of warps");
   static constexpr int kQkColumns =
       round_up(D, std::lcm(kColumns, 16 * std::lcm(kAcross, kDqAcross)));
   static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kAcross));
@@ -57,9 +66,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kAcross>;
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
   /// dQ is made in parts of at most 64 values a thread, fp32 32: dK and dV leave no room for more.
+  static constexpr int kDqValues = sizeof(T) == 4 ? 32 : 64;
+  static_assert(Br * 16 * kDqAcross <= kThreads * kDqValues,
+                "attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32, of "
+                "Br / (Warps / DqAcross); choose a smaller Br or more warps");
   static constexpr int kDqCols = KTile::kCols;
   static constexpr int kDqParts = [] {
-    int parts = ceil_div(Br * kDqCols, kThreads * (sizeof(T) == 4 ? 32 : 64));
+    int parts = ceil_div(Br * kDqCols, kThreads * kDqValues);
     while (parts < kDqCols && kDqCols % (parts * kDqAcross * 16) != 0) ++parts;
     return parts;
   }();

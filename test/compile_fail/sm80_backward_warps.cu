@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// promises: attile::sm80::BackwardTraits: Br and Bc must be multiples of 16
+// promises: attile::sm80::BackwardTraits: Bc must be a multiple of 16 rows of dK and dV for each of
+// promises: attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the Across warps
+// promises: attile::sm80::BackwardTraits: Br must be a multiple of 16 rows of dQ for each of Warps
+// promises: attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32
+#include <attile/backward.cuh>
+
+using attile::sm80::BackwardTuning;
+
+template <int Br, int Bc, class T, class Tuning>
+using Traits = attile::BackwardTraits<Br, Bc, 64, T, attile::NoMask, attile::NoScoreMod,
+                                      attile::NoDropout, 64, attile::DqMode::kAccumulate, Tuning>;
+
+Traits<57, 64, __half, BackwardTuning<>>::Args tiles;
+Traits<64, 48, __half, BackwardTuning<4, 1, 4>>::Args key_rows;
+Traits<48, 64, __half, BackwardTuning<4, 2, 4>>::Args columns;
+Traits<48, 64, __half, BackwardTuning<4, 1, 2>>::Args query_rows;
+Traits<256, 16, __half, BackwardTuning<>>::Args too_many;
+Traits<128, 16, float, BackwardTuning<>>::Args too_many_in_fp32;
