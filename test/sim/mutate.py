@@ -21,13 +21,16 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-FOLDERS = [f"include/attile/{x}" for x in ("tile", "kernel/portable", "kernel/sm80")]
+# What is mutated, and the suites that launch it.
+PORTABLE = ("portable", "flash1")
+MATRIX = ("sm80", "sm80_fp32")
+FOLDERS = {"include/attile/tile": PORTABLE + MATRIX, "include/attile/kernel/portable": PORTABLE,
+           "include/attile/kernel/sm80": MATRIX}
 # A statement that orders threads, whole.
 STATEMENT = re.compile(
     r"^\s*(if constexpr \(!?[\w:]+\) )?"
     r"(arch::(barrier|warp_barrier|async_copy_commit|async_copy_wait<\w+>)\(\)"
     r"|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
-SUITES = ("portable", "flash1", "sm80")
 SEEDS = (1, 2, 3)
 KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|divergence|barrier|"
                     r"deadlock): .*)")
@@ -90,7 +93,7 @@ def try_mutant(mutant, objects):
         lines = target.read_text(encoding="utf-8").splitlines(keepends=True)
         lines[mutant.line] = lines[mutant.line].replace(mutant.text, ";", 1)
         target.write_text("".join(lines), encoding="utf-8")
-        for suite in SUITES:
+        for suite in FOLDERS[mutant.path.parent.as_posix()]:
             program = pathlib.Path(folder) / suite
             code, text = run(["g++", *compile_flags(include),
                               str(ROOT / f"test/sim/suite_{suite}.cpp"), *objects,
