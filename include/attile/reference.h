@@ -3,6 +3,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/element.h>
 
 #include <algorithm>
 #include <atomic>
@@ -36,6 +37,9 @@ struct PlainOptions {
   bool keep_scores = false;
   bool reverse = false;  ///< sums run from their last term to their first
   int lanes = 1;         ///< partial sums that a dot product is kept in; up to 16
+  /// float: Q, K, V, P, dO and dS are rounded to TF32, 11 significant bits, where they are
+  /// multiplied, as Products::kOne does.
+  bool tf32 = false;
 };
 
 namespace detail {
@@ -47,6 +51,7 @@ struct Exact {
   static constexpr int lanes = 1;
   Real score(Real x) const { return x; }
   Real operand(Real x) const { return x; }
+  Real factor(Real x) const { return x; }
   static constexpr bool recomputes() { return false; }
 };
 
@@ -57,8 +62,14 @@ struct Plain {
   bool keep_scores;
   bool reverse;
   int lanes;
+  bool tf32;
   Real score(Real x) const { return keep_scores ? x : operand(x); }
   Real operand(Real x) const { return to_float(from_float<T>(x)); }
+  /// An operand of a product.
+  Real factor(Real x) const {
+    if (!tf32 || !std::isfinite(x)) return operand(x);
+    return float_of((word_of(x) + 0x1000u) & 0xFFFFE000u);
+  }
   /// Whether the backward pass makes P = exp(S' - LSE) from the LSE that it is given.
   bool recomputes() const { return keep_scores || std::same_as<T, float>; }
 };
@@ -134,6 +145,14 @@ struct Attention {
     return copy;
   }
 
+  /// The same of a matrix that is multiplied.
+  template <class T>
+  Values read_factor(const Tensor<T>& t, int batch, int head, int rows, int dim) const {
+    Values copy = read(t, batch, head, 0, rows, dim);
+    for (Real& x : copy) x = math.factor(x);
+    return copy;
+  }
+
   /// Writes one head's (rows, dim) into its place in a dense tensor.
   void write(std::vector<double>& tensor, std::int64_t head_index, const Values& head) const {
     const std::int64_t at = head_index * static_cast<std::int64_t>(head.size());
@@ -170,7 +189,7 @@ struct Attention {
     Values o(Dv, 0);
     for_each(args.kv_len, [&](int j) {
       if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not looked at
-      add_scaled(o.data(), math.operand(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * Dv, Dv);
+      add_scaled(o.data(), math.factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * Dv, Dv);
     });
     for (Real& x : o) x = math.operand(x);
     return o;
@@ -183,9 +202,9 @@ struct Attention {
     result.lse.resize(rows);
     parallel(args.batch * args.q_heads, [&](int b_h) {
       const int b = b_h / args.q_heads, h = b_h % args.q_heads;
-      const Values q = read(args.q, b, h, 0, args.q_len, D);
-      const Values k = read(args.k, b, h / group, 0, args.kv_len, D);
-      const Values v = read(args.v, b, h / group, 0, args.kv_len, Dv);
+      const Values q = read_factor(args.q, b, h, args.q_len, D);
+      const Values k = read_factor(args.k, b, h / group, args.kv_len, D);
+      const Values v = read_factor(args.v, b, h / group, args.kv_len, Dv);
       Values o;
       for (int i = 0; i < args.q_len; ++i) {
         const Row<Real> r = softmax_row(q.data() + std::size_t(i) * D, k, b, h, i);
@@ -201,12 +220,13 @@ struct Attention {
   /// The gradients of one query head; dk and dv are added to.
   void backward_head(int b, int h, const Values& k, const Values& v, Values& dq, Values& dk,
                      Values& dv) const {
-    const Values q = read(args.q, b, h, 0, args.q_len, D);
+    const Values q = read_factor(args.q, b, h, args.q_len, D);
     const Values dout = read(args.dout, b, h, 0, args.q_len, Dv);
+    const Values dout_factor = read_factor(args.dout, b, h, args.q_len, Dv);
     const bool stored = math.recomputes() && args.lse != nullptr && args.o.data != nullptr;
     for_each(args.q_len, [&](int i) {
       const Real* q_i = q.data() + std::size_t(i) * D;
-      const Real* do_i = dout.data() + std::size_t(i) * Dv;
+      const Real* do_i = dout_factor.data() + std::size_t(i) * Dv;
       const std::int64_t lse_at = (std::int64_t{b} * args.q_heads + h) * args.q_len + i;
       Row<Real> r = softmax_row(q_i, k, b, h, i);
       Values o = output_row(r, v);
@@ -220,15 +240,16 @@ struct Attention {
       const Real dlse = args.dlse != nullptr ? static_cast<Real>(args.dlse[lse_at]) : Real(0);
       // Summed against the order of dP: with one visible key both are sums of the same terms, and
       // no machine can be held to take them in the same order.
-      const Real delta = dot(do_i, o.data(), Dv, !math.reverse);  // D = rowsum(dO * O)
+      const Real delta = dot(dout.data() + std::size_t(i) * Dv, o.data(), Dv,
+                             !math.reverse);  // D = rowsum(dO * O)
       for_each(args.kv_len, [&](int j) {
         if (r.p[j] == Real(0)) return;
         const std::size_t k_at = std::size_t(j) * D, v_at = std::size_t(j) * Dv;
         // dV = dropout(P)^T dO,  dP = dropout(dO V^T)
-        add_scaled(dv.data() + v_at, math.operand(r.p[j] * r.keep[j]), do_i, Dv);
+        add_scaled(dv.data() + v_at, math.factor(r.p[j] * r.keep[j]), do_i, Dv);
         const Real dp = r.keep[j] * math.score(dot(do_i, v.data() + v_at, Dv, math.reverse));
         // dS' = P * (dP - D + dLSE),  dS = dS' * score_mod'(S)
-        const Real ds = math.operand(r.p[j] * (dp - delta + dlse) * r.derivative[j]);
+        const Real ds = math.factor(r.p[j] * (dp - delta + dlse) * r.derivative[j]);
         // dQ = scale dS K,  dK = scale dS^T Q
         add_scaled(dq.data() + std::size_t(i) * D, scale * ds, k.data() + k_at, D);
         add_scaled(dk.data() + k_at, scale * ds, q_i, D);
@@ -245,8 +266,8 @@ struct Attention {
     result.dv.resize(kv_heads * args.kv_len * Dv);
     parallel(args.batch * args.kv_heads, [&](int b_h) {
       const int b = b_h / args.kv_heads, kv_head = b_h % args.kv_heads;
-      const Values k = read(args.k, b, kv_head, 0, args.kv_len, D);
-      const Values v = read(args.v, b, kv_head, 0, args.kv_len, Dv);
+      const Values k = read_factor(args.k, b, kv_head, args.kv_len, D);
+      const Values v = read_factor(args.v, b, kv_head, args.kv_len, Dv);
       Values dk(k.size(), 0), dv(v.size(), 0);
       for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         Values dq(static_cast<std::size_t>(args.q_len) * D, 0);
@@ -287,14 +308,14 @@ BackwardResult backward(const BackwardArgs<T, M, S, P>& args) {
 /// fp32 sums, in which S, P and O are rounded to T as they are written to memory.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 ForwardResult plain_forward(const ForwardArgs<T, M, S, P>& args, PlainOptions options = {}) {
-  const detail::Plain<T> math{options.keep_scores, options.reverse, options.lanes};
+  const detail::Plain<T> math{options.keep_scores, options.reverse, options.lanes, options.tf32};
   return detail::Attention<detail::Plain<T>, ForwardArgs<T, M, S, P>>{args, math}.forward();
 }
 
 /// Its backward pass; dP, dS and the gradients are rounded to T too.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 BackwardResult plain_backward(const BackwardArgs<T, M, S, P>& args, PlainOptions options = {}) {
-  const detail::Plain<T> math{options.keep_scores, options.reverse, options.lanes};
+  const detail::Plain<T> math{options.keep_scores, options.reverse, options.lanes, options.tf32};
   return detail::Attention<detail::Plain<T>, BackwardArgs<T, M, S, P>>{args, math}.backward();
 }
 

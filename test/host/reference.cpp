@@ -159,6 +159,38 @@ TEST_CASE("reference.plain_error_is_of_the_size_of_the_type") {
   CHECK(error(__nv_bfloat16{}) > 1e-3);
 }
 
+TEST_CASE("reference.tf32_rounds_the_operands_of_products_to_eleven_bits") {
+  const Case c{.name = "", .batch = 2, .q_heads = 2, .kv_heads = 2, .q_len = 100, .kv_len = 120};
+  Problem<float, Policy::kNone> p(c);
+  const auto args = p.forward_args();
+  const double error = reference::max_error(reference::plain_forward(args, {.tf32 = true}).o,
+                                            reference::forward(args).o);
+  CHECK(error < 2e-3);
+  CHECK(error > 1e-5);
+
+  // One key: LSE = S. Halves are rounded away from zero.
+  float q[] = {0.0f}, k[] = {1.0f};
+  attile::ForwardArgs<float> one{.q = attile::bshd<const float>(q, 1, 1, 1),
+                                 .k = attile::bshd<const float>(k, 1, 1, 1),
+                                 .v = attile::bshd<const float>(k, 1, 1, 1),
+                                 .batch = 1,
+                                 .q_heads = 1,
+                                 .kv_heads = 1,
+                                 .q_len = 1,
+                                 .kv_len = 1,
+                                 .head_dim = 1,
+                                 .scale = 1.0f};
+  const auto score = [&](float x) {
+    q[0] = x;
+    return reference::plain_forward(one, {.tf32 = true}).lse[0];
+  };
+  CHECK(score(1 + 0x1p-10f) == 1 + 0x1p-10);
+  CHECK(score(1 + 0x1p-11f) == 1 + 0x1p-10);
+  CHECK(score(-1 - 0x1p-11f) == -1 - 0x1p-10);
+  CHECK(score(1 + 0x1.fp-12f) == 1);
+  CHECK(score(0x1.ffffp0f) == 2);
+}
+
 TEST_CASE("reference.tolerance") {
   const std::vector<double> exact = {1.0, -3.0, std::numeric_limits<double>::infinity()};
   CHECK(reference::rounding<float>(exact) == 0x1p-22);  // the spacing between 2 and 4

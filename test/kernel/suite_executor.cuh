@@ -32,6 +32,16 @@ struct SplitDims : Dims<kD, kDv, kAbove> {
   static bool take(const Case& c) { return c.head_dim > 1 && Dims<kD, kDv, kAbove>::take(c); }
 };
 
+/// For fp32 in one product of TF32: scores that are no larger than a softmax makes use of. Others
+/// are off by more than 1 there, and P by any factor.
+template <int kD, int kDv = kD, int kAbove = 0>
+struct ModerateDims : Dims<kD, kDv, kAbove> {
+  static bool take(const Case& c) {
+    return c.data != Data::kNegative && c.data != Data::kVeryNegative && c.data != Data::kLarge &&
+           c.data != Data::kOverflow && Dims<kD, kDv, kAbove>::take(c);
+  }
+};
+
 /// The portable family's default tiles for that many KB of shared memory.
 template <int kSharedKb = attile::kCommonSharedKb>
 struct PortableTiles {
@@ -90,6 +100,12 @@ struct GpuExecutor {
       });
     });
   }
+};
+
+/// The same for kernels that multiply fp32 by one product of TF32.
+template <class Dim, class TileChoice>
+struct Tf32Executor : GpuExecutor<Dim, TileChoice> {
+  static constexpr bool kTf32 = true;
 };
 
 /// The one calls, with whatever kernel they choose.

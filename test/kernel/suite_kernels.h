@@ -59,7 +59,7 @@ inline constexpr int kSuiteCalls =
 
 /// Kernels of suite_tiles.cu and suite_sm80_tiles.cu besides.
 inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 2;
-inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 62 : 2;
+inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 68 : 2;
 
 static_assert(ATTILE_TEST_FULL || 2 * (kSuiteCombinations + kSuiteCalls) + kSuiteTileKernels +
                                           kSuiteSm80TileKernels <=

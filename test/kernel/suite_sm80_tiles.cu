@@ -46,6 +46,13 @@ using FloatD256On227 = GpuExecutor<SplitDims<256, 256, 128>, Sm80Tiles<227>>;
 using FloatInOrder = GpuExecutor<SplitDims<64>, Sm80Tiles<99>, attile::DqMode::kInOrder>;
 using Float32x48D96 = Own<32, 48, SplitDims<96>, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
 using Float16x32D64x40 = Own<16, 32, SplitDims<64, 40>, Tuning<1>, BackwardTuning<2, 1, 2>>;
+using attile::sm80::Products;
+using Tf32D64 =
+    Tf32Executor<ModerateDims<64>, Tiles<64, 64, Tuning<4, 2, Products::kOne>,
+                                         BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
+using Tf32D128 =
+    Tf32Executor<ModerateDims<128, 128, 64>, Tiles<64, 32, Tuning<4, 2, Products::kOne>,
+                                                   BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
 
 // X(element type, Policy, executor)
 #define ATTILE_FEW_TILES(X) X(Bf16Type, kCausal, Own64x48D96x128)
@@ -80,7 +87,10 @@ using Float16x32D64x40 = Own<16, 32, SplitDims<64, 40>, Tuning<1>, BackwardTunin
   X(float, kNone, FloatD256On227)       \
   X(float, kCausal, FloatInOrder)       \
   X(float, kNone, Float32x48D96)        \
-  X(float, kCausal, Float16x32D64x40)
+  X(float, kCausal, Float16x32D64x40)   \
+  X(float, kNone, Tf32D64)              \
+  X(float, kEverything, Tf32D64)        \
+  X(float, kCausal, Tf32D128)
 
 #define ATTILE_SUITE(type, policy, executor)                                    \
   TEST_CASE("suite.gpu.sm80.tiles." #type "." #policy "." #executor) {          \

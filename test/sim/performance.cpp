@@ -308,6 +308,32 @@ TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
                           64, DqMode::kAccumulate, BackwardTuning<4, 1, 4>>>());
 }
 
+/// FLOPs of the matrix instructions of a forward and of a backward pass.
+template <attile::sm80::Products kProducts>
+std::vector<std::uint64_t> fp32_flops() {
+  using ForwardTuning = attile::sm80::Tuning<2, 1, kProducts>;
+  using BackwardTuning = attile::sm80::BackwardTuning<2, 1, 2, 1, 1, kProducts>;
+  using ForwardTraits = attile::ForwardTraits<32, 32, 64, float, attile::NoMask, attile::NoScoreMod,
+                                              attile::NoDropout, 64, ForwardTuning>;
+  using BackwardTraits =
+      attile::BackwardTraits<32, 32, 64, float, attile::NoMask, attile::NoScoreMod,
+                             attile::NoDropout, 64, attile::DqMode::kAccumulate, BackwardTuning>;
+  sim::reset_counters();
+  counted_forward<ForwardTraits>();
+  const std::uint64_t forward = sim::counters().mma_flops;
+  counted_backward<BackwardTraits>();
+  return {forward, sim::counters().mma_flops - forward};
+}
+
+TEST_CASE("performance.sm80_fp32_takes_the_products_that_its_tuning_names") {
+  using attile::sm80::Products;
+  const std::vector<std::uint64_t> one = fp32_flops<Products::kOne>();
+  const std::vector<std::uint64_t> three = fp32_flops<Products::kThree>();
+  REQUIRE(one[0] > 0);
+  CHECK(three[0] == 3 * one[0]);
+  CHECK(three[1] == 3 * one[1]);
+}
+
 // ---- the counting itself ------------------------------------------------------------------------
 
 /// Lane i reads N floats from place * i / share on; `shared`: of shared memory.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sm80 kernels of fp32: three TF32 products for each.
+// The sm80 kernels of fp32: three TF32 products for each, and one.
 #include "kernel/suite_executor.cuh"
 #include "sim/suite.h"
 
@@ -21,6 +21,17 @@ using InOrder = GpuExecutor<SplitDims<64>, Tiles<32, 32, Tuning<2>, BackwardTuni
                             attile::DqMode::kInOrder>;
 using D256 = Own<SplitDims<256, 256, 96>, 32, 32, Tuning<2, 1>, BackwardTuning<4, 2, 2>>;
 
+using attile::sm80::Products;
+using One = Tf32Executor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 2, Products::kOne>,
+                                                 BackwardTuning<6, 2, 3, 1, 1, Products::kOne>>>;
+// Nobody gets it who does not name it.
+template <class Args>
+inline constexpr bool kThreeByDefault =
+    attile::sm80::DefaultForwardTraits<Args, 64>::kProducts == Products::kThree;
+static_assert(kThreeByDefault<attile::ForwardArgs<float>>);
+static_assert(Tuning<>::kProducts == Products::kThree);
+static_assert(BackwardTuning<>::kProducts == Products::kThree);
+
 constexpr double kMostCost = 4e6;
 
 template <Policy kPolicy, class Executor>
@@ -35,6 +46,8 @@ const bool kRegistered = [] {
   add<Policy::kEverything>("sm80_fp32", D64{});
   add<Policy::kNone>("sm80_fp32_across", Across{});
   add<Policy::kCausal>("sm80_fp32_64_32", Narrow{});
+  add<Policy::kNone>("sm80_tf32", One{});
+  add<Policy::kCausalDropout>("sm80_tf32", One{});
   add<Policy::kNone>("sm80_fp32_256", D256{});
   add<Policy::kCausal>("sm80_fp32_256", D256{});
   register_cases<Direction::kBackward, float, Policy::kCausal>("sm80_fp32_in_order", InOrder{},

@@ -17,6 +17,7 @@
 // One suite of cases for every executor. An executor is
 //   struct Executor {
 //     static constexpr bool kRepeatsBackward;  // the same gradients, bit by bit, each time
+//     static constexpr bool kTf32;             // not required: fp32 is multiplied in TF32
 //     bool takes(const Case&) const;           // it was built for such a case
 //     attile::Check forward(const ForwardArgs&, const std::vector<Region>&);
 //     attile::Check backward(const BackwardArgs&, const std::vector<Region>&);
@@ -50,13 +51,19 @@ struct Expected {
 
 namespace detail {
 
+template <class Executor>
+constexpr bool multiplies_tf32() {
+  if constexpr (requires { Executor::kTf32; }) return Executor::kTf32;
+  return false;
+}
+
 /// The plain computations that make the yardstick. They differ in the order of their sums: the
 /// error of a few numbers in one order is luck.
-inline std::vector<attile::reference::PlainOptions> plain_options(bool keep_scores) {
-  return {{keep_scores, false, 1},
-          {keep_scores, true, 1},
-          {keep_scores, false, 4},
-          {keep_scores, true, 16}};
+inline std::vector<attile::reference::PlainOptions> plain_options(bool keep_scores, bool tf32) {
+  return {{keep_scores, false, 1, tf32},
+          {keep_scores, true, 1, tf32},
+          {keep_scores, false, 4, tf32},
+          {keep_scores, true, 16, tf32}};
 }
 
 /// The exact tensor, and the largest tolerance that one of the plain computations gives it.
@@ -165,7 +172,8 @@ std::string forward_faults(Executor& executor, const Case& c) {
   using Result = attile::reference::ForwardResult;
   const auto plain = [&](bool keep_scores) {
     std::vector<Result> results;
-    for (const auto& options : detail::plain_options(keep_scores)) {
+    for (const auto& options :
+         detail::plain_options(keep_scores, detail::multiplies_tf32<Executor>())) {
       results.push_back(attile::reference::plain_forward(args, options));
     }
     return results;
@@ -211,7 +219,8 @@ std::string backward_faults(Executor& executor, const Case& c) {
   const auto exact = attile::reference::backward(args);
   using Result = attile::reference::BackwardResult;
   std::vector<Result> plain;
-  for (const auto& options : detail::plain_options(detail::extreme(c.data))) {
+  for (const auto& options :
+       detail::plain_options(detail::extreme(c.data), detail::multiplies_tf32<Executor>())) {
     plain.push_back(attile::reference::plain_backward(args, options));
   }
 

@@ -7,20 +7,23 @@
 #include <attile/core/element.h>
 #include <attile/core/math.h>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/products.h>
 
 #include <cstdint>
 
 namespace attile::tile {
 
 /// The right operand for a left one of type A.
-template <class A, class B>
-ATTILE_DEVICE const B& facing(const B& b) {
-  static_assert(!A::kPaired, "attile::tile: a paired left operand wants a right one that follows");
-  return b;
-}
-template <class A, class Tile>
-ATTILE_DEVICE auto facing(const SharedRight<Tile>& b) {
-  return typename SharedRight<Tile>::template Facing<A::kPaired>(b);
+template <class T, class A, class B>
+ATTILE_DEVICE decltype(auto) facing(const B& b) {
+  if constexpr (requires { typename B::template Facing<A::kPaired>; }) {
+    return typename B::template Facing<A::kPaired>(b);
+  } else {
+    if constexpr (sizeof(T) == 4) {
+      static_assert(!A::kPaired, "attile::tile: a paired left operand wants a right that follows");
+    }
+    return (b);
+  }
 }
 
 /// Words of fp32 as sums, x = big + rest, exactly: `big` has TF32's 11 significant bits, rounded to
@@ -43,37 +46,60 @@ struct SplitWords {
   }
 };
 
+/// Words of fp32, rounded to TF32: what is left of the last 13 bits is not looked at. A NaN stays
+/// one: the rounding would carry some into the sign.
+ATTILE_DEVICE void round_to_tf32(std::uint32_t (&words)[4]) {
+  ATTILE_UNROLL
+  for (std::uint32_t& x : words) x = float_of(x) == float_of(x) ? x + 0x1000u : x;
+}
+
 /// d += A B for a 16 x 8 piece of A and the left or right half of an 8 x 16 one of B.
 ATTILE_DEVICE void add_product(float (&d)[4], const std::uint32_t (&a)[4],
                                const std::uint32_t (&b)[4], int half) {
   arch::mma_m16n8k8_tf32(d[0], d[1], d[2], d[3], a, b[2 * half], b[2 * half + 1]);
 }
 
-/// acc += A B. The pieces of one step of the depth are on their way while those of the step before
-/// are multiplied.
+/// d += A B for a 16 x kStepDepth piece of A and a kStepDepth x 8 one of B, by one instruction.
+template <class T>
+ATTILE_DEVICE void add_step(float& d0, float& d1, float& d2, float& d3, const std::uint32_t (&a)[4],
+                            std::uint32_t b0, std::uint32_t b1) {
+  if constexpr (sizeof(T) == 4) {
+    arch::mma_m16n8k8_tf32(d0, d1, d2, d3, a, b0, b1);
+  } else {
+    arch::mma_m16n8k16<T>(d0, d1, d2, d3, a, b0, b1);
+  }
+}
+
+/// acc += A B; fp32 by one product of operands rounded to TF32. The pieces of one step of the depth
+/// are on their way while those of the step before are multiplied.
 /// Scope    all lanes of a warp, each for what it holds; the operands are visible to it.
-template <class T, class Acc, class A, class B>
-  requires(sizeof(T) == 2)
+template <class T, Products kProducts = Products::kThree, class Acc, class A, class B>
+  requires(sizeof(T) == 2 || kProducts == Products::kOne)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
+  const auto& right_operand = facing<T, A>(b);
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / kStepDepth<T>; ++k) {
     std::uint32_t left[kDown][4];
     ATTILE_UNROLL
-    for (int i = 0; i < kDown; ++i) a.piece(left[i], i, k);
+    for (int i = 0; i < kDown; ++i) {
+      a.piece(left[i], i, k);
+      if constexpr (sizeof(T) == 4) round_to_tf32(left[i]);
+    }
     ATTILE_UNROLL
     for (int j = 0; j < kAlong; ++j) {
       std::uint32_t right[4];
-      b.piece(right, k, j);
+      right_operand.piece(right, k, j);
+      if constexpr (sizeof(T) == 4) round_to_tf32(right);
       ATTILE_UNROLL
       for (int i = 0; i < kDown; ++i) {
         float(&top)[Acc::kRegCols] = acc.x[2 * i];
         float(&bottom)[Acc::kRegCols] = acc.x[2 * i + 1];
-        arch::mma_m16n8k16<T>(top[4 * j], top[4 * j + 1], bottom[4 * j], bottom[4 * j + 1], left[i],
-                              right[0], right[1]);
-        arch::mma_m16n8k16<T>(top[4 * j + 2], top[4 * j + 3], bottom[4 * j + 2], bottom[4 * j + 3],
-                              left[i], right[2], right[3]);
+        add_step<T>(top[4 * j], top[4 * j + 1], bottom[4 * j], bottom[4 * j + 1], left[i], right[0],
+                    right[1]);
+        add_step<T>(top[4 * j + 2], top[4 * j + 3], bottom[4 * j + 2], bottom[4 * j + 3], left[i],
+                    right[2], right[3]);
       }
     }
   }
@@ -84,8 +110,8 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
 /// The instructions cut off what does not fit into their sums, always towards zero, so that their
 /// sums stay short, begin with the small products, and are added to `acc` by ordinary, rounding
 /// additions. Order of the depth: as A::kPaired says.
-template <class T, class Acc, class A, class B>
-  requires(sizeof(T) == 4)
+template <class T, Products kProducts = Products::kThree, class Acc, class A, class B>
+  requires(sizeof(T) == 4 && kProducts == Products::kThree)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
@@ -96,7 +122,7 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   // more would take registers from the accumulators.
   [[maybe_unused]] constexpr int kUnroll =
       A::kInRegisters ? A::kDepth : 32 / (kSteps * kStepDepth<T>);
-  const auto right_operand = facing<A>(b);
+  const auto& right_operand = facing<T, A>(b);
   ATTILE_UNROLL_BY(kUnroll)
   for (int k0 = 0; k0 < A::kDepth / kStepDepth<T>; k0 += kSteps) {
     SplitWords left[kSteps][kDown];

@@ -107,8 +107,9 @@ ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
   for (int part = 0; part < Traits::kDqParts; ++part, sum += kPartFloats) {
     Registers dq;
     dq.clear();
-    tile::multiply<T>(dq, tile::SharedLeftTransposed(ds_smem, Registers::warp_row()),
-                      tile::SharedRight(k_smem, part * Registers::kCols + Registers::warp_col()));
+    tile::multiply<T, Traits::kProducts>(
+        dq, tile::SharedLeftTransposed(ds_smem, Registers::warp_row()),
+        tile::SharedRight(k_smem, part * Registers::kCols + Registers::warp_col()));
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; r += 2) {
       ATTILE_UNROLL
@@ -147,14 +148,16 @@ ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
   const tile::SharedRight do_right(smem.dout, Traits::DvRegisters::warp_col());
   const tile::SharedRight q_right(smem.q, Traits::DkRegisters::warp_col());
   if constexpr (Traits::kAcross == 1) {
-    tile::multiply<T>(dv_frag, tile::RegisterLeft<T, Scores>(p_frag), do_right);
-    tile::multiply<T>(dk_frag, tile::RegisterLeft<T, Scores>(ds_frag), q_right);
+    tile::multiply<T, Traits::kProducts>(dv_frag, tile::RegisterLeft<T, Scores>(p_frag), do_right);
+    tile::multiply<T, Traits::kProducts>(dk_frag, tile::RegisterLeft<T, Scores>(ds_frag), q_right);
     arch::barrier();  // dS is written before others read it; Q and dO have been read
   } else {
     tile::stage(p_smem, p_frag);
     arch::barrier();  // P and dS are written before others read them
-    tile::multiply<T>(dv_frag, tile::SharedLeft(p_smem, Scores::warp_row()), do_right);
-    tile::multiply<T>(dk_frag, tile::SharedLeft(ds_smem, Scores::warp_row()), q_right);
+    tile::multiply<T, Traits::kProducts>(dv_frag, tile::SharedLeft(p_smem, Scores::warp_row()),
+                                         do_right);
+    tile::multiply<T, Traits::kProducts>(dk_frag, tile::SharedLeft(ds_smem, Scores::warp_row()),
+                                         q_right);
   }
 }
 
@@ -231,10 +234,12 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     Scores p_frag, ds_frag;
     p_frag.clear();
     ds_frag.clear();
-    tile::multiply<T>(p_frag, tile::SharedLeft(k_smem, Scores::warp_row()),
-                      tile::SharedRightTransposed(smem.q, Scores::warp_col()));  // line 10
-    tile::multiply<T>(ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
-                      tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13
+    tile::multiply<T, Traits::kProducts>(
+        p_frag, tile::SharedLeft(k_smem, Scores::warp_row()),
+        tile::SharedRightTransposed(smem.q, Scores::warp_col()));  // line 10
+    tile::multiply<T, Traits::kProducts>(
+        ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
+        tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
     probabilities_and_gradient(edge, p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);

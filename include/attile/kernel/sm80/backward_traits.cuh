@@ -44,6 +44,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
+  static constexpr Products kProducts = TuningType::kProducts;
+  static_assert(
+      sizeof(T) == 4 || kProducts == Products::kThree,
+      "attile::sm80::BackwardTraits: Products::kOne is of fp32, which has three products else; "
+      "16-bit types have one");
 
   // The columns of tiles that warps share are multiples of 16 for each of them.
   static constexpr int kColumns = tile::kTileColumns<T>;

@@ -100,7 +100,8 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
     if (seen) {
       s_frag.clear();
       const tile::SharedLeft q_left(q_smem, Scores::warp_row());
-      tile::multiply<T>(s_frag, q_left, tile::SharedRightTransposed(kv_smem.k));  // line 8
+      tile::multiply<T, Traits::kProducts>(s_frag, q_left,
+                                           tile::SharedRightTransposed(kv_smem.k));  // line 8
     }
     arch::async_copy_wait<0>();
     arch::barrier();  // V is there for all; K has been read
@@ -115,7 +116,7 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
     softmax.template step<Traits::kRescaleSlack>(s_frag, o_frag, unit);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
     const tile::RegisterLeft<T, Scores> p_left(s_frag);
-    tile::multiply<T>(o_frag, p_left, tile::SharedRight(kv_smem.v));  // line 10
+    tile::multiply<T, Traits::kProducts>(o_frag, p_left, tile::SharedRight(kv_smem.v));  // line 10
   }
 
   if (range.first >= range.last) {

@@ -32,6 +32,11 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
                 "attile::sm80::ForwardTraits: a block has 1 to 32 warps; choose a smaller Br");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = blocks_of(TuningType::kBlocksPerSm, kWarps);
+  static constexpr Products kProducts = TuningType::kProducts;
+  static_assert(
+      sizeof(T) == 4 || kProducts == Products::kThree,
+      "attile::sm80::ForwardTraits: Products::kOne is of fp32, which has three products else; "
+      "16-bit types have one");
   /// P <= 2^8 keeps its relative precision in every type. Units: log2.
   static constexpr int kRescaleSlack = 8;
 

@@ -3,8 +3,14 @@
 
 #include <attile/core/args.h>
 #include <attile/kernel/dq_mode.h>
+#include <attile/tile/products.h>
 
 namespace attile::sm80 {
+
+/// How fp32 is multiplied. kOne is of TF32's accuracy, 10 bits of mantissa, and never a default: S,
+/// LSE, O and the gradients are as far off as it makes them that Q, K, V, P, dO and dS are rounded
+/// to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
+using tile::Products;
 
 template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
 struct ForwardTraits;
@@ -12,20 +18,23 @@ template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int D
           class TuningType>
 struct BackwardTraits;
 
-/// What changes the speed and not the result. A type and not a value, as portable::Tuning says.
+/// What changes the speed and, but for Products, not the result. A type and not a value, as
+/// portable::Tuning says.
 /// WarpCount       of a block; forward: each has Br / WarpCount rows of Q, a multiple of 16. More
 ///                 rows of a warp are fewer reads of K and V from shared memory, and more
 ///                 registers. 0: by the tile, 32 rows for each warp where D and Dv leave the
 ///                 registers for it, else 16; fp32: 16.
 /// ResidentBlocks  on a multiprocessor, that the compiler leaves registers for. 0: as many as can
 ///                 have all registers that a thread can use.
-template <int WarpCount = 0, int ResidentBlocks = 0>
+/// Fp32Products    how fp32 is multiplied.
+template <int WarpCount = 0, int ResidentBlocks = 0, Products Fp32Products = Products::kThree>
 struct Tuning {
   static_assert(WarpCount >= 0 && WarpCount <= 32, "attile::sm80::Tuning: up to 32 warps");
   static_assert(ResidentBlocks >= 0, "attile::sm80::Tuning: a negative number of blocks");
 
   static constexpr int kWarps = WarpCount;
   static constexpr int kBlocksPerSm = ResidentBlocks;
+  static constexpr Products kProducts = Fp32Products;
 
   /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
@@ -45,14 +54,16 @@ constexpr int blocks_of(int tuned, int warps) {
   return warps < 8 ? 8 / warps : 1;
 }
 
-/// What changes the speed of a backward pass and not the result, but for the order of sums. 0: so
-/// that each warp has 16 rows, and no more of dK and dV than registers hold.
+/// What changes the speed of a backward pass and not the result, but for the order of sums and for
+/// Products. 0: so that each warp has 16 rows, and no more of dK and dV than registers hold.
 /// Warps    of a block, in lines of Across; each has Bc / (Warps / Across) rows of dK and dV, a
 ///          multiple of 16, and 1 / Across of their columns.
 /// DqAcross of those warps that share the rows of a tile of dQ: each has Br / (Warps / DqAcross)
 ///          rows, a multiple of 16.
 /// Stages   tiles of Q and dO in shared memory: with 2 the next ones travel during a whole step.
-template <int Warps = 0, int Across = 0, int DqAcross = 0, int ResidentBlocks = 1, int Stages = 1>
+/// Fp32Products  how fp32 is multiplied.
+template <int Warps = 0, int Across = 0, int DqAcross = 0, int ResidentBlocks = 1, int Stages = 1,
+          Products Fp32Products = Products::kThree>
 struct BackwardTuning {
   static_assert(Warps >= 0 && Warps <= 32, "attile::sm80::BackwardTuning: at most 32 warps");
   static_assert(ResidentBlocks >= 1, "attile::sm80::BackwardTuning: at least 1 block");
@@ -60,6 +71,7 @@ struct BackwardTuning {
 
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr int kStages = Stages;
+  static constexpr Products kProducts = Fp32Products;
 
   static constexpr int across(int dim) { return Across > 0 ? Across : dim > 128 ? 2 : 1; }
   static constexpr int warps(int bc, int dim) { return Warps > 0 ? Warps : bc / 16 * across(dim); }

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// promises: attile::sm80::ForwardTraits: Products::kOne is of fp32
+// promises: attile::sm80::BackwardTraits: Products::kOne is of fp32
+#include <attile/backward.cuh>
+#include <attile/forward.cuh>
+
+using attile::sm80::Products;
+
+attile::ForwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
+                      attile::sm80::Tuning<0, 0, Products::kOne>>::Args forward;
+attile::BackwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
+                       64, attile::DqMode::kAccumulate,
+                       attile::sm80::BackwardTuning<0, 0, 0, 1, 1, Products::kOne>>::Args backward;
