@@ -134,11 +134,12 @@ double time_backward(const Problem& p, const Pointers<T>& at, const Stopwatch& w
   });
 }
 
-/// The families of the kernels that run: those of every D.
+/// The families of the kernels that run, of some D: all take the same.
 template <class T>
-std::string families(bool backward) {
-  const std::string forward = attile::with_forward_kernel<attile::ForwardArgs<T, Mask>, 64>(
-      [](auto kernel) { return decltype(kernel)::type::kFamily; });
+std::string families(const Problem& p, const Pointers<T>& at, bool backward) {
+  constexpr int kMostDim = 256;
+  const std::string forward = attile::with_forward_kernel<kMostDim>(
+      forward_args(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
   const std::string behind =
       attile::DefaultBackwardTraits<attile::BackwardArgs<T, Mask>, 64>::kFamily;
   return !backward || forward == behind ? forward : forward + " forward, " + behind + " backward";
@@ -162,9 +163,9 @@ template <class T>
 Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
   Run run;
   run.device = device_name();
-  run.family = families<T>(p.backward);
   run.bytes = tensors.bytes();
   const DeviceTensors<T> device(tensors);
+  run.family = families(p, device.pointers(), p.backward);
   const Stopwatch watch;
   run.forward_ms = time_forward(p, device.pointers(), watch);
   device.o.copy_to(tensors.o);

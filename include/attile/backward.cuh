@@ -12,6 +12,7 @@
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/portable/backward.cuh>
 #include <attile/kernel/sm80/backward.cuh>
+#include <attile/kernel/sm90/backward.cuh>
 #include <attile/kernel/with_tiles.cuh>
 #include <attile/tuning.cuh>
 
@@ -61,8 +62,8 @@ constexpr auto columns_kernel() {
 
 /// Launches all kernels of a pass.
 template <class Traits>
-cudaError_t launch_backward(const typename Traits::Args& args, const BackwardParams<Traits>& params,
-                            cudaStream_t stream) {
+cudaError_t launch_backward(const typename Traits::Args& args,
+                            const typename Traits::Params& params, cudaStream_t stream) {
   const BackwardBlocks blocks = backward_blocks<Traits>(args);
   const auto launch = [&](auto kernel, std::int64_t count, unsigned threads, std::size_t shared) {
     if (count == 0) return cudaSuccess;
@@ -80,7 +81,7 @@ cudaError_t launch_backward(const typename Traits::Args& args, const BackwardPar
     return launch(portable::backward_rows_kernel<Traits>, blocks.rows, Traits::kThreads,
                   Traits::kRowsSharedBytes);
   } else {
-    return launch(backward_postprocess_kernel<Traits>, blocks.postprocess, Traits::kThreads,
+    return launch(backward_postprocess_kernel<Traits>, blocks.postprocess, Traits::kDqThreads,
                   Traits::kDqSharedBytes);
   }
 }
@@ -103,7 +104,11 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
   const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
   const std::int64_t most =
       max(max(blocks.preprocess, blocks.columns), max(blocks.rows, blocks.postprocess));
-  return arch::check_launch(detail::columns_kernel<Traits>(), Traits::kColumnsSharedBytes, most);
+  const Check grid =
+      arch::check_launch(detail::columns_kernel<Traits>(), Traits::kColumnsSharedBytes, most);
+  if (!grid) return grid;
+  if constexpr (Traits::kLeastArchitecture >= 900) return sm90::check_family<Traits>(args);
+  return {};
 }
 
 /// dQ, dK and dV by the kernels that `Traits` names.

@@ -8,6 +8,7 @@
 #include <attile/core/status.h>
 #include <attile/kernel/portable/forward.cuh>
 #include <attile/kernel/sm80/forward.cuh>
+#include <attile/kernel/sm90/forward.cuh>
 #include <attile/kernel/with_tiles.cuh>
 #include <attile/tuning.cuh>
 
@@ -66,8 +67,11 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection == Di
         arch::check_architecture(forward_kernel<Traits>, Traits::kLeastArchitecture);
     if (!architecture) return architecture;
   }
-  return arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
-                            forward_block_count<Traits>(args));
+  const Check grid = arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
+                                        Traits::Params::tile_count(args));
+  if (!grid) return grid;
+  if constexpr (Traits::kLeastArchitecture >= 900) return sm90::check_family<Traits>(args);
+  return {};
 }
 
 /// O = dropout(softmax(mask(score_mod(scale Q K^T)))) V and, where wanted, LSE, by the kernel that
@@ -86,15 +90,25 @@ template <class Traits>
 }
 
 /// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these
-/// arguments on the current device, and returns what f does: the sm80 kernel for 16-bit types
+/// arguments on the current device, and returns what f does. For 16-bit types: the sm80 kernel
 /// (kSm80Takes), with the largest tiles that the device takes of those for the architectures that
-/// this file is compiled for; the portable one for fp32, and where the device would run code for an
-/// architecture before 8.0.
-template <class Args, int D, int Dv = D, class F>
-auto with_forward_kernel(const F& f) {
+/// this file is compiled for; on compute capability 9.0 (kSm90Forward), where the file is compiled
+/// for 90a and copies can address the inputs, the sm90 kernel. The portable one for fp32, and where
+/// the device would run code for an architecture before 8.0.
+template <int D, int Dv = D, class Args, class F>
+auto with_forward_kernel(const Args& args, const F& f) {
   if constexpr (!kSm80Takes<typename Args::ElementType>) {
     return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv>>{});
   } else {
+    if constexpr (kSm90Forward && sizeof(typename Args::ElementType) == 2 &&
+                  arch::compiled_for([](int a) { return a == 900; })) {
+      using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
+      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, true>;
+      if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
+        return sm90::packing_pays<Traits>(args) ? f(std::type_identity<Packed>{})
+                                                : f(std::type_identity<Traits>{});
+      }
+    }
     return detail::with_tiles(
         [](auto kb) { return forward_kernel<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>; },
         [&](auto kb) {
@@ -109,16 +123,16 @@ auto with_forward_kernel(const F& f) {
 /// `check` for the one-call `forward`.
 template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
 Check check(const ForwardArgs<T, M, S, P>& args) {
-  return with_forward_kernel<ForwardArgs<T, M, S, P>, D, Dv>(
-      [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
+  return with_forward_kernel<D, Dv>(
+      args, [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
 }
 
 /// The one call: `forward<64>(args, stream)`, with the default tiles. head_dim up to D (Dv).
 template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
 [[nodiscard]] cudaError_t forward(const ForwardArgs<T, M, S, P>& args,
                                   cudaStream_t stream = nullptr) {
-  return with_forward_kernel<ForwardArgs<T, M, S, P>, D, Dv>(
-      [&](auto kernel) { return forward<typename decltype(kernel)::type>(args, stream); });
+  return with_forward_kernel<D, Dv>(
+      args, [&](auto kernel) { return forward<typename decltype(kernel)::type>(args, stream); });
 }
 
 }  // namespace attile

@@ -8,6 +8,8 @@
 #include <attile/kernel/portable/forward_traits.cuh>
 #include <attile/kernel/sm80/backward_traits.cuh>
 #include <attile/kernel/sm80/forward_traits.cuh>
+#include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/kernel/sm90/forward_traits.cuh>
 
 #include <type_traits>
 
@@ -18,6 +20,9 @@ inline constexpr bool kSm80TakesFp32 = false;
 /// The same for an element type.
 template <class T>
 inline constexpr bool kSm80Takes = sizeof(T) == 2 || kSm80TakesFp32;
+
+/// Whether the one-call `forward` runs the sm90 kernels where it can, for 16-bit types.
+inline constexpr bool kSm90Forward = false;
 
 /// The tuning, and with it the family, of a kernel whose caller names its tiles and no family.
 template <class T>
@@ -70,6 +75,20 @@ constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
   if (dim <= 128) return {128, shared_kb >= 163 ? 64 : 32, 128, 2};
   return shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
 }
+
+/// Tiles of the sm90 forward kernel. Where scores are not plain they take registers, and Bc is
+/// smaller so that nothing is spilled.
+constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain, bool masked) {
+  const int dim = max(d, dv);
+  if (dim <= 64) return plain ? Tiles{192, masked ? 112 : 128, 0, 1} : Tiles{128, 96, 0, 1};
+  if (dim <= 96) return {128, plain ? 128 : 96, 0, 1};
+  if (dim <= 128) return {128, !plain ? 80 : masked ? 128 : 176, 0, 1};
+  if (dim <= 192) return {128, !plain ? 48 : dv <= 128 ? 128 : masked ? 96 : 112, 0, 1};
+  return {128, !plain ? 32 : masked ? 64 : 80, 0, 1};
+}
+
+/// Tiles of the sm90 backward kernel, for head dimensions up to 128.
+constexpr Tiles sm90_backward_tiles(int dim) { return {dim <= 96 ? 128 : 64, 128, 0, 1}; }
 
 /// The same for fp32: 16 rows a warp.
 constexpr Tiles sm80_fp32_forward_tiles(int dim) {
@@ -142,6 +161,21 @@ struct Sm80Forward {
                          sm80::Tuning<kTiles.threads / 32, kTiles.blocks_per_sm>>;
 };
 
+template <class Args, int D, int Dv, bool kPacked>
+struct Sm90Forward {
+  static constexpr Tiles kTiles = sm90_forward_tiles(
+      D, Dv, kPlainScores<Args>, !std::is_same_v<typename Args::MaskType, NoMask>);
+  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc, sm90::Tuning<2, kPacked>>;
+};
+
+template <class Args, int D, int Dv, DqMode kMode>
+struct Sm90Backward {
+  static constexpr Tiles kTiles = sm90_backward_tiles(max(D, Dv));
+  using type = sm90::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
+                                    typename Args::MaskType, typename Args::ScoreModType,
+                                    typename Args::DropoutType, Dv, kMode>;
+};
+
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct Sm80Backward {
   static constexpr Sm80BackwardTiles kTiles =
@@ -186,8 +220,19 @@ using DefaultBackwardTraits = typename detail::Sm80Backward<Args, D, Dv, kMode, 
 
 }  // namespace sm80
 
-/// The kernel that the one-call `forward` runs for these arguments on a device with compute
-/// capability 8.0 or later on which a block can have kSharedKb of shared memory.
+namespace sm90 {
+
+/// The sm90 kernels for these arguments with the default tiles; backward for D and Dv up to 128.
+template <class Args, int D, int Dv = D, bool kPacked = false>
+using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kPacked>::type;
+template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
+using DefaultBackwardTraits = typename detail::Sm90Backward<Args, D, Dv, kMode>::type;
+
+}  // namespace sm90
+
+/// Of the kernels before sm90, the one that the one-call `forward` runs for these arguments on a
+/// device with compute capability 8.0 or later on which a block can have kSharedKb of shared
+/// memory.
 template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
 using DefaultForwardTraits =
     typename std::conditional_t<kSm80Takes<typename Args::ElementType>,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/schedule.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "support/catch.h"
@@ -198,6 +200,53 @@ TEST_CASE("schedule.columns_that_the_sequence_cuts_are_masked_for_all_rows") {
   CHECK(cut.first == 0);
   CHECK(cut.full_first == cut.full_last);
   CHECK(cut.last == 4);
+}
+
+/// The longest time of a block over the mean, where `blocks` of them are dealt the causal tiles of
+/// Br rows; a tile takes a step for each Bc columns that it sees, and 3 besides.
+double unevenness(int slices, int length, int br, int bc, std::int64_t slice_bytes, int blocks) {
+  const int q_tiles = attile::ceil_div(length, br);
+  const int section = attile::section_size(slice_bytes, q_tiles, slices, blocks);
+  double longest = 0.0, total = 0.0;
+  for (int block = 0; block < blocks; ++block) {
+    double time = 0.0;
+    for (int turn = 0; attile::dealt(block, blocks, turn) < q_tiles * slices; ++turn) {
+      const attile::WorkItem item(static_cast<int>(attile::dealt(block, blocks, turn)), q_tiles,
+                                  slices, section);
+      time += attile::ceil_div((item.row_tile + 1) * br, bc) + 3;
+    }
+    longest = std::max(longest, time);
+    total += time;
+  }
+  return longest * blocks / total;
+}
+
+TEST_CASE("work is dealt out evenly, and each tile of each slice once") {
+  for (const int dim : {64, 128, 256}) {
+    for (int length = 1024; length <= 16384; length *= 2) {
+      const int slices = 16384 / length * (2048 / dim);
+      const std::int64_t bytes = std::int64_t{length} * 2 * dim * 2;
+      INFO("dim " << dim << ", length " << length);
+      CHECK(unevenness(slices, length, dim == 64 ? 192 : 128, dim == 256 ? 64 : 128, bytes, 132) <
+            1.05);
+    }
+  }
+  for (const int slices : {1, 7, 40}) {
+    for (const int q_tiles : {1, 5, 12}) {
+      for (const int blocks : {1, 3, 8, 132}) {
+        const int section = attile::section_size(3 << 20, q_tiles, slices, blocks);
+        std::vector<int> seen(slices * q_tiles);
+        for (int block = 0; block < blocks; ++block) {
+          for (int turn = 0; attile::dealt(block, blocks, turn) < slices * q_tiles; ++turn) {
+            const attile::WorkItem item(static_cast<int>(attile::dealt(block, blocks, turn)),
+                                        q_tiles, slices, section);
+            ++seen.at(item.slice * q_tiles + item.row_tile);
+          }
+        }
+        CHECK(std::count(seen.begin(), seen.end(), 1) == slices * q_tiles);
+      }
+    }
+  }
 }
 
 }  // namespace

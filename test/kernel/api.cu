@@ -206,15 +206,15 @@ TEST_CASE("the one call runs the kernel that it names, and a tuning forces the f
     REQUIRE_CUDA(attile::forward<Traits>(problem.forward()));
     return problem.o.download();
   };
-  const auto named = attile::with_forward_kernel<Args, 64>(run);
+  const auto named = attile::with_forward_kernel<64>(problem.forward(), run);
   REQUIRE_CUDA(attile::forward<64>(problem.forward()));
   CHECK(same_bits(named, problem.o.download()));
 
   const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
   int major = 0;
   REQUIRE_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  if (major >= 8) CHECK(attile::with_forward_kernel<Args, 64>(family) == "sm80");
-  CHECK(attile::with_forward_kernel<attile::ForwardArgs<float>, 64>(family) == "portable");
+  if (major >= 8) CHECK(attile::with_forward_kernel<64>(problem.forward(), family) == "sm80");
+  CHECK(attile::with_forward_kernel<64>(attile::ForwardArgs<float>{}, family) == "portable");
 
   using Portable = attile::ForwardTraits<64, 64, 64, __half, Causal, NoScoreMod, NoDropout, 64,
                                          attile::portable::Tuning<128>>;
@@ -234,16 +234,16 @@ TEST_CASE("the one call takes the largest tiles that the device has room for") {
   const auto fits = [&](auto kernel) {
     return decltype(kernel)::type::kSharedBytes <= static_cast<std::size_t>(limit);
   };
-  CHECK(attile::with_forward_kernel<Args, 64>(fits));
-  CHECK(attile::with_forward_kernel<Args, 128>(fits));
-  CHECK(attile::with_forward_kernel<Args, 256>(fits));
+  CHECK(attile::with_forward_kernel<64>(Args{}, fits));
+  CHECK(attile::with_forward_kernel<128>(Args{}, fits));
+  CHECK(attile::with_forward_kernel<256>(Args{}, fits));
   const auto is_table_of_227 = [](auto kernel) {
     return std::is_same_v<typename decltype(kernel)::type,
                           attile::DefaultForwardTraits<Args, 128, 128, 227>>;
   };
   // Where this file has code for the device itself.
   if (attile::arch::compiled_for([](int a) { return a == 900; }) && limit == 227 * 1024) {
-    CHECK(attile::with_forward_kernel<Args, 128>(is_table_of_227));
+    CHECK(attile::with_forward_kernel<128>(Args{}, is_table_of_227));
   }
 }
 

@@ -77,7 +77,7 @@ TEST_CASE("the one call then runs the portable kernel") {
   if (device_has_own_code()) SKIP_CASE("the device has code of its own here");
   const Memory memory;
   const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
-  CHECK(attile::with_forward_kernel<Args, kDim>(family) == "portable");
+  CHECK(attile::with_forward_kernel<kDim>(memory.args(), family) == "portable");
   CHECK(bool(attile::check<kDim>(memory.args())));
   REQUIRE(attile::forward<kDim>(memory.args()) == cudaSuccess);
   const auto chosen = memory.output();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 #include <vector>
 
 #include "support/cases.h"
@@ -74,6 +75,38 @@ struct Tiles {
                              kMode, BackwardTuning>;
 };
 
+/// The caller's tiles in the family sm90; where its copies cannot address the inputs, those of
+/// sm80, as in the one call.
+template <int Br, int Bc, class Tuning, class BackwardTuning = attile::sm90::BackwardTuning<>>
+struct Sm90Tiles {
+  template <class Args, class Dim, attile::DqMode kMode>
+  using Backward =
+      attile::sm90::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
+                                   typename Args::MaskType, typename Args::ScoreModType,
+                                   typename Args::DropoutType, Dim::Dv, kMode, BackwardTuning>;
+  template <class Args, class Dim, attile::DqMode kMode>
+  using BackwardFallback = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
+  template <class Args, class Dim>
+  using Forward = attile::sm90::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
+                                              typename Args::MaskType, typename Args::ScoreModType,
+                                              typename Args::DropoutType, Dim::Dv, Tuning>;
+  template <class Args, class Dim>
+  using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
+};
+
+/// The default tiles of the family sm90, likewise.
+template <bool kPacked = false>
+struct Sm90DefaultTiles {
+  template <class Args, class Dim, attile::DqMode kMode>
+  using Backward = attile::sm90::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
+  template <class Args, class Dim, attile::DqMode kMode>
+  using BackwardFallback = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
+  template <class Args, class Dim>
+  using Forward = attile::sm90::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kPacked>;
+  template <class Args, class Dim>
+  using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
+};
+
 /// The kernels of one choice of tiles, head dimensions and way to dQ, for the suite.
 template <class Dim, class TileChoice = PortableTiles<>,
           attile::DqMode kMode = attile::DqMode::kAccumulate>
@@ -85,20 +118,41 @@ struct GpuExecutor {
   template <class Args>
   attile::Check forward(const Args& host_args, const std::vector<Region>& regions) const {
     using Traits = typename TileChoice::template Forward<Args, Dim>;
-    if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
-    return run_on_device(host_args, regions,
-                         [](const Args& args) { return attile::forward<Traits>(args); });
+    if constexpr (requires { typename TileChoice::template Fallback<Args, Dim>; }) {
+      using Fallback = typename TileChoice::template Fallback<Args, Dim>;
+      if (const auto check = attile::check<Fallback>(host_args); !check) return check;
+      return run_on_device(host_args, regions, [](const Args& args) {
+        return attile::sm90::runs<Traits>(args) ? attile::forward<Traits>(args)
+                                                : attile::forward<Fallback>(args);
+      });
+    } else {
+      if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
+      return run_on_device(host_args, regions,
+                           [](const Args& args) { return attile::forward<Traits>(args); });
+    }
   }
 
   template <class Args>
   attile::Check backward(const Args& host_args, const std::vector<Region>& regions) const {
     using Traits = typename TileChoice::template Backward<Args, Dim, kMode>;
-    if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
-    return run_on_device(host_args, regions, [](const Args& args) {
+    const auto run = []<class Kernel>(std::type_identity<Kernel>, const Args& args) {
       return with_workspace([&](void* workspace, std::size_t& bytes) {
-        return attile::backward<Traits>(workspace, bytes, args);
+        return attile::backward<Kernel>(workspace, bytes, args);
       });
-    });
+    };
+    if constexpr (requires { typename TileChoice::template BackwardFallback<Args, Dim, kMode>; }) {
+      using Fallback = typename TileChoice::template BackwardFallback<Args, Dim, kMode>;
+      if (const auto check = attile::check<Fallback>(host_args); !check) return check;
+      return run_on_device(host_args, regions, [&](const Args& args) {
+        return attile::check<Traits>(args) ? run(std::type_identity<Traits>{}, args)
+                                           : run(std::type_identity<Fallback>{}, args);
+      });
+    } else {
+      if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
+      return run_on_device(host_args, regions, [&](const Args& args) {
+        return run(std::type_identity<Traits>{}, args);
+      });
+    }
   }
 };
 

@@ -57,13 +57,17 @@ inline constexpr int kSuiteCalls =
             ATTILE_FP16_CALL_D256(ATTILE_ONE) ATTILE_BF16_CALL_D256(ATTILE_ONE);
 #undef ATTILE_ONE
 
-/// Kernels of suite_tiles.cu and suite_sm80_tiles.cu besides.
+/// Kernels of suite_tiles.cu, suite_sm80_tiles.cu, suite_sm90.cu and suite_sm90_backward.cu
+/// besides.
 inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 2;
 inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 68 : 2;
+inline constexpr int kSuiteSm90Kernels = ATTILE_TEST_FULL ? 70 : 3;
+inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 41 : 2;
 
 static_assert(ATTILE_TEST_FULL || 2 * (kSuiteCombinations + kSuiteCalls) + kSuiteTileKernels +
-                                          kSuiteSm80TileKernels <=
-                                      50,
+                                          kSuiteSm80TileKernels + kSuiteSm90Kernels +
+                                          kSuiteSm90BackwardKernels <=
+                                      55,
               "the suite builds about 40 kernels where there is no GPU");
 
 }  // namespace attile_test

@@ -3,7 +3,11 @@
 
 #include <array>
 #include <boost/context/fiber.hpp>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <map>
 #include <memory>
 #include <source_location>
 #include <unordered_set>
@@ -18,6 +22,9 @@
 namespace sim {
 
 struct Block;
+struct Mbarrier;
+
+inline constexpr int kWarpgroupSize = 128;
 
 enum class State { kReady, kWaiting, kPolling, kEnded };
 
@@ -27,6 +34,7 @@ struct Wait {
   std::source_location at;
   int barrier = 0;
   unsigned count = 0;
+  const Mbarrier* mbarrier = nullptr;
 };
 
 /// An asynchronous copy. Its group: how many the thread had closed when it began.
@@ -37,6 +45,38 @@ struct Copy {
   const void* pc;
   std::array<unsigned char, 16> bytes;  ///< of the source, when it began
 };
+
+/// A box on its way to shared memory.
+struct Load {
+  Block* block;
+  BoxedTensor map;
+  Place place;
+  std::uint32_t shared;
+  std::uint32_t barrier;  ///< its offset in shared memory
+  int thread;             ///< that began it
+  int unit;
+  Epoch epoch;
+  const void* pc;
+  std::vector<unsigned char> bytes;  ///< of the source, when it began
+};
+
+/// A box on its way to device memory.
+struct Store {
+  BoxedTensor map;
+  Place place;
+  std::uint32_t shared;
+  int group;  ///< how many the thread had closed when it began
+  Epoch epoch;
+  const void* pc;
+};
+
+/// What was last done to each word of a thread's stack: the number of the fence of registers behind
+/// which the program touched it, or one of these.
+inline constexpr std::uint32_t kReadByProduct = 0xFFFFFFFEu, kWrittenByProduct = 0xFFFFFFFFu;
+struct FreeWords {
+  void operator()(std::uint32_t* words) const { std::free(words); }
+};
+using StackWords = std::unique_ptr<std::uint32_t[], FreeWords>;
 
 struct Thread {
   boost::context::fiber context;
@@ -51,6 +91,18 @@ struct Thread {
   int groups = 0;                                                ///< of them, that were closed
   const int* polled = nullptr;
   int polled_value = 0;
+  std::vector<Store> stores;  ///< that have not read shared memory
+  int store_groups = 0;       ///< of them, that were closed
+
+  int registers = 0;         ///< each thread of its warp may use
+  int register_changes = 0;  ///< setmaxnreg, so far
+  const unsigned char* stack = nullptr;
+  StackWords words;                           ///< of it, once the thread deals with products
+  std::uint32_t register_fence = 0;           ///< the number of the last one, through all launches
+  bool has_fenced = false;                    ///< in this block
+  std::uint64_t products = 0;                 ///< begun
+  std::uint64_t retired = 0;                  ///< of them, whose sums it has
+  std::vector<std::uint64_t> product_groups;  ///< how many products were begun when each closed
 
   int warp() const { return index / kWarpSize; }
   int lane() const { return index % kWarpSize; }
@@ -82,6 +134,72 @@ struct Barrier {
   std::vector<std::uint32_t> released;       ///< of each warp, those of them who waited
 };
 
+/// A barrier in shared memory.
+struct Mbarrier {
+  std::uint32_t offset = 0;
+  int arrivals = 0, pending = 0;  ///< of a phase, and those yet to come
+  std::int64_t bytes = 0;         ///< announced, and yet to come
+  int phase = 0;                  ///< how many are over
+  int initialiser = -1;
+  Epoch epoch = 0;               ///< of the initialisation
+  Known arrived;                 ///< what those know who have come in this phase
+  Known over;                    ///< what those knew who came in the last one
+  Epochs before, after;          ///< what a thread knew that learnt it, and knows now
+  std::vector<Thread*> waiters;  ///< for the end of this phase
+  std::vector<int> seen;         ///< the last phase that each thread has waited for; -1: none
+};
+
+/// A product of a warpgroup.
+struct Product {
+  ProductForm form;
+  std::source_location at;
+  const void* pc;
+  Epoch epoch = 0;
+  int came = 0, retired = 0;  ///< threads
+  struct Part {
+    float* sums;
+    const std::uint32_t* a;
+    std::shared_ptr<std::vector<float>> values;  ///< of the sums, until the thread gets them
+  };
+  std::array<Part, kWarpgroupSize> parts{};
+  /// What the threads of each warp knew when they came, and how many of them, one of which is
+  /// `thread`, knew the same.
+  struct Knower {
+    Epochs epochs;
+    int thread, count;
+  };
+  std::array<std::vector<Knower>, kWarpgroupSize / kWarpSize> knowers;
+
+  Product(const ProductForm& its_form, const std::source_location& its_at, const void* its_pc)
+      : form(its_form), at(its_at), pc(its_pc) {}
+};
+
+struct RegisterChange {
+  int count;
+  bool more;
+  std::source_location at;
+};
+
+struct Warpgroup {
+  std::deque<Product> products;  ///< that not all threads have the sums of
+  std::uint64_t first = 0;       ///< the number of the first of them
+  std::uint64_t complete = 0;    ///< how many products are
+  std::vector<Thread*> waiters;
+  std::vector<RegisterChange> register_changes;
+  Epochs before, after;  ///< what a thread knew that learnt of the last wait, and knows now
+  Epoch learnt = 0;
+
+  Product& product(std::uint64_t number) { return products[number - first]; }
+};
+
+/// What a unit is, beside the block's threads; the number of its thread or warpgroup, or its
+/// barrier's offset.
+enum class UnitKind { kProducts, kStoredFrom, kLoads, kStores };
+struct Unit {
+  UnitKind kind;
+  int number;
+};
+
 struct Block {
   int index = -1;
   BlockId id = -1;
@@ -94,6 +212,19 @@ struct Block {
   std::vector<std::vector<Meeting>> meetings;  ///< of each warp, those that are not complete
   std::vector<WarpRecord> records;             ///< of each warp
   std::unordered_set<std::uint64_t> sectors;   ///< of device memory, that were read
+
+  std::map<std::uint32_t, Mbarrier> mbarriers;  ///< by their offset
+  Fences fences, publications;                  ///< epochs that began with one
+  std::vector<Unit> reading_units, writing_units;
+  std::vector<Warpgroup> warpgroups;
+  int free_registers = 0;
+  std::vector<Thread*> register_waiters;
 };
+
+/// Where a unit of 16 bytes lies that a tile without swizzle has at this address: rows of 128, 64
+/// or 32 bytes, whose units are permuted in the pattern of 8 rows.
+inline std::uint32_t swizzled(std::uint32_t address, int row_bytes) {
+  return address ^ (address >> 3 & static_cast<std::uint32_t>(row_bytes - 16));
+}
 
 }  // namespace sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What instructions.cu and matrix_instructions.cu share: programs that run small kernels, on a GPU
-// or on the simulated machine.
+// What instructions.cu, matrix_instructions.cu and wgmma_instructions.cu share: programs that run
+// small kernels, on a GPU or on the simulated machine.
 //
 //   PROGRAM RESULTS          writes the results
 //   PROGRAM RESULTS OTHER    and holds them against those of the other one

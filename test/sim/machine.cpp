@@ -16,22 +16,28 @@
 #include <utility>
 #include <vector>
 
-#include "sim/block.h"
-#include "sim/coalescing.h"
-#include "sim/device_memory.h"
-#include "sim/memory.h"
+#include "sim/engine.h"
 #include "sim/report.h"
 
 namespace sim {
 
 namespace {
 
-using boost::context::fiber;
-
-constexpr std::size_t kStackBytes = 256 << 10;
-constexpr std::size_t kSharedRange = 2 * kMaxSharedBytes;  ///< of addresses, for each block
-constexpr std::size_t kMostCounted = 16;                   ///< bytes of one instruction
+constexpr std::size_t kMostCounted = 16;  ///< bytes of one instruction
 constexpr std::size_t kCopyBytes = 16;
+
+/// Where device and shared memory lie: most of a program's accesses are elsewhere.
+unsigned char* watched = nullptr;
+
+bool is_watched(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(watched) <
+         kAddresses;
+}
+
+/// The stack of the running thread, if it deals with products.
+const unsigned char* watched_stack = nullptr;
+
+}  // namespace
 
 std::string hex(std::size_t x) {
   char text[32];
@@ -43,100 +49,6 @@ bool same_place(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() &&
          std::strcmp(a.file_name(), b.file_name()) == 0;
 }
-
-/// Where device and shared memory lie: most of a program's accesses are elsewhere.
-unsigned char* watched = nullptr;
-
-bool is_watched(const void* p) {
-  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(watched) <
-         kAddresses;
-}
-
-class Machine {
- public:
-  static Machine& get() {
-    static Machine machine;
-    return machine;
-  }
-
-  cudaError_t launch(const Grid& grid, const std::function<void()>& kernel);
-  void access(const void* address, std::size_t bytes, Touch touch, const void* pc);
-  void meet_threads(int id, unsigned count, bool waits, const char* what,
-                    const std::source_location& at);
-  /// What each lane brought.
-  using Lanes = std::shared_ptr<const std::array<Operands, kWarpSize>>;
-  Lanes meet_lanes(unsigned mask, const Operands& mine, bool orders,
-                   const std::source_location& at);
-  std::uint32_t shuffle(unsigned mask, std::uint32_t value, int from,
-                        const std::source_location& at);
-  int acquire(const int* address, const std::source_location& at, const void* pc);
-  void release(int* address, int value, const void* pc);
-  void copy(unsigned char* to, const void* from, const void* pc);
-  void close_group() { ++current_->groups; }
-  void land(int pending);
-
-  bool runs() const { return current_ != nullptr; }
-  const Thread& current() const { return *current_; }
-  DeviceMemory& memory() { return memory_; }
-  void seed(std::uint64_t seed) { random_.seed(seed); }
-  void set_residency(unsigned blocks) { residency_ = std::min(blocks, kMostResident); }
-  void count_instructions(bool on) { counting_ = on; }
-  std::vector<LaunchCounts> take_launches() { return std::exchange(launches_, {}); }
-  Counters& counters() { return counters_; }
-  std::vector<Report> take_reports() { return std::exchange(reports_, {}); }
-  bool failed() const { return !reports_.empty(); }
-
- private:
-  Machine();
-
-  void begin_block(Block& block, int index);
-  Thread* next_ready();
-  void resume(Thread& thread);
-  void switch_out(State state);
-  void wait(State state, const Wait& wait);
-  void advance(const Thread& thread);
-  void order(const std::vector<Arrival>& arrivals);
-  void wake(const std::vector<Arrival>& arrivals);
-  Arrival arrive(bool waits);
-  void check_barrier(const Barrier& barrier, int id, unsigned count,
-                     const std::source_location& at);
-  Meeting& meeting_of(unsigned mask, const std::source_location& at);
-  void keep_counts();
-
-  void report(std::string kind, const std::string& text);
-  void report_fault(const Fault& fault, const std::string& what);
-  void report_deadlock();
-  std::string who(int thread, std::int64_t block) const;
-  std::string who() const { return who(current_->index, current_->block->index); }
-
-  std::mt19937_64 random_{1};
-  unsigned residency_ = 0;
-  std::vector<Report> reports_;
-  Counters counters_;
-  bool counting_ = false;
-  std::FILE* counts_file_ = nullptr;
-  MemoryCounts counts_;
-  std::vector<LaunchCounts> launches_;
-  int launch_count_ = 0;
-  DeviceMemory memory_;
-  unsigned char* shared_;
-
-  Grid grid_{};
-  const std::function<void()>* kernel_ = nullptr;
-  BlockId block_count_ = 0, launch_begin_ = 0;
-  struct Released {
-    BlockId block;
-    Known known;
-  };
-  std::map<const void*, Released> released_;  ///< what the last release of each address told
-  Epoch now_ = 0;
-  bool progress_ = false;  ///< since those who poll last ran
-
-  fiber host_;
-  std::array<Block, kMostResident> blocks_;
-  Thread* current_ = nullptr;
-  std::vector<Thread*> ready_, polling_;
-};
 
 Machine::Machine() : shared_(memory_.reserve(kMostResident * kSharedRange)) {
   watched = memory_.begin();
@@ -163,7 +75,9 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   ready_.clear();
   polling_.clear();
   progress_ = true;
+  loads_.clear();
   const std::size_t residency = residency_ != 0 ? residency_ : 1 + random_() % kMostResident;
+  lateness_ = std::array{4u, 64u, 1u << 30}[random_() % 3];
   int next = 0;
   for (;;) {
     bool any = false;
@@ -180,6 +94,7 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
     if (failed()) break;
     Block& block = *thread->block;
     if (thread->state == State::kEnded && ++block.ended == block.size) {
+      end_block(block);
       for (WarpRecord& record : block.records) record.flush(counts_);
       counts_.add_l2_reads(block.sectors.size());
       block.size = 0;
@@ -217,21 +132,34 @@ void Machine::begin_block(Block& block, int index) {
   block.meetings.assign(warps, {});
   block.records.assign(warps, {});
   block.sectors.clear();
+  block.mbarriers.clear();
+  block.fences.assign(grid_.threads, {});
+  block.publications.assign(grid_.threads, {});
+  block.reading_units.clear();
+  block.writing_units.clear();
+  block.warpgroups.assign(grid_.threads / kWarpgroupSize, {});
+  block.free_registers = 0;
+  block.register_waiters.clear();
   ++now_;
-  const auto begin = std::make_shared<const std::vector<Epoch>>(grid_.threads, now_ - 1);
+  const auto begin = std::make_shared<const std::vector<Epoch>>(grid_.threads + kUnits, now_ - 1);
   for (unsigned t = 0; t < grid_.threads; ++t) {
     if (t == block.threads.size()) {
       // Fibers live on, and run the kernel once for each block.
       block.threads.push_back(std::make_unique<Thread>());
-      block.threads[t]->context = fiber(
-          std::allocator_arg, boost::context::fixedsize_stack(kStackBytes), [this](fiber&& host) {
-            host_ = std::move(host);
-            for (;;) {
-              (*kernel_)();
-              switch_out(State::kEnded);
-            }
-            return std::move(host_);
-          });
+      boost::context::fixedsize_stack stacks(kStackBytes);
+      const boost::context::stack_context stack = stacks.allocate();
+      block.threads[t]->stack = static_cast<unsigned char*>(stack.sp) - stack.size;
+      block.threads[t]->context =
+          fiber(std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack),
+                stacks, [this](fiber&& host) {
+                  host_ = std::move(host);
+                  for (;;) {
+                    (*kernel_)();
+                    end_thread();
+                    switch_out(State::kEnded);
+                  }
+                  return std::move(host_);
+                });
     }
     Thread& thread = *block.threads[t];
     thread.block = &block;
@@ -242,13 +170,55 @@ void Machine::begin_block(Block& block, int index) {
     thread.polled = nullptr;
     thread.copies.clear();
     thread.groups = 0;
+    thread.stores.clear();
+    thread.store_groups = 0;
+    thread.registers = registers_at_start(grid_.threads);
+    thread.register_changes = 0;
+    thread.has_fenced = false;
+    thread.products = thread.retired = 0;
+    thread.product_groups.clear();
     ready_.push_back(&thread);
+  }
+}
+
+/// Nobody can wait for what is still under way for a thread that has ended.
+void Machine::end_thread() {
+  Thread& me = *current_;
+  if (!me.stores.empty()) {
+    report("in flight", who() + " ends, and its store (" + place_of(me.stores.front().pc) +
+                            ") may still have to read shared memory");
+  }
+  if (me.retired != me.products) {
+    const Product& product = me.block->warpgroups[me.index / kWarpgroupSize].product(me.retired);
+    report("in flight",
+           who() + " ends, and has not waited for its product (" + place_of(product.pc) + ")");
+  }
+}
+
+void Machine::end_block(Block& block) {
+  for (const Load& load : loads_) {
+    if (load.block != &block) continue;
+    report("in flight", "block " + std::to_string(block.index) + " ends, and the copy of thread " +
+                            std::to_string(load.thread) + " (" + place_of(load.pc) +
+                            ") is still on its way to its shared memory");
+    return;
+  }
+  for (unsigned t = 0; t < block.warpgroups.size() * kWarpgroupSize; ++t) {
+    const Thread& thread = *block.threads[t];
+    const Warpgroup& group = block.warpgroups[t / kWarpgroupSize];
+    const auto changes = static_cast<std::size_t>(thread.register_changes);
+    if (changes == group.register_changes.size()) continue;
+    report("divergence", who(thread.index, block.index) + " has not come to the setmaxnreg at " +
+                             place_of(group.register_changes[changes].at) +
+                             ", and others of its warpgroup have");
+    return;
   }
 }
 
 /// Any thread that can go on. Those that poll run again when there is no other, as long as that
 /// changes anything.
 Thread* Machine::next_ready() {
+  land_loads();
   if (ready_.empty() && progress_) {
     progress_ = false;
     ready_.swap(polling_);
@@ -261,8 +231,18 @@ Thread* Machine::next_ready() {
 
 void Machine::resume(Thread& thread) {
   current_ = &thread;
+  watched_stack = thread.words != nullptr ? thread.stack : nullptr;
   thread.context = std::move(thread.context).resume();
   current_ = nullptr;
+  watched_stack = nullptr;
+}
+
+/// From here on the thread's accesses of its own stack are seen.
+void Machine::watch_stack() {
+  Thread& me = *current_;
+  if (me.words != nullptr) return;
+  me.words.reset(static_cast<std::uint32_t*>(std::calloc(kStackBytes / 4, 4)));
+  watched_stack = me.stack;
 }
 
 void Machine::switch_out(State state) {
@@ -296,6 +276,13 @@ void Machine::advance(const Thread& thread) {
   ++now_;
   const auto first = thread.block->threads.begin() + thread.warp() * kWarpSize;
   std::for_each(first, first + kWarpSize, [&](auto& lane) { lane->epoch = now_; });
+}
+
+/// What the running thread knows, and of itself.
+Known Machine::known_now() const {
+  auto epochs = std::make_shared<std::vector<Epoch>>(*current_->known.own);
+  (*epochs)[current_->index] = current_->epoch;
+  return {std::move(epochs), current_->known.others};
 }
 
 Arrival Machine::arrive(bool waits) { return {current_, current_->known, current_->epoch, waits}; }
@@ -457,7 +444,7 @@ std::uint32_t Machine::shuffle(unsigned mask, std::uint32_t value, int from,
 
 void Machine::access(const void* address, std::size_t bytes, Touch touch, const void* pc) {
   const auto* const p = static_cast<const unsigned char*>(address);
-  const bool in_shared = shared_ <= p && p < shared_ + kMostResident * kSharedRange;
+  const bool in_shared = is_shared(p);
   if (!is_watched(p)) return;  // the thread's own, or a constant
   const Thread& me = *current_;
   Block& block = *me.block;
@@ -486,11 +473,13 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
                                          : ", which is in no allocation"));
     return;
   }
-  if (std::has_single_bit(bytes) && bytes <= 16 && reinterpret_cast<std::size_t>(p) % bytes != 0) {
+  const bool bulk = touch.way == Way::kBulk;
+  if (!bulk && std::has_single_bit(bytes) && bytes <= 16 &&
+      reinterpret_cast<std::size_t>(p) % bytes != 0) {
     report("misaligned", what());
     return;
   }
-  if (counting_ && touch.counts && bytes <= kMostCounted) {
+  if (counting_ && touch.counts && !bulk && bytes <= kMostCounted) {
     const Space space = in_shared ? Space::kShared : Space::kDevice;
     const std::uint64_t at = in_shared ? offset : reinterpret_cast<std::uint64_t>(p);
     block.records[me.warp()].touch(
@@ -524,11 +513,7 @@ int Machine::acquire(const int* address, const std::source_location& at, const v
 void Machine::release(int* address, int value, const void* pc) {
   access(address, sizeof *address, {Access::kWrite, Way::kAtomic}, pc);
   const Thread& me = *current_;
-  Known known = me.known;
-  auto epochs = std::make_shared<std::vector<Epoch>>(*known.own);
-  (*epochs)[me.index] = me.epoch;
-  known.own = std::move(epochs);
-  released_[address] = {me.block->id, std::move(known)};
+  released_[address] = {me.block->id, known_now()};
   advance(me);
   progress_ = true;
   *address = value;
@@ -569,7 +554,29 @@ void Machine::land(int pending) {
 // ---- reports ------------------------------------------------------------------------------------
 
 std::string Machine::who(int thread, std::int64_t block) const {
-  return "thread " + std::to_string(thread) + " of block " + std::to_string(block);
+  const std::string of_block = " of block " + std::to_string(block);
+  const int number = thread - static_cast<int>(grid_.threads);
+  if (number < 0) return "thread " + std::to_string(thread) + of_block;
+  const auto found = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& other) {
+    return other.size != 0 && other.index == block;
+  });
+  if (found == blocks_.end()) return "a copy unit" + of_block;
+  const Unit unit = number < kReadingUnits ? found->reading_units[number]
+                                           : found->writing_units[number - kReadingUnits];
+  switch (unit.kind) {
+    case UnitKind::kProducts:
+      return "a product of warpgroup " + std::to_string(unit.number) + of_block;
+    case UnitKind::kStoredFrom:
+      return "a store of thread " + std::to_string(unit.number) + of_block;
+    case UnitKind::kLoads:
+      return "a copy that the mbarrier at " + shared_text(unit.number) + of_block + " counts";
+    default:
+      return "a store" + of_block;
+  }
+}
+
+std::string Machine::shared_text(std::size_t offset) const {
+  return "shared memory + " + hex(offset);
 }
 
 /// The thread that is reported never goes on.
@@ -580,19 +587,25 @@ void Machine::report(std::string kind, const std::string& text) {
 }
 
 void Machine::report_fault(const Fault& fault, const std::string& what) {
-  if (fault.kind == Fault::Kind::kUninitialised) {
-    report("uninitialised", what + ", some of which nobody has written");
-    return;
+  const bool read = fault.access == Access::kRead;
+  const auto other = [&] { return who(fault.thread, fault.block - launch_begin_) + " "; };
+  const std::string where = "(" + place_of(fault.pc) + ")";
+  switch (fault.kind) {
+    case Fault::Kind::kUninitialised:
+      return report("uninitialised", what + ", some of which nobody has written");
+    case Fault::Kind::kInFlight:
+      return report("in flight", what + ", which the copy of " + other() + where +
+                                     " is still writing: it has not waited for it");
+    case Fault::Kind::kProxy:
+      return report("proxy", what + ", which " + other() + "has written " + where +
+                                 ", and no fence_async_proxy of that thread lies between");
+    case Fault::Kind::kBarrier:
+      return report("mbarrier",
+                    what + ", where an mbarrier lies that " + other() + "has initialised " + where);
+    case Fault::Kind::kRace:
+      return report("race", what + ", which " + other() + (read ? "has read " : "has written ") +
+                                where + ", and nothing orders the two");
   }
-  if (fault.kind == Fault::Kind::kInFlight) {
-    report("in flight", what + ", which the copy of " +
-                            who(fault.thread, fault.block - launch_begin_) + " (" +
-                            place_of(fault.pc) + ") is still writing: it has not waited for it");
-    return;
-  }
-  report("race", what + ", which " + who(fault.thread, fault.block - launch_begin_) +
-                     (fault.access == Access::kRead ? " has read (" : " has written (") +
-                     place_of(fault.pc) + "), and nothing orders the two");
 }
 
 void Machine::report_deadlock() {
@@ -610,6 +623,10 @@ void Machine::report_deadlock() {
       } else if (thread.wait.barrier != 0) {
         what = "barrier " + std::to_string(thread.wait.barrier) + " of " +
                std::to_string(thread.wait.count) + " threads at ";
+      } else if (const Mbarrier* const barrier = thread.wait.mbarrier) {
+        what = "the end of phase " + std::to_string(barrier->phase) + " of the mbarrier at " +
+               shared_text(barrier->offset) + ", to which " + std::to_string(barrier->pending) +
+               " arrivals and " + std::to_string(barrier->bytes) + " bytes have yet to come, at ";
       }
       waits[what + place_of(thread.wait.at)].push_back(thread.index);
     }
@@ -624,8 +641,6 @@ void Machine::report_deadlock() {
   const int later = static_cast<int>(grid_.blocks) - last - 1;
   report("deadlock", text + std::to_string(later) + " later blocks have not begun");
 }
-
-}  // namespace
 
 // ---- the functions of the header ----------------------------------------------------------------
 
@@ -652,6 +667,7 @@ std::vector<LaunchCounts> take_launches() { return Machine::get().take_launches(
 
 int thread_index() { return Machine::get().current().index; }
 int block_index() { return Machine::get().current().block->index; }
+int block_count() { return Machine::get().blocks(); }
 unsigned char* dynamic_shared() { return Machine::get().current().block->shared; }
 
 void block_barrier(std::source_location at) {
@@ -726,7 +742,13 @@ void store_release(int* address, int x, std::source_location) {
 }
 
 void access(const void* address, std::size_t bytes, Access access, const void* pc) {
-  if (!is_watched(address)) return;
+  const auto* const p = static_cast<const unsigned char*>(address);
+  if (!is_watched(address)) {
+    if (watched_stack != nullptr && static_cast<std::size_t>(p - watched_stack) < kStackBytes) {
+      Machine::get().touch_stack(p, bytes, access, pc);
+    }
+    return;
+  }
   Machine& machine = Machine::get();
   if (machine.runs()) machine.access(address, bytes, {.access = access}, pc);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/boxed_tensor.h>
 #include <attile/core/vec.h>
 
 #include <cuda_runtime_api.h>
@@ -25,8 +26,15 @@
 //                  outside of what the launch asked for
 //   misaligned     an access that does not lie at a multiple of its size
 //   divergence     lanes of a warp that meet in different collectives, or with different lanes
-//   in flight      an access of what an asynchronous copy writes, before the wait for it
+//   in flight      an access of what an asynchronous copy writes, before the wait for it; of the
+//                  registers of a warpgroup's product; copies and products that nobody waits for
+//   proxy          a copy unit or a product reads or overwrites what a thread has written without
+//                  fence_async_proxy
+//   registers      a product of registers that were touched behind the last wgmma_fence; a wrong
+//                  number of registers
 //   barrier        a named barrier with a wrong number, count, or company
+//   mbarrier       one that is not initialised, has too many arrivals or bytes, or is touched as
+//                  memory; a wait that has missed its phase
 //   deadlock       threads that wait for each other, or for one that has ended
 //
 // Each with the thread, the address and the line of the source.
@@ -87,7 +95,7 @@ Traffic traffic(const void* allocation);
 
 enum class Space { kDevice, kShared };
 enum class Access { kRead, kWrite };
-enum class Way { kPlain, kAtomic, kAsynchronous, kMatrix };
+enum class Way { kPlain, kAtomic, kAsynchronous, kMatrix, kBulk };
 
 /// A load or store in the program, and what all warps of a launch together did there. Units: bytes
 /// that one lane moves; 32-byte sectors of device memory; passes through the banks of shared
@@ -168,6 +176,46 @@ void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uin
                       std::source_location at);
 int load_acquire(const int* address, std::source_location at);
 void store_release(int* address, int x, std::source_location at);
+
+// ---- the same, of compute capability 9.0
+// -----------------------------------------------------------------------
+
+int block_count();
+
+void mbarrier_init(void* barrier, int arrivals);
+void mbarrier_publish();
+/// Arrives, after announcing that many bytes.
+void mbarrier_arrive(void* barrier, std::int64_t bytes);
+void mbarrier_wait(void* barrier, int parity, std::source_location at);
+
+using attile::arch::BoxedTensor;
+using Place = attile::arch::BoxPlace;
+/// A box lands when the seed has it, at the latest when nothing else can go on.
+void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place, void* barrier);
+/// Reads shared memory at the latest moment: the thread's wait for it.
+void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared);
+void bulk_commit();
+void bulk_wait_read(int pending);
+void fence_async_proxy();
+
+/// setmaxnreg; `more`: or fewer.
+void set_registers(int count, bool more, std::source_location at);
+
+/// wgmma.m64nNk16: what all threads of the warpgroup agree on.
+struct ProductForm {
+  int n;
+  std::uint64_t a, b;  ///< descriptors; of a: 0, where it lies in registers
+  bool a_in_registers, transposed_a, transposed_b, accumulate;
+  ToFloat to_float;
+
+  bool operator==(const ProductForm&) const = default;
+};
+/// Reads the operands and writes the n / 2 sums at the latest moment: the wait for its group.
+void begin_product(const ProductForm& form, float* sums, const std::uint32_t* a,
+                   std::source_location at);
+void fence_registers(std::source_location at);
+void close_products(std::source_location at);
+void wait_for_products(int pending, std::source_location at);
 
 // ---- for callbacks.cpp, runtime.cpp and matrix.cpp
 // ------------------------------------------------------------

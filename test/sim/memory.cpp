@@ -86,6 +86,12 @@ void Shadow::land(std::size_t offset, std::size_t bytes, Epoch epoch) {
   }
 }
 
+void Shadow::make_barrier(std::size_t offset, std::size_t bytes) {
+  for (std::size_t i = offset / kGranule; i * kGranule < offset + bytes; ++i) {
+    cells_[i].barrier = true;
+  }
+}
+
 void Shadow::clear(std::size_t bytes) {
   const std::size_t count = (bytes + kGranule - 1) / kGranule;
   std::fill_n(cells_.begin(), count, Cell{});
@@ -114,7 +120,7 @@ bool Shadow::initialised(std::size_t offset, std::size_t bytes, bool may_reach_p
 
 std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch touch,
                                    const Toucher& who) {
-  if (const std::size_t warps = who.known->own->size() / kWarpSize; warps != warps_) {
+  if (const std::size_t warps = (who.known->own->size() - kUnits) / kWarpSize; warps != warps_) {
     warps_ = warps;  // another launch, so no reader of the last one matters
     readers_.assign(cells_.size() * warps_, {});
   }
@@ -133,34 +139,64 @@ std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch 
 
 void Shadow::forget_readers(std::size_t i) {
   cells_[i].read_block = -1;
+  cells_[i].unit_read = false;
   std::fill_n(readers_of(i), warps_, Readers{});
 }
+
+void Shadow::remember_unit(std::size_t i, const Toucher& who) {
+  if (unit_readers_.empty()) unit_readers_.resize(cells_.size() * kReadingUnits);
+  Epoch* const epochs = unit_readers_.data() + i * kReadingUnits;
+  if (!cells_[i].unit_read) std::fill_n(epochs, kReadingUnits, Epoch{0});
+  cells_[i].unit_read = true;
+  epochs[who.thread - static_cast<int>(warps_) * kWarpSize] = who.epoch;
+}
+
+namespace {
+
+/// Whether the thread has made a fence behind the write, which is known to have come before.
+bool is_fenced(const Fences* fences, int thread, Epoch write, const std::vector<Epoch>& known) {
+  if (fences == nullptr) return false;
+  const std::vector<Epoch>& made = (*fences)[thread];
+  const auto next = std::upper_bound(made.begin(), made.end(), write);
+  return next != made.end() && *next <= known[thread];
+}
+
+}  // namespace
 
 std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Toucher& who) {
   Cell& cell = cells_[i];
   const bool writes = touch.access == Access::kWrite;
   const bool atomic = touch.way == Way::kAtomic;
-  if (cell.in_flight) {
-    return Fault{Fault::Kind::kInFlight, cell.writer, cell.write_block, Access::kWrite,
-                 cell.write_pc};
-  }
+  const auto fault = [&](Fault::Kind kind) {
+    return Fault{kind, cell.writer, cell.write_block, Access::kWrite, cell.write_pc};
+  };
+  if (cell.barrier) return fault(Fault::Kind::kBarrier);
+  if (cell.in_flight) return fault(Fault::Kind::kInFlight);
   const bool written = cell.write_block >= who.launch_begin;
   const bool mine = cell.write_block == who.block && cell.writer == who.thread;
-  if (written && !mine && !(atomic && cell.atomic)) {
+  if (written && !(mine && !is_unit(who.thread)) && !(atomic && cell.atomic)) {
     const std::vector<Epoch>* const known = who.known->of(who.block, cell.write_block);
     if (known == nullptr || (*known)[cell.writer] < cell.write_epoch) {
-      return Fault{Fault::Kind::kRace, cell.writer, cell.write_block, Access::kWrite,
-                   cell.write_pc};
+      return fault(Fault::Kind::kRace);
     }
+  }
+  if (written && touch.way == Way::kBulk && !is_unit(cell.writer) &&
+      !is_fenced(who.fences, cell.writer, cell.write_epoch,
+                 *who.known->of(who.block, cell.write_block))) {
+    return fault(Fault::Kind::kProxy);
   }
   if (!writes && atomic) return std::nullopt;  // orders, and is ordered by whoever needs it
   if (!writes) {
     if (cell.read_block != who.block) forget_readers(i);
+    cell.read_block = who.block;
+    cell.read_pc = who.pc;
+    if (is_unit(who.thread)) {
+      remember_unit(i, who);
+      return std::nullopt;
+    }
     Readers& warp = readers_of(i)[who.thread / kWarpSize];
     if (warp.epoch != who.epoch) warp = {who.epoch, 0};
     warp.lanes |= 1u << (who.thread % kWarpSize);
-    cell.read_block = who.block;
-    cell.read_pc = who.pc;
     return std::nullopt;
   }
   if (cell.read_block >= 0) {
@@ -172,7 +208,8 @@ std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Touche
   cell.write_epoch = who.epoch;
   cell.write_pc = who.pc;
   cell.atomic = atomic;
-  cell.in_flight = touch.way == Way::kAsynchronous;
+  cell.in_flight =
+      touch.way == Way::kAsynchronous || (touch.way == Way::kBulk && who.fences != nullptr);
   return std::nullopt;
 }
 
@@ -188,6 +225,12 @@ std::optional<Fault> Shadow::readers_fault(std::size_t i, const Toucher& who) co
       if (known == nullptr || (*known)[thread] < readers.epoch) {
         return Fault{Fault::Kind::kRace, thread, block, Access::kRead, cells_[i].read_pc};
       }
+    }
+  }
+  for (int unit = 0; cells_[i].unit_read && unit < kReadingUnits; ++unit) {
+    const int thread = static_cast<int>(warps_) * kWarpSize + unit;
+    if ((*known)[thread] < unit_readers_[i * kReadingUnits + unit]) {
+      return Fault{Fault::Kind::kRace, thread, block, Access::kRead, cells_[i].read_pc};
     }
   }
   return std::nullopt;

@@ -19,6 +19,12 @@ namespace sim {
 /// epoch in which it is.
 using Epoch = std::uint32_t;
 
+/// What moves data beside a block's threads. Each such unit has an entry behind those of the
+/// threads wherever epochs are kept: first those that read shared memory (a warpgroup's products, a
+/// thread's stores), then those that write (copies which one mbarrier counts; all stores of a
+/// block).
+inline constexpr int kReadingUnits = 32, kUnits = 64;
+
 /// Blocks are counted through all launches.
 using BlockId = std::int32_t;
 
@@ -38,7 +44,10 @@ struct Known {
   const std::vector<Epoch>* of(BlockId me, BlockId block) const;
 };
 
-/// The thread that touches memory.
+/// For each thread of a block, the epochs that began with a fence_async_proxy of it.
+using Fences = std::vector<std::vector<Epoch>>;
+
+/// The thread or unit that touches memory.
 struct Toucher {
   int thread;
   BlockId block;
@@ -46,6 +55,7 @@ struct Toucher {
   const Known* known;
   BlockId launch_begin;  ///< the first block of this launch
   const void* pc;
+  const Fences* fences = nullptr;  ///< Way::kBulk in shared memory: of its block
 };
 
 struct Touch {
@@ -60,7 +70,7 @@ struct Touch {
 
 /// Why an access is wrong, and who it collides with.
 struct Fault {
-  enum class Kind { kUninitialised, kRace, kInFlight } kind;
+  enum class Kind { kUninitialised, kRace, kInFlight, kProxy, kBarrier } kind;
   int thread = -1;  ///< the other one
   BlockId block = -1;
   Access access = Access::kRead;
@@ -72,7 +82,7 @@ inline constexpr std::size_t kGranule = 2;
 
 /// The history of a piece of memory: for each granule the last write, and the reads since of the
 /// last block that read (FastTrack: Flanagan and Freund, PLDI 2009; reads by warp, whose lanes are
-/// in one epoch).
+/// in one epoch, and by each unit).
 class Shadow {
  public:
   explicit Shadow(std::size_t bytes);
@@ -82,6 +92,8 @@ class Shadow {
   void clear(std::size_t bytes);
   /// The write that was asynchronous is done, and the thread that began it knows.
   void land(std::size_t offset, std::size_t bytes, Epoch epoch);
+  /// An mbarrier lies there: nobody else may touch it.
+  void make_barrier(std::size_t offset, std::size_t bytes);
   /// Remembers the access, or says why it is wrong.
   std::optional<Fault> touch(std::size_t offset, std::size_t bytes, Touch touch,
                              const Toucher& who);
@@ -96,6 +108,8 @@ class Shadow {
     std::uint8_t initialised = 0;  ///< a bit for each byte
     bool atomic : 1 = false;       ///< that write was
     bool in_flight : 1 = false;    ///< that write still is
+    bool barrier : 1 = false;      ///< an mbarrier
+    bool unit_read : 1 = false;    ///< so that its entries among unit_readers_ mean something
   };
   struct Readers {
     Epoch epoch = 0;
@@ -105,13 +119,16 @@ class Shadow {
   bool initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const;
   std::optional<Fault> touch_cell(std::size_t i, Touch touch, const Toucher& who);
   std::optional<Fault> readers_fault(std::size_t i, const Toucher& who) const;
+  bool is_unit(int thread) const { return thread >= static_cast<int>(warps_) * kWarpSize; }
+  void remember_unit(std::size_t i, const Toucher& who);
   void forget_readers(std::size_t i);
   Readers* readers_of(std::size_t i) { return readers_.data() + i * warps_; }
   const Readers* readers_of(std::size_t i) const { return readers_.data() + i * warps_; }
 
   std::size_t warps_ = 0;
   std::vector<Cell> cells_;
-  std::vector<Readers> readers_;  ///< warps_ for each cell, once anyone reads
+  std::vector<Readers> readers_;     ///< warps_ for each cell, once anyone reads
+  std::vector<Epoch> unit_readers_;  ///< kReadingUnits for each cell, once a unit reads
 };
 
 }  // namespace sim

@@ -24,16 +24,21 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # What is mutated, and the suites that launch it.
 PORTABLE = ("portable", "flash1")
 MATRIX = ("sm80", "sm80_fp32")
-FOLDERS = {"include/attile/tile": PORTABLE + MATRIX, "include/attile/kernel/portable": PORTABLE,
-           "include/attile/kernel/sm80": MATRIX}
+HOPPER = ("sm90",)
+FOLDERS = {"include/attile/tile": PORTABLE + MATRIX + HOPPER,
+           "include/attile/kernel/portable": PORTABLE,
+           "include/attile/kernel/sm80": MATRIX,
+           "include/attile/kernel/sm90": HOPPER}
 # A statement that orders threads, whole.
 STATEMENT = re.compile(
-    r"^\s*(if constexpr \(!?[\w:]+\) )?"
+    r"^\s*(if (constexpr )?\([^;{}]*\) )?"
     r"(arch::(barrier|warp_barrier|async_copy_commit|async_copy_wait<\w+>)\(\)"
+    r"|arch::(barrier|barrier_arrive|mbarrier_\w+|fence_async_proxy|bulk_commit|bulk_wait_read<\w+>"
+    r"|wgmma_(fence|commit|wait<\w+>))\([^;]*\)"
     r"|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
 SEEDS = (1, 2, 3)
-KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|divergence|barrier|"
-                    r"deadlock): .*)")
+KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|proxy|registers|"
+                    r"divergence|barrier|mbarrier|deadlock): .*)")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,7 @@ struct Scores {
     for (float& x : s[r]) sum += x = std::exp2(x * unit - base);
     return sum;
   }
+  static bool any_lane(bool x) { return x; }
 };
 
 struct Output {
@@ -46,7 +47,6 @@ struct Output {
     for (float& x : o[r]) x *= factor;
     ++scaled;
   }
-  static bool any_lane(bool x) { return x; }
   void clear_row(int r) {
     for (float& x : o[r]) x = 0;
   }

@@ -62,9 +62,39 @@ bool lacks(void (*kernel)(Params...), int least) {
   return attributes.ptxVersion * 10 < least;
 }
 
-/// `lacks`, as a sentence.
+/// Whether there is nothing in the code of `kernel` that the current device would run: it was not
+/// compiled for an architecture with the family's own instructions ("90a", and not "90"). By its
+/// registers, so not in code for a debugger (nvcc -G).
+template <class... Params>
+bool is_empty(void (*kernel)(Params...)) {
+  constexpr int kFew = 16;  // registers; the tiles of a kernel take more
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // for check_launch to find and to say
+    return false;
+  }
+  return attributes.numRegs <= kFew;
+}
+
+/// Compute capability of the current device; 0 without a device.
+inline int device_architecture() {
+  int device = 0, major = 0, minor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    return 0;
+  }
+  return 100 * major + 10 * minor;
+}
+
+/// `lacks` and `is_empty`, as a sentence.
 template <class... Params>
 Check check_architecture(void (*kernel)(Params...), int least) {
+  if (least >= 900 && (device_architecture() != 900 || lacks(kernel, least) || is_empty(kernel))) {
+    return {cudaErrorNoKernelImageForDevice,
+            "the kernel needs a device of compute capability 9.0, and to be compiled for its own "
+            "instructions: for sm_90a, not sm_90"};
+  }
   if (!lacks(kernel, least)) return {};
   return {cudaErrorNoKernelImageForDevice,
           "the kernel needs compute capability 8.0 or later, of the device and among those that it "

@@ -11,6 +11,16 @@
 
 namespace attile::arch {
 
+/// Multiprocessors of the current device; 1 without a device.
+inline int multiprocessors() {
+  int device = 0, count = 1;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
+    return 1;
+  }
+  return count;
+}
+
 /// Whether a grid of `blocks` blocks with `shared_bytes` of dynamic shared memory each could be
 /// launched on the current device; a sentence that says why not. Launches nothing.
 template <class... Params>

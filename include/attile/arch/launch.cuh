@@ -17,9 +17,9 @@ namespace attile::arch {
 /// 9.0 and 10.0; 163 KB on 8.0, 99 KB on 8.6, 8.9 and 12.0).
 inline constexpr std::size_t kMaxSharedBytes = 232448;
 
-/// The block's dynamic shared memory, aligned to 128 bytes.
+/// The block's dynamic shared memory, aligned to 1024 bytes, as panels of 128-byte rows have to be.
 ATTILE_DEVICE unsigned char* dynamic_shared() {
-  extern __shared__ __align__(128) unsigned char attile_dynamic_shared[];
+  extern __shared__ __align__(1024) unsigned char attile_dynamic_shared[];
   return attile_dynamic_shared;
 }
 

@@ -13,6 +13,9 @@ ATTILE_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
 /// This block's place in the grid. Units: blocks; grids are one-dimensional.
 ATTILE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 
+/// How many blocks the grid has.
+ATTILE_DEVICE int block_count() { return static_cast<int>(gridDim.x); }
+
 /// Waits for all threads of the block; orders their shared and global accesses.
 ATTILE_DEVICE void barrier() { __syncthreads(); }
 
@@ -43,6 +46,10 @@ ATTILE_DEVICE void warp_barrier(unsigned lanes = kAllLanes) { __syncwarp(lanes);
 ATTILE_DEVICE float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes) {
   return __shfl_xor_sync(lanes, x, mask);
 }
+
+/// The first lane's x. Where all lanes have the same one, the compiler knows it from here on.
+/// Scope    all lanes of the warp.
+ATTILE_DEVICE int uniform(int x) { return __shfl_sync(kAllLanes, x, 0); }
 
 /// Whether x holds for any of the lanes.
 ATTILE_DEVICE bool any_lane(bool x, unsigned lanes = kAllLanes) {

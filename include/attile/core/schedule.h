@@ -6,6 +6,7 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 
+#include <cstdint>
 #include <type_traits>
 
 namespace attile {
@@ -48,6 +49,16 @@ ATTILE_HOST_DEVICE constexpr TileRange tiles_of(Span span, int tile) {
   return range;
 }
 
+/// The tiles that one of two ranges has; without the mask those that both have so.
+ATTILE_HOST_DEVICE constexpr TileRange either(const TileRange& a, const TileRange& b) {
+  if (a.first >= a.last) return {b.first, b.last, b.last, b.last};
+  if (b.first >= b.last) return {a.first, a.last, a.last, a.last};
+  TileRange range{min(a.first, b.first), max(a.full_first, b.full_first),
+                  min(a.full_last, b.full_last), max(a.last, b.last)};
+  if (range.full_first >= range.full_last) range.full_first = range.full_last = range.last;
+  return range;
+}
+
 /// The tiles of br rows that see any of the bc columns from col0 on; all need the mask where the
 /// end of the sequence cuts those columns.
 template <class M>
@@ -57,6 +68,45 @@ ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int h
   TileRange range = tiles_of(visible_rows(mask, batch, head, columns, extent), br);
   if (col0 + bc > extent.kv_len) range.full_first = range.full_last = range.last;
   return range;
+}
+
+/// Which tile of query rows of which slice (batch and head) work item `item` is, where the tiles of
+/// `section` slices follow each other, the last rows, which see most under a causal mask, first;
+/// the last section takes the slices that fill none.
+struct WorkItem {
+  int slice, row_tile;
+
+  ATTILE_HOST_DEVICE constexpr WorkItem(int item, int q_tiles, int slices, int section) {
+    const int sections = max(slices / section, 1);
+    const int before = min(item / (section * q_tiles), sections - 1) * section;
+    const int here = before + section * 2 > slices ? slices - before : section;
+    const int rest = item - before * q_tiles;
+    slice = before + rest % here;
+    row_tile = q_tiles - 1 - rest / here;
+  }
+};
+
+/// The largest section whose slices' `slice_bytes` of K and V are in L2 together, and whose items
+/// are dealt out to `blocks` blocks in whole pairs of turns (`dealt`), so that all get the same.
+ATTILE_HOST_DEVICE constexpr int section_size(std::int64_t slice_bytes, int q_tiles, int slices,
+                                              int blocks) {
+  constexpr std::int64_t kL2Bytes = 32 << 20;
+  int a = 2 * blocks, b = q_tiles;
+  while (b != 0) {
+    const int rest = a % b;
+    a = b;
+    b = rest;
+  }
+  const int whole = 2 * blocks / a;  // slices
+  const auto fit =
+      static_cast<int>(min<std::int64_t>(kL2Bytes / max<std::int64_t>(slice_bytes, 1), slices));
+  return min(max(fit / whole, 1) * whole, slices);
+}
+
+/// The item that a block gets in a turn: forwards and backwards, so that nobody gets the longest of
+/// each turn.
+ATTILE_HOST_DEVICE constexpr std::int64_t dealt(int block, int blocks, int turn) {
+  return std::int64_t{turn} * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
 }
 
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a

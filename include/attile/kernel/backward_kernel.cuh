@@ -50,7 +50,7 @@ ATTILE_DEVICE float row_product(const T* dout, const T* o, int cols, bool vector
 /// for each tile of query rows of each head.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads, 1)
-    backward_preprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+    backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const int thread = arch::thread_index();
   if (kInOrder && arch::block_index() == 0 && thread == 0) {
@@ -149,7 +149,7 @@ struct KeyTile {
 /// `backward_columns` of the traits' own namespace.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
-    backward_columns_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+    backward_columns_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   backward_columns<Traits>(p, arch::block_index(), arch::dynamic_shared());
 }
 
@@ -159,7 +159,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 /// tile of K and V then meets no rows before the tile behind it has.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
-    backward_in_order_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+    backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int* const index = reinterpret_cast<int*>(arch::dynamic_shared());
   if (arch::thread_index() == 0) *index = arch::fetch_add(p.to_begin(), -1) - 1;
   arch::barrier();
@@ -170,8 +170,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 
 /// One block for each tile of query rows of each head, after the pass over K/V blocks.
 template <class Traits>
-ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, 1)
-    backward_postprocess_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
+    backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   const int slice = arch::block_index() / p.q_tiles;
   store_dq(p, slice / p.q_heads, slice % p.q_heads, arch::block_index() % p.q_tiles * Traits::kBr,
            arch::dynamic_shared());

@@ -87,14 +87,14 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
 
 /// The kernels' parameters for arguments that passed `check`.
 template <class Traits>
-BackwardParams<Traits> backward_params(const typename Traits::Args& args, void* workspace,
-                                       const float* l = nullptr) {
+typename Traits::Params backward_params(const typename Traits::Args& args, void* workspace,
+                                        const float* l = nullptr) {
   const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
   const BackwardWorkspace parts = backward_workspace<Traits>(args);
   const auto part = [&](std::size_t offset) -> void* {
     return static_cast<unsigned char*>(workspace) + offset;
   };
-  BackwardParams<Traits> p{};
+  typename Traits::Params p{};
   p.q = tile::tensor_param(args.q, qk);
   p.k = tile::tensor_param(args.k, qk);
   p.v = tile::tensor_param(args.v, v);
@@ -122,6 +122,7 @@ BackwardParams<Traits> backward_params(const typename Traits::Args& args, void* 
   p.mask = args.mask;
   p.score_mod = args.score_mod;
   p.dropout = args.dropout;
+  if constexpr (Traits::kLeastArchitecture >= 900) static_cast<void>(p.make_maps(args));
   return p;
 }
 

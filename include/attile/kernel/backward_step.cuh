@@ -13,12 +13,22 @@
 
 namespace attile {
 
+/// P = exp(S' - LSE) (line 11). Units    s * scale: natural; taken before it is scaled to log2
+/// units: both may be large where P is not small, and would bring their roundings.
+ATTILE_DEVICE float probability(float s, float scale, float lse) {
+  return arch::exp2((s * scale - lse) * kLog2e);
+}
+
+/// dS' = P (dP - delta) (line 14).
+ATTILE_DEVICE float score_gradient(float prob, float dp, float delta) {
+  return prob * (dp - delta);
+}
+
 /// The pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
 /// the score is hidden, so is dS.
-/// Units    lse and delta: the tile's rows of the statistics. S' - LSE is taken before it is scaled
-///          to log2 units: both may be large where P is not small, and would bring their roundings.
+/// Units    lse and delta: the tile's rows of the statistics.
 template <bool kMasked, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,
@@ -50,12 +60,11 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
           visible = !kMayHide<S> || s != -kInf;
         }
       }
-      const float difference = s * score_scale - row_lse;
-      const float prob = visible ? arch::exp2(difference * kLog2e) : 0.0f;  // line 11
+      const float prob = visible ? probability(s, score_scale, row_lse) : 0.0f;
       const bool keep = bits.keep(r, c);
       const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
       p_frag.at(r, c) = keep ? prob * keep_scale : 0.0f;
-      const float ds = prob * (dp - row_delta);  // line 14
+      const float ds = score_gradient(prob, dp, row_delta);
       ds_frag.at(r, c) = visible ? ds * derivative : 0.0f;
     }
   }
@@ -76,6 +85,40 @@ ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Regi
     probabilities_and_gradient<true>(p_frag, ds_frag, p, place, lse, delta, sampler);
   } else {
     probabilities_and_gradient<false>(p_frag, ds_frag, p, place, lse, delta, sampler);
+  }
+}
+
+/// Whether the step is but products, exponentials and a mask's edge, and comes in two halves.
+template <class Params>
+inline constexpr bool kPlainStep = kIsIdentity<std::remove_cvref_t<decltype(Params::score_mod)>>&&
+                                       IntervalMask<std::remove_cvref_t<decltype(Params::mask)>> &&
+                                   !std::remove_cvref_t<decltype(Params::dropout)>::kEnabled;
+
+/// The first half of a plain step: S -> P. The second one is `plain_gradient`.
+template <class Registers, class Params>
+ATTILE_DEVICE void plain_probabilities(bool edge, Registers& p_frag, const Params& p,
+                                       const tile::TilePlace& place, const float* lse) {
+  if (edge) tile::hide_outside_intervals(p_frag, place, p.mask);
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    const float row_lse = lse[Registers::row(r)];
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      p_frag.at(r, c) = probability(p_frag.at(r, c), p.scale, row_lse);
+    }
+  }
+}
+
+/// dO V^T -> dS.
+template <class Registers>
+ATTILE_DEVICE void plain_gradient(const Registers& p_frag, Registers& ds_frag, const float* delta) {
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    const float row_delta = delta[Registers::row(r)];
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      ds_frag.at(r, c) = score_gradient(p_frag.at(r, c), ds_frag.at(r, c), row_delta);
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
@@ -9,6 +10,7 @@
 #include <attile/core/schedule.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/online_softmax.h>
+#include <attile/tile/scores.cuh>
 
 #include <cstdint>
 
@@ -32,33 +34,51 @@ struct ForwardParams {
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
   typename Traits::DropoutType dropout;
+
+  /// Tiles of query rows, of all batches and heads.
+  static std::int64_t tile_count(const typename Traits::Args& args) {
+    return std::int64_t{args.batch} * args.q_heads * ceil_div(args.q_len, Traits::kBr);
+  }
+
+  /// Of arguments that passed `check`.
+  explicit ForwardParams(const typename Traits::Args& args)
+      : ForwardParams(args, head_dims(args, Traits::kD, Traits::kDv)) {}
+
+ private:
+  ForwardParams(const typename Traits::Args& args, HeadDims dims)
+      : q(tile::tensor_param(args.q, dims.qk)),
+        k(tile::tensor_param(args.k, dims.qk)),
+        v(tile::tensor_param(args.v, dims.v)),
+        o(tile::tensor_param(args.o, dims.v)),
+        lse(args.lse),
+        q_heads(args.q_heads),
+        kv_heads(args.kv_heads),
+        extent{args.q_len, args.kv_len},
+        head_dim(dims.qk),
+        head_dim_v(dims.v),
+        q_tiles(ceil_div(args.q_len, Traits::kBr)),
+        scale(scale_of(args, dims.qk)),
+        mask(args.mask),
+        score_mod(args.score_mod),
+        dropout(args.dropout) {}
 };
 
 /// The kernel's one parameter, for arguments that passed `check`.
 template <class Traits>
-ForwardParams<Traits> forward_params(const typename Traits::Args& args) {
-  const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
-  return {tile::tensor_param(args.q, qk),
-          tile::tensor_param(args.k, qk),
-          tile::tensor_param(args.v, v),
-          tile::tensor_param(args.o, v),
-          args.lse,
-          args.q_heads,
-          args.kv_heads,
-          {args.q_len, args.kv_len},
-          qk,
-          v,
-          ceil_div(args.q_len, Traits::kBr),
-          scale_of(args, qk),
-          args.mask,
-          args.score_mod,
-          args.dropout};
+typename Traits::Params forward_params(const typename Traits::Args& args) {
+  return typename Traits::Params(args);
 }
 
-/// One block for each tile of query rows of each batch and head.
+/// Blocks of the grid: one for each tile; or, of kernels that are kPersistent, as many as run at
+/// the same time, each for several tiles.
 template <class Traits>
 std::int64_t forward_block_count(const typename Traits::Args& args) {
-  return std::int64_t{args.batch} * args.q_heads * ceil_div(args.q_len, Traits::kBr);
+  const std::int64_t tiles = Traits::Params::tile_count(args);
+  if constexpr (Traits::kPersistent) {
+    return min<std::int64_t>(tiles, arch::multiprocessors() * Traits::kBlocksPerSm);
+  } else {
+    return tiles;
+  }
 }
 
 /// The tiles of Bc columns that any of the `count` rows from `first` on sees.
@@ -72,38 +92,44 @@ ATTILE_DEVICE TileRange tiles_seen(const ForwardParams<Traits>& p, int batch, in
 
 /// LSE of the rows that this thread holds, where it is wanted: one of the lanes of a row writes it.
 /// [FlashAttention-2, Alg. 1, lines 13 and 15]
-template <class Registers, class Traits>
-ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, int batch, int head, int row0,
+template <class Registers, class Traits, class Place>
+ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Place& place,
                              const tile::OnlineSoftmax<Registers::kRegRows>& softmax, float unit) {
   if (p.lse == nullptr || Registers::col(0) != 0) return;
-  float* const lse = p.lse + (static_cast<std::int64_t>(batch) * p.q_heads + head) * p.extent.q_len;
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
-    const int row = row0 + Registers::row(r);
-    if (Registers::has_row(r) && row < p.extent.q_len) lse[row] = softmax.lse(r, unit);
+    const int row = Registers::row(r);
+    if (!Registers::has_row(r) || !place.has_row(row)) continue;
+    const ScoreIndex at = place.at(row, 0);
+    float* const lse =
+        p.lse + (static_cast<std::int64_t>(at.batch) * p.q_heads + at.head) * p.extent.q_len;
+    lse[at.row] = softmax.lse(r, unit);
   }
 }
 
-/// Which tile of query rows of which head a block computes. Tiles of a head are neighbours, so that
+/// Which rows of which head a tile of them is. Tiles of a head are neighbours, so that
 /// they share its K and V in L2; the last rows, which see most under a causal mask, come first.
 struct QueryTile {
   int batch, head, row0;
 
   template <class Traits>
-  ATTILE_DEVICE QueryTile(const ForwardParams<Traits>& p, int block) {
-    const int slice = block / p.q_tiles;
+  ATTILE_DEVICE QueryTile(const ForwardParams<Traits>& p, int tile) {
+    const int slice = tile / p.q_tiles;
     batch = slice / p.q_heads;
     head = slice % p.q_heads;
-    row0 = (p.q_tiles - 1 - block % p.q_tiles) * Traits::kBr;
+    row0 = (p.q_tiles - 1 - tile % p.q_tiles) * Traits::kBr;
+  }
+
+  ATTILE_DEVICE tile::TilePlace place(int col0, Extent extent) const {
+    return {batch, head, row0, col0, extent};
   }
 };
 
-/// The kernel of every family: one block for each query tile of each head, which the `forward_tile`
-/// of the traits' own namespace computes.
+/// The kernel of every family: what the `forward_block` of the traits' own namespace computes.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
-    forward_kernel(const ATTILE_GRID_CONSTANT ForwardParams<Traits> p) {
-  forward_tile<Traits>(p, arch::block_index(), arch::dynamic_shared());
+    forward_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
+  forward_block<Traits>(p, arch::block_index(), arch::dynamic_shared());
 }
 
 }  // namespace attile

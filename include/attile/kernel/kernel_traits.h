@@ -7,6 +7,19 @@
 
 namespace attile {
 
+/// A forward kernel's parameter (forward_kernel.cuh).
+template <class Traits>
+struct ForwardParams;
+
+/// The parameter of the kernels of a backward pass (backward_params.cuh).
+template <class Traits>
+struct BackwardParams;
+
+/// Where a part of a tile begins. Units: rows, columns.
+struct TileOrigin {
+  int row = 0, col = 0;
+};
+
 /// What the traits of every kernel say, whatever the family: its direction, its tiles of Br rows of
 /// Q and Bc of K and V, the head dimensions it takes, its types and policies.
 template <Direction kWay, int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
@@ -18,6 +31,8 @@ struct KernelTraits {
   using Args = std::conditional_t<kWay == Direction::kForward, ForwardArgs<T, M, S, P>,
                                   BackwardArgs<T, M, S, P>>;
 
+  /// Whether a block computes several tiles, as many blocks as run at the same time.
+  static constexpr bool kPersistent = false;
   static constexpr Direction kDirection = kWay;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;

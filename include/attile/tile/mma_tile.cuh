@@ -139,17 +139,17 @@ struct TransposedRegisters {
   ATTILE_DEVICE float& at(int r, int c) const { return registers.x[c][r]; }
 };
 
-/// shared(r, col0 + c) = registers(r, c) * factor, rounded to the elements of `shared`.
+/// shared(r - row0, col0 + c) = registers(r, c) * factor, rounded to the elements of `shared`.
 /// Scope    each thread for what it holds.
 /// Barriers one after, for the lanes that read what other lanes wrote.
 template <class Tile, int Rows, int Cols, int kWarps, int kAcross>
 ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, kAcross>& registers,
-                         float factor = 1.0f, int col0 = 0) {
+                         float factor = 1.0f, int col0 = 0, int row0 = 0) {
   using T = typename Tile::Element;
   using Registers = MmaTile<Rows, Cols, kWarps, kAcross>;
   constexpr int kPairs = Tile::Layout::kUnitElements / 2;  // of columns in 16 bytes
   const int pair = arch::thread_index() % 4;
-  const LaneOffsets<Tile> offsets(Registers::row(0), pair / kPairs);
+  const LaneOffsets<Tile> offsets(Registers::row(0) - row0, pair / kPairs);
   unsigned char* const lane_data = shared.data + pair % kPairs * sizeof(Vec<T, 2>);
   ATTILE_UNROLL
   for (int c = 0; c < Registers::kRegCols; c += 2) {
@@ -259,30 +259,32 @@ class RegisterLeft {
   static constexpr bool kPaired = true;
   static constexpr bool kInRegisters = true;
 
+  RegisterLeft() = default;
   ATTILE_DEVICE explicit RegisterLeft(const Registers& p) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; c += 2) {
         if constexpr (sizeof(T) == 4) {
-          words_[r][c] = word_of(p.x[r][c]);
-          words_[r][c + 1] = word_of(p.x[r][c + 1]);
+          words_[r / 2][c / 2][r % 2] = word_of(p.x[r][c]);
+          words_[r / 2][c / 2][2 + r % 2] = word_of(p.x[r][c + 1]);
         } else {
-          words_[r][c / 2] = word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
+          words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2] =
+              word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
         }
       }
     }
   }
 
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
-    a[0] = words_[2 * i][2 * k];
-    a[1] = words_[2 * i + 1][2 * k];
-    a[2] = words_[2 * i][2 * k + 1];
-    a[3] = words_[2 * i + 1][2 * k + 1];
+    ATTILE_UNROLL
+    for (int w = 0; w < 4; ++w) a[w] = words_[i][k][w];
   }
+  /// The same where it lies.
+  ATTILE_DEVICE const std::uint32_t (&piece(int i, int k) const)[4] { return words_[i][k]; }
 
  private:
-  std::uint32_t words_[Registers::kRegRows][Registers::kRegCols * sizeof(T) / 4];
+  std::uint32_t words_[Registers::kRegRows / 2][kDepth / kStepDepth<T>][4];
 };
 
 /// The right operand in shared memory, (depth, columns).

@@ -56,31 +56,66 @@ struct OnlineSoftmax {
   /// Shapes   scores and output hold the same kRows rows.
   /// Units    kSlack: log2.
   /// Scope    the lanes that share a row, together; with slack, all lanes of a warp. Scores give
-  ///          row_max(r) and exponentiate(r, unit, base) -> sum of 2^(s * unit - base); outputs
-  ///          give scale_row(r, factor).
+  ///          row_max(r), any_lane(x) and exponentiate(r, unit, base) -> sum of 2^(s * unit -
+  ///          base); outputs give scale_row(r, factor).
   template <int kSlack = 0, class Scores, class Output>
   ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float unit) {
+    const Rescaling rescaling = raise_maximum<kSlack>(scores, unit);
+    rescaling.apply(output);
+    exponentiate(scores, unit);
+  }
+
+  /// What O is to be multiplied by, where it has to be at all.
+  struct Rescaling {
+    bool needed;  ///< with slack, the same in all lanes of a warp
+    float factor[kRows];
+
+    template <class Output>
+    ATTILE_HOST_DEVICE void apply(Output& output) const {
+      if (!needed) return;
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) output.scale_row(r, factor[r]);
+    }
+  };
+
+  /// A step in parts, for a kernel that has other work between them: m and l of l' before rowsum P.
+  template <int kSlack, class Scores>
+  ATTILE_HOST_DEVICE Rescaling raise_maximum(const Scores& scores, float unit) {
     float m_new[kRows];
-    bool grown = kSlack == 0;
+    Rescaling result;
+    result.needed = kSlack == 0;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
       m_new[r] = arch::fmax(m[r], scores.row_max(r));
-      grown = grown || (m_new[r] - m[r]) * unit > kSlack;
+      result.needed = result.needed || (m_new[r] - m[r]) * unit > kSlack;
     }
-    if constexpr (kSlack > 0) grown = Output::any_lane(grown);
-    if (grown) {
+    if constexpr (kSlack > 0) result.needed = Scores::any_lane(result.needed);
+    if (result.needed) {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const float alpha = softmax_weight(m[r], m_new[r], unit);
-        l[r] *= alpha;
-        output.scale_row(r, alpha);
+        result.factor[r] = softmax_weight(m[r], m_new[r], unit);
+        l[r] *= result.factor[r];
         m[r] = m_new[r];
       }
     }
+    return result;
+  }
+
+  /// The rest: P, and l' with it.
+  template <class Scores>
+  ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float unit) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
       l[r] += scores.exponentiate(r, unit, m[r] == -kInf ? 0.0f : m[r] * unit);
     }
+  }
+
+  /// False, and known only when l is.
+  ATTILE_HOST_DEVICE bool is_negative() const {
+    bool negative = false;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) negative = negative || l[r] < 0.0f;
+    return negative;
   }
 
   /// Takes in the state of the same rows over other keys. Both outputs are brought to the common

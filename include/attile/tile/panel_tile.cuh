@@ -177,8 +177,8 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
 
 /// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the tile's rows
 /// and the target's rows and columns. Scope    a warp; it sees what was written of these rows.
-template <int kRows, int Rows, int Cols, class T>
-ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Cols, T>& shared,
+template <int kRows, class Target, int Rows, int Cols, class T>
+ATTILE_DEVICE void store_rows(const Target& target, const PanelTile<Rows, Cols, T>& shared,
                               int first, int row0) {
   constexpr int kUnit = PanelTile<Rows, Cols, T>::Layout::kUnitElements;
   constexpr int kUnits = Cols / kUnit;
@@ -189,8 +189,9 @@ ATTILE_DEVICE void store_rows(const Matrix<T>& target, const PanelTile<Rows, Col
     const int r = first + place / kUnits;
     const int col = place % kUnits * kUnit;
     const int row = row0 + r;
-    if (place >= kRows * kUnits || r >= Rows || row >= target.rows || col >= target.cols) continue;
-    T* const out = target.data + row * target.row_stride + col;
+    if (place >= kRows * kUnits || r >= Rows || !target.has_row(row) || col >= target.cols)
+      continue;
+    T* const out = target.row(row) + col;
     const Vec<T, kUnit> v = shared.template run<kUnit>(r, col);
     if (target.vectors) {
       arch::store(out, v);

@@ -20,6 +20,27 @@ struct TilePlace {
   Extent extent;
 
   ATTILE_DEVICE ScoreIndex at(int r, int c) const { return {batch, head, row0 + r, col0 + c}; }
+  ATTILE_DEVICE bool has_row(int r) const { return row0 + r < extent.q_len; }
+  ATTILE_DEVICE bool inside(ScoreIndex i) const {
+    return i.row < extent.q_len && i.col < extent.kv_len;
+  }
+};
+
+/// The same for a part of a tile that has `rows` rows of `heads` neighbouring heads, from its row
+/// `first` on: a row of each head in turn.
+struct PackedTilePlace {
+  int batch, head, row0, col0;
+  Extent extent;
+  int first, heads, rows;
+
+  ATTILE_DEVICE ScoreIndex at(int r, int c) const {
+    const int i = r - first;
+    return {batch, head + i % heads, row0 + i / heads, col0 + c};
+  }
+  ATTILE_DEVICE bool has_row(int r) const {
+    const int row = (r - first) / heads;
+    return row < rows && row0 + row < extent.q_len;
+  }
   ATTILE_DEVICE bool inside(ScoreIndex i) const {
     return i.row < extent.q_len && i.col < extent.kv_len;
   }
@@ -27,22 +48,21 @@ struct TilePlace {
 
 /// S = -inf where an interval mask, or the end of the columns, hides it: by the thread's rows or by
 /// its columns, of whichever it has fewer.
-template <class Registers, class M>
-ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const TilePlace& place,
-                                          const M& mask) {
+template <class Registers, class Place, class M>
+ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Place& place, const M& mask) {
   constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
   constexpr int kLines = kByRows ? Registers::kRegRows : Registers::kRegCols;
   constexpr int kLength = kByRows ? Registers::kRegCols : Registers::kRegRows;
-  const int row0 = place.row0 + Registers::row(0);
+  const int row0 = kByRows ? 0 : place.row0 + Registers::row(0);
   const int col0 = place.col0 + Registers::col(0);
   const int kv_len = arch::opaque(place.extent.kv_len);
   ATTILE_UNROLL
   for (int line = 0; line < kLines; ++line) {
     Interval seen;
     if constexpr (kByRows) {
-      const int row = row0 + Registers::row_offset(line);
-      if (row < place.extent.q_len) {
-        seen = mask.columns(place.batch, place.head, {row, row + 1}, place.extent).touched;
+      const ScoreIndex at = place.at(Registers::row(0) + Registers::row_offset(line), 0);
+      if (at.row < place.extent.q_len) {
+        seen = mask.columns(at.batch, at.head, {at.row, at.row + 1}, place.extent).touched;
       }
     } else {
       const int col = col0 + Registers::col_offset(line);
@@ -64,8 +84,8 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const TilePlace& pl
 /// scores inside the extent, so what they read from memory never ends past a length.
 /// Units    in: raw products; out: log2-able by scale * log2(e) with NoScoreMod (S stays raw), by
 ///          log2(e) otherwise (see `score_unit`).
-template <bool kMasked, class Registers, class M, class S>
-ATTILE_DEVICE void modify_and_mask(Registers& scores, const TilePlace& place, const M& mask,
+template <bool kMasked, class Registers, class Place, class M, class S>
+ATTILE_DEVICE void modify_and_mask(Registers& scores, const Place& place, const M& mask,
                                    const S& score_mod, float scale) {
   if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
     hide_outside_intervals(scores, place, mask);
@@ -96,7 +116,8 @@ ATTILE_HOST_DEVICE constexpr float score_unit(float scale) {
 template <class Registers, class Sampler>
 class KeepBits {
  public:
-  ATTILE_DEVICE KeepBits(const TilePlace& place, const Sampler& sampler) {
+  template <class Place>
+  ATTILE_DEVICE KeepBits(const Place& place, const Sampler& sampler) {
     ATTILE_UNROLL
     for (int w = 0; w < kWords; ++w) {
       words_[w] = 0;
@@ -127,13 +148,14 @@ class KeepBits {
 template <class Registers>
 class KeepBits<Registers, NoDropout::Sampler> {
  public:
-  ATTILE_DEVICE KeepBits(const TilePlace&, const NoDropout::Sampler&) {}
+  template <class Place>
+  ATTILE_DEVICE KeepBits(const Place&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }
 };
 
 /// P <- dropout(P), without the factor 1 / (1 - p).
-template <class Registers, class Sampler>
-ATTILE_DEVICE void drop(Registers& p, const TilePlace& place, const Sampler& sampler) {
+template <class Registers, class Place, class Sampler>
+ATTILE_DEVICE void drop(Registers& p, const Place& place, const Sampler& sampler) {
   const KeepBits<Registers, Sampler> bits(place, sampler);
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {

@@ -22,10 +22,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static_assert(D >= 1 && D <= 256, "attile::BackwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::BackwardTraits: Dv must be 1 to 256");
 
+  using Params = BackwardParams<BackwardTraits>;
   static constexpr const char* kFamily = "portable";
   static constexpr int kLeastArchitecture = 0;
   static constexpr DqMode kDqMode = kMode;
   static constexpr int kThreads = TuningType::kThreads;
+  static constexpr int kDqThreads = kThreads;  ///< of the kernel that writes dQ
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kRowLanes = kThreads / tile::kColLanes;
 

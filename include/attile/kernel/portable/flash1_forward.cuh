@@ -29,6 +29,7 @@ template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScor
           Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
 struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, T, M, S, P, Dv, TuningType> {
   using Base = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, TuningType>;
+  using Params = ForwardParams<Flash1ForwardTraits>;
 
   /// Tiles of Q that a block takes through all tiles of K and V; rows need nothing of each other.
   /// Few enough that Q, O, l and m of the rows that all blocks are at stay in the L2 cache, where

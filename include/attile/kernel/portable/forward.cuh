@@ -18,7 +18,7 @@ namespace attile::portable {
 /// 1; the lines named are its). Only shared memory, plain FMAs and shuffles.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 16 bytes.
 template <class Traits>
-ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
+ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
   using T = typename Traits::ElementType;
   constexpr int kThreads = Traits::kThreads;
   constexpr int kBc = Traits::kBc;
@@ -77,9 +77,10 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
   };
   visit(range, step);  // lines 6 to 11
 
-  softmax.finish(o_frag, sampler.keep_scale());                                      // line 12
-  tile::store(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v), o_frag, row0);   // line 14
-  store_lse<typename Traits::OutputRegisters>(p, batch, head, row0, softmax, unit);  // lines 13, 15
+  softmax.finish(o_frag, sampler.keep_scale());                                     // line 12
+  tile::store(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v), o_frag, row0);  // line 14
+  store_lse<typename Traits::OutputRegisters>(p, at.place(0, p.extent), softmax,
+                                              unit);  // lines 13, 15
 }
 
 }  // namespace attile::portable

@@ -20,6 +20,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static_assert(D >= 1 && D <= 256, "attile::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::ForwardTraits: Dv must be 1 to 256");
 
+  using Params = ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "portable";
   static constexpr int kLeastArchitecture = 0;
   static constexpr int kThreads = TuningType::kThreads;

@@ -9,6 +9,8 @@
 #include <attile/core/schedule.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
+#include <attile/kernel/dq_sum.cuh>
+#include <attile/kernel/query_cursor.cuh>
 #include <attile/kernel/sm80/backward_traits.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
@@ -51,51 +53,6 @@ struct QueryStage {
   }
 };
 
-/// The tiles of query rows that see a tile of K and V, over all query heads of its group. What is
-/// rarely needed is worked out again from the block's number.
-template <class Traits>
-struct QueryCursor {
-  const BackwardParams<Traits>& p;
-  int block, head, tile;
-  TileRange range;
-
-  ATTILE_DEVICE QueryCursor(const BackwardParams<Traits>& params, int block_index)
-      : p(params), block(block_index), tile(0) {
-    head = KeyTile(p, block).kv_head * (p.q_heads / p.kv_heads) - 1;
-    enter_head();
-  }
-  ATTILE_DEVICE bool more() const { return tile < range.last; }
-  ATTILE_DEVICE bool edge() const { return !range.full(tile); }
-  ATTILE_DEVICE int row0() const { return tile * Traits::kBr; }
-  ATTILE_DEVICE void advance() {
-    ++tile;
-    enter_head();
-  }
-
- private:
-  ATTILE_DEVICE void enter_head() {
-    while (tile >= range.last) {
-      const KeyTile key(p, arch::opaque(block));
-      if (head + 1 == (key.kv_head + 1) * (p.q_heads / p.kv_heads)) return;
-      ++head;
-      range = p.rows_of(key.batch, head, key.index);
-      tile = range.first;
-    }
-  }
-};
-
-/// Where a thread's value (r, c) of dQ lies in a tile of the sum: what one instruction of a warp
-/// adds, the four of a 2 x 2 group or one of each lane's, is contiguous.
-template <class Traits>
-ATTILE_DEVICE int dq_place(int r, int c) {
-  constexpr int kThreads = Traits::kThreads;
-  const int group = r / 2 * (Traits::DqRegisters::kRegCols / 2) + c / 2;
-  const int element = r % 2 * 2 + c % 2;
-  const int thread = arch::thread_index();
-  return arch::kAddsVectors ? (group * kThreads + thread) * 4 + element
-                            : (group * 4 + element) * kThreads + thread;
-}
-
 /// This tile's part of dQ = dS K (line 15): sum += dq, or sum = dq.
 template <class Traits>
 ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
@@ -110,26 +67,7 @@ ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
     tile::multiply<T, Traits::kProducts>(
         dq, tile::SharedLeftTransposed(ds_smem, Registers::warp_row()),
         tile::SharedRight(k_smem, part * Registers::kCols + Registers::warp_col()));
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; r += 2) {
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; c += 2) {
-        const Float4 x{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]};
-        if (arch::kAddsVectors && !overwrite) {
-          arch::atomic_add(sum + dq_place<Traits>(r, c), x);
-          continue;
-        }
-        ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          float* const to = sum + dq_place<Traits>(r + e / 2, c + e % 2);
-          if (overwrite) {
-            *to = x[e];
-          } else {
-            arch::atomic_add(to, x[e]);
-          }
-        }
-      }
-    }
+    add_to_sum<Traits>(sum, dq, overwrite);
   }
 }
 
@@ -263,31 +201,6 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   }
 
   store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
-}
-
-/// dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
-/// Scope    all threads of the block. `shared`: Traits::kDqSharedBytes, aligned to 128 bytes.
-template <class Traits>
-ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head, int row0,
-                            unsigned char* shared) {
-  using Registers = typename Traits::DqRegisters;
-  const typename Traits::QTile dq_smem{shared};
-  const float* const sum = p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, row0);
-  for (int part = 0; part < Traits::kDqParts; ++part) {
-    const float* const from = sum + part * Traits::kBr * Registers::kCols;
-    Registers dq_frag;
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; ++c) {
-        dq_frag.x[r][c] = from[dq_place<Traits>(r, c)];
-      }
-    }
-    tile::stage(dq_smem, dq_frag, p.scale, part * Registers::kCols);
-  }
-  arch::barrier();  // dQ is written before others read it
-  tile::store_tile<Traits::kWarps>(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem,
-                                   row0);
 }
 
 }  // namespace attile::sm80

@@ -28,6 +28,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
                 "attile::sm80::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");
 
+  using Params = BackwardParams<BackwardTraits>;
   static constexpr const char* kFamily = "sm80";
   static constexpr int kLeastArchitecture = 800;
   static constexpr DqMode kDqMode = kMode;
@@ -42,6 +43,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the Across "
                 "warps of a line");
   static constexpr int kThreads = kWarps * 32;
+  static constexpr int kDqThreads = kThreads;  ///< of the kernel that writes dQ
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
   static constexpr Products kProducts = TuningType::kProducts;
@@ -82,6 +84,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
     return parts;
   }();
   using DqRegisters = tile::MmaTile<Br, kDqCols / kDqParts, kWarps, kDqAcross>;
+  /// What DqRegisters count from, of a thread.
+  ATTILE_DEVICE static TileOrigin dq_origin(int) { return {}; }
 
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr std::size_t kStageBytes = QTile::kBytes + DoTile::kBytes + 2 * kStatBytes;

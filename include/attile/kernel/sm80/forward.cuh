@@ -63,7 +63,7 @@ ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsig
 /// in the registers of the warp that has their rows.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 128 bytes.
 template <class Traits>
-ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
+ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
@@ -126,7 +126,7 @@ ATTILE_DEVICE void forward_tile(const ForwardParams<Traits>& p, int block, unsig
   softmax.finish(o_frag, sampler.keep_scale());          // line 12
   store_output(p, arch::opaque(block), shared, o_frag);  // line 14
   const QueryTile end(p, arch::opaque(block));
-  store_lse<Outputs>(p, end.batch, end.head, end.row0, softmax, unit);  // lines 13, 15
+  store_lse<Outputs>(p, end.place(0, p.extent), softmax, unit);  // lines 13, 15
 }
 
 }  // namespace attile::sm80

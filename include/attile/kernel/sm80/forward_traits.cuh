@@ -23,6 +23,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static_assert(D >= 1 && D <= 256, "attile::sm80::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm80::ForwardTraits: Dv must be 1 to 256");
 
+  using Params = ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm80";
   static constexpr int kLeastArchitecture = 800;
   static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv), sizeof(T));

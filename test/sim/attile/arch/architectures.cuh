@@ -27,6 +27,13 @@ bool lacks(void (*)(Params...), int) {
 }
 
 template <class... Params>
+bool is_empty(void (*)(Params...)) {
+  return false;
+}
+
+inline int device_architecture() { return kArchitectures[0]; }
+
+template <class... Params>
 Check check_architecture(void (*)(Params...), int) {
   return {};
 }

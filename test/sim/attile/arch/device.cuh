@@ -13,6 +13,9 @@
 
 namespace attile::arch {
 
+/// Fewer than a launch has tiles, so that blocks of a persistent kernel compute several.
+inline int multiprocessors() { return sim::kMostResident; }
+
 template <class... Params>
 Check check_launch(void (*)(Params...), std::size_t shared_bytes, std::int64_t blocks) {
   if (blocks > INT_MAX) return refuse("the problem has more than 2^31 - 1 tiles");

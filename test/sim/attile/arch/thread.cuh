@@ -18,6 +18,7 @@ inline constexpr unsigned kAllLanes = sim::kAllLanes;
 
 inline int thread_index() { return sim::thread_index(); }
 inline int block_index() { return sim::block_index(); }
+inline int block_count() { return sim::block_count(); }
 
 inline void barrier(std::source_location at = std::source_location::current()) {
   sim::block_barrier(at);
@@ -42,6 +43,10 @@ inline float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes,
                          std::source_location at = std::source_location::current()) {
   const int from = (sim::thread_index() % kWarpSize) ^ mask;
   return std::bit_cast<float>(sim::shuffle(lanes, std::bit_cast<std::uint32_t>(x), from, at));
+}
+
+inline int uniform(int x, std::source_location at = std::source_location::current()) {
+  return std::bit_cast<int>(sim::shuffle(kAllLanes, std::bit_cast<std::uint32_t>(x), 0, at));
 }
 
 inline bool any_lane(bool x, unsigned lanes = kAllLanes,

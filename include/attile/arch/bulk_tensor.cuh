@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/boxed_tensor.h>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/core/config.h>
+
+#include <cuda.h>
+
+#include <cstdint>
+
+// Copies of boxes of tensors with five dimensions between device and shared memory, which one
+// thread begins and a unit of the multiprocessor makes (TMA; compute capability 9.0,
+// "cp.async.bulk.tensor" in the PTX ISA). They go by the "async proxy": generic accesses of shared
+// memory are ordered with them by `fence_async_proxy`, a wait on an Mbarrier, or
+// `bulk_wait_read`.
+
+namespace attile::arch {
+
+/// What a copy has to know of a tensor: made on the host (tensor_map.cuh), a kernel's parameter
+/// under ATTILE_GRID_CONSTANT.
+using TensorMap = CUtensorMap;
+
+/// The copy unit reads the map ahead of its first use.
+ATTILE_DEVICE void prefetch_map(const TensorMap& map) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#endif
+}
+
+/// Brings a box to `shared`; `barrier` counts its bytes. Scope    one thread.
+/// Units    `shared` as `shared_address` gives it, aligned to 128 bytes; to 1024, 512, 256 with a
+///          swizzle of 128, 64, 32 bytes.
+ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const BoxPlace& at,
+                             Mbarrier* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(shared),
+      "l"(&map), "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4),
+      "r"(shared_address(barrier))
+      : "memory");
+#endif
+}
+
+/// The same for `bytes` neighbouring bytes. Units    a multiple of 16, from and to such addresses.
+ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, Mbarrier* barrier) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
+      : "memory");
+#endif
+}
+
+/// Takes a box from `shared`; it belongs to this thread's open group of stores.
+ATTILE_DEVICE void bulk_store(const TensorMap& map, const BoxPlace& at, std::uint32_t shared) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4, %5}], "
+      "[%6];" ::"l"(&map),
+      "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4), "r"(shared)
+      : "memory");
+#endif
+}
+
+/// Closes this thread's group of stores.
+ATTILE_DEVICE void bulk_commit() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#endif
+}
+
+/// Waits until all but kPending of this thread's latest groups have read their shared memory. They
+/// are seen in device memory at the end of the kernel.
+template <int kPending>
+ATTILE_DEVICE void bulk_wait_read() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+/// This thread's generic accesses of shared memory come before all that copies and warpgroup
+/// products do there which are ordered behind it.
+ATTILE_DEVICE void fence_async_proxy() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+}  // namespace attile::arch

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/tensor_map.cuh>
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/status.h>
+#include <attile/kernel/backward_params.cuh>
+#include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/kernel/sm90/boxed.cuh>
+
+namespace attile::sm90 {
+
+/// How the kernel's copies see Q, K, V and dO.
+template <class Traits>
+struct BoxedGradientInputs {
+  arch::BoxedTensor q, k, v, dout;
+  bool has_keys, has_rows;
+
+  explicit BoxedGradientInputs(const typename Traits::Args& a)
+      : BoxedGradientInputs(a, head_dims(a, Traits::kD, Traits::kDv)) {}
+
+  /// Whether they can address them all.
+  bool boxable() const {
+    return !has_keys || (arch::boxable(k) && arch::boxable(v) &&
+                         (!has_rows || (arch::boxable(q) && arch::boxable(dout))));
+  }
+
+ private:
+  using T = typename Traits::ElementType;
+
+  BoxedGradientInputs(const typename Traits::Args& a, HeadDims dims)
+      : q(boxed<typename Traits::QTile, T>(a.q, a.batch, a.q_heads, a.q_len, dims.qk)),
+        k(boxed<typename Traits::KTile, T>(a.k, a.batch, a.kv_heads, a.kv_len, dims.qk)),
+        v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v)),
+        dout(boxed<typename Traits::DoTile, T>(a.dout, a.batch, a.q_heads, a.q_len, dims.v)),
+        has_keys(a.batch > 0 && a.kv_len > 0),
+        has_rows(a.batch > 0 && a.q_len > 0) {}
+};
+
+/// What the kernels get.
+template <class Traits>
+struct BackwardParams : attile::BackwardParams<Traits> {
+  arch::TensorMap q_map, k_map, v_map, do_map;
+
+  [[nodiscard]] cudaError_t make_maps(const typename Traits::Args& args) {
+    const BoxedGradientInputs<Traits> inputs(args);
+    if (!inputs.has_keys) return cudaSuccess;  // nothing is read
+    if (const cudaError_t error = arch::make_map(k_map, inputs.k)) return error;
+    if (const cudaError_t error = arch::make_map(v_map, inputs.v)) return error;
+    if (!inputs.has_rows) return cudaSuccess;
+    if (const cudaError_t error = arch::make_map(q_map, inputs.q)) return error;
+    return arch::make_map(do_map, inputs.dout);
+  }
+};
+
+/// What else the family asks of arguments that passed `check_arguments`.
+template <class Traits>
+Check check_family(const typename Traits::Args& args) requires(Traits::kDirection ==
+                                                               Direction::kBackward) {
+  if (!BoxedGradientInputs<Traits>(args).boxable()) return not_boxable();
+  BackwardParams<Traits> params{};
+  return check_maps(params.make_maps(args));
+}
+
+}  // namespace attile::sm90

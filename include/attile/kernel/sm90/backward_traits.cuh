@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/warpgroup.cuh>
+#include <attile/core/math.h>
+#include <attile/kernel/dq_mode.h>
+#include <attile/kernel/kernel_traits.h>
+#include <attile/kernel/sm90/tuning.h>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/panel_tile.cuh>
+#include <attile/tile/ring.cuh>
+
+#include <cstddef>
+
+namespace attile::sm90 {
+
+/// Rows of K and V, and where they share them rows of Q, that a warpgroup has.
+inline constexpr int kGroupColumns = 64;
+
+template <class Traits>
+struct BackwardParams;
+
+/// What belongs to a tile of Q in shared memory: LSE and delta of its rows, which tile it is, and
+/// whether it needs the mask. Behind the last tile comes one that says so.
+template <int Rows>
+struct QueryStatistics {
+  static constexpr int kRowBytes = Rows * sizeof(float);
+  static constexpr std::size_t kBytes = 2 * kRowBytes + 16;
+
+  unsigned char* data;
+
+  ATTILE_DEVICE float* lse() const { return reinterpret_cast<float*>(data); }
+  ATTILE_DEVICE float* delta() const { return lse() + Rows; }
+  ATTILE_DEVICE int* step() const { return reinterpret_cast<int*>(delta() + Rows); }
+};
+
+/// Every constant of one backward pass for compute capability 9.0.
+/// Br, Bc  rows of Q and of K, V in a tile: Bc 64 for each warpgroup that computes, of which there
+///         are 1 to 3; Br 64, or as many as Bc.
+/// D, Dv   the largest head_dim and head_dim_v it takes, up to 128; smaller ones are padded inside.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+          class TuningType = BackwardTuning<>>
+struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P, Dv> {
+  static_assert(sizeof(T) == 2,
+                "attile::sm90::BackwardTraits: fp16 and bf16; fp32 is for the other families");
+  static_assert(Bc == 64 || Bc == 128 || Bc == 192,
+                "attile::sm90::BackwardTraits: Bc must be 64, 128 or 192");
+  static_assert(Br == 64 || Br == Bc, "attile::sm90::BackwardTraits: Br must be 64 or Bc");
+  static_assert(D >= 1 && D <= 128, "attile::sm90::BackwardTraits: D must be 1 to 128");
+  static_assert(Dv >= 1 && Dv <= 128, "attile::sm90::BackwardTraits: Dv must be 1 to 128");
+  static_assert(kMode != DqMode::kTwoPass,
+                "attile::sm90::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
+                "the portable family's");
+
+  using Params = sm90::BackwardParams<BackwardTraits>;
+  static constexpr const char* kFamily = "sm90";
+  static constexpr int kLeastArchitecture = 900;
+  static constexpr DqMode kDqMode = kMode;
+  /// Warpgroups that compute; one more brings their tiles.
+  static constexpr int kGroups = Bc / kGroupColumns;
+  static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
+  static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
+  static constexpr int kBlocksPerSm = 1;
+  static constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 24;
+  static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
+  static constexpr int kStages = TuningType::kStages;
+
+  /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
+  static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;
+  static constexpr int kQkColumns = round_up(D, kDqAcross == 1 ? 16 : 64 * kDqAcross);
+  static constexpr int kVColumns = round_up(Dv, 16);
+  using KTile = tile::PanelTile<Bc, kQkColumns, T>;
+  using VTile = tile::PanelTile<Bc, kVColumns, T>;
+  using QTile = tile::PanelTile<Br, kQkColumns, T>;
+  using DoTile = tile::PanelTile<Br, kVColumns, T>;
+  /// dS^T, for dQ = dS K. As an operand of dK, and P^T of dV, registers have it.
+  using DsTile = tile::PanelTile<Bc, Br, T>;
+  using KRing = tile::Ring<KTile, 1>;
+  using VRing = tile::Ring<VTile, 1>;
+  using QRing = tile::Ring<QTile, kStages>;
+  using DoRing = tile::Ring<DoTile, kStages>;
+  using Statistics = QueryStatistics<Br>;
+  /// S and dP are made for as many rows of Q at a time: dK and dV leave no registers for more.
+  static constexpr int kPartRows = 64;
+  using ScoreRegisters = tile::MmaTile<Bc, kPartRows, kGroups * 4>;
+  using DkRegisters = tile::MmaTile<Bc, kQkColumns, kGroups * 4>;
+  using DvRegisters = tile::MmaTile<Bc, kVColumns, kGroups * 4>;
+
+  static constexpr int kDqCols = kQkColumns;
+  static constexpr int kDqParts = 1;
+  static constexpr int kDqThreads = kComputing;
+  using DqRegisters = tile::MmaTile<kGroups * kGroupColumns, kQkColumns / kDqAcross, kGroups * 4>;
+  /// What DqRegisters count from, of a thread.
+  ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
+    if constexpr (kDqAcross == 1) return {};
+    const int group = thread / arch::kWarpgroupSize;
+    return {group * kGroupColumns, group * DqRegisters::kCols};
+  }
+
+  /// Where things lie in shared memory. Units: bytes.
+  static constexpr std::size_t kVPlace = KRing::kBytes;
+  static constexpr std::size_t kQPlace = kVPlace + VRing::kBytes;
+  static constexpr std::size_t kDoPlace = kQPlace + QRing::kBytes;
+  static constexpr std::size_t kDsPlace = kDoPlace + DoRing::kBytes;
+  static constexpr int kDsTiles = 2;
+  static constexpr std::size_t kStatPlace = kDsPlace + kDsTiles * DsTile::kBytes;
+  static constexpr std::size_t kBarrierPlace = kStatPlace + kStages * Statistics::kBytes;
+  static constexpr int kBarriers = 2 * (2 + 2 * kStages);
+  static constexpr std::size_t kColumnsSharedBytes =
+      kBarrierPlace + kBarriers * sizeof(arch::Mbarrier);
+  /// Of the kernel that writes dQ.
+  static constexpr std::size_t kDqSharedBytes = QTile::kBytes;
+  static_assert(
+      kColumnsSharedBytes <= arch::kMaxSharedBytes,
+      "attile::sm90::BackwardTraits: the tiles of K, V, Q, dO and dS take more than the "
+      "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc, or "
+      "fewer stages");
+};
+
+}  // namespace attile::sm90

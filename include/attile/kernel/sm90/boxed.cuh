@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/boxed_tensor.h>
+#include <attile/core/status.h>
+#include <attile/core/tensor.h>
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace attile::sm90 {
+
+/// A tensor and the box of it that fills one panel of a tile: of `rows` rows of `packed`
+/// neighbouring heads each.
+template <class Tile, class T>
+arch::BoxedTensor boxed(const Tensor<const T>& t, int batch, int heads, int length, int dim,
+                        int packed = 1, int rows = Tile::kRows) {
+  using Layout = typename Tile::Layout;
+  constexpr int kBytes = sizeof(T);
+  const std::int64_t head_bytes = t.head_stride * kBytes;
+  return {t.data,
+          {dim, packed, length, heads / packed, batch},
+          {kBytes, head_bytes, t.row_stride * kBytes, head_bytes * packed, t.batch_stride * kBytes},
+          {Layout::kPanelUnits * Layout::kUnitElements, packed, rows, 1, 1}};
+}
+
+inline Check not_boxable() {
+  return refuse(
+      "the sm90 kernels read q, k, v and dout by tensor copies: their addresses and strides must "
+      "be "
+      "multiples of 16 bytes, and strides above 0");
+}
+inline Check check_maps(cudaError_t error) {
+  if (error == cudaSuccess) return {};
+  return {error, "the CUDA driver makes no tensor maps of q, k, v or dout"};
+}
+
+}  // namespace attile::sm90

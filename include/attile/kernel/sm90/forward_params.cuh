@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/tensor_map.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/mask.h>
+#include <attile/core/math.h>
+#include <attile/core/schedule.h>
+#include <attile/core/status.h>
+#include <attile/core/tensor.h>
+#include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/sm90/boxed.cuh>
+#include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/tile/scores.cuh>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace attile::sm90 {
+
+/// Query heads that share a tile, and rows of each of them that a warpgroup has.
+struct Packing {
+  int heads = 1;
+  int rows = kGroupRows;
+
+  Packing() = default;
+  /// Of a group of query heads that share a kv head: the most that divide it.
+  explicit Packing(int group) {
+    for (heads = min(group, kGroupRows); group % heads != 0;) --heads;
+    rows = kGroupRows / heads;
+  }
+};
+
+template <class Traits>
+Packing packing_of(const typename Traits::Args& args) {
+  return Traits::kPacked ? Packing(args.q_heads / args.kv_heads) : Packing();
+}
+
+/// How the kernel's copies see Q, K and V.
+template <class Traits>
+struct BoxedInputs {
+  arch::BoxedTensor q, k, v;
+
+  BoxedInputs(const typename Traits::Args& a, Packing packing)
+      : BoxedInputs(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
+
+  bool has_keys() const { return k.size[2] > 0; }
+  /// Whether they can address them all.
+  bool boxable() const {
+    return arch::boxable(q) && (!has_keys() || (arch::boxable(k) && arch::boxable(v)));
+  }
+
+ private:
+  using T = typename Traits::ElementType;
+
+  BoxedInputs(const typename Traits::Args& a, Packing packing, HeadDims dims)
+      : q(boxed<typename Traits::QTile, T>(a.q, a.batch, a.q_heads, a.q_len, dims.qk, packing.heads,
+                                           packing.rows)),
+        k(boxed<typename Traits::KTile, T>(a.k, a.batch, a.kv_heads, a.kv_len, dims.qk)),
+        v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v)) {}
+};
+
+/// What the kernel gets.
+template <class Traits>
+struct ForwardParams : attile::ForwardParams<Traits> {
+  arch::TensorMap q_map{}, k_map{}, v_map{};
+  Packing packing;
+  int tiles;
+  int slices;   ///< batches times packs of heads
+  int section;  ///< of them, whose tiles are computed at about the same time
+
+  static std::int64_t tile_count(const typename Traits::Args& args) {
+    const Packing packing = packing_of<Traits>(args);
+    return std::int64_t{args.batch} * (args.q_heads / packing.heads) *
+           ceil_div(args.q_len, Traits::kGroups * packing.rows);
+  }
+
+  /// Of arguments that passed `check_family`.
+  explicit ForwardParams(const typename Traits::Args& args)
+      : attile::ForwardParams<Traits>(args),
+        packing(packing_of<Traits>(args)),
+        tiles(static_cast<int>(tile_count(args))),
+        slices(args.batch * (args.q_heads / packing.heads)) {
+    this->q_tiles = ceil_div(args.q_len, Traits::kGroups * packing.rows);
+    section = section_of(args);
+    static_cast<void>(make_maps(BoxedInputs<Traits>(args, packing)));
+  }
+
+  [[nodiscard]] cudaError_t make_maps(const BoxedInputs<Traits>& inputs) {
+    if (const cudaError_t error = arch::make_map(q_map, inputs.q)) return error;
+    if (!inputs.has_keys()) return cudaSuccess;  // K and V are not read
+    if (const cudaError_t error = arch::make_map(k_map, inputs.k)) return error;
+    return arch::make_map(v_map, inputs.v);
+  }
+
+ private:
+  /// Where all tiles are alike, those of one slice are neighbours.
+  int section_of(const typename Traits::Args& args) const {
+    if constexpr (std::is_same_v<typename Traits::MaskType, NoMask>) return 1;
+    const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
+                               sizeof(typename Traits::ElementType);
+    const int packs = args.q_heads / args.kv_heads / packing.heads;  // that share a kv head
+    const int blocks = static_cast<int>(forward_block_count<Traits>(args));
+    return section_size(bytes / packs, this->q_tiles, slices, max(blocks, 1));
+  }
+};
+
+/// Which rows of which heads a tile is.
+template <class Traits>
+struct WorkTile {
+  int batch, head, kv_head;
+  int row0;
+
+  ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, int tile) {
+    const WorkItem item(tile, p.q_tiles, p.slices, p.section);
+    const int packs = p.q_heads / packed_heads(p);
+    batch = item.slice / packs;
+    head = item.slice % packs * packed_heads(p);
+    kv_head = head / (p.q_heads / p.kv_heads);
+    row0 = item.row_tile * Traits::kGroups * group_rows(p);
+  }
+
+  /// What of it a warpgroup has.
+  ATTILE_DEVICE auto place(const ForwardParams<Traits>& p, int group, int col0) const {
+    if constexpr (Traits::kPacked) {
+      const int rows = p.packing.rows;
+      return tile::PackedTilePlace{
+          batch,           head, row0 + group * rows, col0, p.extent, group * kGroupRows,
+          p.packing.heads, rows};
+    } else {
+      return tile::TilePlace{batch, head, row0, col0, p.extent};
+    }
+  }
+
+  ATTILE_DEVICE static int packed_heads(const ForwardParams<Traits>& p) {
+    return Traits::kPacked ? p.packing.heads : 1;
+  }
+  ATTILE_DEVICE static int group_rows(const ForwardParams<Traits>& p) {
+    return Traits::kPacked ? p.packing.rows : kGroupRows;
+  }
+
+  /// The tiles of Bc columns that any of `groups` warpgroups from `group` on sees.
+  ATTILE_DEVICE TileRange seen(const ForwardParams<Traits>& p, int group, int groups) const {
+    const int first = row0 + group * group_rows(p);
+    const int count = groups * group_rows(p);
+    TileRange range = tiles_seen(p, batch, head, first, count);
+    if constexpr (Traits::kPacked) {
+      for (int i = 1; i < p.packing.heads; ++i) {
+        range = either(range, tiles_seen(p, batch, head + i, first, count));
+      }
+    }
+    return range;
+  }
+};
+
+/// The tiles of a block, one after another.
+struct BlockTiles {
+  int block, turn = 0;
+
+  ATTILE_DEVICE bool more(int tiles) const {
+    return dealt(block, arch::block_count(), turn) < tiles;
+  }
+  ATTILE_DEVICE int tile() const {
+    return static_cast<int>(dealt(block, arch::block_count(), turn));
+  }
+};
+
+/// What else the family asks of arguments that passed `check_arguments`.
+template <class Traits>
+Check check_family(const typename Traits::Args& args) requires(Traits::kDirection ==
+                                                               Direction::kForward) {
+  if (args.batch == 0 || args.q_len == 0) return {};
+  const BoxedInputs<Traits> inputs(args, packing_of<Traits>(args));
+  if (!inputs.boxable()) return not_boxable();
+  ForwardParams<Traits> params(args);
+  return check_maps(params.make_maps(inputs));
+}
+
+}  // namespace attile::sm90

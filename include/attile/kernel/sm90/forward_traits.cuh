@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/warpgroup.cuh>
+#include <attile/core/math.h>
+#include <attile/kernel/kernel_traits.h>
+#include <attile/kernel/sm90/tuning.h>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/panel_tile.cuh>
+#include <attile/tile/ring.cuh>
+
+#include <cstddef>
+
+namespace attile::sm90 {
+
+/// Rows of a tile that a warpgroup has.
+inline constexpr int kGroupRows = 64;
+
+template <class Traits>
+struct ForwardParams;
+
+/// Every constant of one forward kernel for compute capability 9.0.
+/// Br, Bc  rows of Q and of K, V in a tile: Br 64 for each warpgroup that computes, of which there
+///         are 1 to 3, Bc a multiple of 16.
+/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
+          Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
+struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, Dv> {
+  static_assert(sizeof(T) == 2,
+                "attile::sm90::ForwardTraits: fp16 and bf16; fp32 is for the other families");
+  static_assert(Br == 64 || Br == 128 || Br == 192,
+                "attile::sm90::ForwardTraits: Br must be 64, 128 or 192");
+  static_assert(Bc >= 16 && Bc % 16 == 0 && Bc <= 256,
+                "attile::sm90::ForwardTraits: Bc must be a multiple of 16, up to 256");
+  static_assert(D >= 1 && D <= 256, "attile::sm90::ForwardTraits: D must be 1 to 256");
+  static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::ForwardTraits: Dv must be 1 to 256");
+
+  using Params = sm90::ForwardParams<ForwardTraits>;
+  static constexpr const char* kFamily = "sm90";
+  static constexpr int kLeastArchitecture = 900;
+  /// Warpgroups that compute; one more brings their tiles.
+  static constexpr int kGroups = Br / kGroupRows;
+  static constexpr int kThreads = (kGroups + 1) * arch::kWarpgroupSize;
+  static constexpr int kBlocksPerSm = 1;
+  static constexpr bool kPersistent = TuningType::kPersistent;
+  static constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 40;
+  static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
+  /// P <= 2^8 keeps its relative precision in every type. Units: log2.
+  static constexpr int kRescaleSlack = 8;
+  static constexpr int kStages = TuningType::kStages;
+  static constexpr bool kPacked = TuningType::kPacked;
+  static constexpr Overlap kOverlap = TuningType::kOverlap;
+  static constexpr Turns kTurns = kGroups == 1 ? Turns::kNone : TuningType::kTurns;
+
+  using QTile = tile::PanelTile<kGroupRows, round_up(D, 16), T>;
+  using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
+  using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
+  using OTile = tile::PanelTile<kGroupRows, round_up(Dv, 16), T>;
+  using QRing = tile::Ring<QTile, 1>;
+  using KRing = tile::Ring<KTile, kStages>;
+  using VRing = tile::Ring<VTile, kStages>;
+  using ScoreRegisters = tile::MmaTile<Br, Bc, kGroups * 4>;
+  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kGroups * 4>;
+
+  /// Where things lie in shared memory. O has its own place if there is room: then the next Q
+  /// travels while O is written. Units: bytes.
+  static constexpr std::size_t kPitch = 1024;  // of eight rows of a panel
+  static constexpr std::size_t kRingBytes =
+      round_up(KRing::kBytes, kPitch) + round_up(VRing::kBytes, kPitch);
+  static constexpr std::size_t kBarrierBytes = sizeof(arch::Mbarrier) * 2 * (kGroups + 2 * kStages);
+  static constexpr bool kOwnOutput =
+      kRingBytes + kBarrierBytes + kGroups * (QTile::kBytes + OTile::kBytes) <=
+      arch::kMaxSharedBytes;
+  static constexpr std::size_t kQPlace =
+      kOwnOutput ? QTile::kBytes : max(QTile::kBytes, OTile::kBytes);
+  static constexpr std::size_t kKPlace = kGroups * kQPlace;
+  static constexpr std::size_t kVPlace = kKPlace + round_up(KRing::kBytes, kPitch);
+  static constexpr std::size_t kOPlace = kOwnOutput ? kKPlace + kRingBytes : 0;
+  static constexpr std::size_t kBarrierPlace =
+      kKPlace + kRingBytes + (kOwnOutput ? kGroups * OTile::kBytes : 0);
+  static constexpr std::size_t kSharedBytes = kBarrierPlace + kBarrierBytes;
+  static_assert(
+      kSharedBytes <= arch::kMaxSharedBytes,
+      "attile::sm90::ForwardTraits: the tiles of Q (or O), K and V take more than the "
+      "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc, or "
+      "fewer stages");
+};
+
+}  // namespace attile::sm90

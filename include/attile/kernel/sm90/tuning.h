@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/core/math.h>
+#include <attile/kernel/dq_mode.h>
+
+namespace attile::sm90 {
+
+template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
+struct ForwardTraits;
+
+template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode,
+          class TuningType>
+struct BackwardTraits;
+
+/// Of each warpgroup that computes, beside one that brings tiles and has `loader`: what setmaxnreg
+/// shares out of a block's registers. Units: registers of a thread.
+constexpr int group_registers(int groups, int loader) {
+  const int at_start = min(65536 / ((groups + 1) * 128) / 8 * 8, 256);
+  return min((at_start * (groups + 1) - loader) / groups / 8 * 8, 256);
+}
+
+/// Which products of a warpgroup run beside its own softmax.
+enum class Overlap {
+  kNone,   ///< none: other warpgroups have their products made meanwhile
+  kSteps,  ///< S of a tile is made together with P V of the one before, whose softmax is done by
+           ///< then; takes registers for P
+};
+
+/// What warpgroups do in turns, one at a time.
+enum class Turns {
+  kNone,
+  kProducts,  ///< begin their products, so that each has its softmax beside the others' products
+  kSoftmax,   ///< make the softmax of a tile
+};
+
+/// What changes the speed and not the result. A type and not a value, as portable::Tuning says.
+/// Stages      tiles of K, and of V, in shared memory.
+/// Packed      the rows of several query heads of one kv head share a tile, which K and V are read
+///             for once: for a q_len that would leave tiles empty.
+/// Persistent  as many blocks as run at the same time, each for several tiles of Q: the next ones
+///             travel while a tile ends. Else a block for each tile.
+template <int Stages = 2, bool Packed = false, Overlap kWhat = Overlap::kSteps,
+          Turns kWhich = Turns::kNone, bool Persistent = true>
+struct Tuning {
+  static_assert(Stages >= 1, "attile::sm90::Tuning: at least 1 stage");
+  static_assert(Stages >= 2 || kWhat == Overlap::kNone,
+                "attile::sm90::Tuning: Overlap::kSteps needs 2 stages, as it waits for the next V "
+                "before it frees the last one");
+
+  static constexpr int kStages = Stages;
+  static constexpr bool kPacked = Packed;
+  static constexpr Overlap kOverlap = kWhat;
+  static constexpr Turns kTurns = kWhich;
+  static constexpr bool kPersistent = Persistent;
+
+  /// The family that attile::ForwardTraits takes by this tuning.
+  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
+  using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+};
+
+/// What changes the speed of a backward pass and not the result, but for the order of sums.
+/// Stages   tiles of Q, and of dO, in shared memory.
+template <int Stages = 2>
+struct BackwardTuning {
+  static_assert(Stages >= 1, "attile::sm90::BackwardTuning: at least 1 stage");
+
+  static constexpr int kStages = Stages;
+
+  /// The family that attile::BackwardTraits takes by this tuning.
+  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
+  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, BackwardTuning>;
+};
+
+}  // namespace attile::sm90

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+
+#include <cstddef>
+
+namespace attile::tile {
+
+/// Where a thread is in a ring of kStages stages. The parity is that of the phase that the stage's
+/// barriers are in.
+template <int kStages>
+struct RingPlace {
+  int stage = 0;
+  int parity = 0;
+
+  ATTILE_DEVICE void next() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+  ATTILE_DEVICE RingPlace after() const {
+    RingPlace place = *this;
+    place.next();
+    return place;
+  }
+};
+
+/// Tiles in shared memory through which one thread passes on what it brings from device memory:
+/// kStages of them, each free, or under way, or full.
+template <class Tile, int kStages>
+class Ring {
+ public:
+  using Place = RingPlace<kStages>;
+  static constexpr std::size_t kBytes = kStages * Tile::kBytes;
+
+  ATTILE_DEVICE Ring(unsigned char* data, arch::Mbarrier* barriers)
+      : data_(data), barriers_(barriers) {}
+
+  /// Scope    one thread, before all else; the others after `mbarrier_publish` and a barrier.
+  /// Units    warps that read each tile.
+  ATTILE_DEVICE void init(int readers) const {
+    ATTILE_UNROLL
+    for (int stage = 0; stage < kStages; ++stage) {
+      arch::mbarrier_init(full(stage), 1);
+      arch::mbarrier_init(empty(stage), readers);
+    }
+  }
+
+  /// Sends for rows row0 on of a matrix, in as many boxes as a tile has panels; waits until the
+  /// stage is free. Scope    the thread that fills the ring.
+  /// Units    rows: of a box, as its map has it; `head` counts what the map's fourth dimension
+  /// does.
+  ATTILE_DEVICE void fill(Place& at, const arch::TensorMap& map, int row0, int head, int batch,
+                          int rows = Tile::kRows) const {
+    constexpr int kRowBytes = Tile::kCols * sizeof(typename Tile::Element);
+    await_free(at);
+    send(announce(at, rows * kRowBytes), at, map, row0, head, batch);
+    at.next();
+  }
+
+  /// `fill` in parts, for a thread that brings something else to the same stage.
+  ATTILE_DEVICE void await_free(const Place& at) const {
+    arch::mbarrier_wait(empty(at.stage), at.parity ^ 1);
+  }
+  /// The barrier that counts the bytes. What this thread wrote before is there for those who wait.
+  ATTILE_DEVICE arch::Mbarrier* announce(const Place& at, int bytes) const {
+    arch::mbarrier_arrive_expect(full(at.stage), bytes);
+    return full(at.stage);
+  }
+  ATTILE_DEVICE void send(arch::Mbarrier* barrier, const Place& at, const arch::TensorMap& map,
+                          int row0, int head, int batch) const {
+    using Layout = typename Tile::Layout;
+    constexpr int kPanelColumns = Layout::kPanelUnits * Layout::kUnitElements;
+    ATTILE_UNROLL
+    for (int panel = 0; panel < Tile::kCols / kPanelColumns; ++panel) {
+      arch::bulk_load(arch::shared_address(tile(at.stage).data) + panel * Layout::kPanelBytes, map,
+                      {panel * kPanelColumns, 0, row0, head, batch}, barrier);
+    }
+  }
+
+  /// The next tile, once it is there. Scope    the lanes of a warp that reads it.
+  ATTILE_DEVICE Tile wait(const Place& at) const {
+    arch::mbarrier_wait(full(at.stage), at.parity);
+    return tile(at.stage);
+  }
+
+  /// This warp has read the tile that it waited for. Scope    all lanes of the warp.
+  ATTILE_DEVICE void release(Place& at) const {
+    if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(empty(at.stage));
+    at.next();
+  }
+
+  /// A tile that this warp does not want.
+  ATTILE_DEVICE void pass(Place& at) const {
+    static_cast<void>(wait(at));
+    arch::warp_barrier();  // all lanes have waited before the stage is filled again
+    release(at);
+  }
+
+  ATTILE_DEVICE Tile tile(int stage) const { return {data_ + stage * Tile::kBytes}; }
+
+ private:
+  ATTILE_DEVICE arch::Mbarrier* full(int stage) const { return barriers_ + stage; }
+  ATTILE_DEVICE arch::Mbarrier* empty(int stage) const { return barriers_ + kStages + stage; }
+
+  unsigned char* data_;
+  arch::Mbarrier* barriers_;  // full ones, empty ones
+};
+
+}  // namespace attile::tile

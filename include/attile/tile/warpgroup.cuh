@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/opaque.h>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/arch/wgmma.cuh>
+#include <attile/core/config.h>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/panel_tile.cuh>
+
+#include <cstdint>
+
+// Products that a warpgroup begins, and waits for later. Its sums are the rows of an MmaTile of 16
+// rows a warp. Between `start_...` and the wait nothing else touches sums and operands.
+
+namespace attile::tile {
+
+namespace detail {
+
+template <class Tile>
+ATTILE_DEVICE arch::WgmmaOperand wgmma_operand(const Tile& tile, int offset = 0) {
+  using Layout = typename Tile::Layout;
+  return {arch::opaque(arch::shared_address(tile.data) + offset), Layout::kRowBytes,
+          Layout::kPanelBytes};
+}
+
+/// Bytes from the first column of a tile to step k of 16 columns.
+template <class Tile>
+ATTILE_DEVICE constexpr int columns_step(int k) {
+  using Layout = typename Tile::Layout;
+  return k * 32 / Layout::kRowBytes * Layout::kPanelBytes + k * 32 % Layout::kRowBytes;
+}
+
+}  // namespace detail
+
+/// Begins acc = A B^T. Shapes   a: 64 rows of depth from row a_row on; b: columns of depth from
+/// b_row on.
+/// Scope    all threads of a warpgroup; a group of products of its own.
+template <class T, class Acc, class A, class B>
+ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int a_row = 0,
+                                            int b_row = 0) {
+  const arch::WgmmaOperand left = detail::wgmma_operand(a, a_row * A::Layout::kRowBytes);
+  const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int k = 0; k < A::kCols / 16; ++k) {
+    arch::wgmma_m64k16<T, Acc::kCols, false>(acc.x, left.at(detail::columns_step<A>(k)),
+                                             right.at(detail::columns_step<B>(k)), k > 0);
+  }
+  arch::wgmma_commit();
+}
+
+/// Begins acc = A^T B. Shapes   a: (depth, columns), 64 columns of it, a panel, from `a_col` on;
+/// b: (depth, columns), whole panels of it from `b_col` on. Scope    likewise.
+template <class T, class Acc, class A, class B>
+ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col, const B& b,
+                                                 int b_col) {
+  static_assert(A::kRows == B::kRows && A::Layout::kRowBytes == 128,
+                "attile::tile: of A, whole panels of 64 columns are taken, as deep as B");
+  const arch::WgmmaOperand left = detail::wgmma_operand(a, a_col / 64 * A::Layout::kPanelBytes);
+  constexpr int kPanelColumns = B::Layout::kPanelUnits * B::Layout::kUnitElements;
+  const arch::WgmmaOperand right =
+      detail::wgmma_operand(b, b_col / kPanelColumns * B::Layout::kPanelBytes);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int k = 0; k < A::kRows / 16; ++k) {
+    arch::wgmma_m64k16<T, Acc::kCols, true, true>(acc.x, left.at(k * 16 * A::Layout::kRowBytes),
+                                                  right.at(k * 16 * B::Layout::kRowBytes), k > 0);
+  }
+  arch::wgmma_commit();
+}
+
+/// Begins acc += A B. Shapes   a (rows, depth) in registers; b: rows of depth from b_row on.
+/// Scope    likewise.
+template <class T, class Acc, class A, class B>
+ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0) {
+  const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
+  arch::wgmma_touches(acc.x);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int k = 0; k < A::kDepth / 16; ++k) {
+    arch::wgmma_m64k16<T, Acc::kCols, true>(acc.x, a.piece(0, k),
+                                            right.at(k * 16 * B::Layout::kRowBytes), true);
+  }
+  arch::wgmma_commit();
+}
+
+/// Waits until at most kPending of the warp's latest groups of products are under way; `acc` is
+/// one that is not, then.
+template <int kPending, class Acc>
+ATTILE_DEVICE void wait_product(Acc& acc) {
+  arch::wgmma_wait<kPending>();
+  arch::wgmma_touches(acc.x);
+}
+
+}  // namespace attile::tile

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// What is the sm90 family's own: what it refuses, and that bits do not depend on which block
+// computes what after what.
+#include <attile/attile.cuh>
+
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/random.h"
+
+namespace {
+
+using Args = attile::ForwardArgs<__half, attile::Causal>;
+using Kernel = attile::sm90::DefaultForwardTraits<Args, 64>;
+using Packed = attile::sm90::DefaultForwardTraits<Args, 64, 64, true>;
+using BackwardKernel =
+    attile::sm90::DefaultBackwardTraits<attile::BackwardArgs<__half, attile::Causal>, 64>;
+constexpr int kLen = 300, kKeys = 400, kDim = 64;
+
+/// Q, K, V and O of some batches on the device, each batch the same; O is NaN at first.
+struct Memory {
+  int batch, heads, kv_heads;
+  __half* data = nullptr;
+
+  std::size_t rows() const { return static_cast<std::size_t>(heads) * kLen * kDim; }
+  std::size_t columns() const { return static_cast<std::size_t>(kv_heads) * kKeys * kDim; }
+
+  Memory(int b, int h, int kv_h) : batch(b), heads(h), kv_heads(kv_h) {
+    const attile_test::Random random(1);
+    std::vector<__half> values;
+    for (const std::size_t size : {rows(), columns(), columns()}) {
+      std::vector<__half> one;
+      for (std::size_t i = 0; i < size; ++i) {
+        one.push_back(attile::from_float<__half>(random.normal(values.size() + i)));
+      }
+      for (int i = 0; i < batch; ++i) values.insert(values.end(), one.begin(), one.end());
+    }
+    const std::size_t bytes = values.size() * sizeof(__half);
+    REQUIRE(cudaMalloc(&data, bytes + batch * rows() * sizeof(__half)) == cudaSuccess);
+    REQUIRE(cudaMemcpy(data, values.data(), bytes, cudaMemcpyHostToDevice) == cudaSuccess);
+    REQUIRE(cudaMemset(data + values.size(), 0xFF, batch * rows() * sizeof(__half)) == cudaSuccess);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() { static_cast<void>(cudaFree(data)); }
+
+  Args args() const {
+    Args a;
+    a.q = attile::bhsd<const __half>(data, kLen, heads, kDim);
+    a.k = attile::bhsd<const __half>(data + batch * rows(), kKeys, kv_heads, kDim);
+    a.v = attile::bhsd<const __half>(data + batch * (rows() + columns()), kKeys, kv_heads, kDim);
+    a.o = attile::bhsd(data + batch * (rows() + 2 * columns()), kLen, heads, kDim);
+    a.batch = batch, a.q_heads = heads, a.kv_heads = kv_heads, a.q_len = kLen, a.kv_len = kKeys;
+    return a;
+  }
+  std::vector<unsigned short> output() const {
+    std::vector<unsigned short> bits(batch * rows());
+    REQUIRE(cudaMemcpy(bits.data(), args().o.data, bits.size() * sizeof(__half),
+                       cudaMemcpyDeviceToHost) == cudaSuccess);
+    return bits;
+  }
+};
+
+bool device_runs_them() {
+  return attile::arch::device_architecture() == 900 &&
+         !attile::arch::is_empty(attile::forward_kernel<Kernel>);
+}
+
+std::string refusal(const attile::Check& check) { return check ? "" : check.why; }
+
+}  // namespace
+
+TEST_CASE("sm90 kernels refuse what copies cannot address, and write nothing") {
+  if (!device_runs_them()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
+  const Memory memory(1, 2, 1);
+  const auto before = memory.output();
+  const auto refuses = [&](const Args& args) {
+    CHECK(refusal(attile::check<Kernel>(args)).find("multiples of 16 bytes") != std::string::npos);
+    CHECK(!attile::sm90::runs<Kernel>(args));
+    CHECK(attile::forward<Kernel>(args) == cudaErrorInvalidValue);
+    CHECK(bool(attile::check<kDim>(args)));  // the one call takes another kernel
+  };
+  Args args = memory.args();
+  CHECK(bool(attile::check<Kernel>(args)));
+  CHECK(attile::sm90::runs<Kernel>(args));
+  args.q.data += 1;
+  refuses(args);
+  args = memory.args();
+  args.k.row_stride = kDim - 4;
+  refuses(args);
+  args = memory.args();
+  args.v.row_stride = 0;
+  refuses(args);
+  CHECK(memory.output() == before);
+  CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+TEST_CASE("a device or code without 90a is told so") {
+  if (device_runs_them()) SKIP_CASE("the device runs the sm90 kernels");
+  const Memory memory(1, 2, 1);
+  CHECK(refusal(attile::check<Kernel>(memory.args())).find("sm_90a") != std::string::npos);
+  CHECK(attile::forward<Kernel>(memory.args()) == cudaErrorNoKernelImageForDevice);
+  attile::BackwardArgs<__half, attile::Causal> backward;
+  backward.batch = 1, backward.q_heads = backward.kv_heads = 1;
+  CHECK(refusal(attile::check<BackwardKernel>(backward)).find("sm_90a") != std::string::npos);
+}
+
+TEST_CASE("a slice has the same bits, whatever its block computed before, and at every run") {
+  if (!device_runs_them()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
+  const auto check = [](auto kernel, int heads, int kv_heads) {
+    using Traits = typename decltype(kernel)::type;
+    const Memory one(1, heads, kv_heads);
+    REQUIRE(attile::forward<Traits>(one.args()) == cudaSuccess);
+    const auto expected = one.output();
+    constexpr int kBatches = 60;  // each block several tiles
+    const Memory many(kBatches, heads, kv_heads);
+    REQUIRE(attile::forward<Traits>(many.args()) == cudaSuccess);
+    const auto got = many.output();
+    int different = 0;
+    for (int b = 0; b < kBatches; ++b) {
+      different += std::memcmp(got.data() + b * one.rows(), expected.data(),
+                               expected.size() * sizeof(expected[0])) != 0;
+    }
+    CHECK(different == 0);
+    different = 0;
+    for (int run = 0; run < 1000; ++run) {
+      REQUIRE(attile::forward<Traits>(one.args()) == cudaSuccess);
+      if (run % 50 == 49) different += one.output() != expected;
+    }
+    CHECK(different == 0);
+  };
+  check(std::type_identity<Kernel>{}, 6, 2);
+  check(std::type_identity<Packed>{}, 6, 2);
+  check(std::type_identity<Packed>{}, 8, 1);
+}
+
+TEST_CASE("packing pays where tiles would be empty") {
+  Args args;
+  args.q_heads = 8, args.kv_heads = 1;
+  const auto pays = [&](int q_len) {
+    args.q_len = q_len;
+    return attile::sm90::packing_pays<Kernel>(args);
+  };
+  CHECK(pays(1));
+  CHECK(pays(50));
+  CHECK(!pays(Kernel::kBr));
+  CHECK(!pays(4096));
+  args.q_heads = 1;
+  CHECK(!pays(1));
+}

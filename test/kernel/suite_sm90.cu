@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// The sm90 kernels: their default tiles, and tiles and tunings that a caller may choose.
+#include "kernel/suite_executor.cuh"
+#include "kernel/suite_kernels.h"
+
+namespace {
+
+using namespace attile_test;
+using attile::sm90::Overlap;
+using attile::sm90::Tuning;
+using attile::sm90::Turns;
+
+using HalfType = __half;
+using Bf16Type = __nv_bfloat16;
+using Dims64 = Dims<64>;
+
+template <int Br, int Bc, class Dim = Dims64, class T = Tuning<>>
+using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc, T>>;
+
+using D64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
+using D96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>>;
+using D128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>>;
+using D192x128 = GpuExecutor<Dims<192, 128>, Sm90DefaultTiles<>>;
+using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
+using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
+using Packed64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<true>>;
+using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<true>>;
+// Panels of 64, 32 and 16 columns; Q's and O's apart.
+using Own64x64D40 = Own<64, 64, Dims<40>>;
+using Own128x48D72 = Own<128, 48, Dims<72>>;
+using Own128x96D80 = Own<128, 96, Dims<80>>;
+using Own192x64D64x32 = Own<192, 64, Dims<64, 32>>;
+using Own128x64D64x256 = Own<128, 64, Dims<64, 256>>;
+// Every way to overlap, and stages.
+using NoOverlap = Own<64, 128, Dims64, Tuning<1, false, Overlap::kNone, Turns::kNone, false>>;
+using ProductTurns = Own<192, 128, Dims64, Tuning<2, false, Overlap::kSteps, Turns::kProducts>>;
+using SoftmaxTurns = Own<128, 128, Dims<128>, Tuning<2, false, Overlap::kNone, Turns::kSoftmax>>;
+using FourStages = Own<128, 32, Dims64, Tuning<4>>;
+using Widest = Own<128, 256, Dims64, Tuning<1, false, Overlap::kNone>>;
+
+// X(element type, Policy, executor)
+#if ATTILE_TEST_FULL
+#define ATTILE_DEFAULTS(X, policy) \
+  X(HalfType, policy, D64) X(Bf16Type, policy, D128) X(HalfType, policy, D256)
+#define ATTILE_SM90(X)                  \
+  X(HalfType, kNone, Packed64)          \
+  X(Bf16Type, kCausal, Packed64)        \
+  X(Bf16Type, kWindow, Packed64)        \
+  X(HalfType, kEverything, Packed64)    \
+  X(Bf16Type, kCausal, Packed128)       \
+  X(HalfType, kNone, D96)               \
+  X(Bf16Type, kCausal, D96)             \
+  X(HalfType, kNone, D192x128)          \
+  X(Bf16Type, kCausal, D192x128)        \
+  X(HalfType, kCausal, D192)            \
+  X(Bf16Type, kNone, D192)              \
+  X(HalfType, kCausal, Own64x64D40)     \
+  X(HalfType, kNone, Own128x48D72)      \
+  X(Bf16Type, kNone, Own128x96D80)      \
+  X(HalfType, kCausal, Own192x64D64x32) \
+  X(HalfType, kNone, Own128x64D64x256)  \
+  X(HalfType, kWindow, NoOverlap)       \
+  X(Bf16Type, kCausal, ProductTurns)    \
+  X(HalfType, kNone, SoftmaxTurns)      \
+  X(HalfType, kCausal, SoftmaxTurns)    \
+  X(Bf16Type, kPrefix, FourStages)      \
+  X(HalfType, kNone, Widest)
+#else
+#define ATTILE_DEFAULTS(X, policy)
+#define ATTILE_SM90(X) \
+  X(HalfType, kCausal, D64) X(Bf16Type, kEverything, D128) X(Bf16Type, kCausal, Packed128)
+#endif
+
+#define ATTILE_SUITE(type, policy, executor)                          \
+  TEST_CASE("suite.gpu.sm90." #type "." #policy "." #executor) {      \
+    run_suite<Direction::kForward, type, Policy::policy>(executor{}); \
+  }
+#define ATTILE_POLICY(name, policy) ATTILE_DEFAULTS(ATTILE_SUITE, policy)
+ATTILE_EACH_POLICY(ATTILE_POLICY)
+ATTILE_SM90(ATTILE_SUITE)
+#undef ATTILE_POLICY
+#undef ATTILE_SUITE
+
+#define ATTILE_ONE(...) +1
+#define ATTILE_POLICY(name, policy) ATTILE_DEFAULTS(ATTILE_ONE, policy)
+static_assert(kSuiteSm90Kernels == 0 ATTILE_EACH_POLICY(ATTILE_POLICY) ATTILE_SM90(ATTILE_ONE));
+#undef ATTILE_POLICY
+#undef ATTILE_ONE
+
+}  // namespace

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// The sm90 backward kernels: their default tiles, and tiles that a caller may choose.
+#include "kernel/suite_executor.cuh"
+#include "kernel/suite_kernels.h"
+
+namespace {
+
+using namespace attile_test;
+using attile::DqMode;
+using attile::sm90::BackwardTuning;
+
+using HalfType = __half;
+using Bf16Type = __nv_bfloat16;
+
+using D64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
+using D96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>>;
+using D128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>>;
+using InOrder64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>, DqMode::kInOrder>;
+using InOrder128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>, DqMode::kInOrder>;
+template <int Br, int Bc, class Dim, int Stages>
+using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc, attile::sm90::Tuning<>, BackwardTuning<Stages>>>;
+using OneGroup = Own<64, 64, Dims<64>, 1>;
+using ThreeGroups = Own<64, 192, Dims<32>, 2>;
+using D72 = Own<128, 128, Dims<72>, 1>;
+using D64x32 = Own<128, 128, Dims<64, 32>, 2>;
+
+// X(element type, Policy, executor)
+#if ATTILE_TEST_FULL
+#define ATTILE_DEFAULTS(X, policy) X(HalfType, policy, D64) X(Bf16Type, policy, D128)
+#define ATTILE_SM90(X)                \
+  X(HalfType, kNone, D96)             \
+  X(Bf16Type, kCausal, D96)           \
+  X(HalfType, kNone, InOrder64)       \
+  X(HalfType, kCausal, InOrder128)    \
+  X(Bf16Type, kEverything, InOrder64) \
+  X(HalfType, kCausal, OneGroup)      \
+  X(HalfType, kNone, ThreeGroups)     \
+  X(Bf16Type, kNone, D72)             \
+  X(HalfType, kCausal, D64x32)
+#else
+#define ATTILE_DEFAULTS(X, policy)
+#define ATTILE_SM90(X) X(HalfType, kCausal, D64) X(Bf16Type, kEverything, D128)
+#endif
+
+#define ATTILE_SUITE(type, policy, executor)                              \
+  TEST_CASE("suite.gpu.sm90.backward." #type "." #policy "." #executor) { \
+    run_suite<Direction::kBackward, type, Policy::policy>(executor{});    \
+  }
+#define ATTILE_POLICY(name, policy) ATTILE_DEFAULTS(ATTILE_SUITE, policy)
+ATTILE_EACH_POLICY(ATTILE_POLICY)
+ATTILE_SM90(ATTILE_SUITE)
+#undef ATTILE_POLICY
+#undef ATTILE_SUITE
+
+#define ATTILE_ONE(...) +1
+#define ATTILE_POLICY(name, policy) ATTILE_DEFAULTS(ATTILE_ONE, policy)
+static_assert(kSuiteSm90BackwardKernels == 0 ATTILE_EACH_POLICY(ATTILE_POLICY)
+                                               ATTILE_SM90(ATTILE_ONE));
+#undef ATTILE_POLICY
+#undef ATTILE_ONE
+
+}  // namespace

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#include "policies.h"
+
+using namespace attile;
+using namespace attile::no_spill;
+
+// On other architectures the kernels are empty.
+struct NamedKernels {
+  template <int D, DqMode kMode, class T, class M, class S, class P>
+  static constexpr auto kKernel =
+      detail::columns_kernel<sm90::DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, D, kMode>>();
+
+  template <class T, class M, class S, class P>
+  bool operator()() const {
+    return kKernel<64, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+           kKernel<96, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+           kKernel<128, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+           kKernel<64, DqMode::kInOrder, T, M, S, P> != nullptr &&
+           kKernel<128, DqMode::kInOrder, T, M, S, P> != nullptr;
+  }
+};
+
+bool compiled() { return each_16_bit_policy(NamedKernels{}); }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/boxed_tensor.h>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/shared_memory.cuh>
+
+#include <cstdint>
+
+#include "sim/machine.h"
+
+// The simulated counterpart of include/attile/arch/bulk_tensor.cuh.
+
+namespace attile::arch {
+
+struct TensorMap {
+  BoxedTensor tensor;
+};
+
+inline void prefetch_map(const TensorMap&) {}
+
+[[gnu::always_inline]] inline void bulk_load(std::uint32_t shared, const TensorMap& map,
+                                             const BoxPlace& at, Mbarrier* barrier) {
+  sim::bulk_load(shared, map.tensor, at, barrier);
+}
+
+/// As a box of rows of 16 bytes: those have no swizzle.
+[[gnu::always_inline]] inline void bulk_load(std::uint32_t shared, const void* from, int bytes,
+                                             Mbarrier* barrier) {
+  const int rows = bytes / 16;
+  sim::bulk_load(shared, {from, {8, rows, 1, 1, 1}, {2, 16, 16, 16, 16}, {8, rows, 1, 1, 1}}, {},
+                 barrier);
+}
+
+[[gnu::always_inline]] inline void bulk_store(const TensorMap& map, const BoxPlace& at,
+                                              std::uint32_t shared) {
+  sim::bulk_store(map.tensor, at, shared);
+}
+
+inline void bulk_commit() { sim::bulk_commit(); }
+
+template <int kPending>
+void bulk_wait_read() {
+  sim::bulk_wait_read(kPending);
+}
+
+inline void fence_async_proxy() { sim::fence_async_proxy(); }
+
+}  // namespace attile::arch

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include <attile/kernel/sm80/forward.cuh>
+#include <attile/kernel/sm90/backward.cuh>
+#include <attile/kernel/sm90/forward.cuh>
+
+#include "kernel/suite_executor.cuh"
+#include "sim/suite.h"
+
+namespace {
+
+using namespace attile_test;
+using attile::sm90::Overlap;
+using attile::sm90::Tuning;
+using attile::sm90::Turns;
+
+template <int Br, int Bc, class Tuning>
+using Warpgroups = GpuExecutor<Dims<64>, Sm90Tiles<Br, Bc, Tuning>>;
+using Two = Warpgroups<128, 64, Tuning<>>;
+using Three = Warpgroups<192, 32, Tuning<3, false, Overlap::kSteps, Turns::kProducts>>;
+using Plain = Warpgroups<64, 64, Tuning<1, false, Overlap::kNone, Turns::kNone, false>>;
+using Softmax = Warpgroups<128, 32, Tuning<2, false, Overlap::kNone, Turns::kSoftmax>>;
+using Packed = Warpgroups<128, 64, Tuning<2, true>>;
+// Rows of O lie elsewhere than those of Q.
+using Narrow = GpuExecutor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
+// O is staged where Q was; panels of 32 columns.
+using Deep = GpuExecutor<Dims<256, 256, 64>, Sm90DefaultTiles<>>;
+using D96 = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
+
+// Backward: dQ shared by its rows, and by its columns.
+using Rows = GpuExecutor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
+using Columns = GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
+using OneGroup =
+    GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<1>>>;
+using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
+
+constexpr double kMostCost = 4e6;
+
+const bool kRegistered = [] {
+#define ATTILE_REGISTER(name, policy) \
+  register_cases<Direction::kForward, __half, Policy::policy>("sm90_fp16", Two{}, kMostCost);
+  ATTILE_EACH_POLICY(ATTILE_REGISTER)
+#undef ATTILE_REGISTER
+  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_192", Three{},
+                                                                      kMostCost);
+  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_64", Plain{},
+                                                                      kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_turns", Softmax{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_packed", Packed{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed", Packed{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_256", Deep{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_256", Deep{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_96", D96{}, kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_rows", Rows{}, kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_columns", Columns{},
+                                                                kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_columns", Columns{}, kMostCost);
+  register_cases<Direction::kBackward, __nv_bfloat16, Policy::kCausal>("sm90_one", OneGroup{},
+                                                                       kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_in_order", InOrder{},
+                                                                kMostCost);
+  return true;
+}();
+
+}  // namespace

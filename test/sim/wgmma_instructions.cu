@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+// As instructions.cu, for the instructions of compute capability 9.0: barriers in shared memory,
+// copies of boxes, registers and products of a warpgroup. All numbers are small and whole, so that
+// sums are exact, and each result is also held against a plain loop.
+#include <attile/arch/attributes.h>
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/device.cuh>
+#include <attile/arch/launch.cuh>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/arch/tensor_map.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/arch/warpgroup.cuh>
+#include <attile/arch/wgmma.cuh>
+#include <attile/core/element.h>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../examples/support.cuh"
+#include "sim/instructions.h"
+
+namespace {
+
+namespace arch = attile::arch;
+using namespace instructions;
+
+/// Where 16 bytes lie that a tile of rows of `row_bytes` has at `offset` without its swizzle.
+ATTILE_HOST_DEVICE int swizzled(int offset, int row_bytes) {
+  return offset ^ (offset / 8 & (row_bytes - 16));
+}
+
+// ---- barriers and registers ---------------------------------------------------------------------
+
+/// Warp 0 fills one of two buffers while warps 1 and 2 empty the other.
+ATTILE_KERNEL void ring(std::uint32_t* out) {
+  auto* const barriers = reinterpret_cast<arch::Mbarrier*>(arch::dynamic_shared());
+  auto* const buffers = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared() + 64);
+  const int i = arch::thread_index(), lane = i % 32;
+  if (i == 0) {
+    for (int b = 0; b < 2; ++b) {
+      arch::mbarrier_init(barriers + b, 32);
+      arch::mbarrier_init(barriers + 2 + b, 2);
+    }
+  }
+  arch::barrier();
+  for (int step = 0; step < 7; ++step) {
+    arch::Mbarrier* const full = barriers + step % 2;
+    arch::Mbarrier* const empty = barriers + 2 + step % 2;
+    std::uint32_t* const buffer = buffers + step % 2 * 32;
+    if (i < 32) {
+      arch::mbarrier_wait(empty, step / 2 % 2 ^ 1);
+      buffer[lane] = static_cast<std::uint32_t>(step * 100 + lane);
+      arch::mbarrier_arrive(full);
+    } else {
+      arch::mbarrier_wait(full, step / 2 % 2);
+      out[step * 64 + i - 32] = buffer[lane ^ 31];
+      arch::warp_barrier();
+      if (lane == 0) arch::mbarrier_arrive(empty);
+    }
+  }
+}
+
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(384, 1) registers(std::uint32_t* out) {
+  const int i = arch::thread_index();
+  if (i < arch::kWarpgroupSize) {
+    arch::give_registers<24>();
+    out[i] = static_cast<std::uint32_t>(i);
+  } else {
+    arch::take_registers<240>();
+    out[i] = static_cast<std::uint32_t>(2 * i + arch::block_count());
+  }
+}
+
+// ---- copies of boxes ----------------------------------------------------------------------------
+
+constexpr int kSizes[5] = {72, 5, 3, 4, 2};
+/// In elements. Dimension 2 lies within a row of dimension 1.
+constexpr int kStrides[5] = {1, 3 * 80, 80, 5 * 3 * 80, 4 * 5 * 3 * 80};
+constexpr int kElements = 2 * kStrides[4];
+constexpr int kBox[5] = {0, 4, 2, 2, 1};
+constexpr int kBoxRows = 16;
+/// Inside, over each end of each dimension, and outside.
+constexpr arch::BoxPlace kPlaces[] = {{0, 0, 0, 0, 0},  {8, 1, 1, 2, 1},    {-8, -1, 0, 1, 0},
+                                      {64, 3, 2, 3, 1}, {16, 0, -1, -1, 0}, {3, 2, 1, 0, 1},
+                                      {0, 0, 0, 0, 2}};
+
+/// What lies in shared memory when the box has come.
+ATTILE_KERNEL void load_box(std::uint32_t* out, const ATTILE_GRID_CONSTANT arch::TensorMap map,
+                            arch::BoxPlace at, int row_bytes) {
+  auto* const words = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
+  const int bytes = kBoxRows * row_bytes;
+  auto* const barrier = reinterpret_cast<arch::Mbarrier*>(arch::dynamic_shared() + bytes);
+  if (arch::thread_index() == 0) {
+    arch::prefetch_map(map);
+    arch::mbarrier_init(barrier, 1);
+    arch::mbarrier_publish();
+    arch::mbarrier_arrive_expect(barrier, bytes);
+    arch::bulk_load(arch::shared_address(words), map, at, barrier);
+  }
+  arch::barrier();
+  arch::mbarrier_wait(barrier, 0);
+  for (int w = arch::thread_index(); w < bytes / 4; w += 64) out[w] = words[w];
+}
+
+/// The box's words in shared memory are numbered from 1000 on.
+ATTILE_KERNEL void store_box(const ATTILE_GRID_CONSTANT arch::TensorMap map, arch::BoxPlace at,
+                             int row_bytes) {
+  auto* const words = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
+  for (int w = arch::thread_index(); w < kBoxRows * row_bytes / 4; w += 64) {
+    words[w] = static_cast<std::uint32_t>(1000 + w);
+  }
+  arch::fence_async_proxy();
+  arch::barrier();
+  if (arch::thread_index() != 0) return;
+  arch::bulk_store(map, at, arch::shared_address(words));
+  arch::bulk_commit();
+  arch::bulk_wait_read<0>();
+}
+
+using Elements = std::vector<std::uint16_t>;
+
+Words words_of(const Elements& elements) {
+  Words words(elements.size() / 2);
+  std::memcpy(words.data(), elements.data(), 4 * words.size());
+  return words;
+}
+
+/// Calls f(element in the tensor or -1, element in shared memory) for each element of a box.
+template <class F>
+void for_each_element(const arch::BoxPlace& at, int row_bytes, F f) {
+  for (int i = 0; i < kBoxRows * row_bytes / 2; ++i) {
+    const int row = i / (row_bytes / 2);
+    const int place[5] = {at.c0 + i % (row_bytes / 2), at.c1 + row % kBox[1],
+                          at.c2 + row / kBox[1] % kBox[2],
+                          at.c3 + row / kBox[1] / kBox[2] % kBox[3], at.c4};
+    int element = 0;
+    for (int d = 0; d < 5; ++d) {
+      if (place[d] < 0 || place[d] >= kSizes[d]) element = -1;
+      if (element >= 0) element += place[d] * kStrides[d];
+    }
+    f(element, swizzled(i * 2, row_bytes) / 2);
+  }
+}
+
+arch::TensorMap map_of(const std::uint16_t* data, int row_bytes) {
+  arch::BoxedTensor tensor{data, {}, {}, {row_bytes / 2, kBox[1], kBox[2], kBox[3], kBox[4]}};
+  for (int d = 0; d < 5; ++d) {
+    tensor.size[d] = kSizes[d];
+    tensor.stride_bytes[d] = 2 * kStrides[d];
+  }
+  arch::TensorMap map;
+  example::must(arch::make_map(map, tensor), "make_map");
+  return map;
+}
+
+template <class... Params, class... Given>
+void start(const char* name, void (*kernel)(Params...), unsigned threads, std::size_t shared_bytes,
+           const Given&... given) {
+  example::must(arch::launch<Params...>(kernel, 1, threads, shared_bytes, nullptr, given...), name);
+  example::must(cudaDeviceSynchronize(), name);
+}
+
+/// The results, if they are those that were expected.
+Result checked(const char* name, const Words& found, const Words& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (found[i] == expected[i]) continue;
+    std::printf("%s: word %zu is %08x, and not %08x\n", name, i, found[i], expected[i]);
+    std::exit(1);
+  }
+  return {name, found, 0.0f};
+}
+
+Result loads(int row_bytes) {
+  Elements numbers(kElements);
+  for (int i = 0; i < kElements; ++i) numbers[i] = static_cast<std::uint16_t>(i + 1);
+  const example::DeviceArray<std::uint16_t> in(numbers);
+  Words found, expected;
+  for (const arch::BoxPlace& at : kPlaces) {
+    const std::size_t bytes = kBoxRows * row_bytes;
+    const example::DeviceArray<std::uint32_t> out{Words(bytes / 4)};
+    start("bulk_load", load_box, 64, bytes + 64, out.get(), map_of(in.get(), row_bytes), at,
+          row_bytes);
+    Elements box(bytes / 2);
+    for_each_element(at, row_bytes,
+                     [&](int from, int to) { box[to] = from < 0 ? 0 : numbers[from]; });
+    for (const std::uint32_t word : out.download()) found.push_back(word);
+    for (const std::uint32_t word : words_of(box)) expected.push_back(word);
+  }
+  return checked("bulk_load", found, expected);
+}
+
+Result stores(int row_bytes) {
+  Words found, expected;
+  for (const arch::BoxPlace& at : kPlaces) {
+    const example::DeviceArray<std::uint16_t> out{Elements(kElements)};
+    const std::size_t bytes = kBoxRows * row_bytes;
+    start("bulk_store", store_box, 64, bytes, map_of(out.get(), row_bytes), at, row_bytes);
+    Elements tensor(kElements);
+    for_each_element(at, row_bytes, [&](int to, int from) {
+      if (to >= 0) tensor[to] = static_cast<std::uint16_t>(from % 2 == 0 ? 1000 + from / 2 : 0);
+    });
+    for (const std::uint32_t word : words_of(out.download())) found.push_back(word);
+    for (const std::uint32_t word : words_of(tensor)) expected.push_back(word);
+  }
+  return checked("bulk_store", found, expected);
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+constexpr int kRows = 64, kDepth = 64;
+constexpr int kLeftBytes = kRows * kDepth * 2;
+
+ATTILE_HOST_DEVICE float left(int m, int k) {
+  return static_cast<float>((m * 37 + k * 11) % 7 - 3);
+}
+ATTILE_HOST_DEVICE float right(int k, int n) {
+  return static_cast<float>((k * 5 + n * 13) % 9 - 4);
+}
+ATTILE_HOST_DEVICE float before(int m, int n) { return static_cast<float>((m * 3 + n) % 11); }
+
+/// A tile in panels of rows of `row_bytes`; value(row, column).
+template <class T, class Value>
+ATTILE_DEVICE void write_tile(unsigned char* tile, int rows, int cols, int row_bytes, Value value) {
+  const int panel = row_bytes / 2;
+  for (int i = arch::thread_index(); i < rows * cols / 2; i += arch::kWarpgroupSize) {
+    const int row = i / (cols / 2), col = i % (cols / 2) * 2;
+    const int offset = col / panel * rows * row_bytes + row * row_bytes + col % panel * 2;
+    *reinterpret_cast<std::uint32_t*>(tile + swizzled(offset, row_bytes)) =
+        attile::word_of(attile::from_floats<T>(value(row, col), value(row, col + 1)));
+  }
+}
+
+/// From where on a tile's columns from `col` on lie, if they begin with a panel's unit.
+ATTILE_DEVICE int column_bytes(int rows, int col, int row_bytes) {
+  const int panel = row_bytes / 2;
+  return col / panel * rows * row_bytes + col % panel * 2;
+}
+
+template <class T, int N, bool kRegisters, bool kTransposedB>
+ATTILE_DEVICE void product(std::uint32_t* out, int row_bytes, bool adds) {
+  unsigned char* const a_smem = arch::dynamic_shared();
+  unsigned char* const b_smem = a_smem + kLeftBytes;
+  constexpr int kRightRows = kTransposedB ? kDepth : N;
+  write_tile<T>(a_smem, kRows, kDepth, row_bytes, [](int m, int k) { return left(m, k); });
+  write_tile<T>(b_smem, kRightRows, kTransposedB ? N : kDepth, row_bytes,
+                [](int row, int col) { return kTransposedB ? right(row, col) : right(col, row); });
+  arch::fence_async_proxy();
+  arch::barrier();
+
+  const int i = arch::thread_index();
+  const int row = i / 32 * 16 + i % 32 / 4, col = i % 4 * 2;
+  std::uint32_t a_frag[kDepth / 16][4];
+  ATTILE_UNROLL
+  for (int w = 0; w < kDepth / 4; ++w) {
+    const int m = row + w % 2 * 8, k = w / 2 * 8 + col;
+    a_frag[w / 4][w % 4] = attile::word_of(attile::from_floats<T>(left(m, k), left(m, k + 1)));
+  }
+  float d[2][N / 4];
+  ATTILE_UNROLL
+  for (int e = 0; e < N / 4; ++e) {
+    for (int h = 0; h < 2; ++h) d[h][e] = before(row + 8 * h, e / 2 * 8 + col + e % 2);
+  }
+  const arch::WgmmaOperand a(arch::shared_address(a_smem), row_bytes, kRows * row_bytes);
+  const arch::WgmmaOperand b(arch::shared_address(b_smem), row_bytes, kRightRows * row_bytes);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int step = 0; step < kDepth / 16; ++step) {
+    const int k = step * 16;
+    const std::uint64_t right_part =
+        b.at(kTransposedB ? k * row_bytes : column_bytes(N, k, row_bytes));
+    if constexpr (kRegisters) {
+      arch::wgmma_m64k16<T, N, kTransposedB>(d, a_frag[step], right_part, adds || step > 0);
+    } else {
+      arch::wgmma_m64k16<T, N, kTransposedB>(d, a.at(column_bytes(kRows, k, row_bytes)), right_part,
+                                             adds || step > 0);
+    }
+    if (step % 2 == 1) arch::wgmma_commit();
+  }
+  arch::wgmma_wait<1>();
+  arch::wgmma_wait<0>();
+  arch::wgmma_touches(d);
+  ATTILE_UNROLL
+  for (int e = 0; e < N / 4; ++e) {
+    for (int h = 0; h < 2; ++h) out[(row + 8 * h) * N + e / 2 * 8 + col + e % 2] = bits(d[h][e]);
+  }
+  arch::barrier();
+}
+
+template <class T, int N>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(128, 1) products(std::uint32_t* out, int row_bytes) {
+  product<T, N, false, false>(out, row_bytes, false);
+  product<T, N, false, true>(out + kRows * N, row_bytes, true);
+  product<T, N, true, false>(out + 2 * kRows * N, row_bytes, true);
+  product<T, N, true, true>(out + 3 * kRows * N, row_bytes, false);
+}
+
+template <class T, int N>
+Result product_of(const char* name) {
+  constexpr int kForms = 4;
+  Words found, expected;
+  for (const int row_bytes : {128, 64, 32}) {
+    const example::DeviceArray<std::uint32_t> out{Words(kForms * kRows * N)};
+    const std::size_t right_bytes = (N * 2 + 127) / 128 * 128 * kDepth;
+    start(name, products<T, N>, 128, kLeftBytes + right_bytes, out.get(), row_bytes);
+    for (const std::uint32_t word : out.download()) found.push_back(word);
+    for (int i = 0; i < kForms * kRows * N; ++i) {
+      const int m = i / N % kRows, n = i % N, form = i / N / kRows;
+      float sum = form == 1 || form == 2 ? before(m, n) : 0.0f;
+      for (int k = 0; k < kDepth; ++k) sum += left(m, k) * right(k, n);
+      expected.push_back(bits(sum));
+    }
+  }
+  return checked(name, found, expected);
+}
+
+template <class T, int... kSixteens>
+void add_products(std::vector<Result>& results, const char* name,
+                  std::integer_sequence<int, kSixteens...>) {
+  (results.push_back(product_of<T, 16 * (kSixteens + 1)>(name)), ...);
+}
+
+Result plain(const char* name, void (*kernel)(std::uint32_t*), unsigned threads,
+             std::size_t shared_bytes, std::size_t words) {
+  const example::DeviceArray<std::uint32_t> out{Words(words)};
+  start(name, kernel, threads, shared_bytes, out.get());
+  return {name, out.download(), 0.0f};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!well_called(argc)) return 2;
+  example::need_gpu();
+  if (const attile::Check check = arch::check_launch(ring, 1024, 1); !check) {
+    std::printf("skipped: %s\n", check.why);
+    return example::kSkipped;
+  }
+  std::vector<Result> results{plain("mbarrier", ring, 96, 512, 448),
+                              plain("setmaxnreg", registers, 384, 0, 384)};
+  for (const int row_bytes : {128, 64, 32}) {
+    results.push_back(loads(row_bytes));
+    results.push_back(stores(row_bytes));
+  }
+  constexpr std::make_integer_sequence<int, 16> kSixteens;
+  add_products<__half>(results, "wgmma fp16", kSixteens);
+  add_products<__nv_bfloat16>(results, "wgmma bf16", kSixteens);
+  return write_and_compare(results, argc, argv);
+}
