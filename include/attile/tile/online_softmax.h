@@ -82,7 +82,7 @@ struct OnlineSoftmax {
   template <int kSlack, class Scores>
   ATTILE_HOST_DEVICE Rescaling raise_maximum(const Scores& scores, float unit) {
     float m_new[kRows];
-    Rescaling result;
+    Rescaling result{};
     result.needed = kSlack == 0;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
