@@ -33,7 +33,7 @@ using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<1>>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 
-constexpr double kMostCost = 4e6;
+constexpr double kMostCost = 1.2e6;
 
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy) \
