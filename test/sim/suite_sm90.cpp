@@ -33,6 +33,9 @@ using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<1>>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 
+// Rows that no head fills lie where O of the tile before was staged.
+using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<true>>;
+
 constexpr double kMostCost = 1.2e6;
 
 const bool kRegistered = [] {
@@ -50,6 +53,8 @@ const bool kRegistered = [] {
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kNone>("sm90_256", Deep{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_256", Deep{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed_256", PackedDeep{},
+                                                               kMostCost / 8);
   register_cases<Direction::kForward, __half, Policy::kNone>("sm90_96", D96{}, kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_rows", Rows{}, kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_columns", Columns{},

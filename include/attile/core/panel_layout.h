@@ -23,6 +23,7 @@ struct PanelLayout {
   static constexpr int kUnitElements = 16 / kElementBytes;
   static constexpr int kUnits = Cols / kUnitElements;
   static constexpr int kPanelUnits = kUnits % 8 == 0 ? 8 : kUnits % 4 == 0 ? 4 : 2;
+  static constexpr int kPanelColumns = kPanelUnits * kUnitElements;
   static constexpr int kRowBytes = kPanelUnits * 16;
   static constexpr int kPanelBytes = Rows * kRowBytes;
   static constexpr int kBytes = kUnits / kPanelUnits * kPanelBytes;

@@ -79,7 +79,7 @@ struct WorkItem {
   ATTILE_HOST_DEVICE constexpr WorkItem(int item, int q_tiles, int slices, int section) {
     const int sections = max(slices / section, 1);
     const int before = min(item / (section * q_tiles), sections - 1) * section;
-    const int here = before + section * 2 > slices ? slices - before : section;
+    const int here = slices - before - section < section ? slices - before : section;
     const int rest = item - before * q_tiles;
     slice = before + rest % here;
     row_tile = q_tiles - 1 - rest / here;

@@ -76,11 +76,10 @@ class Ring {
   ATTILE_DEVICE void send(arch::Mbarrier* barrier, const Place& at, const arch::TensorMap& map,
                           int row0, int head, int batch) const {
     using Layout = typename Tile::Layout;
-    constexpr int kPanelColumns = Layout::kPanelUnits * Layout::kUnitElements;
     ATTILE_UNROLL
-    for (int panel = 0; panel < Tile::kCols / kPanelColumns; ++panel) {
+    for (int panel = 0; panel < Tile::kCols / Layout::kPanelColumns; ++panel) {
       arch::bulk_load(arch::shared_address(tile(at.stage).data) + panel * Layout::kPanelBytes, map,
-                      {panel * kPanelColumns, 0, row0, head, batch}, barrier);
+                      {panel * Layout::kPanelColumns, 0, row0, head, batch}, barrier);
     }
   }
 

@@ -58,10 +58,10 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
                                                  int b_col) {
   static_assert(A::kRows == B::kRows && A::Layout::kRowBytes == 128,
                 "attile::tile: of A, whole panels of 64 columns are taken, as deep as B");
-  const arch::WgmmaOperand left = detail::wgmma_operand(a, a_col / 64 * A::Layout::kPanelBytes);
-  constexpr int kPanelColumns = B::Layout::kPanelUnits * B::Layout::kUnitElements;
+  const arch::WgmmaOperand left =
+      detail::wgmma_operand(a, a_col / A::Layout::kPanelColumns * A::Layout::kPanelBytes);
   const arch::WgmmaOperand right =
-      detail::wgmma_operand(b, b_col / kPanelColumns * B::Layout::kPanelBytes);
+      detail::wgmma_operand(b, b_col / B::Layout::kPanelColumns * B::Layout::kPanelBytes);
   arch::wgmma_fence();
   ATTILE_UNROLL
   for (int k = 0; k < A::kRows / 16; ++k) {

@@ -167,7 +167,7 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const KeyTile key(p, block);
   const int col0 = key.index * Traits::kBc;
-  const int first = group * kGroupColumns;  // of this warpgroup's rows of K and V
+  const int first = group * kGroupRows;  // of this warpgroup's rows of K and V
   const auto sampler = p.dropout.sampler(p.q_heads);
   tile::RingPlace<Traits::kStages> at;
   typename Traits::DkRegisters dk_frag;  // line 7

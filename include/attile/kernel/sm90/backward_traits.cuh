@@ -16,9 +16,6 @@
 
 namespace attile::sm90 {
 
-/// Rows of K and V, and where they share them rows of Q, that a warpgroup has.
-inline constexpr int kGroupColumns = 64;
-
 template <class Traits>
 struct BackwardParams;
 
@@ -60,7 +57,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kLeastArchitecture = 900;
   static constexpr DqMode kDqMode = kMode;
   /// Warpgroups that compute; one more brings their tiles.
-  static constexpr int kGroups = Bc / kGroupColumns;
+  static constexpr int kGroups = Bc / kGroupRows;
   static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
   static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
@@ -92,12 +89,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kDqCols = kQkColumns;
   static constexpr int kDqParts = 1;
   static constexpr int kDqThreads = kComputing;
-  using DqRegisters = tile::MmaTile<kGroups * kGroupColumns, kQkColumns / kDqAcross, kGroups * 4>;
+  using DqRegisters = tile::MmaTile<kGroups * kGroupRows, kQkColumns / kDqAcross, kGroups * 4>;
   /// What DqRegisters count from, of a thread.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
     if constexpr (kDqAcross == 1) return {};
     const int group = thread / arch::kWarpgroupSize;
-    return {group * kGroupColumns, group * DqRegisters::kCols};
+    return {group * kGroupRows, group * DqRegisters::kCols};
   }
 
   /// Where things lie in shared memory. Units: bytes.

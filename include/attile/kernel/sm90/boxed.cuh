@@ -16,20 +16,18 @@ namespace attile::sm90 {
 template <class Tile, class T>
 arch::BoxedTensor boxed(const Tensor<const T>& t, int batch, int heads, int length, int dim,
                         int packed = 1, int rows = Tile::kRows) {
-  using Layout = typename Tile::Layout;
   constexpr int kBytes = sizeof(T);
   const std::int64_t head_bytes = t.head_stride * kBytes;
   return {t.data,
           {dim, packed, length, heads / packed, batch},
           {kBytes, head_bytes, t.row_stride * kBytes, head_bytes * packed, t.batch_stride * kBytes},
-          {Layout::kPanelUnits * Layout::kUnitElements, packed, rows, 1, 1}};
+          {Tile::Layout::kPanelColumns, packed, rows, 1, 1}};
 }
 
 inline Check not_boxable() {
   return refuse(
       "the sm90 kernels read q, k, v and dout by tensor copies: their addresses and strides must "
-      "be "
-      "multiples of 16 bytes, and strides above 0");
+      "be multiples of 16 bytes, and strides above 0");
 }
 inline Check check_maps(cudaError_t error) {
   if (error == cudaSuccess) return {};

@@ -100,6 +100,7 @@ ATTILE_DEVICE void load_keys(const ForwardParams<Traits>& p, int block, const Ri
 
 /// Packed rows may not fill a warpgroup's part of Q: what is left is zeros.
 /// Scope    all threads of a warpgroup that computes.
+/// Barriers `fence_async_proxy`, and what orders the warpgroup's threads, after it.
 template <class Traits>
 ATTILE_DEVICE void clear_unused_rows(const ForwardParams<Traits>& p,
                                      const typename Traits::QTile& q_smem) {
@@ -112,8 +113,6 @@ ATTILE_DEVICE void clear_unused_rows(const ForwardParams<Traits>& p,
     arch::store(&q_smem.at(i / kUnits, i % kUnits * kUnit),
                 Vec<typename Traits::ElementType, kUnit>{});
   }
-  arch::fence_async_proxy();  // zeros are there for the products
-  arch::barrier(1 + arch::thread_index() / arch::kWarpgroupSize, arch::kWarpgroupSize);
 }
 
 /// Where a warpgroup is in the rings.
@@ -168,8 +167,8 @@ ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, const WorkTile<T
 /// Warpgroups that do something one after another, in a circle.
 template <class Traits, bool kOn>
 struct Turn {
-  static constexpr int kBarrier =
-      1 + Traits::kGroups;  // the first; those before are store_output's
+  /// The first one's; those before are store_output's.
+  static constexpr int kBarrier = 1 + Traits::kGroups;
   static constexpr int kThreads = 2 * arch::kWarpgroupSize;
 
   int group;
@@ -243,7 +242,7 @@ ATTILE_DEVICE void finish_rows(const ForwardParams<Traits>& p, const ForwardMemo
       arch::barrier(1 + group, arch::kWarpgroupSize);  // O has been read
       clear_unused_rows(p, smem.q(group).tile(0));
     }
-    arch::fence_async_proxy();  // O has been written before the next Q is
+    arch::fence_async_proxy();  // O, and zeros, have been written before the next Q is
     arch::warp_barrier();
     smem.q(group).release(place.q);
   }
@@ -357,7 +356,11 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     ForwardPlaces<Traits> place;
     ProductsTurn<Traits>{group}.init();
     SoftmaxTurn<Traits>{group}.init();
-    if constexpr (Traits::kPacked) clear_unused_rows(p, smem.q(group).tile(0));
+    if constexpr (Traits::kPacked) {
+      clear_unused_rows(p, smem.q(group).tile(0));
+      arch::fence_async_proxy();
+      arch::barrier(1 + group, arch::kWarpgroupSize);  // zeros are there for the products
+    }
     for (BlockTiles tiles{block}; tiles.more(p.tiles); ++tiles.turn) {
       forward_rows(p, smem, tiles.tile(), group, place);
     }

@@ -15,9 +15,6 @@
 
 namespace attile::sm90 {
 
-/// Rows of a tile that a warpgroup has.
-inline constexpr int kGroupRows = 64;
-
 template <class Traits>
 struct ForwardParams;
 

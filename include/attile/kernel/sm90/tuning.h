@@ -14,6 +14,9 @@ template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int D
           class TuningType>
 struct BackwardTraits;
 
+/// Rows of a tile that a warpgroup has: of Q, and backward of K and V.
+inline constexpr int kGroupRows = 64;
+
 /// Of each warpgroup that computes, beside one that brings tiles and has `loader`: what setmaxnreg
 /// shares out of a block's registers. Units: registers of a thread.
 constexpr int group_registers(int groups, int loader) {
