@@ -3,6 +3,7 @@
 // computes what after what.
 #include <attile/attile.cuh>
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -31,10 +32,11 @@ struct Memory {
   Memory(int b, int h, int kv_h) : batch(b), heads(h), kv_heads(kv_h) {
     const attile_test::Random random(1);
     std::vector<__half> values;
+    std::uint64_t number = 0;  // the same for every `batch`
     for (const std::size_t size : {rows(), columns(), columns()}) {
       std::vector<__half> one;
       for (std::size_t i = 0; i < size; ++i) {
-        one.push_back(attile::from_float<__half>(random.normal(values.size() + i)));
+        one.push_back(attile::from_float<__half>(random.normal(number++)));
       }
       for (int i = 0; i < batch; ++i) values.insert(values.end(), one.begin(), one.end());
     }
