@@ -78,13 +78,13 @@ constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
 
 /// Tiles of the sm90 forward kernel. Where scores are not plain they take registers, and Bc is
 /// smaller so that nothing is spilled.
-constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain, bool masked) {
+constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain) {
   const int dim = max(d, dv);
-  if (dim <= 64) return plain ? Tiles{192, masked ? 112 : 128, 0, 1} : Tiles{128, 96, 0, 1};
+  if (dim <= 64) return plain ? Tiles{192, 128, 0, 1} : Tiles{128, 96, 0, 1};
   if (dim <= 96) return {128, plain ? 128 : 96, 0, 1};
-  if (dim <= 128) return {128, !plain ? 80 : masked ? 128 : 176, 0, 1};
-  if (dim <= 192) return {128, !plain ? 48 : dv <= 128 ? 128 : masked ? 96 : 112, 0, 1};
-  return {128, !plain ? 32 : masked ? 64 : 80, 0, 1};
+  if (dim <= 128) return {128, plain ? 128 : 80, 0, 1};
+  if (dim <= 192) return {128, !plain ? 48 : dv <= 128 ? 112 : 96, 0, 1};
+  return {128, plain ? 64 : 32, 0, 1};
 }
 
 /// Tiles of the sm90 backward kernel, for head dimensions up to 128.
@@ -163,8 +163,7 @@ struct Sm80Forward {
 
 template <class Args, int D, int Dv, bool kPacked>
 struct Sm90Forward {
-  static constexpr Tiles kTiles = sm90_forward_tiles(
-      D, Dv, kPlainScores<Args>, !std::is_same_v<typename Args::MaskType, NoMask>);
+  static constexpr Tiles kTiles = sm90_forward_tiles(D, Dv, kPlainScores<Args>);
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc, sm90::Tuning<2, kPacked>>;
 };
 

@@ -6,9 +6,7 @@
 namespace {
 
 using namespace attile_test;
-using attile::sm90::Overlap;
 using attile::sm90::Tuning;
-using attile::sm90::Turns;
 
 using HalfType = __half;
 using Bf16Type = __nv_bfloat16;
@@ -31,12 +29,11 @@ using Own128x48D72 = Own<128, 48, Dims<72>>;
 using Own128x96D80 = Own<128, 96, Dims<80>>;
 using Own192x64D64x32 = Own<192, 64, Dims<64, 32>>;
 using Own128x64D64x256 = Own<128, 64, Dims<64, 256>>;
-// Every way to overlap, and stages.
-using NoOverlap = Own<64, 128, Dims64, Tuning<1, false, Overlap::kNone, Turns::kNone, false>>;
-using ProductTurns = Own<192, 128, Dims64, Tuning<2, false, Overlap::kSteps, Turns::kProducts>>;
-using SoftmaxTurns = Own<128, 128, Dims<128>, Tuning<2, false, Overlap::kNone, Turns::kSoftmax>>;
+// Wide tiles, and stages.
+using NotPersistent = Own<64, 128, Dims64, Tuning<2, false, false>>;
+using ThreeGroups = Own<192, 80, Dims<128>, Tuning<2>>;
 using FourStages = Own<128, 32, Dims64, Tuning<4>>;
-using Widest = Own<128, 256, Dims64, Tuning<1, false, Overlap::kNone>>;
+using Widest = Own<128, 208, Dims64, Tuning<2>>;
 
 // X(element type, Policy, executor)
 #if ATTILE_TEST_FULL
@@ -59,10 +56,9 @@ using Widest = Own<128, 256, Dims64, Tuning<1, false, Overlap::kNone>>;
   X(Bf16Type, kNone, Own128x96D80)      \
   X(HalfType, kCausal, Own192x64D64x32) \
   X(HalfType, kNone, Own128x64D64x256)  \
-  X(HalfType, kWindow, NoOverlap)       \
-  X(Bf16Type, kCausal, ProductTurns)    \
-  X(HalfType, kNone, SoftmaxTurns)      \
-  X(HalfType, kCausal, SoftmaxTurns)    \
+  X(HalfType, kWindow, NotPersistent)   \
+  X(HalfType, kNone, ThreeGroups)       \
+  X(HalfType, kCausal, ThreeGroups)     \
   X(Bf16Type, kPrefix, FourStages)      \
   X(HalfType, kNone, Widest)
 #else

@@ -9,20 +9,17 @@
 namespace {
 
 using namespace attile_test;
-using attile::sm90::Overlap;
 using attile::sm90::Tuning;
-using attile::sm90::Turns;
 
 template <int Br, int Bc, class Tuning>
 using Warpgroups = GpuExecutor<Dims<64>, Sm90Tiles<Br, Bc, Tuning>>;
 using Two = Warpgroups<128, 64, Tuning<>>;
-using Three = Warpgroups<192, 32, Tuning<3, false, Overlap::kSteps, Turns::kProducts>>;
-using Plain = Warpgroups<64, 64, Tuning<1, false, Overlap::kNone, Turns::kNone, false>>;
-using Softmax = Warpgroups<128, 32, Tuning<2, false, Overlap::kNone, Turns::kSoftmax>>;
+using Three = Warpgroups<192, 32, Tuning<3>>;
+using Plain = Warpgroups<64, 64, Tuning<2, false, false>>;
 using Packed = Warpgroups<128, 64, Tuning<2, true>>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = GpuExecutor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
-// O is staged where Q was; panels of 32 columns.
+// O is staged in halves.
 using Deep = GpuExecutor<Dims<256, 256, 64>, Sm90DefaultTiles<>>;
 using D96 = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 
@@ -33,7 +30,6 @@ using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<1>>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 
-// Rows that no head fills lie where O of the tile before was staged.
 using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<true>>;
 
 constexpr double kMostCost = 1.2e6;
@@ -47,7 +43,6 @@ const bool kRegistered = [] {
                                                                       kMostCost);
   register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_64", Plain{},
                                                                       kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_turns", Softmax{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kNone>("sm90_packed", Packed{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed", Packed{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMostCost);

@@ -91,6 +91,14 @@ struct MmaTile {
     return arch::fmax(result, arch::shuffle_xor(result, 2));
   }
 
+  /// The same, and `floor`, which is not negative.
+  ATTILE_DEVICE float row_max_above(int r, float floor) const {
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; c += 2) floor = arch::fmax_above(floor, x[r][c], x[r][c + 1]);
+    const float result = arch::fmax(floor, arch::shuffle_xor(floor, 1));
+    return arch::fmax(result, arch::shuffle_xor(result, 2));
+  }
+
   /// x <- 2^(x * unit - base); returns this lane's part of the row's sum.
   ATTILE_DEVICE float exponentiate(int r, float unit, float base) {
     float sum = 0.0f;
@@ -159,6 +167,32 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
                                      col0 + Registers::warp_col() + Registers::col_offset(c));
       arch::store(reinterpret_cast<T*>(lane_data + at),
                   from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor));
+    }
+  }
+}
+
+/// shared(r - row0, c - col0) = registers(r, c) * factor of the row, or 0 where that is 0, rounded,
+/// for the tile's columns from `col0` on. The registers may be sums of products that are done while
+/// others are under way. Scope, Barriers    likewise.
+template <class Tile, int Rows, int Cols, int kWarps>
+ATTILE_DEVICE void stage_columns(const Tile& shared, const MmaTile<Rows, Cols, kWarps>& registers,
+                                 int row0, int col0,
+                                 const float (&factor)[MmaTile<Rows, Cols, kWarps>::kRegRows]) {
+  using T = typename Tile::Element;
+  using Registers = MmaTile<Rows, Cols, kWarps>;
+  static_assert(Tile::Layout::kUnitElements == 8, "attile::tile::stage_columns: fp16 and bf16");
+  const LaneOffsets<Tile> offsets(Registers::row(0) - row0, 0);
+  unsigned char* const lane_data = shared.data + arch::thread_index() % 4 * sizeof(Vec<T, 2>);
+  ATTILE_UNROLL
+  for (int c = 0; c < Registers::kRegCols; c += 2) {
+    const int col = Registers::col_offset(c) - col0;
+    if (col < 0 || col >= Tile::kCols) continue;
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      const float x = factor[r] == 0.0f ? 0.0f : registers.x[r][c] * factor[r];
+      const float y = factor[r] == 0.0f ? 0.0f : registers.x[r][c + 1] * factor[r];
+      arch::store(reinterpret_cast<T*>(lane_data + offsets.at(Registers::row_offset(r), col)),
+                  from_floats<T>(x, y));
     }
   }
 }

@@ -82,11 +82,11 @@ struct OnlineSoftmax {
   template <int kSlack, class Scores>
   ATTILE_HOST_DEVICE Rescaling raise_maximum(const Scores& scores, float unit) {
     float m_new[kRows];
+    new_maximum<kSlack>(m_new, scores);
     Rescaling result{};
     result.needed = kSlack == 0;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      m_new[r] = arch::fmax(m[r], scores.row_max(r));
       result.needed = result.needed || (m_new[r] - m[r]) * unit > kSlack;
     }
     if constexpr (kSlack > 0) result.needed = Scores::any_lane(result.needed);
@@ -101,6 +101,23 @@ struct OnlineSoftmax {
     return result;
   }
 
+  /// m'. Where no maximum of a warp's rows is negative, by half as many instructions.
+  template <int kSlack, class Scores>
+  ATTILE_HOST_DEVICE void new_maximum(float (&m_new)[kRows], const Scores& scores) const {
+    if constexpr (kSlack > 0) {
+      bool negative = false;
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) negative = negative || m[r] < 0.0f;
+      if (!Scores::any_lane(negative)) {
+        ATTILE_UNROLL
+        for (int r = 0; r < kRows; ++r) m_new[r] = scores.row_max_above(r, m[r]);
+        return;
+      }
+    }
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) m_new[r] = arch::fmax(m[r], scores.row_max(r));
+  }
+
   /// The rest: P, and l' with it.
   template <class Scores>
   ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float unit) {
@@ -108,14 +125,6 @@ struct OnlineSoftmax {
     for (int r = 0; r < kRows; ++r) {
       l[r] += scores.exponentiate(r, unit, m[r] == -kInf ? 0.0f : m[r] * unit);
     }
-  }
-
-  /// False, and known only when l is.
-  ATTILE_HOST_DEVICE bool is_negative() const {
-    bool negative = false;
-    ATTILE_UNROLL
-    for (int r = 0; r < kRows; ++r) negative = negative || l[r] < 0.0f;
-    return negative;
   }
 
   /// Takes in the state of the same rows over other keys. Both outputs are brought to the common
@@ -146,13 +155,21 @@ struct OnlineSoftmax {
   ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      l[r] = output.sum_lanes(l[r]);
-      if (l[r] == 0.0f) {
+      const float inverse = complete<Output>(r, factor);
+      if (inverse == 0.0f) {
         output.clear_row(r);
       } else {
-        output.scale_row(r, factor / l[r]);
+        output.scale_row(r, inverse);
       }
     }
+  }
+
+  /// The same for one row and without O: what that is to be multiplied by, 0 where it is to become
+  /// 0 whatever it is.
+  template <class Output>
+  ATTILE_HOST_DEVICE float complete(int r, float factor) {
+    l[r] = Output::sum_lanes(l[r]);
+    return l[r] == 0.0f ? 0.0f : factor / l[r];
   }
 
   /// LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. [Alg. 1, line 13]

@@ -112,4 +112,20 @@ class Ring {
   arch::Mbarrier* barriers_;  // full ones, empty ones
 };
 
+/// Sends a tile away, to rows row0 on and columns col0 on of a matrix, in as many boxes as it has
+/// panels; what lies beyond the matrix stays. Scope    one thread, which
+/// `arch::bulk_wait_read` later tells that the tile can be written again.
+/// Barriers `fence_async_proxy` by those who wrote the tile, and one behind it.
+template <class Tile>
+ATTILE_DEVICE void send_tile(const Tile& tile, const arch::TensorMap& map, int col0, int row0,
+                             int head, int batch) {
+  using Layout = typename Tile::Layout;
+  ATTILE_UNROLL
+  for (int panel = 0; panel < Tile::kCols / Layout::kPanelColumns; ++panel) {
+    arch::bulk_store(map, {col0 + panel * Layout::kPanelColumns, 0, row0, head, batch},
+                     arch::shared_address(tile.data) + panel * Layout::kPanelBytes);
+  }
+  arch::bulk_commit();
+}
+
 }  // namespace attile::tile

@@ -13,8 +13,8 @@ namespace attile::sm90 {
 
 /// A tensor and the box of it that fills one panel of a tile: of `rows` rows of `packed`
 /// neighbouring heads each.
-template <class Tile, class T>
-arch::BoxedTensor boxed(const Tensor<const T>& t, int batch, int heads, int length, int dim,
+template <class Tile, class T, class Data>
+arch::BoxedTensor boxed(const Tensor<Data>& t, int batch, int heads, int length, int dim,
                         int packed = 1, int rows = Tile::kRows) {
   constexpr int kBytes = sizeof(T);
   const std::int64_t head_bytes = t.head_stride * kBytes;
@@ -26,12 +26,12 @@ arch::BoxedTensor boxed(const Tensor<const T>& t, int batch, int heads, int leng
 
 inline Check not_boxable() {
   return refuse(
-      "the sm90 kernels read q, k, v and dout by tensor copies: their addresses and strides must "
-      "be multiples of 16 bytes, and strides above 0");
+      "the sm90 kernels copy q, k, v, dout and a forward pass's o as tensors: their addresses and "
+      "strides must be multiples of 16 bytes, and strides above 0");
 }
 inline Check check_maps(cudaError_t error) {
   if (error == cudaSuccess) return {};
-  return {error, "the CUDA driver makes no tensor maps of q, k, v or dout"};
+  return {error, "the CUDA driver makes no tensor maps of q, k, v, o or dout"};
 }
 
 }  // namespace attile::sm90

@@ -35,7 +35,7 @@ struct ForwardMemory {
   unsigned char* data;
 
   ATTILE_DEVICE QRing q(int group) const {
-    return {data + group * Traits::kQPlace, barriers() + group * 2};
+    return {data + group * QRing::kBytes, barriers() + group * 2};
   }
   ATTILE_DEVICE KRing k() const {
     return {data + Traits::kKPlace, barriers() + Traits::kGroups * 2};
@@ -43,10 +43,9 @@ struct ForwardMemory {
   ATTILE_DEVICE VRing v() const {
     return {data + Traits::kVPlace, barriers() + Traits::kGroups * 2 + Traits::kStages * 2};
   }
-  /// Where a warpgroup brings its rows of O together.
+  /// Where a warpgroup brings its rows of O together, some columns at a time.
   ATTILE_DEVICE typename Traits::OTile o(int group) const {
-    constexpr std::size_t kPitch = Traits::kOwnOutput ? Traits::OTile::kBytes : Traits::kQPlace;
-    return {data + Traits::kOPlace + group * kPitch};
+    return {data + Traits::kOPlace + group * Traits::OTile::kBytes};
   }
 
   /// Scope    all threads of the block.
@@ -98,9 +97,9 @@ ATTILE_DEVICE void load_keys(const ForwardParams<Traits>& p, int block, const Ri
   }
 }
 
-/// Packed rows may not fill a warpgroup's part of Q: what is left is zeros.
+/// Packed rows may not fill a warpgroup's part of Q: what is left is zeros, which no copy touches.
 /// Scope    all threads of a warpgroup that computes.
-/// Barriers `fence_async_proxy`, and what orders the warpgroup's threads, after it.
+/// Barriers one after, for the warpgroup.
 template <class Traits>
 ATTILE_DEVICE void clear_unused_rows(const ForwardParams<Traits>& p,
                                      const typename Traits::QTile& q_smem) {
@@ -113,6 +112,7 @@ ATTILE_DEVICE void clear_unused_rows(const ForwardParams<Traits>& p,
     arch::store(&q_smem.at(i / kUnits, i % kUnits * kUnit),
                 Vec<typename Traits::ElementType, kUnit>{});
   }
+  arch::fence_async_proxy();
 }
 
 /// Where a warpgroup is in the rings.
@@ -132,209 +132,220 @@ struct ForwardPlaces {
   }
 };
 
-/// O by way of shared memory, so that whole rows are written; each warp its own.
+/// A warpgroup's rows of a tile, and the tiles of K and V that they see.
 template <class Traits>
-ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, const WorkTile<Traits>& at,
-                                int group, const typename Traits::OTile& o_smem,
-                                const typename Traits::OutputRegisters& o_frag) {
-  using Outputs = typename Traits::OutputRegisters;
-  if constexpr (Traits::kOwnOutput) {
-    arch::warp_barrier();  // the rows of the tile before have been read
-  } else {
-    arch::barrier(1 + group, arch::kWarpgroupSize);  // Q, whose place it is, has been read
-  }
-  const int first = group * kGroupRows;
-  tile::stage(o_smem, o_frag, 1.0f, 0, first);
-  arch::warp_barrier();  // the lanes of a warp see its rows of O, which are no other warp's
-  const auto o = p.o.slice(at.batch, at.head, p.extent.q_len, p.head_dim_v);
-  const int warp_row = Outputs::warp_row() - first;
-  const int row0 = at.row0 + group * at.group_rows(p);
-  if constexpr (Traits::kPacked) {
-    const tile::PackedMatrix<typename Traits::ElementType> rows{
-        o.row(row0),
-        o.row_stride,
-        p.o.tensor.head_stride,
-        min(p.extent.q_len - row0, p.packing.rows),
-        o.cols,
-        o.vectors,
-        p.packing.heads};
-    tile::store_rows<Outputs::kWarpRows>(rows, o_smem, warp_row, 0);
-  } else {
-    tile::store_rows<Outputs::kWarpRows>(o, o_smem, warp_row, row0);
-  }
-}
-
-/// Warpgroups that do something one after another, in a circle.
-template <class Traits, bool kOn>
-struct Turn {
-  /// The first one's; those before are store_output's.
-  static constexpr int kBarrier = 1 + Traits::kGroups;
-  static constexpr int kThreads = 2 * arch::kWarpgroupSize;
-
-  int group;
-
-  /// The first turn is warpgroup 0's. Scope    all threads of each warpgroup that computes, once.
-  ATTILE_DEVICE void init() const {
-    if constexpr (kOn) {
-      if (group == Traits::kGroups - 1) arch::barrier_arrive(kBarrier, kThreads);
-    }
-  }
-  ATTILE_DEVICE void wait() const {
-    if constexpr (kOn) arch::barrier(kBarrier + group, kThreads);
-  }
-  /// Behind what `zero`, which is 0, was made of.
-  ATTILE_DEVICE void pass_on(int zero = 0) const {
-    if constexpr (kOn) {
-      arch::barrier_arrive(kBarrier + (group + 1) % Traits::kGroups + zero, kThreads);
-    }
-  }
-};
-template <class Traits>
-using ProductsTurn = Turn<Traits, Traits::kTurns == Turns::kProducts>;
-template <class Traits>
-using SoftmaxTurn = Turn<Traits, Traits::kTurns == Turns::kSoftmax>;
-
-/// A warpgroup's online softmax over the tiles that its rows see.
-template <class Traits>
-struct GroupSoftmax {
-  using Scores = typename Traits::ScoreRegisters;
-  using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
-
-  const ForwardParams<Traits>& p;
-  const WorkTile<Traits>& at;
-  int group;
+struct GroupTile {
+  WorkTile<Traits> at;
   TileRange mine;
-  SoftmaxTurn<Traits> turn{group};
-  float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
-  Softmax state{};
+  int before, after;  ///< tiles of K and V that come for other warpgroups only
 
-  /// S -> P (line 9), and what O is then to be multiplied by.
-  ATTILE_DEVICE typename Softmax::Rescaling step(Scores& s_frag, int kv_tile) {
-    const auto where = at.place(p, group, kv_tile * Traits::kBc);
-    turn.wait();
-    if (mine.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag, where, p.mask, p.score_mod, p.scale);
-    } else {
-      tile::modify_and_mask<true>(s_frag, where, p.mask, p.score_mod, p.scale);
-    }
-    const auto rescaling = state.template raise_maximum<Traits::kRescaleSlack>(s_frag, unit);
-    state.exponentiate(s_frag, unit);
-    if constexpr (Traits::DropoutType::kEnabled) {
-      tile::drop(s_frag, where, p.dropout.sampler(p.q_heads));
-    }
-    turn.pass_on(state.is_negative());
-    return rescaling;
+  /// None.
+  ATTILE_DEVICE GroupTile() : at{}, before(0), after(0) {}
+  ATTILE_DEVICE GroupTile(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group)
+      : at(tile) {
+    const TileRange all = at.seen(p, 0, Traits::kGroups);
+    mine = at.seen(p, group, 1);
+    if (empty()) mine.first = mine.last = all.last;
+    before = mine.first - all.first;
+    after = all.last - mine.last;
+  }
+
+  ATTILE_DEVICE bool empty() const { return mine.first >= mine.last; }
+  /// Whether `next` can begin while products of this one are under way.
+  ATTILE_DEVICE bool leads_to(const GroupTile& next) const {
+    return after == 0 && next.before == 0 && !next.empty();
   }
 };
 
-/// O and LSE of a warpgroup's rows (lines 12 to 15), behind its last use of Q.
+/// FlashAttention-2, forward, for a warpgroup's rows of the tiles of its block (arXiv 2307.08691,
+/// Algorithm 1; the lines named are its). The product P V of one tile of keys and S of the next one
+/// are begun together, also where that is of the next tile of rows (arXiv 2407.08608, section 3.2):
+/// the maximum of S is found beside the first, and its exponentials beside products of the other
+/// warpgroups.
 template <class Traits>
-ATTILE_DEVICE void finish_rows(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
-                               int tile, GroupSoftmax<Traits>& softmax,
-                               typename Traits::OutputRegisters& o_frag,
-                               ForwardPlaces<Traits>& place) {
-  const int group = softmax.group;
-  const WorkTile<Traits> at(p, tile);
-  softmax.state.finish(o_frag, p.dropout.sampler(p.q_heads).keep_scale());  // line 12
-  store_output(p, at, group, smem.o(group), o_frag);                        // line 14
-  if constexpr (!Traits::kOwnOutput) {
-    if constexpr (Traits::kPacked) {
-      arch::barrier(1 + group, arch::kWarpgroupSize);  // O has been read
-      clear_unused_rows(p, smem.q(group).tile(0));
-    }
-    arch::fence_async_proxy();  // O, and zeros, have been written before the next Q is
-    arch::warp_barrier();
-    smem.q(group).release(place.q);
-  }
-  store_lse<typename Traits::OutputRegisters>(p, at.place(p, group, 0), softmax.state,
-                                              softmax.unit);  // lines 13, 15
-}
-
-/// FlashAttention-2, forward, for a warpgroup's rows of a tile (arXiv 2307.08691, Algorithm 1; the
-/// lines named are its). Overlap::kSteps: the product P V of one tile and S of the next one are
-/// begun together, and the softmax of that runs beside the first (arXiv 2407.08608, section 3.2).
-/// Scope    all threads of a warpgroup that computes.
-template <class Traits>
-ATTILE_DEVICE void forward_rows(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
-                                int tile, int group, ForwardPlaces<Traits>& place) {
+class GroupForward {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
+  using Outputs = typename Traits::OutputRegisters;
   using Probabilities = tile::RegisterLeft<T, Scores>;
-  const WorkTile<Traits> at(p, tile);
-  const TileRange range = at.seen(p, 0, Traits::kGroups);
-  // Turns want all warpgroups to take the same number of tiles.
-  TileRange mine = Traits::kTurns == Turns::kNone ? at.seen(p, group, 1) : range;
-  if (mine.first >= mine.last) mine.first = mine.last = range.last;
-  const auto q_ring = smem.q(group);
-  const auto k_ring = smem.k();
-  const auto v_ring = smem.v();
-  const ProductsTurn<Traits> turn{group};
+  using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
+  using Rows = GroupTile<Traits>;
 
-  typename Traits::OutputRegisters o_frag;  // line 5
-  GroupSoftmax<Traits> softmax{p, at, group, mine};
-  o_frag.clear();
-  softmax.state.reset();
-  const auto q_smem = q_ring.wait(place.q);  // line 4
-  place.pass(smem, mine.first - range.first);
-  if constexpr (Traits::kOverlap == Overlap::kNone) {
-    ATTILE_UNROLL_BY(1)
-    for (int kv_tile = mine.first; kv_tile < mine.last; ++kv_tile) {  // lines 6 and 7
-      Scores s_frag;
-      const auto k_smem = k_ring.wait(place.k);
-      turn.wait();
-      tile::start_transposed_product<T>(s_frag, q_smem, k_smem);  // line 8
-      tile::wait_product<0>(s_frag);
-      turn.pass_on();
-      k_ring.release(place.k);
-      softmax.step(s_frag, kv_tile).apply(o_frag);
-      const Probabilities p_left(s_frag);
-      tile::start_product<T>(o_frag, p_left, v_ring.wait(place.v));  // line 10
-      tile::wait_product<0>(o_frag);
-      v_ring.release(place.v);
+ public:
+  ATTILE_DEVICE GroupForward(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+                             int block, int group)
+      : p_(p), smem_(smem), group_(group), tiles_{block}, next_{} {
+    if (tiles_.more(p.tiles)) next_ = WorkTile<Traits>(p, tiles_.tile());
+    if constexpr (Traits::kPacked) {
+      clear_unused_rows(p, smem.q(group).tile(0));
+      sync();  // zeros are there for the products
     }
-    if constexpr (Traits::kOwnOutput) q_ring.pass(place.q);
-  } else if (mine.first < mine.last) {
-    Scores s_frag;
-    auto k_smem = k_ring.wait(place.k);
-    turn.wait();
-    tile::start_transposed_product<T>(s_frag, q_smem, k_smem);  // line 8
-    turn.pass_on();
-    tile::wait_product<0>(s_frag);
-    k_ring.release(place.k);
-    softmax.step(s_frag, mine.first);
-    Probabilities p_left(s_frag);
-    auto v_smem = v_ring.wait(place.v);
-
-    ATTILE_UNROLL_BY(1)
-    for (int kv_tile = mine.first + 1; kv_tile < mine.last; ++kv_tile) {  // lines 6 and 7
-      k_smem = k_ring.wait(place.k);
-      turn.wait();
-      tile::start_transposed_product<T>(s_frag, q_smem, k_smem);  // line 8
-      tile::start_product<T>(o_frag, p_left, v_smem);             // line 10, of the tile before
-      turn.pass_on();
-      tile::wait_product<1>(s_frag);
-      k_ring.release(place.k);
-      const auto rescaling = softmax.step(s_frag, kv_tile);
-      // The compiler would put the exponentials off until the product is done. This wait, before
-      // it, is made to need all of them: l is never negative.
-      auto v_next = place.v.after();
-      v_next.parity ^= softmax.state.is_negative();
-      v_smem = v_ring.wait(v_next);
-      tile::wait_product<0>(o_frag);
-      v_ring.release(place.v);
-      rescaling.apply(o_frag);
-      p_left = Probabilities(s_frag);
-    }
-    if constexpr (Traits::kOwnOutput) q_ring.release(place.q);
-    tile::start_product<T>(o_frag, p_left, v_smem);  // line 10, of the last tile
-    tile::wait_product<0>(o_frag);
-    v_ring.release(place.v);
-  } else if constexpr (Traits::kOwnOutput) {
-    q_ring.pass(place.q);
   }
-  place.pass(smem, range.last - mine.last);
-  finish_rows(p, smem, arch::opaque(tile), softmax, o_frag, place);
-}
+
+  /// Scope    all threads of a warpgroup that computes.
+  ATTILE_DEVICE void run() {
+    Rows rows;
+    for (bool follows = false; follows || restart(rows);) {
+      first_tile(rows);
+      other_tiles(rows);
+      const Rows next = tiles_.more(p_.tiles) ? Rows(p_, next_, group_) : Rows();
+      follows = rows.leads_to(next);
+      if (follows) {
+        start_output();  // line 10, of the last tile
+        start_scores();
+        look_ahead();
+        tile::wait_product<1>(o_frag_);
+        finish(rows.at);
+        tile::wait_product<0>(s_frag_);
+        rows = next;
+      } else {
+        start_output();
+        tile::wait_product<0>(o_frag_);
+        finish(rows.at);
+        places_.pass(smem_, rows.after);
+      }
+    }
+    if (is_sender()) arch::bulk_wait_read<0>();  // before shared memory goes
+  }
+
+ private:
+  /// Finds out, for later, what comes behind the tile that next_ is: divisions.
+  ATTILE_DEVICE void look_ahead() {
+    ++tiles_.turn;
+    if (tiles_.more(p_.tiles)) next_ = WorkTile<Traits>(p_, tiles_.tile());
+  }
+
+  /// The next rows that see keys, and S of their first tile, where nothing is under way; false
+  /// where none are left. Rows that see none are written here.
+  ATTILE_DEVICE bool restart(Rows& rows) {
+    for (;; look_ahead()) {
+      if (!tiles_.more(p_.tiles)) return false;
+      rows = Rows(p_, next_, group_);
+      places_.pass(smem_, rows.before);
+      if (!rows.empty()) break;
+      smem_.q(group_).pass(places_.q);
+      o_frag_.clear();
+      softmax_.reset();
+      store(rows.at);
+    }
+    start_scores();
+    look_ahead();
+    tile::wait_product<0>(s_frag_);
+    return true;
+  }
+
+  ATTILE_DEVICE void start_scores() {
+    const auto q_smem = smem_.q(group_).wait(places_.q);  // line 4
+    const auto k_smem = smem_.k().wait(places_.k);
+    tile::start_transposed_product<T>(s_frag_, q_smem, k_smem);  // line 8
+  }
+  ATTILE_DEVICE void start_output() {
+    tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(places_.v.stage));
+  }
+
+  /// P of the rows' first tile of keys, behind S.
+  ATTILE_DEVICE void first_tile(const Rows& rows) {
+    o_frag_.clear();  // line 5
+    softmax_.reset();
+    scores_made(rows, rows.mine.first);
+    raise_maximum(rows, rows.mine.first);
+    softmax_.exponentiate(s_frag_, unit());
+    drop(rows, rows.mine.first);
+    smem_.v().wait(places_.v);
+    p_left_ = Probabilities(s_frag_);
+  }
+
+  /// All others, but for the product P V of the last one.
+  ATTILE_DEVICE void other_tiles(const Rows& rows) {
+    ATTILE_UNROLL_BY(1)
+    for (int kv_tile = rows.mine.first + 1; kv_tile < rows.mine.last; ++kv_tile) {  // 6 and 7
+      const auto k_smem = smem_.k().wait(places_.k);
+      tile::start_transposed_product<T>(s_frag_, smem_.q(group_).tile(0), k_smem);  // line 8
+      start_output();  // line 10, of the tile before
+      tile::wait_product<1>(s_frag_);
+      scores_made(rows, kv_tile);
+      const auto rescaling = raise_maximum(rows, kv_tile);
+      const auto v_next = places_.v.after();
+      smem_.v().wait(v_next);
+      tile::wait_product<0>(o_frag_);
+      smem_.v().release(places_.v);
+      rescaling.apply(o_frag_);
+      softmax_.exponentiate(s_frag_, unit());
+      drop(rows, kv_tile);
+      p_left_ = Probabilities(s_frag_);
+    }
+  }
+
+  /// K, and behind the last one Q, have been read.
+  ATTILE_DEVICE void scores_made(const Rows& rows, int kv_tile) {
+    smem_.k().release(places_.k);
+    if (kv_tile + 1 == rows.mine.last) smem_.q(group_).release(places_.q);
+  }
+
+  /// S as the policies want it, m, and what O is then to be multiplied by.
+  ATTILE_DEVICE typename Softmax::Rescaling raise_maximum(const Rows& rows, int kv_tile) {
+    const auto where = rows.at.place(p_, group_, kv_tile * Traits::kBc);
+    if (rows.mine.full(kv_tile)) {
+      tile::modify_and_mask<false>(s_frag_, where, p_.mask, p_.score_mod, p_.scale);
+    } else {
+      tile::modify_and_mask<true>(s_frag_, where, p_.mask, p_.score_mod, p_.scale);
+    }
+    return softmax_.template raise_maximum<Traits::kRescaleSlack>(s_frag_, unit());
+  }
+  ATTILE_DEVICE void drop(const Rows& rows, int kv_tile) {
+    if constexpr (Traits::DropoutType::kEnabled) {
+      tile::drop(s_frag_, rows.at.place(p_, group_, kv_tile * Traits::kBc),
+                 p_.dropout.sampler(p_.q_heads));
+    }
+  }
+
+  /// O and LSE of rows whose last product is done.
+  ATTILE_DEVICE void finish(const WorkTile<Traits>& at) {
+    smem_.v().release(places_.v);
+    store(at);
+  }
+
+  /// Lines 12 to 15.
+  ATTILE_DEVICE void store(const WorkTile<Traits>& at) {
+    float factor[Outputs::kRegRows];
+    ATTILE_UNROLL
+    for (int r = 0; r < Outputs::kRegRows; ++r) {
+      const float keep_scale = p_.dropout.sampler(p_.q_heads).keep_scale();
+      factor[r] = softmax_.template complete<Outputs>(r, keep_scale);
+    }
+    const auto o_smem = smem_.o(group_);
+    ATTILE_UNROLL
+    for (int col0 = 0; col0 < Outputs::kCols; col0 += Traits::OTile::kCols) {  // line 14
+      if (is_sender()) arch::bulk_wait_read<0>();
+      sync();  // what was there before has been read
+      tile::stage_columns(o_smem, o_frag_, group_ * kGroupRows, col0, factor);
+      arch::fence_async_proxy();
+      sync();
+      if (is_sender()) {
+        tile::send_tile(o_smem, p_.o_map, col0, at.row0 + group_ * at.group_rows(p_),
+                        at.head / at.packed_heads(p_), at.batch);
+      }
+    }
+    store_lse<Outputs>(p_, at.place(p_, group_, 0), softmax_, unit());  // lines 13, 15
+  }
+
+  ATTILE_DEVICE void sync() const { arch::barrier(1 + group_, arch::kWarpgroupSize); }
+  ATTILE_DEVICE static bool is_sender() { return arch::thread_index() % arch::kWarpgroupSize == 0; }
+  ATTILE_DEVICE float unit() const {
+    return tile::score_unit<typename Traits::ScoreModType>(p_.scale);
+  }
+
+  const ForwardParams<Traits>& p_;
+  const ForwardMemory<Traits>& smem_;
+  int group_;
+  BlockTiles tiles_;       // behind the one that is computed
+  WorkTile<Traits> next_;  // the same
+  ForwardPlaces<Traits> places_;
+  Softmax softmax_;
+  Scores s_frag_;
+  Probabilities p_left_;
+  Outputs o_frag_;
+};
 
 /// A block's tiles of query rows: one warpgroup sends for Q, K and V of all of them, the others
 /// compute. Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 1024
@@ -353,17 +364,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     if (thread == 2 * arch::kWarpSize) load_q(p, block, smem);
   } else {
     arch::take_registers<Traits::kGroupRegisters>();
-    ForwardPlaces<Traits> place;
-    ProductsTurn<Traits>{group}.init();
-    SoftmaxTurn<Traits>{group}.init();
-    if constexpr (Traits::kPacked) {
-      clear_unused_rows(p, smem.q(group).tile(0));
-      arch::fence_async_proxy();
-      arch::barrier(1 + group, arch::kWarpgroupSize);  // zeros are there for the products
-    }
-    for (BlockTiles tiles{block}; tiles.more(p.tiles); ++tiles.turn) {
-      forward_rows(p, smem, tiles.tile(), group, place);
-    }
+    GroupForward<Traits>(p, smem, block, group).run();
   }
 }
 
@@ -373,7 +374,7 @@ bool runs(const typename Traits::Args& args) {
   return arch::device_architecture() == Traits::kLeastArchitecture &&
          !arch::is_empty(forward_kernel<Traits>) &&
          (args.batch == 0 || args.q_len == 0 ||
-          BoxedInputs<Traits>(args, packing_of<Traits>(args)).boxable());
+          BoxedTensors<Traits>(args, packing_of<Traits>(args)).boxable());
 }
 
 /// Whether packing query heads leaves enough fewer rows of tiles empty.

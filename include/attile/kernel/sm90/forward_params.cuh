@@ -38,34 +38,37 @@ Packing packing_of(const typename Traits::Args& args) {
   return Traits::kPacked ? Packing(args.q_heads / args.kv_heads) : Packing();
 }
 
-/// How the kernel's copies see Q, K and V.
+/// How the kernel's copies see Q, K, V and O.
 template <class Traits>
-struct BoxedInputs {
-  arch::BoxedTensor q, k, v;
+struct BoxedTensors {
+  arch::BoxedTensor q, k, v, o;
 
-  BoxedInputs(const typename Traits::Args& a, Packing packing)
-      : BoxedInputs(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
+  BoxedTensors(const typename Traits::Args& a, Packing packing)
+      : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
 
   bool has_keys() const { return k.size[2] > 0; }
   /// Whether they can address them all.
   bool boxable() const {
-    return arch::boxable(q) && (!has_keys() || (arch::boxable(k) && arch::boxable(v)));
+    return arch::boxable(q) && arch::boxable(o) &&
+           (!has_keys() || (arch::boxable(k) && arch::boxable(v)));
   }
 
  private:
   using T = typename Traits::ElementType;
 
-  BoxedInputs(const typename Traits::Args& a, Packing packing, HeadDims dims)
+  BoxedTensors(const typename Traits::Args& a, Packing packing, HeadDims dims)
       : q(boxed<typename Traits::QTile, T>(a.q, a.batch, a.q_heads, a.q_len, dims.qk, packing.heads,
                                            packing.rows)),
         k(boxed<typename Traits::KTile, T>(a.k, a.batch, a.kv_heads, a.kv_len, dims.qk)),
-        v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v)) {}
+        v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v)),
+        o(boxed<typename Traits::OTile, T>(a.o, a.batch, a.q_heads, a.q_len, dims.v, packing.heads,
+                                           packing.rows)) {}
 };
 
 /// What the kernel gets.
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
-  arch::TensorMap q_map{}, k_map{}, v_map{};
+  arch::TensorMap q_map{}, k_map{}, v_map{}, o_map{};
   Packing packing;
   int tiles;
   int slices;   ///< batches times packs of heads
@@ -85,14 +88,15 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         slices(args.batch * (args.q_heads / packing.heads)) {
     this->q_tiles = ceil_div(args.q_len, Traits::kGroups * packing.rows);
     section = section_of(args);
-    static_cast<void>(make_maps(BoxedInputs<Traits>(args, packing)));
+    static_cast<void>(make_maps(BoxedTensors<Traits>(args, packing)));
   }
 
-  [[nodiscard]] cudaError_t make_maps(const BoxedInputs<Traits>& inputs) {
-    if (const cudaError_t error = arch::make_map(q_map, inputs.q)) return error;
-    if (!inputs.has_keys()) return cudaSuccess;  // K and V are not read
-    if (const cudaError_t error = arch::make_map(k_map, inputs.k)) return error;
-    return arch::make_map(v_map, inputs.v);
+  [[nodiscard]] cudaError_t make_maps(const BoxedTensors<Traits>& boxed) {
+    if (const cudaError_t error = arch::make_map(q_map, boxed.q)) return error;
+    if (const cudaError_t error = arch::make_map(o_map, boxed.o)) return error;
+    if (!boxed.has_keys()) return cudaSuccess;  // K and V are not read
+    if (const cudaError_t error = arch::make_map(k_map, boxed.k)) return error;
+    return arch::make_map(v_map, boxed.v);
   }
 
  private:
@@ -113,6 +117,7 @@ struct WorkTile {
   int batch, head, kv_head;
   int row0;
 
+  WorkTile() = default;
   ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, int tile) {
     const WorkItem item(tile, p.q_tiles, p.slices, p.section);
     const int packs = p.q_heads / packed_heads(p);
@@ -172,10 +177,10 @@ template <class Traits>
 Check check_family(const typename Traits::Args& args) requires(Traits::kDirection ==
                                                                Direction::kForward) {
   if (args.batch == 0 || args.q_len == 0) return {};
-  const BoxedInputs<Traits> inputs(args, packing_of<Traits>(args));
-  if (!inputs.boxable()) return not_boxable();
+  const BoxedTensors<Traits> boxed(args, packing_of<Traits>(args));
+  if (!boxed.boxable()) return not_boxable();
   ForwardParams<Traits> params(args);
-  return check_maps(params.make_maps(inputs));
+  return check_maps(params.make_maps(boxed));
 }
 
 }  // namespace attile::sm90

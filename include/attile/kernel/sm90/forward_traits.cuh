@@ -48,39 +48,34 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static constexpr int kRescaleSlack = 8;
   static constexpr int kStages = TuningType::kStages;
   static constexpr bool kPacked = TuningType::kPacked;
-  static constexpr Overlap kOverlap = TuningType::kOverlap;
-  static constexpr Turns kTurns = kGroups == 1 ? Turns::kNone : TuningType::kTurns;
 
   using QTile = tile::PanelTile<kGroupRows, round_up(D, 16), T>;
   using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
   using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
-  using OTile = tile::PanelTile<kGroupRows, round_up(Dv, 16), T>;
   using QRing = tile::Ring<QTile, 1>;
   using KRing = tile::Ring<KTile, kStages>;
   using VRing = tile::Ring<VTile, kStages>;
   using ScoreRegisters = tile::MmaTile<Br, Bc, kGroups * 4>;
-  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kGroups * 4>;
+  using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kGroups * 4>;
 
-  /// Where things lie in shared memory. O has its own place if there is room: then the next Q
-  /// travels while O is written. Units: bytes.
-  static constexpr std::size_t kPitch = 1024;  // of eight rows of a panel
-  static constexpr std::size_t kRingBytes =
-      round_up(KRing::kBytes, kPitch) + round_up(VRing::kBytes, kPitch);
+  /// Where things lie in shared memory. Units: bytes.
   static constexpr std::size_t kBarrierBytes = sizeof(arch::Mbarrier) * 2 * (kGroups + 2 * kStages);
-  static constexpr bool kOwnOutput =
-      kRingBytes + kBarrierBytes + kGroups * (QTile::kBytes + OTile::kBytes) <=
-      arch::kMaxSharedBytes;
-  static constexpr std::size_t kQPlace =
-      kOwnOutput ? QTile::kBytes : max(QTile::kBytes, OTile::kBytes);
-  static constexpr std::size_t kKPlace = kGroups * kQPlace;
+  static constexpr std::size_t kPitch = 1024;  // of eight rows of a panel
+  static constexpr std::size_t kKPlace = kGroups * QTile::kBytes;
   static constexpr std::size_t kVPlace = kKPlace + round_up(KRing::kBytes, kPitch);
-  static constexpr std::size_t kOPlace = kOwnOutput ? kKPlace + kRingBytes : 0;
+  static constexpr std::size_t kOPlace = kVPlace + round_up(VRing::kBytes, kPitch);
+  static constexpr bool kWholeOutput =
+      kOPlace + kGroups * kGroupRows * VTile::kCols * sizeof(T) + kBarrierBytes <=
+      arch::kMaxSharedBytes;
+  /// O leaves by way of shared memory: all columns at once, or half of them.
+  using OTile =
+      tile::PanelTile<kGroupRows, kWholeOutput ? VTile::kCols : round_up(VTile::kCols / 2, 16), T>;
   static constexpr std::size_t kBarrierPlace =
-      kKPlace + kRingBytes + (kOwnOutput ? kGroups * OTile::kBytes : 0);
+      round_up(kOPlace + kGroups * OTile::kBytes, sizeof(arch::Mbarrier));
   static constexpr std::size_t kSharedBytes = kBarrierPlace + kBarrierBytes;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
-      "attile::sm90::ForwardTraits: the tiles of Q (or O), K and V take more than the "
+      "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "
       "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc, or "
       "fewer stages");
 };

@@ -24,38 +24,20 @@ constexpr int group_registers(int groups, int loader) {
   return min((at_start * (groups + 1) - loader) / groups / 8 * 8, 256);
 }
 
-/// Which products of a warpgroup run beside its own softmax.
-enum class Overlap {
-  kNone,   ///< none: other warpgroups have their products made meanwhile
-  kSteps,  ///< S of a tile is made together with P V of the one before, whose softmax is done by
-           ///< then; takes registers for P
-};
-
-/// What warpgroups do in turns, one at a time.
-enum class Turns {
-  kNone,
-  kProducts,  ///< begin their products, so that each has its softmax beside the others' products
-  kSoftmax,   ///< make the softmax of a tile
-};
-
 /// What changes the speed and not the result. A type and not a value, as portable::Tuning says.
 /// Stages      tiles of K, and of V, in shared memory.
 /// Packed      the rows of several query heads of one kv head share a tile, which K and V are read
 ///             for once: for a q_len that would leave tiles empty.
 /// Persistent  as many blocks as run at the same time, each for several tiles of Q: the next ones
 ///             travel while a tile ends. Else a block for each tile.
-template <int Stages = 2, bool Packed = false, Overlap kWhat = Overlap::kSteps,
-          Turns kWhich = Turns::kNone, bool Persistent = true>
+template <int Stages = 2, bool Packed = false, bool Persistent = true>
 struct Tuning {
-  static_assert(Stages >= 1, "attile::sm90::Tuning: at least 1 stage");
-  static_assert(Stages >= 2 || kWhat == Overlap::kNone,
-                "attile::sm90::Tuning: Overlap::kSteps needs 2 stages, as it waits for the next V "
+  static_assert(Stages >= 2,
+                "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
                 "before it frees the last one");
 
   static constexpr int kStages = Stages;
   static constexpr bool kPacked = Packed;
-  static constexpr Overlap kOverlap = kWhat;
-  static constexpr Turns kTurns = kWhich;
   static constexpr bool kPersistent = Persistent;
 
   /// The family that attile::ForwardTraits takes by this tuning.

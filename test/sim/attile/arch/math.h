@@ -3,8 +3,11 @@
 
 #include <attile/core/config.h>
 
+#include <algorithm>
+#include <bit>
 #include <cfloat>
 #include <cmath>
+#include <cstdint>
 
 #include "sim/machine.h"
 
@@ -20,6 +23,10 @@ inline float exp2(float x) {
 inline float fmax(float a, float b) {
   if (a == b) return std::signbit(a) ? b : a;  // -0 < +0
   return ::fmaxf(a, b);
+}
+inline float fmax_above(float a, float b, float c) {
+  const auto bits = [](float x) { return std::bit_cast<std::int32_t>(x); };
+  return std::bit_cast<float>(std::max({bits(a), bits(b), bits(c)}));
 }
 inline float log(float x) { return std::log(x); }
 
