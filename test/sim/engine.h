@@ -86,6 +86,7 @@ class Machine {
   }
   bool runs() const { return current_ != nullptr; }
   int blocks() const { return static_cast<int>(grid_.blocks); }
+  int cluster() const { return static_cast<int>(grid_.cluster); }
   const Thread& current() const { return *current_; }
   Block& block() { return *current_->block; }
   DeviceMemory& memory() { return memory_; }

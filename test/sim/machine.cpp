@@ -698,6 +698,7 @@ std::vector<LaunchCounts> take_launches() { return Machine::get().take_launches(
 int thread_index() { return Machine::get().current().index; }
 int block_index() { return Machine::get().current().block->index; }
 int block_count() { return Machine::get().blocks(); }
+int cluster_size() { return Machine::get().cluster(); }
 int cluster_rank() { return Machine::get().current().block->rank; }
 unsigned char* dynamic_shared() { return Machine::get().current().block->shared; }
 

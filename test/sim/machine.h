@@ -193,6 +193,7 @@ void store_release(int* address, int x, std::source_location at);
 int block_count();
 
 int cluster_rank();
+int cluster_size();
 void cluster_arrive(std::source_location at);
 void cluster_wait(std::source_location at);
 

@@ -238,7 +238,8 @@ ATTILE_KERNEL void circle(std::uint32_t* out) {
     for (int round = 0; round < kRounds; ++round) {
       if (rank > 0 || round > 0)
         arch::mbarrier_wait(barriers + 1, (rank > 0 ? round : round - 1) & 1);
-      out[arch::block_index() * kRounds + round] = static_cast<std::uint32_t>(round * 100 + rank);
+      out[arch::block_index() * kRounds + round] =
+          static_cast<std::uint32_t>(round * 100 + arch::cluster_size() * 10 + rank);
       if (rank + 1 < kCircle || round + 1 < kRounds) {
         arch::mbarrier_arrive(barriers + 1, (rank + 1) % kCircle);
       }
@@ -281,7 +282,8 @@ Result arrivals() {
   example::must(cudaDeviceSynchronize(), "circle");
   Words expected;
   for (int i = 0; i < kBlocks * kRounds; ++i) {
-    expected.push_back(static_cast<std::uint32_t>(i % kRounds * 100 + i / kRounds % kCircle));
+    expected.push_back(
+        static_cast<std::uint32_t>(i % kRounds * 100 + kCircle * 10 + i / kRounds % kCircle));
   }
   return checked("remote arrivals", out.download(), expected);
 }

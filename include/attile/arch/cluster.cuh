@@ -25,6 +25,15 @@ ATTILE_DEVICE int cluster_rank() {
   return rank;
 }
 
+/// How many blocks its cluster has; 1 where it was launched without clusters.
+ATTILE_DEVICE int cluster_size() {
+  int size = 1;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+#endif
+  return size;
+}
+
 /// Arrives at the cluster's barrier: what this thread did in memory comes before what others do
 /// behind their `cluster_wait`. Scope    each thread of the cluster that has not ended, once
 /// before its next `cluster_wait`.

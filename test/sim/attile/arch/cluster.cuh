@@ -12,6 +12,7 @@ namespace attile::arch {
 inline constexpr int kMaxClusterBlocks = 8;
 
 inline int cluster_rank() { return sim::cluster_rank(); }
+inline int cluster_size() { return sim::cluster_size(); }
 
 inline void cluster_arrive(std::source_location at = std::source_location::current()) {
   sim::cluster_arrive(at);
