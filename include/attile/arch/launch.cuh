@@ -52,8 +52,8 @@ inline cudaLaunchAttribute cluster_dimension(unsigned blocks) {
 /// The launch of every kernel of the library. Returns the launch's own error.
 /// Units    blocks; `cluster` of them, neighbours in the grid, run at the same time and reach each
 ///          other's shared memory (cluster.cuh). It divides `blocks`.
-/// Errors   of clusters: cudaErrorInvalidConfiguration (not a divisor),
-///          cudaErrorInvalidClusterSize, cudaErrorNotSupported (before compute capability 9.0).
+/// Errors   cudaErrorInvalidConfiguration where it does not; the runtime's, as for any cluster of
+///          more than 1 before compute capability 9.0.
 template <class... Params>
 [[nodiscard]] cudaError_t launch_clusters(void (*kernel)(Params...), unsigned cluster,
                                           unsigned blocks, unsigned threads,
