@@ -11,6 +11,7 @@
 #include <memory>
 #include <source_location>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "sim/coalescing.h"
@@ -48,11 +49,12 @@ struct Copy {
 
 /// A box on its way to shared memory.
 struct Load {
-  Block* block;
+  Block* block;  ///< that it goes to
   BoxedTensor map;
   Place place;
   std::uint32_t shared;
   std::uint32_t barrier;  ///< its offset in shared memory
+  const Block* from;      ///< the block of `thread`
   int thread;             ///< that began it
   int unit;
   Epoch epoch;
@@ -104,6 +106,9 @@ struct Thread {
   std::uint64_t retired = 0;                  ///< of them, whose sums it has
   std::vector<std::uint64_t> product_groups;  ///< how many products were begun when each closed
 
+  int cluster_arrivals = 0, cluster_waits = 0;  ///< at its cluster's barrier, so far
+  Known told_cluster;                           ///< what it knew when it last arrived there
+
   int warp() const { return index / kWarpSize; }
   int lane() const { return index % kWarpSize; }
 };
@@ -132,6 +137,21 @@ struct Barrier {
   std::vector<std::source_location> places;  ///< of each warp
   std::vector<Arrival> last;                 ///< those who made it complete, the last time
   std::vector<std::uint32_t> released;       ///< of each warp, those of them who waited
+};
+
+/// The barrier of a cluster.
+struct ClusterBarrier {
+  int phase = 0;                  ///< how many are over
+  std::vector<Arrival> arrivals;  ///< in this one
+  std::vector<Thread*> waiters;
+  std::map<BlockId, Known> over;  ///< what a block's threads learn that wait for the last one
+};
+
+/// An arrival at an mbarrier of a block, from another block.
+struct RemoteArrival {
+  Epoch epoch;
+  std::uint32_t barrier;
+  const void* pc;
 };
 
 /// A barrier in shared memory.
@@ -219,6 +239,14 @@ struct Block {
   std::vector<Warpgroup> warpgroups;
   int free_registers = 0;
   std::vector<Thread*> register_waiters;
+
+  int rank = 0;                                                      ///< in its cluster
+  Block* first = nullptr;                                            ///< the one with rank 0
+  ClusterBarrier cluster;                                            ///< of the first one
+  std::map<std::pair<BlockId, int>, RemoteArrival> remote_arrivals;  ///< the last of each thread
+  Known known_at_end;  ///< what its threads that have ended knew of other blocks
+
+  bool is_over() const { return size != 0 && ended == size; }
 };
 
 /// Where a unit of 16 bytes lies that a tile without swizzle has at this address: rows of 128, 64

@@ -96,7 +96,7 @@ int Machine::unit(Block& block, UnitKind kind, int number) {
 }
 
 void Machine::touch_as_unit(const UnitTouch& touch, const unsigned char* p, std::size_t bytes) {
-  Block& block = *current_->block;
+  Block& block = touch.block != nullptr ? *touch.block : *current_->block;
   const bool in_shared = is_shared(p);
   Allocation* const allocation = in_shared ? nullptr : memory_.find(p, bytes);
   const std::size_t offset = in_shared               ? p - block.shared
@@ -105,7 +105,7 @@ void Machine::touch_as_unit(const UnitTouch& touch, const unsigned char* p, std:
   const auto what = [&] {
     return touch.by + who() + (touch.access == Access::kRead ? " reads " : " writes ") +
            std::to_string(bytes) + " bytes of " +
-           (in_shared ? shared_text(offset)
+           (in_shared ? shared_text(offset) + of_other(block)
                       : "device memory, at " + hex(reinterpret_cast<std::size_t>(p))) +
            " (" + place_of(touch.pc) + ")";
   };
@@ -141,40 +141,53 @@ void Machine::check_box(const BoxedTensor& map, std::uint32_t shared, const char
                            " bytes, which lies at multiples of " + std::to_string(boundary));
 }
 
-void Machine::bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place,
-                        void* barrier_address, const void* pc) {
-  const Thread& me = *current_;
-  Block& block = *me.block;
-  const Mbarrier& barrier = mbarrier_at(barrier_address, " begins a copy for ", pc);
-  check_box(map, shared, " brings to ", pc);
-  const Known known = known_now();
+/// Whether a copy that knows so much may count at the barrier.
+void Machine::check_published(Block& block, const void* address, const Known& known,
+                              const void* pc) {
+  const Mbarrier& barrier = mbarrier_at(block, address, " begins a copy for ", pc);
   const std::vector<Epoch>& published = block.publications[barrier.initialiser];
   const auto next = std::upper_bound(published.begin(), published.end(), barrier.epoch);
-  if (next == published.end() || *next > (*known.own)[barrier.initialiser]) {
+  const std::vector<Epoch>& seen = *known.of(current_->block->id, block.id);
+  if (next == published.end() || *next > seen[barrier.initialiser]) {
     report("mbarrier", who() + " begins a copy (" + place_of(pc) + ") for the mbarrier at " +
-                           shared_text(barrier.offset) +
+                           shared_text(barrier.offset) + of_other(block) +
                            ", which its initialiser has not published before");
   }
+}
+
+/// To each of `blocks`; reads device memory once.
+void Machine::bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place,
+                        const void* barrier, const std::vector<Block*>& blocks, const void* pc) {
+  const Thread& me = *current_;
+  const Known known = known_now();
+  for (Block* const block : blocks) check_published(*block, barrier, known, pc);
+  check_box(map, shared, " brings to ", pc);
   for_each_row(map, place, [&](int, const Row& row) {
     if (row.bytes() == 0) return;
     access(row.from, row.bytes(), {.access = Access::kRead, .way = Way::kBulk}, pc);
   });
-  const int unit = this->unit(block, UnitKind::kLoads, static_cast<int>(barrier.offset));
-  const Epoch epoch = ++now_;
-  const UnitTouch touch{unit, epoch, known, pc, "the copy of ", Access::kWrite};
-  for_each_unit(map, shared, [&](int, std::uint32_t at) {
-    touch_as_unit(touch, block.shared + at, kUnitBytes);
-    std::memset(block.shared + at, kPoison, kUnitBytes);
-  });
-  loads_.push_back(
-      {&block, map, place, shared, barrier.offset, me.index, unit, epoch, pc, gather(map, place)});
+  const auto offset =
+      static_cast<std::uint32_t>(static_cast<const unsigned char*>(barrier) - me.block->shared);
+  for (Block* const block : blocks) {
+    const int unit = this->unit(*block, UnitKind::kLoads, static_cast<int>(offset));
+    const Epoch epoch = ++now_;
+    const Known there = seen_from(*block, known);
+    const UnitTouch touch{unit, epoch, there, pc, "the copy of ", Access::kWrite, block};
+    for_each_unit(map, shared, [&](int, std::uint32_t at) {
+      touch_as_unit(touch, block->shared + at, kUnitBytes);
+      std::memset(block->shared + at, kPoison, kUnitBytes);
+    });
+    loads_.push_back({block, map, place, shared, offset, me.block, me.index, unit, epoch, pc,
+                      gather(map, place)});
+  }
 }
 
 /// The box is there, and its barrier knows.
 void Machine::bring_bytes(const Load& load) {
   Block& block = *load.block;
   if (gather(load.map, load.place) != load.bytes) {
-    report("in flight", "the copy of " + who(load.thread, block.index) + " (" + place_of(load.pc) +
+    report("in flight", "the copy of " + who(load.thread, load.from->index) + " (" +
+                            place_of(load.pc) +
                             ") lands, and its source has changed since it began");
     return;
   }
@@ -260,7 +273,14 @@ void Machine::fence_proxy() {
 }
 
 void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place, void* barrier) {
-  Machine::get().bulk_load(shared, map, place, barrier, __builtin_return_address(0));
+  Machine& machine = Machine::get();
+  machine.bulk_load(shared, map, place, barrier, {&machine.block()}, __builtin_return_address(0));
+}
+void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Place& place,
+                         void* barrier, std::uint32_t blocks) {
+  Machine& machine = Machine::get();
+  const void* const pc = __builtin_return_address(0);
+  machine.bulk_load(shared, map, place, barrier, machine.blocks_in(blocks, pc), pc);
 }
 void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared) {
   Machine::get().bulk_store(map, place, shared, __builtin_return_address(0));

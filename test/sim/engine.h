@@ -61,10 +61,12 @@ class Machine {
   // Compute capability 9.0: mbarrier.cpp, bulk_copy.cpp, warpgroup.cpp.
   void init_barrier(void* address, int arrivals, const void* pc);
   void publish_barriers();
-  void arrive_at(void* address, std::int64_t bytes, const void* pc);
+  void arrive_at(Block& block, const void* address, std::int64_t bytes, const void* pc);
+  void arrive_in(int rank, const void* address, const void* pc);
   void wait_for_phase(void* address, int parity, const std::source_location& at, const void* pc);
-  void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place, void* barrier,
-                 const void* pc);
+  void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place,
+                 const void* barrier, const std::vector<Block*>& blocks, const void* pc);
+  std::vector<Block*> blocks_in(std::uint32_t mask, const void* pc);
   void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared, const void* pc);
   void close_stores() { ++current_->store_groups; }
   void read_stores(int pending);
@@ -75,17 +77,21 @@ class Machine {
                      const std::source_location& at, const void* pc);
   void close_products(const std::source_location& at);
   void wait_for_products(int pending, const std::source_location& at);
+  void arrive_at_cluster(const std::source_location& at);
+  void wait_for_cluster(const std::source_location& at);
   void touch_stack(const unsigned char* p, std::size_t bytes, Access access, const void* pc);
 
   bool is_shared(const unsigned char* p) const {
-    return shared_ <= p && p < shared_ + kMostResident * kSharedRange;
+    return shared_ <= p && p < shared_ + kSlots * kSharedRange;
   }
   bool runs() const { return current_ != nullptr; }
   int blocks() const { return static_cast<int>(grid_.blocks); }
+  int cluster() const { return static_cast<int>(grid_.cluster); }
   const Thread& current() const { return *current_; }
+  Block& block() { return *current_->block; }
   DeviceMemory& memory() { return memory_; }
   void seed(std::uint64_t seed) { random_.seed(seed); }
-  void set_residency(unsigned blocks) { residency_ = std::min(blocks, kMostResident); }
+  void set_residency(unsigned clusters) { residency_ = clusters; }
   void count_instructions(bool on) { counting_ = on; }
   std::vector<LaunchCounts> take_launches() { return std::exchange(launches_, {}); }
   Counters& counters() { return counters_; }
@@ -95,7 +101,9 @@ class Machine {
  private:
   Machine();
 
+  void begin_cluster(Block* first, int index);
   void begin_block(Block& block, int index);
+  void begin_thread(Block& block, unsigned index, const Epochs& begin);
   Thread* next_ready();
   void resume(Thread& thread);
   void switch_out(State state);
@@ -121,12 +129,19 @@ class Machine {
     const void* pc;
     const char* by;  ///< "the copy of " that thread
     Access access;
+    Block* block = nullptr;  ///< whose unit it is, and whose shared memory; null: the thread's
   };
   void touch_as_unit(const UnitTouch& touch, const unsigned char* p, std::size_t bytes);
-  Mbarrier& mbarrier_at(const void* address, const char* verb, const void* pc);
+  Mbarrier& mbarrier_at(Block& block, const void* address, const char* verb, const void* pc);
   void end_phase_if_over(Mbarrier& barrier);
   void bring_bytes(const Load& load);
   void land_loads();
+  void check_published(Block& block, const void* barrier, const Known& known, const void* pc);
+  Known seen_from(const Block& block, const Known& known) const;
+  Block& block_in(int rank, const char* verb, const void* pc);
+  void end_cluster_phase_if_over(Block& first);
+  void check_others_are_done(const Block& block);
+  std::string of_other(const Block& block) const;
   void check_box(const BoxedTensor& map, std::uint32_t shared, const char* verb, const void* pc);
   void multiply(const Block& block, Product& product);
   void touch_operands(Warpgroup& group, Product& product);
@@ -135,6 +150,7 @@ class Machine {
   void retire(Warpgroup& group, std::uint64_t end);
   void end_thread();
   void end_block(Block& block);
+  void leave(Block& block);
   std::string shared_text(std::size_t offset) const;
 
   void report(std::string kind, const std::string& text);
@@ -167,7 +183,7 @@ class Machine {
   bool progress_ = false;  ///< since those who poll last ran
 
   fiber host_;
-  std::array<Block, kMostResident> blocks_;
+  std::array<Block, kSlots> blocks_;
   Thread* current_ = nullptr;
   std::vector<Load> loads_;  ///< that have not landed
   unsigned lateness_ = 1;    ///< one in so many steps, a copy lands without need

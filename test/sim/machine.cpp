@@ -50,7 +50,7 @@ bool same_place(const std::source_location& a, const std::source_location& b) {
          std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
-Machine::Machine() : shared_(memory_.reserve(kMostResident * kSharedRange)) {
+Machine::Machine() : shared_(memory_.reserve(kSlots * kSharedRange)) {
   watched = memory_.begin();
   if (const char* const seed = std::getenv("ATTILE_SIM_SEED")) random_.seed(std::atoll(seed));
   if (const char* const path = std::getenv("ATTILE_SIM_COUNTERS")) {
@@ -64,8 +64,10 @@ Machine::Machine() : shared_(memory_.reserve(kMostResident * kSharedRange)) {
 
 cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kernel) {
   if (failed()) return cudaErrorLaunchFailure;
+  const unsigned most = most_clusters(grid.cluster);
   if (grid.blocks == 0 || grid.threads == 0 || grid.threads > kMaxThreads ||
-      grid.threads % kWarpSize != 0 || grid.shared_bytes > kMaxSharedBytes) {
+      grid.threads % kWarpSize != 0 || grid.shared_bytes > kMaxSharedBytes || most == 0 ||
+      grid.blocks % grid.cluster != 0) {
     return cudaErrorInvalidConfiguration;
   }
   grid_ = grid;
@@ -76,30 +78,25 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   polling_.clear();
   progress_ = true;
   loads_.clear();
-  const std::size_t residency = residency_ != 0 ? residency_ : 1 + random_() % kMostResident;
+  const std::size_t clusters = residency_ != 0 ? std::min(residency_, most) : 1 + random_() % most;
   lateness_ = std::array{4u, 64u, 1u << 30}[random_() % 3];
   int next = 0;
   for (;;) {
     bool any = false;
-    for (std::size_t i = 0; i < residency; ++i) {
-      if (blocks_[i].size == 0 && next < static_cast<int>(grid.blocks)) {
-        begin_block(blocks_[i], next++);
+    for (std::size_t i = 0; i < clusters; ++i) {
+      Block* const first = &blocks_[i * grid.cluster];
+      if (first->size == 0 && next < static_cast<int>(grid.blocks)) {
+        begin_cluster(first, next);
+        next += static_cast<int>(grid.cluster);
       }
-      any = any || blocks_[i].size != 0;
+      any = any || first->size != 0;
     }
     if (!any) break;
     Thread* const thread = next_ready();
     if (thread == nullptr) report_deadlock();
     if (!failed()) resume(*thread);
     if (failed()) break;
-    Block& block = *thread->block;
-    if (thread->state == State::kEnded && ++block.ended == block.size) {
-      end_block(block);
-      for (WarpRecord& record : block.records) record.flush(counts_);
-      counts_.add_l2_reads(block.sectors.size());
-      block.size = 0;
-      ++counters_.blocks;
-    }
+    if (thread->state == State::kEnded) leave(*thread->block);
   }
   for (Block& block : blocks_) {
     // Fibers that stand in the middle of a kernel have no end to be led to.
@@ -112,6 +109,28 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   if (counting_) keep_counts();
   ++launch_count_;
   return cudaSuccess;
+}
+
+/// One of its threads has ended. The places of a cluster's blocks become free together.
+void Machine::leave(Block& block) {
+  ++block.ended;
+  end_cluster_phase_if_over(*block.first);
+  if (!block.is_over()) return;
+  end_block(block);
+  for (WarpRecord& record : block.records) record.flush(counts_);
+  counts_.add_l2_reads(block.sectors.size());
+  ++counters_.blocks;
+  const auto end = block.first + grid_.cluster;
+  if (!std::all_of(block.first, end, [](const Block& other) { return other.is_over(); })) return;
+  for (Block* other = block.first; other != end; ++other) other->size = 0;
+}
+
+void Machine::begin_cluster(Block* first, int index) {
+  for (int rank = 0; rank < static_cast<int>(grid_.cluster); ++rank) {
+    first[rank].first = first;
+    first[rank].rank = rank;
+    begin_block(first[rank], index + rank);
+  }
 }
 
 void Machine::begin_block(Block& block, int index) {
@@ -140,45 +159,52 @@ void Machine::begin_block(Block& block, int index) {
   block.warpgroups.assign(grid_.threads / kWarpgroupSize, {});
   block.free_registers = 0;
   block.register_waiters.clear();
+  block.cluster = {};
+  block.remote_arrivals.clear();
+  block.known_at_end = {};
   ++now_;
   const auto begin = std::make_shared<const std::vector<Epoch>>(grid_.threads + kUnits, now_ - 1);
-  for (unsigned t = 0; t < grid_.threads; ++t) {
-    if (t == block.threads.size()) {
-      // Fibers live on, and run the kernel once for each block.
-      block.threads.push_back(std::make_unique<Thread>());
-      boost::context::fixedsize_stack stacks(kStackBytes);
-      const boost::context::stack_context stack = stacks.allocate();
-      block.threads[t]->stack = static_cast<unsigned char*>(stack.sp) - stack.size;
-      block.threads[t]->context =
-          fiber(std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack),
-                stacks, [this](fiber&& host) {
-                  host_ = std::move(host);
-                  for (;;) {
-                    (*kernel_)();
-                    end_thread();
-                    switch_out(State::kEnded);
-                  }
-                  return std::move(host_);
-                });
-    }
-    Thread& thread = *block.threads[t];
-    thread.block = &block;
-    thread.index = static_cast<int>(t);
-    thread.state = State::kReady;
-    thread.known = {begin, nullptr};
-    thread.epoch = now_;
-    thread.polled = nullptr;
-    thread.copies.clear();
-    thread.groups = 0;
-    thread.stores.clear();
-    thread.store_groups = 0;
-    thread.registers = registers_at_start(grid_.threads);
-    thread.register_changes = 0;
-    thread.has_fenced = false;
-    thread.products = thread.retired = 0;
-    thread.product_groups.clear();
-    ready_.push_back(&thread);
+  for (unsigned t = 0; t < grid_.threads; ++t) begin_thread(block, t, begin);
+}
+
+void Machine::begin_thread(Block& block, unsigned index, const Epochs& begin) {
+  if (index == block.threads.size()) {
+    // Fibers live on, and run the kernel once for each block.
+    block.threads.push_back(std::make_unique<Thread>());
+    boost::context::fixedsize_stack stacks(kStackBytes);
+    const boost::context::stack_context stack = stacks.allocate();
+    block.threads[index]->stack = static_cast<unsigned char*>(stack.sp) - stack.size;
+    block.threads[index]->context =
+        fiber(std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack), stacks,
+              [this](fiber&& host) {
+                host_ = std::move(host);
+                for (;;) {
+                  (*kernel_)();
+                  end_thread();
+                  switch_out(State::kEnded);
+                }
+                return std::move(host_);
+              });
   }
+  Thread& thread = *block.threads[index];
+  thread.block = &block;
+  thread.index = static_cast<int>(index);
+  thread.state = State::kReady;
+  thread.known = {begin, nullptr};
+  thread.epoch = now_;
+  thread.polled = nullptr;
+  thread.copies.clear();
+  thread.groups = 0;
+  thread.stores.clear();
+  thread.store_groups = 0;
+  thread.registers = registers_at_start(grid_.threads);
+  thread.register_changes = 0;
+  thread.has_fenced = false;
+  thread.products = thread.retired = 0;
+  thread.product_groups.clear();
+  thread.cluster_arrivals = thread.cluster_waits = 0;
+  thread.told_cluster = {};
+  ready_.push_back(&thread);
 }
 
 /// Nobody can wait for what is still under way for a thread that has ended.
@@ -193,16 +219,20 @@ void Machine::end_thread() {
     report("in flight",
            who() + " ends, and has not waited for its product (" + place_of(product.pc) + ")");
   }
+  if (grid_.cluster == 1) return;
+  me.block->known_at_end.learn(me.block->id, me.block->id, Known{nullptr, me.known.others});
 }
 
 void Machine::end_block(Block& block) {
   for (const Load& load : loads_) {
     if (load.block != &block) continue;
     report("in flight", "block " + std::to_string(block.index) + " ends, and the copy of thread " +
-                            std::to_string(load.thread) + " (" + place_of(load.pc) +
+                            std::to_string(load.thread) + " of block " +
+                            std::to_string(load.from->index) + " (" + place_of(load.pc) +
                             ") is still on its way to its shared memory");
     return;
   }
+  check_others_are_done(block);
   for (unsigned t = 0; t < block.warpgroups.size() * kWarpgroupSize; ++t) {
     const Thread& thread = *block.threads[t];
     const Warpgroup& group = block.warpgroups[t / kWarpgroupSize];
@@ -648,7 +678,7 @@ cudaError_t launch(const Grid& grid, const std::function<void()>& kernel) {
   return Machine::get().launch(grid, kernel);
 }
 void set_seed(std::uint64_t seed) { Machine::get().seed(seed); }
-void set_residency(unsigned blocks) { Machine::get().set_residency(blocks); }
+void set_residency(unsigned clusters) { Machine::get().set_residency(clusters); }
 std::vector<Report> take_reports() { return Machine::get().take_reports(); }
 
 Counters counters() { return Machine::get().counters(); }
@@ -668,6 +698,8 @@ std::vector<LaunchCounts> take_launches() { return Machine::get().take_launches(
 int thread_index() { return Machine::get().current().index; }
 int block_index() { return Machine::get().current().block->index; }
 int block_count() { return Machine::get().blocks(); }
+int cluster_size() { return Machine::get().cluster(); }
+int cluster_rank() { return Machine::get().current().block->rank; }
 unsigned char* dynamic_shared() { return Machine::get().current().block->shared; }
 
 void block_barrier(std::source_location at) {

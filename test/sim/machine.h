@@ -35,6 +35,9 @@
 //   barrier        a named barrier with a wrong number, count, or company
 //   mbarrier       one that is not initialised, has too many arrivals or bytes, or is touched as
 //                  memory; a wait that has missed its phase
+//   cluster        a block or its place in a cluster that is not there, or has ended; the cluster's
+//                  barrier without an arrival, or with two; a block that ends while others may
+//                  still arrive at it or copy to it
 //   deadlock       threads that wait for each other, or for one that has ended
 //
 // Each with the thread, the address and the line of the source.
@@ -46,13 +49,15 @@ inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 inline constexpr std::size_t kMaxSharedBytes = 232448;
 inline constexpr unsigned kMaxThreads = 1024;
 inline constexpr int kBarriers = 16;
-inline constexpr unsigned kMostResident = 3;
+inline constexpr unsigned kMostResident = 3;  ///< blocks, without clusters
+inline constexpr unsigned kSlots = 4;         ///< places for blocks
 
 // ---- the host's side ----------------------------------------------------------------------------
 
 struct Grid {
   unsigned blocks, threads;
   std::size_t shared_bytes;
+  unsigned cluster = 1;  ///< blocks that run together: 1, 2 or 4, a divisor of `blocks`
 };
 
 /// Runs the kernel to its end. cudaErrorInvalidConfiguration for a grid that no device takes. After
@@ -63,9 +68,14 @@ cudaError_t launch(const Grid& grid, const std::function<void()>& kernel);
 /// Decides the order in which threads run from here on; ATTILE_SIM_SEED does at the start.
 void set_seed(std::uint64_t seed);
 
-/// How many blocks run beside each other from here on: 1 to kMostResident; with 0, as at the start,
-/// the seed decides for each launch.
-void set_residency(unsigned blocks);
+/// How many clusters of `cluster` blocks run beside each other at most; 0 if none do.
+constexpr unsigned most_clusters(unsigned cluster) {
+  if (cluster == 1) return kMostResident;
+  return cluster == 2 || cluster == 4 ? kSlots / cluster : 0;
+}
+/// How many blocks run beside each other from here on, or clusters of them: 1 to kMostResident, as
+/// far as there are places; with 0, as at the start, the seed decides for each launch.
+void set_residency(unsigned clusters);
 
 struct Report {
   std::string kind;  ///< one of those above
@@ -182,16 +192,26 @@ void store_release(int* address, int x, std::source_location at);
 
 int block_count();
 
+int cluster_rank();
+int cluster_size();
+void cluster_arrive(std::source_location at);
+void cluster_wait(std::source_location at);
+
 void mbarrier_init(void* barrier, int arrivals);
 void mbarrier_publish();
 /// Arrives, after announcing that many bytes.
 void mbarrier_arrive(void* barrier, std::int64_t bytes);
+/// Arrives at the barrier there in the cluster's block `rank`.
+void mbarrier_arrive_in(int rank, void* barrier);
 void mbarrier_wait(void* barrier, int parity, std::source_location at);
 
 using attile::arch::BoxedTensor;
 using Place = attile::arch::BoxPlace;
 /// A box lands when the seed has it, at the latest when nothing else can go on.
 void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place, void* barrier);
+/// To each of `blocks`, a bit for each by its place in the cluster.
+void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Place& place,
+                         void* barrier, std::uint32_t blocks);
 /// Reads shared memory at the latest moment: the thread's wait for it.
 void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared);
 void bulk_commit();

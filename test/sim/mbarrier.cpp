@@ -48,31 +48,33 @@ void Machine::publish_barriers() {
   current_->block->publications[current_->index].push_back(current_->epoch);
 }
 
-/// The barrier there, which the running thread knows to be initialised.
-Mbarrier& Machine::mbarrier_at(const void* address, const char* verb, const void* pc) {
+/// The barrier that lies in that block where `address` does in the running thread's, which knows
+/// it to be initialised.
+Mbarrier& Machine::mbarrier_at(Block& block, const void* address, const char* verb,
+                               const void* pc) {
   const Thread& me = *current_;
-  Block& block = *me.block;
   const auto offset =
-      static_cast<std::uint32_t>(static_cast<const unsigned char*>(address) - block.shared);
+      static_cast<std::uint32_t>(static_cast<const unsigned char*>(address) - me.block->shared);
   const auto found = block.mbarriers.find(offset);
-  const std::string what =
-      who() + verb + "the mbarrier at " + shared_text(offset) + " (" + place_of(pc) + ")";
+  const std::string what = who() + verb + "the mbarrier at " + shared_text(offset) +
+                           of_other(block) + " (" + place_of(pc) + ")";
   if (found == block.mbarriers.end()) report("mbarrier", what + ", which nobody has initialised");
   const Mbarrier& barrier = found->second;
-  if (barrier.initialiser != me.index && (*me.known.own)[barrier.initialiser] < barrier.epoch) {
+  const std::vector<Epoch>* const known = me.known.of(me.block->id, block.id);
+  if ((&block != me.block || barrier.initialiser != me.index) &&
+      (known == nullptr || (*known)[barrier.initialiser] < barrier.epoch)) {
     report("mbarrier", what + ", and nothing orders that behind its initialisation by thread " +
                            std::to_string(barrier.initialiser));
   }
   return found->second;
 }
 
-void Machine::arrive_at(void* address, std::int64_t bytes, const void* pc) {
+void Machine::arrive_at(Block& block, const void* address, std::int64_t bytes, const void* pc) {
   const Thread& me = *current_;
-  Block& block = *me.block;
-  Mbarrier& barrier = mbarrier_at(address, " arrives at ", pc);
+  Mbarrier& barrier = mbarrier_at(block, address, " arrives at ", pc);
   const auto wrong = [&](const std::string& why) {
-    report("mbarrier", who() + " arrives at the mbarrier at " + shared_text(barrier.offset) + " (" +
-                           place_of(pc) + "), " + why);
+    report("mbarrier", who() + " arrives at the mbarrier at " + shared_text(barrier.offset) +
+                           of_other(block) + " (" + place_of(pc) + "), " + why);
   };
   if (barrier.pending == 0) {
     wrong("to whose phase " + std::to_string(barrier.phase) + " all its " +
@@ -84,7 +86,10 @@ void Machine::arrive_at(void* address, std::int64_t bytes, const void* pc) {
     wrong("which counts up to 2^20 - 1 bytes");
   }
   --barrier.pending;
-  barrier.arrived.learn(block.id, block.id, known_now());
+  barrier.arrived.learn(block.id, me.block->id, known_now());
+  if (&block != me.block) {
+    block.remote_arrivals[{me.block->id, me.index}] = {me.epoch, barrier.offset, pc};
+  }
   advance(me);
   end_phase_if_over(barrier);
 }
@@ -105,7 +110,7 @@ void Machine::end_phase_if_over(Mbarrier& barrier) {
 void Machine::wait_for_phase(void* address, int parity, const std::source_location& at,
                              const void* pc) {
   Thread& me = *current_;
-  Mbarrier& barrier = mbarrier_at(address, " waits at ", pc);
+  Mbarrier& barrier = mbarrier_at(*me.block, address, " waits at ", pc);
   if (random_() % 2 == 0) {
     ready_.push_back(&me);
     switch_out(State::kReady);
@@ -126,7 +131,10 @@ void Machine::wait_for_phase(void* address, int parity, const std::source_locati
     if (barrier.phase > phase + 1) missed(phase);
   }
   seen = phase;
-  if (barrier.over.own == nullptr) return;
+  if (barrier.over.own == nullptr) {
+    me.known.learn(me.block->id, me.block->id, barrier.over);
+    return;
+  }
   if (barrier.before != me.known.own) {
     barrier.before = me.known.own;
     Known known = me.known;
@@ -142,7 +150,11 @@ void mbarrier_init(void* barrier, int arrivals) {
 }
 void mbarrier_publish() { Machine::get().publish_barriers(); }
 void mbarrier_arrive(void* barrier, std::int64_t bytes) {
-  Machine::get().arrive_at(barrier, bytes, __builtin_return_address(0));
+  Machine& machine = Machine::get();
+  machine.arrive_at(machine.block(), barrier, bytes, __builtin_return_address(0));
+}
+void mbarrier_arrive_in(int rank, void* barrier) {
+  Machine::get().arrive_in(rank, barrier, __builtin_return_address(0));
 }
 void mbarrier_wait(void* barrier, int parity, std::source_location at) {
   Machine::get().wait_for_phase(barrier, parity, at, __builtin_return_address(0));

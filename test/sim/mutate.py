@@ -25,7 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PORTABLE = ("portable", "flash1")
 MATRIX = ("sm80", "sm80_fp32")
 HOPPER = ("sm90",)
-FOLDERS = {"include/attile/tile": PORTABLE + MATRIX + HOPPER,
+PROGRAMS = ("cluster_ring",)  # that are no suite: test/sim/NAME.cu
+FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/portable": PORTABLE,
            "include/attile/kernel/sm80": MATRIX,
            "include/attile/kernel/sm90": HOPPER}
@@ -38,7 +39,7 @@ STATEMENT = re.compile(
     r"|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
 SEEDS = (1, 2, 3)
 KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|proxy|registers|"
-                    r"divergence|barrier|mbarrier|deadlock): .*)")
+                    r"divergence|barrier|mbarrier|cluster|deadlock): .*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +85,7 @@ def reason(mutant, text):
     """What the suite says against it; the end of mutate.py where it says nothing that counts."""
     if match := KILLED.search(text):
         return match.group(1)
-    if "failed: " in text or "did not end" in text:
+    if any(word in text for word in ("failed: ", "did not end", ", and not ")):
         return text.splitlines()[-1]
     raise SystemExit(f"{mutant.name}: the suite ended without a verdict:\n{text[-2000:]}")
 
@@ -100,14 +101,18 @@ def try_mutant(mutant, objects):
         target.write_text("".join(lines), encoding="utf-8")
         for suite in FOLDERS[mutant.path.parent.as_posix()]:
             program = pathlib.Path(folder) / suite
-            code, text = run(["g++", *compile_flags(include),
-                              str(ROOT / f"test/sim/suite_{suite}.cpp"), *objects,
+            source, needs = f"suite_{suite}.cpp", objects
+            options = ["--abort", "-r", "compact"]
+            if suite in PROGRAMS:
+                source, options = f"{suite}.cu", [f"{program}.bin"]
+                needs = [o for o in objects if "attile_sim.dir" in o]
+            code, text = run(["g++", *compile_flags(include), "-x", "c++",
+                              str(ROOT / "test/sim" / source), "-x", "none", *needs,
                               "-lboost_context", "-ldl", "-lpthread", "-o", str(program)], 600)
             if code != 0:
                 raise SystemExit(f"{mutant.name} does not compile:\n{text}")
             for seed in SEEDS:
-                code, text = run(["env", f"ATTILE_SIM_SEED={seed}", str(program), "--abort",
-                                  "-r", "compact"], 900)
+                code, text = run(["env", f"ATTILE_SIM_SEED={seed}", str(program), *options], 900)
                 if code != 0:
                     return f"{reason(mutant, text)} (suite {suite}, seed {seed})"
     return None

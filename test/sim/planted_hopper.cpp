@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // As planted.cpp, for what came with compute capability 9.0.
 #include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/cluster.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/shared_memory.cuh>
@@ -31,17 +32,24 @@ using Words = std::vector<std::string>;
 
 /// What a kernel is reported for under many orders of its threads: the first report, if any.
 template <class... Params, class... Given>
-Reports reports_of(unsigned threads, std::size_t shared_bytes, void (*kernel)(Params...),
-                   const Given&... given) {
+Reports cluster_reports_of(unsigned cluster, unsigned blocks, unsigned threads,
+                           std::size_t shared_bytes, void (*kernel)(Params...),
+                           const Given&... given) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     sim::set_seed(seed);
-    REQUIRE(arch::launch(kernel, 2, threads, shared_bytes, nullptr, given...) == cudaSuccess);
+    REQUIRE(arch::launch_clusters<Params...>(kernel, cluster, blocks, threads, shared_bytes,
+                                             nullptr, given...) == cudaSuccess);
     const bool failed = cudaDeviceSynchronize() != cudaSuccess;
     const auto reports = sim::take_reports();
     CHECK(failed == !reports.empty());
     if (failed) return reports;
   }
   return {};
+}
+template <class... Params, class... Given>
+Reports reports_of(unsigned threads, std::size_t shared_bytes, void (*kernel)(Params...),
+                   const Given&... given) {
+  return cluster_reports_of(1, 2, threads, shared_bytes, kernel, given...);
 }
 
 /// One report, of one of these kinds, with all of these words.
@@ -503,6 +511,187 @@ TEST_CASE("planted.hopper.registers") {
   check_report(reports_of(384, 0, registers<24, 160>), {"registers"}, {"inc", "and has 168"});
   check_report(reports_of(384, 0, registers<24, 168, false>), {"divergence"},
                {"thread 0 of block", "has not come to the setmaxnreg"});
+}
+
+// ---- clusters -----------------------------------------------------------------------------------
+
+/// What is wrong with two blocks that bring each other's tiles.
+enum class Slip {
+  kNone,
+  kClusterBarrierAtEnd,
+  // Barriers of another block.
+  kBlockBarrierBehindInit,
+  kNoInit,
+  kNoPublication,
+  kNoSuchRank,
+  kHalfAnnounced,
+  // Stages that are filled again.
+  kOwnReadersOnly,
+  kOneWaitsForNobody,
+  kReleasedBeforeRead,
+  kOneDoesNotPass,
+  // Ends.
+  kNoDrain,
+  kOneEndsAtOnce,
+  kNobodyWaits,
+  kNoSuchBlock,
+  // The cluster's barrier.
+  kArrivesTwice,
+  kNoArrival,
+  kOneStaysAway,
+};
+
+constexpr int kTiles = 7, kCluster = 2;
+
+struct ClusterShared {
+  alignas(1024) unsigned char tile[kStages][kCluster][Tile::kBytes];
+  arch::Mbarrier full[kStages], empty[kStages];
+};
+
+/// Brings the block's half of each tile's columns to both blocks.
+template <Slip kSlip>
+void produce_for_cluster(ClusterShared& shared, const arch::TensorMap& map) {
+  const int rank = arch::cluster_rank(), cluster = arch::block_index() / kCluster;
+  const bool waits = kSlip != Slip::kOneWaitsForNobody || rank == 0;
+  for (int step = 0; step < kTiles + kStages; ++step) {
+    const int stage = step % kStages;
+    arch::Mbarrier* const full = &shared.full[stage];
+    if (step >= kStages && kSlip == Slip::kNoInit) return;
+    if (waits && step >= kStages && (step < kTiles || kSlip != Slip::kNoDrain)) {
+      arch::mbarrier_wait(&shared.empty[stage], step / kStages % 2 ^ 1);
+    }
+    if (step >= kTiles) continue;
+    const int parts = kSlip == Slip::kHalfAnnounced ? 1 : kCluster;
+    arch::mbarrier_arrive_expect(full, parts * Tile::kBytes);
+    arch::bulk_load_multicast(arch::shared_address(shared.tile[stage][rank]), map,
+                              {rank * kSize, step * kSize, cluster, 0, 0}, full,
+                              kSlip == Slip::kNoSuchBlock ? 7 : 3);
+  }
+}
+
+/// A warp reads them.
+template <Slip kSlip>
+void consume_of_cluster(ClusterShared& shared, float* out) {
+  const int rank = arch::cluster_rank(), lane = arch::thread_index();
+  float sum = 0.0f;
+  for (int step = 0; step < kTiles; ++step) {
+    const int stage = step % kStages;
+    const auto release = [&] {
+      arch::warp_barrier();
+      if (lane < kCluster && (kSlip != Slip::kOwnReadersOnly || lane == rank)) {
+        arch::mbarrier_arrive(&shared.empty[stage], kSlip == Slip::kNoSuchRank ? lane + 1 : lane);
+      }
+    };
+    if (kSlip == Slip::kOneDoesNotPass && rank == 1 && step == kTiles - kStages) return;
+    arch::mbarrier_wait(&shared.full[stage], step / kStages % 2);
+    if (kSlip == Slip::kReleasedBeforeRead && rank == 1) release();
+    for (int row = lane; row < kSize; row += 32) {
+      for (const auto& part : shared.tile[stage]) {
+        sum += __half2float(*reinterpret_cast<const __half*>(part + Tile::offset(row, rank)));
+      }
+    }
+    for (int i = 0; i < (step + rank) % 3; ++i) arch::warp_barrier();  // one is slower
+    if (kSlip != Slip::kReleasedBeforeRead || rank == 0) release();
+  }
+  out[arch::block_index() * 32 + lane] = sum;
+}
+
+template <Slip kSlip>
+void share_tiles(const arch::TensorMap map, float* out) {
+  ClusterShared& shared = *reinterpret_cast<ClusterShared*>(arch::dynamic_shared());
+  const int i = arch::thread_index(), rank = arch::cluster_rank();
+  if (kSlip == Slip::kOneEndsAtOnce && rank == 1) return;
+  if (i == 0) {
+    constexpr int kReaders = kSlip == Slip::kOwnReadersOnly ? 1 : kCluster;
+    for (int stage = 0; stage < kStages; ++stage) {
+      arch::mbarrier_init(&shared.full[stage], 1);
+      if (kSlip == Slip::kNoInit && rank == 1) continue;
+      arch::mbarrier_init(&shared.empty[stage], kReaders);
+    }
+    if (kSlip != Slip::kNoPublication) arch::mbarrier_publish();
+  }
+  if (kSlip == Slip::kArrivesTwice && i == 5) arch::cluster_arrive();
+  if (kSlip == Slip::kBlockBarrierBehindInit || kSlip == Slip::kOneEndsAtOnce) {
+    arch::barrier();
+  } else if (kSlip == Slip::kNoArrival && i == 5) {
+    arch::cluster_wait();
+  } else if (kSlip == Slip::kOneStaysAway && i == 5) {
+    arch::warp_barrier();  // for lanes that wait for it elsewhere
+  } else {
+    arch::cluster_barrier();
+  }
+  if (i < 32) consume_of_cluster<kSlip>(shared, out);
+  if (i == 32) {
+    constexpr bool kDrains = kSlip != Slip::kClusterBarrierAtEnd;
+    produce_for_cluster<kDrains ? kSlip : Slip::kNoDrain>(shared, map);
+    if (kSlip == Slip::kNobodyWaits && rank == 0) {
+      arch::bulk_load_multicast(arch::shared_address(shared.tile[0][0]), map, {}, &shared.full[0],
+                                2);
+    }
+  }
+  if (kSlip == Slip::kClusterBarrierAtEnd) arch::cluster_barrier();
+}
+
+template <Slip kSlip>
+Reports cluster_reports() {
+  constexpr int kRows = kTiles * kSize, kCols = kCluster * kSize;
+  const std::vector<__half> x = numbers(2 * kRows * kCols, 37);
+  const Halves x_dev(x);
+  const example::DeviceArray<float> out(std::vector<float>(4 * 32));
+  const auto found = cluster_reports_of(kCluster, 4, 64, sizeof(ClusterShared), share_tiles<kSlip>,
+                                        map_of(x_dev, kRows, kCols, 2), out.get());
+  if (!found.empty()) return found;
+  CHECK(sim::traffic(x_dev.get()).read == 10 * x.size() * sizeof(__half));  // once for a cluster
+  const std::vector<float> sums = out.download();
+  for (int i = 0; i < 4 * 32; ++i) {
+    float sum = 0.0f;
+    for (int row = i % 32; row < kRows; row += 32) {
+      for (int part = 0; part < kCluster; ++part) {
+        const int col = part * kSize + i / 32 % kCluster * 8;
+        sum += __half2float(x[(i / 64 * kRows + row) * kCols + col]);
+      }
+    }
+    if (sums[i] != sum) FAIL("out[" << i << "] is " << sums[i] << " and not " << sum);
+  }
+  return found;
+}
+
+TEST_CASE("planted.hopper.clusters") {
+  CHECK(cluster_reports<Slip::kNone>().empty());
+  CHECK(cluster_reports<Slip::kClusterBarrierAtEnd>().empty());
+}
+
+TEST_CASE("planted.hopper.barriers_of_another_block") {
+  check_report(cluster_reports<Slip::kBlockBarrierBehindInit>(), {"mbarrier"}, {"nitialis"});
+  check_report(cluster_reports<Slip::kNoInit>(), {"mbarrier"},
+               {"arrives at the mbarrier", "which nobody has initialised"});
+  check_report(cluster_reports<Slip::kNoPublication>(), {"mbarrier"}, {"has not published before"});
+  check_report(cluster_reports<Slip::kNoSuchRank>(), {"cluster", "mbarrier"});
+  check_report(cluster_reports<Slip::kHalfAnnounced>(),
+               {"mbarrier", "in flight", "uninitialised", "deadlock"});
+}
+
+TEST_CASE("planted.hopper.stages_that_another_block_reads") {
+  const Words who{"the copy of thread 32 of block", "planted_hopper.cpp:"};
+  check_report(cluster_reports<Slip::kOwnReadersOnly>(), {"race", "in flight"}, who);
+  check_report(cluster_reports<Slip::kOneWaitsForNobody>(), {"race", "in flight", "mbarrier"});
+  check_report(cluster_reports<Slip::kReleasedBeforeRead>(), {"race", "in flight"});
+  check_report(cluster_reports<Slip::kOneDoesNotPass>(), {"deadlock"}, {"1 arrivals and 0 bytes"});
+}
+
+TEST_CASE("planted.hopper.blocks_that_end_before_others_are_done") {
+  check_report(cluster_reports<Slip::kNoDrain>(), {"cluster"}, {"planted_hopper.cpp:"});
+  check_report(cluster_reports<Slip::kOneEndsAtOnce>(), {"cluster", "mbarrier"}, {"block 1"});
+  check_report(cluster_reports<Slip::kNobodyWaits>(), {"cluster", "in flight"}, {"the copy of"});
+  check_report(cluster_reports<Slip::kNoSuchBlock>(), {"cluster"},
+               {"begins a copy to block 2 of its cluster", "which has 2"});
+}
+
+TEST_CASE("planted.hopper.barriers_of_a_cluster") {
+  check_report(cluster_reports<Slip::kArrivesTwice>(), {"cluster"}, {"for the second time"});
+  check_report(cluster_reports<Slip::kNoArrival>(), {"cluster"}, {"has not arrived there"});
+  check_report(cluster_reports<Slip::kOneStaysAway>(), {"deadlock"},
+               {"wait for the threads of its cluster at planted_hopper.cpp:"});
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // As instructions.cu, for the instructions of compute capability 9.0: barriers in shared memory,
-// copies of boxes, registers and products of a warpgroup. All numbers are small and whole, so that
-// sums are exact, and each result is also held against a plain loop.
+// copies of boxes, clusters, registers and products of a warpgroup. All numbers are small and
+// whole, so that sums are exact, and each result is also held against a plain loop.
 #include <attile/arch/attributes.h>
 #include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/cluster.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
@@ -21,6 +22,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -179,6 +181,14 @@ Result checked(const char* name, const Words& found, const Words& expected) {
   return {name, found, 0.0f};
 }
 
+/// What a box of these numbers is in shared memory.
+Words box_words(const Elements& numbers, const arch::BoxPlace& at, int row_bytes) {
+  Elements box(kBoxRows * row_bytes / 2);
+  for_each_element(at, row_bytes,
+                   [&](int from, int to) { box[to] = from < 0 ? 0 : numbers[from]; });
+  return words_of(box);
+}
+
 Result loads(int row_bytes) {
   Elements numbers(kElements);
   for (int i = 0; i < kElements; ++i) numbers[i] = static_cast<std::uint16_t>(i + 1);
@@ -189,11 +199,8 @@ Result loads(int row_bytes) {
     const example::DeviceArray<std::uint32_t> out{Words(bytes / 4)};
     start("bulk_load", load_box, 64, bytes + 64, out.get(), map_of(in.get(), row_bytes), at,
           row_bytes);
-    Elements box(bytes / 2);
-    for_each_element(at, row_bytes,
-                     [&](int from, int to) { box[to] = from < 0 ? 0 : numbers[from]; });
     for (const std::uint32_t word : out.download()) found.push_back(word);
-    for (const std::uint32_t word : words_of(box)) expected.push_back(word);
+    for (const std::uint32_t word : box_words(numbers, at, row_bytes)) expected.push_back(word);
   }
   return checked("bulk_load", found, expected);
 }
@@ -212,6 +219,96 @@ Result stores(int row_bytes) {
     for (const std::uint32_t word : words_of(tensor)) expected.push_back(word);
   }
   return checked("bulk_store", found, expected);
+}
+
+// ---- clusters -----------------------------------------------------------------------------------
+
+/// Each block of a cluster wakes the next one, kRounds times in a circle.
+constexpr int kCircle = 4, kRounds = 5;
+
+ATTILE_KERNEL void circle(std::uint32_t* out) {
+  auto* const barriers = reinterpret_cast<arch::Mbarrier*>(arch::dynamic_shared());
+  const int rank = arch::cluster_rank();
+  if (arch::thread_index() == 0) {
+    arch::mbarrier_init(barriers + 1, 1);
+    arch::mbarrier_publish();
+  }
+  arch::cluster_barrier();
+  if (arch::thread_index() == 0) {
+    for (int round = 0; round < kRounds; ++round) {
+      if (rank > 0 || round > 0)
+        arch::mbarrier_wait(barriers + 1, (rank > 0 ? round : round - 1) & 1);
+      out[arch::block_index() * kRounds + round] =
+          static_cast<std::uint32_t>(round * 100 + arch::cluster_size() * 10 + rank);
+      if (rank + 1 < kCircle || round + 1 < kRounds) {
+        arch::mbarrier_arrive(barriers + 1, (rank + 1) % kCircle);
+      }
+    }
+  }
+  arch::cluster_barrier();  // nobody ends while others arrive there
+}
+
+/// Of two blocks, each brings a box to both, and another one to the other block alone.
+ATTILE_KERNEL void load_boxes(std::uint32_t* out, const ATTILE_GRID_CONSTANT arch::TensorMap map,
+                              arch::BoxPlace at0, arch::BoxPlace at1, int row_bytes) {
+  auto* const words = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
+  const int bytes = kBoxRows * row_bytes, rank = arch::cluster_rank();
+  auto* const barrier = reinterpret_cast<arch::Mbarrier*>(arch::dynamic_shared() + 3 * bytes);
+  if (arch::thread_index() == 0) {
+    arch::mbarrier_init(barrier, 1);
+    arch::mbarrier_publish();
+  }
+  arch::cluster_barrier();
+  if (arch::thread_index() == 0) {
+    arch::mbarrier_arrive_expect(barrier, 3 * bytes);
+    const std::uint32_t shared = arch::shared_address(words);
+    arch::bulk_load_multicast(shared + static_cast<std::uint32_t>(rank * bytes), map,
+                              rank == 0 ? at0 : at1, barrier, 3);
+    arch::bulk_load_multicast(shared + static_cast<std::uint32_t>(2 * bytes), map,
+                              rank == 0 ? at0 : at1, barrier, rank == 0 ? 2 : 1);
+  }
+  arch::mbarrier_wait(barrier, 0);
+  for (int w = arch::thread_index(); w < 3 * bytes / 4; w += 64) {
+    out[arch::block_index() * 3 * bytes / 4 + w] = words[w];
+  }
+  arch::cluster_barrier();  // nobody ends while its copies are on their way to others
+}
+
+Result arrivals() {
+  constexpr int kBlocks = 2 * kCircle;
+  const example::DeviceArray<std::uint32_t> out{Words(kBlocks * kRounds)};
+  example::must(arch::launch_clusters(circle, kCircle, kBlocks, 64, 64, nullptr, out.get()),
+                "circle");
+  example::must(cudaDeviceSynchronize(), "circle");
+  Words expected;
+  for (int i = 0; i < kBlocks * kRounds; ++i) {
+    expected.push_back(
+        static_cast<std::uint32_t>(i % kRounds * 100 + kCircle * 10 + i / kRounds % kCircle));
+  }
+  return checked("remote arrivals", out.download(), expected);
+}
+
+Result multicasts(int row_bytes) {
+  Elements numbers(kElements);
+  for (int i = 0; i < kElements; ++i) numbers[i] = static_cast<std::uint16_t>(i + 1);
+  const example::DeviceArray<std::uint16_t> in(numbers);
+  const std::size_t bytes = kBoxRows * row_bytes;
+  Words found, expected;
+  for (std::size_t place = 0; place + 1 < std::size(kPlaces); ++place) {
+    const arch::BoxPlace ats[2] = {kPlaces[place], kPlaces[place + 1]};
+    const example::DeviceArray<std::uint32_t> out{Words(2 * 3 * bytes / 4)};
+    example::must(arch::launch_clusters(load_boxes, 2, 2, 64, 3 * bytes + 64, nullptr, out.get(),
+                                        map_of(in.get(), row_bytes), ats[0], ats[1], row_bytes),
+                  "multicast");
+    example::must(cudaDeviceSynchronize(), "multicast");
+    for (const std::uint32_t word : out.download()) found.push_back(word);
+    for (const int which : {0, 1, 1, 0, 1, 0}) {
+      for (const std::uint32_t word : box_words(numbers, ats[which], row_bytes)) {
+        expected.push_back(word);
+      }
+    }
+  }
+  return checked("multicast", found, expected);
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -345,10 +442,11 @@ int main(int argc, char** argv) {
     return example::kSkipped;
   }
   std::vector<Result> results{plain("mbarrier", ring, 96, 512, 448),
-                              plain("setmaxnreg", registers, 384, 0, 384)};
+                              plain("setmaxnreg", registers, 384, 0, 384), arrivals()};
   for (const int row_bytes : {128, 64, 32}) {
     results.push_back(loads(row_bytes));
     results.push_back(stores(row_bytes));
+    results.push_back(multicasts(row_bytes));
   }
   constexpr std::make_integer_sequence<int, 16> kSixteens;
   add_products<__half>(results, "wgmma fp16", kSixteens);

@@ -44,7 +44,28 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const B
 #endif
 }
 
-/// The same for `bytes` neighbouring bytes. Units    a multiple of 16, from and to such addresses.
+/// Brings a box to `shared` in each of `blocks` of the cluster, and reads it once for all. In each
+/// of them its bytes count at the barrier that lies where `barrier` does in this one.
+/// Scope    one thread, behind a `cluster_barrier` behind `mbarrier_publish` in those blocks.
+/// Units    `shared` as for `bulk_load`; blocks: a bit for each by its `cluster_rank`.
+/// Hazards  none of those blocks may end, or still read what lies there, when the box comes: an
+///          Mbarrier in this block at which all their readers arrive. A barrier there may get its
+///          bytes before they are announced to it, as long as an arrival is still to come.
+ATTILE_DEVICE void bulk_load_multicast(std::uint32_t shared, const TensorMap& map,
+                                       const BoxPlace& at, Mbarrier* barrier,
+                                       std::uint16_t blocks) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(shared),
+      "l"(&map), "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4),
+      "r"(shared_address(barrier)), "h"(blocks)
+      : "memory");
+#endif
+}
+
+/// `bulk_load` of `bytes` neighbouring bytes. Units    a multiple of 16, from and to such
+/// addresses.
 ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, Mbarrier* barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(

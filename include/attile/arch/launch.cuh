@@ -30,18 +30,72 @@ template <class... Params>
                               static_cast<int>(bytes));
 }
 
-/// The launch of every kernel of the library. Returns the launch's own error.
-template <class... Params>
-[[nodiscard]] cudaError_t launch(void (*kernel)(Params...), unsigned blocks, unsigned threads,
-                                 std::size_t shared_bytes, cudaStream_t stream,
-                                 const Params&... params) {
-  if (const cudaError_t error = allow_shared(kernel, shared_bytes)) return error;
+inline cudaLaunchConfig_t launch_config(unsigned blocks, unsigned threads, std::size_t shared_bytes,
+                                        cudaStream_t stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks);
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
+  return config;
+}
+
+inline cudaLaunchAttribute cluster_dimension(unsigned blocks) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = blocks;
+  attribute.val.clusterDim.y = 1;
+  attribute.val.clusterDim.z = 1;
+  return attribute;
+}
+
+/// The launch of every kernel of the library. Returns the launch's own error.
+/// Units    blocks; `cluster` of them, neighbours in the grid, run at the same time and reach each
+///          other's shared memory (cluster.cuh). It divides `blocks`.
+/// Errors   cudaErrorInvalidConfiguration where it does not; the runtime's, as for any cluster of
+///          more than 1 before compute capability 9.0.
+template <class... Params>
+[[nodiscard]] cudaError_t launch_clusters(void (*kernel)(Params...), unsigned cluster,
+                                          unsigned blocks, unsigned threads,
+                                          std::size_t shared_bytes, cudaStream_t stream,
+                                          const Params&... params) {
+  if (cluster == 0 || blocks % cluster != 0) return cudaErrorInvalidConfiguration;
+  if (const cudaError_t error = allow_shared(kernel, shared_bytes)) return error;
+  cudaLaunchAttribute dimension = cluster_dimension(cluster);
+  cudaLaunchConfig_t config = launch_config(blocks, threads, shared_bytes, stream);
+  if (cluster > 1) {
+    config.attrs = &dimension;
+    config.numAttrs = 1;
+  }
   return cudaLaunchKernelEx(&config, kernel, params...);
+}
+
+/// The same without clusters.
+template <class... Params>
+[[nodiscard]] cudaError_t launch(void (*kernel)(Params...), unsigned blocks, unsigned threads,
+                                 std::size_t shared_bytes, cudaStream_t stream,
+                                 const Params&... params) {
+  return launch_clusters<Params...>(kernel, 1, blocks, threads, shared_bytes, stream, params...);
+}
+
+/// How many clusters of `cluster` blocks run at the same time on the current device, which has no
+/// other work: the clusters of a persistent grid. Blocks of a cluster share a part of the device
+/// (GPC), so it may be fewer than `multiprocessors()` has room for; 0 without such a device. Asks
+/// the driver each time.
+template <class... Params>
+int clusters_at_once(void (*kernel)(Params...), unsigned cluster, unsigned threads,
+                     std::size_t shared_bytes) {
+  int count = 0;
+  cudaLaunchAttribute dimension = cluster_dimension(cluster);
+  cudaLaunchConfig_t config = launch_config(cluster, threads, shared_bytes, nullptr);
+  config.attrs = &dimension;
+  config.numAttrs = 1;
+  if (allow_shared(kernel, shared_bytes) != cudaSuccess ||
+      cudaOccupancyMaxActiveClusters(&count, kernel, &config) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // said here; not to be found by the caller's next look
+    return 0;
+  }
+  return count;
 }
 
 }  // namespace attile::arch

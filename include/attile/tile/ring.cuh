@@ -3,12 +3,14 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/cluster.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace attile::tile {
 
@@ -33,29 +35,49 @@ struct RingPlace {
 
 /// Tiles in shared memory through which one thread passes on what it brings from device memory:
 /// kStages of them, each free, or under way, or full.
-template <class Tile, int kStages>
+///
+/// The rings of a cluster of kCluster blocks, at the same place in each of them, get the same
+/// tiles: each block's thread brings its part of a tile to all, so that device memory is read once
+/// for the cluster. A stage is free when the readers of all blocks have released it, so all of them
+/// have to come to each tile, to read or to pass it, and no block is more than kStages tiles ahead.
+template <class Tile, int kStages, int kCluster = 1>
 class Ring {
+  using Layout = typename Tile::Layout;
+  static constexpr int kPanels = Tile::kCols / Layout::kPanelColumns;
+  /// A block's part: whole panels, as large boxes travel faster, or else some of the rows.
+  static constexpr bool kPanelsApart = kPanels % kCluster == 0;
+  static_assert(kCluster >= 1 && kCluster <= arch::kMaxClusterBlocks,
+                "attile::tile::Ring: a cluster has 1 to 8 blocks");
+  static_assert(kPanelsApart || Tile::kRows % (8 * kCluster) == 0,
+                "attile::tile::Ring: the blocks of a cluster share a tile's panels, or else its "
+                "rows in eights: kRows must be a multiple of 8 kCluster");
+
  public:
   using Place = RingPlace<kStages>;
   static constexpr std::size_t kBytes = kStages * Tile::kBytes;
+  /// Of the boxes that the maps have to have.
+  static constexpr int kBoxRows = kPanelsApart ? Tile::kRows : Tile::kRows / kCluster;
 
   ATTILE_DEVICE Ring(unsigned char* data, arch::Mbarrier* barriers)
       : data_(data), barriers_(barriers) {}
 
-  /// Scope    one thread, before all else; the others after `mbarrier_publish` and a barrier.
-  /// Units    warps that read each tile.
+  /// Scope    one thread, before all else; the others after `mbarrier_publish` and a barrier: the
+  ///          cluster's, if it has more than one block.
+  /// Units    warps of a block that read each tile.
   ATTILE_DEVICE void init(int readers) const {
     ATTILE_UNROLL
     for (int stage = 0; stage < kStages; ++stage) {
       arch::mbarrier_init(full(stage), 1);
-      arch::mbarrier_init(empty(stage), readers);
+      arch::mbarrier_init(empty(stage), readers * kCluster);
     }
   }
 
-  /// Sends for rows row0 on of a matrix, in as many boxes as a tile has panels; waits until the
-  /// stage is free. Scope    the thread that fills the ring.
-  /// Units    rows: of a box, as its map has it; `head` counts what the map's fourth dimension
-  /// does.
+  /// Sends for rows row0 on of a matrix, in as many boxes as a tile has panels, or for the block's
+  /// part of them; waits until the stage is free. Scope    the thread that fills the ring, in each
+  /// block of the cluster, of the same tiles in the same order.
+  /// Units    rows: of the tile, kBoxRows those of a box as its map has it (Tile::kRows, or fewer
+  ///          without a cluster, as the map's box has); `head` counts what the map's fourth
+  ///          dimension does.
   ATTILE_DEVICE void fill(Place& at, const arch::TensorMap& map, int row0, int head, int batch,
                           int rows = Tile::kRows) const {
     constexpr int kRowBytes = Tile::kCols * sizeof(typename Tile::Element);
@@ -68,18 +90,46 @@ class Ring {
   ATTILE_DEVICE void await_free(const Place& at) const {
     arch::mbarrier_wait(empty(at.stage), at.parity ^ 1);
   }
-  /// The barrier that counts the bytes. What this thread wrote before is there for those who wait.
+  /// The barrier that counts the bytes: of the whole tile, whichever block brings them. What this
+  /// thread wrote before is there for those of its block who wait.
   ATTILE_DEVICE arch::Mbarrier* announce(const Place& at, int bytes) const {
     arch::mbarrier_arrive_expect(full(at.stage), bytes);
     return full(at.stage);
   }
   ATTILE_DEVICE void send(arch::Mbarrier* barrier, const Place& at, const arch::TensorMap& map,
                           int row0, int head, int batch) const {
-    using Layout = typename Tile::Layout;
+    if constexpr (kCluster == 1) {
+      ATTILE_UNROLL
+      for (int panel = 0; panel < kPanels; ++panel) {
+        arch::bulk_load(arch::shared_address(tile(at.stage).data) + panel * Layout::kPanelBytes,
+                        map, {panel * Layout::kPanelColumns, 0, row0, head, batch}, barrier);
+      }
+    } else {
+      constexpr int kBoxes = kPanelsApart ? kPanels / kCluster : kPanels;
+      const int rank = arch::cluster_rank();
+      const int first_panel = kPanelsApart ? rank * kBoxes : 0;
+      const int first_row = kPanelsApart ? 0 : rank * kBoxRows;
+      ATTILE_UNROLL
+      for (int box = 0; box < kBoxes; ++box) {
+        const int panel = first_panel + box;
+        arch::bulk_load_multicast(arch::shared_address(tile(at.stage).data) +
+                                      static_cast<std::uint32_t>(panel * Layout::kPanelBytes +
+                                                                 first_row * Layout::kRowBytes),
+                                  map,
+                                  {panel * Layout::kPanelColumns, 0, row0 + first_row, head, batch},
+                                  barrier, (1u << kCluster) - 1);
+      }
+    }
+  }
+
+  /// Waits until all tiles have been released, in all blocks of the cluster: then no copy to this
+  /// block is under way, or from it to others, and nobody arrives here any more, so that the block
+  /// may end. Scope    the thread that has filled the ring, last; not needed without a cluster.
+  ATTILE_DEVICE void drain(Place at) const {
     ATTILE_UNROLL
-    for (int panel = 0; panel < Tile::kCols / Layout::kPanelColumns; ++panel) {
-      arch::bulk_load(arch::shared_address(tile(at.stage).data) + panel * Layout::kPanelBytes, map,
-                      {panel * Layout::kPanelColumns, 0, row0, head, batch}, barrier);
+    for (int stage = 0; stage < kStages; ++stage) {
+      await_free(at);
+      at.next();
     }
   }
 
@@ -89,9 +139,15 @@ class Ring {
     return tile(at.stage);
   }
 
-  /// This warp has read the tile that it waited for. Scope    all lanes of the warp.
+  /// This warp has read the tile that it waited for. Scope    all lanes of the warp, behind what
+  /// tells its first ones that all have read: the wait for a product, or a barrier.
   ATTILE_DEVICE void release(Place& at) const {
-    if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(empty(at.stage));
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    if constexpr (kCluster == 1) {
+      if (lane == 0) arch::mbarrier_arrive(empty(at.stage));
+    } else {
+      if (lane < kCluster) arch::mbarrier_arrive(empty(at.stage), lane);
+    }
     at.next();
   }
 

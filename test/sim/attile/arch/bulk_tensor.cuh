@@ -24,6 +24,12 @@ inline void prefetch_map(const TensorMap&) {}
   sim::bulk_load(shared, map.tensor, at, barrier);
 }
 
+[[gnu::always_inline]] inline void bulk_load_multicast(std::uint32_t shared, const TensorMap& map,
+                                                       const BoxPlace& at, Mbarrier* barrier,
+                                                       std::uint16_t blocks) {
+  sim::bulk_load_multicast(shared, map.tensor, at, barrier, blocks);
+}
+
 /// As a box of rows of 16 bytes: those have no swizzle.
 [[gnu::always_inline]] inline void bulk_load(std::uint32_t shared, const void* from, int bytes,
                                              Mbarrier* barrier) {

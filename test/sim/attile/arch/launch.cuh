@@ -27,10 +27,26 @@ template <class... Params>
 }
 
 template <class... Params>
-[[nodiscard]] cudaError_t launch(void (*kernel)(Params...), unsigned blocks, unsigned threads,
-                                 std::size_t shared_bytes, cudaStream_t, const Params&... params) {
+[[nodiscard]] cudaError_t launch_clusters(void (*kernel)(Params...), unsigned cluster,
+                                          unsigned blocks, unsigned threads,
+                                          std::size_t shared_bytes, cudaStream_t,
+                                          const Params&... params) {
   if (const cudaError_t error = allow_shared(kernel, shared_bytes)) return error;
-  return sim::launch({blocks, threads, shared_bytes}, [&] { kernel(params...); });
+  return sim::launch({blocks, threads, shared_bytes, cluster}, [&] { kernel(params...); });
+}
+
+template <class... Params>
+[[nodiscard]] cudaError_t launch(void (*kernel)(Params...), unsigned blocks, unsigned threads,
+                                 std::size_t shared_bytes, cudaStream_t stream,
+                                 const Params&... params) {
+  return launch_clusters<Params...>(kernel, 1, blocks, threads, shared_bytes, stream, params...);
+}
+
+/// As many as run beside each other, as arch::multiprocessors() has it of blocks.
+template <class... Params>
+int clusters_at_once(void (*)(Params...), unsigned cluster, unsigned, std::size_t shared_bytes) {
+  const unsigned most = sim::most_clusters(cluster);
+  return shared_bytes <= kMaxSharedBytes ? static_cast<int>(most) : 0;
 }
 
 }  // namespace attile::arch

@@ -25,6 +25,10 @@ inline void mbarrier_publish() { sim::mbarrier_publish(); }
   sim::mbarrier_arrive(barrier, 0);
 }
 
+[[gnu::always_inline]] inline void mbarrier_arrive(Mbarrier* barrier, int rank) {
+  sim::mbarrier_arrive_in(rank, barrier);
+}
+
 [[gnu::always_inline]] inline void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
   sim::mbarrier_arrive(barrier, bytes);
 }
