@@ -84,9 +84,10 @@ template <class Traits>
                                   cudaStream_t stream = nullptr) {
   if (const Check ok = check<Traits>(args); !ok) return ok.error;
   if (forward_blocks<Traits>(args) == 0) return cudaSuccess;
-  return arch::launch(forward_kernel<Traits>, forward_blocks<Traits>(args),
-                      forward_threads<Traits>(), forward_shared_bytes<Traits>(), stream,
-                      forward_params<Traits>(args));
+  return arch::launch_clusters(forward_kernel<Traits>, Traits::kCluster,
+                               forward_blocks<Traits>(args), forward_threads<Traits>(),
+                               forward_shared_bytes<Traits>(), stream,
+                               forward_params<Traits>(args));
 }
 
 /// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these

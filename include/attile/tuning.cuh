@@ -22,7 +22,7 @@ template <class T>
 inline constexpr bool kSm80Takes = sizeof(T) == 2 || kSm80TakesFp32;
 
 /// Whether the one-call `forward` runs the sm90 kernels where it can, for 16-bit types.
-inline constexpr bool kSm90Forward = false;
+inline constexpr bool kSm90Forward = true;
 
 /// The tuning, and with it the family, of a kernel whose caller names its tiles and no family.
 template <class T>

@@ -69,12 +69,23 @@ typename Traits::Params forward_params(const typename Traits::Args& args) {
   return typename Traits::Params(args);
 }
 
+/// The kernel of every family: what the `forward_block` of the traits' own namespace computes.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
+    forward_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p);
+
 /// Blocks of the grid: one for each tile; or, of kernels that are kPersistent, as many as run at
 /// the same time, each for several tiles.
 template <class Traits>
 std::int64_t forward_block_count(const typename Traits::Args& args) {
   const std::int64_t tiles = Traits::Params::tile_count(args);
-  if constexpr (Traits::kPersistent) {
+  if constexpr (Traits::kCluster > 1) {
+    const int at_once = Traits::kPersistent
+                            ? arch::clusters_at_once(forward_kernel<Traits>, Traits::kCluster,
+                                                     Traits::kThreads, Traits::kSharedBytes)
+                            : 0;
+    return (at_once > 0 ? min<std::int64_t>(tiles, at_once) : tiles) * Traits::kCluster;
+  } else if constexpr (Traits::kPersistent) {
     return min<std::int64_t>(tiles, arch::multiprocessors() * Traits::kBlocksPerSm);
   } else {
     return tiles;

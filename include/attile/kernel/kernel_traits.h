@@ -33,6 +33,8 @@ struct KernelTraits {
 
   /// Whether a block computes several tiles, as many blocks as run at the same time.
   static constexpr bool kPersistent = false;
+  /// Blocks that share what they bring from device memory.
+  static constexpr int kCluster = 1;
   static constexpr Direction kDirection = kWay;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;

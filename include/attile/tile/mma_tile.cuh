@@ -189,10 +189,10 @@ ATTILE_DEVICE void stage_columns(const Tile& shared, const MmaTile<Rows, Cols, k
     if (col < 0 || col >= Tile::kCols) continue;
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
-      const float x = factor[r] == 0.0f ? 0.0f : registers.x[r][c] * factor[r];
-      const float y = factor[r] == 0.0f ? 0.0f : registers.x[r][c + 1] * factor[r];
+      const Vec<T, 2> pair =
+          from_floats<T>(registers.x[r][c] * factor[r], registers.x[r][c + 1] * factor[r]);
       arch::store(reinterpret_cast<T*>(lane_data + offsets.at(Registers::row_offset(r), col)),
-                  from_floats<T>(x, y));
+                  factor[r] == 0.0f ? Vec<T, 2>{} : pair);
     }
   }
 }

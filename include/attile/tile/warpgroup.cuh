@@ -71,17 +71,18 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
   arch::wgmma_commit();
 }
 
-/// Begins acc += A B. Shapes   a (rows, depth) in registers; b: rows of depth from b_row on.
-/// Scope    likewise.
+/// Begins acc += A B, or acc = A B where not `adds`. Shapes   a (rows, depth) in registers; b: rows
+/// of depth from b_row on. Scope    likewise.
 template <class T, class Acc, class A, class B>
-ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0) {
+ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0,
+                                 bool adds = true) {
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
   arch::wgmma_touches(acc.x);
   arch::wgmma_fence();
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / 16; ++k) {
     arch::wgmma_m64k16<T, Acc::kCols, true>(acc.x, a.piece(0, k),
-                                            right.at(k * 16 * B::Layout::kRowBytes), true);
+                                            right.at(k * 16 * B::Layout::kRowBytes), adds || k > 0);
   }
   arch::wgmma_commit();
 }

@@ -56,7 +56,11 @@ struct ForwardMemory {
       v().init(Traits::kGroups * 4);
       arch::mbarrier_publish();
     }
-    arch::barrier();  // nobody uses a barrier that is not there yet
+    if constexpr (Traits::kCluster == 1) {
+      arch::barrier();  // nobody uses a barrier that is not there yet
+    } else {
+      arch::cluster_barrier();
+    }
   }
 
  private:
@@ -70,7 +74,7 @@ template <class Traits>
 ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem) {
   tile::RingPlace<1> q_at;
-  for (BlockTiles tiles{block}; tiles.more(p.tiles); ++tiles.turn) {
+  for (BlockTiles<Traits::kCluster> tiles{block}; tiles.more(p.tiles); ++tiles.turn) {
     const WorkTile<Traits> at(p, tiles.tile());
     const int rows = at.group_rows(p);
     const int heads = at.packed_heads(p);
@@ -88,13 +92,14 @@ template <class Traits, class Ring>
 ATTILE_DEVICE void load_keys(const ForwardParams<Traits>& p, int block, const Ring& ring,
                              const arch::TensorMap& map) {
   typename Ring::Place place;
-  for (BlockTiles tiles{block}; tiles.more(p.tiles); ++tiles.turn) {
+  for (BlockTiles<Traits::kCluster> tiles{block}; tiles.more(p.tiles); ++tiles.turn) {
     const WorkTile<Traits> at(p, tiles.tile());
-    const TileRange range = at.seen(p, 0, Traits::kGroups);
+    const TileRange range = at.cluster_seen(p);
     for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {
       ring.fill(place, map, kv_tile * Traits::kBc, at.kv_head, at.batch);
     }
   }
+  if constexpr (Traits::kCluster > 1) ring.drain(place);
 }
 
 /// Packed rows may not fill a warpgroup's part of Q: what is left is zeros, which no copy touches.
@@ -143,7 +148,7 @@ struct GroupTile {
   ATTILE_DEVICE GroupTile() : at{}, before(0), after(0) {}
   ATTILE_DEVICE GroupTile(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group)
       : at(tile) {
-    const TileRange all = at.seen(p, 0, Traits::kGroups);
+    const TileRange all = at.cluster_seen(p);
     mine = at.seen(p, group, 1);
     if (empty()) mine.first = mine.last = all.last;
     before = mine.first - all.first;
@@ -151,10 +156,6 @@ struct GroupTile {
   }
 
   ATTILE_DEVICE bool empty() const { return mine.first >= mine.last; }
-  /// Whether `next` can begin while products of this one are under way.
-  ATTILE_DEVICE bool leads_to(const GroupTile& next) const {
-    return after == 0 && next.before == 0 && !next.empty();
-  }
 };
 
 /// FlashAttention-2, forward, for a warpgroup's rows of the tiles of its block (arXiv 2307.08691,
@@ -185,24 +186,11 @@ class GroupForward {
   /// Scope    all threads of a warpgroup that computes.
   ATTILE_DEVICE void run() {
     Rows rows;
-    for (bool follows = false; follows || restart(rows);) {
-      first_tile(rows);
-      other_tiles(rows);
-      const Rows next = tiles_.more(p_.tiles) ? Rows(p_, next_, group_) : Rows();
-      follows = rows.leads_to(next);
-      if (follows) {
-        start_output();  // line 10, of the last tile
-        start_scores();
-        look_ahead();
-        tile::wait_product<1>(o_frag_);
-        finish(rows.at);
-        tile::wait_product<0>(s_frag_);
-        rows = next;
-      } else {
-        start_output();
-        tile::wait_product<0>(o_frag_);
-        finish(rows.at);
-        places_.pass(smem_, rows.after);
+    while (restart(rows)) {
+      for (bool more = true; more;) {
+        first_tile(rows);
+        other_tiles(rows);
+        more = next_rows(rows);
       }
     }
     if (is_sender()) arch::bulk_wait_read<0>();  // before shared memory goes
@@ -215,22 +203,45 @@ class GroupForward {
     if (tiles_.more(p_.tiles)) next_ = WorkTile<Traits>(p_, tiles_.tile());
   }
 
-  /// The next rows that see keys, and S of their first tile, where nothing is under way; false
-  /// where none are left. Rows that see none are written here.
+  /// The next rows that see keys, and S of their first tile; false where none are left. Rows that
+  /// see none are written here.
   ATTILE_DEVICE bool restart(Rows& rows) {
-    for (;; look_ahead()) {
-      if (!tiles_.more(p_.tiles)) return false;
+    for (; tiles_.more(p_.tiles); look_ahead()) {
       rows = Rows(p_, next_, group_);
       places_.pass(smem_, rows.before);
-      if (!rows.empty()) break;
+      if (!rows.empty()) {
+        start_scores();
+        look_ahead();
+        tile::wait_product<0>(s_frag_);
+        return true;
+      }
       smem_.q(group_).pass(places_.q);
       o_frag_.clear();
       softmax_.reset();
-      store(rows.at);
+      finish(rows.at);
     }
+    return false;
+  }
+
+  /// Ends these rows, and begins the next ones, if there are some that see keys: O leaves while S
+  /// of their first tile is made.
+  ATTILE_DEVICE bool next_rows(Rows& rows) {
+    start_output();  // line 10, of the last tile
+    const bool more = tiles_.more(p_.tiles);
+    const Rows next = more ? Rows(p_, next_, group_) : Rows();
+    tile::wait_product<0>(o_frag_);
+    smem_.v().release(places_.v);
+    places_.pass(smem_, rows.after);
+    if (next.empty()) {
+      finish(rows.at);
+      return false;
+    }
+    places_.pass(smem_, next.before);
     start_scores();
     look_ahead();
+    finish(rows.at);
     tile::wait_product<0>(s_frag_);
+    rows = next;
     return true;
   }
 
@@ -240,19 +251,18 @@ class GroupForward {
     tile::start_transposed_product<T>(s_frag_, q_smem, k_smem);  // line 8
   }
   ATTILE_DEVICE void start_output() {
-    tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(places_.v.stage));
+    tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(places_.v.stage), 0, adds_);
+    adds_ = true;
   }
 
   /// P of the rows' first tile of keys, behind S.
   ATTILE_DEVICE void first_tile(const Rows& rows) {
-    o_frag_.clear();  // line 5
+    adds_ = false;  // line 5
     softmax_.reset();
     scores_made(rows, rows.mine.first);
     raise_maximum(rows, rows.mine.first);
-    softmax_.exponentiate(s_frag_, unit());
-    drop(rows, rows.mine.first);
     smem_.v().wait(places_.v);
-    p_left_ = Probabilities(s_frag_);
+    make_probabilities(rows, rows.mine.first);
   }
 
   /// All others, but for the product P V of the last one.
@@ -270,9 +280,7 @@ class GroupForward {
       tile::wait_product<0>(o_frag_);
       smem_.v().release(places_.v);
       rescaling.apply(o_frag_);
-      softmax_.exponentiate(s_frag_, unit());
-      drop(rows, kv_tile);
-      p_left_ = Probabilities(s_frag_);
+      make_probabilities(rows, kv_tile);
     }
   }
 
@@ -292,21 +300,18 @@ class GroupForward {
     }
     return softmax_.template raise_maximum<Traits::kRescaleSlack>(s_frag_, unit());
   }
-  ATTILE_DEVICE void drop(const Rows& rows, int kv_tile) {
+  /// P, l, and P as an operand.
+  ATTILE_DEVICE void make_probabilities(const Rows& rows, int kv_tile) {
+    softmax_.exponentiate(s_frag_, unit());
     if constexpr (Traits::DropoutType::kEnabled) {
       tile::drop(s_frag_, rows.at.place(p_, group_, kv_tile * Traits::kBc),
                  p_.dropout.sampler(p_.q_heads));
     }
+    p_left_ = Probabilities(s_frag_);
   }
 
-  /// O and LSE of rows whose last product is done.
+  /// O and LSE of rows whose last product is done (lines 12 to 15).
   ATTILE_DEVICE void finish(const WorkTile<Traits>& at) {
-    smem_.v().release(places_.v);
-    store(at);
-  }
-
-  /// Lines 12 to 15.
-  ATTILE_DEVICE void store(const WorkTile<Traits>& at) {
     float factor[Outputs::kRegRows];
     ATTILE_UNROLL
     for (int r = 0; r < Outputs::kRegRows; ++r) {
@@ -338,13 +343,14 @@ class GroupForward {
   const ForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
   int group_;
-  BlockTiles tiles_;       // behind the one that is computed
-  WorkTile<Traits> next_;  // the same
+  BlockTiles<Traits::kCluster> tiles_;  // behind the one that is computed
+  WorkTile<Traits> next_;               // the same
   ForwardPlaces<Traits> places_;
   Softmax softmax_;
   Scores s_frag_;
   Probabilities p_left_;
   Outputs o_frag_;
+  bool adds_ = false;  // whether the next product adds to it
 };
 
 /// A block's tiles of query rows: one warpgroup sends for Q, K and V of all of them, the others

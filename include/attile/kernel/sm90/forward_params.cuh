@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/cluster.cuh>
 #include <attile/arch/tensor_map.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
@@ -59,8 +60,10 @@ struct BoxedTensors {
   BoxedTensors(const typename Traits::Args& a, Packing packing, HeadDims dims)
       : q(boxed<typename Traits::QTile, T>(a.q, a.batch, a.q_heads, a.q_len, dims.qk, packing.heads,
                                            packing.rows)),
-        k(boxed<typename Traits::KTile, T>(a.k, a.batch, a.kv_heads, a.kv_len, dims.qk)),
-        v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v)),
+        k(boxed<typename Traits::KTile, T>(a.k, a.batch, a.kv_heads, a.kv_len, dims.qk, 1,
+                                           Traits::KRing::kBoxRows)),
+        v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v, 1,
+                                           Traits::VRing::kBoxRows)),
         o(boxed<typename Traits::OTile, T>(a.o, a.batch, a.q_heads, a.q_len, dims.v, packing.heads,
                                            packing.rows)) {}
 };
@@ -77,7 +80,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   static std::int64_t tile_count(const typename Traits::Args& args) {
     const Packing packing = packing_of<Traits>(args);
     return std::int64_t{args.batch} * (args.q_heads / packing.heads) *
-           ceil_div(args.q_len, Traits::kGroups * packing.rows);
+           ceil_div(args.q_len, Traits::kCluster * Traits::kGroups * packing.rows);
   }
 
   /// Of arguments that passed `check_family`.
@@ -86,7 +89,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         packing(packing_of<Traits>(args)),
         tiles(static_cast<int>(tile_count(args))),
         slices(args.batch * (args.q_heads / packing.heads)) {
-    this->q_tiles = ceil_div(args.q_len, Traits::kGroups * packing.rows);
+    this->q_tiles = ceil_div(args.q_len, Traits::kCluster * Traits::kGroups * packing.rows);
     section = section_of(args);
     static_cast<void>(make_maps(BoxedTensors<Traits>(args, packing)));
   }
@@ -106,7 +109,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
                                sizeof(typename Traits::ElementType);
     const int packs = args.q_heads / args.kv_heads / packing.heads;  // that share a kv head
-    const int blocks = static_cast<int>(forward_block_count<Traits>(args));
+    const int blocks = static_cast<int>(forward_block_count<Traits>(args) / Traits::kCluster);
     return section_size(bytes / packs, this->q_tiles, slices, max(blocks, 1));
   }
 };
@@ -115,7 +118,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
 template <class Traits>
 struct WorkTile {
   int batch, head, kv_head;
-  int row0;
+  int row0, cluster_row0;
 
   WorkTile() = default;
   ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, int tile) {
@@ -124,7 +127,9 @@ struct WorkTile {
     batch = item.slice / packs;
     head = item.slice % packs * packed_heads(p);
     kv_head = head / (p.q_heads / p.kv_heads);
-    row0 = item.row_tile * Traits::kGroups * group_rows(p);
+    const int rows = Traits::kGroups * group_rows(p);
+    cluster_row0 = item.row_tile * Traits::kCluster * rows;
+    row0 = cluster_row0 + (Traits::kCluster == 1 ? 0 : arch::cluster_rank() * rows);
   }
 
   /// What of it a warpgroup has.
@@ -148,8 +153,15 @@ struct WorkTile {
 
   /// The tiles of Bc columns that any of `groups` warpgroups from `group` on sees.
   ATTILE_DEVICE TileRange seen(const ForwardParams<Traits>& p, int group, int groups) const {
-    const int first = row0 + group * group_rows(p);
-    const int count = groups * group_rows(p);
+    return rows_seen(p, row0 + group * group_rows(p), groups * group_rows(p));
+  }
+  /// Those that any block of the cluster sees.
+  ATTILE_DEVICE TileRange cluster_seen(const ForwardParams<Traits>& p) const {
+    return rows_seen(p, cluster_row0, Traits::kCluster * Traits::kGroups * group_rows(p));
+  }
+
+ private:
+  ATTILE_DEVICE TileRange rows_seen(const ForwardParams<Traits>& p, int first, int count) const {
     TileRange range = tiles_seen(p, batch, head, first, count);
     if constexpr (Traits::kPacked) {
       for (int i = 1; i < p.packing.heads; ++i) {
@@ -161,14 +173,15 @@ struct WorkTile {
 };
 
 /// The tiles of a block, one after another.
+template <int kCluster>
 struct BlockTiles {
   int block, turn = 0;
 
   ATTILE_DEVICE bool more(int tiles) const {
-    return dealt(block, arch::block_count(), turn) < tiles;
+    return dealt(block / kCluster, arch::block_count() / kCluster, turn) < tiles;
   }
   ATTILE_DEVICE int tile() const {
-    return static_cast<int>(dealt(block, arch::block_count(), turn));
+    return static_cast<int>(dealt(block / kCluster, arch::block_count() / kCluster, turn));
   }
 };
 

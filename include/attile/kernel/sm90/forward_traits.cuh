@@ -42,6 +42,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static constexpr int kThreads = (kGroups + 1) * arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
   static constexpr bool kPersistent = TuningType::kPersistent;
+  static constexpr int kCluster = TuningType::kCluster;
   static constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 40;
   static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
   /// P <= 2^8 keeps its relative precision in every type. Units: log2.
@@ -53,8 +54,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
   using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
   using QRing = tile::Ring<QTile, 1>;
-  using KRing = tile::Ring<KTile, kStages>;
-  using VRing = tile::Ring<VTile, kStages>;
+  using KRing = tile::Ring<KTile, kStages, kCluster>;
+  using VRing = tile::Ring<VTile, kStages, kCluster>;
   using ScoreRegisters = tile::MmaTile<Br, Bc, kGroups * 4>;
   using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kGroups * 4>;
 

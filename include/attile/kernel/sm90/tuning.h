@@ -30,7 +30,7 @@ constexpr int group_registers(int groups, int loader) {
 ///             for once: for a q_len that would leave tiles empty.
 /// Persistent  as many blocks as run at the same time, each for several tiles of Q: the next ones
 ///             travel while a tile ends. Else a block for each tile.
-template <int Stages = 2, bool Packed = false, bool Persistent = true>
+template <int Stages = 2, bool Packed = false, bool Persistent = true, int Cluster = 1>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -39,6 +39,7 @@ struct Tuning {
   static constexpr int kStages = Stages;
   static constexpr bool kPacked = Packed;
   static constexpr bool kPersistent = Persistent;
+  static constexpr int kCluster = Cluster;
 
   /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
