@@ -55,13 +55,15 @@ Mbarrier& Machine::mbarrier_at(const void* address, const char* verb, const void
   const auto offset =
       static_cast<std::uint32_t>(static_cast<const unsigned char*>(address) - block.shared);
   const auto found = block.mbarriers.find(offset);
-  const std::string what =
-      who() + verb + "the mbarrier at " + shared_text(offset) + " (" + place_of(pc) + ")";
-  if (found == block.mbarriers.end()) report("mbarrier", what + ", which nobody has initialised");
+  const auto wrong = [&](const std::string& why) {
+    report("mbarrier", who() + verb + "the mbarrier at " + shared_text(offset) + " (" +
+                           place_of(pc) + "), " + why);
+  };
+  if (found == block.mbarriers.end()) wrong("which nobody has initialised");
   const Mbarrier& barrier = found->second;
   if (barrier.initialiser != me.index && (*me.known.own)[barrier.initialiser] < barrier.epoch) {
-    report("mbarrier", what + ", and nothing orders that behind its initialisation by thread " +
-                           std::to_string(barrier.initialiser));
+    wrong("and nothing orders that behind its initialisation by thread " +
+          std::to_string(barrier.initialiser));
   }
   return found->second;
 }
