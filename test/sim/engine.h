@@ -127,7 +127,8 @@ class Machine {
   void end_phase_if_over(Mbarrier& barrier);
   void bring_bytes(const Load& load);
   void land_loads();
-  void check_box(const BoxedTensor& map, std::uint32_t shared, const char* verb, const void* pc);
+  void check_box(const BoxedTensor& map, const Place& place, std::uint32_t shared, const char* verb,
+                 const void* pc);
   void multiply(const Block& block, Product& product);
   void touch_operands(Warpgroup& group, Product& product);
   void claim_registers(Product& product, Product::Part& part);
