@@ -22,8 +22,8 @@ using InOrder = GpuExecutor<SplitDims<64>, Tiles<32, 32, Tuning<2>, BackwardTuni
 using D256 = Own<SplitDims<256, 256, 96>, 32, 32, Tuning<2, 1>, BackwardTuning<4, 2, 2>>;
 
 using attile::sm80::Products;
-using One = Tf32Executor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 2, Products::kOne>,
-                                                 BackwardTuning<6, 2, 3, 1, 1, Products::kOne>>>;
+using One = GpuExecutor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 2, Products::kOne>,
+                                                BackwardTuning<6, 2, 3, 1, 1, Products::kOne>>>;
 // Nobody gets it who does not name it.
 template <class Args>
 inline constexpr bool kThreeByDefault =
