@@ -76,8 +76,8 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUD
     set(CMAKE_CUDA_ARCHITECTURES "${attile_present}" CACHE STRING "CUDA architectures")
   else()
     set(CMAKE_CUDA_ARCHITECTURES "80;90a" CACHE STRING "CUDA architectures")
-    # Tests that cannot run here show that they compile, which needs no second architecture.
-    set(ATTILE_TEST_ARCHITECTURES 90a CACHE STRING "CUDA architectures of GPU tests, if not all")
+    set(ATTILE_TEST_ARCHITECTURES 90a CACHE STRING
+        "CUDA architectures of a build with tests, if not all")
   endif()
 endif()
 if(attile_present)

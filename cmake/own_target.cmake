@@ -21,6 +21,10 @@ endif()
 function(attile_own target)
   target_link_libraries(${target} PRIVATE attile::attile)
   set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR ON CXX_EXTENSIONS OFF)
+  # Tests want that everything compiles; what cannot run here does so for one architecture.
+  if(ATTILE_BUILD_TESTS AND ATTILE_TEST_ARCHITECTURES)
+    set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${ATTILE_TEST_ARCHITECTURES}")
+  endif()
   # -Wno-restrict: GCC 12 and 13 see an overlap in `"text" + std::string` (GCC bug 105651).
   target_compile_options(
     ${target}

@@ -52,7 +52,15 @@ struct Exact {
   Real score(Real x) const { return x; }
   Real operand(Real x) const { return x; }
   Real factor(Real x) const { return x; }
+  Real term(Real x) const { return x; }
   static constexpr bool recomputes() { return false; }
+};
+
+/// fp64, and O, dQ, dK and dV are sums of their terms' absolute values. All else is as it is, so
+/// that the backward pass needs the O that it is given.
+struct Magnitudes : Exact {
+  Real term(Real x) const { return std::abs(x); }
+  static constexpr bool recomputes() { return true; }
 };
 
 /// fp32 sums; whatever standard attention writes to memory is rounded to T.
@@ -70,6 +78,8 @@ struct Plain {
     if (!tf32 || !std::isfinite(x)) return operand(x);
     return float_of((word_of(x) + 0x1000u) & 0xFFFFE000u);
   }
+  /// A term of O, dQ, dK or dV.
+  Real term(Real x) const { return x; }
   /// Whether the backward pass makes P = exp(S' - LSE) from the LSE that it is given.
   bool recomputes() const { return keep_scores || std::same_as<T, float>; }
 };
@@ -129,8 +139,8 @@ struct Attention {
     return sum;
   }
 
-  static void add_scaled(Real* sum, Real factor, const Real* x, int n) {
-    for (int c = 0; c < n; ++c) sum[c] += factor * x[c];
+  void add_scaled(Real* sum, Real factor, const Real* x, int n) const {
+    for (int c = 0; c < n; ++c) sum[c] += math.term(factor * x[c]);
   }
 
   /// A dense (rows, dim) copy of rows of one head.
@@ -319,6 +329,19 @@ BackwardResult plain_backward(const BackwardArgs<T, M, S, P>& args, PlainOptions
   return detail::Attention<detail::Plain<T>, BackwardArgs<T, M, S, P>>{args, math}.backward();
 }
 
+/// For each value of O the sum of |P V| that it has, in fp64; LSE is as ever.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+ForwardResult forward_magnitudes(const ForwardArgs<T, M, S, P>& args) {
+  return detail::Attention<detail::Magnitudes, ForwardArgs<T, M, S, P>>{args, {}}.forward();
+}
+
+/// For each value of dQ, dK and dV the sum of |scale dS K|, |scale dS Q| or |P dO|, given O and
+/// LSE.
+template <Element T, Mask M, ScoreMod S, Dropout P>
+BackwardResult backward_magnitudes(const BackwardArgs<T, M, S, P>& args) {
+  return detail::Attention<detail::Magnitudes, BackwardArgs<T, M, S, P>>{args, {}}.backward();
+}
+
 /// max |a - b| over the finite values of b; inf when a is not finite at one of them.
 inline double max_error(const std::vector<double>& a, const std::vector<double>& b) {
   double error = 0;
@@ -349,6 +372,18 @@ double rounding(const std::vector<double>& tensor) {
 template <Element T>
 double tolerance(const std::vector<double>& exact, const std::vector<double>& plain) {
   return 2 * max_error(plain, exact) + rounding<T>(exact);
+}
+
+/// What three products of TF32 for each one (Products::kThree) add to the tolerance of O, dQ, dK or
+/// dV: 2^-21 of the largest sum of absolute values. A factor x = big + rest is off by the bit of
+/// the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most 2^-11 |x| each, are not
+/// multiplied with each other, so that a product is off by up to (2^-23 + 2^-23 + 2^-22) |x y|.
+inline double three_products_error(const std::vector<double>& magnitudes) {
+  double largest = 0;
+  for (const double x : magnitudes) {
+    if (std::isfinite(x)) largest = std::max(largest, x);
+  }
+  return std::ldexp(largest, -21);
 }
 
 }  // namespace attile::reference

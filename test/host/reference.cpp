@@ -191,6 +191,67 @@ TEST_CASE("reference.tf32_rounds_the_operands_of_products_to_eleven_bits") {
   CHECK(score(0x1.ffffp0f) == 2);
 }
 
+/// x = big + rest, and what TF32 cuts off of the rest, as the family sm80 has it.
+struct Split {
+  float big, rest;
+  explicit Split(float x)
+      : big(attile::float_of((attile::word_of(x) + 0x1000u) & 0xFFFFE000u)),
+        rest(attile::float_of(attile::word_of(x - big) & 0xFFFFE000u)) {}
+};
+
+TEST_CASE("reference.three_products_are_within_their_bound") {
+  double worst = 0, worst_of_two = 0;
+  for (int i = 0; i < 3000; ++i) {
+    for (int j = 0; j < 300; ++j) {
+      const float x = 1 + static_cast<float>(i * 2741 % 8388608) * 0x1p-23f;
+      const float y = -1 - static_cast<float>(j * 28657 % 8388608) * 0x1p-23f;
+      const Split a(x), b(y);
+      const double exact = static_cast<double>(x) * y;
+      const double two = static_cast<double>(a.big) * b.big + static_cast<double>(a.rest) * b.big;
+      const double three = two + static_cast<double>(a.big) * b.rest;
+      worst = std::max(worst, std::abs(three / exact - 1));
+      worst_of_two = std::max(worst_of_two, std::abs(two / exact - 1));
+    }
+  }
+  const double bound = reference::three_products_error({1.0, std::nan(""), 0.5});
+  CHECK(bound == 0x1p-21);
+  CHECK(worst < bound);
+  CHECK(worst > bound / 2);
+  CHECK(worst_of_two > 100 * bound);
+}
+
+TEST_CASE("reference.magnitudes") {
+  const Case c{.name = "", .policy = Policy::kCausalDropout, .q_heads = 2, .q_len = 5, .kv_len = 9};
+  Problem<float, Policy::kCausalDropout> p(c);
+  const auto forward = reference::forward(p.forward_args());
+  p.set_forward_result(forward);
+  // Without signs they are what they are the magnitudes of.
+  p.v.for_each([](float& x, std::int64_t) { x = std::abs(x); });
+  p.dout.for_each([](float& x, std::int64_t) { x = std::abs(x); });
+  const auto args = p.forward_args();
+  const auto positive = reference::forward(args).o;
+  CHECK(reference::max_error(reference::forward_magnitudes(args).o, positive) < 1e-12);
+  const auto got = reference::backward_magnitudes(p.backward_args()).dv;
+  const auto want = reference::backward(p.backward_args()).dv;
+  CHECK(reference::max_error(got, want) < 1e-5);
+  p.v.for_each([](float& x, std::int64_t at) { x = at % 2 == 0 ? x : -x; });
+  CHECK(reference::max_error(reference::forward_magnitudes(args).o, positive) < 1e-12);
+}
+
+/// What the suite allows a kernel of three products is still too little for one of one product.
+TEST_CASE("reference.one_product_is_more_than_three_are_allowed") {
+  for (const int kv_len : {1, 65, 1000}) {
+    const Case c{.name = "", .q_heads = 2, .kv_heads = 2, .q_len = 65, .kv_len = kv_len};
+    Problem<float, Policy::kNone> p(c);
+    const auto args = p.forward_args();
+    const auto exact = reference::forward(args).o;
+    const double allowed = reference::tolerance<float>(exact, reference::plain_forward(args).o) +
+                           reference::three_products_error(reference::forward_magnitudes(args).o);
+    const auto one_product = reference::plain_forward(args, {.tf32 = true}).o;
+    CHECK(reference::max_error(one_product, exact) > 10 * allowed);
+  }
+}
+
 TEST_CASE("reference.tolerance") {
   const std::vector<double> exact = {1.0, -3.0, std::numeric_limits<double>::infinity()};
   CHECK(reference::rounding<float>(exact) == 0x1p-22);  // the spacing between 2 and 4

@@ -10,7 +10,7 @@ using namespace attile_test;
   TEST_CASE("suite.gpu.fp32.backward." #name) {                                      \
     run_suite<Direction::kBackward, float, Policy::policy>(GpuExecutor<Dims<64>>{}); \
   }
-ATTILE_FP32_D64_MODIFIERS(ATTILE_SUITE)
+ATTILE_FP32_BACKWARD_D64_MODIFIERS(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
 }  // namespace

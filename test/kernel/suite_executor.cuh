@@ -19,6 +19,7 @@ template <int kD, int kDv = kD, int kAbove = 0>
 struct Dims {
   static constexpr int D = kD;
   static constexpr int Dv = kDv;
+  static constexpr int kTf32Products = 0;  ///< for each one of fp32, where that is so
 
   static bool take(const Case& c) {
     const int v = c.head_dim_v > 0 ? c.head_dim_v : c.head_dim;
@@ -30,6 +31,8 @@ struct Dims {
 /// less, as docs/contract.md says.
 template <int kD, int kDv = kD, int kAbove = 0>
 struct SplitDims : Dims<kD, kDv, kAbove> {
+  static constexpr int kTf32Products = 3;
+
   static bool take(const Case& c) { return c.head_dim > 1 && Dims<kD, kDv, kAbove>::take(c); }
 };
 
@@ -37,6 +40,8 @@ struct SplitDims : Dims<kD, kDv, kAbove> {
 /// are off by more than 1 there, and P by any factor.
 template <int kD, int kDv = kD, int kAbove = 0>
 struct ModerateDims : Dims<kD, kDv, kAbove> {
+  static constexpr int kTf32Products = 1;
+
   static bool take(const Case& c) {
     return c.data != Data::kNegative && c.data != Data::kVeryNegative && c.data != Data::kLarge &&
            c.data != Data::kOverflow && Dims<kD, kDv, kAbove>::take(c);
@@ -112,6 +117,7 @@ template <class Dim, class TileChoice = PortableTiles<>,
           attile::DqMode kMode = attile::DqMode::kAccumulate>
 struct GpuExecutor {
   static constexpr bool kRepeatsBackward = kMode != attile::DqMode::kAccumulate;
+  static constexpr int kTf32Products = Dim::kTf32Products;
 
   bool takes(const Case& c) const { return Dim::take(c); }
 
@@ -154,12 +160,6 @@ struct GpuExecutor {
       });
     }
   }
-};
-
-/// The same for kernels that multiply fp32 by one product of TF32.
-template <class Dim, class TileChoice>
-struct Tf32Executor : GpuExecutor<Dim, TileChoice> {
-  static constexpr bool kTf32 = true;
 };
 
 /// The one calls, with whatever kernel they choose.

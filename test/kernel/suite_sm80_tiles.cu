@@ -47,12 +47,11 @@ using FloatInOrder = GpuExecutor<SplitDims<64>, Sm80Tiles<99>, attile::DqMode::k
 using Float32x48D96 = Own<32, 48, SplitDims<96>, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
 using Float16x32D64x40 = Own<16, 32, SplitDims<64, 40>, Tuning<1>, BackwardTuning<2, 1, 2>>;
 using attile::sm80::Products;
-using Tf32D64 =
-    Tf32Executor<ModerateDims<64>, Tiles<64, 64, Tuning<4, 2, Products::kOne>,
-                                         BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
+using Tf32D64 = GpuExecutor<ModerateDims<64>, Tiles<64, 64, Tuning<4, 2, Products::kOne>,
+                                                    BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
 using Tf32D128 =
-    Tf32Executor<ModerateDims<128, 128, 64>, Tiles<64, 32, Tuning<4, 2, Products::kOne>,
-                                                   BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
+    GpuExecutor<ModerateDims<128, 128, 64>, Tiles<64, 32, Tuning<4, 2, Products::kOne>,
+                                                  BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
 
 // X(element type, Policy, executor)
 #define ATTILE_FEW_TILES(X) X(Bf16Type, kCausal, Own64x48D96x128)

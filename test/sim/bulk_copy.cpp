@@ -131,8 +131,13 @@ void Machine::touch_as_unit(const UnitTouch& touch, const unsigned char* p, std:
   }
 }
 
-void Machine::check_box(const BoxedTensor& map, std::uint32_t shared, const char* verb,
-                        const void* pc) {
+void Machine::check_box(const BoxedTensor& map, const Place& place, std::uint32_t shared,
+                        const char* verb, const void* pc) {
+  if (const int begin = place.c0 * kElementBytes; begin % kUnitBytes != 0) {
+    report("misaligned", who() + verb + shared_text(shared) + " (" + place_of(pc) +
+                             ") a box that begins at byte " + std::to_string(begin) +
+                             " of the tensor's rows, which is no multiple of 16");
+  }
   const bool unswizzled = row_bytes(map) == kUnitBytes;
   const auto boundary = static_cast<std::uint32_t>((unswizzled ? 1 : 8) * row_bytes(map));
   if (shared % boundary == 0) return;
@@ -161,7 +166,7 @@ void Machine::bulk_load(std::uint32_t shared, const BoxedTensor& map, const Plac
   const Thread& me = *current_;
   const Known known = known_now();
   for (Block* const block : blocks) check_published(*block, barrier, known, pc);
-  check_box(map, shared, " brings to ", pc);
+  check_box(map, place, shared, " brings to ", pc);
   for_each_row(map, place, [&](int, const Row& row) {
     if (row.bytes() == 0) return;
     access(row.from, row.bytes(), {.access = Access::kRead, .way = Way::kBulk}, pc);
@@ -218,7 +223,7 @@ void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32
                          const void* pc) {
   Thread& me = *current_;
   Block& block = *me.block;
-  check_box(map, shared, " stores from ", pc);
+  check_box(map, place, shared, " stores from ", pc);
   const Known known = known_now();
   const UnitTouch reads{unit(block, UnitKind::kStoredFrom, me.index),
                         ++now_,

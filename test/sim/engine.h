@@ -142,7 +142,8 @@ class Machine {
   void end_cluster_phase_if_over(Block& first);
   void check_others_are_done(const Block& block);
   std::string of_other(const Block& block) const;
-  void check_box(const BoxedTensor& map, std::uint32_t shared, const char* verb, const void* pc);
+  void check_box(const BoxedTensor& map, const Place& place, std::uint32_t shared, const char* verb,
+                 const void* pc);
   void multiply(const Block& block, Product& product);
   void touch_operands(Warpgroup& group, Product& product);
   void claim_registers(Product& product, Product::Part& part);

@@ -2,7 +2,9 @@
 // The matrix instructions of a warp. Lane -> element maps: PTX ISA, "Matrix Fragments for
 // mma.m16n8k16", "mma.m16n8k8" and "ldmatrix".
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
@@ -31,7 +33,35 @@ void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
   }
 }
 
-/// The products are exact; their sum is rounded once.
+namespace {
+
+/// The sum of an instruction's terms: each cut off, towards zero, two bits below the last one that
+/// fp32 has of the largest; then their sum, below its last bit. Devices differ in how far below
+/// they cut, and in whether they add all terms at once or in two halves.
+template <std::size_t kTerms>
+float truncated_sum(const double (&terms)[kTerms]) {
+  double largest = 0, plain_sum = 0;
+  for (const double x : terms) {
+    largest = std::max(largest, std::abs(x));
+    plain_sum += x;
+  }
+  if (!std::isfinite(plain_sum)) return static_cast<float>(plain_sum);
+  if (largest == 0) return 0.0f;
+  // In units of that last bit, which are powers of two, the terms are whole numbers below 2^26.
+  constexpr std::uint64_t kExponent = 0x7FF0'0000'0000'0000u;
+  const double power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(largest) & kExponent);
+  const double units = 0x1p25 / power;
+  std::int64_t sum = 0;
+  for (const double x : terms) sum += static_cast<std::int64_t>(x * units);
+  const double exact = static_cast<double>(sum) * (power * 0x1p-25);
+  const float rounded = static_cast<float>(exact);
+  return std::abs(static_cast<double>(rounded)) > std::abs(exact) ? std::nextafter(rounded, 0.0f)
+                                                                  : rounded;
+}
+
+}  // namespace
+
+/// The products are exact.
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   ToFloat to_float, std::source_location at) {
   const auto lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
@@ -42,42 +72,16 @@ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_
   };
   for (int i = 0; i < 4; ++i) {
     const int col = lane % 4 * 2 + i % 2;
-    double sum = d[i];
+    double terms[17] = {d[i]};
     for (int k = 0; k < 16; ++k) {
       const int owner = k % 8 / 2;
-      sum += element(lane / 4 * 4 + owner, k / 8 * 2 + i / 2, k) *
-             element(col * 4 + owner, 4 + k / 8, k);
+      terms[k + 1] = element(lane / 4 * 4 + owner, k / 8 * 2 + i / 2, k) *
+                     element(col * 4 + owner, 4 + k / 8, k);
     }
-    d[i] = static_cast<float>(sum);
+    d[i] = truncated_sum(terms);
   }
   if (lane == 0) count_flops(2 * 16 * 8 * 16);
 }
-
-namespace {
-
-/// The sum of an instruction's terms: each cut off, towards zero, two bits below the last one that
-/// fp32 has of the largest; then their sum, below its last bit. Devices differ in how far below
-/// they cut, and in whether they add all terms at once or in two halves.
-float truncated_sum(const double (&terms)[9]) {
-  double largest = 0;
-  for (const double x : terms) {
-    if (!std::isfinite(x)) {
-      double sum = 0;
-      for (const double y : terms) sum += y;
-      return static_cast<float>(sum);
-    }
-    largest = std::max(largest, std::abs(x));
-  }
-  if (largest == 0) return 0.0f;
-  const double unit = std::ldexp(1.0, std::ilogb(largest) - 25);
-  double sum = 0;
-  for (const double x : terms) sum += std::trunc(x / unit) * unit;
-  const float rounded = static_cast<float>(sum);
-  return std::abs(static_cast<double>(rounded)) > std::abs(sum) ? std::nextafter(rounded, 0.0f)
-                                                                : rounded;
-}
-
-}  // namespace
 
 /// The last 13 bits of operands are not looked at; the products are exact.
 void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],

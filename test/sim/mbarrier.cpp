@@ -56,15 +56,17 @@ Mbarrier& Machine::mbarrier_at(Block& block, const void* address, const char* ve
   const auto offset =
       static_cast<std::uint32_t>(static_cast<const unsigned char*>(address) - me.block->shared);
   const auto found = block.mbarriers.find(offset);
-  const std::string what = who() + verb + "the mbarrier at " + shared_text(offset) +
-                           of_other(block) + " (" + place_of(pc) + ")";
-  if (found == block.mbarriers.end()) report("mbarrier", what + ", which nobody has initialised");
+  const auto wrong = [&](const std::string& why) {
+    report("mbarrier", who() + verb + "the mbarrier at " + shared_text(offset) + of_other(block) +
+                           " (" + place_of(pc) + "), " + why);
+  };
+  if (found == block.mbarriers.end()) wrong("which nobody has initialised");
   const Mbarrier& barrier = found->second;
   const std::vector<Epoch>* const known = me.known.of(me.block->id, block.id);
   if ((&block != me.block || barrier.initialiser != me.index) &&
       (known == nullptr || (*known)[barrier.initialiser] < barrier.epoch)) {
-    report("mbarrier", what + ", and nothing orders that behind its initialisation by thread " +
-                           std::to_string(barrier.initialiser));
+    wrong("and nothing orders that behind its initialisation by thread " +
+          std::to_string(barrier.initialiser));
   }
   return found->second;
 }

@@ -83,6 +83,7 @@ enum class Bug {
   kReleasedTooEarly,
   kOneReleases,
   kMisaligned,
+  kBetweenVectors,
   kSourceChanges,
   kSourceJustWritten,
   kNobodyWaits,
@@ -104,6 +105,7 @@ enum class Bug {
   kNoReadWait,
   kNoStoreCommit,
   kOverwritten,
+  kStoredBetweenVectors,
 };
 
 constexpr int kSize = 64, kSteps = 4, kStages = 2;
@@ -135,8 +137,8 @@ void produce(Shared& shared, const arch::TensorMap& a, const arch::TensorMap& b,
       arch::mbarrier_arrive_expect(full, bytes + (kBug == Bug::kMoreBytesAnnounced ? 16 : 0));
     }
     if (kBug == Bug::kTwoArrivals) arch::mbarrier_arrive(full);
-    arch::bulk_load(arch::shared_address(shared.a[stage] + shift), a, {step * kSize, 0, 0, 0, 0},
-                    full);
+    const int column = step * kSize + (kBug == Bug::kBetweenVectors ? 3 : 0);
+    arch::bulk_load(arch::shared_address(shared.a[stage] + shift), a, {column, 0, 0, 0, 0}, full);
     arch::bulk_load(arch::shared_address(shared.b[stage] + shift), b,
                     {0, step * kSize, arch::block_index(), 0, 0}, full);
     if (kBug == Bug::kSourceChanges && step == 0 && writes_source) *source = 9.0f;
@@ -181,7 +183,8 @@ void store_tile(Shared& shared, const arch::TensorMap& c, const float (&sums)[2]
   if (kBug != Bug::kNoStoreBarrier) arch::barrier(1, 128);
   if (kBug == Bug::kLateProxyFence) arch::fence_async_proxy();
   if (thread == 0) {
-    arch::bulk_store(c, {0, 0, arch::block_index(), 0, 0}, arch::shared_address(shared.c));
+    const int column = kBug == Bug::kStoredBetweenVectors ? 4 : 0;
+    arch::bulk_store(c, {column, 0, arch::block_index(), 0, 0}, arch::shared_address(shared.c));
     if (kBug != Bug::kNoStoreCommit) arch::bulk_commit();
     if (kBug != Bug::kNoReadWait && kBug != Bug::kOverwritten) arch::bulk_wait_read<0>();
   }
@@ -312,6 +315,8 @@ TEST_CASE("planted.hopper.copies_to_shared_memory") {
                 "has read (planted_hopper.cpp:"});
   check_report(multiply_reports<Bug::kMisaligned>(), {"misaligned"},
                {"shared memory + 0x200", "128 bytes", "multiples of 1024"});
+  check_report(multiply_reports<Bug::kBetweenVectors>(), {"misaligned"},
+               {"brings to shared memory + 0x0", "at byte 6 of", "no multiple of 16"});
   check_report(multiply_reports<Bug::kSourceChanges>(), {"in flight"}, {"its source has changed"});
   check_report(multiply_reports<Bug::kSourceJustWritten>(), {"proxy"},
                {"thread 0 of block 0 reads 128 bytes of device memory"});
@@ -343,6 +348,8 @@ TEST_CASE("planted.hopper.copies_from_shared_memory") {
                {"thread 128 of block", "ends, and its store (planted_hopper.cpp:"});
   check_report(multiply_reports<Bug::kNoStoreCommit>(), {"in flight"}, {"ends, and its store"});
   check_report(multiply_reports<Bug::kOverwritten>(), {"race", "in flight"}, {"thread 1", "store"});
+  check_report(multiply_reports<Bug::kStoredBetweenVectors>(), {"misaligned"},
+               {"stores from shared memory", "at byte 8 of", "no multiple of 16"});
 }
 
 // ---- barriers -----------------------------------------------------------------------------------

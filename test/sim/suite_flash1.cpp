@@ -8,7 +8,7 @@ using namespace attile_test;
 
 using Small = Flash1Executor<64, 0, 16, 24>;
 
-constexpr double kMostCost = 2e6;
+constexpr double kMostCost = 1.2e6;
 
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy)                                                       \

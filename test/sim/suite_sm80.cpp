@@ -33,7 +33,7 @@ using InOrder = GpuExecutor<Dims<64>, SmallTiles, attile::DqMode::kInOrder>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = GpuExecutor<Dims<64, 32>, SmallTiles>;
 
-constexpr double kMostCost = 4e6;
+constexpr double kMostCost = 2.5e6;
 
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy)                                                           \

@@ -22,8 +22,8 @@ using InOrder = GpuExecutor<SplitDims<64>, Tiles<32, 32, Tuning<2>, BackwardTuni
 using D256 = Own<SplitDims<256, 256, 96>, 32, 32, Tuning<2, 1>, BackwardTuning<4, 2, 2>>;
 
 using attile::sm80::Products;
-using One = Tf32Executor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 2, Products::kOne>,
-                                                 BackwardTuning<6, 2, 3, 1, 1, Products::kOne>>>;
+using One = GpuExecutor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 2, Products::kOne>,
+                                                BackwardTuning<6, 2, 3, 1, 1, Products::kOne>>>;
 // Nobody gets it who does not name it.
 template <class Args>
 inline constexpr bool kThreeByDefault =
@@ -32,26 +32,26 @@ static_assert(kThreeByDefault<attile::ForwardArgs<float>>);
 static_assert(Tuning<>::kProducts == Products::kThree);
 static_assert(BackwardTuning<>::kProducts == Products::kThree);
 
-constexpr double kMostCost = 4e6;
+constexpr double kMostCost = 2.5e6, kLessCost = 1.2e6;
 
 template <Policy kPolicy, class Executor>
-void add(const char* family, const Executor& executor) {
-  register_cases<Direction::kForward, float, kPolicy>(family, executor, kMostCost);
-  register_cases<Direction::kBackward, float, kPolicy>(family, executor, kMostCost);
+void add(const char* family, const Executor& executor, double most_cost = kLessCost) {
+  register_cases<Direction::kForward, float, kPolicy>(family, executor, most_cost);
+  register_cases<Direction::kBackward, float, kPolicy>(family, executor, most_cost);
 }
 
 const bool kRegistered = [] {
-  add<Policy::kNone>("sm80_fp32", D64{});
-  add<Policy::kCausal>("sm80_fp32", D64{});
-  add<Policy::kEverything>("sm80_fp32", D64{});
+  add<Policy::kNone>("sm80_fp32", D64{}, kMostCost);
+  add<Policy::kCausal>("sm80_fp32", D64{}, kMostCost);
+  add<Policy::kEverything>("sm80_fp32", D64{}, kMostCost);
   add<Policy::kNone>("sm80_fp32_across", Across{});
   add<Policy::kCausal>("sm80_fp32_64_32", Narrow{});
   add<Policy::kNone>("sm80_tf32", One{});
   add<Policy::kCausalDropout>("sm80_tf32", One{});
-  add<Policy::kNone>("sm80_fp32_256", D256{});
-  add<Policy::kCausal>("sm80_fp32_256", D256{});
+  add<Policy::kNone>("sm80_fp32_256", D256{}, kMostCost);
+  add<Policy::kCausal>("sm80_fp32_256", D256{}, kMostCost);
   register_cases<Direction::kBackward, float, Policy::kCausal>("sm80_fp32_in_order", InOrder{},
-                                                               kMostCost);
+                                                               kLessCost);
   return true;
 }();
 

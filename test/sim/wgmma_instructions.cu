@@ -92,7 +92,7 @@ constexpr int kBox[5] = {0, 4, 2, 2, 1};
 constexpr int kBoxRows = 16;
 /// Inside, over each end of each dimension, and outside.
 constexpr arch::BoxPlace kPlaces[] = {{0, 0, 0, 0, 0},  {8, 1, 1, 2, 1},    {-8, -1, 0, 1, 0},
-                                      {64, 3, 2, 3, 1}, {16, 0, -1, -1, 0}, {3, 2, 1, 0, 1},
+                                      {64, 3, 2, 3, 1}, {16, 0, -1, -1, 0}, {40, 2, 1, 0, 1},
                                       {0, 0, 0, 0, 2}};
 
 /// What lies in shared memory when the box has come.

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,10 +19,10 @@
 // One suite of cases for every executor. An executor is
 //   struct Executor {
 //     static constexpr bool kRepeatsBackward;  // the same gradients, bit by bit, each time
-//     static constexpr bool kTf32;             // not required: fp32 is multiplied in TF32
-//     bool takes(const Case&) const;           // it was built for such a case
-//     attile::Check forward(const ForwardArgs&, const std::vector<Region>&);
-//     attile::Check backward(const BackwardArgs&, const std::vector<Region>&);
+//     static constexpr int kTf32Products;      // not required: fp32 is multiplied in 1 or 3 of
+//     TF32 bool takes(const Case&) const;           // it was built for such a case attile::Check
+//     forward(const ForwardArgs&, const std::vector<Region>&); attile::Check backward(const
+//     BackwardArgs&, const std::vector<Region>&);
 //   };
 // whose passes are templates over the arguments' policies. The arguments point into the regions,
 // which are host memory: an executor with memory of its own copies the regions there and back
@@ -52,9 +54,9 @@ struct Expected {
 namespace detail {
 
 template <class Executor>
-constexpr bool multiplies_tf32() {
-  if constexpr (requires { Executor::kTf32; }) return Executor::kTf32;
-  return false;
+constexpr int tf32_products() {
+  if constexpr (requires { Executor::kTf32Products; }) return Executor::kTf32Products;
+  return 0;
 }
 
 /// The plain computations that make the yardstick. They differ in the order of their sums: the
@@ -160,6 +162,86 @@ auto snapshot(const Buffers&... buffers) {
   };
 }
 
+/// What make() gives for a case of the suite, made once for each Tag: for all executors that it is
+/// the same for. It takes longer than their kernels.
+template <class Tag, class Make>
+auto remembered(const Case& c, const Make& make) {
+  using Value = decltype(make());
+  static std::map<const Case*, std::shared_ptr<const Value>> known;
+  if (&c < kCases.data() || &c >= kCases.data() + kCases.size()) {
+    return std::make_shared<const Value>(make());
+  }
+  std::shared_ptr<const Value>& value = known[&c];
+  if (value == nullptr) value = std::make_shared<const Value>(make());
+  return value;
+}
+
+/// What a case has to give. kTf32Products: as an executor's.
+template <attile::Element T, Policy kPolicy, int kTf32Products>
+struct Yardstick {
+  struct Forward {
+    attile::reference::ForwardResult exact;
+    Expected o, lse;
+  };
+  struct Backward {
+    attile::reference::ForwardResult forward;
+    Expected dq, dk, dv;
+  };
+
+  static auto forward(const Case& c, Problem<T, kPolicy>& p) {
+    return remembered<Yardstick>(c, [&] {
+      using Result = attile::reference::ForwardResult;
+      const auto args = p.forward_args();
+      Forward want{attile::reference::forward(args), {}, {}};
+      const auto plain = [&](bool keep_scores) {
+        std::vector<Result> results;
+        for (const auto& options : plain_options(keep_scores, kTf32Products == 1)) {
+          results.push_back(attile::reference::plain_forward(args, options));
+        }
+        return results;
+      };
+      // LSE never passes through T, so that its yardstick keeps the scores.
+      const std::vector<Result> kept = plain(true);
+      want.lse = expect<float>(&Result::lse, want.exact, kept);
+      const bool keep = extreme(c.data) || sizeof(T) == 4;
+      want.o = expect<T>(&Result::o, want.exact, keep ? kept : plain(false));
+      if constexpr (kTf32Products == 3) {
+        want.o.tolerance +=
+            attile::reference::three_products_error(attile::reference::forward_magnitudes(args).o);
+      }
+      return want;
+    });
+  }
+
+  /// Gives the problem O and LSE of the exact forward pass.
+  static auto backward(const Case& c, Problem<T, kPolicy>& p) {
+    auto result = remembered<Yardstick>(c, [&] {
+      using Result = attile::reference::BackwardResult;
+      Backward want{attile::reference::forward(p.forward_args()), {}, {}, {}};
+      p.set_forward_result(want.forward);
+      const auto args = p.backward_args();
+      const Result exact = attile::reference::backward(args);
+      std::vector<Result> plain;
+      for (const auto& options : plain_options(extreme(c.data), kTf32Products == 1)) {
+        plain.push_back(attile::reference::plain_backward(args, options));
+      }
+      want.dq = expect<T>(&Result::dq, exact, plain);
+      want.dk = expect<T>(&Result::dk, exact, plain);
+      want.dv = expect<T>(&Result::dv, exact, plain);
+      if constexpr (kTf32Products == 3) {
+        using attile::reference::three_products_error;
+        const Result magnitudes = attile::reference::backward_magnitudes(args);
+        want.dq.tolerance += three_products_error(magnitudes.dq);
+        want.dk.tolerance += three_products_error(magnitudes.dk);
+        want.dv.tolerance += three_products_error(magnitudes.dv);
+      }
+      return want;
+    });
+    p.set_forward_result(result->forward);
+    return result;
+  }
+};
+
 }  // namespace detail
 
 /// Runs a case's forward pass and says what is wrong with it.
@@ -168,21 +250,7 @@ std::string forward_faults(Executor& executor, const Case& c) {
   Faults faults;
   Problem<T, kPolicy> p(c);
   const auto args = p.forward_args();
-  const auto exact = attile::reference::forward(args);
-  using Result = attile::reference::ForwardResult;
-  const auto plain = [&](bool keep_scores) {
-    std::vector<Result> results;
-    for (const auto& options :
-         detail::plain_options(keep_scores, detail::multiplies_tf32<Executor>())) {
-      results.push_back(attile::reference::plain_forward(args, options));
-    }
-    return results;
-  };
-  // LSE never passes through T, so that its yardstick keeps the scores.
-  const std::vector<Result> kept = plain(true);
-  const Expected lse = detail::expect<float>(&Result::lse, exact, kept);
-  const bool keep = detail::extreme(c.data) || sizeof(T) == 4;
-  const Expected o = detail::expect<T>(&Result::o, exact, keep ? kept : plain(false));
+  const auto want = detail::Yardstick<T, kPolicy, detail::tf32_products<Executor>()>::forward(c, p);
 
   const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer);
   const auto run = [&] {
@@ -193,14 +261,14 @@ std::string forward_faults(Executor& executor, const Case& c) {
     return bool(check);
   };
   if (!run()) return faults.text();
-  detail::compare(faults, "o", p.o.shape, p.o.gather(), o);
-  detail::compare_empty_rows(faults, "o", p.o.shape, p.o.gather(), exact.lse);
+  detail::compare(faults, "o", p.o.shape, p.o.gather(), want->o);
+  detail::compare_empty_rows(faults, "o", p.o.shape, p.o.gather(), want->exact.lse);
   detail::check_gaps(faults, {&p.o});
   const Shape rows{c.batch, c.q_heads, c.q_len, 1};
   const TestTensor<float> lse_tensor{
       "lse", {}, &p.lse_buffer(), c.lse ? rows : Shape{}, place(Layout::kBhsd, {}, rows)};
   detail::check_gaps(faults, {&lse_tensor});
-  if (c.lse) detail::compare(faults, "lse", rows, p.lse(), lse);
+  if (c.lse) detail::compare(faults, "lse", rows, p.lse(), want->lse);
   inputs(faults, "forward writes to its inputs");
 
   const auto first = detail::snapshot(*p.o.buffer, p.lse_buffer());
@@ -213,16 +281,9 @@ template <attile::Element T, Policy kPolicy, class Executor>
 std::string backward_faults(Executor& executor, const Case& c) {
   Faults faults;
   Problem<T, kPolicy> p(c);
-  const auto forward = attile::reference::forward(p.forward_args());
-  p.set_forward_result(forward);
+  const auto want =
+      detail::Yardstick<T, kPolicy, detail::tf32_products<Executor>()>::backward(c, p);
   const auto args = p.backward_args();
-  const auto exact = attile::reference::backward(args);
-  using Result = attile::reference::BackwardResult;
-  std::vector<Result> plain;
-  for (const auto& options :
-       detail::plain_options(detail::extreme(c.data), detail::multiplies_tf32<Executor>())) {
-    plain.push_back(attile::reference::plain_backward(args, options));
-  }
 
   const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer, *p.o.buffer,
                                        *p.dout.buffer, p.lse_buffer(), p.dlse_buffer());
@@ -233,13 +294,10 @@ std::string backward_faults(Executor& executor, const Case& c) {
     return bool(check);
   };
   if (!run()) return faults.text();
-  detail::compare(faults, "dq", p.dq.shape, p.dq.gather(),
-                  detail::expect<T>(&Result::dq, exact, plain));
-  detail::compare(faults, "dk", p.dk.shape, p.dk.gather(),
-                  detail::expect<T>(&Result::dk, exact, plain));
-  detail::compare(faults, "dv", p.dv.shape, p.dv.gather(),
-                  detail::expect<T>(&Result::dv, exact, plain));
-  detail::compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), forward.lse);
+  detail::compare(faults, "dq", p.dq.shape, p.dq.gather(), want->dq);
+  detail::compare(faults, "dk", p.dk.shape, p.dk.gather(), want->dk);
+  detail::compare(faults, "dv", p.dv.shape, p.dv.gather(), want->dv);
+  detail::compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), want->forward.lse);
   detail::check_gaps(faults, {&p.dq, &p.dk, &p.dv});
   inputs(faults, "backward writes to its inputs");
 

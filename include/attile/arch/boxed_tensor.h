@@ -14,8 +14,9 @@ struct BoxedTensor {
   int box[5];
 };
 
-/// Where in a tensor a box begins: in elements, from the contiguous dimension on. What lies outside
-/// of the tensor reads as zeros, counts as brought, and is not written.
+/// Where in a tensor a box begins: in elements, from the contiguous dimension on, in which 16 bytes
+/// divide it (a device stops with an illegal instruction otherwise). What lies outside of the
+/// tensor reads as zeros, counts as brought, and is not written.
 struct BoxPlace {
   int c0, c1, c2, c3, c4;
 };

@@ -31,7 +31,7 @@ ATTILE_DEVICE void prefetch_map(const TensorMap& map) {
 
 /// Brings a box to `shared`; `barrier` counts its bytes. Scope    one thread.
 /// Units    `shared` as `shared_address` gives it, aligned to 128 bytes; to 1024, 512, 256 with a
-///          swizzle of 128, 64, 32 bytes.
+///          swizzle of 128, 64, 32 bytes. `at.c0` is a multiple of 16 bytes.
 ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const BoxPlace& at,
                              Mbarrier* barrier) {
 #if __CUDA_ARCH__ >= 900
@@ -76,7 +76,8 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, 
 #endif
 }
 
-/// Takes a box from `shared`; it belongs to this thread's open group of stores.
+/// Takes a box from `shared`; it belongs to this thread's open group of stores. Units    as in
+/// `bulk_load`.
 ATTILE_DEVICE void bulk_store(const TensorMap& map, const BoxPlace& at, std::uint32_t shared) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
