@@ -65,7 +65,8 @@ class Machine {
   void wait_for_phase(void* address, int parity, const std::source_location& at, const void* pc);
   void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place, void* barrier,
                  const void* pc);
-  void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared, const void* pc);
+  void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared, bool adds,
+                  const void* pc);
   void close_stores() { ++current_->store_groups; }
   void read_stores(int pending);
   void fence_proxy();
@@ -121,6 +122,7 @@ class Machine {
     const void* pc;
     const char* by;  ///< "the copy of " that thread
     Access access;
+    Way way = Way::kBulk;
   };
   void touch_as_unit(const UnitTouch& touch, const unsigned char* p, std::size_t bytes);
   Mbarrier& mbarrier_at(const void* address, const char* verb, const void* pc);

@@ -194,6 +194,8 @@ using Place = attile::arch::BoxPlace;
 void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place, void* barrier);
 /// Reads shared memory at the latest moment: the thread's wait for it.
 void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared);
+/// Likewise; adds `bytes` bytes of floats.
+void bulk_add(float* to, std::uint32_t shared, int bytes);
 void bulk_commit();
 void bulk_wait_read(int pending);
 void fence_async_proxy();

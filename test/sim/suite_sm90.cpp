@@ -30,7 +30,8 @@ using D96 = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 using Rows = GpuExecutor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
 using Columns = GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
 using OneGroup =
-    GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<1>>>;
+    GpuExecutor<Dims<64>,
+                Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<2, false, false>>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 
 // Rows that no head fills lie where O of the tile before was staged.

@@ -54,6 +54,9 @@ struct BackwardMemory {
     return {data + Traits::kDsPlace + step % Traits::kDsTiles * Traits::DsTile::kBytes};
   }
 
+  /// dQ on its way to the sum, as it lies there.
+  ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqPlace); }
+
   /// Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     constexpr int kReaders = Traits::kComputing / arch::kWarpSize;
@@ -113,13 +116,18 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
   static_cast<void>(q_ring.announce(at, 0));
 }
 
-/// A tile of rows of Q, as `load_tiles` has said it.
-struct QueryStep {
+/// A tile of rows of Q that has come, and what `load_tiles` has said of it.
+template <class Traits>
+struct QueryTile {
+  using Place = tile::RingPlace<Traits::kStages>;
+
+  Place at;
   int head, row0;
   bool edge;
 
-  ATTILE_DEVICE explicit QueryStep(const int* step) {
-    const Vec<int, 4> said = arch::load<4>(step);
+  ATTILE_DEVICE QueryTile(const BackwardMemory<Traits>& smem, const Place& place) : at(place) {
+    static_cast<void>(smem.q().wait(at));
+    const Vec<int, 4> said = arch::load<4>(smem.statistics(at.stage).step());
     head = arch::uniform(said[0]);
     row0 = arch::uniform(said[1]);
     edge = arch::uniform(said[2]) != 0;
@@ -155,87 +163,214 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
       Registers::warp_row(), col0);
 }
 
+/// What one warpgroup makes of one tile of K and V: its rows of dK and dV, over all query heads of
+/// its group, and its share of the tile's part of dQ.
+template <class Traits>
+struct GradientGroup {
+  using T = typename Traits::ElementType;
+  using Scores = typename Traits::ScoreRegisters;
+  using Left = tile::RegisterLeft<T, Scores>;
+  using Rows = tile::TransposedRegisters<Scores>;
+  using DqRegisters = typename Traits::DqRegisters;
+  using Tile = QueryTile<Traits>;
+
+  const BackwardParams<Traits>& p;
+  const BackwardMemory<Traits>& smem;
+  KeyTile key;
+  int first;  ///< of this warpgroup's rows of K and V
+
+  /// Begins S^T for the rows of Q from `part` on (line 10).
+  ATTILE_DEVICE void start_scores(Scores& s, const Tile& tile, int part) const {
+    tile::start_transposed_product<T>(s, smem.k().tile(0), smem.q().tile(tile.at.stage), first,
+                                      part);
+  }
+  /// Begins dP^T (line 13).
+  ATTILE_DEVICE void start_dp(Scores& dp, const Tile& tile, int part) const {
+    tile::start_transposed_product<T>(dp, smem.v().tile(0), smem.dout().tile(tile.at.stage), first,
+                                      part);
+  }
+  /// Begins dQ (line 15).
+  ATTILE_DEVICE void start_dq(DqRegisters& dq, const typename Traits::DsTile& ds_smem) const {
+    const TileOrigin origin = Traits::dq_origin(arch::thread_index());
+    tile::start_left_transposed_product<T>(dq, ds_smem, Traits::kDqAcross == 1 ? first : 0,
+                                           smem.k().tile(0), arch::uniform(origin.col));
+  }
+  ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part = 0) const {
+    return {arch::opaque(key.batch), tile.head, tile.row0 + part, key.index * Traits::kBc,
+            p.extent};
+  }
+  /// S^T, behind which kPending groups of products may be under way, -> P^T (line 11).
+  template <int kPending>
+  ATTILE_DEVICE void make_p(Scores& p_frag, const Tile& tile, int part) const {
+    Rows p_rows{p_frag};
+    const RowValues<Rows> lse(smem.statistics(tile.at.stage).lse() + part);
+    tile::wait_product<kPending>(p_frag);
+    plain_probabilities(tile.edge, p_rows, p, place(tile, part), lse);
+  }
+  /// dP^T, likewise, -> dS^T (line 14).
+  template <int kPending>
+  ATTILE_DEVICE void make_ds(const Scores& p_frag, Scores& ds_frag, const Tile& tile,
+                             int part) const {
+    const RowValues<Rows> delta(smem.statistics(tile.at.stage).delta() + part);
+    tile::wait_product<kPending>(ds_frag);
+    Rows p_rows{const_cast<Scores&>(p_frag)}, ds_rows{ds_frag};
+    plain_gradient(p_rows, ds_rows, delta);
+  }
+  /// Both of a step that is not plain, behind all products.
+  template <class Sampler>
+  ATTILE_DEVICE void make_p_and_ds(Scores& p_frag, Scores& ds_frag, const Tile& tile, int part,
+                                   const Sampler& sampler) const {
+    tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
+    const auto statistics = smem.statistics(tile.at.stage);
+    tile::wait_product<0>(p_frag);
+    arch::wgmma_touches(ds_frag.x);
+    probabilities_and_gradient(tile.edge, p_rows, ds_rows, p, place(tile, part),
+                               statistics.lse() + part, statistics.delta() + part, sampler);
+  }
+  /// The tile of Q and dO is no longer needed.
+  ATTILE_DEVICE void release(const Tile& tile) const {
+    typename Tile::Place q_at = tile.at, do_at = tile.at;
+    smem.dout().release(do_at);
+    smem.q().release(q_at);
+  }
+  /// Puts dQ where `send_dq` takes it from.
+  ATTILE_DEVICE void stage_dq(const DqRegisters& dq) const {
+    float* const mine = smem.dq() + dq_begin<Traits>();
+    for_each_of_dq<Traits>(
+        dq, [&](int r, int c, const Float4& x) { arch::store(mine + dq_place<Traits>(r, c), x); });
+  }
+  /// Has it added to the sum.
+  ATTILE_DEVICE void send_dq(const Tile& tile) const {
+    constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
+    const int group = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
+    arch::fence_async_proxy();
+    arch::barrier(2 + group, arch::kWarpgroupSize);  // dQ is staged before it is taken
+    if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
+    float* const sum = p.dq_sum_of(key.batch * p.q_heads + tile.head, tile.row0);
+    arch::bulk_add(sum + group * kValues, arch::shared_address(smem.dq() + group * kValues),
+                   kValues * sizeof(float));
+    arch::bulk_commit();
+  }
+  /// It has been taken. Barriers    one after, before others stage theirs again.
+  ATTILE_DEVICE void await_dq_sent() const {
+    if (arch::thread_index() % arch::kWarpgroupSize == 0) arch::bulk_wait_read<0>();
+  }
+  /// Adds dQ, which is there, to the sum.
+  ATTILE_DEVICE void add_dq(const Tile& tile, const DqRegisters& dq) const {
+    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+    const tile::TilePlace here = place(tile);
+    if constexpr (kInOrder) {
+      await_turn(p, here, arch::opaque(key.index));
+      computing_barrier<Traits>();  // dQ has all parts before this one
+    }
+    add_to_sum<Traits>(p.dq_sum_of(here.batch * p.q_heads + here.head, here.row0), dq,
+                       kInOrder && key.index == p.kv_tiles - 1);
+    if constexpr (kInOrder) {
+      computing_barrier<Traits>();  // this part of dQ is added
+      pass_turn(p, here, arch::opaque(key.index));
+    }
+  }
+};
+
+/// Lines 8 to 17 for a warpgroup. Products begin as soon as their operands are there, so that the
+/// arithmetic of a tile runs beside them: P is made beside dP, dS beside dV, and dQ of the tile
+/// before is added to its sum beside S. No product is under way from one step to the next, which
+/// the compiler would not have.
+/// Scope    all threads of the warpgroups that compute.
+template <class Traits>
+ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group, QueryTile<Traits> tile,
+                             typename Traits::DkRegisters& dk_frag,
+                             typename Traits::DvRegisters& dv_frag) {
+  using Group = GradientGroup<Traits>;
+  using T = typename Traits::ElementType;
+  constexpr bool kAhead = Traits::kAhead;
+  const auto sampler = group.p.dropout.sampler(group.p.q_heads);
+  const BackwardMemory<Traits>& smem = group.smem;
+  QueryTile<Traits> before = tile;
+  ATTILE_UNROLL_BY(1)
+  for (int i = 0;; ++i) {
+    const auto ds_smem = smem.ds(i);
+    const auto q_smem = smem.q().tile(tile.at.stage);
+    const auto do_smem = smem.dout().tile(tile.at.stage);
+    typename Group::Scores s_frag[kAhead ? 2 : 1], ds_frag;
+    typename Group::Left p_left[kAhead ? 2 : 1], ds_left;
+    typename Traits::DqRegisters dq_frag;
+    group.start_scores(s_frag[0], tile, 0);
+    if (Traits::kBulkDq && i > 0) group.send_dq(before);
+    static_cast<void>(smem.dout().wait(tile.at));
+    ATTILE_UNROLL
+    for (int i_part = 0; i_part < Traits::kParts; ++i_part) {
+      const int part = i_part * Traits::kPartRows;
+      const bool last = i_part == Traits::kParts - 1;
+      auto& p_frag = s_frag[kAhead ? i_part % 2 : 0];
+      group.start_dp(ds_frag, tile, part);
+      if (kAhead && !last) group.start_scores(s_frag[1], tile, part + Traits::kPartRows);
+      if constexpr (Traits::kPlain) {
+        if (!kAhead) {
+          group.template make_p<1>(p_frag, tile, part);
+        } else if (!last) {
+          group.template make_p<2>(p_frag, tile, part);
+        } else {
+          group.template make_p<3>(p_frag, tile, part);
+        }
+      } else {
+        group.make_p_and_ds(p_frag, ds_frag, tile, part, sampler);
+      }
+      auto& its_left = p_left[kAhead ? i_part % 2 : 0];
+      its_left = typename Group::Left(p_frag);
+      tile::start_product<T>(dv_frag, its_left, do_smem, part);  // line 12
+      if constexpr (Traits::kPlain) {
+        if (kAhead && !last) {
+          group.template make_ds<2>(p_frag, ds_frag, tile, part);
+        } else {
+          group.template make_ds<1>(p_frag, ds_frag, tile, part);
+        }
+      }
+      ds_left = typename Group::Left(ds_frag);
+      tile::stage(ds_smem, ds_left, part);
+      tile::start_product<T>(dk_frag, ds_left, q_smem, part);  // line 16
+      if (!kAhead && !last) group.start_scores(p_frag, tile, part + Traits::kPartRows);
+    }
+    if constexpr (Traits::kBulkDq) group.await_dq_sent();
+    arch::fence_async_proxy();
+    computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
+    tile::wait_product<1>(dv_frag);
+    group.start_dq(dq_frag, ds_smem);
+    const QueryTile<Traits> next(smem, tile.at.after());
+    tile::wait_product<0>(dq_frag);
+    arch::wgmma_touches(dk_frag.x);
+    group.release(tile);
+    if constexpr (Traits::kBulkDq) {
+      group.stage_dq(dq_frag);
+    } else {
+      group.add_dq(tile, dq_frag);
+    }
+    before = tile;
+    if (next.is_end()) break;
+    tile = next;
+  }
+  if constexpr (Traits::kBulkDq) {
+    group.send_dq(before);
+    group.await_dq_sent();
+  }
+}
+
 /// A warpgroup's rows of dK and dV of one tile of K and V (lines 6 to 18), over all query heads of
 /// its group, and its share of the tile's part of dQ.
 /// Scope    all threads of the warpgroups that compute.
 template <class Traits>
 ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int group,
                              const BackwardMemory<Traits>& smem) {
-  using T = typename Traits::ElementType;
-  using Scores = typename Traits::ScoreRegisters;
-  using Left = tile::RegisterLeft<T, Scores>;
-  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  const KeyTile key(p, block);
-  const int col0 = key.index * Traits::kBc;
-  const int first = group * kGroupRows;  // of this warpgroup's rows of K and V
-  const auto sampler = p.dropout.sampler(p.q_heads);
-  tile::RingPlace<Traits::kStages> at;
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
   const auto k_smem = smem.k().wait({});
   const auto v_smem = smem.v().wait({});
-
-  ATTILE_UNROLL_BY(1)
-  for (int i = 0;; ++i) {  // lines 8 and 9
-    const auto q_smem = smem.q().wait(at);
-    const auto statistics = smem.statistics(at.stage);
-    const QueryStep step(statistics.step());
-    if (step.is_end()) break;
-    tile::RingPlace<Traits::kStages> do_at = at;
-    const auto do_smem = smem.dout().wait(do_at);
-    const typename Traits::DsTile ds_smem = smem.ds(i);
-    Left p_left, ds_left;
-    ATTILE_UNROLL
-    for (int part = 0; part < Traits::kBr; part += Traits::kPartRows) {
-      const tile::TilePlace place{arch::opaque(key.batch), step.head, step.row0 + part, col0,
-                                  p.extent};
-      Scores p_frag, ds_frag;
-      tile::start_transposed_product<T>(p_frag, k_smem, q_smem, first, part);    // line 10
-      tile::start_transposed_product<T>(ds_frag, v_smem, do_smem, first, part);  // line 13
-      tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-      if constexpr (kPlainStep<BackwardParams<Traits>>) {
-        tile::wait_product<1>(p_frag);
-        plain_probabilities(step.edge, p_rows, p, place, statistics.lse() + part);
-        arch::wgmma_touches(p_frag.x);
-        tile::wait_product<0>(ds_frag);
-        plain_gradient(p_rows, ds_rows, statistics.delta() + part);
-      } else {
-        tile::wait_product<0>(p_frag);
-        arch::wgmma_touches(ds_frag.x);
-        probabilities_and_gradient(step.edge, p_rows, ds_rows, p, place, statistics.lse() + part,
-                                   statistics.delta() + part, sampler);
-      }
-      p_left = Left(p_frag);
-      tile::start_product<T>(dv_frag, p_left, do_smem, part);  // line 12
-      tile::stage(ds_smem, ds_frag, 1.0f, part);
-      ds_left = Left(ds_frag);
-      tile::start_product<T>(dk_frag, ds_left, q_smem, part);  // line 16
-    }
-    arch::fence_async_proxy();
-    computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
-
-    typename Traits::DqRegisters dq_frag;
-    const TileOrigin origin = Traits::dq_origin(arch::thread_index());
-    tile::start_left_transposed_product<T>(dq_frag, ds_smem, Traits::kDqAcross == 1 ? first : 0,
-                                           k_smem, arch::uniform(origin.col));  // line 15
-    tile::wait_product<1>(dk_frag);
-    arch::wgmma_touches(dv_frag.x);
-    const tile::TilePlace place{arch::opaque(key.batch), step.head, step.row0, col0, p.extent};
-    smem.dout().release(do_at);
-    smem.q().release(at);
-    tile::wait_product<0>(dq_frag);
-    if constexpr (kInOrder) {
-      await_turn(p, place, arch::opaque(key.index));
-      computing_barrier<Traits>();  // dQ has all parts before this one
-    }
-    add_to_sum<Traits>(p.dq_sum_of(place.batch * p.q_heads + place.head, place.row0), dq_frag,
-                       kInOrder && key.index == p.kv_tiles - 1);
-    if constexpr (kInOrder) {
-      computing_barrier<Traits>();  // this part of dQ is added
-      pass_turn(p, place, arch::opaque(key.index));
-    }
+  const QueryTile<Traits> first(smem, {});
+  if (!first.is_end()) {
+    walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group * kGroupRows}, first, dk_frag,
+              dv_frag);
   }
   store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
 }

@@ -5,6 +5,7 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/math.h>
+#include <attile/kernel/backward_step.cuh>
 #include <attile/kernel/dq_mode.h>
 #include <attile/kernel/kernel_traits.h>
 #include <attile/kernel/sm90/tuning.h>
@@ -82,6 +83,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   using Statistics = QueryStatistics<Br>;
   /// S and dP are made for as many rows of Q at a time: dK and dV leave no registers for more.
   static constexpr int kPartRows = 64;
+  static constexpr int kParts = Br / kPartRows;
+  static constexpr bool kPlain = kPlainStep<M, S, P>;
+  /// Whether there are registers for two S.
+  static constexpr bool kAhead =
+      TuningType::kAhead && kPlain && kParts % 2 == 0 && kQkColumns + kVColumns <= 128;
   using ScoreRegisters = tile::MmaTile<Bc, kPartRows, kGroups * 4>;
   using DkRegisters = tile::MmaTile<Bc, kQkColumns, kGroups * 4>;
   using DvRegisters = tile::MmaTile<Bc, kVColumns, kGroups * 4>;
@@ -89,6 +95,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kDqCols = kQkColumns;
   static constexpr int kDqParts = 1;
   static constexpr int kDqThreads = kComputing;
+  /// Threads whose part of a tile of the sum of dQ is contiguous.
+  static constexpr int kDqLine = arch::kWarpgroupSize;
   using DqRegisters = tile::MmaTile<kGroups * kGroupRows, kQkColumns / kDqAcross, kGroups * 4>;
   /// What DqRegisters count from, of a thread.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
@@ -103,7 +111,14 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr std::size_t kDoPlace = kQPlace + QRing::kBytes;
   static constexpr std::size_t kDsPlace = kDoPlace + DoRing::kBytes;
   static constexpr int kDsTiles = 2;
-  static constexpr std::size_t kStatPlace = kDsPlace + kDsTiles * DsTile::kBytes;
+  static constexpr std::size_t kDqPlace = kDsPlace + kDsTiles * DsTile::kBytes;
+  static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
+  static constexpr std::size_t kSmallBytes =
+      kStages * (Statistics::kBytes + 4 * sizeof(arch::Mbarrier)) + 4 * sizeof(arch::Mbarrier);
+  /// Whether dQ goes to its sum by way of shared memory, by copies that add.
+  static constexpr bool kBulkDq = TuningType::kBulkDq && kMode == DqMode::kAccumulate &&
+                                  kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+  static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kBarrierPlace = kStatPlace + kStages * Statistics::kBytes;
   static constexpr int kBarriers = 2 * (2 + 2 * kStages);
   static constexpr std::size_t kColumnsSharedBytes =
