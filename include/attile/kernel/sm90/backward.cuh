@@ -180,14 +180,12 @@ struct GradientGroup {
   int first;  ///< of this warpgroup's rows of K and V
 
   /// Begins S^T for the rows of Q from `part` on (line 10).
-  ATTILE_DEVICE void start_scores(Scores& s, const Tile& tile, int part) const {
-    tile::start_transposed_product<T>(s, smem.k().tile(0), smem.q().tile(tile.at.stage), first,
-                                      part);
+  ATTILE_DEVICE void start_scores(Scores& s, const typename Traits::QTile& q, int part) const {
+    tile::start_transposed_product<T>(s, smem.k().tile(0), q, first, part);
   }
   /// Begins dP^T (line 13).
-  ATTILE_DEVICE void start_dp(Scores& dp, const Tile& tile, int part) const {
-    tile::start_transposed_product<T>(dp, smem.v().tile(0), smem.dout().tile(tile.at.stage), first,
-                                      part);
+  ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int part) const {
+    tile::start_transposed_product<T>(dp, smem.v().tile(0), dout, first, part);
   }
   /// Begins dQ (line 15).
   ATTILE_DEVICE void start_dq(DqRegisters& dq, const typename Traits::DsTile& ds_smem) const {
@@ -240,13 +238,13 @@ struct GradientGroup {
         dq, [&](int r, int c, const Float4& x) { arch::store(mine + dq_place<Traits>(r, c), x); });
   }
   /// Has it added to the sum.
-  ATTILE_DEVICE void send_dq(const Tile& tile) const {
+  ATTILE_DEVICE void send_dq(int head, int row0) const {
     constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
     const int group = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
     arch::fence_async_proxy();
     arch::barrier(2 + group, arch::kWarpgroupSize);  // dQ is staged before it is taken
     if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
-    float* const sum = p.dq_sum_of(key.batch * p.q_heads + tile.head, tile.row0);
+    float* const sum = p.dq_sum_of(key.batch * p.q_heads + head, row0);
     arch::bulk_add(sum + group * kValues, arch::shared_address(smem.dq() + group * kValues),
                    kValues * sizeof(float));
     arch::bulk_commit();
@@ -278,7 +276,7 @@ struct GradientGroup {
 /// the compiler would not have.
 /// Scope    all threads of the warpgroups that compute.
 template <class Traits>
-ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group, QueryTile<Traits> tile,
+ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
                              typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag) {
   using Group = GradientGroup<Traits>;
@@ -286,25 +284,28 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group, QueryTile<Trait
   constexpr bool kAhead = Traits::kAhead;
   const auto sampler = group.p.dropout.sampler(group.p.q_heads);
   const BackwardMemory<Traits>& smem = group.smem;
-  QueryTile<Traits> before = tile;
+  tile::RingPlace<Traits::kStages> at;
+  int head = -1, row0 = 0;  // of the tile whose dQ is on its way
+  bool more = !QueryTile<Traits>(smem, at).is_end();
   ATTILE_UNROLL_BY(1)
-  for (int i = 0;; ++i) {
+  for (int i = 0; more; ++i) {
     const auto ds_smem = smem.ds(i);
-    const auto q_smem = smem.q().tile(tile.at.stage);
-    const auto do_smem = smem.dout().tile(tile.at.stage);
+    const auto q_smem = smem.q().tile(at.stage);
+    const auto do_smem = smem.dout().tile(at.stage);
     typename Group::Scores s_frag[kAhead ? 2 : 1], ds_frag;
     typename Group::Left p_left[kAhead ? 2 : 1], ds_left;
     typename Traits::DqRegisters dq_frag;
-    group.start_scores(s_frag[0], tile, 0);
-    if (Traits::kBulkDq && i > 0) group.send_dq(before);
-    static_cast<void>(smem.dout().wait(tile.at));
+    group.start_scores(s_frag[0], q_smem, 0);
+    if (Traits::kBulkDq && head >= 0) group.send_dq(head, row0);
+    const QueryTile<Traits> tile(smem, at);
+    static_cast<void>(smem.dout().wait(at));
     ATTILE_UNROLL
     for (int i_part = 0; i_part < Traits::kParts; ++i_part) {
       const int part = i_part * Traits::kPartRows;
       const bool last = i_part == Traits::kParts - 1;
       auto& p_frag = s_frag[kAhead ? i_part % 2 : 0];
-      group.start_dp(ds_frag, tile, part);
-      if (kAhead && !last) group.start_scores(s_frag[1], tile, part + Traits::kPartRows);
+      group.start_dp(ds_frag, do_smem, part);
+      if (kAhead && !last) group.start_scores(s_frag[1], q_smem, part + Traits::kPartRows);
       if constexpr (Traits::kPlain) {
         if (!kAhead) {
           group.template make_p<1>(p_frag, tile, part);
@@ -329,14 +330,14 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group, QueryTile<Trait
       ds_left = typename Group::Left(ds_frag);
       tile::stage(ds_smem, ds_left, part);
       tile::start_product<T>(dk_frag, ds_left, q_smem, part);  // line 16
-      if (!kAhead && !last) group.start_scores(p_frag, tile, part + Traits::kPartRows);
+      if (!kAhead && !last) group.start_scores(p_frag, q_smem, part + Traits::kPartRows);
     }
     if constexpr (Traits::kBulkDq) group.await_dq_sent();
     arch::fence_async_proxy();
     computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
     tile::wait_product<1>(dv_frag);
     group.start_dq(dq_frag, ds_smem);
-    const QueryTile<Traits> next(smem, tile.at.after());
+    more = !QueryTile<Traits>(smem, at.after()).is_end();
     tile::wait_product<0>(dq_frag);
     arch::wgmma_touches(dk_frag.x);
     group.release(tile);
@@ -345,12 +346,12 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group, QueryTile<Trait
     } else {
       group.add_dq(tile, dq_frag);
     }
-    before = tile;
-    if (next.is_end()) break;
-    tile = next;
+    head = tile.head;
+    row0 = tile.row0;
+    at.next();
   }
-  if constexpr (Traits::kBulkDq) {
-    group.send_dq(before);
+  if (Traits::kBulkDq && head >= 0) {
+    group.send_dq(head, row0);
     group.await_dq_sent();
   }
 }
@@ -367,11 +368,7 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   dv_frag.clear();
   const auto k_smem = smem.k().wait({});
   const auto v_smem = smem.v().wait({});
-  const QueryTile<Traits> first(smem, {});
-  if (!first.is_end()) {
-    walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group * kGroupRows}, first, dk_frag,
-              dv_frag);
-  }
+  walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group * kGroupRows}, dk_frag, dv_frag);
   store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
 }
 
