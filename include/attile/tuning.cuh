@@ -87,8 +87,10 @@ constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain, bool masked) {
   return {128, !plain ? 32 : masked ? 64 : 80, 0, 1};
 }
 
-/// Tiles of the sm90 backward kernel, for head dimensions up to 128.
-constexpr Tiles sm90_backward_tiles(int dim) { return {dim <= 96 ? 128 : 64, 128, 0, 1}; }
+/// Tiles of the sm90 backward kernel.
+constexpr Tiles sm90_backward_tiles(int dim) {
+  return {dim <= 96 ? 128 : 64, dim <= 128 ? 128 : 64, 0, 1};
+}
 
 /// The same for fp32: 16 rows a warp.
 constexpr Tiles sm80_fp32_forward_tiles(int dim) {

@@ -283,32 +283,9 @@ class RegisterLeft {
   /// The same where it lies.
   ATTILE_DEVICE const std::uint32_t (&piece(int i, int k) const)[4] { return words_[i][k]; }
 
-  /// What was made of registers.x[r][c] and x[r][c + 1]; c is even. Only 16-bit elements.
-  ATTILE_DEVICE std::uint32_t pair(int r, int c) const {
-    return words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2];
-  }
-
  private:
   std::uint32_t words_[Registers::kRegRows / 2][kDepth / kStepDepth<T>][4];
 };
-
-/// shared(r, col0 + c) = what the operand was made of. Scope    each thread for what it holds.
-/// Barriers as for `stage` of registers.
-template <class Tile, class T, class Registers>
-ATTILE_DEVICE void stage(const Tile& shared, const RegisterLeft<T, Registers>& left, int col0) {
-  const int lane = arch::thread_index() % 4;
-  const LaneOffsets<Tile> offsets(Registers::row(0), 0);
-  unsigned char* const lane_data = shared.data + lane * sizeof(Vec<T, 2>);
-  ATTILE_UNROLL
-  for (int c = 0; c < Registers::kRegCols; c += 2) {
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
-      const unsigned at = offsets.at(Registers::row_offset(r), col0 + Registers::col_offset(c));
-      arch::store(reinterpret_cast<std::uint32_t*>(lane_data + at),
-                  Vec<std::uint32_t, 1>{left.pair(r, c)});
-    }
-  }
-}
 
 /// The right operand in shared memory, (depth, columns).
 template <class Tile>

@@ -71,6 +71,27 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
   arch::wgmma_commit();
 }
 
+/// Begins acc += A B. Shapes   a: (64 rows, depth); b: (depth, columns), whole panels of it from
+/// `b_col` on.
+/// Scope    likewise.
+template <class T, class Acc, class A, class B>
+ATTILE_DEVICE void start_shared_product(Acc& acc, const A& a, const B& b, int b_col) {
+  static_assert(
+      A::kRows == 64 && A::kCols == B::kRows && Acc::kCols % B::Layout::kPanelColumns == 0,
+      "attile::tile: 64 rows of A, and of B whole panels, as deep as A");
+  const arch::WgmmaOperand left = detail::wgmma_operand(a);
+  const arch::WgmmaOperand right =
+      detail::wgmma_operand(b, b_col / B::Layout::kPanelColumns * B::Layout::kPanelBytes);
+  arch::wgmma_touches(acc.x);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int k = 0; k < A::kCols / 16; ++k) {
+    arch::wgmma_m64k16<T, Acc::kCols, true>(acc.x, left.at(detail::columns_step<A>(k)),
+                                            right.at(k * 16 * B::Layout::kRowBytes), true);
+  }
+  arch::wgmma_commit();
+}
+
 /// Begins acc += A B. Shapes   a (rows, depth) in registers; b: rows of depth from b_row on.
 /// Scope    likewise.
 template <class T, class Acc, class A, class B>

@@ -54,6 +54,10 @@ struct BackwardMemory {
     return {data + Traits::kDsPlace + step % Traits::kDsTiles * Traits::DsTile::kBytes};
   }
 
+  /// P^T likewise, kByColumns.
+  ATTILE_DEVICE typename Traits::DsTile p(int step) const {
+    return {data + Traits::kPPlace + step % Traits::kDsTiles * Traits::DsTile::kBytes};
+  }
   /// dQ on its way to the sum, as it lies there.
   ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqPlace); }
 
@@ -148,23 +152,28 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
                                const typename Traits::VTile& v_smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
-  using Registers = typename Traits::DkRegisters;
+  constexpr int kWarps = Traits::kComputing / arch::kWarpSize;
+  constexpr int kRows = Traits::kBc / kWarps;
+  const int first = arch::thread_index() / arch::kWarpSize * kRows;
+  const int other = Traits::kByColumns ? arch::thread_index() / arch::kWarpgroupSize : 0;
   computing_barrier<Traits>();  // K and V have been read
-  tile::stage(k_smem, dk_frag, p.scale);
-  tile::stage(v_smem, dv_frag);
-  arch::warp_barrier();  // the lanes of a warp see its rows, which are no other warp's
+  tile::stage(k_smem, dk_frag, p.scale, other * Traits::DkRegisters::kCols, other * kGroupRows);
+  tile::stage(v_smem, dv_frag, 1.0f, other * Traits::DvRegisters::kCols, other * kGroupRows);
+  if constexpr (Traits::kByColumns) {
+    computing_barrier<Traits>();  // a row's columns are two warpgroups'
+  } else {
+    arch::warp_barrier();  // the lanes of a warp see its rows, which are no other warp's
+  }
   const KeyTile key(p, block);
   const int col0 = key.index * Traits::kBc;
-  tile::store_rows<Registers::kWarpRows>(
-      p.dk.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim), k_smem,
-      Registers::warp_row(), col0);
-  tile::store_rows<Registers::kWarpRows>(
-      p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
-      Registers::warp_row(), col0);
+  tile::store_rows<kRows>(p.dk.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim), k_smem,
+                          first, col0);
+  tile::store_rows<kRows>(p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
+                          first, col0);
 }
 
-/// What one warpgroup makes of one tile of K and V: its rows of dK and dV, over all query heads of
-/// its group, and its share of the tile's part of dQ.
+/// What one warpgroup makes of one tile of K and V: its rows, or its columns, of dK and dV, over
+/// all query heads of the group, and its share of the tile's part of dQ.
 template <class Traits>
 struct GradientGroup {
   using T = typename Traits::ElementType;
@@ -177,31 +186,51 @@ struct GradientGroup {
   const BackwardParams<Traits>& p;
   const BackwardMemory<Traits>& smem;
   KeyTile key;
-  int first;  ///< of this warpgroup's rows of K and V
+  int number;  ///< of the warpgroup
 
+  /// The first of its rows of K and V, and of those of Q from `part` on.
+  ATTILE_DEVICE int first_key() const { return Traits::kByColumns ? 0 : number * kGroupRows; }
+  ATTILE_DEVICE int first_row(int part) const {
+    return part + (Traits::kByColumns ? number * Traits::kPartRows : 0);
+  }
   /// Begins S^T for the rows of Q from `part` on (line 10).
   ATTILE_DEVICE void start_scores(Scores& s, const typename Traits::QTile& q, int part) const {
-    tile::start_transposed_product<T>(s, smem.k().tile(0), q, first, part);
+    tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), first_row(part));
   }
   /// Begins dP^T (line 13).
   ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int part) const {
-    tile::start_transposed_product<T>(dp, smem.v().tile(0), dout, first, part);
+    tile::start_transposed_product<T>(dp, smem.v().tile(0), dout, first_key(), first_row(part));
+  }
+  /// Begins dV and dK of its columns, of the P and dS in shared memory (lines 12 and 16).
+  ATTILE_DEVICE void start_columns(typename Traits::DkRegisters& dk,
+                                   typename Traits::DvRegisters& dv,
+                                   const typename Traits::QTile& q,
+                                   const typename Traits::DoTile& dout, int step) const {
+    tile::start_shared_product<T>(dv, smem.p(step), dout, number * Traits::DvRegisters::kCols);
+    tile::start_shared_product<T>(dk, smem.ds(step), q, number * Traits::DkRegisters::kCols);
   }
   /// Begins dQ (line 15).
   ATTILE_DEVICE void start_dq(DqRegisters& dq, const typename Traits::DsTile& ds_smem) const {
     const TileOrigin origin = Traits::dq_origin(arch::thread_index());
-    tile::start_left_transposed_product<T>(dq, ds_smem, Traits::kDqAcross == 1 ? first : 0,
+    tile::start_left_transposed_product<T>(dq, ds_smem, Traits::kDqAcross == 1 ? first_key() : 0,
                                            smem.k().tile(0), arch::uniform(origin.col));
   }
-  ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part = 0) const {
-    return {arch::opaque(key.batch), tile.head, tile.row0 + part, key.index * Traits::kBc,
-            p.extent};
+  /// Where the scores of its registers stand, for those rows of Q.
+  ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part) const {
+    const int before = Traits::kByColumns ? number * kGroupRows : 0;  // rows of other registers
+    return {arch::opaque(key.batch), tile.head, tile.row0 + first_row(part),
+            key.index * Traits::kBc - before, p.extent};
   }
+  ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
+                                  int part) const {
+    tile::stage(to, x, 1.0f, first_row(part), Traits::kByColumns ? number * kGroupRows : 0);
+  }
+
   /// S^T, behind which kPending groups of products may be under way, -> P^T (line 11).
   template <int kPending>
   ATTILE_DEVICE void make_p(Scores& p_frag, const Tile& tile, int part) const {
     Rows p_rows{p_frag};
-    const RowValues<Rows> lse(smem.statistics(tile.at.stage).lse() + part);
+    const RowValues<Rows> lse(smem.statistics(tile.at.stage).lse() + first_row(part));
     tile::wait_product<kPending>(p_frag);
     plain_probabilities(tile.edge, p_rows, p, place(tile, part), lse);
   }
@@ -209,7 +238,7 @@ struct GradientGroup {
   template <int kPending>
   ATTILE_DEVICE void make_ds(const Scores& p_frag, Scores& ds_frag, const Tile& tile,
                              int part) const {
-    const RowValues<Rows> delta(smem.statistics(tile.at.stage).delta() + part);
+    const RowValues<Rows> delta(smem.statistics(tile.at.stage).delta() + first_row(part));
     tile::wait_product<kPending>(ds_frag);
     Rows p_rows{const_cast<Scores&>(p_frag)}, ds_rows{ds_frag};
     plain_gradient(p_rows, ds_rows, delta);
@@ -223,7 +252,8 @@ struct GradientGroup {
     tile::wait_product<0>(p_frag);
     arch::wgmma_touches(ds_frag.x);
     probabilities_and_gradient(tile.edge, p_rows, ds_rows, p, place(tile, part),
-                               statistics.lse() + part, statistics.delta() + part, sampler);
+                               statistics.lse() + first_row(part),
+                               statistics.delta() + first_row(part), sampler);
   }
   /// The tile of Q and dO is no longer needed.
   ATTILE_DEVICE void release(const Tile& tile) const {
@@ -256,7 +286,7 @@ struct GradientGroup {
   /// Adds dQ, which is there, to the sum.
   ATTILE_DEVICE void add_dq(const Tile& tile, const DqRegisters& dq) const {
     constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-    const tile::TilePlace here = place(tile);
+    const tile::TilePlace here{arch::opaque(key.batch), tile.head, tile.row0, 0, p.extent};
     if constexpr (kInOrder) {
       await_turn(p, here, arch::opaque(key.index));
       computing_barrier<Traits>();  // dQ has all parts before this one
@@ -282,6 +312,7 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
   using Group = GradientGroup<Traits>;
   using T = typename Traits::ElementType;
   constexpr bool kAhead = Traits::kAhead;
+  constexpr bool kByColumns = Traits::kByColumns;
   const auto sampler = group.p.dropout.sampler(group.p.q_heads);
   const BackwardMemory<Traits>& smem = group.smem;
   tile::RingPlace<Traits::kStages> at;
@@ -317,29 +348,42 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
       } else {
         group.make_p_and_ds(p_frag, ds_frag, tile, part, sampler);
       }
-      auto& its_left = p_left[kAhead ? i_part % 2 : 0];
-      its_left = typename Group::Left(p_frag);
-      tile::start_product<T>(dv_frag, its_left, do_smem, part);  // line 12
+      if constexpr (kByColumns) {
+        group.stage_scores(smem.p(i), p_frag, part);
+      } else {
+        auto& its_left = p_left[kAhead ? i_part % 2 : 0];
+        its_left = typename Group::Left(p_frag);
+        tile::start_product<T>(dv_frag, its_left, do_smem, part);  // line 12
+      }
       if constexpr (Traits::kPlain) {
-        if (kAhead && !last) {
+        if (kByColumns) {
+          group.template make_ds<0>(p_frag, ds_frag, tile, part);
+        } else if (kAhead && !last) {
           group.template make_ds<2>(p_frag, ds_frag, tile, part);
         } else {
           group.template make_ds<1>(p_frag, ds_frag, tile, part);
         }
       }
-      ds_left = typename Group::Left(ds_frag);
-      tile::stage(ds_smem, ds_left, part);
-      tile::start_product<T>(dk_frag, ds_left, q_smem, part);  // line 16
-      if (!kAhead && !last) group.start_scores(p_frag, q_smem, part + Traits::kPartRows);
+      group.stage_scores(ds_smem, ds_frag, part);
+      if constexpr (!kByColumns) {
+        ds_left = typename Group::Left(ds_frag);
+        tile::start_product<T>(dk_frag, ds_left, q_smem, part);  // line 16
+        if (!kAhead && !last) group.start_scores(p_frag, q_smem, part + Traits::kPartRows);
+      }
     }
     if constexpr (Traits::kBulkDq) group.await_dq_sent();
     arch::fence_async_proxy();
     computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
-    tile::wait_product<1>(dv_frag);
+    if constexpr (kByColumns) {
+      group.start_columns(dk_frag, dv_frag, q_smem, do_smem, i);
+    } else {
+      tile::wait_product<1>(dv_frag);
+    }
     group.start_dq(dq_frag, ds_smem);
     more = !QueryTile<Traits>(smem, at.after()).is_end();
     tile::wait_product<0>(dq_frag);
     arch::wgmma_touches(dk_frag.x);
+    arch::wgmma_touches(dv_frag.x);
     group.release(tile);
     if constexpr (Traits::kBulkDq) {
       group.stage_dq(dq_frag);
@@ -368,7 +412,7 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   dv_frag.clear();
   const auto k_smem = smem.k().wait({});
   const auto v_smem = smem.v().wait({});
-  walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group * kGroupRows}, dk_frag, dv_frag);
+  walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group}, dk_frag, dv_frag);
   store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
 }
 
