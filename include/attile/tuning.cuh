@@ -224,7 +224,7 @@ using DefaultBackwardTraits = typename detail::Sm80Backward<Args, D, Dv, kMode, 
 
 namespace sm90 {
 
-/// The sm90 kernels for these arguments with the default tiles; backward for D and Dv up to 128.
+/// The sm90 kernels for these arguments with the default tiles.
 template <class Args, int D, int Dv = D, bool kPacked = false>
 using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kPacked>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
