@@ -313,6 +313,7 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
   using T = typename Traits::ElementType;
   constexpr bool kAhead = Traits::kAhead;
   constexpr bool kByColumns = Traits::kByColumns;
+  constexpr bool kDqFirst = Traits::kDqFirst;
   const auto sampler = group.p.dropout.sampler(group.p.q_heads);
   const BackwardMemory<Traits>& smem = group.smem;
   tile::RingPlace<Traits::kStages> at;
@@ -367,29 +368,30 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
       group.stage_scores(ds_smem, ds_frag, part);
       if constexpr (!kByColumns) {
         ds_left = typename Group::Left(ds_frag);
-        tile::start_product<T>(dk_frag, ds_left, q_smem, part);  // line 16
+        if (!kDqFirst || !last) tile::start_product<T>(dk_frag, ds_left, q_smem, part);  // line 16
         if (!kAhead && !last) group.start_scores(p_frag, q_smem, part + Traits::kPartRows);
       }
     }
     if constexpr (Traits::kBulkDq) group.await_dq_sent();
     arch::fence_async_proxy();
     computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
+    if constexpr (!kDqFirst) tile::wait_product<1>(dv_frag);
+    group.start_dq(dq_frag, ds_smem);
     if constexpr (kByColumns) {
       group.start_columns(dk_frag, dv_frag, q_smem, do_smem, i);
-    } else {
-      tile::wait_product<1>(dv_frag);
+    } else if constexpr (kDqFirst) {
+      tile::start_product<T>(dk_frag, ds_left, q_smem, Traits::kBr - Traits::kPartRows);
     }
-    group.start_dq(dq_frag, ds_smem);
     more = !QueryTile<Traits>(smem, at.after()).is_end();
-    tile::wait_product<0>(dq_frag);
-    arch::wgmma_touches(dk_frag.x);
-    arch::wgmma_touches(dv_frag.x);
-    group.release(tile);
+    tile::wait_product<kByColumns ? 2 : kDqFirst ? 1 : 0>(dq_frag);
     if constexpr (Traits::kBulkDq) {
       group.stage_dq(dq_frag);
     } else {
       group.add_dq(tile, dq_frag);
     }
+    tile::wait_product<0>(dk_frag);
+    arch::wgmma_touches(dv_frag.x);
+    group.release(tile);
     head = tile.head;
     row0 = tile.row0;
     at.next();

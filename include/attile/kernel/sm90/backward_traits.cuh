@@ -108,6 +108,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
       TuningType::kAhead && kPlain && kParts % 2 == 0 && kQkColumns + kVColumns <= 128;
   /// Rows count on from warpgroup to warpgroup, kByColumns too, where all have the same ones.
   static constexpr int kRows = kGroups * kGroupRows;
+  /// Whether the last dK, kByColumns also dV, is begun behind dQ.
+  static constexpr bool kDqFirst = kByColumns || TuningType::kDqFirst;
   using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kGroups * 4>;
   using DkRegisters = tile::MmaTile<kRows, kQkColumns / kAcross, kGroups * 4>;
   using DvRegisters = tile::MmaTile<kRows, kVColumns / kAcross, kGroups * 4>;

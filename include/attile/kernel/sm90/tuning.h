@@ -69,13 +69,17 @@ struct Tuning {
 /// Ahead    S of the next 64 rows is begun before P of these, where registers are enough for both.
 /// BulkDq   dQ is added to its sum by copies from shared memory, where that has room, and not by
 ///          every thread.
-template <int Stages = 2, bool Ahead = true, bool BulkDq = true>
+/// DqFirst  the last product of dK is made behind dQ, beside what dQ's sum takes, and not before
+/// it,
+///          beside the wait for all warpgroups' dS.
+template <int Stages = 2, bool Ahead = true, bool BulkDq = true, bool DqFirst = false>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
 
   static constexpr int kStages = Stages;
   static constexpr bool kAhead = Ahead;
   static constexpr bool kBulkDq = BulkDq;
+  static constexpr bool kDqFirst = DqFirst;
 
   /// The family that attile::BackwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
