@@ -105,7 +105,7 @@ struct StepRegisters {
   typename Traits::DqRegisters dq;
 };
 
-/// Lines 11 to 16 for part kPart of a tile, S of which is under way.
+/// Lines 11 to 16 for part kPart of a tile, S and dP of which are under way.
 template <int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile<Traits>& tile,
                              int step, StepRegisters<Traits>& frag,
@@ -121,10 +121,6 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
   const auto q_smem = smem.q().tile(tile.at.stage);
   const auto do_smem = smem.dout().tile(tile.at.stage);
   auto& p_frag = frag.s[kSet];
-  group.start_dp(frag.ds, do_smem, kRow);
-  if constexpr (kAhead && !kLast) {
-    group.start_scores(frag.s[1 - kSet], q_smem, kRow + Traits::kPartRows);
-  }
   if constexpr (Traits::kPlain) {
     group.template make_p<!kAhead ? 1 : kLast ? 3 : 2>(p_frag, tile, kRow);
   } else {
@@ -147,6 +143,7 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
     tile::start_product<T>(dk_frag, frag.ds_left, q_smem, kRow);  // line 16
   }
   if constexpr (!kAhead && !kLast) group.start_scores(p_frag, q_smem, kRow + Traits::kPartRows);
+  if constexpr (!kLast) group.start_dp(frag.ds, do_smem, kRow + Traits::kPartRows);
 }
 
 /// Lines 8 to 17 for a warpgroup. Products begin as soon as their operands are there, so that the
@@ -171,9 +168,11 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
     const auto q_smem = smem.q().tile(at.stage);
     StepRegisters<Traits> frag;
     group.start_scores(frag.s[0], q_smem, 0);
+    const auto do_smem = smem.dout().wait(at);
+    group.start_dp(frag.ds, do_smem, 0);
+    if constexpr (Traits::kAhead) group.start_scores(frag.s[1], q_smem, Traits::kPartRows);
     if (Traits::kBulkDq && head >= 0) group.send_dq(head, row0);
     const QueryTile<Traits> tile(smem, at);
-    const auto do_smem = smem.dout().wait(at);
     make_part<0>(group, tile, i, frag, dk_frag, dv_frag, sampler);
     if constexpr (Traits::kParts > 1) {
       make_part<1>(group, tile, i, frag, dk_frag, dv_frag, sampler);

@@ -105,7 +105,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr bool kPlain = kPlainStep<M, S, P>;
   /// Whether there are registers for two S.
   static constexpr bool kAhead =
-      TuningType::kAhead && kPlain && kParts % 2 == 0 && kQkColumns + kVColumns <= 128;
+      TuningType::kAhead && kPlain && kParts == 2 && kQkColumns + kVColumns <= 128;
   /// Rows count on from warpgroup to warpgroup, kByColumns too, where all have the same ones.
   static constexpr int kRows = kGroups * kGroupRows;
   /// Whether the last dK, kByColumns also dV, is begun behind dQ.
