@@ -180,7 +180,6 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
     if constexpr (Traits::kParts > 2) {
       make_part<2>(group, tile, i, frag, dk_frag, dv_frag, sampler);
     }
-    if constexpr (Traits::kBulkDq) group.await_dq_sent();
     arch::fence_async_proxy();
     computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
     if constexpr (!kDqFirst) tile::wait_product<1>(dv_frag);
@@ -191,6 +190,7 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
       tile::start_product<T>(dk_frag, frag.ds_left, q_smem, Traits::kBr - Traits::kPartRows);
     }
     more = !QueryTile<Traits>(smem, at.after()).is_end();
+    if constexpr (Traits::kBulkDq) group.await_dq_sent();
     tile::wait_product<kByColumns ? 2 : kDqFirst ? 1 : 0>(frag.dq);
     if constexpr (Traits::kBulkDq) {
       group.stage_dq(frag.dq);

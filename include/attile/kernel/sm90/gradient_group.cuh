@@ -126,18 +126,18 @@ struct GradientGroup {
   /// Has it added to the sum.
   ATTILE_DEVICE void send_dq(int head, int row0) const {
     constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
-    const int group = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
     arch::fence_async_proxy();
-    arch::barrier(2 + group, arch::kWarpgroupSize);  // dQ is staged before it is taken
+    arch::barrier(2 + number, arch::kWarpgroupSize);  // dQ is staged before it is taken
     if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
     float* const sum = p.dq_sum_of(key.batch * p.q_heads + head, row0);
-    arch::bulk_add(sum + group * kValues, arch::shared_address(smem.dq() + group * kValues),
+    arch::bulk_add(sum + number * kValues, arch::shared_address(smem.dq() + number * kValues),
                    kValues * sizeof(float));
     arch::bulk_commit();
   }
-  /// It has been taken. Barriers    one after, before others stage theirs again.
+  /// Waits until it has been taken.
   ATTILE_DEVICE void await_dq_sent() const {
     if (arch::thread_index() % arch::kWarpgroupSize == 0) arch::bulk_wait_read<0>();
+    arch::barrier(2 + number, arch::kWarpgroupSize);  // dQ is taken before it is staged again
   }
   /// Adds dQ, which is there, to the sum.
   ATTILE_DEVICE void add_dq(const Tile& tile, const DqRegisters& dq) const {
