@@ -51,6 +51,20 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
   arch::wgmma_commit();
 }
 
+/// The same with A in registers, 16 rows a warp.
+template <class T, class Acc, class Tile, class B>
+ATTILE_DEVICE void start_transposed_product(Acc& acc, const LoadedLeft<Tile>& a, const B& b,
+                                            int b_row) {
+  const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int k = 0; k < Tile::kCols / 16; ++k) {
+    arch::wgmma_m64k16<T, Acc::kCols, false>(acc.x, a.piece(0, k),
+                                             right.at(detail::columns_step<B>(k)), k > 0);
+  }
+  arch::wgmma_commit();
+}
+
 /// Begins acc = A^T B. Shapes   a: (depth, columns), 64 columns of it, a panel, from `a_col` on;
 /// b: (depth, columns), whole panels of it from `b_col` on. Scope    likewise.
 template <class T, class Acc, class A, class B>

@@ -222,7 +222,14 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   dv_frag.clear();
   const auto k_smem = smem.k().wait({});
   const auto v_smem = smem.v().wait({});
-  walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group}, dk_frag, dv_frag);
+  const auto walk = [&](const typename Traits::VLeft& v_left) {
+    walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group, v_left}, dk_frag, dv_frag);
+  };
+  if constexpr (Traits::kVInRegisters) {
+    walk({v_smem, Traits::DvRegisters::warp_row()});
+  } else {
+    walk(v_smem);
+  }
   store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
 }
 

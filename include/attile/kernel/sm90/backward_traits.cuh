@@ -14,6 +14,7 @@
 #include <attile/tile/ring.cuh>
 
 #include <cstddef>
+#include <type_traits>
 
 namespace attile::sm90 {
 
@@ -108,9 +109,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
       TuningType::kAhead && kPlain && kParts == 2 && kQkColumns + kVColumns <= 128;
   /// Rows count on from warpgroup to warpgroup, kByColumns too, where all have the same ones.
   static constexpr int kRows = kGroups * kGroupRows;
+  static constexpr bool kVInRegisters =
+      TuningType::kVInRegisters && kPlain && kQkColumns + kVColumns <= 128;
   /// Whether the last dK, kByColumns also dV, is begun behind dQ.
   static constexpr bool kDqFirst = kByColumns || TuningType::kDqFirst;
   using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kGroups * 4>;
+  using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
   using DkRegisters = tile::MmaTile<kRows, kQkColumns / kAcross, kGroups * 4>;
   using DvRegisters = tile::MmaTile<kRows, kVColumns / kAcross, kGroups * 4>;
 

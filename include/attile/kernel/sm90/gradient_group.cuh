@@ -43,6 +43,7 @@ struct GradientGroup {
   const BackwardMemory<Traits>& smem;
   KeyTile key;
   int number;  ///< of the warpgroup
+  typename Traits::VLeft v_left;
 
   /// The first of its rows of K and V, and of those of Q from `part` on.
   ATTILE_DEVICE int first_key() const { return Traits::kByColumns ? 0 : number * kGroupRows; }
@@ -55,7 +56,11 @@ struct GradientGroup {
   }
   /// Begins dP^T (line 13).
   ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int part) const {
-    tile::start_transposed_product<T>(dp, smem.v().tile(0), dout, first_key(), first_row(part));
+    if constexpr (Traits::kVInRegisters) {
+      tile::start_transposed_product<T>(dp, v_left, dout, first_row(part));
+    } else {
+      tile::start_transposed_product<T>(dp, v_left, dout, first_key(), first_row(part));
+    }
   }
   /// Begins dV and dK of its columns, of the P and dS in shared memory (lines 12 and 16).
   ATTILE_DEVICE void start_columns(typename Traits::DkRegisters& dk,

@@ -72,7 +72,10 @@ struct Tuning {
 /// DqFirst  the last product of dK is made behind dQ, beside what dQ's sum takes, and not before
 /// it,
 ///          beside the wait for all warpgroups' dS.
-template <int Stages = 2, bool Ahead = true, bool BulkDq = true, bool DqFirst = false>
+/// VInRegisters  V, the left operand of dP, is in registers, where those are enough (D + Dv up to
+///          128): an eighth less is read of shared memory.
+template <int Stages = 2, bool Ahead = true, bool BulkDq = true, bool DqFirst = false,
+          bool VInRegisters = false>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
 
@@ -80,6 +83,7 @@ struct BackwardTuning {
   static constexpr bool kAhead = Ahead;
   static constexpr bool kBulkDq = BulkDq;
   static constexpr bool kDqFirst = DqFirst;
+  static constexpr bool kVInRegisters = VInRegisters;
 
   /// The family that attile::BackwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
