@@ -87,8 +87,10 @@ constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain) {
   return {128, plain ? 64 : 32, 0, 1};
 }
 
-/// Tiles of the sm90 backward kernel, for head dimensions up to 128.
-constexpr Tiles sm90_backward_tiles(int dim) { return {dim <= 96 ? 128 : 64, 128, 0, 1}; }
+/// Tiles of the sm90 backward kernel.
+constexpr Tiles sm90_backward_tiles(int dim) {
+  return {dim <= 96 ? 128 : 64, dim <= 128 ? 128 : 64, 0, 1};
+}
 
 /// The same for fp32: 16 rows a warp.
 constexpr Tiles sm80_fp32_forward_tiles(int dim) {
@@ -221,7 +223,7 @@ using DefaultBackwardTraits = typename detail::Sm80Backward<Args, D, Dv, kMode, 
 
 namespace sm90 {
 
-/// The sm90 kernels for these arguments with the default tiles; backward for D and Dv up to 128.
+/// The sm90 kernels for these arguments with the default tiles.
 template <class Args, int D, int Dv = D, bool kPacked = false>
 using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kPacked>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>

@@ -70,7 +70,7 @@ inline constexpr int kSuiteCalls =
 inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 2;
 inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 68 : 2;
 inline constexpr int kSuiteSm90Kernels = ATTILE_TEST_FULL ? 70 : 3;
-inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 41 : 2;
+inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 48 : 2;
 
 static_assert(ATTILE_TEST_FULL || 2 * (kSuiteCombinations + kSuiteCalls) + kSuiteTileKernels +
                                           kSuiteSm80TileKernels + kSuiteSm90Kernels +

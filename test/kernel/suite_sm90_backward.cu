@@ -15,14 +15,19 @@ using Bf16Type = __nv_bfloat16;
 using D64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
 using D96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>>;
 using D128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>>;
+using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
+using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
+using InOrder256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 using InOrder64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 using InOrder128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>, DqMode::kInOrder>;
-template <int Br, int Bc, class Dim, int Stages>
-using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc, attile::sm90::Tuning<>, BackwardTuning<Stages>>>;
-using OneGroup = Own<64, 64, Dims<64>, 1>;
-using ThreeGroups = Own<64, 192, Dims<32>, 2>;
-using D72 = Own<128, 128, Dims<72>, 1>;
-using D64x32 = Own<128, 128, Dims<64, 32>, 2>;
+template <int Br, int Bc, class Dim, class Tuning = BackwardTuning<>>
+using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc, attile::sm90::Tuning<>, Tuning>>;
+using OneGroup = Own<64, 64, Dims<64>, BackwardTuning<3>>;
+using ThreeGroups = Own<64, 192, Dims<32>>;
+using D72 = Own<128, 128, Dims<72>, BackwardTuning<2, false, false>>;
+using D64x32 = Own<128, 128, Dims<64, 32>>;
+using D192x64 = Own<64, 64, Dims<192, 64>>;
+using D64x160 = Own<64, 64, Dims<64, 160>>;
 
 // X(element type, Policy, executor)
 #if ATTILE_TEST_FULL
@@ -30,6 +35,13 @@ using D64x32 = Own<128, 128, Dims<64, 32>, 2>;
 #define ATTILE_SM90(X)                \
   X(HalfType, kNone, D96)             \
   X(Bf16Type, kCausal, D96)           \
+  X(HalfType, kNone, D192)            \
+  X(HalfType, kNone, D256)            \
+  X(Bf16Type, kCausal, D256)          \
+  X(HalfType, kEverything, D256)      \
+  X(HalfType, kCausal, InOrder256)    \
+  X(Bf16Type, kCausal, D192x64)       \
+  X(HalfType, kNone, D64x160)         \
   X(HalfType, kNone, InOrder64)       \
   X(HalfType, kCausal, InOrder128)    \
   X(Bf16Type, kEverything, InOrder64) \

@@ -15,6 +15,8 @@ struct NamedKernels {
     return kKernel<64, DqMode::kAccumulate, T, M, S, P> != nullptr &&
            kKernel<96, DqMode::kAccumulate, T, M, S, P> != nullptr &&
            kKernel<128, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+           kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+           kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr &&
            kKernel<64, DqMode::kInOrder, T, M, S, P> != nullptr &&
            kKernel<128, DqMode::kInOrder, T, M, S, P> != nullptr;
   }

@@ -70,6 +70,7 @@ struct Store {
   int group;  ///< how many the thread had closed when it began
   Epoch epoch;
   const void* pc;
+  bool adds;  ///< floats to what is there
 };
 
 /// What was last done to each word of a thread's stack: the number of the fence of registers behind

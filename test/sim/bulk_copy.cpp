@@ -126,7 +126,7 @@ void Machine::touch_as_unit(const UnitTouch& touch, const unsigned char* p, std:
                         in_shared ? &block.fences : nullptr};
   Shadow& shadow = in_shared ? block.shadow : allocation->shadow;
   if (const auto fault =
-          shadow.touch(offset, bytes, {.access = touch.access, .way = Way::kBulk}, toucher)) {
+          shadow.touch(offset, bytes, {.access = touch.access, .way = touch.way}, toucher)) {
     report_fault(*fault, what());
   }
 }
@@ -220,7 +220,7 @@ void Machine::land_loads() {
 
 /// Its source is read at any time from now on; nobody sees in this kernel when it has arrived.
 void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared,
-                         const void* pc) {
+                         bool adds, const void* pc) {
   Thread& me = *current_;
   Block& block = *me.block;
   check_box(map, place, shared, " stores from ", pc);
@@ -235,11 +235,12 @@ void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32
     touch_as_unit(reads, block.shared + at, kUnitBytes);
   });
   const UnitTouch writes{
-      unit(block, UnitKind::kStores, 0), now_, known, pc, "the store of ", Access::kWrite};
+      unit(block, UnitKind::kStores, 0), now_, known, pc, "the store of ", Access::kWrite,
+      adds ? Way::kAtomic : Way::kBulk};
   for_each_row(map, place, [&](int, const Row& row) {
     if (row.bytes() != 0) touch_as_unit(writes, row.from, row.bytes());
   });
-  me.stores.push_back({map, place, shared, me.store_groups, reads.epoch, pc});
+  me.stores.push_back({map, place, shared, me.store_groups, reads.epoch, pc, adds});
 }
 
 /// The thread's stores, but for its `pending` latest groups and those that are in none, have read
@@ -255,9 +256,20 @@ void Machine::read_stores(int pending) {
       std::memcpy(bytes.data() + at, block.shared + from, kUnitBytes);
     });
     for_each_row(store.map, store.place, [&](int number, const Row& row) {
-      std::memcpy(const_cast<unsigned char*>(row.from),
-                  bytes.data() + number * row_bytes(store.map) + row.begin * kElementBytes,
-                  row.bytes());
+      auto* const to = const_cast<unsigned char*>(row.from);
+      const unsigned char* const from =
+          bytes.data() + number * row_bytes(store.map) + row.begin * kElementBytes;
+      if (!store.adds) {
+        std::memcpy(to, from, row.bytes());
+        return;
+      }
+      for (int at = 0; at < row.bytes(); at += sizeof(float)) {
+        float sum = 0.0f, x = 0.0f;
+        std::memcpy(&sum, to + at, sizeof sum);
+        std::memcpy(&x, from + at, sizeof x);
+        sum += x;
+        std::memcpy(to + at, &sum, sizeof sum);
+      }
     });
     last = std::max(last, store.epoch);
     return true;
@@ -288,7 +300,13 @@ void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Pla
   machine.bulk_load(shared, map, place, barrier, machine.blocks_in(blocks, pc), pc);
 }
 void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared) {
-  Machine::get().bulk_store(map, place, shared, __builtin_return_address(0));
+  Machine::get().bulk_store(map, place, shared, false, __builtin_return_address(0));
+}
+/// As a box of rows of 16 bytes: those have no swizzle.
+void bulk_add(float* to, std::uint32_t shared, int bytes) {
+  const int rows = bytes / kUnitBytes;
+  const BoxedTensor map{to, {8, rows, 1, 1, 1}, {2, 16, 16, 16, 16}, {8, rows, 1, 1, 1}};
+  Machine::get().bulk_store(map, {}, shared, true, __builtin_return_address(0));
 }
 void bulk_commit() { Machine::get().close_stores(); }
 void bulk_wait_read(int pending) { Machine::get().read_stores(pending); }

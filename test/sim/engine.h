@@ -67,7 +67,8 @@ class Machine {
   void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place,
                  const void* barrier, const std::vector<Block*>& blocks, const void* pc);
   std::vector<Block*> blocks_in(std::uint32_t mask, const void* pc);
-  void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared, const void* pc);
+  void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared, bool adds,
+                  const void* pc);
   void close_stores() { ++current_->store_groups; }
   void read_stores(int pending);
   void fence_proxy();
@@ -129,6 +130,7 @@ class Machine {
     const void* pc;
     const char* by;  ///< "the copy of " that thread
     Access access;
+    Way way = Way::kBulk;
     Block* block = nullptr;  ///< whose unit it is, and whose shared memory; null: the thread's
   };
   void touch_as_unit(const UnitTouch& touch, const unsigned char* p, std::size_t bytes);

@@ -214,6 +214,8 @@ void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Pla
                          void* barrier, std::uint32_t blocks);
 /// Reads shared memory at the latest moment: the thread's wait for it.
 void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared);
+/// Likewise; adds `bytes` bytes of floats.
+void bulk_add(float* to, std::uint32_t shared, int bytes);
 void bulk_commit();
 void bulk_wait_read(int pending);
 void fence_async_proxy();

@@ -128,6 +128,22 @@ ATTILE_KERNEL void store_box(const ATTILE_GRID_CONSTANT arch::TensorMap map, arc
   arch::bulk_wait_read<0>();
 }
 
+constexpr int kSums = 256;
+
+/// Adds i to sums[i], twice.
+ATTILE_KERNEL void add_floats(float* sums) {
+  auto* const floats = reinterpret_cast<float*>(arch::dynamic_shared());
+  for (int i = arch::thread_index(); i < kSums; i += 64) floats[i] = static_cast<float>(i);
+  arch::fence_async_proxy();
+  arch::barrier();
+  if (arch::thread_index() != 0) return;
+  for (int time = 0; time < 2; ++time) {
+    arch::bulk_add(sums, arch::shared_address(floats), kSums * sizeof(float));
+    arch::bulk_commit();
+  }
+  arch::bulk_wait_read<0>();
+}
+
 using Elements = std::vector<std::uint16_t>;
 
 Words words_of(const Elements& elements) {
@@ -309,6 +325,14 @@ Result multicasts(int row_bytes) {
     }
   }
   return checked("multicast", found, expected);
+
+Result additions() {
+  const example::DeviceArray<float> sums{std::vector<float>(kSums, 1000.0f)};
+  start("bulk_add", add_floats, 64, kSums * sizeof(float), sums.get());
+  Words found, expected;
+  for (const float sum : sums.download()) found.push_back(bits(sum));
+  for (int i = 0; i < kSums; ++i) expected.push_back(bits(1000.0f + 2 * i));
+  return checked("bulk_add", found, expected);
 }
 
 // ---- products -----------------------------------------------------------------------------------
@@ -448,6 +472,7 @@ int main(int argc, char** argv) {
     results.push_back(stores(row_bytes));
     results.push_back(multicasts(row_bytes));
   }
+  results.push_back(additions());
   constexpr std::make_integer_sequence<int, 16> kSixteens;
   add_products<__half>(results, "wgmma fp16", kSixteens);
   add_products<__nv_bfloat16>(results, "wgmma bf16", kSixteens);

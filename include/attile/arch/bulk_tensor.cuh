@@ -88,6 +88,18 @@ ATTILE_DEVICE void bulk_store(const TensorMap& map, const BoxPlace& at, std::uin
 #endif
 }
 
+/// to[i] += from[i] for `bytes` bytes of floats in `shared`, each as by `atomic_add`; the addition
+/// belongs to this thread's open group of stores. Units    a multiple of 16, from and to such
+/// addresses.
+ATTILE_DEVICE void bulk_add(float* to, std::uint32_t shared, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
+                   __cvta_generic_to_global(to)),
+               "r"(shared), "r"(bytes)
+               : "memory");
+#endif
+}
+
 /// Closes this thread's group of stores.
 ATTILE_DEVICE void bulk_commit() {
 #if __CUDA_ARCH__ >= 900

@@ -12,8 +12,8 @@ namespace attile {
 /// 32-byte swizzles of TMA and wgmma. For fp32 so do the 8 columns, from a multiple of 8 on, of
 /// rows 0 to 3 and of 4 to 7 (of 0, 2, 4, 6 and of 1, 3, 5, 7 too where a panel has 32 columns),
 /// which lanes read word by word where a matrix is to be transposed. Units    rows; units of 16
-/// bytes (kUnitElements elements); bytes.
-template <int Rows, int Cols, int kElementBytes = 2>
+/// bytes (kUnitElements elements), of which a panel is at most kMostUnits wide; bytes.
+template <int Rows, int Cols, int kElementBytes = 2, int kMostUnits = 8>
 struct PanelLayout {
   static_assert(Rows % 8 == 0 && Cols % 16 == 0,
                 "attile::PanelLayout: a tile has a multiple of 8 rows and of 16 columns");
@@ -22,7 +22,8 @@ struct PanelLayout {
 
   static constexpr int kUnitElements = 16 / kElementBytes;
   static constexpr int kUnits = Cols / kUnitElements;
-  static constexpr int kPanelUnits = kUnits % 8 == 0 ? 8 : kUnits % 4 == 0 ? 4 : 2;
+  static constexpr int kPanelUnits =
+      kUnits % 8 == 0 && kMostUnits == 8 ? 8 : kUnits % 4 == 0 && kMostUnits >= 4 ? 4 : 2;
   static constexpr int kPanelColumns = kPanelUnits * kUnitElements;
   static constexpr int kRowBytes = kPanelUnits * 16;
   static constexpr int kPanelBytes = Rows * kRowBytes;

@@ -89,35 +89,44 @@ ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Regi
 }
 
 /// Whether the step is but products, exponentials and a mask's edge, and comes in two halves.
-template <class Params>
-inline constexpr bool kPlainStep = kIsIdentity<std::remove_cvref_t<decltype(Params::score_mod)>>&&
-                                       IntervalMask<std::remove_cvref_t<decltype(Params::mask)>> &&
-                                   !std::remove_cvref_t<decltype(Params::dropout)>::kEnabled;
+template <class M, class S, class P>
+inline constexpr bool kPlainStep = kIsIdentity<S>&& IntervalMask<M> && !P::kEnabled;
+
+/// What a tile's statistics have for a thread's rows, read ahead of its scores.
+template <class Registers>
+struct RowValues {
+  float x[Registers::kRegRows];
+
+  ATTILE_DEVICE explicit RowValues(const float* tile) {
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) x[r] = tile[Registers::row(r)];
+  }
+};
 
 /// The first half of a plain step: S -> P. The second one is `plain_gradient`.
 template <class Registers, class Params>
 ATTILE_DEVICE void plain_probabilities(bool edge, Registers& p_frag, const Params& p,
-                                       const tile::TilePlace& place, const float* lse) {
+                                       const tile::TilePlace& place,
+                                       const RowValues<Registers>& lse) {
   if (edge) tile::hide_outside_intervals(p_frag, place, p.mask);
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
-    const float row_lse = lse[Registers::row(r)];
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      p_frag.at(r, c) = probability(p_frag.at(r, c), p.scale, row_lse);
+      p_frag.at(r, c) = probability(p_frag.at(r, c), p.scale, lse.x[r]);
     }
   }
 }
 
 /// dO V^T -> dS.
 template <class Registers>
-ATTILE_DEVICE void plain_gradient(const Registers& p_frag, Registers& ds_frag, const float* delta) {
+ATTILE_DEVICE void plain_gradient(const Registers& p_frag, Registers& ds_frag,
+                                  const RowValues<Registers>& delta) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
-    const float row_delta = delta[Registers::row(r)];
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      ds_frag.at(r, c) = score_gradient(p_frag.at(r, c), ds_frag.at(r, c), row_delta);
+      ds_frag.at(r, c) = score_gradient(p_frag.at(r, c), ds_frag.at(r, c), delta.x[r]);
     }
   }
 }

@@ -18,42 +18,55 @@
 
 namespace attile {
 
-/// Where a thread's value (r, c) of dQ lies in a tile of the sum: what one instruction of a warp
-/// adds, the four of a 2 x 2 group or one of each lane's, is contiguous.
+/// Where a thread's value (r, c) of dQ lies in a tile of the sum, counted from `dq_begin`: what one
+/// instruction of a warp adds, the four of a 2 x 2 group or one of each lane's, is contiguous, and
+/// so is what Traits::kDqLine threads add.
 template <class Traits>
-ATTILE_DEVICE int dq_place(int r, int c) {
-  constexpr int kThreads = Traits::kDqThreads;
+ATTILE_DEVICE constexpr int dq_place(int r, int c) {
   const int group = r / 2 * (Traits::DqRegisters::kRegCols / 2) + c / 2;
   const int element = r % 2 * 2 + c % 2;
+  return arch::kAddsVectors ? group * Traits::kDqLine * 4 + element
+                            : (group * 4 + element) * Traits::kDqLine;
+}
+template <class Traits>
+ATTILE_DEVICE int dq_begin() {
+  using Registers = typename Traits::DqRegisters;
   const int thread = arch::thread_index();
-  return arch::kAddsVectors ? (group * kThreads + thread) * 4 + element
-                            : (group * 4 + element) * kThreads + thread;
+  const int unit = arch::kAddsVectors ? 4 : 1;
+  if constexpr (Traits::kDqLine == Traits::kDqThreads) return thread * unit;
+  return thread / Traits::kDqLine * (Traits::kDqLine * Registers::kRegRows * Registers::kRegCols) +
+         thread % Traits::kDqLine * unit;
 }
 
-/// sum += dq, or sum = dq, for what this thread holds.
-template <class Traits>
-ATTILE_DEVICE void add_to_sum(float* sum, const typename Traits::DqRegisters& dq, bool overwrite) {
+/// Calls f(r, c, values) for each 2 x 2 group of what this thread holds.
+template <class Traits, class F>
+ATTILE_DEVICE void for_each_of_dq(const typename Traits::DqRegisters& dq, F&& f) {
   using Registers = typename Traits::DqRegisters;
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; r += 2) {
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const Float4 x{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]};
-      if (arch::kAddsVectors && !overwrite) {
-        arch::atomic_add(sum + dq_place<Traits>(r, c), x);
-        continue;
-      }
-      ATTILE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        float* const to = sum + dq_place<Traits>(r + e / 2, c + e % 2);
-        if (overwrite) {
-          *to = x[e];
-        } else {
-          arch::atomic_add(to, x[e]);
-        }
-      }
+      f(r, c, Float4{dq.x[r][c], dq.x[r][c + 1], dq.x[r + 1][c], dq.x[r + 1][c + 1]});
     }
   }
+}
+
+/// sum += dq, or sum = dq, for what this thread holds.
+template <class Traits>
+ATTILE_DEVICE void add_to_sum(float* sum, const typename Traits::DqRegisters& dq, bool overwrite) {
+  float* const mine = sum + dq_begin<Traits>();
+  for_each_of_dq<Traits>(dq, [&](int r, int c, const Float4& x) {
+    if (arch::kAddsVectors && !overwrite) return arch::atomic_add(mine + dq_place<Traits>(r, c), x);
+    ATTILE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      float* const to = mine + dq_place<Traits>(r + e / 2, c + e % 2);
+      if (overwrite) {
+        *to = x[e];
+      } else {
+        arch::atomic_add(to, x[e]);
+      }
+    }
+  });
 }
 
 /// dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
@@ -64,7 +77,8 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
                             unsigned char* shared) {
   using Registers = typename Traits::DqRegisters;
   const typename Traits::QTile dq_smem{shared};
-  const float* const sum = p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, row0);
+  const float* const sum =
+      p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, row0) + dq_begin<Traits>();
   for (int part = 0; part < Traits::kDqParts; ++part) {
     const float* const from = sum + part * Traits::kBr * Registers::kCols;
     Registers dq_frag;

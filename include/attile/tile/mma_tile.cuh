@@ -321,6 +321,23 @@ class RegisterLeft {
   std::uint32_t words_[Registers::kRegRows / 2][kDepth / kStepDepth<T>][4];
 };
 
+/// 16 rows of each warp of a tile in shared memory, (rows, depth), read once. Only 16-bit elements.
+template <class Tile>
+class LoadedLeft {
+ public:
+  static constexpr int kDepth = Tile::kCols;
+
+  ATTILE_DEVICE LoadedLeft(const Tile& tile, int first) {
+    const SharedLeft<Tile> from(tile, first);
+    ATTILE_UNROLL
+    for (int k = 0; k < kDepth / 16; ++k) from.piece(words_[k], 0, k);
+  }
+  ATTILE_DEVICE const std::uint32_t (&piece(int, int k) const)[4] { return words_[k]; }
+
+ private:
+  std::uint32_t words_[kDepth / 16][4];
+};
+
 /// The right operand in shared memory, (depth, columns).
 template <class Tile>
 class SharedRight {

@@ -24,11 +24,12 @@ namespace attile::tile {
 template <class T>
 inline constexpr int kTileColumns = sizeof(T) == 4 ? 32 : 16;
 
-/// A (Rows, Cols) tile in shared memory, for matrix instructions.
-template <int Rows, int Cols, class T>
+/// A (Rows, Cols) tile in shared memory, for matrix instructions, in panels of at most kMostUnits
+/// times 16 bytes.
+template <int Rows, int Cols, class T, int kMostUnits = 8>
 struct PanelTile {
   using Element = T;
-  using Layout = PanelLayout<Rows, Cols, sizeof(T)>;
+  using Layout = PanelLayout<Rows, Cols, sizeof(T), kMostUnits>;
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
   static constexpr std::size_t kBytes = Layout::kBytes;
@@ -177,11 +178,11 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
 
 /// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the tile's rows
 /// and the target's rows and columns. Scope    a warp; it sees what was written of these rows.
-template <int kRows, class Target, int Rows, int Cols, class T>
-ATTILE_DEVICE void store_rows(const Target& target, const PanelTile<Rows, Cols, T>& shared,
-                              int first, int row0) {
-  constexpr int kUnit = PanelTile<Rows, Cols, T>::Layout::kUnitElements;
-  constexpr int kUnits = Cols / kUnit;
+template <int kRows, class Target, class Tile>
+ATTILE_DEVICE void store_rows(const Target& target, const Tile& shared, int first, int row0) {
+  using T = typename Tile::Element;
+  constexpr int kUnit = Tile::Layout::kUnitElements;
+  constexpr int kUnits = Tile::kCols / kUnit;
   const int lane = arch::thread_index() % arch::kWarpSize;
   ATTILE_UNROLL
   for (int i = 0; i < ceil_div(kRows * kUnits, arch::kWarpSize); ++i) {
@@ -189,7 +190,7 @@ ATTILE_DEVICE void store_rows(const Target& target, const PanelTile<Rows, Cols, 
     const int r = first + place / kUnits;
     const int col = place % kUnits * kUnit;
     const int row = row0 + r;
-    if (place >= kRows * kUnits || r >= Rows || !target.has_row(row) || col >= target.cols)
+    if (place >= kRows * kUnits || r >= Tile::kRows || !target.has_row(row) || col >= target.cols)
       continue;
     T* const out = target.row(row) + col;
     const Vec<T, kUnit> v = shared.template run<kUnit>(r, col);
@@ -206,10 +207,9 @@ ATTILE_DEVICE void store_rows(const Target& target, const PanelTile<Rows, Cols, 
 
 /// The same for the whole tile, shared out among the block's kWarps warps.
 /// Scope    all threads of the block; they see what was written of the tile.
-template <int kWarps, int Rows, int Cols, class T>
-ATTILE_DEVICE void store_tile(const Matrix<T>& target, const PanelTile<Rows, Cols, T>& shared,
-                              int row0) {
-  constexpr int kRows = ceil_div(Rows, kWarps);
+template <int kWarps, class T, class Tile>
+ATTILE_DEVICE void store_tile(const Matrix<T>& target, const Tile& shared, int row0) {
+  constexpr int kRows = ceil_div(Tile::kRows, kWarps);
   store_rows<kRows>(target, shared, arch::thread_index() / arch::kWarpSize * kRows, row0);
 }
 

@@ -51,6 +51,20 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
   arch::wgmma_commit();
 }
 
+/// The same with A in registers, 16 rows a warp.
+template <class T, class Acc, class Tile, class B>
+ATTILE_DEVICE void start_transposed_product(Acc& acc, const LoadedLeft<Tile>& a, const B& b,
+                                            int b_row) {
+  const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int k = 0; k < Tile::kCols / 16; ++k) {
+    arch::wgmma_m64k16<T, Acc::kCols, false>(acc.x, a.piece(0, k),
+                                             right.at(detail::columns_step<B>(k)), k > 0);
+  }
+  arch::wgmma_commit();
+}
+
 /// Begins acc = A^T B. Shapes   a: (depth, columns), 64 columns of it, a panel, from `a_col` on;
 /// b: (depth, columns), whole panels of it from `b_col` on. Scope    likewise.
 template <class T, class Acc, class A, class B>
@@ -67,6 +81,27 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
   for (int k = 0; k < A::kRows / 16; ++k) {
     arch::wgmma_m64k16<T, Acc::kCols, true, true>(acc.x, left.at(k * 16 * A::Layout::kRowBytes),
                                                   right.at(k * 16 * B::Layout::kRowBytes), k > 0);
+  }
+  arch::wgmma_commit();
+}
+
+/// Begins acc += A B. Shapes   a: (64 rows, depth); b: (depth, columns), whole panels of it from
+/// `b_col` on.
+/// Scope    likewise.
+template <class T, class Acc, class A, class B>
+ATTILE_DEVICE void start_shared_product(Acc& acc, const A& a, const B& b, int b_col) {
+  static_assert(
+      A::kRows == 64 && A::kCols == B::kRows && Acc::kCols % B::Layout::kPanelColumns == 0,
+      "attile::tile: 64 rows of A, and of B whole panels, as deep as A");
+  const arch::WgmmaOperand left = detail::wgmma_operand(a);
+  const arch::WgmmaOperand right =
+      detail::wgmma_operand(b, b_col / B::Layout::kPanelColumns * B::Layout::kPanelBytes);
+  arch::wgmma_touches(acc.x);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int k = 0; k < A::kCols / 16; ++k) {
+    arch::wgmma_m64k16<T, Acc::kCols, true>(acc.x, left.at(detail::columns_step<A>(k)),
+                                            right.at(k * 16 * B::Layout::kRowBytes), true);
   }
   arch::wgmma_commit();
 }

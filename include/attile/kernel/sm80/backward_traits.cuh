@@ -44,6 +44,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
                 "warps of a line");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kDqThreads = kThreads;  ///< of the kernel that writes dQ
+  static constexpr int kDqLine = kDqThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
   static constexpr Products kProducts = TuningType::kProducts;

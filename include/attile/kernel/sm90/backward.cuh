@@ -5,21 +5,21 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
+#include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
+#include <attile/arch/wgmma.cuh>
 #include <attile/core/config.h>
-#include <attile/core/math.h>
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_kernel.cuh>
-#include <attile/kernel/backward_step.cuh>
-#include <attile/kernel/dq_sum.cuh>
 #include <attile/kernel/query_cursor.cuh>
+#include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/kernel/sm90/gradient_group.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/ring.cuh>
-#include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
 #include <cstdint>
@@ -28,51 +28,6 @@
 // products of warpgroups. S and dP are made transposed.
 
 namespace attile::sm90 {
-
-/// A block's shared memory.
-template <class Traits>
-struct BackwardMemory {
-  using KRing = typename Traits::KRing;
-  using VRing = typename Traits::VRing;
-  using QRing = typename Traits::QRing;
-  using DoRing = typename Traits::DoRing;
-
-  unsigned char* data;
-
-  ATTILE_DEVICE KRing k() const { return {data, barriers()}; }
-  ATTILE_DEVICE VRing v() const { return {data + Traits::kVPlace, barriers() + 2}; }
-  ATTILE_DEVICE QRing q() const { return {data + Traits::kQPlace, barriers() + 4}; }
-  ATTILE_DEVICE DoRing dout() const {
-    return {data + Traits::kDoPlace, barriers() + 4 + 2 * Traits::kStages};
-  }
-  /// What comes with a tile of Q.
-  ATTILE_DEVICE typename Traits::Statistics statistics(int stage) const {
-    return {data + Traits::kStatPlace + stage * Traits::Statistics::kBytes};
-  }
-  /// dS^T of every other step.
-  ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
-    return {data + Traits::kDsPlace + step % Traits::kDsTiles * Traits::DsTile::kBytes};
-  }
-
-  /// Scope    all threads of the block.
-  ATTILE_DEVICE void init() const {
-    constexpr int kReaders = Traits::kComputing / arch::kWarpSize;
-    if (arch::thread_index() == 0) {
-      k().init(kReaders);
-      v().init(kReaders);
-      q().init(kReaders);
-      dout().init(kReaders);
-      arch::mbarrier_publish();
-      arch::fence_async_proxy();  // what was written here before is not written after copies
-    }
-    arch::barrier();  // nobody uses a barrier that is not there yet
-  }
-
- private:
-  ATTILE_DEVICE arch::Mbarrier* barriers() const {
-    return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierPlace);
-  }
-};
 
 /// Sends for K and V, and for Q, dO, LSE and delta of all tiles of rows that see them. Scope    one
 /// thread.
@@ -113,26 +68,6 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
   static_cast<void>(q_ring.announce(at, 0));
 }
 
-/// A tile of rows of Q, as `load_tiles` has said it.
-struct QueryStep {
-  int head, row0;
-  bool edge;
-
-  ATTILE_DEVICE explicit QueryStep(const int* step) {
-    const Vec<int, 4> said = arch::load<4>(step);
-    head = arch::uniform(said[0]);
-    row0 = arch::uniform(said[1]);
-    edge = arch::uniform(said[2]) != 0;
-  }
-  ATTILE_DEVICE bool is_end() const { return head < 0; }
-};
-
-/// Waits for all warpgroups that compute.
-template <class Traits>
-ATTILE_DEVICE void computing_barrier() {
-  arch::barrier(1, Traits::kComputing);
-}
-
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).
 template <class Traits>
 ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
@@ -140,19 +75,139 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
                                const typename Traits::VTile& v_smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
-  using Registers = typename Traits::DkRegisters;
+  constexpr int kWarps = Traits::kComputing / arch::kWarpSize;
+  constexpr int kRows = Traits::kBc / kWarps;
+  const int first = arch::thread_index() / arch::kWarpSize * kRows;
+  const int other = Traits::kByColumns ? arch::thread_index() / arch::kWarpgroupSize : 0;
   computing_barrier<Traits>();  // K and V have been read
-  tile::stage(k_smem, dk_frag, p.scale);
-  tile::stage(v_smem, dv_frag);
-  arch::warp_barrier();  // the lanes of a warp see its rows, which are no other warp's
+  tile::stage(k_smem, dk_frag, p.scale, other * Traits::DkRegisters::kCols, other * kGroupRows);
+  tile::stage(v_smem, dv_frag, 1.0f, other * Traits::DvRegisters::kCols, other * kGroupRows);
+  if constexpr (Traits::kByColumns) {
+    computing_barrier<Traits>();  // a row's columns are two warpgroups'
+  } else {
+    arch::warp_barrier();  // the lanes of a warp see its rows, which are no other warp's
+  }
   const KeyTile key(p, block);
   const int col0 = key.index * Traits::kBc;
-  tile::store_rows<Registers::kWarpRows>(
-      p.dk.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim), k_smem,
-      Registers::warp_row(), col0);
-  tile::store_rows<Registers::kWarpRows>(
-      p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
-      Registers::warp_row(), col0);
+  tile::store_rows<kRows>(p.dk.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim), k_smem,
+                          first, col0);
+  tile::store_rows<kRows>(p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
+                          first, col0);
+}
+
+/// What a step needs of registers, beside dK and dV.
+template <class Traits>
+struct StepRegisters {
+  static constexpr int kSets = Traits::kAhead ? 2 : 1;
+
+  typename Traits::ScoreRegisters s[kSets], ds;                 ///< S, then P; dP, then dS
+  typename GradientGroup<Traits>::Left p_left[kSets], ds_left;  ///< as operands
+  typename Traits::DqRegisters dq;
+};
+
+/// Lines 11 to 16 for part kPart of a tile, S and dP of which are under way.
+template <int kPart, class Traits, class Sampler>
+ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile<Traits>& tile,
+                             int step, StepRegisters<Traits>& frag,
+                             typename Traits::DkRegisters& dk_frag,
+                             typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
+  using Group = GradientGroup<Traits>;
+  using T = typename Traits::ElementType;
+  constexpr bool kAhead = Traits::kAhead;
+  constexpr bool kLast = kPart == Traits::kParts - 1;
+  constexpr int kRow = kPart * Traits::kPartRows;
+  constexpr int kSet = kAhead ? kPart % 2 : 0;
+  const auto& smem = group.smem;
+  const auto q_smem = smem.q().tile(tile.at.stage);
+  const auto do_smem = smem.dout().tile(tile.at.stage);
+  auto& p_frag = frag.s[kSet];
+  if constexpr (Traits::kPlain) {
+    group.template make_p<!kAhead ? 1 : kLast ? 3 : 2>(p_frag, tile, kRow);
+  } else {
+    group.make_p_and_ds(p_frag, frag.ds, tile, kRow, sampler);
+  }
+  if constexpr (Traits::kByColumns) {
+    group.stage_scores(smem.p(step), p_frag, kRow);
+  } else {
+    frag.p_left[kSet] = typename Group::Left(p_frag);
+    tile::start_product<T>(dv_frag, frag.p_left[kSet], do_smem, kRow);  // line 12
+  }
+  if constexpr (Traits::kPlain) {
+    constexpr int kBehind = Traits::kByColumns ? 0 : kAhead && !kLast ? 2 : 1;
+    group.template make_ds<kBehind>(p_frag, frag.ds, tile, kRow);
+  }
+  group.stage_scores(smem.ds(step), frag.ds, kRow);
+  if constexpr (Traits::kByColumns) return;
+  frag.ds_left = typename Group::Left(frag.ds);
+  if constexpr (!Traits::kDqFirst || !kLast) {
+    tile::start_product<T>(dk_frag, frag.ds_left, q_smem, kRow);  // line 16
+  }
+  if constexpr (!kAhead && !kLast) group.start_scores(p_frag, q_smem, kRow + Traits::kPartRows);
+  if constexpr (!kLast) group.start_dp(frag.ds, do_smem, kRow + Traits::kPartRows);
+}
+
+/// Lines 8 to 17 for a warpgroup. Products begin as soon as their operands are there, so that the
+/// arithmetic of a tile runs beside them: P is made beside dP, dS beside dV, and dQ of the tile
+/// before is added to its sum beside S. No product is under way from one step to the next, which
+/// the compiler would not have.
+/// Scope    all threads of the warpgroups that compute.
+template <class Traits>
+ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
+                             typename Traits::DkRegisters& dk_frag,
+                             typename Traits::DvRegisters& dv_frag) {
+  using T = typename Traits::ElementType;
+  constexpr bool kByColumns = Traits::kByColumns;
+  constexpr bool kDqFirst = Traits::kDqFirst;
+  const auto sampler = group.p.dropout.sampler(group.p.q_heads);
+  const BackwardMemory<Traits>& smem = group.smem;
+  tile::RingPlace<Traits::kStages> at;
+  int head = -1, row0 = 0;  // of the tile whose dQ is on its way
+  bool more = !QueryTile<Traits>(smem, at).is_end();
+  ATTILE_UNROLL_BY(1)
+  for (int i = 0; more; ++i) {
+    const auto q_smem = smem.q().tile(at.stage);
+    StepRegisters<Traits> frag;
+    group.start_scores(frag.s[0], q_smem, 0);
+    const auto do_smem = smem.dout().wait(at);
+    group.start_dp(frag.ds, do_smem, 0);
+    if constexpr (Traits::kAhead) group.start_scores(frag.s[1], q_smem, Traits::kPartRows);
+    if (Traits::kBulkDq && head >= 0) group.send_dq(head, row0);
+    const QueryTile<Traits> tile(smem, at);
+    make_part<0>(group, tile, i, frag, dk_frag, dv_frag, sampler);
+    if constexpr (Traits::kParts > 1) {
+      make_part<1>(group, tile, i, frag, dk_frag, dv_frag, sampler);
+    }
+    if constexpr (Traits::kParts > 2) {
+      make_part<2>(group, tile, i, frag, dk_frag, dv_frag, sampler);
+    }
+    arch::fence_async_proxy();
+    computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
+    if constexpr (!kDqFirst) tile::wait_product<1>(dv_frag);
+    group.start_dq(frag.dq, smem.ds(i));
+    if constexpr (kByColumns) {
+      group.start_columns(dk_frag, dv_frag, q_smem, do_smem, i);
+    } else if constexpr (kDqFirst) {
+      tile::start_product<T>(dk_frag, frag.ds_left, q_smem, Traits::kBr - Traits::kPartRows);
+    }
+    more = !QueryTile<Traits>(smem, at.after()).is_end();
+    if constexpr (Traits::kBulkDq) group.await_dq_sent();
+    tile::wait_product<kByColumns ? 2 : kDqFirst ? 1 : 0>(frag.dq);
+    if constexpr (Traits::kBulkDq) {
+      group.stage_dq(frag.dq);
+    } else {
+      group.add_dq(tile, frag.dq);
+    }
+    tile::wait_product<0>(dk_frag);
+    arch::wgmma_touches(dv_frag.x);
+    group.release(tile);
+    head = tile.head;
+    row0 = tile.row0;
+    at.next();
+  }
+  if (Traits::kBulkDq && head >= 0) {
+    group.send_dq(head, row0);
+    group.await_dq_sent();
+  }
 }
 
 /// A warpgroup's rows of dK and dV of one tile of K and V (lines 6 to 18), over all query heads of
@@ -161,81 +216,19 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
 template <class Traits>
 ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int group,
                              const BackwardMemory<Traits>& smem) {
-  using T = typename Traits::ElementType;
-  using Scores = typename Traits::ScoreRegisters;
-  using Left = tile::RegisterLeft<T, Scores>;
-  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  const KeyTile key(p, block);
-  const int col0 = key.index * Traits::kBc;
-  const int first = group * kGroupRows;  // of this warpgroup's rows of K and V
-  const auto sampler = p.dropout.sampler(p.q_heads);
-  tile::RingPlace<Traits::kStages> at;
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
   const auto k_smem = smem.k().wait({});
   const auto v_smem = smem.v().wait({});
-
-  ATTILE_UNROLL_BY(1)
-  for (int i = 0;; ++i) {  // lines 8 and 9
-    const auto q_smem = smem.q().wait(at);
-    const auto statistics = smem.statistics(at.stage);
-    const QueryStep step(statistics.step());
-    if (step.is_end()) break;
-    tile::RingPlace<Traits::kStages> do_at = at;
-    const auto do_smem = smem.dout().wait(do_at);
-    const typename Traits::DsTile ds_smem = smem.ds(i);
-    Left p_left, ds_left;
-    ATTILE_UNROLL
-    for (int part = 0; part < Traits::kBr; part += Traits::kPartRows) {
-      const tile::TilePlace place{arch::opaque(key.batch), step.head, step.row0 + part, col0,
-                                  p.extent};
-      Scores p_frag, ds_frag;
-      tile::start_transposed_product<T>(p_frag, k_smem, q_smem, first, part);    // line 10
-      tile::start_transposed_product<T>(ds_frag, v_smem, do_smem, first, part);  // line 13
-      tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-      if constexpr (kPlainStep<BackwardParams<Traits>>) {
-        tile::wait_product<1>(p_frag);
-        plain_probabilities(step.edge, p_rows, p, place, statistics.lse() + part);
-        arch::wgmma_touches(p_frag.x);
-        tile::wait_product<0>(ds_frag);
-        plain_gradient(p_rows, ds_rows, statistics.delta() + part);
-      } else {
-        tile::wait_product<0>(p_frag);
-        arch::wgmma_touches(ds_frag.x);
-        probabilities_and_gradient(step.edge, p_rows, ds_rows, p, place, statistics.lse() + part,
-                                   statistics.delta() + part, sampler);
-      }
-      p_left = Left(p_frag);
-      tile::start_product<T>(dv_frag, p_left, do_smem, part);  // line 12
-      tile::stage(ds_smem, ds_frag, 1.0f, part);
-      ds_left = Left(ds_frag);
-      tile::start_product<T>(dk_frag, ds_left, q_smem, part);  // line 16
-    }
-    arch::fence_async_proxy();
-    computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
-
-    typename Traits::DqRegisters dq_frag;
-    const TileOrigin origin = Traits::dq_origin(arch::thread_index());
-    tile::start_left_transposed_product<T>(dq_frag, ds_smem, Traits::kDqAcross == 1 ? first : 0,
-                                           k_smem, arch::uniform(origin.col));  // line 15
-    tile::wait_product<1>(dk_frag);
-    arch::wgmma_touches(dv_frag.x);
-    const tile::TilePlace place{arch::opaque(key.batch), step.head, step.row0, col0, p.extent};
-    smem.dout().release(do_at);
-    smem.q().release(at);
-    tile::wait_product<0>(dq_frag);
-    if constexpr (kInOrder) {
-      await_turn(p, place, arch::opaque(key.index));
-      computing_barrier<Traits>();  // dQ has all parts before this one
-    }
-    add_to_sum<Traits>(p.dq_sum_of(place.batch * p.q_heads + place.head, place.row0), dq_frag,
-                       kInOrder && key.index == p.kv_tiles - 1);
-    if constexpr (kInOrder) {
-      computing_barrier<Traits>();  // this part of dQ is added
-      pass_turn(p, place, arch::opaque(key.index));
-    }
+  const auto walk = [&](const typename Traits::VLeft& v_left) {
+    walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group, v_left}, dk_frag, dv_frag);
+  };
+  if constexpr (Traits::kVInRegisters) {
+    walk({v_smem, Traits::DvRegisters::warp_row()});
+  } else {
+    walk(v_smem);
   }
   store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
 }

@@ -5,6 +5,7 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/math.h>
+#include <attile/kernel/backward_step.cuh>
 #include <attile/kernel/dq_mode.h>
 #include <attile/kernel/kernel_traits.h>
 #include <attile/kernel/sm90/tuning.h>
@@ -13,6 +14,7 @@
 #include <attile/tile/ring.cuh>
 
 #include <cstddef>
+#include <type_traits>
 
 namespace attile::sm90 {
 
@@ -36,7 +38,14 @@ struct QueryStatistics {
 /// Every constant of one backward pass for compute capability 9.0.
 /// Br, Bc  rows of Q and of K, V in a tile: Bc 64 for each warpgroup that computes, of which there
 ///         are 1 to 3; Br 64, or as many as Bc.
-/// D, Dv   the largest head_dim and head_dim_v it takes, up to 128; smaller ones are padded inside.
+/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+///         Above 128 two warpgroups share 64 rows of K and V: each makes S and dP for half of the
+///         rows of Q, and half of the columns of dK, dV and dQ, for which P and dS go through
+///         shared memory.
+/// Registers of a thread for sums: D = 128 or 64: dK and dV 128 or 64, S, dP and dQ 32 each, P and
+/// dS as operands 16 each; D = 256: dK, dV and dQ 64 each, S and dP 16 each.
+/// Shared memory, in KB, with 2 stages: D = 128, 64 x 128: K, V 64, Q, dO 64, dS 32, dQ 32; D = 64,
+/// 128 x 128: 32, 64, 64, 32; D = 192: 48, 96, P and dS 32, dQ 48; D = 256: 64, 128, 32, dQ none.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
@@ -46,8 +55,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static_assert(Bc == 64 || Bc == 128 || Bc == 192,
                 "attile::sm90::BackwardTraits: Bc must be 64, 128 or 192");
   static_assert(Br == 64 || Br == Bc, "attile::sm90::BackwardTraits: Br must be 64 or Bc");
-  static_assert(D >= 1 && D <= 128, "attile::sm90::BackwardTraits: D must be 1 to 128");
-  static_assert(Dv >= 1 && Dv <= 128, "attile::sm90::BackwardTraits: Dv must be 1 to 128");
+  static_assert(D >= 1 && D <= 256, "attile::sm90::BackwardTraits: D must be 1 to 256");
+  static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::BackwardTraits: Dv must be 1 to 256");
+  static_assert(max(D, Dv) <= 128 || (Br == 64 && Bc == 64),
+                "attile::sm90::BackwardTraits: above 128 columns Br and Bc must be 64");
   static_assert(kMode != DqMode::kTwoPass,
                 "attile::sm90::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");
@@ -57,7 +68,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kLeastArchitecture = 900;
   static constexpr DqMode kDqMode = kMode;
   /// Warpgroups that compute; one more brings their tiles.
-  static constexpr int kGroups = Bc / kGroupRows;
+  static constexpr bool kByColumns = max(D, Dv) > 128;
+  static constexpr int kGroups = kByColumns ? 2 : Bc / kGroupRows;
   static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
   static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
@@ -66,30 +78,52 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kStages = TuningType::kStages;
 
   /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
-  static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;
-  static constexpr int kQkColumns = round_up(D, kDqAcross == 1 ? 16 : 64 * kDqAcross);
-  static constexpr int kVColumns = round_up(Dv, 16);
-  using KTile = tile::PanelTile<Bc, kQkColumns, T>;
-  using VTile = tile::PanelTile<Bc, kVColumns, T>;
-  using QTile = tile::PanelTile<Br, kQkColumns, T>;
-  using DoTile = tile::PanelTile<Br, kVColumns, T>;
-  /// dS^T, for dQ = dS K. As an operand of dK, and P^T of dV, registers have it.
+  static constexpr int kDqAcross = Br == Bc && !kByColumns ? 1 : kGroups;
+  /// And dK and dV by their rows or, kByColumns, by their columns.
+  static constexpr int kAcross = kByColumns ? kGroups : 1;
+  static constexpr int kQkColumns = round_up(D, kByColumns       ? 64
+                                                : kDqAcross == 1 ? 16
+                                                                 : 64 * kDqAcross);
+  static constexpr int kVColumns = round_up(Dv, kByColumns ? 64 : 16);
+  /// A warpgroup's columns are whole panels.
+  static constexpr int kQkUnits = kByColumns && kQkColumns % 128 != 0 ? 4 : 8;
+  static constexpr int kVUnits = kByColumns && kVColumns % 128 != 0 ? 4 : 8;
+  using KTile = tile::PanelTile<Bc, kQkColumns, T, kQkUnits>;
+  using VTile = tile::PanelTile<Bc, kVColumns, T, kVUnits>;
+  using QTile = tile::PanelTile<Br, kQkColumns, T, kQkUnits>;
+  using DoTile = tile::PanelTile<Br, kVColumns, T, kVUnits>;
+  /// dS^T, for dQ = dS K; kByColumns also for dK, and P^T for dV. Else registers have those.
   using DsTile = tile::PanelTile<Bc, Br, T>;
   using KRing = tile::Ring<KTile, 1>;
   using VRing = tile::Ring<VTile, 1>;
   using QRing = tile::Ring<QTile, kStages>;
   using DoRing = tile::Ring<DoTile, kStages>;
   using Statistics = QueryStatistics<Br>;
-  /// S and dP are made for as many rows of Q at a time: dK and dV leave no registers for more.
-  static constexpr int kPartRows = 64;
-  using ScoreRegisters = tile::MmaTile<Bc, kPartRows, kGroups * 4>;
-  using DkRegisters = tile::MmaTile<Bc, kQkColumns, kGroups * 4>;
-  using DvRegisters = tile::MmaTile<Bc, kVColumns, kGroups * 4>;
+  /// A warpgroup makes S and dP for as many rows of Q at a time: dK and dV leave no registers for
+  /// more.
+  static constexpr int kPartRows = 64 / kAcross;
+  static constexpr int kParts = Br / 64;
+  static constexpr bool kPlain = kPlainStep<M, S, P>;
+  /// Whether there are registers for two S.
+  static constexpr bool kAhead =
+      TuningType::kAhead && kPlain && kParts == 2 && kQkColumns + kVColumns <= 128;
+  /// Rows count on from warpgroup to warpgroup, kByColumns too, where all have the same ones.
+  static constexpr int kRows = kGroups * kGroupRows;
+  static constexpr bool kVInRegisters =
+      TuningType::kVInRegisters && kPlain && kQkColumns + kVColumns <= 128;
+  /// Whether the last dK, kByColumns also dV, is begun behind dQ.
+  static constexpr bool kDqFirst = kByColumns || TuningType::kDqFirst;
+  using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kGroups * 4>;
+  using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
+  using DkRegisters = tile::MmaTile<kRows, kQkColumns / kAcross, kGroups * 4>;
+  using DvRegisters = tile::MmaTile<kRows, kVColumns / kAcross, kGroups * 4>;
 
   static constexpr int kDqCols = kQkColumns;
   static constexpr int kDqParts = 1;
   static constexpr int kDqThreads = kComputing;
-  using DqRegisters = tile::MmaTile<kGroups * kGroupRows, kQkColumns / kDqAcross, kGroups * 4>;
+  /// Threads whose part of a tile of the sum of dQ is contiguous.
+  static constexpr int kDqLine = arch::kWarpgroupSize;
+  using DqRegisters = tile::MmaTile<kRows, kQkColumns / kDqAcross, kGroups * 4>;
   /// What DqRegisters count from, of a thread.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
     if constexpr (kDqAcross == 1) return {};
@@ -103,7 +137,15 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr std::size_t kDoPlace = kQPlace + QRing::kBytes;
   static constexpr std::size_t kDsPlace = kDoPlace + DoRing::kBytes;
   static constexpr int kDsTiles = 2;
-  static constexpr std::size_t kStatPlace = kDsPlace + kDsTiles * DsTile::kBytes;
+  static constexpr std::size_t kPPlace = kDsPlace + kDsTiles * DsTile::kBytes;
+  static constexpr std::size_t kDqPlace = kPPlace + (kByColumns ? kDsTiles * DsTile::kBytes : 0);
+  static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
+  static constexpr std::size_t kSmallBytes =
+      kStages * (Statistics::kBytes + 4 * sizeof(arch::Mbarrier)) + 4 * sizeof(arch::Mbarrier);
+  /// Whether dQ goes to its sum by way of shared memory, by copies that add.
+  static constexpr bool kBulkDq = TuningType::kBulkDq && kMode == DqMode::kAccumulate &&
+                                  kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+  static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kBarrierPlace = kStatPlace + kStages * Statistics::kBytes;
   static constexpr int kBarriers = 2 * (2 + 2 * kStages);
   static constexpr std::size_t kColumnsSharedBytes =

@@ -43,6 +43,10 @@ inline void prefetch_map(const TensorMap&) {}
   sim::bulk_store(map.tensor, at, shared);
 }
 
+[[gnu::always_inline]] inline void bulk_add(float* to, std::uint32_t shared, int bytes) {
+  sim::bulk_add(to, shared, bytes);
+}
+
 inline void bulk_commit() { sim::bulk_commit(); }
 
 template <int kPending>

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/tile/ring.cuh>
+
+#include <cstddef>
+
+namespace attile::sm90 {
+
+/// A block's shared memory.
+template <class Traits>
+struct BackwardMemory {
+  using KRing = typename Traits::KRing;
+  using VRing = typename Traits::VRing;
+  using QRing = typename Traits::QRing;
+  using DoRing = typename Traits::DoRing;
+
+  unsigned char* data;
+
+  ATTILE_DEVICE KRing k() const { return {data, barriers()}; }
+  ATTILE_DEVICE VRing v() const { return {data + Traits::kVPlace, barriers() + 2}; }
+  ATTILE_DEVICE QRing q() const { return {data + Traits::kQPlace, barriers() + 4}; }
+  ATTILE_DEVICE DoRing dout() const {
+    return {data + Traits::kDoPlace, barriers() + 4 + 2 * Traits::kStages};
+  }
+  /// What comes with a tile of Q.
+  ATTILE_DEVICE typename Traits::Statistics statistics(int stage) const {
+    return {data + Traits::kStatPlace + stage * Traits::Statistics::kBytes};
+  }
+  /// dS^T of every other step.
+  ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
+    return {data + Traits::kDsPlace + step % Traits::kDsTiles * Traits::DsTile::kBytes};
+  }
+
+  /// P^T likewise, kByColumns.
+  ATTILE_DEVICE typename Traits::DsTile p(int step) const {
+    return {data + Traits::kPPlace + step % Traits::kDsTiles * Traits::DsTile::kBytes};
+  }
+  /// dQ on its way to the sum, as it lies there.
+  ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqPlace); }
+
+  /// Scope    all threads of the block.
+  ATTILE_DEVICE void init() const {
+    constexpr int kReaders = Traits::kComputing / arch::kWarpSize;
+    if (arch::thread_index() == 0) {
+      k().init(kReaders);
+      v().init(kReaders);
+      q().init(kReaders);
+      dout().init(kReaders);
+      arch::mbarrier_publish();
+      arch::fence_async_proxy();  // what was written here before is not written after copies
+    }
+    arch::barrier();  // nobody uses a barrier that is not there yet
+  }
+
+ private:
+  ATTILE_DEVICE arch::Mbarrier* barriers() const {
+    return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierPlace);
+  }
+};
+
+/// A tile of rows of Q that has come, and what `load_tiles` has said of it.
+template <class Traits>
+struct QueryTile {
+  using Place = tile::RingPlace<Traits::kStages>;
+
+  Place at;
+  int head, row0;
+  bool edge;
+
+  ATTILE_DEVICE QueryTile(const BackwardMemory<Traits>& smem, const Place& place) : at(place) {
+    static_cast<void>(smem.q().wait(at));
+    const Vec<int, 4> said = arch::load<4>(smem.statistics(at.stage).step());
+    head = arch::uniform(said[0]);
+    row0 = arch::uniform(said[1]);
+    edge = arch::uniform(said[2]) != 0;
+  }
+  ATTILE_DEVICE bool is_end() const { return head < 0; }
+};
+
+}  // namespace attile::sm90

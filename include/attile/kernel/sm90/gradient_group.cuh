@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/opaque.h>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/arch/warpgroup.cuh>
+#include <attile/arch/wgmma.cuh>
+#include <attile/core/config.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/backward_kernel.cuh>
+#include <attile/kernel/backward_step.cuh>
+#include <attile/kernel/dq_sum.cuh>
+#include <attile/kernel/sm90/backward_memory.cuh>
+#include <attile/kernel/sm90/backward_params.cuh>
+#include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/scores.cuh>
+#include <attile/tile/warpgroup.cuh>
+
+namespace attile::sm90 {
+
+/// Waits for all warpgroups that compute.
+template <class Traits>
+ATTILE_DEVICE void computing_barrier() {
+  arch::barrier(1, Traits::kComputing);
+}
+
+/// What one warpgroup makes of one tile of K and V: its rows, or its columns, of dK and dV, over
+/// all query heads of the group, and its share of the tile's part of dQ.
+template <class Traits>
+struct GradientGroup {
+  using T = typename Traits::ElementType;
+  using Scores = typename Traits::ScoreRegisters;
+  using Left = tile::RegisterLeft<T, Scores>;
+  using Rows = tile::TransposedRegisters<Scores>;
+  using DqRegisters = typename Traits::DqRegisters;
+  using Tile = QueryTile<Traits>;
+
+  const BackwardParams<Traits>& p;
+  const BackwardMemory<Traits>& smem;
+  KeyTile key;
+  int number;  ///< of the warpgroup
+  typename Traits::VLeft v_left;
+
+  /// The first of its rows of K and V, and of those of Q from `part` on.
+  ATTILE_DEVICE int first_key() const { return Traits::kByColumns ? 0 : number * kGroupRows; }
+  ATTILE_DEVICE int first_row(int part) const {
+    return part + (Traits::kByColumns ? number * Traits::kPartRows : 0);
+  }
+  /// Begins S^T for the rows of Q from `part` on (line 10).
+  ATTILE_DEVICE void start_scores(Scores& s, const typename Traits::QTile& q, int part) const {
+    tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), first_row(part));
+  }
+  /// Begins dP^T (line 13).
+  ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int part) const {
+    if constexpr (Traits::kVInRegisters) {
+      tile::start_transposed_product<T>(dp, v_left, dout, first_row(part));
+    } else {
+      tile::start_transposed_product<T>(dp, v_left, dout, first_key(), first_row(part));
+    }
+  }
+  /// Begins dV and dK of its columns, of the P and dS in shared memory (lines 12 and 16).
+  ATTILE_DEVICE void start_columns(typename Traits::DkRegisters& dk,
+                                   typename Traits::DvRegisters& dv,
+                                   const typename Traits::QTile& q,
+                                   const typename Traits::DoTile& dout, int step) const {
+    tile::start_shared_product<T>(dv, smem.p(step), dout, number * Traits::DvRegisters::kCols);
+    tile::start_shared_product<T>(dk, smem.ds(step), q, number * Traits::DkRegisters::kCols);
+  }
+  /// Begins dQ (line 15).
+  ATTILE_DEVICE void start_dq(DqRegisters& dq, const typename Traits::DsTile& ds_smem) const {
+    const TileOrigin origin = Traits::dq_origin(arch::thread_index());
+    tile::start_left_transposed_product<T>(dq, ds_smem, Traits::kDqAcross == 1 ? first_key() : 0,
+                                           smem.k().tile(0), arch::uniform(origin.col));
+  }
+  /// Where the scores of its registers stand, for those rows of Q.
+  ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part) const {
+    const int before = Traits::kByColumns ? number * kGroupRows : 0;  // rows of other registers
+    return {arch::opaque(key.batch), tile.head, tile.row0 + first_row(part),
+            key.index * Traits::kBc - before, p.extent};
+  }
+  ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
+                                  int part) const {
+    tile::stage(to, x, 1.0f, first_row(part), Traits::kByColumns ? number * kGroupRows : 0);
+  }
+
+  /// S^T, behind which kPending groups of products may be under way, -> P^T (line 11).
+  template <int kPending>
+  ATTILE_DEVICE void make_p(Scores& p_frag, const Tile& tile, int part) const {
+    Rows p_rows{p_frag};
+    const RowValues<Rows> lse(smem.statistics(tile.at.stage).lse() + first_row(part));
+    tile::wait_product<kPending>(p_frag);
+    plain_probabilities(tile.edge, p_rows, p, place(tile, part), lse);
+  }
+  /// dP^T, likewise, -> dS^T (line 14).
+  template <int kPending>
+  ATTILE_DEVICE void make_ds(const Scores& p_frag, Scores& ds_frag, const Tile& tile,
+                             int part) const {
+    const RowValues<Rows> delta(smem.statistics(tile.at.stage).delta() + first_row(part));
+    tile::wait_product<kPending>(ds_frag);
+    Rows p_rows{const_cast<Scores&>(p_frag)}, ds_rows{ds_frag};
+    plain_gradient(p_rows, ds_rows, delta);
+  }
+  /// Both of a step that is not plain, behind all products.
+  template <class Sampler>
+  ATTILE_DEVICE void make_p_and_ds(Scores& p_frag, Scores& ds_frag, const Tile& tile, int part,
+                                   const Sampler& sampler) const {
+    tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
+    const auto statistics = smem.statistics(tile.at.stage);
+    tile::wait_product<0>(p_frag);
+    arch::wgmma_touches(ds_frag.x);
+    probabilities_and_gradient(tile.edge, p_rows, ds_rows, p, place(tile, part),
+                               statistics.lse() + first_row(part),
+                               statistics.delta() + first_row(part), sampler);
+  }
+  /// The tile of Q and dO is no longer needed.
+  ATTILE_DEVICE void release(const Tile& tile) const {
+    typename Tile::Place q_at = tile.at, do_at = tile.at;
+    smem.dout().release(do_at);
+    smem.q().release(q_at);
+  }
+  /// Puts dQ where `send_dq` takes it from.
+  ATTILE_DEVICE void stage_dq(const DqRegisters& dq) const {
+    float* const mine = smem.dq() + dq_begin<Traits>();
+    for_each_of_dq<Traits>(
+        dq, [&](int r, int c, const Float4& x) { arch::store(mine + dq_place<Traits>(r, c), x); });
+  }
+  /// Has it added to the sum.
+  ATTILE_DEVICE void send_dq(int head, int row0) const {
+    constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
+    arch::fence_async_proxy();
+    arch::barrier(2 + number, arch::kWarpgroupSize);  // dQ is staged before it is taken
+    if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
+    float* const sum = p.dq_sum_of(key.batch * p.q_heads + head, row0);
+    arch::bulk_add(sum + number * kValues, arch::shared_address(smem.dq() + number * kValues),
+                   kValues * sizeof(float));
+    arch::bulk_commit();
+  }
+  /// Waits until it has been taken.
+  ATTILE_DEVICE void await_dq_sent() const {
+    if (arch::thread_index() % arch::kWarpgroupSize == 0) arch::bulk_wait_read<0>();
+    arch::barrier(2 + number, arch::kWarpgroupSize);  // dQ is taken before it is staged again
+  }
+  /// Adds dQ, which is there, to the sum.
+  ATTILE_DEVICE void add_dq(const Tile& tile, const DqRegisters& dq) const {
+    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+    const tile::TilePlace here{arch::opaque(key.batch), tile.head, tile.row0, 0, p.extent};
+    if constexpr (kInOrder) {
+      await_turn(p, here, arch::opaque(key.index));
+      computing_barrier<Traits>();  // dQ has all parts before this one
+    }
+    add_to_sum<Traits>(p.dq_sum_of(here.batch * p.q_heads + here.head, here.row0), dq,
+                       kInOrder && key.index == p.kv_tiles - 1);
+    if constexpr (kInOrder) {
+      computing_barrier<Traits>();  // this part of dQ is added
+      pass_turn(p, here, arch::opaque(key.index));
+    }
+  }
+};
+
+}  // namespace attile::sm90
