@@ -134,11 +134,18 @@ template <class Traits>
 /// Calls f(std::type_identity<Traits>{}) for the kernels that the one-call `backward` runs for
 /// these arguments on the current device, and returns what f does; as `with_forward_kernel`.
 /// kTwoPass is the portable family's.
-template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, class F>
-auto with_backward_kernel(const F& f) {
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, class Args, class F>
+auto with_backward_kernel(const Args& args, const F& f) {
   if constexpr (!kSm80Backward<typename Args::ElementType, kMode>) {
     return f(std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
   } else {
+    if constexpr (sizeof(typename Args::ElementType) == 2 &&
+                  arch::compiled_for([](int a) { return a == 900; })) {
+      using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
+      if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
+        return f(std::type_identity<Traits>{});
+      }
+    }
     return detail::with_tiles(
         [](auto kb) {
           return detail::columns_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>();
@@ -157,8 +164,8 @@ auto with_backward_kernel(const F& f) {
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
 Check check(const BackwardArgs<T, M, S, P>& args) {
-  return with_backward_kernel<BackwardArgs<T, M, S, P>, D, Dv, kMode>(
-      [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
+  return with_backward_kernel<D, Dv, kMode>(
+      args, [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
 }
 
 /// The one call: `backward<64>(workspace, workspace_bytes, args, stream)`, with the default tiles;
@@ -168,7 +175,7 @@ template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask
 [[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
                                    const BackwardArgs<T, M, S, P>& args,
                                    cudaStream_t stream = nullptr) {
-  return with_backward_kernel<BackwardArgs<T, M, S, P>, D, Dv, kMode>([&](auto kernel) {
+  return with_backward_kernel<D, Dv, kMode>(args, [&](auto kernel) {
     return backward<typename decltype(kernel)::type>(workspace, workspace_bytes, args, stream);
   });
 }

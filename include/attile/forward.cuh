@@ -93,7 +93,7 @@ template <class Traits>
 /// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these
 /// arguments on the current device, and returns what f does. For 16-bit types: the sm80 kernel
 /// (kSm80Takes), with the largest tiles that the device takes of those for the architectures that
-/// this file is compiled for; on compute capability 9.0 (kSm90Forward), where the file is compiled
+/// this file is compiled for; on compute capability 9.0, where the file is compiled
 /// for 90a and copies can address the inputs, the sm90 kernel. The portable one for fp32, and where
 /// the device would run code for an architecture before 8.0.
 template <int D, int Dv = D, class Args, class F>
@@ -101,7 +101,7 @@ auto with_forward_kernel(const Args& args, const F& f) {
   if constexpr (!kSm80Takes<typename Args::ElementType>) {
     return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv>>{});
   } else {
-    if constexpr (kSm90Forward && sizeof(typename Args::ElementType) == 2 &&
+    if constexpr (sizeof(typename Args::ElementType) == 2 &&
                   arch::compiled_for([](int a) { return a == 900; })) {
       using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
       using Packed = sm90::DefaultForwardTraits<Args, D, Dv, true>;

@@ -21,9 +21,6 @@ inline constexpr bool kSm80TakesFp32 = false;
 template <class T>
 inline constexpr bool kSm80Takes = sizeof(T) == 2 || kSm80TakesFp32;
 
-/// Whether the one-call `forward` runs the sm90 kernels where it can, for 16-bit types.
-inline constexpr bool kSm90Forward = true;
-
 /// The tuning, and with it the family, of a kernel whose caller names its tiles and no family.
 template <class T>
 using DefaultForwardTuning = std::conditional_t<sizeof(T) == 2, sm80::Tuning<>, portable::Tuning<>>;

@@ -211,9 +211,18 @@ TEST_CASE("the one call runs the kernel that it names, and a tuning forces the f
   CHECK(same_bits(named, problem.o.download()));
 
   const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
-  int major = 0;
-  REQUIRE_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-  if (major >= 8) CHECK(attile::with_forward_kernel<64>(problem.forward(), family) == "sm80");
+  const int architecture = attile::arch::device_architecture();
+  const bool warpgroups =
+      architecture == 900 &&
+      !attile::arch::is_empty(attile::forward_kernel<attile::sm90::DefaultForwardTraits<Args, 64>>);
+  if (architecture >= 800) {
+    const std::string expected = warpgroups ? "sm90" : "sm80";
+    CHECK(attile::with_forward_kernel<64>(problem.forward(), family) == expected);
+    CHECK(attile::with_backward_kernel<64>(problem.backward(), family) == expected);
+    auto odd = problem.forward();
+    ++odd.o.data;  // an address that tensor copies cannot take
+    CHECK(attile::with_forward_kernel<64>(odd, family) == "sm80");
+  }
   CHECK(attile::with_forward_kernel<64>(attile::ForwardArgs<float>{}, family) == "portable");
 
   using Portable = attile::ForwardTraits<64, 64, 64, __half, Causal, NoScoreMod, NoDropout, 64,

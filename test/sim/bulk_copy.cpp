@@ -177,7 +177,8 @@ void Machine::bulk_load(std::uint32_t shared, const BoxedTensor& map, const Plac
     const int unit = this->unit(*block, UnitKind::kLoads, static_cast<int>(offset));
     const Epoch epoch = ++now_;
     const Known there = seen_from(*block, known);
-    const UnitTouch touch{unit, epoch, there, pc, "the copy of ", Access::kWrite, block};
+    const UnitTouch touch{unit,           epoch,          there,      pc,
+                          "the copy of ", Access::kWrite, Way::kBulk, block};
     for_each_unit(map, shared, [&](int, std::uint32_t at) {
       touch_as_unit(touch, block->shared + at, kUnitBytes);
       std::memset(block->shared + at, kPoison, kUnitBytes);

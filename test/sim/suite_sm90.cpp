@@ -28,8 +28,7 @@ using D96 = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 using Rows = GpuExecutor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
 using Columns = GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
 using OneGroup =
-    GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>,
-                                    attile::sm90::BackwardTuning<3, false, false, true, true>>>;
+    GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<3>>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 using ByColumns = GpuExecutor<Dims<256, 256, 96>, Sm90DefaultTiles<>>;
 using ByColumnsInOrder = GpuExecutor<Dims<160, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;

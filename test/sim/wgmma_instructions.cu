@@ -325,6 +325,7 @@ Result multicasts(int row_bytes) {
     }
   }
   return checked("multicast", found, expected);
+}
 
 Result additions() {
   const example::DeviceArray<float> sums{std::vector<float>(kSums, 1000.0f)};

@@ -98,10 +98,8 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
 /// What a step needs of registers, beside dK and dV.
 template <class Traits>
 struct StepRegisters {
-  static constexpr int kSets = Traits::kAhead ? 2 : 1;
-
-  typename Traits::ScoreRegisters s[kSets], ds;                 ///< S, then P; dP, then dS
-  typename GradientGroup<Traits>::Left p_left[kSets], ds_left;  ///< as operands
+  typename Traits::ScoreRegisters s, ds;                 ///< S, then P; dP, then dS
+  typename GradientGroup<Traits>::Left p_left, ds_left;  ///< as operands
   typename Traits::DqRegisters dq;
 };
 
@@ -113,28 +111,24 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
                              typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
   using Group = GradientGroup<Traits>;
   using T = typename Traits::ElementType;
-  constexpr bool kAhead = Traits::kAhead;
   constexpr bool kLast = kPart == Traits::kParts - 1;
   constexpr int kRow = kPart * Traits::kPartRows;
-  constexpr int kSet = kAhead ? kPart % 2 : 0;
   const auto& smem = group.smem;
   const auto q_smem = smem.q().tile(tile.at.stage);
   const auto do_smem = smem.dout().tile(tile.at.stage);
-  auto& p_frag = frag.s[kSet];
   if constexpr (Traits::kPlain) {
-    group.template make_p<!kAhead ? 1 : kLast ? 3 : 2>(p_frag, tile, kRow);
+    group.make_p(frag.s, tile, kRow);
   } else {
-    group.make_p_and_ds(p_frag, frag.ds, tile, kRow, sampler);
+    group.make_p_and_ds(frag.s, frag.ds, tile, kRow, sampler);
   }
   if constexpr (Traits::kByColumns) {
-    group.stage_scores(smem.p(step), p_frag, kRow);
+    group.stage_scores(smem.p(step), frag.s, kRow);
   } else {
-    frag.p_left[kSet] = typename Group::Left(p_frag);
-    tile::start_product<T>(dv_frag, frag.p_left[kSet], do_smem, kRow);  // line 12
+    frag.p_left = typename Group::Left(frag.s);
+    tile::start_product<T>(dv_frag, frag.p_left, do_smem, kRow);  // line 12
   }
   if constexpr (Traits::kPlain) {
-    constexpr int kBehind = Traits::kByColumns ? 0 : kAhead && !kLast ? 2 : 1;
-    group.template make_ds<kBehind>(p_frag, frag.ds, tile, kRow);
+    group.template make_ds<Traits::kByColumns ? 0 : 1>(frag.s, frag.ds, tile, kRow);
   }
   group.stage_scores(smem.ds(step), frag.ds, kRow);
   if constexpr (Traits::kByColumns) return;
@@ -142,8 +136,10 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
   if constexpr (!Traits::kDqFirst || !kLast) {
     tile::start_product<T>(dk_frag, frag.ds_left, q_smem, kRow);  // line 16
   }
-  if constexpr (!kAhead && !kLast) group.start_scores(p_frag, q_smem, kRow + Traits::kPartRows);
-  if constexpr (!kLast) group.start_dp(frag.ds, do_smem, kRow + Traits::kPartRows);
+  if constexpr (!kLast) {
+    group.start_scores(frag.s, q_smem, kRow + Traits::kPartRows);
+    group.start_dp(frag.ds, do_smem, kRow + Traits::kPartRows);
+  }
 }
 
 /// Lines 8 to 17 for a warpgroup. Products begin as soon as their operands are there, so that the
@@ -167,10 +163,9 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
   for (int i = 0; more; ++i) {
     const auto q_smem = smem.q().tile(at.stage);
     StepRegisters<Traits> frag;
-    group.start_scores(frag.s[0], q_smem, 0);
+    group.start_scores(frag.s, q_smem, 0);
     const auto do_smem = smem.dout().wait(at);
     group.start_dp(frag.ds, do_smem, 0);
-    if constexpr (Traits::kAhead) group.start_scores(frag.s[1], q_smem, Traits::kPartRows);
     if (Traits::kBulkDq && head >= 0) group.send_dq(head, row0);
     const QueryTile<Traits> tile(smem, at);
     make_part<0>(group, tile, i, frag, dk_frag, dv_frag, sampler);
@@ -250,6 +245,14 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     arch::take_registers<Traits::kGroupRegisters>();
     gradients(p, block, group, smem);
   }
+}
+
+/// Whether the current device runs the kernels for arguments that passed `check_arguments`.
+template <class Traits>
+bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kBackward) {
+  return arch::device_architecture() == Traits::kLeastArchitecture &&
+         !arch::is_empty(backward_preprocess_kernel<Traits>) &&
+         BoxedGradientInputs<Traits>(args).boxable();
 }
 
 }  // namespace attile::sm90

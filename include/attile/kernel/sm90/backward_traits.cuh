@@ -104,15 +104,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kPartRows = 64 / kAcross;
   static constexpr int kParts = Br / 64;
   static constexpr bool kPlain = kPlainStep<M, S, P>;
-  /// Whether there are registers for two S.
-  static constexpr bool kAhead =
-      TuningType::kAhead && kPlain && kParts == 2 && kQkColumns + kVColumns <= 128;
   /// Rows count on from warpgroup to warpgroup, kByColumns too, where all have the same ones.
   static constexpr int kRows = kGroups * kGroupRows;
-  static constexpr bool kVInRegisters =
-      TuningType::kVInRegisters && kPlain && kQkColumns + kVColumns <= 128;
-  /// Whether the last dK, kByColumns also dV, is begun behind dQ.
-  static constexpr bool kDqFirst = kByColumns || TuningType::kDqFirst;
+  /// Whether V, the left operand of dP, is in registers, where those are enough: an eighth less is
+  /// read of shared memory.
+  static constexpr bool kVInRegisters = kPlain && kQkColumns + kVColumns <= 128;
   using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kGroups * 4>;
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
   using DkRegisters = tile::MmaTile<kRows, kQkColumns / kAcross, kGroups * 4>;
@@ -143,8 +139,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr std::size_t kSmallBytes =
       kStages * (Statistics::kBytes + 4 * sizeof(arch::Mbarrier)) + 4 * sizeof(arch::Mbarrier);
   /// Whether dQ goes to its sum by way of shared memory, by copies that add.
-  static constexpr bool kBulkDq = TuningType::kBulkDq && kMode == DqMode::kAccumulate &&
-                                  kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+  static constexpr bool kBulkDq =
+      kMode == DqMode::kAccumulate && kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+  /// Whether the last dK, kByColumns also dV, is begun behind dQ: beside what every thread adds.
+  static constexpr bool kDqFirst = kByColumns || !kBulkDq;
   static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kBarrierPlace = kStatPlace + kStages * Statistics::kBytes;
   static constexpr int kBarriers = 2 * (2 + 2 * kStages);

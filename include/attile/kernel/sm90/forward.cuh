@@ -376,7 +376,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 
 /// Whether the current device runs the kernel for arguments that passed `check_arguments`.
 template <class Traits>
-bool runs(const typename Traits::Args& args) {
+bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kForward) {
   return arch::device_architecture() == Traits::kLeastArchitecture &&
          !arch::is_empty(forward_kernel<Traits>) &&
          (args.batch == 0 || args.q_len == 0 ||

@@ -87,15 +87,14 @@ struct GradientGroup {
     tile::stage(to, x, 1.0f, first_row(part), Traits::kByColumns ? number * kGroupRows : 0);
   }
 
-  /// S^T, behind which kPending groups of products may be under way, -> P^T (line 11).
-  template <int kPending>
+  /// S^T, behind which one group of products may be under way, -> P^T (line 11).
   ATTILE_DEVICE void make_p(Scores& p_frag, const Tile& tile, int part) const {
     Rows p_rows{p_frag};
     const RowValues<Rows> lse(smem.statistics(tile.at.stage).lse() + first_row(part));
-    tile::wait_product<kPending>(p_frag);
+    tile::wait_product<1>(p_frag);
     plain_probabilities(tile.edge, p_rows, p, place(tile, part), lse);
   }
-  /// dP^T, likewise, -> dS^T (line 14).
+  /// dP^T, behind which kPending groups may be, -> dS^T (line 14).
   template <int kPending>
   ATTILE_DEVICE void make_ds(const Scores& p_frag, Scores& ds_frag, const Tile& tile,
                              int part) const {

@@ -49,24 +49,11 @@ struct Tuning {
 /// What changes the speed of a backward pass and not the result, but for the order of sums.
 /// Stages   tiles of Q, and of dO, in shared memory: a product of the next ones begins before those
 ///          in hand are done with.
-/// Ahead    S of the next 64 rows is begun before P of these, where registers are enough for both.
-/// BulkDq   dQ is added to its sum by copies from shared memory, where that has room, and not by
-///          every thread.
-/// DqFirst  the last product of dK is made behind dQ, beside what dQ's sum takes, and not before
-/// it,
-///          beside the wait for all warpgroups' dS.
-/// VInRegisters  V, the left operand of dP, is in registers, where those are enough (D + Dv up to
-///          128): an eighth less is read of shared memory.
-template <int Stages = 2, bool Ahead = true, bool BulkDq = true, bool DqFirst = false,
-          bool VInRegisters = false>
+template <int Stages = 2>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
 
   static constexpr int kStages = Stages;
-  static constexpr bool kAhead = Ahead;
-  static constexpr bool kBulkDq = BulkDq;
-  static constexpr bool kDqFirst = DqFirst;
-  static constexpr bool kVInRegisters = VInRegisters;
 
   /// The family that attile::BackwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
