@@ -32,6 +32,8 @@ using Own128x64D64x256 = Own<128, 64, Dims<64, 256>>;
 // Wide tiles, and stages.
 using NotPersistent = Own<64, 128, Dims64, Tuning<2, false, false>>;
 using ThreeGroups = Own<192, 80, Dims<128>, Tuning<2>>;
+// Two blocks that share K and V.
+using Cluster = Own<128, 128, Dims<128>, Tuning<2, false, true, 2>>;
 using FourStages = Own<128, 32, Dims64, Tuning<4>>;
 using Widest = Own<128, 208, Dims64, Tuning<2>>;
 
@@ -60,7 +62,8 @@ using Widest = Own<128, 208, Dims64, Tuning<2>>;
   X(HalfType, kNone, ThreeGroups)       \
   X(HalfType, kCausal, ThreeGroups)     \
   X(Bf16Type, kPrefix, FourStages)      \
-  X(HalfType, kNone, Widest)
+  X(HalfType, kNone, Widest)            \
+  X(Bf16Type, kCausal, Cluster)
 #else
 #define ATTILE_DEFAULTS(X, policy)
 #define ATTILE_SM90(X) \

@@ -16,6 +16,8 @@ using Warpgroups = GpuExecutor<Dims<64>, Sm90Tiles<Br, Bc, Tuning>>;
 using Two = Warpgroups<128, 64, Tuning<>>;
 using Three = Warpgroups<192, 32, Tuning<3>>;
 using Plain = Warpgroups<64, 64, Tuning<2, false, false>>;
+// Two blocks that share K and V.
+using Cluster = Warpgroups<128, 64, Tuning<2, false, true, 2>>;
 using Packed = Warpgroups<128, 64, Tuning<2, true>>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = GpuExecutor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
@@ -47,6 +49,8 @@ const bool kRegistered = [] {
                                                                       kMostCost);
   register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_64", Plain{},
                                                                       kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_cluster", Cluster{},
+                                                               kMostCost);
   register_cases<Direction::kForward, __half, Policy::kNone>("sm90_packed", Packed{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed", Packed{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMostCost);

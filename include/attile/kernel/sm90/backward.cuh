@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/architectures.cuh>
 #include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/device.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>

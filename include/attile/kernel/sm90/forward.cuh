@@ -3,6 +3,8 @@
 
 #include <attile/arch/architectures.cuh>
 #include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/cluster.cuh>
+#include <attile/arch/device.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
