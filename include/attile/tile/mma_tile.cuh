@@ -172,8 +172,7 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
 }
 
 /// shared(r - row0, c - col0) = registers(r, c) * factor of the row, or 0 where that is 0, rounded,
-/// for the tile's columns from `col0` on. The registers may be sums of products that are done while
-/// others are under way. Scope, Barriers    likewise.
+/// for the tile's columns. The registers are not written: other products may be under way.
 template <class Tile, int Rows, int Cols, int kWarps>
 ATTILE_DEVICE void stage_columns(const Tile& shared, const MmaTile<Rows, Cols, kWarps>& registers,
                                  int row0, int col0,
