@@ -140,8 +140,8 @@ std::string families(const Problem& p, const Pointers<T>& at, bool backward) {
   constexpr int kMostDim = 256;
   const std::string forward = attile::with_forward_kernel<kMostDim>(
       forward_args(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
-  const std::string behind =
-      attile::DefaultBackwardTraits<attile::BackwardArgs<T, Mask>, 64>::kFamily;
+  const std::string behind = attile::with_backward_kernel<kMostDim>(
+      backward_args(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
   return !backward || forward == behind ? forward : forward + " forward, " + behind + " backward";
 }
 

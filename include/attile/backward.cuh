@@ -24,7 +24,8 @@ namespace attile {
 
 /// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
 /// up to D (Dv for V). Takes `BackwardTraits<...>::Args`. The tuning's namespace is the family:
-/// `sm80::BackwardTuning<>`, the default of 16-bit types but for kTwoPass, or `portable::Tuning<>`.
+/// `sm80::BackwardTuning<>`, the default of 16-bit types but for kTwoPass,
+/// `sm90::BackwardTuning<>`, or `portable::Tuning<>`.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class Tuning = DefaultBackwardTuning<T, kMode>>
@@ -48,16 +49,6 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   return {counts ? max<std::int64_t>(row_blocks, 1) : row_blocks,  // it sets the counter of blocks
           kv_slices * kv_tiles, Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,
           Traits::kDqMode == DqMode::kTwoPass ? 0 : row_blocks};
-}
-
-/// The kernel of the pass over K/V blocks.
-template <class Traits>
-constexpr auto columns_kernel() {
-  if constexpr (Traits::kDqMode == DqMode::kInOrder) {
-    return backward_in_order_kernel<Traits>;
-  } else {
-    return backward_columns_kernel<Traits>;
-  }
 }
 
 /// Launches all kernels of a pass.
@@ -169,7 +160,9 @@ Check check(const BackwardArgs<T, M, S, P>& args) {
 }
 
 /// The one call: `backward<64>(workspace, workspace_bytes, args, stream)`, with the default tiles;
-/// `backward<64, 64, DqMode::kInOrder>` gives the same bits at every run.
+/// `backward<64, 64, DqMode::kInOrder>` gives the same bits at every run. The workspace is asked
+/// for with the arguments of the call: their addresses and strides have a say in which kernels run,
+/// and so in its size.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
 [[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,

@@ -20,7 +20,8 @@ namespace attile {
 
 /// The traits of a forward kernel with the caller's tiles: Br query rows by Bc key rows, head_dim
 /// up to D (Dv for V). Takes `ForwardTraits<...>::Args`. The tuning's namespace is the family:
-/// `sm80::Tuning<>`, the default of 16-bit types, or `portable::Tuning<>`, that of fp32.
+/// `sm80::Tuning<>`, the default of 16-bit types, `sm90::Tuning<>`, or `portable::Tuning<>`, that
+/// of fp32.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, class Tuning = DefaultForwardTuning<T>>
 using ForwardTraits = typename Tuning::template Forward<Br, Bc, D, T, M, S, P, Dv>;
@@ -29,6 +30,7 @@ using ForwardTraits = typename Tuning::template Forward<Br, Bc, D, T, M, S, P, D
 //   forward_prepare<K>();
 //   forward_kernel<K><<<forward_blocks<K>(args), forward_threads<K>(), forward_shared_bytes<K>(),
 //                       stream>>>(forward_params<K>(args));
+// With sm90::Tuning's Cluster above 1, by cudaLaunchKernelEx and that cluster dimension.
 // Nothing is to be launched when forward_blocks is 0.
 
 /// Blocks of the grid. Units: blocks along x; 0 when there is nothing to compute.
@@ -68,7 +70,7 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection == Di
     if (!architecture) return architecture;
   }
   const Check grid = arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
-                                        Traits::Params::tile_count(args));
+                                        Traits::kCluster * Traits::Params::tile_count(args));
   if (!grid) return grid;
   if constexpr (Traits::kLeastArchitecture >= 900) return sm90::check_family<Traits>(args);
   return {};

@@ -250,7 +250,8 @@ inline constexpr bool kSm80BackwardFits = kSm80Backward<T, kMode> &&
 
 }  // namespace detail
 
-/// The kernels that the one-call `backward` runs for these arguments on such a device.
+/// Of the kernels before sm90, those that the one-call `backward` runs for these arguments on such
+/// a device.
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           int kSharedKb = kCommonSharedKb>
 using DefaultBackwardTraits = typename std::conditional_t<

@@ -31,6 +31,10 @@ struct Scores {
     for (const float x : s[r]) m = std::max(m, x);
     return m;
   }
+  float row_max_above(int r, float floor) const {
+    for (const float x : s[r]) floor = attile::arch::fmax_above(floor, x, floor);
+    return floor;
+  }
   float exponentiate(int r, float unit, float base) {
     float sum = 0;
     for (float& x : s[r]) sum += x = std::exp2(x * unit - base);
@@ -261,6 +265,17 @@ TEST_CASE("online_softmax.slack_gives_the_same_result") {
     CHECK(std::isnan(result.output.o[0][0]));
     CHECK_FALSE(std::isnan(result.lse[1]));
   }
+}
+
+TEST_CASE("online_softmax.slack_and_a_maximum_of_minus_zero") {
+  Problem p(8, 0.0f, 0.0f, 1);
+  for (int j = 0; j < 8; ++j) {
+    p.s[0][j] = j < 6 ? -0.0f : -kInf;
+    p.s[1][j] = j < 4 ? 1.0f : 20.0f;  // has both rows rescaled
+  }
+  check(p, run<8>(p, 4, kLog2e, in_order(8, 4)), kLog2e);
+  for (int j = 4; j < 8; ++j) p.s[0][j] = -5.0f - j;
+  check(p, run<8>(p, 4, kLog2e, in_order(8, 4)), kLog2e);
 }
 
 TEST_CASE("online_softmax.slack_rescales_only_what_has_grown") {

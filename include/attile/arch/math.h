@@ -23,9 +23,16 @@ ATTILE_HOST_DEVICE float exp2(float x) {
 /// The larger of two numbers; a NaN loses against a number (one FMNMX).
 ATTILE_HOST_DEVICE float fmax(float a, float b) { return ::fmaxf(a, b); }
 
-/// The largest of three numbers of which `a` is not negative, as integers: bits of floats order as
-/// the numbers do but for two negative ones (one VIMNMX3 on compute capability 9.0, which has no
-/// such instruction for floats). A NaN's sign decides.
+/// Whether a number's sign bit is set: it is of -0, too.
+ATTILE_HOST_DEVICE bool has_sign(float x) {
+  std::int32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits < 0;
+}
+
+/// The largest of three numbers, the sign bit of `a` not being set, as integers: bits of floats
+/// order as the numbers do but for two with that bit (one VIMNMX3 on compute capability 9.0, which
+/// has no such instruction for floats). A NaN's sign decides.
 ATTILE_HOST_DEVICE float fmax_above(float a, float b, float c) {
   const auto bits = [](float x) {
     std::int32_t i;

@@ -16,6 +16,9 @@ ATTILE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 /// How many blocks the grid has.
 ATTILE_DEVICE int block_count() { return static_cast<int>(gridDim.x); }
 
+/// Ends the kernel with an error (cudaErrorLaunchFailure).
+ATTILE_DEVICE void trap() { __trap(); }
+
 /// Waits for all threads of the block; orders their shared and global accesses.
 ATTILE_DEVICE void barrier() { __syncthreads(); }
 

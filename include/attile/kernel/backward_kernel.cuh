@@ -177,4 +177,18 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
            arch::dynamic_shared());
 }
 
+namespace detail {
+
+/// The kernel of the pass over K/V blocks.
+template <class Traits>
+constexpr auto columns_kernel() {
+  if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+    return backward_in_order_kernel<Traits>;
+  } else {
+    return backward_columns_kernel<Traits>;
+  }
+}
+
+}  // namespace detail
+
 }  // namespace attile

@@ -26,21 +26,6 @@ struct Matrix {
   ATTILE_DEVICE T* row(int row) const { return data + row * row_stride; }
 };
 
-/// The rows of neighbouring heads, a row of each in turn: row i is row i / heads of head i % heads.
-template <class T>
-struct PackedMatrix {
-  T* data;
-  std::int64_t row_stride, head_stride;
-  int rows, cols;  ///< rows: of each head
-  int vectors;
-  int heads;
-
-  ATTILE_DEVICE bool has_row(int row) const { return row / heads < rows; }
-  ATTILE_DEVICE T* row(int row) const {
-    return data + row / heads * row_stride + row % heads * head_stride;
-  }
-};
-
 /// A tensor as a kernel gets it: with what the host found out about its alignment.
 template <class T>
 struct TensorParam {

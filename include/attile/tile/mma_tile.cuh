@@ -91,7 +91,7 @@ struct MmaTile {
     return arch::fmax(result, arch::shuffle_xor(result, 2));
   }
 
-  /// The same, and `floor`, which is not negative.
+  /// The same, and `floor`, the sign bit of which is not set.
   ATTILE_DEVICE float row_max_above(int r, float floor) const {
     ATTILE_UNROLL
     for (int c = 0; c < kRegCols; c += 2) floor = arch::fmax_above(floor, x[r][c], x[r][c + 1]);

@@ -101,13 +101,13 @@ struct OnlineSoftmax {
     return result;
   }
 
-  /// m'. Where no maximum of a warp's rows is negative, by half as many instructions.
+  /// m'. Where no maximum of a warp's rows has its sign bit set, by half as many instructions.
   template <int kSlack, class Scores>
   ATTILE_HOST_DEVICE void new_maximum(float (&m_new)[kRows], const Scores& scores) const {
     if constexpr (kSlack > 0) {
       bool negative = false;
       ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) negative = negative || m[r] < 0.0f;
+      for (int r = 0; r < kRows; ++r) negative = negative || arch::has_sign(m[r]);
       if (!Scores::any_lane(negative)) {
         ATTILE_UNROLL
         for (int r = 0; r < kRows; ++r) m_new[r] = scores.row_max_above(r, m[r]);
@@ -155,7 +155,7 @@ struct OnlineSoftmax {
   ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const float inverse = complete<Output>(r, factor);
+      const float inverse = complete(output, r, factor);
       if (inverse == 0.0f) {
         output.clear_row(r);
       } else {
@@ -167,8 +167,8 @@ struct OnlineSoftmax {
   /// The same for one row and without O: what that is to be multiplied by, 0 where it is to become
   /// 0 whatever it is.
   template <class Output>
-  ATTILE_HOST_DEVICE float complete(int r, float factor) {
-    l[r] = Output::sum_lanes(l[r]);
+  ATTILE_HOST_DEVICE float complete(const Output& output, int r, float factor) {
+    l[r] = output.sum_lanes(l[r]);
     return l[r] == 0.0f ? 0.0f : factor / l[r];
   }
 

@@ -253,7 +253,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
 template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kBackward) {
   return arch::device_architecture() == Traits::kLeastArchitecture &&
-         !arch::is_empty(backward_preprocess_kernel<Traits>) &&
+         !arch::is_empty(attile::detail::columns_kernel<Traits>()) &&
          BoxedGradientInputs<Traits>(args).boxable();
 }
 

@@ -83,7 +83,7 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
     const tile::RingPlace<1> q_now = q_at;
     for (int group = 0; group < Traits::kGroups; ++group) {
       q_at = q_now;
-      smem.q(group).fill(q_at, p.q_map, at.row0 + group * rows, at.head / heads, at.batch,
+      smem.q(group).fill(q_at, p.maps.q, at.row0 + group * rows, at.head / heads, at.batch,
                          rows * heads);
     }
   }
@@ -151,7 +151,7 @@ struct GroupTile {
   ATTILE_DEVICE GroupTile(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group)
       : at(tile) {
     const TileRange all = at.cluster_seen(p);
-    mine = at.seen(p, group, 1);
+    mine = at.seen(p, group, 1).between(all.first, all.last);
     if (empty()) mine.first = mine.last = all.last;
     before = mine.first - all.first;
     after = all.last - mine.last;
@@ -162,9 +162,9 @@ struct GroupTile {
 
 /// FlashAttention-2, forward, for a warpgroup's rows of the tiles of its block (arXiv 2307.08691,
 /// Algorithm 1; the lines named are its). The product P V of one tile of keys and S of the next one
-/// are begun together, also where that is of the next tile of rows (arXiv 2407.08608, section 3.2):
-/// the maximum of S is found beside the first, and its exponentials beside products of the other
-/// warpgroups.
+/// are begun together (arXiv 2407.08608, section 3.2): the maximum of S is found beside the first,
+/// and its exponentials beside products of the other warpgroups. Between tiles of rows O leaves
+/// beside the next S.
 template <class Traits>
 class GroupForward {
   using T = typename Traits::ElementType;
@@ -318,7 +318,7 @@ class GroupForward {
     ATTILE_UNROLL
     for (int r = 0; r < Outputs::kRegRows; ++r) {
       const float keep_scale = p_.dropout.sampler(p_.q_heads).keep_scale();
-      factor[r] = softmax_.template complete<Outputs>(r, keep_scale);
+      factor[r] = softmax_.complete(o_frag_, r, keep_scale);
     }
     const auto o_smem = smem_.o(group_);
     ATTILE_UNROLL
@@ -329,7 +329,7 @@ class GroupForward {
       arch::fence_async_proxy();
       sync();
       if (is_sender()) {
-        tile::send_tile(o_smem, p_.o_map, col0, at.row0 + group_ * at.group_rows(p_),
+        tile::send_tile(o_smem, p_.maps.o, col0, at.row0 + group_ * at.group_rows(p_),
                         at.head / at.packed_heads(p_), at.batch);
       }
     }
@@ -361,14 +361,17 @@ class GroupForward {
 template <class Traits>
 ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
   if constexpr (!arch::kHasWarpgroups) return;
+  if constexpr (Traits::kCluster > 1) {
+    if (arch::cluster_size() != Traits::kCluster) arch::trap();  // launched without clusters
+  }
   const ForwardMemory<Traits> smem{shared};
   smem.init();
   const int group = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
   if (group == Traits::kGroups) {
     arch::give_registers<Traits::kLoaderRegisters>();
     const int thread = arch::thread_index() % arch::kWarpgroupSize;
-    if (thread == 0) load_keys(p, block, smem.k(), p.k_map);
-    if (thread == arch::kWarpSize) load_keys(p, block, smem.v(), p.v_map);
+    if (thread == 0) load_keys(p, block, smem.k(), p.maps.k);
+    if (thread == arch::kWarpSize) load_keys(p, block, smem.v(), p.maps.v);
     if (thread == 2 * arch::kWarpSize) load_q(p, block, smem);
   } else {
     arch::take_registers<Traits::kGroupRegisters>();

@@ -68,10 +68,24 @@ struct BoxedTensors {
                                            packing.rows)) {}
 };
 
+struct TensorMaps {
+  arch::TensorMap q, k, v, o;
+
+  /// Errors   arch::make_map's.
+  template <class Traits>
+  [[nodiscard]] cudaError_t make(const BoxedTensors<Traits>& boxed) {
+    if (const cudaError_t error = arch::make_map(q, boxed.q)) return error;
+    if (const cudaError_t error = arch::make_map(o, boxed.o)) return error;
+    if (!boxed.has_keys()) return cudaSuccess;  // K and V are not read
+    if (const cudaError_t error = arch::make_map(k, boxed.k)) return error;
+    return arch::make_map(v, boxed.v);
+  }
+};
+
 /// What the kernel gets.
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
-  arch::TensorMap q_map{}, k_map{}, v_map{}, o_map{};
+  TensorMaps maps{};
   Packing packing;
   int tiles;
   int slices;   ///< batches times packs of heads
@@ -91,15 +105,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         slices(args.batch * (args.q_heads / packing.heads)) {
     this->q_tiles = ceil_div(args.q_len, Traits::kCluster * Traits::kGroups * packing.rows);
     section = section_of(args);
-    static_cast<void>(make_maps(BoxedTensors<Traits>(args, packing)));
-  }
-
-  [[nodiscard]] cudaError_t make_maps(const BoxedTensors<Traits>& boxed) {
-    if (const cudaError_t error = arch::make_map(q_map, boxed.q)) return error;
-    if (const cudaError_t error = arch::make_map(o_map, boxed.o)) return error;
-    if (!boxed.has_keys()) return cudaSuccess;  // K and V are not read
-    if (const cudaError_t error = arch::make_map(k_map, boxed.k)) return error;
-    return arch::make_map(v_map, boxed.v);
+    static_cast<void>(maps.make(BoxedTensors<Traits>(args, packing)));
   }
 
  private:
@@ -192,8 +198,7 @@ Check check_family(const typename Traits::Args& args) requires(Traits::kDirectio
   if (args.batch == 0 || args.q_len == 0) return {};
   const BoxedTensors<Traits> boxed(args, packing_of<Traits>(args));
   if (!boxed.boxable()) return not_boxable();
-  ForwardParams<Traits> params(args);
-  return check_maps(params.make_maps(boxed));
+  return check_maps(TensorMaps().make(boxed));
 }
 
 }  // namespace attile::sm90

@@ -30,11 +30,13 @@ constexpr int group_registers(int groups, int loader) {
 ///             for once: for a q_len that would leave tiles empty.
 /// Persistent  as many blocks as run at the same time, each for several tiles of Q: the next ones
 ///             travel while a tile ends. Else a block for each tile.
+/// Cluster     neighbouring blocks that bring K and V together, each a part of every tile: 1 to 8.
 template <int Stages = 2, bool Packed = false, bool Persistent = true, int Cluster = 1>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
                 "before it frees the last one");
+  static_assert(Cluster >= 1 && Cluster <= 8, "attile::sm90::Tuning: a cluster has 1 to 8 blocks");
 
   static constexpr int kStages = Stages;
   static constexpr bool kPacked = Packed;

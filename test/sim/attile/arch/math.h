@@ -24,6 +24,7 @@ inline float fmax(float a, float b) {
   if (a == b) return std::signbit(a) ? b : a;  // -0 < +0
   return ::fmaxf(a, b);
 }
+inline bool has_sign(float x) { return std::signbit(x); }
 inline float fmax_above(float a, float b, float c) {
   const auto bits = [](float x) { return std::bit_cast<std::int32_t>(x); };
   return std::bit_cast<float>(std::max({bits(a), bits(b), bits(c)}));

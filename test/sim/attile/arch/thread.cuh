@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <source_location>
 
 #include "sim/machine.h"
@@ -19,6 +20,8 @@ inline constexpr unsigned kAllLanes = sim::kAllLanes;
 inline int thread_index() { return sim::thread_index(); }
 inline int block_index() { return sim::block_index(); }
 inline int block_count() { return sim::block_count(); }
+
+[[noreturn]] inline void trap() { std::abort(); }
 
 inline void barrier(std::source_location at = std::source_location::current()) {
   sim::block_barrier(at);
