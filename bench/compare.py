@@ -270,13 +270,14 @@ def prepare(torch, makers, x, direction, reference, Refused):
 
 
 def race(torch, runs, rounds, round_ms):
-    """Rounds in which the contenders take turns, each round beginning with another one; the first
-    is not counted. {name: ([milliseconds of one call by round], details)}."""
+    """Rounds in which the contenders take turns, each round beginning with another one, and every
+    other round the other way round, as a chip at its power limit runs faster behind one that takes
+    less; the first is not counted. {name: ([milliseconds of one call by round], details)}."""
     plans = {name: calibrate(torch, run.call, round_ms) for name, run in runs.items()}
     times = {name: [] for name in runs}
     order = list(runs)
     for turn in range(rounds + 1):
-        for name in order:
+        for name in order if turn % 2 == 0 else reversed(order):
             time_of_call = milliseconds(torch, runs[name].call, plans[name][0])
             if turn > 0:
                 times[name].append(time_of_call)

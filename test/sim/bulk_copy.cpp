@@ -225,6 +225,10 @@ void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32
   Thread& me = *current_;
   Block& block = *me.block;
   check_box(map, place, shared, " stores from ", pc);
+  if (std::min({place.c0, place.c1, place.c2, place.c3, place.c4}) < 0) {
+    report("out of bounds", who() + " stores from " + shared_text(shared) + " (" + place_of(pc) +
+                                ") a box that begins before the tensor");
+  }
   const Known known = known_now();
   const UnitTouch reads{unit(block, UnitKind::kStoredFrom, me.index),
                         ++now_,

@@ -106,6 +106,7 @@ enum class Bug {
   kNoStoreCommit,
   kOverwritten,
   kStoredBetweenVectors,
+  kStoredBefore,
 };
 
 constexpr int kSize = 64, kSteps = 4, kStages = 2;
@@ -183,7 +184,7 @@ void store_tile(Shared& shared, const arch::TensorMap& c, const float (&sums)[2]
   if (kBug != Bug::kNoStoreBarrier) arch::barrier(1, 128);
   if (kBug == Bug::kLateProxyFence) arch::fence_async_proxy();
   if (thread == 0) {
-    const int column = kBug == Bug::kStoredBetweenVectors ? 4 : 0;
+    const int column = kBug == Bug::kStoredBetweenVectors ? 4 : kBug == Bug::kStoredBefore ? -8 : 0;
     arch::bulk_store(c, {column, 0, arch::block_index(), 0, 0}, arch::shared_address(shared.c));
     if (kBug != Bug::kNoStoreCommit) arch::bulk_commit();
     if (kBug != Bug::kNoReadWait && kBug != Bug::kOverwritten) arch::bulk_wait_read<0>();
@@ -350,6 +351,8 @@ TEST_CASE("planted.hopper.copies_from_shared_memory") {
   check_report(multiply_reports<Bug::kOverwritten>(), {"race", "in flight"}, {"thread 1", "store"});
   check_report(multiply_reports<Bug::kStoredBetweenVectors>(), {"misaligned"},
                {"stores from shared memory", "at byte 8 of", "no multiple of 16"});
+  check_report(multiply_reports<Bug::kStoredBefore>(), {"out of bounds"},
+               {"stores from shared memory", "begins before the tensor"});
 }
 
 // ---- barriers -----------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, 
 }
 
 /// Takes a box from `shared`; it belongs to this thread's open group of stores. Units    as in
-/// `bulk_load`.
+/// `bulk_load`, and none negative: such a box stops an H200 with an illegal instruction.
 ATTILE_DEVICE void bulk_store(const TensorMap& map, const BoxPlace& at, std::uint32_t shared) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
