@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// This file is built for compute capability 9.0 without the instructions of 90a: the sm90 kernels
+// are empty in it.
+#include <attile/attile.cuh>
+
+#include <string>
+
+#include "support/catch.h"
+
+namespace {
+
+using Forward = attile::ForwardArgs<__half, attile::Causal>;
+using Backward = attile::BackwardArgs<__half, attile::Causal>;
+constexpr int kHeads = 3, kLen = 100, kDim = 64, kSize = kHeads * kLen * kDim;
+
+/// Zeros on the device: as many tensors as a backward pass has, LSE, and a workspace.
+struct Memory {
+  static constexpr std::size_t kBytes = 16 << 20;
+  static constexpr int kTensors = 8;
+
+  __half* data = nullptr;
+
+  Memory() {
+    REQUIRE(cudaMalloc(&data, kBytes) == cudaSuccess);
+    REQUIRE(cudaMemset(data, 0, kBytes) == cudaSuccess);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() { static_cast<void>(cudaFree(data)); }
+
+  __half* tensor(int i) const { return data + i * kSize; }
+  float* lse() const { return reinterpret_cast<float*>(tensor(kTensors)); }
+  void* workspace() const { return tensor(kTensors + 1); }
+
+  template <class Args>
+  Args args() const {
+    Args a;
+    a.q = attile::bhsd<const __half>(tensor(0), kLen, kHeads, kDim);
+    a.k = attile::bhsd<const __half>(tensor(1), kLen, kHeads, kDim);
+    a.v = attile::bhsd<const __half>(tensor(2), kLen, kHeads, kDim);
+    a.lse = lse();
+    a.batch = 1, a.q_heads = a.kv_heads = kHeads, a.q_len = a.kv_len = kLen;
+    return a;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("without warpgroups' instructions the one calls run the sm80 kernels") {
+  if (attile::arch::device_architecture() != 900) SKIP_CASE("no device of compute capability 9.0");
+  const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
+  const Memory memory;
+  auto forward = memory.args<Forward>();
+  forward.o = attile::bhsd(memory.tensor(3), kLen, kHeads, kDim);
+  CHECK(attile::with_forward_kernel<kDim>(forward, family) == "sm80");
+  CHECK(attile::forward<kDim>(forward) == cudaSuccess);
+  auto backward = memory.args<Backward>();
+  backward.o = attile::bhsd<const __half>(memory.tensor(3), kLen, kHeads, kDim);
+  backward.dout = attile::bhsd<const __half>(memory.tensor(4), kLen, kHeads, kDim);
+  backward.dq = attile::bhsd(memory.tensor(5), kLen, kHeads, kDim);
+  backward.dk = attile::bhsd(memory.tensor(6), kLen, kHeads, kDim);
+  backward.dv = attile::bhsd(memory.tensor(7), kLen, kHeads, kDim);
+  CHECK(attile::with_backward_kernel<kDim>(backward, family) == "sm80");
+  std::size_t bytes = 0;
+  REQUIRE(attile::backward<kDim>(nullptr, bytes, backward) == cudaSuccess);
+  REQUIRE(bytes < Memory::kBytes / 2);
+  CHECK(attile::backward<kDim>(memory.workspace(), bytes, backward) == cudaSuccess);
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+}
