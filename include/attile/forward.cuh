@@ -85,10 +85,10 @@ template <class Traits>
 [[nodiscard]] cudaError_t forward(const typename Traits::Args& args,
                                   cudaStream_t stream = nullptr) {
   if (const Check ok = check<Traits>(args); !ok) return ok.error;
-  if (forward_blocks<Traits>(args) == 0) return cudaSuccess;
-  return arch::launch_clusters(forward_kernel<Traits>, Traits::kCluster,
-                               forward_blocks<Traits>(args), forward_threads<Traits>(),
-                               forward_shared_bytes<Traits>(), stream,
+  const unsigned blocks = forward_blocks<Traits>(args);
+  if (blocks == 0) return cudaSuccess;
+  return arch::launch_clusters(forward_kernel<Traits>, Traits::kCluster, blocks,
+                               forward_threads<Traits>(), forward_shared_bytes<Traits>(), stream,
                                forward_params<Traits>(args));
 }
 

@@ -103,7 +103,6 @@ ATTILE_KERNEL void load_box(std::uint32_t* out, const ATTILE_GRID_CONSTANT arch:
   const int bytes = kBoxRows * row_bytes;
   auto* const barrier = reinterpret_cast<arch::Mbarrier*>(arch::dynamic_shared() + bytes);
   if (arch::thread_index() == 0) {
-    arch::prefetch_map(map);
     arch::mbarrier_init(barrier, 1);
     arch::mbarrier_publish();
     arch::mbarrier_arrive_expect(barrier, bytes);

@@ -22,13 +22,6 @@ namespace attile::arch {
 /// under ATTILE_GRID_CONSTANT.
 using TensorMap = CUtensorMap;
 
-/// The copy unit reads the map ahead of its first use.
-ATTILE_DEVICE void prefetch_map(const TensorMap& map) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-#endif
-}
-
 /// Brings a box to `shared`; `barrier` counts its bytes. Scope    one thread.
 /// Units    `shared` as `shared_address` gives it, aligned to 128 bytes; to 1024, 512, 256 with a
 ///          swizzle of 128, 64, 32 bytes. `at.c0` is a multiple of 16 bytes.

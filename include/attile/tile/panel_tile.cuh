@@ -178,9 +178,8 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
 
 /// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the tile's rows
 /// and the target's rows and columns. Scope    a warp; it sees what was written of these rows.
-template <int kRows, class Target, class Tile>
-ATTILE_DEVICE void store_rows(const Target& target, const Tile& shared, int first, int row0) {
-  using T = typename Tile::Element;
+template <int kRows, class T, class Tile>
+ATTILE_DEVICE void store_rows(const Matrix<T>& target, const Tile& shared, int first, int row0) {
   constexpr int kUnit = Tile::Layout::kUnitElements;
   constexpr int kUnits = Tile::kCols / kUnit;
   const int lane = arch::thread_index() % arch::kWarpSize;

@@ -151,7 +151,7 @@ struct GroupTile {
   ATTILE_DEVICE GroupTile(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group)
       : at(tile) {
     const TileRange all = at.cluster_seen(p);
-    mine = at.seen(p, group, 1).between(all.first, all.last);
+    mine = at.seen(p, group).between(all.first, all.last);
     if (empty()) mine.first = mine.last = all.last;
     before = mine.first - all.first;
     after = all.last - mine.last;
@@ -292,7 +292,7 @@ class GroupForward {
     if (kv_tile + 1 == rows.mine.last) smem_.q(group_).release(places_.q);
   }
 
-  /// S as the policies want it, m, and what O is then to be multiplied by.
+  /// Line 9: S as the policies want it, m, and what O is then to be multiplied by.
   ATTILE_DEVICE typename Softmax::Rescaling raise_maximum(const Rows& rows, int kv_tile) {
     const auto where = rows.at.place(p_, group_, kv_tile * Traits::kBc);
     if (rows.mine.full(kv_tile)) {
@@ -302,7 +302,7 @@ class GroupForward {
     }
     return softmax_.template raise_maximum<Traits::kRescaleSlack>(s_frag_, unit());
   }
-  /// P, l, and P as an operand.
+  /// Line 9: P, l, and P as an operand.
   ATTILE_DEVICE void make_probabilities(const Rows& rows, int kv_tile) {
     softmax_.exponentiate(s_frag_, unit());
     if constexpr (Traits::DropoutType::kEnabled) {

@@ -68,6 +68,7 @@ struct BoxedTensors {
                                            packing.rows)) {}
 };
 
+/// The maps by which they go.
 struct TensorMaps {
   arch::TensorMap q, k, v, o;
 
@@ -157,9 +158,9 @@ struct WorkTile {
     return Traits::kPacked ? p.packing.rows : kGroupRows;
   }
 
-  /// The tiles of Bc columns that any of `groups` warpgroups from `group` on sees.
-  ATTILE_DEVICE TileRange seen(const ForwardParams<Traits>& p, int group, int groups) const {
-    return rows_seen(p, row0 + group * group_rows(p), groups * group_rows(p));
+  /// The tiles of Bc columns that a warpgroup sees.
+  ATTILE_DEVICE TileRange seen(const ForwardParams<Traits>& p, int group) const {
+    return rows_seen(p, row0 + group * group_rows(p), group_rows(p));
   }
   /// Those that any block of the cluster sees.
   ATTILE_DEVICE TileRange cluster_seen(const ForwardParams<Traits>& p) const {

@@ -17,8 +17,6 @@ struct TensorMap {
   BoxedTensor tensor;
 };
 
-inline void prefetch_map(const TensorMap&) {}
-
 [[gnu::always_inline]] inline void bulk_load(std::uint32_t shared, const TensorMap& map,
                                              const BoxPlace& at, Mbarrier* barrier) {
   sim::bulk_load(shared, map.tensor, at, barrier);
