@@ -37,13 +37,22 @@ struct ForwardMemory {
   unsigned char* data;
 
   ATTILE_DEVICE QRing q(int group) const {
-    return {data + group * QRing::kBytes, barriers() + group * 2};
+    return {data + Traits::kQPlace + group * QRing::kBytes,
+            barriers() + 2 * (group * Traits::kQStages)};
   }
   ATTILE_DEVICE KRing k() const {
-    return {data + Traits::kKPlace, barriers() + Traits::kGroups * 2};
+    return {data, barriers() + 2 * (Traits::kGroups * Traits::kQStages)};
   }
   ATTILE_DEVICE VRing v() const {
-    return {data + Traits::kVPlace, barriers() + Traits::kGroups * 2 + Traits::kStages * 2};
+    return {data + Traits::kVPlace,
+            barriers() + 2 * (Traits::kGroups * Traits::kQStages + Traits::kStages)};
+  }
+  /// Which rows its part of Q is, of the block's tile `turn`.
+  ATTILE_DEVICE GroupRows<Traits>& rows(int group, int turn) const {
+    constexpr int kSlots = Traits::kRowSlots;
+    static_assert(kSlots * sizeof(GroupRows<Traits>) == Traits::kRowsBytes);
+    return reinterpret_cast<GroupRows<Traits>*>(data +
+                                                Traits::kRowsPlace)[group * kSlots + turn % kSlots];
   }
   /// Where a warpgroup brings its rows of O together, some columns at a time.
   ATTILE_DEVICE typename Traits::OTile o(int group) const {
@@ -71,21 +80,33 @@ struct ForwardMemory {
   }
 };
 
-/// Sends for Q of all tiles that a block computes. Scope    one thread.
+/// Sends for Q of all tiles that a block computes, and says which rows they are.
+/// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem) {
-  tile::RingPlace<1> q_at;
-  for (BlockTiles<Traits::kCluster> tiles{block}; tiles.more(p.tiles); ++tiles.turn) {
-    const WorkTile<Traits> at(p, tiles.tile());
-    const int rows = at.group_rows(p);
-    const int heads = at.packed_heads(p);
-    const tile::RingPlace<1> q_now = q_at;
+  tile::RingPlace<Traits::kQStages> at;
+  BlockTiles<Traits::kCluster> tiles{block};
+  for (; tiles.more(p.tiles); ++tiles.turn) {
+    const WorkTile<Traits> tile(p, tiles.tile());
+    const int rows = tile.group_rows(p);
+    const int heads = tile.packed_heads(p);
+    const tile::RingPlace<Traits::kQStages> now = at;
+    ATTILE_UNROLL_BY(1)
     for (int group = 0; group < Traits::kGroups; ++group) {
-      q_at = q_now;
-      smem.q(group).fill(q_at, p.maps.q, at.row0 + group * rows, at.head / heads, at.batch,
-                         rows * heads);
+      const GroupRows<Traits> mine(p, tile, group);
+      const auto ring = smem.q(group);
+      ring.await_free(now);
+      smem.rows(group, tiles.turn) = mine;
+      at = now;
+      ring.fill(at, p.maps.q, tile.row0 + group * rows, tile.head / heads, tile.batch,
+                rows * heads);
     }
+  }
+  for (int group = 0; group < Traits::kGroups; ++group) {
+    smem.q(group).await_free(at);
+    smem.rows(group, tiles.turn) = GroupRows<Traits>();
+    static_cast<void>(smem.q(group).announce(at, 0));
   }
 }
 
@@ -122,14 +143,21 @@ ATTILE_DEVICE void clear_unused_rows(const ForwardParams<Traits>& p,
   arch::fence_async_proxy();
 }
 
-/// Where a warpgroup is in the rings.
+/// Where a warpgroup is in the rings, and how it goes past tiles that it does not want.
 template <class Traits>
 struct ForwardPlaces {
-  tile::RingPlace<1> q;
+  tile::RingPlace<Traits::kQStages> q;
   tile::RingPlace<Traits::kStages> k, v;
 
-  /// Tiles that it does not want, K's and V's in turn: others may need a V of these before they
-  /// free a K.
+  ATTILE_DEVICE void pass_keys(const ForwardMemory<Traits>& smem, int count) {
+    ATTILE_UNROLL_BY(1)
+    for (int i = 0; i < count; ++i) smem.k().pass(k);
+  }
+  ATTILE_DEVICE void pass_values(const ForwardMemory<Traits>& smem, int count) {
+    ATTILE_UNROLL_BY(1)
+    for (int i = 0; i < count; ++i) smem.v().pass(v);
+  }
+  /// K's and V's in turn: others may need a V of these before they free a K.
   ATTILE_DEVICE void pass(const ForwardMemory<Traits>& smem, int count) {
     ATTILE_UNROLL_BY(1)
     for (int i = 0; i < count; ++i) {
@@ -139,32 +167,11 @@ struct ForwardPlaces {
   }
 };
 
-/// A warpgroup's rows of a tile, and the tiles of K and V that they see.
-template <class Traits>
-struct GroupTile {
-  WorkTile<Traits> at;
-  TileRange mine;
-  int before, after;  ///< tiles of K and V that come for other warpgroups only
-
-  /// None.
-  ATTILE_DEVICE GroupTile() : at{}, before(0), after(0) {}
-  ATTILE_DEVICE GroupTile(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group)
-      : at(tile) {
-    const TileRange all = at.cluster_seen(p);
-    mine = at.seen(p, group).between(all.first, all.last);
-    if (empty()) mine.first = mine.last = all.last;
-    before = mine.first - all.first;
-    after = all.last - mine.last;
-  }
-
-  ATTILE_DEVICE bool empty() const { return mine.first >= mine.last; }
-};
-
 /// FlashAttention-2, forward, for a warpgroup's rows of the tiles of its block (arXiv 2307.08691,
 /// Algorithm 1; the lines named are its). The product P V of one tile of keys and S of the next one
-/// are begun together (arXiv 2407.08608, section 3.2): the maximum of S is found beside the first,
-/// and its exponentials beside products of the other warpgroups. Between tiles of rows O leaves
-/// beside the next S.
+/// are begun together (arXiv 2407.08608, section 3.2), also where that is the first one of the next
+/// rows: the maximum of S is found beside the first, and its exponentials beside products of the
+/// other warpgroups.
 template <class Traits>
 class GroupForward {
   using T = typename Traits::ElementType;
@@ -172,130 +179,151 @@ class GroupForward {
   using Outputs = typename Traits::OutputRegisters;
   using Probabilities = tile::RegisterLeft<T, Scores>;
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
-  using Rows = GroupTile<Traits>;
+  using Rows = GroupRows<Traits>;
 
  public:
   ATTILE_DEVICE GroupForward(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
-                             int block, int group)
-      : p_(p), smem_(smem), group_(group), tiles_{block}, next_{} {
-    if (tiles_.more(p.tiles)) next_ = WorkTile<Traits>(p, tiles_.tile());
+                             int group)
+      : p_(p), smem_(smem), group_(group) {
     if constexpr (Traits::kPacked) {
-      clear_unused_rows(p, smem.q(group).tile(0));
+      ATTILE_UNROLL
+      for (int stage = 0; stage < Traits::kQStages; ++stage) {
+        clear_unused_rows(p, smem.q(group).tile(stage));
+      }
       sync();  // zeros are there for the products
     }
   }
 
   /// Scope    all threads of a warpgroup that computes.
   ATTILE_DEVICE void run() {
-    Rows rows;
-    while (restart(rows)) {
-      for (bool more = true; more;) {
-        first_tile(rows);
-        other_tiles(rows);
-        more = next_rows(rows);
-      }
+    while (restart()) {
+      do {
+        other_tiles();
+      } while (next_rows());
     }
     if (is_sender()) arch::bulk_wait_read<0>();  // before shared memory goes
   }
 
  private:
-  /// Finds out, for later, what comes behind the tile that next_ is: divisions.
-  ATTILE_DEVICE void look_ahead() {
-    ++tiles_.turn;
-    if (tiles_.more(p_.tiles)) next_ = WorkTile<Traits>(p_, tiles_.tile());
+  /// The rows that are computed.
+  ATTILE_DEVICE const Rows& rows() const { return smem_.rows(group_, turn_); }
+  /// Those behind them, with Q.
+  ATTILE_DEVICE const Rows& await_rows(int turn) const {
+    static_cast<void>(smem_.q(group_).wait(places_.q));  // line 4
+    return smem_.rows(group_, turn);
+  }
+  ATTILE_DEVICE void begin_rows() {
+    range_ = rows().mine;
+    softmax_.reset();
   }
 
-  /// The next rows that see keys, and S of their first tile; false where none are left. Rows that
+  /// The next rows that see keys, and P of their first tile; false where none are left. Rows that
   /// see none are written here.
-  ATTILE_DEVICE bool restart(Rows& rows) {
-    for (; tiles_.more(p_.tiles); look_ahead()) {
-      rows = Rows(p_, next_, group_);
-      places_.pass(smem_, rows.before);
-      if (!rows.empty()) {
-        start_scores();
-        look_ahead();
-        tile::wait_product<0>(s_frag_);
-        return true;
-      }
-      smem_.q(group_).pass(places_.q);
+  ATTILE_DEVICE bool restart() {
+    for (;; ++turn_) {
+      const Rows& next = await_rows(turn_);
+      if (next.is_end()) return false;
+      places_.pass(smem_, next.before);
+      begin_rows();
+      if (!next.empty()) break;
       o_frag_.clear();
-      softmax_.reset();
-      finish(rows.at);
+      finish(next, softmax_);
+      smem_.q(group_).pass(places_.q);
     }
-    return false;
+    start_scores();
+    tile::wait_product<0>(s_frag_);
+    scores_made(range_.first);
+    raise_maximum(range_.first);
+    smem_.v().wait(places_.v);
+    make_probabilities(range_.first);
+    adds_ = false;  // line 5
+    return true;
   }
 
-  /// Ends these rows, and begins the next ones, if there are some that see keys: O leaves while S
-  /// of their first tile is made.
-  ATTILE_DEVICE bool next_rows(Rows& rows) {
-    start_output();  // line 10, of the last tile
-    const bool more = tiles_.more(p_.tiles);
-    const Rows next = more ? Rows(p_, next_, group_) : Rows();
-    tile::wait_product<0>(o_frag_);
-    smem_.v().release(places_.v);
-    places_.pass(smem_, rows.after);
-    if (next.empty()) {
-      finish(rows.at);
+  /// Ends these rows. If the next ones see keys: P of their first tile too, and true. V of the last
+  /// tile is held meanwhile, so that at most kStages tiles may lie between: other warpgroups may
+  /// wait for those behind.
+  ATTILE_DEVICE bool next_rows() {
+    const Rows& done = rows();
+    const int after = done.after;
+    const bool near = after <= Traits::kStages;
+    int skipped = 0;
+    bool goes_on = near;
+    if (near) {
+      places_.pass_keys(smem_, after);
+      const Rows& next = await_rows(turn_ + 1);
+      skipped = after + next.before;
+      goes_on = !next.empty() && skipped <= Traits::kStages;
+    }
+    ++turn_;
+    if (!goes_on) {
+      start_output();  // line 10
+      tile::wait_product<0>(o_frag_);
+      smem_.v().release(places_.v);
+      if (near) {
+        places_.pass_values(smem_, after);
+      } else {
+        places_.pass(smem_, after);
+      }
+      finish(done, softmax_);
       return false;
     }
-    places_.pass(smem_, next.before);
+    places_.pass_keys(smem_, skipped - after);
     start_scores();
-    look_ahead();
-    finish(rows.at);
-    tile::wait_product<0>(s_frag_);
-    rows = next;
+    start_output();  // line 10
+    tile::wait_product<1>(s_frag_);
+    Softmax ended = softmax_;
+    begin_rows();
+    scores_made(range_.first);
+    raise_maximum(range_.first);
+    tile::wait_product<0>(o_frag_);
+    smem_.v().release(places_.v);
+    places_.pass_values(smem_, skipped);
+    smem_.v().wait(places_.v);
+    finish(done, ended);
+    make_probabilities(range_.first);
+    adds_ = false;  // line 5
     return true;
   }
 
   ATTILE_DEVICE void start_scores() {
-    const auto q_smem = smem_.q(group_).wait(places_.q);  // line 4
     const auto k_smem = smem_.k().wait(places_.k);
-    tile::start_transposed_product<T>(s_frag_, q_smem, k_smem);  // line 8
+    tile::start_transposed_product<T>(s_frag_, smem_.q(group_).tile(places_.q.stage),
+                                      k_smem);  // line 8
   }
   ATTILE_DEVICE void start_output() {
     tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(places_.v.stage), 0, adds_);
     adds_ = true;
   }
 
-  /// P of the rows' first tile of keys, behind S.
-  ATTILE_DEVICE void first_tile(const Rows& rows) {
-    adds_ = false;  // line 5
-    softmax_.reset();
-    scores_made(rows, rows.mine.first);
-    raise_maximum(rows, rows.mine.first);
-    smem_.v().wait(places_.v);
-    make_probabilities(rows, rows.mine.first);
-  }
-
-  /// All others, but for the product P V of the last one.
-  ATTILE_DEVICE void other_tiles(const Rows& rows) {
+  /// P of all tiles but the first, and of all but the last P V.
+  ATTILE_DEVICE void other_tiles() {
     ATTILE_UNROLL_BY(1)
-    for (int kv_tile = rows.mine.first + 1; kv_tile < rows.mine.last; ++kv_tile) {  // 6 and 7
-      const auto k_smem = smem_.k().wait(places_.k);
-      tile::start_transposed_product<T>(s_frag_, smem_.q(group_).tile(0), k_smem);  // line 8
+    for (int kv_tile = range_.first + 1; kv_tile < range_.last; ++kv_tile) {  // 6 and 7
+      start_scores();
       start_output();  // line 10, of the tile before
       tile::wait_product<1>(s_frag_);
-      scores_made(rows, kv_tile);
-      const auto rescaling = raise_maximum(rows, kv_tile);
+      scores_made(kv_tile);
+      const auto rescaling = raise_maximum(kv_tile);
       const auto v_next = places_.v.after();
       smem_.v().wait(v_next);
       tile::wait_product<0>(o_frag_);
       smem_.v().release(places_.v);
       rescaling.apply(o_frag_);
-      make_probabilities(rows, kv_tile);
+      make_probabilities(kv_tile);
     }
   }
 
   /// K, and behind the last one Q, have been read.
-  ATTILE_DEVICE void scores_made(const Rows& rows, int kv_tile) {
+  ATTILE_DEVICE void scores_made(int kv_tile) {
     smem_.k().release(places_.k);
-    if (kv_tile + 1 == rows.mine.last) smem_.q(group_).release(places_.q);
+    if (kv_tile + 1 == range_.last) smem_.q(group_).release(places_.q);
   }
 
   /// Line 9: S as the policies want it, m, and what O is then to be multiplied by.
-  ATTILE_DEVICE typename Softmax::Rescaling raise_maximum(const Rows& rows, int kv_tile) {
-    const auto where = rows.at.place(p_, group_, kv_tile * Traits::kBc);
-    if (rows.mine.full(kv_tile)) {
+  ATTILE_DEVICE typename Softmax::Rescaling raise_maximum(int kv_tile) {
+    const auto where = rows().at.place(p_, group_, kv_tile * Traits::kBc);
+    if (range_.full(kv_tile)) {
       tile::modify_and_mask<false>(s_frag_, where, p_.mask, p_.score_mod, p_.scale);
     } else {
       tile::modify_and_mask<true>(s_frag_, where, p_.mask, p_.score_mod, p_.scale);
@@ -303,22 +331,23 @@ class GroupForward {
     return softmax_.template raise_maximum<Traits::kRescaleSlack>(s_frag_, unit());
   }
   /// Line 9: P, l, and P as an operand.
-  ATTILE_DEVICE void make_probabilities(const Rows& rows, int kv_tile) {
+  ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, unit());
     if constexpr (Traits::DropoutType::kEnabled) {
-      tile::drop(s_frag_, rows.at.place(p_, group_, kv_tile * Traits::kBc),
+      tile::drop(s_frag_, rows().at.place(p_, group_, kv_tile * Traits::kBc),
                  p_.dropout.sampler(p_.q_heads));
     }
     p_left_ = Probabilities(s_frag_);
   }
 
   /// O and LSE of rows whose last product is done (lines 12 to 15).
-  ATTILE_DEVICE void finish(const WorkTile<Traits>& at) {
+  ATTILE_DEVICE void finish(const Rows& rows, Softmax& softmax) {
+    const RowTile<Traits> at = rows.at;
     float factor[Outputs::kRegRows];
     ATTILE_UNROLL
     for (int r = 0; r < Outputs::kRegRows; ++r) {
       const float keep_scale = p_.dropout.sampler(p_.q_heads).keep_scale();
-      factor[r] = softmax_.complete(o_frag_, r, keep_scale);
+      factor[r] = softmax.complete(o_frag_, r, keep_scale);
     }
     const auto o_smem = smem_.o(group_);
     ATTILE_UNROLL
@@ -333,7 +362,7 @@ class GroupForward {
                         at.head / at.packed_heads(p_), at.batch);
       }
     }
-    store_lse<Outputs>(p_, at.place(p_, group_, 0), softmax_, unit());  // lines 13, 15
+    store_lse<Outputs>(p_, at.place(p_, group_, 0), softmax, unit());  // lines 13, 15
   }
 
   ATTILE_DEVICE void sync() const { arch::barrier(1 + group_, arch::kWarpgroupSize); }
@@ -345,8 +374,8 @@ class GroupForward {
   const ForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
   int group_;
-  BlockTiles<Traits::kCluster> tiles_;  // behind the one that is computed
-  WorkTile<Traits> next_;               // the same
+  int turn_ = 0;     // of the block's tiles, the one whose rows are computed
+  TileRange range_;  // what they see
   ForwardPlaces<Traits> places_;
   Softmax softmax_;
   Scores s_frag_;
@@ -375,7 +404,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     if (thread == 2 * arch::kWarpSize) load_q(p, block, smem);
   } else {
     arch::take_registers<Traits::kGroupRegisters>();
-    GroupForward<Traits>(p, smem, block, group).run();
+    GroupForward<Traits>(p, smem, group).run();
   }
 }
 

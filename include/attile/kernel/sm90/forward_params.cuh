@@ -123,21 +123,8 @@ struct ForwardParams : attile::ForwardParams<Traits> {
 
 /// Which rows of which heads a tile is.
 template <class Traits>
-struct WorkTile {
-  int batch, head, kv_head;
-  int row0, cluster_row0;
-
-  WorkTile() = default;
-  ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, int tile) {
-    const WorkItem item(tile, p.q_tiles, p.slices, p.section);
-    const int packs = p.q_heads / packed_heads(p);
-    batch = item.slice / packs;
-    head = item.slice % packs * packed_heads(p);
-    kv_head = head / (p.q_heads / p.kv_heads);
-    const int rows = Traits::kGroups * group_rows(p);
-    cluster_row0 = item.row_tile * Traits::kCluster * rows;
-    row0 = cluster_row0 + (Traits::kCluster == 1 ? 0 : arch::cluster_rank() * rows);
-  }
+struct RowTile {
+  int batch, head, row0;
 
   /// What of it a warpgroup has.
   ATTILE_DEVICE auto place(const ForwardParams<Traits>& p, int group, int col0) const {
@@ -156,6 +143,28 @@ struct WorkTile {
   }
   ATTILE_DEVICE static int group_rows(const ForwardParams<Traits>& p) {
     return Traits::kPacked ? p.packing.rows : kGroupRows;
+  }
+};
+
+/// The same, and what it reads of K and V.
+template <class Traits>
+struct WorkTile : RowTile<Traits> {
+  using RowTile<Traits>::batch;
+  using RowTile<Traits>::head;
+  using RowTile<Traits>::row0;
+  using RowTile<Traits>::packed_heads;
+  using RowTile<Traits>::group_rows;
+  int kv_head, cluster_row0;
+
+  ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, int tile) {
+    const WorkItem item(tile, p.q_tiles, p.slices, p.section);
+    const int packs = p.q_heads / packed_heads(p);
+    batch = item.slice / packs;
+    head = item.slice % packs * packed_heads(p);
+    kv_head = head / (p.q_heads / p.kv_heads);
+    const int rows = Traits::kGroups * group_rows(p);
+    cluster_row0 = item.row_tile * Traits::kCluster * rows;
+    row0 = cluster_row0 + (Traits::kCluster == 1 ? 0 : arch::cluster_rank() * rows);
   }
 
   /// The tiles of Bc columns that a warpgroup sees.
@@ -177,6 +186,28 @@ struct WorkTile {
     }
     return range;
   }
+};
+
+/// A warpgroup's rows of a tile, and the tiles of K and V that they see. Behind the last ones of a
+/// block come some that say so.
+template <class Traits>
+struct alignas(16) GroupRows {
+  TileRange mine;
+  int before = 0, after = 0;  ///< tiles of K and V that come for other warpgroups only
+  RowTile<Traits> at{-1, 0, 0};
+
+  GroupRows() = default;
+  ATTILE_DEVICE GroupRows(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group)
+      : at(tile) {
+    const TileRange all = tile.cluster_seen(p);
+    mine = tile.seen(p, group).between(all.first, all.last);
+    if (empty()) mine.first = mine.last = all.last;
+    before = mine.first - all.first;
+    after = all.last - mine.last;
+  }
+
+  ATTILE_DEVICE bool is_end() const { return at.batch < 0; }
+  ATTILE_DEVICE bool empty() const { return mine.first >= mine.last; }
 };
 
 /// The tiles of a block, one after another.

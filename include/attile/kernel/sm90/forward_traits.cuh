@@ -53,27 +53,37 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   using QTile = tile::PanelTile<kGroupRows, round_up(D, 16), T>;
   using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
   using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
-  using QRing = tile::Ring<QTile, 1>;
   using KRing = tile::Ring<KTile, kStages, kCluster>;
   using VRing = tile::Ring<VTile, kStages, kCluster>;
   using ScoreRegisters = tile::MmaTile<Br, Bc, kGroups * 4>;
   using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kGroups * 4>;
 
+  /// Of GroupRows, which warpgroups keep until O of the rows before has left.
+  static constexpr int kRowSlots = 4;
+  static constexpr std::size_t kRowsBytes = kRowSlots * 48;
   /// Where things lie in shared memory. Units: bytes.
-  static constexpr std::size_t kBarrierBytes = sizeof(arch::Mbarrier) * 2 * (kGroups + 2 * kStages);
   static constexpr std::size_t kPitch = 1024;  // of eight rows of a panel
-  static constexpr std::size_t kKPlace = kGroups * QTile::kBytes;
-  static constexpr std::size_t kVPlace = kKPlace + round_up(KRing::kBytes, kPitch);
+  static constexpr std::size_t kVPlace = round_up(KRing::kBytes, kPitch);
   static constexpr std::size_t kOPlace = kVPlace + round_up(VRing::kBytes, kPitch);
-  static constexpr bool kWholeOutput =
-      kOPlace + kGroups * kGroupRows * VTile::kCols * sizeof(T) + kBarrierBytes <=
-      arch::kMaxSharedBytes;
+
+ private:
+  static constexpr std::size_t kRest = arch::kMaxSharedBytes - kOPlace - kGroups * kRowsBytes -
+                                       sizeof(arch::Mbarrier) * 2 * (kGroups * 2 + 2 * kStages);
+  static constexpr std::size_t kOutputBytes = kGroups * kGroupRows * VTile::kCols * sizeof(T);
+  static constexpr bool kWholeOutput = kGroups * QTile::kBytes + kOutputBytes <= kRest;
+
+ public:
+  /// Where there is room, Q of the next tile comes beside this one.
+  static constexpr int kQStages = 2 * kGroups * QTile::kBytes + kOutputBytes <= kRest ? 2 : 1;
+  using QRing = tile::Ring<QTile, kQStages>;
   /// O leaves by way of shared memory: all columns at once, or half of them.
   using OTile =
       tile::PanelTile<kGroupRows, kWholeOutput ? VTile::kCols : round_up(VTile::kCols / 2, 16), T>;
-  static constexpr std::size_t kBarrierPlace =
-      round_up(kOPlace + kGroups * OTile::kBytes, sizeof(arch::Mbarrier));
-  static constexpr std::size_t kSharedBytes = kBarrierPlace + kBarrierBytes;
+  static constexpr std::size_t kQPlace = kOPlace + kGroups * OTile::kBytes;
+  static constexpr std::size_t kRowsPlace = kQPlace + kGroups * QRing::kBytes;
+  static constexpr std::size_t kBarrierPlace = kRowsPlace + kGroups * kRowsBytes;
+  static constexpr std::size_t kSharedBytes =
+      kBarrierPlace + sizeof(arch::Mbarrier) * 2 * (kGroups * kQStages + 2 * kStages);
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "
