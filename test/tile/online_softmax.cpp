@@ -31,7 +31,8 @@ struct Scores {
     for (const float x : s[r]) m = std::max(m, x);
     return m;
   }
-  float row_max_above(int r, float floor) const {
+  float lane_max(int r) const { return row_max(r); }
+  float lane_max_above(int r, float floor) const {
     for (const float x : s[r]) floor = attile::arch::fmax_above(floor, x, floor);
     return floor;
   }

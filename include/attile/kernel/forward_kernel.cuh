@@ -101,20 +101,29 @@ ATTILE_DEVICE TileRange tiles_seen(const ForwardParams<Traits>& p, int batch, in
   return tiles_of(visible_columns(p.mask, batch, head, rows, p.extent), Traits::kBc);
 }
 
-/// LSE of the rows that this thread holds, where it is wanted: one of the lanes of a row writes it.
+/// LSE of the rows that this thread holds, where it is wanted: the lanes of a row write one each.
 /// [FlashAttention-2, Alg. 1, lines 13 and 15]
 template <class Registers, class Traits, class Place>
 ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Place& place,
                              const tile::OnlineSoftmax<Registers::kRegRows>& softmax, float unit) {
-  if (p.lse == nullptr || Registers::col(0) != 0) return;
+  constexpr int kLanes = Registers::kRowLanes;
+  const int lane = Registers::lane_of_row();
+  if (p.lse == nullptr || lane >= kLanes) return;
   ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
+  for (int first = 0; first < Registers::kRegRows; first += kLanes) {
+    tile::OnlineSoftmax<1> mine{};
+    ATTILE_UNROLL
+    for (int r = first; r < min(first + kLanes, Registers::kRegRows); ++r) {
+      if (r == first + lane) mine = {{softmax.m[r]}, {softmax.l[r]}};
+    }
+    const int r = first + lane;
+    if (r >= Registers::kRegRows || !Registers::has_row(r)) continue;
     const int row = Registers::row(r);
-    if (!Registers::has_row(r) || !place.has_row(row)) continue;
+    if (!place.has_row(row)) continue;
     const ScoreIndex at = place.at(row, 0);
     float* const lse =
         p.lse + (static_cast<std::int64_t>(at.batch) * p.q_heads + at.head) * p.extent.q_len;
-    lse[at.row] = softmax.lse(r, unit);
+    lse[at.row] = mine.lse(0, unit);
   }
 }
 

@@ -35,6 +35,7 @@ struct MmaTile {
   static constexpr int kCols = Cols;
   static constexpr int kWarpRows = Rows / (kWarps / kAcross);
   static constexpr int kWarpCols = Cols / kAcross;
+  static constexpr int kRowLanes = 4;
   static constexpr int kRegRows = kWarpRows / 8;
   static constexpr int kRegCols = kWarpCols / 4;
 
@@ -53,6 +54,8 @@ struct MmaTile {
     const int thread = arch::thread_index();
     return warp_col_of(thread) + thread % 4 * 2 + col_offset(c);
   }
+  /// Which of the lanes that share its rows a thread is, of kRowLanes; beyond, of another warp.
+  ATTILE_DEVICE static int lane_of_row() { return col(0) / 2; }
   /// row(r) - row(0) and col(c) - col(0): the same for every thread.
   ATTILE_DEVICE static constexpr int row_offset(int r) { return r * 8; }
   ATTILE_DEVICE static constexpr int col_offset(int c) { return c / 2 * 8 + c % 2; }
@@ -82,32 +85,31 @@ struct MmaTile {
     }
   }
 
+  /// Of what this lane holds of a row.
+  ATTILE_DEVICE float lane_max(int r) const {
+    return reduce(r, -kInf,
+                  [](float m, float a, float b) { return arch::fmax(m, arch::fmax(a, b)); });
+  }
+  /// The same and `floor`, the sign bit of which is not set.
+  ATTILE_DEVICE float lane_max_above(int r, float floor) const {
+    return reduce(r, floor, [](float m, float a, float b) { return arch::fmax_above(m, a, b); });
+  }
   /// Scope: the lanes of a row, together.
   ATTILE_DEVICE float row_max(int r) const {
-    float result = x[r][0];
-    ATTILE_UNROLL
-    for (int c = 1; c < kRegCols; ++c) result = arch::fmax(result, x[r][c]);
-    result = arch::fmax(result, arch::shuffle_xor(result, 1));
-    return arch::fmax(result, arch::shuffle_xor(result, 2));
-  }
-
-  /// The same, and `floor`, the sign bit of which is not set.
-  ATTILE_DEVICE float row_max_above(int r, float floor) const {
-    ATTILE_UNROLL
-    for (int c = 0; c < kRegCols; c += 2) floor = arch::fmax_above(floor, x[r][c], x[r][c + 1]);
-    const float result = arch::fmax(floor, arch::shuffle_xor(floor, 1));
-    return arch::fmax(result, arch::shuffle_xor(result, 2));
+    const float mine = lane_max(r);
+    const float pair = arch::fmax(mine, arch::shuffle_xor(mine, 1));
+    return arch::fmax(pair, arch::shuffle_xor(pair, 2));
   }
 
   /// x <- 2^(x * unit - base); returns this lane's part of the row's sum.
   ATTILE_DEVICE float exponentiate(int r, float unit, float base) {
-    float sum = 0.0f;
+    float sum[kChains] = {};
     ATTILE_UNROLL
     for (int c = 0; c < kRegCols; ++c) {
       x[r][c] = arch::exp2(x[r][c] * unit - base);
-      sum += x[r][c];
+      sum[c % kChains] += x[r][c];
     }
-    return sum;
+    return sum[0] + sum[1];
   }
 
   ATTILE_DEVICE float& at(int r, int c) { return x[r][c]; }
@@ -122,6 +124,20 @@ struct MmaTile {
   }
 
  private:
+  static constexpr int kChains = 2;
+
+  /// f(m, a, b) over values of a row; in several chains, because each waits for itself.
+  template <class F>
+  ATTILE_DEVICE float reduce(int r, float m, const F& f) const {
+    float chain[kChains] = {m, m};
+    ATTILE_UNROLL
+    for (int c = 0; c < kRegCols; c += 2) {
+      float& mine = chain[c / 2 % kChains];
+      mine = f(mine, x[r][c], x[r][c + 1]);
+    }
+    return arch::fmax(chain[0], chain[1]);
+  }
+
   ATTILE_DEVICE static int warp_row_of(unsigned thread) {
     return thread / (arch::kWarpSize * kAcross) * kWarpRows;
   }
@@ -171,8 +187,8 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
   }
 }
 
-/// shared(r - row0, c - col0) = registers(r, c) * factor of the row, or 0 where that is 0, rounded,
-/// for the tile's columns. The registers are not written: other products may be under way.
+/// shared(r - row0, c - col0) = registers(r, c) * factor of the row, rounded, for
+/// the tile's columns. The registers are not written: other products may be under way.
 template <class Tile, int Rows, int Cols, int kWarps>
 ATTILE_DEVICE void stage_columns(const Tile& shared, const MmaTile<Rows, Cols, kWarps>& registers,
                                  int row0, int col0,
@@ -191,7 +207,7 @@ ATTILE_DEVICE void stage_columns(const Tile& shared, const MmaTile<Rows, Cols, k
       const Vec<T, 2> pair =
           from_floats<T>(registers.x[r][c] * factor[r], registers.x[r][c + 1] * factor[r]);
       arch::store(reinterpret_cast<T*>(lane_data + offsets.at(Registers::row_offset(r), col)),
-                  factor[r] == 0.0f ? Vec<T, 2>{} : pair);
+                  pair);
     }
   }
 }

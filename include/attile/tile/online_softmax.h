@@ -60,7 +60,11 @@ struct OnlineSoftmax {
   ///          base); outputs give scale_row(r, factor).
   template <int kSlack = 0, class Scores, class Output>
   ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float unit) {
-    const Rescaling rescaling = raise_maximum<kSlack>(scores, unit);
+    bool needed = true;
+    if constexpr (kSlack > 0) {
+      needed = Scores::any_lane(above(scores, limit<Scores>(kSlack * arch::reciprocal(unit))));
+    }
+    const Rescaling rescaling = raise_maximum(scores, unit, needed);
     rescaling.apply(output);
     exponentiate(scores, unit);
   }
@@ -78,44 +82,60 @@ struct OnlineSoftmax {
     }
   };
 
-  /// A step in parts, for a kernel that has other work between them: m and l of l' before rowsum P.
-  template <int kSlack, class Scores>
-  ATTILE_HOST_DEVICE Rescaling raise_maximum(const Scores& scores, float unit) {
-    float m_new[kRows];
-    new_maximum<kSlack>(m_new, scores);
-    Rescaling result{};
-    result.needed = kSlack == 0;
+  /// What a score has to exceed for a maximum to be raised.
+  struct Limit {
+    float x[kRows];
+    bool positive;  ///< no sign bit of them is set, in all lanes of a warp
+  };
+  /// Units    `slack` as the scores are: kSlack / unit.
+  template <class Scores>
+  ATTILE_HOST_DEVICE Limit limit(float slack) const {
+    Limit result;
+    bool negative = false;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      result.needed = result.needed || (m_new[r] - m[r]) * unit > kSlack;
+      result.x[r] = m[r] == -kInf ? -kInf : m[r] + slack;
+      negative |= arch::has_sign(result.x[r]);
     }
-    if constexpr (kSlack > 0) result.needed = Scores::any_lane(result.needed);
-    if (result.needed) {
-      ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        result.factor[r] = softmax_weight(m[r], m_new[r], unit);
-        l[r] *= result.factor[r];
-        m[r] = m_new[r];
-      }
-    }
+    result.positive = !Scores::any_lane(negative);
     return result;
   }
 
-  /// m'. Where no maximum of a warp's rows has its sign bit set, by half as many instructions.
-  template <int kSlack, class Scores>
-  ATTILE_HOST_DEVICE void new_maximum(float (&m_new)[kRows], const Scores& scores) const {
-    if constexpr (kSlack > 0) {
-      bool negative = false;
+  /// Whether one of this lane's scores exceeds its row's limit. Where no limit has its sign bit
+  /// set, by half as many instructions.
+  template <class Scores>
+  ATTILE_HOST_DEVICE static bool above(const Scores& scores, const Limit& limit) {
+    bool above = false;
+    if (limit.positive) {
       ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) negative = negative || arch::has_sign(m[r]);
-      if (!Scores::any_lane(negative)) {
-        ATTILE_UNROLL
-        for (int r = 0; r < kRows; ++r) m_new[r] = scores.row_max_above(r, m[r]);
-        return;
+      for (int r = 0; r < kRows; ++r) {
+        above |= scores.lane_max_above(r, limit.x[r]) > limit.x[r];
+      }
+    } else {
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        above |= scores.lane_max(r) > limit.x[r];
       }
     }
-    ATTILE_UNROLL
-    for (int r = 0; r < kRows; ++r) m_new[r] = arch::fmax(m[r], scores.row_max(r));
+    return above;
+  }
+
+  /// A step in parts, for a kernel that has other work between them: m and l of l' before rowsum P.
+  /// `needed`: the same in all lanes of a warp.
+  template <class Scores>
+  ATTILE_HOST_DEVICE Rescaling raise_maximum(const Scores& scores, float unit, bool needed) {
+    Rescaling result{};
+    result.needed = needed;
+    if (needed) {
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const float m_new = arch::fmax(m[r], scores.row_max(r));
+        result.factor[r] = softmax_weight(m[r], m_new, unit);
+        l[r] *= result.factor[r];
+        m[r] = m_new;
+      }
+    }
+    return result;
   }
 
   /// The rest: P, and l' with it.
@@ -169,7 +189,7 @@ struct OnlineSoftmax {
   template <class Output>
   ATTILE_HOST_DEVICE float complete(const Output& output, int r, float factor) {
     l[r] = output.sum_lanes(l[r]);
-    return l[r] == 0.0f ? 0.0f : factor / l[r];
+    return l[r] == 0.0f ? 0.0f : factor * arch::reciprocal(l[r]);
   }
 
   /// LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. [Alg. 1, line 13]

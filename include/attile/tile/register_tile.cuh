@@ -37,6 +37,7 @@ struct RegisterTile {
   static constexpr int kColRun = ColRun;
   static constexpr int kRowStep = RowLanes * RowRun;
   static constexpr int kColStep = kColLanes * ColRun;
+  static constexpr int kRowLanes = kColLanes;
   static constexpr int kRegRows = ceil_div(Rows, kRowStep) * RowRun;
   static constexpr int kRegCols = ceil_div(Cols, kColStep) * ColRun;
   static constexpr bool kExactRows = Rows % kRowStep == 0;
@@ -48,6 +49,8 @@ struct RegisterTile {
   ATTILE_DEVICE static int row(int r) { return row_lane() * RowRun + row_offset(r); }
   /// The column of the tile that x[.][c] belongs to.
   ATTILE_DEVICE static int col(int c) { return col_lane() * ColRun + col_offset(c); }
+  /// Which of the lanes that share its rows a thread is, of kRowLanes; beyond, of another warp.
+  ATTILE_DEVICE static int lane_of_row() { return col_lane(); }
   /// row(r) - row(0) and col(c) - col(0): the same for every thread.
   ATTILE_DEVICE static constexpr int row_offset(int r) {
     return r / RowRun * kRowStep + r % RowRun;

@@ -233,10 +233,9 @@ class GroupForward {
     start_scores();
     tile::wait_product<0>(s_frag_);
     scores_made(range_.first);
-    raise_maximum(range_.first);
+    raise_maximum(range_.first, limit());
     smem_.v().wait(places_.v);
     make_probabilities(range_.first);
-    adds_ = false;  // line 5
     return true;
   }
 
@@ -257,7 +256,7 @@ class GroupForward {
     }
     ++turn_;
     if (!goes_on) {
-      start_output();  // line 10
+      start_output(range_.last - 1 > range_.first);  // line 10
       tile::wait_product<0>(o_frag_);
       smem_.v().release(places_.v);
       if (near) {
@@ -270,19 +269,18 @@ class GroupForward {
     }
     places_.pass_keys(smem_, skipped - after);
     start_scores();
-    start_output();  // line 10
+    start_output(range_.last - 1 > range_.first);  // line 10
     tile::wait_product<1>(s_frag_);
     Softmax ended = softmax_;
     begin_rows();
     scores_made(range_.first);
-    raise_maximum(range_.first);
+    raise_maximum(range_.first, limit());
     tile::wait_product<0>(o_frag_);
     smem_.v().release(places_.v);
+    finish(done, ended);
     places_.pass_values(smem_, skipped);
     smem_.v().wait(places_.v);
-    finish(done, ended);
     make_probabilities(range_.first);
-    adds_ = false;  // line 5
     return true;
   }
 
@@ -291,9 +289,9 @@ class GroupForward {
     tile::start_transposed_product<T>(s_frag_, smem_.q(group_).tile(places_.q.stage),
                                       k_smem);  // line 8
   }
-  ATTILE_DEVICE void start_output() {
-    tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(places_.v.stage), 0, adds_);
-    adds_ = true;
+  /// `adds`: not the rows' first tile (line 5).
+  ATTILE_DEVICE void start_output(bool adds) {
+    tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(places_.v.stage), 0, adds);
   }
 
   /// P of all tiles but the first, and of all but the last P V.
@@ -301,10 +299,11 @@ class GroupForward {
     ATTILE_UNROLL_BY(1)
     for (int kv_tile = range_.first + 1; kv_tile < range_.last; ++kv_tile) {  // 6 and 7
       start_scores();
-      start_output();  // line 10, of the tile before
+      start_output(kv_tile - 1 > range_.first);  // line 10, of the tile before
+      const auto limit = this->limit();
       tile::wait_product<1>(s_frag_);
       scores_made(kv_tile);
-      const auto rescaling = raise_maximum(kv_tile);
+      const auto rescaling = raise_maximum(kv_tile, limit);
       const auto v_next = places_.v.after();
       smem_.v().wait(v_next);
       tile::wait_product<0>(o_frag_);
@@ -321,18 +320,20 @@ class GroupForward {
   }
 
   /// Line 9: S as the policies want it, m, and what O is then to be multiplied by.
-  ATTILE_DEVICE typename Softmax::Rescaling raise_maximum(int kv_tile) {
+  ATTILE_DEVICE typename Softmax::Rescaling raise_maximum(int kv_tile,
+                                                          const typename Softmax::Limit& limit) {
     const auto where = rows().at.place(p_, group_, kv_tile * Traits::kBc);
     if (range_.full(kv_tile)) {
       tile::modify_and_mask<false>(s_frag_, where, p_.mask, p_.score_mod, p_.scale);
     } else {
       tile::modify_and_mask<true>(s_frag_, where, p_.mask, p_.score_mod, p_.scale);
     }
-    return softmax_.template raise_maximum<Traits::kRescaleSlack>(s_frag_, unit());
+    const bool above = Softmax::above(s_frag_, limit);
+    return softmax_.raise_maximum(s_frag_, p_.unit, Scores::any_lane(above));
   }
   /// Line 9: P, l, and P as an operand.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
-    softmax_.exponentiate(s_frag_, unit());
+    softmax_.exponentiate(s_frag_, p_.unit);
     if constexpr (Traits::DropoutType::kEnabled) {
       tile::drop(s_frag_, rows().at.place(p_, group_, kv_tile * Traits::kBc),
                  p_.dropout.sampler(p_.q_heads));
@@ -343,11 +344,19 @@ class GroupForward {
   /// O and LSE of rows whose last product is done (lines 12 to 15).
   ATTILE_DEVICE void finish(const Rows& rows, Softmax& softmax) {
     const RowTile<Traits> at = rows.at;
+    const float keep_scale = p_.dropout.sampler(p_.q_heads).keep_scale();
     float factor[Outputs::kRegRows];
+    bool empty = false;
     ATTILE_UNROLL
     for (int r = 0; r < Outputs::kRegRows; ++r) {
-      const float keep_scale = p_.dropout.sampler(p_.q_heads).keep_scale();
       factor[r] = softmax.complete(o_frag_, r, keep_scale);
+      empty |= factor[r] == 0.0f;
+    }
+    if (Outputs::any_lane(empty)) {  // else no row is
+      ATTILE_UNROLL
+      for (int r = 0; r < Outputs::kRegRows; ++r) {
+        if (factor[r] == 0.0f) o_frag_.clear_row(r);
+      }
     }
     const auto o_smem = smem_.o(group_);
     ATTILE_UNROLL
@@ -362,15 +371,14 @@ class GroupForward {
                         at.head / at.packed_heads(p_), at.batch);
       }
     }
-    store_lse<Outputs>(p_, at.place(p_, group_, 0), softmax, unit());  // lines 13, 15
+    store_lse<Outputs>(p_, at.place(p_, group_, 0), softmax, p_.unit);  // lines 13, 15
   }
 
+  ATTILE_DEVICE typename Softmax::Limit limit() const {
+    return softmax_.template limit<Scores>(p_.slack);
+  }
   ATTILE_DEVICE void sync() const { arch::barrier(1 + group_, arch::kWarpgroupSize); }
   ATTILE_DEVICE static bool is_sender() { return arch::thread_index() % arch::kWarpgroupSize == 0; }
-  ATTILE_DEVICE float unit() const {
-    return tile::score_unit<typename Traits::ScoreModType>(p_.scale);
-  }
-
   const ForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
   int group_;
@@ -381,7 +389,6 @@ class GroupForward {
   Scores s_frag_;
   Probabilities p_left_;
   Outputs o_frag_;
-  bool adds_ = false;  // whether the next product adds to it
 };
 
 /// A block's tiles of query rows: one warpgroup sends for Q, K and V of all of them, the others

@@ -87,32 +87,43 @@ struct TensorMaps {
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
   TensorMaps maps{};
+  float unit;   ///< tile::score_unit
+  float slack;  ///< Traits::kRescaleSlack, as the scores are
   Packing packing;
   int tiles;
-  int slices;   ///< batches times packs of heads
-  int section;  ///< of them, whose tiles are computed at about the same time
+  int slices;     ///< batches times packs of heads
+  int section;    ///< of them, whose tiles are computed at about the same time
+  int end_place;  ///< of a slice's last tile among its tiles
 
   static std::int64_t tile_count(const typename Traits::Args& args) {
     const Packing packing = packing_of<Traits>(args);
     return std::int64_t{args.batch} * (args.q_heads / packing.heads) *
-           ceil_div(args.q_len, Traits::kCluster * Traits::kGroups * packing.rows);
+           ceil_div(args.q_len, tile_rows(packing));
   }
 
   /// Of arguments that passed `check_family`.
   explicit ForwardParams(const typename Traits::Args& args)
       : attile::ForwardParams<Traits>(args),
+        unit(tile::score_unit<typename Traits::ScoreModType>(this->scale)),
+        slack(Traits::kRescaleSlack / unit),
         packing(packing_of<Traits>(args)),
         tiles(static_cast<int>(tile_count(args))),
         slices(args.batch * (args.q_heads / packing.heads)) {
-    this->q_tiles = ceil_div(args.q_len, Traits::kCluster * Traits::kGroups * packing.rows);
-    section = section_of(args);
+    this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
+    constexpr bool kEven = std::is_same_v<typename Traits::MaskType, NoMask>;
+    const int end_rows = args.q_len - (this->q_tiles - 1) * tile_rows(packing);
+    end_place = attile::end_place(this->q_tiles, Traits::kCluster * Traits::kGroups,
+                                  ceil_div(end_rows, packing.rows), !kEven);
+    section = kEven && end_place == 0 ? 1 : section_of(args);
     static_cast<void>(maps.make(BoxedTensors<Traits>(args, packing)));
   }
 
  private:
-  /// Where all tiles are alike, those of one slice are neighbours.
+  static int tile_rows(Packing packing) {
+    return Traits::kCluster * Traits::kGroups * packing.rows;
+  }
+  /// Where all tiles are alike, those of one slice are neighbours, and this is not asked.
   int section_of(const typename Traits::Args& args) const {
-    if constexpr (std::is_same_v<typename Traits::MaskType, NoMask>) return 1;
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
                                sizeof(typename Traits::ElementType);
     const int packs = args.q_heads / args.kv_heads / packing.heads;  // that share a kv head
@@ -157,7 +168,7 @@ struct WorkTile : RowTile<Traits> {
   int kv_head, cluster_row0;
 
   ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, int tile) {
-    const WorkItem item(tile, p.q_tiles, p.slices, p.section);
+    const WorkItem item(tile, p.q_tiles, p.slices, p.section, p.end_place);
     const int packs = p.q_heads / packed_heads(p);
     batch = item.slice / packs;
     head = item.slice % packs * packed_heads(p);
