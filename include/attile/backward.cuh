@@ -60,8 +60,8 @@ cudaError_t launch_backward(const typename Traits::Args& args,
     if (count == 0) return cudaSuccess;
     return arch::launch(kernel, static_cast<unsigned>(count), threads, shared, stream, params);
   };
-  if (const auto error =
-          launch(backward_preprocess_kernel<Traits>, blocks.preprocess, kPreprocessThreads, 0)) {
+  if (const auto error = launch(backward_preprocess_kernel<Traits>, blocks.preprocess,
+                                kPreprocessThreads<Traits>, kPreprocessSharedBytes<Traits>)) {
     return error;
   }
   if (const auto error = launch(columns_kernel<Traits>(), blocks.columns, Traits::kThreads,
