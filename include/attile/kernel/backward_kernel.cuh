@@ -3,6 +3,7 @@
 
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
@@ -69,10 +70,12 @@ struct KeyTile {
 };
 
 /// The pass over K/V blocks: one block for each tile of K and V of each kv head, by the
-/// `backward_columns` of the traits' own namespace.
+/// `backward_columns` of the traits' own namespace, which awaits the kernel before when it has sent
+/// for K and V.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_columns_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
+  arch::launch_dependents();
   backward_columns<Traits>(p, arch::block_index(), arch::dynamic_shared());
 }
 
@@ -84,7 +87,11 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int* const index = reinterpret_cast<int*>(arch::dynamic_shared());
-  if (arch::thread_index() == 0) *index = arch::fetch_add(p.to_begin(), -1) - 1;
+  arch::launch_dependents();
+  if (arch::thread_index() == 0) {
+    arch::await_dependencies();  // the counter is set
+    *index = arch::fetch_add(p.to_begin(), -1) - 1;
+  }
   arch::barrier();
   const int block = *index;
   arch::barrier();  // everyone has read it before the tiles are written there
@@ -96,6 +103,7 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   const int tile = row_tile_of_block<Traits>();
+  arch::await_dependencies();  // the sum is complete
   const int slice = tile / p.q_tiles;
   store_dq(p, slice / p.q_heads, slice % p.q_heads, tile % p.q_tiles * Traits::kBr,
            arch::dynamic_shared());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
 #include <attile/arch/memory.cuh>
@@ -129,6 +130,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   constexpr int kWarp = arch::kWarpSize;
   constexpr bool kWhole = Traits::kBr % kWarp == 0;
   const int thread = arch::thread_index();
+  arch::launch_dependents();
   if (kInOrder && arch::block_index() == 0 && thread == 0) {
     *p.to_begin() = p.batch * p.kv_heads * p.kv_tiles;
   }

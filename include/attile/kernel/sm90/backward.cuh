@@ -4,6 +4,7 @@
 #include <attile/arch/architectures.cuh>
 #include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/device.cuh>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
@@ -47,6 +48,9 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
     k_ring.fill(k_at, p.k_map, key.index * Traits::kBc, key.kv_head, key.batch);  // line 6
     v_ring.fill(v_at, p.v_map, key.index * Traits::kBc, key.kv_head, key.batch);
   }
+  // The statistics, the sum of dQ and the turns are there, also for those whom this thread tells
+  // of the first tile, or that there is none.
+  arch::await_dependencies();
   tile::RingPlace<Traits::kStages> at;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, block); next.more(); next.advance()) {
