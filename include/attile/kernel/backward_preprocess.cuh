@@ -13,6 +13,7 @@
 #include <attile/core/schedule.h>
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_params.cuh>
+#include <attile/kernel/dq_mode.h>
 #include <attile/tile/copy.cuh>
 
 #include <cstddef>
