@@ -50,6 +50,7 @@ inline cudaLaunchAttribute cluster_dimension(unsigned blocks) {
   return attribute;
 }
 
+/// Whether a `launch_dependent` can be captured in a graph.
 inline bool driver_captures_dependents() {
   static const bool captures = [] {
     int version = 0;

@@ -103,7 +103,7 @@ struct RowProducts {
     arch::warp_barrier();  // all lanes' vectors are there
     const T* const from = shared + lane * kPitch;
     ATTILE_UNROLL
-    for (int v = 0; v < kSide * kVector; v += kVector) {
+    for (int v = 0; v < kSide * kVector; v += kVector) {  // behind the last column both are 0
       const auto a = arch::load<kVector>(from + v);
       const auto b = arch::load<kVector>(from + v + kTile);
       ATTILE_UNROLL
