@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace attile {
 
@@ -51,17 +52,23 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
           Traits::kDqMode == DqMode::kTwoPass ? 0 : row_blocks};
 }
 
-/// Launches all kernels of a pass.
+/// Launches all kernels of a pass: the first one behind all that is on the stream, also behind a
+/// call before with the same workspace, the others while the one before them ends.
 template <class Traits>
 cudaError_t launch_backward(const typename Traits::Args& args,
                             const typename Traits::Params& params, cudaStream_t stream) {
   const BackwardBlocks blocks = backward_blocks<Traits>(args);
+  bool first = true;
   const auto launch = [&](auto kernel, std::int64_t count, unsigned threads, std::size_t shared) {
     if (count == 0) return cudaSuccess;
-    return arch::launch(kernel, static_cast<unsigned>(count), threads, shared, stream, params);
+    const auto number = static_cast<unsigned>(count);
+    if (!std::exchange(first, false)) {
+      return arch::launch_dependent(kernel, number, threads, shared, stream, params);
+    }
+    return arch::launch(kernel, number, threads, shared, stream, params);
   };
-  if (const auto error =
-          launch(backward_preprocess_kernel<Traits>, blocks.preprocess, kPreprocessThreads, 0)) {
+  if (const auto error = launch(backward_preprocess_kernel<Traits>, blocks.preprocess,
+                                kPreprocessThreads<Traits>, kPreprocessSharedBytes<Traits>)) {
     return error;
   }
   if (const auto error = launch(columns_kernel<Traits>(), blocks.columns, Traits::kThreads,

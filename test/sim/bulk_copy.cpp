@@ -121,7 +121,7 @@ void Machine::touch_as_unit(const UnitTouch& touch, const unsigned char* p, std:
                         block.id,
                         touch.epoch,
                         &touch.known,
-                        launch_begin_,
+                        first_unordered(touch.known),
                         touch.pc,
                         in_shared ? &block.fences : nullptr};
   Shadow& shadow = in_shared ? block.shadow : allocation->shadow;

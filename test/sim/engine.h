@@ -72,6 +72,7 @@ class Machine {
   void close_stores() { ++current_->store_groups; }
   void read_stores(int pending);
   void fence_proxy();
+  void await_dependencies();
   void set_registers(int count, bool more, const std::source_location& at);
   void fence_registers(const std::source_location& at);
   void begin_product(const ProductForm& form, float* sums, const std::uint32_t* a,
@@ -156,6 +157,7 @@ class Machine {
   void leave(Block& block);
   std::string shared_text(std::size_t offset) const;
 
+  BlockId first_unordered(const Known& known) const;
   void report(std::string kind, const std::string& text);
   void report_fault(const Fault& fault, const std::string& what);
   void report_deadlock();
@@ -177,6 +179,7 @@ class Machine {
   Grid grid_{};
   const std::function<void()>* kernel_ = nullptr;
   BlockId block_count_ = 0, launch_begin_ = 0;
+  BlockId dependency_begin_ = 0;  ///< of the first launch that may still run
   struct Released {
     BlockId block;
     Known known;

@@ -2,6 +2,7 @@
 // Small kernels over every function of arch/ that computes or orders something, for a GPU and for
 // the simulated machine: both have to give the same bits.
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
 #include <attile/arch/memory.cuh>
@@ -144,6 +145,39 @@ ATTILE_KERNEL void vectors(std::uint32_t* out, const float* in) {
   if constexpr (sizeof(T) == 2) move<8>(to + 448, from + 448);
 }
 
+// ---- kernels ------------------------------------------------------------------------------------
+
+/// Long after the kernel behind may begin, as it has room beside these blocks.
+ATTILE_KERNEL void late_numbers(std::uint32_t* out, const float* in) {
+  const int i = arch::block_index() * 64 + arch::thread_index();
+  arch::launch_dependents();
+  std::uint32_t x = bits(in[i]);
+  for (int step = 0; step < 20000; ++step) x = x * 1664525u + (x >> 16);
+  out[i] = x;
+}
+
+/// Thread 0 of a block awaits them, and tells the others.
+ATTILE_KERNEL void numbers_behind(std::uint32_t* out, const std::uint32_t* in) {
+  const int block = arch::block_index();
+  const int i = arch::thread_index();
+  if (i == 0) arch::await_dependencies();
+  arch::barrier();
+  out[block * 64 + i] = in[(2 - block) * 64 + 63 - i];
+}
+
+Result dependent_kernels() {
+  const char* const name = "dependent kernels";
+  const example::DeviceArray<float> in(example::normal<float>(192, 1));
+  const example::DeviceArray<std::uint32_t> late{Words(192)}, out{Words(192)};
+  const float* const from = in.get();
+  const std::uint32_t* const numbers = late.get();
+  example::must(arch::launch(late_numbers, 3, 64, 0, nullptr, late.get(), from), name);
+  example::must(arch::launch_dependent(numbers_behind, 3, 64, 0, nullptr, out.get(), numbers),
+                name);
+  example::must(cudaDeviceSynchronize(), name);
+  return {name, out.download(), 0.0f};
+}
+
 // ---- numbers ------------------------------------------------------------------------------------
 
 constexpr int kPatterns = 1 << 16;
@@ -203,6 +237,7 @@ int main(int argc, char** argv) {
       run("named barriers", named_barriers, 1, 128, 256),
       run("atomics", atomics, 4, 64, 7),
       run("messages", messages, 4, 64, 260),
+      dependent_kernels(),
       run("vectors fp16", vectors<__half>, 1, 64, 480),
       run("vectors fp32", vectors<float>, 1, 64, 448),
       run("fp16", conversions<__half>, all, 64, 2 * kPatterns),

@@ -73,6 +73,7 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   grid_ = grid;
   kernel_ = &kernel;
   launch_begin_ = block_count_;
+  if (!grid.dependent) dependency_begin_ = launch_begin_;
   released_.clear();
   ready_.clear();
   polling_.clear();
@@ -138,6 +139,7 @@ void Machine::begin_block(Block& block, int index) {
   block.id = block_count_++;
   block.size = grid_.threads;
   block.ended = 0;
+  block.has_awaited = false;
   std::memset(block.shared, kPoison, grid_.shared_bytes);
   block.shadow.clear(grid_.shared_bytes);
   const std::size_t warps = grid_.threads / kWarpSize;
@@ -233,6 +235,11 @@ void Machine::end_block(Block& block) {
     return;
   }
   check_others_are_done(block);
+  if (grid_.dependent && !block.has_awaited) {
+    report("dependency", "block " + std::to_string(block.index) +
+                             " ends without await_dependencies: who waits for this kernel has "
+                             "not waited for the one before");
+  }
   for (unsigned t = 0; t < block.warpgroups.size() * kWarpgroupSize; ++t) {
     const Thread& thread = *block.threads[t];
     const Warpgroup& group = block.warpgroups[t / kWarpgroupSize];
@@ -518,11 +525,23 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
     if (!in_shared && touch.access == Access::kRead) block.sectors.insert(at / kSectorBytes);
   }
   if (!touch.happens) return;
-  const Toucher toucher{me.index, block.id, me.epoch, &me.known, launch_begin_, pc};
+  const Toucher toucher{me.index, block.id, me.epoch, &me.known, first_unordered(me.known), pc};
   touch.may_reach_padding = touch.may_reach_padding && in_shared;
   if (const auto fault = shadow->touch(offset, bytes, touch, toucher)) {
     report_fault(*fault, what());
   }
+}
+
+/// The first block with which something has to order whoever knows so much.
+BlockId Machine::first_unordered(const Known& known) const {
+  if (!grid_.dependent || known.of(launch_begin_, kKernelBefore) != nullptr) return launch_begin_;
+  return dependency_begin_;
+}
+
+void Machine::await_dependencies() {
+  static const auto kEnded = std::make_shared<const std::vector<Epoch>>();
+  current_->block->has_awaited = true;
+  if (grid_.dependent) current_->known.learn(current_->block->id, kKernelBefore, kEnded);
 }
 
 int Machine::acquire(const int* address, const std::source_location& at, const void* pc) {
@@ -618,6 +637,11 @@ void Machine::report(std::string kind, const std::string& text) {
 
 void Machine::report_fault(const Fault& fault, const std::string& what) {
   const bool read = fault.access == Access::kRead;
+  if (fault.kind == Fault::Kind::kRace && fault.block < launch_begin_) {
+    return report("dependency", what + ", which the kernel before has " +
+                                    (read ? "read (" : "written (") + place_of(fault.pc) +
+                                    "), and no await_dependencies lies between");
+  }
   const auto other = [&] { return who(fault.thread, fault.block - launch_begin_) + " "; };
   const std::string where = "(" + place_of(fault.pc) + ")";
   switch (fault.kind) {
@@ -697,6 +721,7 @@ std::vector<LaunchCounts> take_launches() { return Machine::get().take_launches(
 
 int thread_index() { return Machine::get().current().index; }
 int block_index() { return Machine::get().current().block->index; }
+void await_dependencies() { Machine::get().await_dependencies(); }
 int block_count() { return Machine::get().blocks(); }
 int cluster_size() { return Machine::get().cluster(); }
 int cluster_rank() { return Machine::get().current().block->rank; }

@@ -38,6 +38,8 @@
 //   cluster        a block or its place in a cluster that is not there, or has ended; the cluster's
 //                  barrier without an arrival, or with two; a block that ends while others may
 //                  still arrive at it or copy to it
+//   dependency     an access of what the kernel before has written, or read, by a thread to which
+//                  no await_dependencies has told that it has ended; a block that ends without one
 //   deadlock       threads that wait for each other, or for one that has ended
 //
 // Each with the thread, the address and the line of the source.
@@ -57,7 +59,8 @@ inline constexpr unsigned kSlots = 4;         ///< places for blocks
 struct Grid {
   unsigned blocks, threads;
   std::size_t shared_bytes;
-  unsigned cluster = 1;  ///< blocks that run together: 1, 2 or 4, a divisor of `blocks`
+  unsigned cluster = 1;    ///< blocks that run together: 1, 2 or 4, a divisor of `blocks`
+  bool dependent = false;  ///< on a device it might begin before the launch before it has ended
 };
 
 /// Runs the kernel to its end. cudaErrorInvalidConfiguration for a grid that no device takes. After
@@ -191,6 +194,8 @@ void store_release(int* address, int x, std::source_location at);
 // -----------------------------------------------------------------------
 
 int block_count();
+
+void await_dependencies();
 
 int cluster_rank();
 int cluster_size();

@@ -27,6 +27,8 @@ inline constexpr int kReadingUnits = 32, kUnits = 64;
 
 /// Blocks are counted through all launches.
 using BlockId = std::int32_t;
+/// Stands among what a thread knows for all blocks of the kernels before.
+inline constexpr BlockId kKernelBefore = -2;
 
 /// Up to which epoch each thread of a block is known to have come: what it did until then happened
 /// before. Null: nothing of that block is known.
@@ -53,7 +55,7 @@ struct Toucher {
   BlockId block;
   Epoch epoch;
   const Known* known;
-  BlockId launch_begin;  ///< the first block of this launch
+  BlockId launch_begin;  ///< the first block of this launch, or of one that may still run
   const void* pc;
   const Fences* fences = nullptr;  ///< Way::kBulk in shared memory: of its block
 };

@@ -33,13 +33,14 @@ FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
 # A statement that orders threads, whole.
 STATEMENT = re.compile(
     r"^\s*(if (constexpr )?\([^;{}]*\) )?"
-    r"(arch::(barrier|warp_barrier|async_copy_commit|async_copy_wait<\w+>)\(\)"
+    r"(arch::(barrier|warp_barrier|async_copy_commit|async_copy_wait<\w+>"
+    r"|await_dependencies)\(\)"
     r"|arch::(barrier|barrier_arrive|mbarrier_\w+|fence_async_proxy|bulk_commit|bulk_wait_read<\w+>"
     r"|wgmma_(fence|commit|wait<\w+>))\([^;]*\)"
     r"|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
 SEEDS = (1, 2, 3)
 KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|proxy|registers|"
-                    r"divergence|barrier|mbarrier|cluster|deadlock): .*)")
+                    r"divergence|barrier|mbarrier|cluster|dependency|deadlock): .*)")
 
 
 @dataclasses.dataclass(frozen=True)

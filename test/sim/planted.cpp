@@ -2,6 +2,7 @@
 // One planted bug of each kind that the machine reports, and beside it the same kernel without.
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/memory.cuh>
@@ -543,6 +544,70 @@ TEST_CASE("planted.asynchronous_copies_out_of_place") {
   CHECK_REPORT(reports_of(1, 32, copy_to, in.get(), 8), "misaligned",
                (Words{"writes 16 bytes", "planted.cpp:"}));
   CHECK_REPORT(reports_of(1, 16, copy_to, in.get(), 16), "bounds", Words{"shared memory + 0x10"});
+}
+
+// ---- kernels that begin before the one before has ended -----------------------------------------
+
+void fill(float* data) { data[arch::thread_index()] = 1.0f; }
+
+enum class Awaits { kAll, kOneBeforeABarrier, kOneBehindIt, kNobody };
+
+/// Reads what `fill` wrote, and block 1 nothing.
+template <Awaits kAwaits>
+void read_behind(float* out, const float* data) {
+  const int i = arch::thread_index();
+  const bool one = arch::block_index() == 1 || i == 40;
+  if (kAwaits == Awaits::kAll || (kAwaits == Awaits::kOneBeforeABarrier && one)) {
+    arch::await_dependencies();
+  }
+  arch::barrier();
+  if (kAwaits == Awaits::kOneBehindIt && one) arch::await_dependencies();
+  if (arch::block_index() == 0) out[i] = data[i];
+}
+
+/// Writes over what nobody has awaited; block 1 ends without.
+void ends_early(float* data) {
+  if (arch::block_index() == 1) return;
+  arch::await_dependencies();
+  data[arch::thread_index()] = 2.0f;
+}
+
+template <class... Params, class... Given>
+std::vector<sim::Report> reports_behind(float* data, void (*kernel)(Params...),
+                                        const Given&... given) {
+  REQUIRE(arch::launch(fill, 1, kThreads, 0, nullptr, data) == cudaSuccess);
+  REQUIRE(arch::launch_dependent(kernel, 2, kThreads, 0, nullptr, given...) == cudaSuccess);
+  return sim::take_reports();
+}
+
+TEST_CASE("planted.dependency") {
+  const Numbers data = zeros(kThreads), out = zeros(kThreads);
+  const float* const in = data.get();
+  float *const to = data.get(), *const o = out.get();
+  CHECK(reports_behind(to, read_behind<Awaits::kAll>, o, in).empty());
+  CHECK(reports_behind(to, read_behind<Awaits::kOneBeforeABarrier>, o, in).empty());
+  CHECK_REPORT(
+      reports_behind(to, read_behind<Awaits::kOneBehindIt>, o, in), "dependency",
+      (Words{"of block 0 reads 4 bytes", "which the kernel before has written", "planted.cpp:"}));
+  CHECK_REPORT(reports_behind(to, read_behind<Awaits::kNobody>, o, in), "dependency", Words{});
+  CHECK_REPORT(reports_behind(to, ends_early, to), "dependency",
+               Words{"block 1 ends without await_dependencies"});
+  CHECK(reports_of(2, 0, read_behind<Awaits::kNobody>, o, in).empty());
+}
+
+/// What a kernel that nobody has awaited was to await is not there either.
+TEST_CASE("planted.dependency_on_the_kernel_before_the_last") {
+  const Numbers data = zeros(kThreads), out = zeros(kThreads), other = zeros(kThreads);
+  const auto launch = [&](auto kernel) {
+    REQUIRE(arch::launch(fill, 1, kThreads, 0, nullptr, data.get()) == cudaSuccess);
+    REQUIRE(arch::launch_dependent(read_behind<Awaits::kAll>, 2, kThreads, 0, nullptr, other.get(),
+                                   static_cast<const float*>(other.get())) == cudaSuccess);
+    REQUIRE(arch::launch_dependent(kernel, 2, kThreads, 0, nullptr, out.get(),
+                                   static_cast<const float*>(data.get())) == cudaSuccess);
+    return sim::take_reports();
+  };
+  CHECK(launch(read_behind<Awaits::kAll>).empty());
+  CHECK_REPORT(launch(read_behind<Awaits::kOneBehindIt>), "dependency", Words{"planted.cpp:"});
 }
 
 // ---- matrices -----------------------------------------------------------------------------------

@@ -57,6 +57,15 @@ ATTILE_DEVICE void bulk_load_multicast(std::uint32_t shared, const TensorMap& ma
 #endif
 }
 
+/// Has L2 fetch a box that some thread is to load soon. Nothing waits for it.
+ATTILE_DEVICE void bulk_prefetch(const TensorMap& map, const BoxPlace& at) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map),
+               "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4)
+               : "memory");
+#endif
+}
+
 /// `bulk_load` of `bytes` neighbouring bytes. Units    a multiple of 16, from and to such
 /// addresses.
 ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, Mbarrier* barrier) {

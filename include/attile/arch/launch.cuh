@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/architectures.cuh>
 #include <attile/core/config.h>
 
 #include <cuda_runtime.h>
@@ -49,6 +50,15 @@ inline cudaLaunchAttribute cluster_dimension(unsigned blocks) {
   return attribute;
 }
 
+/// Whether a `launch_dependent` can be captured in a graph.
+inline bool driver_captures_dependents() {
+  static const bool captures = [] {
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess && version >= 12030;
+  }();
+  return captures;
+}
+
 /// The launch of every kernel of the library. Returns the launch's own error.
 /// Units    blocks; `cluster` of them, neighbours in the grid, run at the same time and reach each
 ///          other's shared memory (cluster.cuh). It divides `blocks`.
@@ -76,6 +86,27 @@ template <class... Params>
                                  std::size_t shared_bytes, cudaStream_t stream,
                                  const Params&... params) {
   return launch_clusters<Params...>(kernel, 1, blocks, threads, shared_bytes, stream, params...);
+}
+
+/// The same behind a kernel that this thread has just launched on the stream, which may not have
+/// ended when blocks of this one begin. Each block comes to `await_dependencies`
+/// (grid_dependency.cuh): all that it does with what that kernel reads or writes is behind it, and
+/// it does not end before it, so that whoever waits for this kernel has waited for that one too.
+/// As `launch` where the code that would run lacks the wait, because it was compiled for an
+/// architecture before 9.0, whatever the device; and where the driver is older than CUDA 12.3,
+/// which could not capture it.
+template <class... Params>
+[[nodiscard]] cudaError_t launch_dependent(void (*kernel)(Params...), unsigned blocks,
+                                           unsigned threads, std::size_t shared_bytes,
+                                           cudaStream_t stream, const Params&... params) {
+  if (const cudaError_t error = allow_shared(kernel, shared_bytes)) return error;
+  cudaLaunchAttribute serialization{};
+  serialization.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  serialization.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = launch_config(blocks, threads, shared_bytes, stream);
+  config.attrs = &serialization;
+  config.numAttrs = driver_captures_dependents() && !lacks(kernel, 900) ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, params...);
 }
 
 /// How many clusters of `cluster` blocks run at the same time on the current device, which has no

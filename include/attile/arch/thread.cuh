@@ -16,6 +16,13 @@ ATTILE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 /// How many blocks the grid has.
 ATTILE_DEVICE int block_count() { return static_cast<int>(gridDim.x); }
 
+/// How many multiprocessors the device has, or a few more (PTX ISA, "%nsmid").
+ATTILE_DEVICE int multiprocessor_bound() {
+  int count;
+  asm("mov.u32 %0, %%nsmid;" : "=r"(count));
+  return count;
+}
+
 /// Ends the kernel with an error (cudaErrorLaunchFailure).
 ATTILE_DEVICE void trap() { __trap(); }
 

@@ -3,6 +3,7 @@
 
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
@@ -83,10 +84,18 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
     const float* const from = sum + part * Traits::kBr * Registers::kCols;
     Registers dq_frag;
     ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
+    for (int r = 0; r < Registers::kRegRows; r += 2) {
       ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; ++c) {
-        dq_frag.x[r][c] = from[dq_place<Traits>(r, c)];
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        Float4 x;
+        if constexpr (arch::kAddsVectors) {
+          x = arch::load<4>(from + dq_place<Traits>(r, c));
+        } else {
+          ATTILE_UNROLL
+          for (int e = 0; e < 4; ++e) x[e] = from[dq_place<Traits>(r + e / 2, c + e % 2)];
+        }
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) dq_frag.x[r + e / 2][c + e % 2] = x[e];
       }
     }
     const TileOrigin at = Traits::dq_origin(arch::thread_index());

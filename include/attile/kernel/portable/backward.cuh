@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
@@ -62,6 +63,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
   tile::load<kThreads>(smem.k, k_gmem, col0);  // line 6
   tile::load<kThreads>(smem.v, v_gmem, col0);
+  arch::await_dependencies();            // the statistics, the sum of dQ and the turns are there
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
@@ -175,6 +177,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_rows_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   const int slice = arch::block_index() / p.q_tiles;
   const int q_tile = p.q_tiles - 1 - arch::block_index() % p.q_tiles;
+  arch::await_dependencies();  // so is the kernel of the statistics, which that one has awaited
   backward_rows<Traits>(p, slice / p.q_heads, slice % p.q_heads, q_tile, arch::dynamic_shared());
 }
 

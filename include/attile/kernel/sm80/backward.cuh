@@ -3,6 +3,7 @@
 
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
@@ -153,6 +154,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     if (next.more()) stage_of(step).send_for(p, arch::opaque(key.batch), next.head, next.row0());
     arch::async_copy_commit();
   };
+  arch::await_dependencies();  // the statistics, the sum of dQ and the turns are there
   send_for_next();
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;

@@ -4,6 +4,7 @@
 #include <attile/arch/architectures.cuh>
 #include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/device.cuh>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
@@ -31,6 +32,31 @@
 
 namespace attile::sm90 {
 
+/// Has L2 fetch one tile.
+template <class Tile>
+ATTILE_DEVICE void prefetch_tile(const arch::TensorMap& map, int row0, int head, int batch) {
+  for (int col = 0; col < Tile::kCols; col += Tile::Layout::kPanelColumns) {
+    arch::bulk_prefetch(map, {col, 0, row0, head, batch});
+  }
+}
+
+/// Has L2 fetch what that block begins with which comes to this multiprocessor, or to another one,
+/// about when this block ends: a block has it all to itself, and nothing to do until its first
+/// tiles are there.
+template <class Traits>
+ATTILE_DEVICE void prefetch_for_next(const BackwardParams<Traits>& p, int block) {
+  const int away = arch::multiprocessor_bound();
+  const int next = Traits::kDqMode == DqMode::kInOrder ? block - away : block + away;
+  if (next < 0 || next >= arch::block_count()) return;
+  const KeyTile key(p, next);
+  prefetch_tile<typename Traits::KTile>(p.k_map, key.index * Traits::kBc, key.kv_head, key.batch);
+  prefetch_tile<typename Traits::VTile>(p.v_map, key.index * Traits::kBc, key.kv_head, key.batch);
+  const QueryCursor<Traits> first(p, next);
+  if (!first.more()) return;
+  prefetch_tile<typename Traits::QTile>(p.q_map, first.row0(), first.head, key.batch);
+  prefetch_tile<typename Traits::DoTile>(p.do_map, first.row0(), first.head, key.batch);
+}
+
 /// Sends for K and V, and for Q, dO, LSE and delta of all tiles of rows that see them. Scope    one
 /// thread.
 template <class Traits>
@@ -47,6 +73,9 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
     k_ring.fill(k_at, p.k_map, key.index * Traits::kBc, key.kv_head, key.batch);  // line 6
     v_ring.fill(v_at, p.v_map, key.index * Traits::kBc, key.kv_head, key.batch);
   }
+  // The statistics, the sum of dQ and the turns are there, also for those whom this thread tells
+  // of the first tile, or that there is none.
+  arch::await_dependencies();
   tile::RingPlace<Traits::kStages> at;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, block); next.more(); next.advance()) {
@@ -68,6 +97,7 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
   q_ring.await_free(at);
   arch::store(smem.statistics(at.stage).step(), Vec<int, 4>{-1, 0, 0, 0});
   static_cast<void>(q_ring.announce(at, 0));
+  prefetch_for_next(p, arch::opaque(block));
 }
 
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).

@@ -28,6 +28,8 @@ struct TensorMap {
   sim::bulk_load_multicast(shared, map.tensor, at, barrier, blocks);
 }
 
+inline void bulk_prefetch(const TensorMap&, const BoxPlace&) {}
+
 /// As a box of rows of 16 bytes: those have no swizzle.
 [[gnu::always_inline]] inline void bulk_load(std::uint32_t shared, const void* from, int bytes,
                                              Mbarrier* barrier) {

@@ -42,6 +42,15 @@ template <class... Params>
   return launch_clusters<Params...>(kernel, 1, blocks, threads, shared_bytes, stream, params...);
 }
 
+/// Runs behind the launch before; what would be wrong beside it is reported.
+template <class... Params>
+[[nodiscard]] cudaError_t launch_dependent(void (*kernel)(Params...), unsigned blocks,
+                                           unsigned threads, std::size_t shared_bytes, cudaStream_t,
+                                           const Params&... params) {
+  if (const cudaError_t error = allow_shared(kernel, shared_bytes)) return error;
+  return sim::launch({blocks, threads, shared_bytes, 1, true}, [&] { kernel(params...); });
+}
+
 /// As many as run beside each other, as arch::multiprocessors() has it of blocks.
 template <class... Params>
 int clusters_at_once(void (*)(Params...), unsigned cluster, unsigned, std::size_t shared_bytes) {

@@ -21,6 +21,8 @@ inline int thread_index() { return sim::thread_index(); }
 inline int block_index() { return sim::block_index(); }
 inline int block_count() { return sim::block_count(); }
 
+inline int multiprocessor_bound() { return static_cast<int>(sim::kMostResident); }
+
 [[noreturn]] inline void trap() { std::abort(); }
 
 inline void barrier(std::source_location at = std::source_location::current()) {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/grid_dependency.cuh>
+#include <attile/arch/launch.cuh>
+#include <attile/arch/math.h>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/element.h>
+#include <attile/core/math.h>
+#include <attile/core/schedule.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/backward_params.cuh>
+#include <attile/kernel/dq_mode.h>
+#include <attile/tile/copy.cuh>
+
+#include <cstddef>
+#include <cstdint>
+
+// The kernel before the pass over K/V blocks, of all families. Lines are those of FlashAttention-2
+// (arXiv 2307.08691), Algorithm 2.
+
+namespace attile {
+
+/// The tile of query rows of the kernels before and behind the pass, counted through all heads:
+/// they begin where the pass ends, and end where it begins, so that L2 still has what they meet.
+template <class Traits>
+ATTILE_DEVICE int row_tile_of_block() {
+  const int block = arch::block_index();
+  return Traits::kDqMode == DqMode::kInOrder ? block : arch::block_count() - 1 - block;
+}
+
+/// rowsum(dO * O) of 32 rows, one for each lane: each sum in the order of its columns. Where a row
+/// sees one key, O is its V, and a dP that is summed in the same order cancels delta without a
+/// rounding. Rows come in whole lines of 128 bytes, by way of shared memory: 8 KB of a warp are on
+/// their way at a time.
+template <class T>
+struct RowProducts {
+  static constexpr int kVector = 16 / sizeof(T);
+  static constexpr int kSide = 8;  ///< lanes side by side along a row
+  static constexpr int kDown = arch::kWarpSize / kSide;
+  static constexpr int kLoads = arch::kWarpSize / kDown;  ///< of a lane, of each tensor
+  static constexpr int kPitch = (kSide + 1) * kVector;    ///< 8 rows begin in different banks
+  static constexpr int kTile = arch::kWarpSize * kPitch;
+  static constexpr std::size_t kBytes = 2 * kTile * sizeof(T);  ///< of a warp
+  using Bits = Vec<int, 4>;  ///< one vector; elements of 16 bits would take a register each
+  using Rows = tile::Matrix<const T>;
+
+  T* shared;
+
+  /// Of rows row0 on, of which `rows` are there. Calls `meanwhile` beside the first loads.
+  /// Scope    a warp with shared memory of its own.
+  template <class F>
+  ATTILE_DEVICE float operator()(const Rows& dout, const Rows& o, int row0, int rows,
+                                 const F& meanwhile) const {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    float sum = 0.0f;
+    if (dout.vectors && o.vectors) {
+      for (int col0 = 0; col0 < o.cols; col0 += kSide * kVector) {
+        add_columns(sum, dout, o, row0, rows, col0, meanwhile);
+      }
+      return sum;
+    }
+    meanwhile();
+    if (lane >= rows) return sum;
+    const T *const x = dout.row(row0 + lane), *const y = o.row(row0 + lane);
+    ATTILE_UNROLL_BY(4)
+    for (int d = 0; d < o.cols; ++d) sum += to_float(x[d]) * to_float(y[d]);
+    return sum;
+  }
+
+ private:
+  template <class F>
+  ATTILE_DEVICE void add_columns(float& sum, const Rows& dout, const Rows& o, int row0, int rows,
+                                 int col0, const F& meanwhile) const {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const int row = lane / kSide;
+    const int col = lane % kSide * kVector;
+    const T* x_from = dout.row(row0 + row) + col0 + col;
+    const T* y_from = o.row(row0 + row) + col0 + col;
+    const int left = col0 + col < o.cols ? rows - row : 0;  // of the lane's rows and those between
+    Bits x[kLoads], y[kLoads];
+    ATTILE_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      x[i] = y[i] = {};
+      if (i * kDown < left) {
+        x[i] = arch::load<4>(reinterpret_cast<const int*>(x_from));
+        y[i] = arch::load<4>(reinterpret_cast<const int*>(y_from));
+      }
+      x_from += kDown * dout.row_stride;
+      y_from += kDown * o.row_stride;
+    }
+    if (col0 == 0) meanwhile();
+    T* const to = shared + row * kPitch + col;
+    arch::warp_barrier();  // the columns before have been added
+    ATTILE_UNROLL
+    for (int i = 0; i < kLoads; ++i) {
+      arch::store(reinterpret_cast<int*>(to + i * kDown * kPitch), x[i]);
+      arch::store(reinterpret_cast<int*>(to + i * kDown * kPitch + kTile), y[i]);
+    }
+    arch::warp_barrier();  // all lanes' vectors are there
+    const T* const from = shared + lane * kPitch;
+    ATTILE_UNROLL
+    for (int v = 0; v < kSide * kVector; v += kVector) {  // behind the last column both are 0
+      const auto a = arch::load<kVector>(from + v);
+      const auto b = arch::load<kVector>(from + v + kTile);
+      ATTILE_UNROLL
+      for (int e = 0; e < kVector; ++e) sum += to_float(a[e]) * to_float(b[e]);
+    }
+  }
+};
+
+/// Its warps: one takes 32 rows of a tile.
+template <class Traits>
+inline constexpr int kPreprocessWarps = min(ceil_div(Traits::kBr, arch::kWarpSize), 4);
+template <class Traits>
+inline constexpr int kPreprocessThreads = kPreprocessWarps<Traits>* arch::kWarpSize;
+template <class Traits>
+inline constexpr std::size_t kPreprocessSharedBytes =
+    kPreprocessWarps<Traits>* RowProducts<typename Traits::ElementType>::kBytes;
+
+/// Line 4, the row statistics that the loops read, and zeros for the sum of dQ (line 3): one block
+/// for each tile of query rows of each head.
+template <class Traits>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
+    backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
+  using Products = RowProducts<typename Traits::ElementType>;
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  constexpr int kWarp = arch::kWarpSize;
+  constexpr bool kWhole = Traits::kBr % kWarp == 0;
+  const int thread = arch::thread_index();
+  arch::launch_dependents();
+  if (kInOrder && arch::block_index() == 0 && thread == 0) {
+    *p.to_begin() = p.batch * p.kv_heads * p.kv_tiles;
+  }
+  if (p.slices() * p.q_tiles == 0) return;
+  const int tile = row_tile_of_block<Traits>();
+  const int slice = tile / p.q_tiles;
+  const int row0 = tile % p.q_tiles * Traits::kBr;
+  const int batch = slice / p.q_heads;
+  const int head = slice % p.q_heads;
+  // With kInOrder the last tile of K and V writes dQ of the rows that see it.
+  const int last = p.kv_tiles - 1;
+  const bool written =
+      kInOrder && last >= 0 && p.rows_of(batch, head, last).contains(row0 / Traits::kBr);
+  if (kInOrder && thread == 0) *p.turn_of(batch, head, row0) = written ? p.kv_tiles : last;
+  const auto dout = p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v);
+  const auto o = p.o.slice(batch, head, p.extent.q_len, p.head_dim_v);
+  const Products products{reinterpret_cast<typename Traits::ElementType*>(
+      arch::dynamic_shared() + thread / kWarp * Products::kBytes)};
+  for (int first = thread / kWarp * kWarp; first < Traits::kBr;
+       first += kPreprocessThreads<Traits>) {
+    const int rows = kWhole ? kWarp : min(Traits::kBr - first, kWarp);  // of the warp
+    const int row = row0 + first + thread % kWarp;
+    const bool there = row < p.extent.q_len && thread % kWarp < rows;
+    const std::int64_t stat = static_cast<std::int64_t>(slice) * p.extent.q_len + row;
+    float lse = -kInf, dlse = 0.0f;
+    if (there) {
+      lse = p.l == nullptr ? p.lse[stat] : p.lse[stat] + arch::log(p.l[stat]);
+      if (p.dlse != nullptr) dlse = p.dlse[stat];
+    }
+    const auto clear_sum = [&] {
+      if (p.dq_sum == nullptr || written) return;
+      const int mine = thread % kWarp * 4;
+      float* const zeros = p.dq_sum_of(slice, row0 + first) + mine;
+      ATTILE_UNROLL_BY(8)
+      for (int i = 0; i < rows * Traits::kDqCols; i += kWarp * 4) {
+        if (kWhole || i + mine < rows * Traits::kDqCols) arch::store(zeros + i, Float4{});
+      }
+    };
+    const float sum =
+        products(dout, o, row0 + first, min(p.extent.q_len - row0 - first, rows), clear_sum);
+    if (thread % kWarp >= rows) continue;
+    const std::int64_t at = slice * p.stat_rows() + row;
+    // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
+    p.row_lse[at] = lse == -kInf ? kInf : lse;
+    p.delta[at] = lse == -kInf ? 0.0f : sum - dlse;
+  }
+}
+
+}  // namespace attile

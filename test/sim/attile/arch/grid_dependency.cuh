@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "sim/machine.h"
+
+// The simulated counterpart of include/attile/arch/grid_dependency.cuh. Kernels run one after
+// another here.
+
+namespace attile::arch {
+
+inline void launch_dependents() {}
+inline void await_dependencies() { sim::await_dependencies(); }
+
+}  // namespace attile::arch
