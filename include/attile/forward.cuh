@@ -106,10 +106,14 @@ auto with_forward_kernel(const Args& args, const F& f) {
     if constexpr (sizeof(typename Args::ElementType) == 2 &&
                   arch::compiled_for([](int a) { return a == 900; })) {
       using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
-      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, true>;
+      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
+      using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
       if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
-        return sm90::packing_pays<Traits>(args) ? f(std::type_identity<Packed>{})
-                                                : f(std::type_identity<Traits>{});
+        if (sm90::packing_pays<Traits>(args)) return f(std::type_identity<Packed>{});
+        if constexpr (!std::is_same_v<typename Args::MaskType, NoMask>) {
+          if (args.q_len >= sm90::kManyRows) return f(std::type_identity<Many>{});
+        }
+        return f(std::type_identity<Traits>{});
       }
     }
     return detail::with_tiles(

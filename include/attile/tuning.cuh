@@ -73,12 +73,17 @@ constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
   return shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
 }
 
+/// Which tiles the sm90 forward kernel has: its defaults, those for several query heads in a tile,
+/// or those for many rows.
+enum class Rows { kAny, kPacked, kMany };
+
 /// Tiles of the sm90 forward kernel. Where scores are not plain they take registers, and Bc is
 /// smaller so that nothing is spilled.
-constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain) {
+constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain, Rows rows) {
   const int dim = max(d, dv);
   if (dim <= 64) return plain ? Tiles{192, 128, 0, 1} : Tiles{128, 96, 0, 1};
-  if (dim <= 96) return {128, plain ? 128 : 96, 0, 1};
+  if (dim <= 96) return {plain ? 192 : 128, 96, 0, 1};
+  if (dim <= 128 && plain && rows == Rows::kMany) return {192, 80, 0, 1};
   if (dim <= 128) return {128, plain ? 128 : 80, 0, 1};
   if (dim <= 192) return {128, !plain ? 48 : dv <= 128 ? 112 : 96, 0, 1};
   return {128, plain ? 64 : 32, 0, 1};
@@ -160,10 +165,11 @@ struct Sm80Forward {
                          sm80::Tuning<kTiles.threads / 32, kTiles.blocks_per_sm>>;
 };
 
-template <class Args, int D, int Dv, bool kPacked>
+template <class Args, int D, int Dv, Rows kRows>
 struct Sm90Forward {
-  static constexpr Tiles kTiles = sm90_forward_tiles(D, Dv, kPlainScores<Args>);
-  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc, sm90::Tuning<2, kPacked>>;
+  static constexpr Tiles kTiles = sm90_forward_tiles(D, Dv, kPlainScores<Args>, kRows);
+  using type =
+      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc, sm90::Tuning<2, kRows == Rows::kPacked>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode>
@@ -220,9 +226,16 @@ using DefaultBackwardTraits = typename detail::Sm80Backward<Args, D, Dv, kMode, 
 
 namespace sm90 {
 
+using detail::Rows;
+
+/// From this q_len on a mask's kernel is that of Rows::kMany: at D = 128 three warpgroups instead
+/// of two, which gain 6 % at 4k and lose 10 % at 1k, where more of the last tile stays empty
+/// (docs/tuning.md).
+inline constexpr int kManyRows = 4096;
+
 /// The sm90 kernels for these arguments with the default tiles.
-template <class Args, int D, int Dv = D, bool kPacked = false>
-using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kPacked>::type;
+template <class Args, int D, int Dv = D, Rows kRows = Rows::kAny>
+using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kRows>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
 using DefaultBackwardTraits = typename detail::Sm90Backward<Args, D, Dv, kMode>::type;
 

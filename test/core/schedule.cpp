@@ -203,17 +203,26 @@ TEST_CASE("schedule.columns_that_the_sequence_cuts_are_masked_for_all_rows") {
 }
 
 /// The longest time of a block over the mean, where `blocks` of them are dealt the causal tiles of
-/// Br rows; a tile takes a step for each Bc columns that it sees, and 3 besides.
+/// Br rows; a tile takes a step for each Bc columns that it sees, and one
+/// besides; one with fewer rows as `end_place` has it.
 double unevenness(int slices, int length, int br, int bc, std::int64_t slice_bytes, int blocks) {
   const int q_tiles = attile::ceil_div(length, br);
   const int section = attile::section_size(slice_bytes, q_tiles, slices, blocks);
+  const int groups = br / 64;
+  const auto groups_of = [&](int tile) {
+    return attile::ceil_div(std::min(length - tile * br, br), 64);
+  };
+  const int place = attile::end_place(q_tiles, groups, groups_of(q_tiles - 1), true);
   double longest = 0.0, total = 0.0;
   for (int block = 0; block < blocks; ++block) {
     double time = 0.0;
     for (int turn = 0; attile::dealt(block, blocks, turn) < q_tiles * slices; ++turn) {
       const attile::WorkItem item(static_cast<int>(attile::dealt(block, blocks, turn)), q_tiles,
-                                  slices, section);
-      time += attile::ceil_div((item.row_tile + 1) * br, bc) + 3;
+                                  slices, section, place);
+      const int here = groups_of(item.row_tile);
+      const double share = here == groups ? 1.0 : here == 1 ? 0.65 : 0.8;
+      const int seen = std::min((item.row_tile + 1) * br, length);
+      time += attile::ceil_div(seen, bc) * share + 1;
     }
     longest = std::max(longest, time);
     total += time;
@@ -235,11 +244,12 @@ TEST_CASE("work is dealt out evenly, and each tile of each slice once") {
     for (const int q_tiles : {1, 5, 12}) {
       for (const int blocks : {1, 3, 8, 132}) {
         const int section = attile::section_size(3 << 20, q_tiles, slices, blocks);
+        const int end_place = slices * blocks % q_tiles;
         std::vector<int> seen(slices * q_tiles);
         for (int block = 0; block < blocks; ++block) {
           for (int turn = 0; attile::dealt(block, blocks, turn) < slices * q_tiles; ++turn) {
             const attile::WorkItem item(static_cast<int>(attile::dealt(block, blocks, turn)),
-                                        q_tiles, slices, section);
+                                        q_tiles, slices, section, end_place);
             ++seen.at(item.slice * q_tiles + item.row_tile);
           }
         }

@@ -16,7 +16,7 @@ namespace {
 
 using Args = attile::ForwardArgs<__half, attile::Causal>;
 using Kernel = attile::sm90::DefaultForwardTraits<Args, 64>;
-using Packed = attile::sm90::DefaultForwardTraits<Args, 64, 64, true>;
+using Packed = attile::sm90::DefaultForwardTraits<Args, 64, 64, attile::sm90::Rows::kPacked>;
 using BackwardKernel =
     attile::sm90::DefaultBackwardTraits<attile::BackwardArgs<__half, attile::Causal>, 64>;
 constexpr int kLen = 300, kKeys = 400, kDim = 64;

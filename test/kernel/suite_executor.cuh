@@ -100,14 +100,14 @@ struct Sm90Tiles {
 };
 
 /// The default tiles of the family sm90, likewise.
-template <bool kPacked = false>
+template <attile::sm90::Rows kRows = attile::sm90::Rows::kAny>
 struct Sm90DefaultTiles {
   template <class Args, class Dim, attile::DqMode kMode>
   using Backward = attile::sm90::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
   template <class Args, class Dim, attile::DqMode kMode>
   using BackwardFallback = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
   template <class Args, class Dim>
-  using Forward = attile::sm90::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kPacked>;
+  using Forward = attile::sm90::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kRows>;
   template <class Args, class Dim>
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
 };

@@ -36,7 +36,7 @@ using ByColumns = GpuExecutor<Dims<256, 256, 96>, Sm90DefaultTiles<>>;
 using ByColumnsInOrder = GpuExecutor<Dims<160, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
 using ByColumns192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>>;
 
-using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<true>>;
+using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<attile::sm90::Rows::kPacked>>;
 
 constexpr double kMostCost = 1.2e6;
 

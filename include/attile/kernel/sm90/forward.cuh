@@ -80,34 +80,26 @@ struct ForwardMemory {
   }
 };
 
-/// Sends for Q of all tiles that a block computes, and says which rows they are.
+/// Sends for a warpgroup's part of Q of all tiles that a block computes, and says which rows it is.
 /// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
-                          const ForwardMemory<Traits>& smem) {
-  tile::RingPlace<Traits::kQStages> at;
+                          const ForwardMemory<Traits>& smem, int group) {
+  const auto ring = smem.q(group);
+  typename Traits::QRing::Place place;
   BlockTiles<Traits::kCluster> tiles{block};
   for (; tiles.more(p.tiles); ++tiles.turn) {
-    const WorkTile<Traits> tile(p, tiles.tile());
-    const int rows = tile.group_rows(p);
-    const int heads = tile.packed_heads(p);
-    const tile::RingPlace<Traits::kQStages> now = at;
-    ATTILE_UNROLL_BY(1)
-    for (int group = 0; group < Traits::kGroups; ++group) {
-      const GroupRows<Traits> mine(p, tile, group);
-      const auto ring = smem.q(group);
-      ring.await_free(now);
-      smem.rows(group, tiles.turn) = mine;
-      at = now;
-      ring.fill(at, p.maps.q, tile.row0 + group * rows, tile.head / heads, tile.batch,
-                rows * heads);
-    }
+    const GroupRows<Traits> mine(p, WorkTile<Traits>(p, tiles.tile()), group);
+    const RowTile<Traits>& at = mine.at;
+    const int heads = at.packed_heads(p);
+    const int rows = at.group_rows(p);
+    ring.await_free(place);
+    smem.rows(group, tiles.turn) = mine;
+    ring.fill(place, p.maps.q, at.row0 + group * rows, at.head / heads, at.batch, rows * heads);
   }
-  for (int group = 0; group < Traits::kGroups; ++group) {
-    smem.q(group).await_free(at);
-    smem.rows(group, tiles.turn) = GroupRows<Traits>();
-    static_cast<void>(smem.q(group).announce(at, 0));
-  }
+  ring.await_free(place);
+  smem.rows(group, tiles.turn) = GroupRows<Traits>();
+  static_cast<void>(ring.announce(place, 0));
 }
 
 /// Sends for K, or V, of all tiles that they see. Scope    one thread.
@@ -408,7 +400,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     const int thread = arch::thread_index() % arch::kWarpgroupSize;
     if (thread == 0) load_keys(p, block, smem.k(), p.maps.k);
     if (thread == arch::kWarpSize) load_keys(p, block, smem.v(), p.maps.v);
-    if (thread == 2 * arch::kWarpSize) load_q(p, block, smem);
+    const int q_group = thread - 2 * arch::kWarpSize;
+    if (0 <= q_group && q_group < Traits::kGroups) load_q(p, block, smem, q_group);
   } else {
     arch::take_registers<Traits::kGroupRegisters>();
     GroupForward<Traits>(p, smem, group).run();
