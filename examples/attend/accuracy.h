@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "problem.h"
+#include "run.h"
 
 namespace attend {
 
@@ -89,9 +90,10 @@ Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse) {
 
 /// The errors of all outputs against fp64, each with the bound of the contract: twice the error of
 /// the plain computation in T, and one rounding to T. The plain computation is made twice, with
-/// sums in opposite orders, and the larger error counts: that of few numbers is luck.
+/// sums in opposite orders, and the larger error counts: that of few numbers is luck. What three
+/// products of TF32 for each one are off by comes on top.
 template <class T>
-std::vector<Error> errors_against_fp64(const Problem& p, Tensors<T>& t) {
+std::vector<Error> errors_against_fp64(const Problem& p, Tensors<T>& t, const Run& run) {
   namespace reference = attile::reference;
   const Pointers<T> at = t.pointers();
   const Plain there = plain_attention(p, at, false);
@@ -100,20 +102,28 @@ std::vector<Error> errors_against_fp64(const Problem& p, Tensors<T>& t) {
     return std::max(reference::tolerance<U>(exact, plain),
                     reference::tolerance<U>(exact, reversed));
   };
+  const auto terms = run.three_products ? reference::forward_magnitudes(forward_args(p, at))
+                                        : reference::ForwardResult{};
   const auto exact = reference::forward(forward_args(p, at));
   std::vector<Error> errors = {
       error_of("o", dense(p, t.o, p.q_len, p.q_heads, p.head_dim_v), exact.o,
-               bound(T{}, exact.o, there.forward.o, back.forward.o)),
+               bound(T{}, exact.o, there.forward.o, back.forward.o) +
+                   reference::three_products_error(terms.o)),
       error_of("lse", {t.lse.begin(), t.lse.end()}, exact.lse,
                bound(0.0f, exact.lse, there.lse, back.lse))};
   if (!p.backward) return errors;
   const auto gradients = reference::backward(backward_args(p, at));
+  const auto magnitudes = run.three_products ? reference::backward_magnitudes(backward_args(p, at))
+                                             : reference::BackwardResult{};
   errors.push_back(error_of("dq", dense(p, t.dq, p.q_len, p.q_heads, p.head_dim), gradients.dq,
-                            bound(T{}, gradients.dq, there.backward.dq, back.backward.dq)));
+                            bound(T{}, gradients.dq, there.backward.dq, back.backward.dq) +
+                                reference::three_products_error(magnitudes.dq)));
   errors.push_back(error_of("dk", dense(p, t.dk, p.kv_len, p.kv_heads, p.head_dim), gradients.dk,
-                            bound(T{}, gradients.dk, there.backward.dk, back.backward.dk)));
+                            bound(T{}, gradients.dk, there.backward.dk, back.backward.dk) +
+                                reference::three_products_error(magnitudes.dk)));
   errors.push_back(error_of("dv", dense(p, t.dv, p.kv_len, p.kv_heads, p.head_dim_v), gradients.dv,
-                            bound(T{}, gradients.dv, there.backward.dv, back.backward.dv)));
+                            bound(T{}, gradients.dv, there.backward.dv, back.backward.dv) +
+                                reference::three_products_error(magnitudes.dv)));
   return errors;
 }
 

@@ -47,7 +47,7 @@ int attend_as(const Options& options, const Inputs& inputs, const Problem& probl
     print_errors(options.expect, {error_against(inputs.expect.values, tensors)});
   }
   if (!options.check) return kExitDone;
-  const bool within = print_errors("fp64", errors_against_fp64(problem, tensors));
+  const bool within = print_errors("fp64", errors_against_fp64(problem, tensors, result));
   if (!within) std::fprintf(stderr, "attend: an error is beyond the bound of the contract.\n");
   return within ? kExitDone : kExitBeyondBound;
 }

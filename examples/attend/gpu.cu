@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -134,15 +135,15 @@ double time_backward(const Problem& p, const Pointers<T>& at, const Stopwatch& w
   });
 }
 
-/// The families of the kernels that run, of some D: all take the same.
-template <class T>
-std::string families(const Problem& p, const Pointers<T>& at, bool backward) {
-  constexpr int kMostDim = 256;
+/// The families of the kernels that run, of some D up to 128 or of some above: all of those take
+/// the same.
+template <int kMostDim, class T>
+std::string families(const Problem& p, const Pointers<T>& at) {
   const std::string forward = attile::with_forward_kernel<kMostDim>(
       forward_args(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
   const std::string behind = attile::with_backward_kernel<kMostDim>(
       backward_args(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
-  return !backward || forward == behind ? forward : forward + " forward, " + behind + " backward";
+  return !p.backward || forward == behind ? forward : forward + " forward, " + behind + " backward";
 }
 
 }  // namespace
@@ -165,7 +166,9 @@ Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
   run.device = device_name();
   run.bytes = tensors.bytes();
   const DeviceTensors<T> device(tensors);
-  run.family = families(p, device.pointers(), p.backward);
+  run.family = std::max(p.head_dim, p.head_dim_v) <= 128 ? families<128>(p, device.pointers())
+                                                         : families<256>(p, device.pointers());
+  run.three_products = sizeof(T) == 4 && run.family.find("sm80") != std::string::npos;
   const Stopwatch watch;
   run.forward_ms = time_forward(p, device.pointers(), watch);
   device.o.copy_to(tensors.o);

@@ -14,11 +14,12 @@ namespace attend {
 
 /// How a problem was run.
 struct Run {
-  std::string device;      ///< what it ran on
-  std::string family;      ///< which kernels
-  double forward_ms = 0;   ///< median
-  double backward_ms = 0;  ///< median; all the kernels of the backward pass
-  std::size_t bytes = 0;   ///< inputs, outputs and workspace
+  std::string device;           ///< what it ran on
+  std::string family;           ///< which kernels
+  bool three_products = false;  ///< whether they made three products of TF32 of each one
+  double forward_ms = 0;        ///< median
+  double backward_ms = 0;       ///< median; all the kernels of the backward pass
+  std::size_t bytes = 0;        ///< inputs, outputs and workspace
 };
 
 /// Empty when there is a GPU that can be used, else why there is not: no sentence, but a part of

@@ -25,11 +25,11 @@ namespace attile {
 
 /// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
 /// up to D (Dv for V). Takes `BackwardTraits<...>::Args`. The tuning's namespace is the family:
-/// `sm80::BackwardTuning<>`, the default of 16-bit types but for kTwoPass,
-/// `sm90::BackwardTuning<>`, or `portable::Tuning<>`.
+/// `sm80::BackwardTuning<>`, the default but for kTwoPass, `sm90::BackwardTuning<>` (16-bit types),
+/// or `portable::Tuning<>`.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
-          class Tuning = DefaultBackwardTuning<T, kMode>>
+          class Tuning = DefaultBackwardTuning<kMode>>
 using BackwardTraits = typename Tuning::template Backward<Br, Bc, D, T, M, S, P, Dv, kMode>;
 
 namespace detail {
@@ -131,10 +131,11 @@ template <class Traits>
 
 /// Calls f(std::type_identity<Traits>{}) for the kernels that the one-call `backward` runs for
 /// these arguments on the current device, and returns what f does; as `with_forward_kernel`.
-/// kTwoPass is the portable family's.
+/// kTwoPass is the portable family's, and so is fp32 above 128 columns on a device on which a block
+/// can have less than 163 KB of shared memory.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, class Args, class F>
 auto with_backward_kernel(const Args& args, const F& f) {
-  if constexpr (!kSm80Backward<typename Args::ElementType, kMode>) {
+  if constexpr (kMode == DqMode::kTwoPass) {
     return f(std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
   } else {
     if constexpr (sizeof(typename Args::ElementType) == 2 &&

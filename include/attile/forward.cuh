@@ -20,10 +20,9 @@ namespace attile {
 
 /// The traits of a forward kernel with the caller's tiles: Br query rows by Bc key rows, head_dim
 /// up to D (Dv for V). Takes `ForwardTraits<...>::Args`. The tuning's namespace is the family:
-/// `sm80::Tuning<>`, the default of 16-bit types, `sm90::Tuning<>`, or `portable::Tuning<>`, that
-/// of fp32.
+/// `sm80::Tuning<>`, `sm90::Tuning<>` (16-bit types), or `portable::Tuning<>`.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, class Tuning = DefaultForwardTuning<T>>
+          Dropout P = NoDropout, int Dv = D, class Tuning = sm80::Tuning<>>
 using ForwardTraits = typename Tuning::template Forward<Br, Bc, D, T, M, S, P, Dv>;
 
 // The caller's own launch (after `check`):
@@ -93,38 +92,34 @@ template <class Traits>
 }
 
 /// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these
-/// arguments on the current device, and returns what f does. For 16-bit types: the sm80 kernel
-/// (kSm80Takes), with the largest tiles that the device takes of those for the architectures that
-/// this file is compiled for; on compute capability 9.0, where the file is compiled
-/// for 90a and copies can address the inputs, the sm90 kernel. The portable one for fp32, and where
-/// the device would run code for an architecture before 8.0.
+/// arguments on the current device, and returns what f does: the sm80 kernel, with the largest
+/// tiles that the device takes of those for the architectures that this file is compiled for; for
+/// 16-bit types on compute capability 9.0, where the file is compiled for 90a and copies can
+/// address the inputs, the sm90 kernel; the portable one where the device would run code for an
+/// architecture before 8.0.
 template <int D, int Dv = D, class Args, class F>
 auto with_forward_kernel(const Args& args, const F& f) {
-  if constexpr (!kSm80Takes<typename Args::ElementType>) {
-    return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv>>{});
-  } else {
-    if constexpr (sizeof(typename Args::ElementType) == 2 &&
-                  arch::compiled_for([](int a) { return a == 900; })) {
-      using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
-      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
-      using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
-      if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
-        if (sm90::packing_pays<Traits>(args)) return f(std::type_identity<Packed>{});
-        if constexpr (!std::is_same_v<typename Args::MaskType, NoMask>) {
-          if (args.q_len >= sm90::kManyRows) return f(std::type_identity<Many>{});
-        }
-        return f(std::type_identity<Traits>{});
+  if constexpr (sizeof(typename Args::ElementType) == 2 &&
+                arch::compiled_for([](int a) { return a == 900; })) {
+    using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
+    using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
+    using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
+    if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
+      if (sm90::packing_pays<Traits>(args)) return f(std::type_identity<Packed>{});
+      if constexpr (!std::is_same_v<typename Args::MaskType, NoMask>) {
+        if (args.q_len >= sm90::kManyRows) return f(std::type_identity<Many>{});
       }
+      return f(std::type_identity<Traits>{});
     }
-    return detail::with_tiles(
-        [](auto kb) { return forward_kernel<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>; },
-        [&](auto kb) {
-          return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
-        },
-        [&](auto kb) {
-          return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
-        });
   }
+  return detail::with_tiles(
+      [](auto kb) { return forward_kernel<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>; },
+      [&](auto kb) {
+        return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
+      },
+      [&](auto kb) {
+        return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
+      });
 }
 
 /// `check` for the one-call `forward`.

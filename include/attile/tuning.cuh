@@ -15,18 +15,11 @@
 
 namespace attile {
 
-/// Whether the one calls run the sm80 kernels for fp32 too, and not the portable ones.
-inline constexpr bool kSm80TakesFp32 = false;
-/// The same for an element type.
-template <class T>
-inline constexpr bool kSm80Takes = sizeof(T) == 2 || kSm80TakesFp32;
-
-/// The tuning, and with it the family, of a kernel whose caller names its tiles and no family.
-template <class T>
-using DefaultForwardTuning = std::conditional_t<sizeof(T) == 2, sm80::Tuning<>, portable::Tuning<>>;
-template <class T, DqMode kMode>
-using DefaultBackwardTuning = std::conditional_t<sizeof(T) == 2 && kMode != DqMode::kTwoPass,
-                                                 sm80::BackwardTuning<>, portable::Tuning<>>;
+/// The tuning, and with it the family, of a backward pass whose caller names its tiles and no
+/// family.
+template <DqMode kMode>
+using DefaultBackwardTuning =
+    std::conditional_t<kMode == DqMode::kTwoPass, portable::Tuning<>, sm80::BackwardTuning<>>;
 
 namespace detail {
 
@@ -73,6 +66,13 @@ constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
   return shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
 }
 
+/// The same for fp32: 16 rows a warp.
+constexpr Tiles sm80_fp32_forward_tiles(int dim) {
+  if (dim <= 64) return {64, 64, 128, 2};
+  if (dim <= 128) return {64, 32, 128, 2};
+  return {64, 16, 128, 2};
+}
+
 /// Which tiles the sm90 forward kernel has: its defaults, those for several query heads in a tile,
 /// or those for many rows.
 enum class Rows { kAny, kPacked, kMany };
@@ -92,13 +92,6 @@ constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain, Rows rows) {
 /// Tiles of the sm90 backward kernel.
 constexpr Tiles sm90_backward_tiles(int dim) {
   return {dim <= 96 ? 128 : 64, dim <= 128 ? 128 : 64, 0, 1};
-}
-
-/// The same for fp32: 16 rows a warp.
-constexpr Tiles sm80_fp32_forward_tiles(int dim) {
-  if (dim <= 64) return {64, 64, 128, 2};
-  if (dim <= 128) return {64, 32, 128, 2};
-  return {64, 16, 128, 2};
 }
 
 /// Tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
@@ -241,34 +234,22 @@ using DefaultBackwardTraits = typename detail::Sm90Backward<Args, D, Dv, kMode>:
 
 }  // namespace sm90
 
-/// Of the kernels before sm90, the one that the one-call `forward` runs for these arguments on a
-/// device with compute capability 8.0 or later on which a block can have kSharedKb of shared
-/// memory.
-template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
-using DefaultForwardTraits =
-    typename std::conditional_t<kSm80Takes<typename Args::ElementType>,
-                                detail::Sm80Forward<Args, D, Dv, kSharedKb>,
-                                detail::PortableForward<Args, D, Dv, kCommonSharedKb>>::type;
-
-/// Whether the one-call `backward` has sm80 kernels for an element type and a way to dQ.
-template <class T, DqMode kMode>
-inline constexpr bool kSm80Backward = kSm80Takes<T>&& kMode != DqMode::kTwoPass;
-
 namespace detail {
 
-/// Whether its tiles of K, V, Q and dO fit, too.
+/// Whether there are sm80 kernels for a way to dQ, whose tiles of K, V, Q and dO fit.
 template <class T, DqMode kMode, int kDim, int kSharedKb>
-inline constexpr bool kSm80BackwardFits = kSm80Backward<T, kMode> &&
-                                          (sizeof(T) == 2 || kDim <= 128 || kSharedKb >= 163);
+inline constexpr bool kSm80Backward = kMode != DqMode::kTwoPass &&
+                                      (sizeof(T) == 2 || kDim <= 128 || kSharedKb >= 163);
 
 }  // namespace detail
 
-/// Of the kernels before sm90, those that the one-call `backward` runs for these arguments on such
-/// a device.
+/// Of the kernels before sm90, those that the one-call `backward` runs for these arguments on a
+/// device with compute capability 8.0 or later on which a block can have kSharedKb of shared
+/// memory.
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           int kSharedKb = kCommonSharedKb>
 using DefaultBackwardTraits = typename std::conditional_t<
-    detail::kSm80BackwardFits<typename Args::ElementType, kMode, max(D, Dv), kSharedKb>,
+    detail::kSm80Backward<typename Args::ElementType, kMode, max(D, Dv), kSharedKb>,
     detail::Sm80Backward<Args, D, Dv, kMode, kSharedKb>,
     detail::PortableBackward<Args, D, Dv, kMode, kCommonSharedKb>>::type;
 

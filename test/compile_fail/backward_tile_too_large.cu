@@ -2,4 +2,5 @@
 // promises: attile::BackwardTraits: the tiles of Q, dO, K, V, P and dS take more than the 232448
 #include <attile/backward.cuh>
 
-attile::BackwardTraits<128, 128, 128, float>::Args args;
+attile::BackwardTraits<128, 128, 128, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
+                       128, attile::DqMode::kAccumulate, attile::portable::Tuning<>>::Args args;

@@ -2,4 +2,5 @@
 // promises: attile::ForwardTraits: the tiles of Q, K (or P) and V take more than the 232448 bytes
 #include <attile/forward.cuh>
 
-attile::ForwardTraits<256, 256, 128, float>::Args args;
+attile::ForwardTraits<256, 256, 128, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
+                      128, attile::portable::Tuning<>>::Args args;

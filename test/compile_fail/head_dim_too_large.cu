@@ -3,6 +3,7 @@
 // promises: attile::BackwardTraits: Dv must be 1 to 256
 #include <attile/attile.cuh>
 
-attile::ForwardTraits<16, 16, 264, float>::Args forward;
-attile::BackwardTraits<16, 16, 64, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
-                       0>::Args backward;
+attile::ForwardTraits<16, 16, 264, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
+                      264, attile::portable::Tuning<>>::Args forward;
+attile::BackwardTraits<16, 16, 64, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 0,
+                       attile::DqMode::kAccumulate, attile::portable::Tuning<>>::Args backward;

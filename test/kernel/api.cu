@@ -229,8 +229,9 @@ TEST_CASE("the one call runs the kernel that it names, and a tuning forces the f
     auto odd = problem.forward();
     ++odd.o.data;  // an address that tensor copies cannot take
     CHECK(attile::with_forward_kernel<64>(odd, family) == "sm80");
+    CHECK(attile::with_forward_kernel<64>(attile::ForwardArgs<float>{}, family) == "sm80");
+    CHECK(attile::with_backward_kernel<64>(attile::BackwardArgs<float>{}, family) == "sm80");
   }
-  CHECK(attile::with_forward_kernel<64>(attile::ForwardArgs<float>{}, family) == "portable");
 
   using Portable = attile::ForwardTraits<64, 64, 64, __half, Causal, NoScoreMod, NoDropout, 64,
                                          attile::portable::Tuning<128>>;
@@ -255,7 +256,7 @@ TEST_CASE("the one call takes the largest tiles that the device has room for") {
   CHECK(attile::with_forward_kernel<256>(Args{}, fits));
   const auto is_table_of_227 = [](auto kernel) {
     return std::is_same_v<typename decltype(kernel)::type,
-                          attile::DefaultForwardTraits<Args, 128, 128, 227>>;
+                          attile::sm80::DefaultForwardTraits<Args, 128, 128, 227>>;
   };
   // Where this file has code for the device itself.
   if (attile::arch::compiled_for([](int a) { return a == 900; }) && limit == 227 * 1024) {
@@ -463,9 +464,9 @@ void in_order_ends() {
     return problem.dq.download();
   };
   REQUIRE_CUDA(attile::forward<kDim>(problem.forward()));
-  const auto in_order =
-      gradients(attile::BackwardTraits<16, 16, kDim, float, M, attile::NoScoreMod,
-                                       attile::NoDropout, kDim, attile::DqMode::kInOrder>{});
+  const auto in_order = gradients(
+      attile::BackwardTraits<16, 16, kDim, float, M, attile::NoScoreMod, attile::NoDropout, kDim,
+                             attile::DqMode::kInOrder, attile::portable::Tuning<>>{});
   const auto two_pass =
       gradients(attile::DefaultBackwardTraits<Args, kDim, kDim, attile::DqMode::kTwoPass>{});
   double largest = 0, difference = 0;

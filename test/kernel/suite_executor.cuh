@@ -166,6 +166,7 @@ struct GpuExecutor {
 template <class Dim>
 struct OneCall {
   static constexpr bool kRepeatsBackward = false;
+  static constexpr int kTf32Products = Dim::kTf32Products;
 
   bool takes(const Case& c) const { return Dim::take(c); }
 

@@ -19,12 +19,13 @@
 #define ATTILE_FP32_BACKWARD_D64_MODIFIERS(X) X(everything, kEverything)
 #endif
 
-// fp32, head dimensions above 64.
-#define ATTILE_FP32_LARGE(X) X(none, kNone) X(causal, kCausal)
-
-// 16-bit types: the portable kernels, and the kernels that the one calls choose, which are sm80's
-// where the device has its instructions.
+// fp32, head dimensions above 64; 16-bit types; and the kernels that the one calls choose, which
+// are those of sm80 and sm90 where the device has their instructions. The others are portable.
 #if ATTILE_TEST_FULL
+#define ATTILE_FP32_LARGE(X) X(none, kNone) X(causal, kCausal)
+#define ATTILE_FP32_CALL_D64(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_FP32_CALL_LARGE(X) \
+  X(none, kNone) X(causal, kCausal) X(dropout, kDropout) X(everything, kEverything)
 #define ATTILE_FP16_D64(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_BF16_D64(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_FP16_LARGE(X) X(none, kNone) X(causal, kCausal)
@@ -37,6 +38,9 @@
 #define ATTILE_BF16_CALL_D256(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_FP16_IN_ORDER(X) X(none, kNone) X(causal, kCausal) X(everything, kEverything)
 #else
+#define ATTILE_FP32_LARGE(X) X(causal, kCausal)
+#define ATTILE_FP32_CALL_D64(X) X(causal, kCausal)
+#define ATTILE_FP32_CALL_LARGE(X)
 #define ATTILE_FP16_IN_ORDER(X)
 #define ATTILE_FP16_D64(X) X(causal, kCausal)
 #define ATTILE_BF16_D64(X) X(everything, kEverything)
@@ -59,16 +63,17 @@ inline constexpr int kSuiteCombinations = 0 ATTILE_FP32_D64_MASKS(ATTILE_ONE)
     ATTILE_FP32_D64_MODIFIERS(ATTILE_ONE) ATTILE_FP32_LARGE(ATTILE_ONE) ATTILE_FP16_D64(ATTILE_ONE)
         ATTILE_BF16_D64(ATTILE_ONE) ATTILE_FP16_LARGE(ATTILE_ONE) ATTILE_BF16_LARGE(ATTILE_ONE);
 /// The same of the kernels that the one calls choose.
-inline constexpr int kSuiteCalls =
-    0 ATTILE_FP16_CALL_D64(ATTILE_ONE) ATTILE_BF16_CALL_D64(ATTILE_ONE)
-        ATTILE_FP16_CALL_D128(ATTILE_ONE) ATTILE_BF16_CALL_D128(ATTILE_ONE)
-            ATTILE_FP16_CALL_D256(ATTILE_ONE) ATTILE_BF16_CALL_D256(ATTILE_ONE);
+inline constexpr int kSuiteCalls = 0 ATTILE_FP32_CALL_D64(ATTILE_ONE)
+    ATTILE_FP32_CALL_LARGE(ATTILE_ONE) ATTILE_FP32_CALL_LARGE(ATTILE_ONE)
+        ATTILE_FP16_CALL_D64(ATTILE_ONE) ATTILE_BF16_CALL_D64(ATTILE_ONE)
+            ATTILE_FP16_CALL_D128(ATTILE_ONE) ATTILE_BF16_CALL_D128(ATTILE_ONE)
+                ATTILE_FP16_CALL_D256(ATTILE_ONE) ATTILE_BF16_CALL_D256(ATTILE_ONE);
 #undef ATTILE_ONE
 
 /// Kernels of suite_tiles.cu, suite_sm80_tiles.cu, suite_sm90.cu and suite_sm90_backward.cu
 /// besides.
 inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 2;
-inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 68 : 2;
+inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 56 : 2;
 inline constexpr int kSuiteSm90Kernels = ATTILE_TEST_FULL ? 70 : 3;
 inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 48 : 2;
 

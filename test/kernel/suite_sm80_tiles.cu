@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tiles of the sm80 kernels that a caller may choose, head dimensions that fill no panel, the
-// default tiles of devices with less shared memory, and fp32.
+// default tiles of devices with less shared memory, and fp32 (that with the one call's tiles is in
+// suite_call_fp32.cu).
 #include "kernel/suite_executor.cuh"
 #include "kernel/suite_kernels.h"
 
@@ -39,10 +40,8 @@ using Default128On99 = GpuExecutor<Dims<128>, Sm80Tiles<99>>;
 using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
 
 // fp32.
-using FloatD64 = GpuExecutor<SplitDims<64>, Sm80Tiles<99>>;
 using FloatD128 = GpuExecutor<SplitDims<128, 128, 64>, Sm80Tiles<99>>;
 using FloatD256 = GpuExecutor<SplitDims<256, 256, 128>, Sm80Tiles<163>>;
-using FloatD256On227 = GpuExecutor<SplitDims<256, 256, 128>, Sm80Tiles<227>>;
 using FloatInOrder = GpuExecutor<SplitDims<64>, Sm80Tiles<99>, attile::DqMode::kInOrder>;
 using Float32x48D96 = Own<32, 48, SplitDims<96>, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
 using Float16x32D64x40 = Own<16, 32, SplitDims<64, 40>, Tuning<1>, BackwardTuning<2, 1, 2>>;
@@ -74,16 +73,10 @@ using Tf32D128 =
   X(HalfType, kNone, Own64x64D64x256)   \
   X(Bf16Type, kCausal, Default128On99)  \
   X(HalfType, kCausal, Default256On163) \
-  X(float, kCausal, FloatD64)           \
-  X(float, kNone, FloatD64)             \
-  X(float, kWindow, FloatD64)           \
-  X(float, kDropout, FloatD64)          \
-  X(float, kEverything, FloatD64)       \
   X(float, kNone, FloatD128)            \
   X(float, kCausal, FloatD128)          \
   X(float, kNone, FloatD256)            \
   X(float, kCausal, FloatD256)          \
-  X(float, kNone, FloatD256On227)       \
   X(float, kCausal, FloatInOrder)       \
   X(float, kNone, Float32x48D96)        \
   X(float, kCausal, Float16x32D64x40)   \

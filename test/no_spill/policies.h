@@ -28,6 +28,14 @@ bool each_policy(const Named& named) {
       ...);
 }
 
+/// fp32 has tiles of its own, and takes the most registers where there is the most to do.
+template <class Named>
+bool each_fp32_policy(const Named& named) {
+  return named.template operator()<float, Causal, NoScoreMod, NoDropout>() &&
+         named.template operator()<float, And<Causal, Document>, Then<Softcap, Alibi>,
+                                   PhiloxDropout>();
+}
+
 /// Both 16-bit types take the same registers: fp16 is a sample throughout.
 template <class Named>
 bool each_16_bit_policy(const Named& named) {

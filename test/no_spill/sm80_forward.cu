@@ -18,5 +18,5 @@ struct NamedKernels {
 
 bool compiled() {
   const NamedKernels named;
-  return named.operator()<float, Causal, NoScoreMod, NoDropout>() && each_16_bit_policy(named);
+  return each_fp32_policy(named) && each_16_bit_policy(named);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Takes one barrier, fence or wait out of a kernel at a time, and sees whether the suite on the
-simulated machine notices.
+"""Takes one barrier, fence or wait out of a kernel at a time, or one call of a function that wraps
+one, and sees whether the suite on the simulated machine notices.
 
-  mutate.py                      all of them: about an hour on 2 cores
+  mutate.py                      all of them: hours
   mutate.py --only flash1        those in files whose path has this in it
   mutate.py --list               names them
 
@@ -30,14 +30,22 @@ FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/portable": PORTABLE,
            "include/attile/kernel/sm80": MATRIX,
            "include/attile/kernel/sm90": HOPPER}
-# A statement that orders threads, whole.
+# What orders threads or copies: the machine's functions, and those of attile that wrap one of them,
+# which are mutated where they are called, too.
+ORDERS = (r"(?:(?:warp_|computing_|cluster_)?barrier|barrier_arrive|cluster_arrive|cluster_wait"
+          r"|async_copy_commit|async_copy_wait|mbarrier_\w+|fence_async_proxy|bulk_commit"
+          r"|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
+          r"|sync|sync_rows|wait_product|wait|release|pass|drain|await_\w+|pass_\w+)")
+CALLED = r"(?:\w+(?:\([^;()]*\))?(?:\.|::))*(?:template )?"  # of what: `arch::`, `smem.q().`
+ARGUMENTS = r"(?:<[^;<>]*>)?\([^;]*\)"
+# A statement that is such a call is taken out whole.
 STATEMENT = re.compile(
-    r"^\s*(if (constexpr )?\([^;{}]*\) )?"
-    r"(arch::(barrier|warp_barrier|async_copy_commit|async_copy_wait<\w+>"
-    r"|await_dependencies)\(\)"
-    r"|arch::(barrier|barrier_arrive|mbarrier_\w+|fence_async_proxy|bulk_commit|bulk_wait_read<\w+>"
-    r"|wgmma_(fence|commit|wait<\w+>))\([^;]*\)"
-    r"|\w+(::\w+)*::sync_rows\(\)|(await|pass)_turn\([^;]*\));")
+    rf"^\s*((?:if (?:constexpr )?\([^;{{}}]*\) )?(?:{CALLED}{ORDERS}{ARGUMENTS}"
+    rf"|static_cast<void>\({CALLED}(?:wait|announce)\([^;]*\)\));)")
+# A ring's tile that is waited for is taken without.
+TILE = re.compile(rf"= ({CALLED}wait\(([^;]*)\));")
+# Every other call is one that has been overlooked here, but for those in a function's head.
+CALL = re.compile(rf"\b{ORDERS}{ARGUMENTS}")
 SEEDS = (1, 2, 3)
 KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|proxy|registers|"
                     r"divergence|barrier|mbarrier|cluster|dependency|deadlock): .*)")
@@ -48,6 +56,7 @@ class Mutant:
     path: pathlib.Path
     line: int
     text: str
+    instead: str = ";"
 
     @property
     def name(self):
@@ -62,8 +71,16 @@ def mutants(only):
             if only and only not in str(relative):
                 continue
             for i, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
-                if match := STATEMENT.match(line):
-                    found.append(Mutant(relative, i, match.group(0).strip()))
+                code = line.split("//")[0]
+                if match := STATEMENT.match(code):
+                    found.append(Mutant(relative, i, match.group(1)))
+                elif match := TILE.search(code):
+                    wait, place = match.groups()
+                    stage = "0" if place == "{}" else f"({place}).stage"
+                    tile = wait[:wait.rindex("wait(")] + f"tile({stage})"
+                    found.append(Mutant(relative, i, wait, tile))
+                elif CALL.search(code) and "ATTILE_DEVICE" not in code:
+                    raise SystemExit(f"{relative}:{i + 1}: no mutant for {code.strip()}")
     return found
 
 
@@ -98,7 +115,7 @@ def try_mutant(mutant, objects):
         shutil.copytree(ROOT / "include", include)
         target = pathlib.Path(folder) / mutant.path
         lines = target.read_text(encoding="utf-8").splitlines(keepends=True)
-        lines[mutant.line] = lines[mutant.line].replace(mutant.text, ";", 1)
+        lines[mutant.line] = lines[mutant.line].replace(mutant.text, mutant.instead, 1)
         target.write_text("".join(lines), encoding="utf-8")
         for suite in FOLDERS[mutant.path.parent.as_posix()]:
             program = pathlib.Path(folder) / suite

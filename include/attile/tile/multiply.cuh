@@ -118,10 +118,9 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kSteps = 2;  // of the depth, in one sum
   static_assert(A::kDepth % (kSteps * kStepDepth<T>) == 0,
                 "attile::tile::multiply: the depth must be a multiple of 16");
-  // Operands in registers have numbers; of the others a panel's columns are enough to schedule, and
-  // more would take registers from the accumulators.
-  [[maybe_unused]] constexpr int kUnroll =
-      A::kInRegisters ? A::kDepth : 32 / (kSteps * kStepDepth<T>);
+  // Operands in registers have numbers. Of the others a sum at a time: two together take registers
+  // that the accumulators beside them need (backward, up to 512 bytes of spills).
+  [[maybe_unused]] constexpr int kUnroll = A::kInRegisters ? A::kDepth : 1;
   const auto& right_operand = facing<T, A>(b);
   ATTILE_UNROLL_BY(kUnroll)
   for (int k0 = 0; k0 < A::kDepth / kStepDepth<T>; k0 += kSteps) {

@@ -8,6 +8,7 @@
 #include <attile/core/config.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
+#include <attile/tile/two_sums.cuh>
 
 #include <cstdint>
 
@@ -34,8 +35,8 @@ ATTILE_DEVICE constexpr int columns_step(int k) {
 
 }  // namespace detail
 
-/// Begins acc = A B^T. Shapes   a: 64 rows of depth from row a_row on; b: columns of depth from
-/// b_row on.
+/// Begins acc = A B^T, acc a register tile or TwoSums. Shapes   a: 64 rows of depth from row a_row
+/// on; b: columns of depth from b_row on.
 /// Scope    all threads of a warpgroup; a group of products of its own.
 template <class T, class Acc, class A, class B>
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int a_row = 0,
@@ -45,8 +46,9 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
   arch::wgmma_fence();
   ATTILE_UNROLL
   for (int k = 0; k < A::kCols / 16; ++k) {
-    arch::wgmma_m64k16<T, Acc::kCols, false>(acc.x, left.at(detail::columns_step<A>(k)),
-                                             right.at(detail::columns_step<B>(k)), k > 0);
+    arch::wgmma_m64k16<T, Acc::kCols, false>(sum_of_step(acc, k).x,
+                                             left.at(detail::columns_step<A>(k)),
+                                             right.at(detail::columns_step<B>(k)), k >= kSums<Acc>);
   }
   arch::wgmma_commit();
 }

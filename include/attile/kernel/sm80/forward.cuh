@@ -89,7 +89,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 
   ATTILE_UNROLL_BY(1)
   for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {  // lines 6 and 7
-    const tile::TilePlace place{batch, head, row0, kv_tile * kBc, p.extent};
+    const tile::TilePlace place{batch, head, arch::opaque(row0), kv_tile * kBc, p.extent};
     const bool seen = mine.contains(kv_tile);  // by any row of this warp
     arch::async_copy_wait<0>();
     arch::barrier();  // K is there for all; V has been read

@@ -130,7 +130,8 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
 /// What a step needs of registers, beside dK and dV.
 template <class Traits>
 struct StepRegisters {
-  typename Traits::ScoreRegisters s, ds;                 ///< S, then P; dP, then dS
+  typename Traits::ScoreRegisters s, ds;  ///< S, then P; dP, then dS
+  typename GradientGroup<Traits>::OddScores s_odd;
   typename GradientGroup<Traits>::Left p_left, ds_left;  ///< as operands
   typename Traits::DqRegisters dq;
 };
@@ -149,9 +150,9 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
   const auto q_smem = smem.q().tile(tile.at.stage);
   const auto do_smem = smem.dout().tile(tile.at.stage);
   if constexpr (Traits::kPlain) {
-    group.make_p(frag.s, tile, kRow);
+    group.make_p(frag.s, frag.s_odd, tile, kRow);
   } else {
-    group.make_p_and_ds(frag.s, frag.ds, tile, kRow, sampler);
+    group.make_p_and_ds(frag.s, frag.s_odd, frag.ds, tile, kRow, sampler);
   }
   if constexpr (Traits::kByColumns) {
     group.stage_scores(smem.p(step), frag.s, kRow);
@@ -169,7 +170,7 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
     tile::start_product<T>(dk_frag, frag.ds_left, q_smem, kRow);  // line 16
   }
   if constexpr (!kLast) {
-    group.start_scores(frag.s, q_smem, kRow + Traits::kPartRows);
+    group.start_scores(frag.s, frag.s_odd, q_smem, kRow + Traits::kPartRows);
     group.start_dp(frag.ds, do_smem, kRow + Traits::kPartRows);
   }
 }
@@ -195,7 +196,7 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
   for (int i = 0; more; ++i) {
     const auto q_smem = smem.q().tile(at.stage);
     StepRegisters<Traits> frag;
-    group.start_scores(frag.s, q_smem, 0);
+    group.start_scores(frag.s, frag.s_odd, q_smem, 0);
     const auto do_smem = smem.dout().wait(at);
     group.start_dp(frag.ds, do_smem, 0);
     if (Traits::kBulkDq && head >= 0) group.send_dq(head, row0);

@@ -12,6 +12,7 @@
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/ring.cuh>
+#include <attile/tile/two_sums.cuh>
 
 #include <cstddef>
 #include <type_traits>
@@ -43,7 +44,7 @@ struct QueryStatistics {
 ///         rows of Q, and half of the columns of dK, dV and dQ, for which P and dS go through
 ///         shared memory.
 /// Registers of a thread for sums: D = 128 or 64: dK and dV 128 or 64, S, dP and dQ 32 each, P and
-/// dS as operands 16 each; D = 256: dK, dV and dQ 64 each, S and dP 16 each.
+/// dS as operands 16 each; D = 256: dK, dV and dQ 64 each, S 32, dP 16.
 /// Shared memory, in KB, with 2 stages: D = 128, 64 x 128: K, V 64, Q, dO 64, dS 32, dQ 32; D = 64,
 /// 128 x 128: 32, 64, 64, 32; D = 192: 48, 96, P and dS 32, dQ 48; D = 256: 64, 128, 32, dQ none.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
@@ -110,6 +111,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   /// read of shared memory.
   static constexpr bool kVInRegisters = kPlain && kQkColumns + kVColumns <= 128;
   using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kGroups * 4>;
+  /// Whether S is made in two sums. At D = 128 the second one's 32 registers are not there: up to
+  /// 250 bytes of spills, and products that wait for each other (C7512).
+  static constexpr bool kTwoSums = kByColumns && kQkColumns > tile::kOneSumDepth;
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
   using DkRegisters = tile::MmaTile<kRows, kQkColumns / kAcross, kGroups * 4>;
   using DvRegisters = tile::MmaTile<kRows, kVColumns / kAcross, kGroups * 4>;

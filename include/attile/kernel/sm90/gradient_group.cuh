@@ -18,7 +18,10 @@
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/scores.cuh>
+#include <attile/tile/two_sums.cuh>
 #include <attile/tile/warpgroup.cuh>
+
+#include <type_traits>
 
 namespace attile::sm90 {
 
@@ -34,6 +37,8 @@ template <class Traits>
 struct GradientGroup {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
+  struct None {};
+  using OddScores = std::conditional_t<Traits::kTwoSums, Scores, None>;  ///< S's second sum
   using Left = tile::RegisterLeft<T, Scores>;
   using Rows = tile::TransposedRegisters<Scores>;
   using DqRegisters = typename Traits::DqRegisters;
@@ -51,8 +56,23 @@ struct GradientGroup {
     return part + (Traits::kByColumns ? number * Traits::kPartRows : 0);
   }
   /// Begins S^T for the rows of Q from `part` on (line 10).
-  ATTILE_DEVICE void start_scores(Scores& s, const typename Traits::QTile& q, int part) const {
-    tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), first_row(part));
+  ATTILE_DEVICE void start_scores(Scores& s, OddScores& odd, const typename Traits::QTile& q,
+                                  int part) const {
+    if constexpr (Traits::kTwoSums) {
+      const tile::TwoSums<Scores> sums{s, odd};
+      tile::start_transposed_product<T>(sums, smem.k().tile(0), q, first_key(), first_row(part));
+    } else {
+      tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), first_row(part));
+    }
+  }
+  /// Waits for S^T, behind which kPending groups of products may be under way.
+  template <int kPending>
+  ATTILE_DEVICE void await_scores(Scores& s, OddScores& odd) const {
+    tile::wait_product<kPending>(s);
+    if constexpr (Traits::kTwoSums) {
+      arch::wgmma_touches(odd.x);
+      tile::TwoSums<Scores>{s, odd}.join();
+    }
   }
   /// Begins dP^T (line 13).
   ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int part) const {
@@ -88,10 +108,10 @@ struct GradientGroup {
   }
 
   /// S^T, behind which one group of products may be under way, -> P^T (line 11).
-  ATTILE_DEVICE void make_p(Scores& p_frag, const Tile& tile, int part) const {
+  ATTILE_DEVICE void make_p(Scores& p_frag, OddScores& odd, const Tile& tile, int part) const {
     Rows p_rows{p_frag};
     const RowValues<Rows> lse(smem.statistics(tile.at.stage).lse() + first_row(part));
-    tile::wait_product<1>(p_frag);
+    await_scores<1>(p_frag, odd);
     plain_probabilities(tile.edge, p_rows, p, place(tile, part), lse);
   }
   /// dP^T, behind which kPending groups may be, -> dS^T (line 14).
@@ -105,11 +125,11 @@ struct GradientGroup {
   }
   /// Both of a step that is not plain, behind all products.
   template <class Sampler>
-  ATTILE_DEVICE void make_p_and_ds(Scores& p_frag, Scores& ds_frag, const Tile& tile, int part,
-                                   const Sampler& sampler) const {
+  ATTILE_DEVICE void make_p_and_ds(Scores& p_frag, OddScores& odd, Scores& ds_frag,
+                                   const Tile& tile, int part, const Sampler& sampler) const {
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
     const auto statistics = smem.statistics(tile.at.stage);
-    tile::wait_product<0>(p_frag);
+    await_scores<0>(p_frag, odd);
     arch::wgmma_touches(ds_frag.x);
     probabilities_and_gradient(tile.edge, p_rows, ds_rows, p, place(tile, part),
                                statistics.lse() + first_row(part),
