@@ -163,8 +163,8 @@ struct TransposedRegisters {
   ATTILE_DEVICE float& at(int r, int c) const { return registers.x[c][r]; }
 };
 
-/// shared(r - row0, col0 + c) = registers(r, c) * factor, rounded to the elements of `shared`.
-/// Scope    each thread for what it holds.
+/// shared(r - row0, col0 + c) = registers(r, c) * factor, rounded to the elements of `shared`;
+/// where that has fewer columns, for those that it has. Scope    each thread for what it holds.
 /// Barriers one after, for the lanes that read what other lanes wrote.
 template <class Tile, int Rows, int Cols, int kWarps, int kAcross>
 ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, kAcross>& registers,
@@ -177,37 +177,13 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
   unsigned char* const lane_data = shared.data + pair % kPairs * sizeof(Vec<T, 2>);
   ATTILE_UNROLL
   for (int c = 0; c < Registers::kRegCols; c += 2) {
+    const int col = col0 + Registers::warp_col() + Registers::col_offset(c);
+    if (Tile::kCols < Registers::kWarpCols && (col < 0 || col >= Tile::kCols)) continue;
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
-      const unsigned at = offsets.at(Registers::row_offset(r),
-                                     col0 + Registers::warp_col() + Registers::col_offset(c));
+      const unsigned at = offsets.at(Registers::row_offset(r), col);
       arch::store(reinterpret_cast<T*>(lane_data + at),
                   from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor));
-    }
-  }
-}
-
-/// shared(r - row0, c - col0) = registers(r, c) * factor of the row, rounded, for
-/// the tile's columns. The registers are not written: other products may be under way.
-template <class Tile, int Rows, int Cols, int kWarps>
-ATTILE_DEVICE void stage_columns(const Tile& shared, const MmaTile<Rows, Cols, kWarps>& registers,
-                                 int row0, int col0,
-                                 const float (&factor)[MmaTile<Rows, Cols, kWarps>::kRegRows]) {
-  using T = typename Tile::Element;
-  using Registers = MmaTile<Rows, Cols, kWarps>;
-  static_assert(Tile::Layout::kUnitElements == 8, "attile::tile::stage_columns: fp16 and bf16");
-  const LaneOffsets<Tile> offsets(Registers::row(0) - row0, 0);
-  unsigned char* const lane_data = shared.data + arch::thread_index() % 4 * sizeof(Vec<T, 2>);
-  ATTILE_UNROLL
-  for (int c = 0; c < Registers::kRegCols; c += 2) {
-    const int col = Registers::col_offset(c) - col0;
-    if (col < 0 || col >= Tile::kCols) continue;
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
-      const Vec<T, 2> pair =
-          from_floats<T>(registers.x[r][c] * factor[r], registers.x[r][c + 1] * factor[r]);
-      arch::store(reinterpret_cast<T*>(lane_data + offsets.at(Registers::row_offset(r), col)),
-                  pair);
     }
   }
 }

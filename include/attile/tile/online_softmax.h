@@ -174,22 +174,12 @@ struct OnlineSoftmax {
   template <class Output>
   ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f) {
     ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) l[r] = output.sum_lanes(l[r]);
+    ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const float inverse = complete(output, r, factor);
-      if (inverse == 0.0f) {
-        output.clear_row(r);
-      } else {
-        output.scale_row(r, inverse);
-      }
+      output.scale_row(r, factor * arch::reciprocal(l[r]));
+      if (l[r] == 0.0f) output.clear_row(r);
     }
-  }
-
-  /// The same for one row and without O: what that is to be multiplied by, 0 where it is to become
-  /// 0 whatever it is.
-  template <class Output>
-  ATTILE_HOST_DEVICE float complete(const Output& output, int r, float factor) {
-    l[r] = output.sum_lanes(l[r]);
-    return l[r] == 0.0f ? 0.0f : factor * arch::reciprocal(l[r]);
   }
 
   /// LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. [Alg. 1, line 13]

@@ -15,6 +15,7 @@
 #include <attile/core/schedule.h>
 #include <attile/core/vec.h>
 #include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
 #include <attile/tile/copy.cuh>
@@ -26,59 +27,6 @@
 #include <attile/tile/warpgroup.cuh>
 
 namespace attile::sm90 {
-
-/// A block's shared memory.
-template <class Traits>
-struct ForwardMemory {
-  using QRing = typename Traits::QRing;
-  using KRing = typename Traits::KRing;
-  using VRing = typename Traits::VRing;
-
-  unsigned char* data;
-
-  ATTILE_DEVICE QRing q(int group) const {
-    return {data + Traits::kQPlace + group * QRing::kBytes,
-            barriers() + 2 * (group * Traits::kQStages)};
-  }
-  ATTILE_DEVICE KRing k() const {
-    return {data, barriers() + 2 * (Traits::kGroups * Traits::kQStages)};
-  }
-  ATTILE_DEVICE VRing v() const {
-    return {data + Traits::kVPlace,
-            barriers() + 2 * (Traits::kGroups * Traits::kQStages + Traits::kStages)};
-  }
-  /// Which rows its part of Q is, of the block's tile `turn`.
-  ATTILE_DEVICE GroupRows<Traits>& rows(int group, int turn) const {
-    constexpr int kSlots = Traits::kRowSlots;
-    static_assert(kSlots * sizeof(GroupRows<Traits>) == Traits::kRowsBytes);
-    return reinterpret_cast<GroupRows<Traits>*>(data +
-                                                Traits::kRowsPlace)[group * kSlots + turn % kSlots];
-  }
-  /// Where a warpgroup brings its rows of O together, some columns at a time.
-  ATTILE_DEVICE typename Traits::OTile o(int group) const {
-    return {data + Traits::kOPlace + group * Traits::OTile::kBytes};
-  }
-
-  /// Scope    all threads of the block.
-  ATTILE_DEVICE void init() const {
-    if (arch::thread_index() == 0) {
-      for (int group = 0; group < Traits::kGroups; ++group) q(group).init(4);
-      k().init(Traits::kGroups * 4);
-      v().init(Traits::kGroups * 4);
-      arch::mbarrier_publish();
-    }
-    if constexpr (Traits::kCluster == 1) {
-      arch::barrier();  // nobody uses a barrier that is not there yet
-    } else {
-      arch::cluster_barrier();
-    }
-  }
-
- private:
-  ATTILE_DEVICE arch::Mbarrier* barriers() const {
-    return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierPlace);
-  }
-};
 
 /// Sends for a warpgroup's part of Q of all tiles that a block computes, and says which rows it is.
 /// Scope    one thread.
@@ -336,26 +284,13 @@ class GroupForward {
   /// O and LSE of rows whose last product is done (lines 12 to 15).
   ATTILE_DEVICE void finish(const Rows& rows, Softmax& softmax) {
     const RowTile<Traits> at = rows.at;
-    const float keep_scale = p_.dropout.sampler(p_.q_heads).keep_scale();
-    float factor[Outputs::kRegRows];
-    bool empty = false;
-    ATTILE_UNROLL
-    for (int r = 0; r < Outputs::kRegRows; ++r) {
-      factor[r] = softmax.complete(o_frag_, r, keep_scale);
-      empty |= factor[r] == 0.0f;
-    }
-    if (Outputs::any_lane(empty)) {  // else no row is
-      ATTILE_UNROLL
-      for (int r = 0; r < Outputs::kRegRows; ++r) {
-        if (factor[r] == 0.0f) o_frag_.clear_row(r);
-      }
-    }
+    softmax.finish(o_frag_, p_.dropout.sampler(p_.q_heads).keep_scale());
     const auto o_smem = smem_.o(group_);
     ATTILE_UNROLL
     for (int col0 = 0; col0 < Outputs::kCols; col0 += Traits::OTile::kCols) {  // line 14
       if (is_sender()) arch::bulk_wait_read<0>();
       sync();  // what was there before has been read
-      tile::stage_columns(o_smem, o_frag_, group_ * kGroupRows, col0, factor);
+      tile::stage(o_smem, o_frag_, 1.0f, -col0, group_ * kGroupRows);
       arch::fence_async_proxy();
       sync();
       if (is_sender()) {
