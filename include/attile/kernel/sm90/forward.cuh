@@ -306,6 +306,7 @@ class GroupForward {
   }
   ATTILE_DEVICE void sync() const { arch::barrier(1 + group_, arch::kWarpgroupSize); }
   ATTILE_DEVICE static bool is_sender() { return arch::thread_index() % arch::kWarpgroupSize == 0; }
+
   const ForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
   int group_;

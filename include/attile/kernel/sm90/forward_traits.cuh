@@ -76,6 +76,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   /// Where there is room, Q of the next tile comes beside this one.
   static constexpr int kQStages = 2 * kGroups * QTile::kBytes + kOutputBytes <= kRest ? 2 : 1;
   using QRing = tile::Ring<QTile, kQStages>;
+  static_assert(kRowSlots >= kQStages + 2,
+                "attile::sm90::ForwardTraits: rows are kept for the tiles that Q is there for, for "
+                "the one before and for the one that is sent for");
   /// O leaves by way of shared memory: all columns at once, or half of them.
   using OTile =
       tile::PanelTile<kGroupRows, kWholeOutput ? VTile::kCols : round_up(VTile::kCols / 2, 16), T>;
