@@ -33,6 +33,10 @@ using InOrder = GpuExecutor<Dims<64>, SmallTiles, attile::DqMode::kInOrder>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = GpuExecutor<Dims<64, 32>, SmallTiles>;
 
+// Sums that are cut off more often than rounding would do for.
+using Deep = GpuExecutor<Dims<128, 128, 96>,
+                         MatrixTiles<32, 32, Tuning<2, 2>, BackwardTuning<4, 2, 2, 1, 1>>>;
+
 constexpr double kMostCost = 2.5e6;
 
 const bool kRegistered = [] {
@@ -47,6 +51,7 @@ const bool kRegistered = [] {
                                                                        kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm80_in_order", InOrder{},
                                                                 kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm80_128", Deep{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kNone>("sm80_64_32", Narrow{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_64_32", Narrow{}, kMostCost);
   return true;

@@ -37,6 +37,7 @@ struct BackwardParams {
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
   typename Traits::DropoutType dropout;
+  float half_unit;  ///< 0.5 / scale: half of an LSE, in raw scores
 
   /// Rows of the statistics of one head: whole tiles, so that the loop reads without a bound.
   ATTILE_HOST_DEVICE std::int64_t stat_rows() const {
@@ -122,6 +123,7 @@ typename Traits::Params backward_params(const typename Traits::Args& args, void*
   p.mask = args.mask;
   p.score_mod = args.score_mod;
   p.dropout = args.dropout;
+  p.half_unit = 0.5f / p.scale;
   if constexpr (Traits::kLeastArchitecture >= 900) static_cast<void>(p.make_maps(args));
   return p;
 }

@@ -54,6 +54,39 @@ struct QueryStage {
   }
 };
 
+/// Calls f(score, LSE / 2 in raw scores) for what this thread holds of S^T; 0 where that is not
+/// finite.
+template <class Scores, class F>
+ATTILE_DEVICE void for_each_with_half_lse(Scores& s, const float* lse, float half_unit, F&& f) {
+  using Rows = tile::TransposedRegisters<Scores>;
+  const Rows rows{s};
+  ATTILE_UNROLL
+  for (int r = 0; r < Rows::kRegRows; ++r) {
+    const float x = lse[Rows::row(r)] * half_unit;
+    const float half = x < kInf && x > -kInf ? x : 0.0f;
+    ATTILE_UNROLL
+    for (int c = 0; c < Rows::kRegCols; ++c) f(rows.at(r, c), half);
+  }
+}
+
+/// S^T = K Q^T (line 10).
+template <class Traits>
+ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const BackwardParams<Traits>& p,
+                               const typename Traits::KTile& k_smem,
+                               const QueryStage<Traits>& smem) {
+  using Scores = typename Traits::ScoreRegisters;
+  const auto with_half_lse = [&](auto f) { for_each_with_half_lse(s, smem.lse, p.half_unit, f); };
+  if constexpr (Traits::kBeginsAtHalf) {
+    with_half_lse([](float& x, float half) { x = -half; });
+  } else {
+    s.clear();
+  }
+  tile::multiply<typename Traits::ElementType, Traits::kProducts>(
+      s, tile::SharedLeft(k_smem, Scores::warp_row()),
+      tile::SharedRightTransposed(smem.q, Scores::warp_col()));
+  if constexpr (Traits::kBeginsAtHalf) with_half_lse([](float& x, float half) { x += half; });
+}
+
 /// This tile's part of dQ = dS K (line 15): sum += dq, or sum = dq.
 template <class Traits>
 ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
@@ -164,7 +197,10 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const tile::TilePlace place{arch::opaque(key.batch), next.head, next.row0(), col0, p.extent};
+    // At 128 columns col0 would take the register that spills; above, working it out would.
+    constexpr bool kColumnAnew = Traits::kBeginsAtHalf && Traits::kDqCols <= 128;
+    const tile::TilePlace place{arch::opaque(key.batch), next.head, next.row0(),
+                                kColumnAnew ? arch::opaque(col0) : col0, p.extent};
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
@@ -172,11 +208,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     if constexpr (Traits::kStages == 2) send_for_next();
 
     Scores p_frag, ds_frag;
-    p_frag.clear();
+    make_scores(p_frag, p, k_smem, smem);  // line 10
     ds_frag.clear();
-    tile::multiply<T, Traits::kProducts>(
-        p_frag, tile::SharedLeft(k_smem, Scores::warp_row()),
-        tile::SharedRightTransposed(smem.q, Scores::warp_col()));  // line 10
     tile::multiply<T, Traits::kProducts>(
         ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
         tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13

@@ -8,6 +8,7 @@
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
+#include <attile/tile/two_sums.cuh>
 
 #include <numeric>
 
@@ -62,6 +63,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kQkColumns =
       round_up(D, std::lcm(kColumns, 16 * std::lcm(kAcross, kDqAcross)));
   static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kAcross));
+  /// Whether the sums of S begin at -LSE / 2. Tensor cores cut sums off, towards zero and at every
+  /// instruction: from there on they are half as large, and off to either side in turn. It costs
+  /// instructions alone, where a second sum (tile::TwoSums) costs registers. Of fp32 every 16
+  /// products are added with rounding.
+  static constexpr bool kBeginsAtHalf = sizeof(T) == 2 && kQkColumns > tile::kOneSumDepth;
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using DoTile = tile::PanelTile<Br, kVColumns, T>;
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;
