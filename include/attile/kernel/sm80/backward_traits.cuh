@@ -3,6 +3,7 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/core/math.h>
+#include <attile/core/score_mod.h>
 #include <attile/kernel/dq_mode.h>
 #include <attile/kernel/kernel_traits.h>
 #include <attile/kernel/sm80/tuning.h>
@@ -65,9 +66,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kAcross));
   /// Whether the sums of S begin at -LSE / 2. Tensor cores cut sums off, towards zero and at every
   /// instruction: from there on they are half as large, and off to either side in turn. It costs
-  /// instructions alone, where a second sum (tile::TwoSums) costs registers. Of fp32 every 16
-  /// products are added with rounding.
-  static constexpr bool kBeginsAtHalf = sizeof(T) == 2 && kQkColumns > tile::kOneSumDepth;
+  /// instructions alone, where a second sum (tile::TwoSums) costs registers. Not where a modifier
+  /// stands between S and LSE, which need not be near each other then. Of fp32 every 16 products
+  /// are added with rounding.
+  static constexpr bool kBeginsAtHalf =
+      sizeof(T) == 2 && kIsIdentity<S> && kQkColumns > tile::kOneSumDepth;
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using DoTile = tile::PanelTile<Br, kVColumns, T>;
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;

@@ -91,11 +91,15 @@ struct ForwardPlaces {
 
   ATTILE_DEVICE void pass_keys(const ForwardMemory<Traits>& smem, int count) {
     ATTILE_UNROLL_BY(1)
-    for (int i = 0; i < count; ++i) smem.k().pass(k);
+    for (int i = 0; i < count; ++i) {
+      smem.k().pass(k);
+    }
   }
   ATTILE_DEVICE void pass_values(const ForwardMemory<Traits>& smem, int count) {
     ATTILE_UNROLL_BY(1)
-    for (int i = 0; i < count; ++i) smem.v().pass(v);
+    for (int i = 0; i < count; ++i) {
+      smem.v().pass(v);
+    }
   }
   /// K's and V's in turn: others may need a V of these before they free a K.
   ATTILE_DEVICE void pass(const ForwardMemory<Traits>& smem, int count) {
@@ -147,8 +151,8 @@ class GroupForward {
  private:
   /// The rows that are computed.
   ATTILE_DEVICE const Rows& rows() const { return smem_.rows(group_, turn_); }
-  /// Those behind them, with Q.
-  ATTILE_DEVICE const Rows& await_rows(int turn) const {
+  /// Those of a tile, once Q is there.
+  ATTILE_DEVICE const Rows& rows_with_q(int turn) const {
     static_cast<void>(smem_.q(group_).wait(places_.q));  // line 4
     return smem_.rows(group_, turn);
   }
@@ -161,14 +165,15 @@ class GroupForward {
   /// see none are written here.
   ATTILE_DEVICE bool restart() {
     for (;; ++turn_) {
-      const Rows& next = await_rows(turn_);
+      const Rows& next = rows_with_q(turn_);
       if (next.is_end()) return false;
-      places_.pass(smem_, next.before);
       begin_rows();
+      // First, so that nobody's Q waits for what is passed here.
+      if (next.empty()) smem_.q(group_).pass(places_.q);
+      places_.pass(smem_, next.before);
       if (!next.empty()) break;
       o_frag_.clear();
       finish(next, softmax_);
-      smem_.q(group_).pass(places_.q);
     }
     start_scores();
     tile::wait_product<0>(s_frag_);
@@ -190,7 +195,7 @@ class GroupForward {
     bool goes_on = near;
     if (near) {
       places_.pass_keys(smem_, after);
-      const Rows& next = await_rows(turn_ + 1);
+      const Rows& next = rows_with_q(turn_ + 1);
       skipped = after + next.before;
       goes_on = !next.empty() && skipped <= Traits::kStages;
     }
