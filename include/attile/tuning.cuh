@@ -221,8 +221,8 @@ namespace sm90 {
 
 using detail::Rows;
 
-/// From this q_len on `Causal` has the kernel of Rows::kMany: at D = 128 three warpgroups instead of
-/// two, which gain 6 % at 4k and lose 10 % at 1k, where more of the last tile stays empty
+/// From this q_len on `Causal` has the kernel of Rows::kMany: at D = 128 three warpgroups instead
+/// of two, which gain 6 % at 4k and lose 10 % at 1k, where more of the last tile stays empty
 /// (docs/tuning.md; other masks are not measured).
 inline constexpr int kManyRows = 4096;
 
