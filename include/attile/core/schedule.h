@@ -78,7 +78,7 @@ struct WorkItem {
   int slice, row_tile;
 
   ATTILE_HOST_DEVICE constexpr WorkItem(int item, int q_tiles, int slices, int section,
-                                        int end_place = 0) {
+                                        int end_place) {
     const int sections = max(slices / section, 1);
     const int before = min(item / (section * q_tiles), sections - 1) * section;
     const int here = slices - before - section < section ? slices - before : section;
@@ -90,8 +90,9 @@ struct WorkItem {
 };
 
 /// Where the tile at the end belongs among `q_tiles` tiles of `groups` groups of rows, of which it
-/// has `end_groups`, so that those that take longest come first: alone a group takes 65 % of the
-/// time of three together or of two, and two take 80 % of that of three (measured on an H200).
+/// has `end_groups`, so that those that take longest come first. Taken for it: alone a group takes
+/// 65 % of the time of three together or of two, and two take 80 % of that of three; of these a
+/// group alone instead of three was measured, 70 % (docs/tuning.md).
 /// `growing`: whether later rows see more.
 ATTILE_HOST_DEVICE constexpr int end_place(int q_tiles, int groups, int end_groups, bool growing) {
   if (end_groups >= groups) return 0;

@@ -57,7 +57,8 @@ struct OnlineSoftmax {
   /// Units    kSlack: log2.
   /// Scope    the lanes that share a row, together; with slack, all lanes of a warp. Scores give
   ///          row_max(r), any_lane(x) and exponentiate(r, unit, base) -> sum of 2^(s * unit -
-  ///          base); outputs give scale_row(r, factor).
+  ///          base), with slack also lane_max(r) and lane_max_above(r, floor) of this lane's own;
+  ///          outputs give scale_row(r, factor).
   template <int kSlack = 0, class Scores, class Output>
   ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float unit) {
     bool needed = true;
