@@ -87,6 +87,7 @@ struct Thread {
   int index = 0;
   State state = State::kEnded;
   Known known;
+  Epochs fenced;  ///< what it knew of its block when it last made a fence_async_proxy
   Epoch epoch = 0;
   Wait wait;
   std::shared_ptr<const std::array<Operands, kWarpSize>> lanes;  ///< what its last meeting gave
@@ -113,6 +114,10 @@ struct Thread {
   int warp() const { return index / kWarpSize; }
   int lane() const { return index % kWarpSize; }
 };
+
+inline bool has_fenced(const Epochs& fenced, int writer, Epoch write) {
+  return fenced != nullptr && (*fenced)[writer] >= write;
+}
 
 /// A thread that came somewhere, with what it knew then.
 struct Arrival {
@@ -186,7 +191,7 @@ struct Product {
   /// What the threads of each warp knew when they came, and how many of them, one of which is
   /// `thread`, knew the same.
   struct Knower {
-    Epochs epochs;
+    Epochs epochs, fenced;
     int thread, count;
   };
   std::array<std::vector<Knower>, kWarpgroupSize / kWarpSize> knowers;

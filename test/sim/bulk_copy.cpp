@@ -123,7 +123,8 @@ void Machine::touch_as_unit(const UnitTouch& touch, const unsigned char* p, std:
                         &touch.known,
                         first_unordered(touch.known),
                         touch.pc,
-                        in_shared ? &block.fences : nullptr};
+                        in_shared ? &block.fences : nullptr,
+                        touch.fenced_behind};
   Shadow& shadow = in_shared ? block.shadow : allocation->shadow;
   if (const auto fault =
           shadow.touch(offset, bytes, {.access = touch.access, .way = touch.way}, toucher)) {
@@ -230,12 +231,18 @@ void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32
                                 ") a box that begins before the tensor");
   }
   const Known known = known_now();
+  const FencedBehind fenced_behind = [&](int writer, Epoch write) {
+    return has_fenced(me.fenced, writer, write);
+  };
   const UnitTouch reads{unit(block, UnitKind::kStoredFrom, me.index),
                         ++now_,
                         known,
                         pc,
                         "the store of ",
-                        Access::kRead};
+                        Access::kRead,
+                        Way::kBulk,
+                        nullptr,
+                        &fenced_behind};
   for_each_unit(map, shared, [&](int, std::uint32_t at) {
     touch_as_unit(reads, block.shared + at, kUnitBytes);
   });
@@ -288,8 +295,10 @@ void Machine::learn_of_unit(int unit, Epoch epoch) {
   current_->known.own = std::move(epochs);
 }
 
-/// Accesses of this thread until now are seen by units that are ordered behind them.
+/// Accesses of this thread until now are seen by units that are ordered behind them, and those that
+/// it knows of by units that it tells to.
 void Machine::fence_proxy() {
+  current_->fenced = current_->known.own;
   advance(*current_);
   current_->block->fences[current_->index].push_back(current_->epoch);
 }

@@ -133,6 +133,7 @@ class Machine {
     Access access;
     Way way = Way::kBulk;
     Block* block = nullptr;  ///< whose unit it is, and whose shared memory; null: the thread's
+    const FencedBehind* fenced_behind = nullptr;
   };
   void touch_as_unit(const UnitTouch& touch, const unsigned char* p, std::size_t bytes);
   Mbarrier& mbarrier_at(Block& block, const void* address, const char* verb, const void* pc);

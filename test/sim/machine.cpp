@@ -193,6 +193,7 @@ void Machine::begin_thread(Block& block, unsigned index, const Epochs& begin) {
   thread.index = static_cast<int>(index);
   thread.state = State::kReady;
   thread.known = {begin, nullptr};
+  thread.fenced = nullptr;
   thread.epoch = now_;
   thread.polled = nullptr;
   thread.copies.clear();
@@ -652,7 +653,8 @@ void Machine::report_fault(const Fault& fault, const std::string& what) {
                                      " is still writing: it has not waited for it");
     case Fault::Kind::kProxy:
       return report("proxy", what + ", which " + other() + "has written " + where +
-                                 ", and no fence_async_proxy of that thread lies between");
+                                 ", and no fence_async_proxy of that thread, or of those who "
+                                 "began this, lies between");
     case Fault::Kind::kBarrier:
       return report("mbarrier",
                     what + ", where an mbarrier lies that " + other() + "has initialised " + where);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,6 +50,9 @@ struct Known {
 /// For each thread of a block, the epochs that began with a fence_async_proxy of it.
 using Fences = std::vector<std::vector<Epoch>>;
 
+/// Whether those who told a unit to touch memory have made a fence_async_proxy behind that write.
+using FencedBehind = std::function<bool(int writer, Epoch write)>;
+
 /// The thread or unit that touches memory.
 struct Toucher {
   int thread;
@@ -58,6 +62,7 @@ struct Toucher {
   BlockId launch_begin;  ///< the first block of this launch, or of one that may still run
   const void* pc;
   const Fences* fences = nullptr;  ///< Way::kBulk in shared memory: of its block
+  const FencedBehind* fenced_behind = nullptr;
 };
 
 struct Touch {

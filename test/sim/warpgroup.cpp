@@ -209,9 +209,12 @@ void Machine::begin_product(const ProductForm& form, float* sums, const std::uin
   claim_registers(product, part);
   auto& knowers = product.knowers[me.index % kWarpgroupSize / kWarpSize];
   const auto same = std::find_if(knowers.begin(), knowers.end(),
-                                 [&](const auto& knower) { return knower.epochs == me.known.own; });
+                                 [&](const auto& knower) {
+                                   return knower.epochs == me.known.own &&
+                                          knower.fenced == me.fenced;
+                                 });
   if (same == knowers.end()) {
-    knowers.push_back({me.known.own, me.index, 1});
+    knowers.push_back({me.known.own, me.fenced, me.index, 1});
   } else {
     ++same->count;
   }
@@ -240,10 +243,18 @@ void Machine::touch_operands(Warpgroup& group, Product& product) {
                              " operand lies at " + shared_text(operand.start) +
                              ", or without a swizzle: it begins with a multiple of 8 rows");
   };
+  const FencedBehind fenced_behind = [&](int writer, Epoch write) {
+    return std::all_of(product.knowers.begin(), product.knowers.end(), [&](const auto& knowers) {
+      return std::all_of(knowers.begin(), knowers.end(), [&](const Product::Knower& knower) {
+        return has_fenced(knower.fenced, writer, write);
+      });
+    });
+  };
   const auto touch = [&](const Operand& operand, int rows, int units, bool transposed, int first,
                          const std::vector<Epoch>& epochs) {
     const Known known{std::make_shared<const std::vector<Epoch>>(epochs), nullptr};
-    const UnitTouch touch{unit, product.epoch, known, product.pc, "the product of ", Access::kRead};
+    const UnitTouch touch{unit,         product.epoch, known,   product.pc,    "the product of ",
+                          Access::kRead, Way::kBulk,    nullptr, &fenced_behind};
     for (int row = first; row < first + rows; ++row) {
       for (int u = 0; u < units; ++u) {
         touch_as_unit(touch, block.shared + operand.unit(row, u, transposed), kUnitBytes);

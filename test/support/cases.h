@@ -190,6 +190,8 @@ inline constexpr auto kCases = [] {
        .head_dim = 64},
       {.name = "heads_8_1", .q_heads = 8, .kv_heads = 1, .q_len = 40, .kv_len = 65,
        .head_dim = 64},
+      // Tiles of one step each, several of them for a persistent thread block.
+      {.name = "heads_18_18_short", .q_heads = 18, .kv_heads = 18, .q_len = 5, .kv_len = 17},
       {.name = "heads_16_1", .q_heads = 16, .kv_heads = 1, .q_len = 9, .kv_len = 65,
        .head_dim = 32},
       {.name = "causal_heads_16_2", .policy = kCausal, .batch = 2, .q_heads = 16, .kv_heads = 2,

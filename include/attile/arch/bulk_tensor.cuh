@@ -118,8 +118,11 @@ ATTILE_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/// This thread's generic accesses of shared memory come before all that copies and warpgroup
-/// products do there which are ordered behind it.
+/// This thread's generic accesses of shared memory, and those of others that it is ordered behind,
+/// come before all that copies and warpgroup products do there which are ordered behind it: who
+/// wrote may call it before a barrier, or who begins the copy or product behind one. (The order
+/// that counts runs through the fence, in the block of the copy: Lustig, Cooksey and Giroux,
+/// "Mixed-proxy extensions for the NVIDIA PTX memory consistency model", 2022.)
 ATTILE_DEVICE void fence_async_proxy() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

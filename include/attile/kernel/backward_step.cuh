@@ -97,6 +97,7 @@ template <class Registers>
 struct RowValues {
   float x[Registers::kRegRows];
 
+  RowValues() = default;
   ATTILE_DEVICE explicit RowValues(const float* tile) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) x[r] = tile[Registers::row(r)];

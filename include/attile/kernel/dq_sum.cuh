@@ -4,6 +4,7 @@
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/memory.cuh>
+#include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
@@ -32,7 +33,7 @@ ATTILE_DEVICE constexpr int dq_place(int r, int c) {
 template <class Traits>
 ATTILE_DEVICE int dq_begin() {
   using Registers = typename Traits::DqRegisters;
-  const int thread = arch::thread_index();
+  const int thread = arch::opaque(arch::thread_index());
   const int unit = arch::kAddsVectors ? 4 : 1;
   if constexpr (Traits::kDqLine == Traits::kDqThreads) return thread * unit;
   return thread / Traits::kDqLine * (Traits::kDqLine * Registers::kRegRows * Registers::kRegCols) +

@@ -100,31 +100,50 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
   prefetch_for_next(p, arch::opaque(block));
 }
 
+/// Has what a warpgroup stages of dQ added to the sum, tile by tile. Scope    one thread.
+template <class Traits>
+ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, const BackwardMemory<Traits>& smem,
+                           int group) {
+  constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
+  float* const dq = smem.dq() + group * kValues;
+  ATTILE_UNROLL_BY(1)
+  for (int parity = 0;; parity ^= 1) {
+    arch::mbarrier_wait(smem.dq_staged(group), parity);
+    arch::fence_async_proxy();  // for those who have staged
+    const Vec<int, 4> rows = arch::load<4>(smem.dq_rows(group));
+    if (rows[0] >= 0) {
+      arch::bulk_add(p.dq_sum_of(rows[0], rows[1]) + group * kValues, arch::shared_address(dq),
+                     kValues * sizeof(float));
+      arch::bulk_commit();
+      arch::bulk_wait_read<0>();
+    }
+    if (rows[2] != 0) return;
+    arch::mbarrier_arrive(smem.dq_sent(group));
+  }
+}
+
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).
 template <class Traits>
-ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
-                               const typename Traits::KTile& k_smem,
-                               const typename Traits::VTile& v_smem,
+ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block, int group,
+                               const BackwardMemory<Traits>& smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
-  constexpr int kWarps = Traits::kComputing / arch::kWarpSize;
-  constexpr int kRows = Traits::kBc / kWarps;
-  const int first = arch::thread_index() / arch::kWarpSize * kRows;
-  const int other = Traits::kByColumns ? arch::thread_index() / arch::kWarpgroupSize : 0;
+  const auto dk_smem = smem.dk(group);
+  const auto dv_smem = smem.dv(group);
   computing_barrier<Traits>();  // K and V have been read
-  tile::stage(k_smem, dk_frag, p.scale, other * Traits::DkRegisters::kCols, other * kGroupRows);
-  tile::stage(v_smem, dv_frag, 1.0f, other * Traits::DvRegisters::kCols, other * kGroupRows);
-  if constexpr (Traits::kByColumns) {
-    computing_barrier<Traits>();  // a row's columns are two warpgroups'
-  } else {
-    arch::warp_barrier();  // the lanes of a warp see its rows, which are no other warp's
-  }
+  tile::stage(dk_smem, dk_frag, p.scale, 0, group * kGroupRows);
+  tile::stage(dv_smem, dv_frag, 1.0f, 0, group * kGroupRows);
+  arch::fence_async_proxy();
+  arch::barrier(2 + group, arch::kWarpgroupSize);
+  if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
+  constexpr bool kByColumns = Traits::kByColumns;
   const KeyTile key(p, block);
-  const int col0 = key.index * Traits::kBc;
-  tile::store_rows<kRows>(p.dk.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim), k_smem,
-                          first, col0);
-  tile::store_rows<kRows>(p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem,
-                          first, col0);
+  const int row0 = key.index * Traits::kBc + (kByColumns ? 0 : group * kGroupRows);
+  tile::send_tile(dk_smem, p.dk_map, kByColumns ? group * Traits::DkTile::kCols : 0, row0,
+                  key.kv_head, key.batch);
+  tile::send_tile(dv_smem, p.dv_map, kByColumns ? group * Traits::DvTile::kCols : 0, row0,
+                  key.kv_head, key.batch);
+  arch::bulk_wait_read<0>();  // before shared memory goes
 }
 
 /// What a step needs of registers, beside dK and dV.
@@ -132,11 +151,13 @@ template <class Traits>
 struct StepRegisters {
   typename Traits::ScoreRegisters s, ds;  ///< S, then P; dP, then dS
   typename GradientGroup<Traits>::OddScores s_odd;
+  typename GradientGroup<Traits>::RowStatistics lse;
   typename GradientGroup<Traits>::Left p_left, ds_left;  ///< as operands
   typename Traits::DqRegisters dq;
 };
 
-/// Lines 11 to 16 for part kPart of a tile, S and dP of which are under way.
+/// Lines 11 to 16 for part kPart of a tile, S and dP of which are under way; dK of the last part is
+/// left to the caller.
 template <int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile<Traits>& tile,
                              int step, StepRegisters<Traits>& frag,
@@ -144,98 +165,127 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
                              typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
   using Group = GradientGroup<Traits>;
   using T = typename Traits::ElementType;
-  constexpr bool kLast = kPart == Traits::kParts - 1;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = group.smem;
-  const auto q_smem = smem.q().tile(tile.at.stage);
-  const auto do_smem = smem.dout().tile(tile.at.stage);
   if constexpr (Traits::kPlain) {
-    group.make_p(frag.s, frag.s_odd, tile, kRow);
+    group.template make_p<1>(frag, tile, kRow);
   } else {
-    group.make_p_and_ds(frag.s, frag.s_odd, frag.ds, tile, kRow, sampler);
+    group.make_p_and_ds(frag, tile, kRow, sampler);
   }
-  if constexpr (Traits::kByColumns) {
-    group.stage_scores(smem.p(step), frag.s, kRow);
-  } else {
-    frag.p_left = typename Group::Left(frag.s);
-    tile::start_product<T>(dv_frag, frag.p_left, do_smem, kRow);  // line 12
-  }
-  if constexpr (Traits::kPlain) {
-    group.template make_ds<Traits::kByColumns ? 0 : 1>(frag.s, frag.ds, tile, kRow);
-  }
+  frag.p_left = typename Group::Left(frag.s);
+  tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(tile.at.stage), kRow);  // line 12
+  if constexpr (Traits::kPlain) group.template make_ds<1>(frag, tile, kRow);
+  if constexpr (kPart == 0) group.await_step(step - 1);
   group.stage_scores(smem.ds(step), frag.ds, kRow);
-  if constexpr (Traits::kByColumns) return;
   frag.ds_left = typename Group::Left(frag.ds);
-  if constexpr (!Traits::kDqFirst || !kLast) {
-    tile::start_product<T>(dk_frag, frag.ds_left, q_smem, kRow);  // line 16
-  }
-  if constexpr (!kLast) {
-    group.start_scores(frag.s, frag.s_odd, q_smem, kRow + Traits::kPartRows);
-    group.start_dp(frag.ds, do_smem, kRow + Traits::kPartRows);
+  if constexpr (kPart < Traits::kParts - 1) {
+    tile::start_product<T>(dk_frag, frag.ds_left, smem.q().tile(tile.at.stage), kRow);  // line 16
+    group.start(frag, tile, kRow + Traits::kPartRows);
   }
 }
 
-/// Lines 8 to 17 for a warpgroup. Products begin as soon as their operands are there, so that the
-/// arithmetic of a tile runs beside them: P is made beside dP, dS beside dV, and dQ of the tile
-/// before is added to its sum beside S. No product is under way from one step to the next, which
-/// the compiler would not have.
-/// Scope    all threads of the warpgroups that compute.
+/// A step of a warpgroup that has rows of dK and dV to itself, and dQ of the tile before. The next
+/// tile.
+template <class Traits, class Sampler>
+ATTILE_DEVICE QueryTile<Traits> step_by_rows(const GradientGroup<Traits>& group,
+                                             const QueryTile<Traits>& tile,
+                                             const QueryTile<Traits>& before, int step,
+                                             typename Traits::DkRegisters& dk_frag,
+                                             typename Traits::DvRegisters& dv_frag,
+                                             const Sampler& sampler) {
+  using T = typename Traits::ElementType;
+  StepRegisters<Traits> frag;
+  group.start(frag, tile, 0);
+  make_part<0>(group, tile, step, frag, dk_frag, dv_frag, sampler);
+  if constexpr (Traits::kParts > 1) {
+    make_part<1>(group, tile, step, frag, dk_frag, dv_frag, sampler);
+  }
+  if constexpr (Traits::kParts > 2) {
+    make_part<2>(group, tile, step, frag, dk_frag, dv_frag, sampler);
+  }
+  group.start_dq(frag.dq, step - 1);
+  tile::start_product<T>(dk_frag, frag.ds_left, group.smem.q().tile(tile.at.stage),
+                         Traits::kBr - Traits::kPartRows);
+  const QueryTile<Traits> next(group.smem, tile.at.after());
+  if (!before.is_none()) group.await_dq_sent(step - 1);
+  tile::wait_product<1>(frag.dq);
+  arch::wgmma_touches(dv_frag.x);
+  group.arrive_step();
+  if (!before.is_none()) {
+    group.add_dq(before, frag.dq);
+    group.tell_sender(before);
+  }
+  tile::wait_product<0>(dk_frag);
+  group.release(tile);
+  return next;
+}
+
+/// A step of a warpgroup that shares rows of dK and dV: P and dS of all are there before their
+/// products begin. The next tile.
+template <class Traits, class Sampler>
+ATTILE_DEVICE QueryTile<Traits> step_by_columns(const GradientGroup<Traits>& group,
+                                                const QueryTile<Traits>& tile,
+                                                const QueryTile<Traits>& before, int step,
+                                                typename Traits::DkRegisters& dk_frag,
+                                                typename Traits::DvRegisters& dv_frag,
+                                                const Sampler& sampler) {
+  StepRegisters<Traits> frag;
+  group.start(frag, tile, 0);
+  // Not before: copies to the sum delay those of Q and dO that begin behind them.
+  if (!before.is_none()) group.tell_sender(before);
+  if constexpr (Traits::kPlain) {
+    group.template make_p<1>(frag, tile, 0);
+    group.stage_scores(group.smem.p(step), frag.s, 0);
+    group.template make_ds<0>(frag, tile, 0);
+  } else {
+    group.make_p_and_ds(frag, tile, 0, sampler);
+    group.stage_scores(group.smem.p(step), frag.s, 0);
+  }
+  group.stage_scores(group.smem.ds(step), frag.ds, 0);
+  group.arrive_step();
+  group.await_step(step);
+  group.start_dq(frag.dq, step);
+  group.start_columns(dk_frag, dv_frag, tile, step);
+  const QueryTile<Traits> next(group.smem, tile.at.after());
+  group.await_dq_sent(step);
+  tile::wait_product<2>(frag.dq);
+  group.add_dq(tile, frag.dq);
+  tile::wait_product<0>(dk_frag);
+  arch::wgmma_touches(dv_frag.x);
+  group.release(tile);
+  return next;
+}
+
+/// Lines 8 to 17 for a warpgroup.
 template <class Traits>
 ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
                              typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag) {
-  using T = typename Traits::ElementType;
-  constexpr bool kByColumns = Traits::kByColumns;
-  constexpr bool kDqFirst = Traits::kDqFirst;
   const auto sampler = group.p.dropout.sampler(group.p.q_heads);
-  const BackwardMemory<Traits>& smem = group.smem;
-  tile::RingPlace<Traits::kStages> at;
-  int head = -1, row0 = 0;  // of the tile whose dQ is on its way
-  bool more = !QueryTile<Traits>(smem, at).is_end();
+  QueryTile<Traits> tile(group.smem, {});
+  QueryTile<Traits> before = tile;
+  before.head = -1;
+  int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (int i = 0; more; ++i) {
-    const auto q_smem = smem.q().tile(at.stage);
-    StepRegisters<Traits> frag;
-    group.start_scores(frag.s, frag.s_odd, q_smem, 0);
-    const auto do_smem = smem.dout().wait(at);
-    group.start_dp(frag.ds, do_smem, 0);
-    if (Traits::kBulkDq && head >= 0) group.send_dq(head, row0);
-    const QueryTile<Traits> tile(smem, at);
-    make_part<0>(group, tile, i, frag, dk_frag, dv_frag, sampler);
-    if constexpr (Traits::kParts > 1) {
-      make_part<1>(group, tile, i, frag, dk_frag, dv_frag, sampler);
-    }
-    if constexpr (Traits::kParts > 2) {
-      make_part<2>(group, tile, i, frag, dk_frag, dv_frag, sampler);
-    }
-    arch::fence_async_proxy();
-    computing_barrier<Traits>();  // dS is written before others read it; so it was the step before
-    if constexpr (!kDqFirst) tile::wait_product<1>(dv_frag);
-    group.start_dq(frag.dq, smem.ds(i));
-    if constexpr (kByColumns) {
-      group.start_columns(dk_frag, dv_frag, q_smem, do_smem, i);
-    } else if constexpr (kDqFirst) {
-      tile::start_product<T>(dk_frag, frag.ds_left, q_smem, Traits::kBr - Traits::kPartRows);
-    }
-    more = !QueryTile<Traits>(smem, at.after()).is_end();
-    if constexpr (Traits::kBulkDq) group.await_dq_sent();
-    tile::wait_product<kByColumns ? 2 : kDqFirst ? 1 : 0>(frag.dq);
-    if constexpr (Traits::kBulkDq) {
-      group.stage_dq(frag.dq);
+  for (; !tile.is_none(); ++step) {
+    QueryTile<Traits> next = tile;
+    if constexpr (Traits::kByColumns) {
+      next = step_by_columns(group, tile, before, step, dk_frag, dv_frag, sampler);
     } else {
-      group.add_dq(tile, frag.dq);
+      next = step_by_rows(group, tile, before, step, dk_frag, dv_frag, sampler);
     }
-    tile::wait_product<0>(dk_frag);
-    arch::wgmma_touches(dv_frag.x);
-    group.release(tile);
-    head = tile.head;
-    row0 = tile.row0;
-    at.next();
+    before = tile;
+    tile = next;
   }
-  if (Traits::kBulkDq && head >= 0) {
-    group.send_dq(head, row0);
-    group.await_dq_sent();
+  if (!Traits::kByColumns && !before.is_none()) {
+    typename Traits::DqRegisters dq_frag;
+    group.await_step(step - 1);
+    group.start_dq(dq_frag, step - 1);
+    group.await_dq_sent(step - 1);
+    tile::wait_product<0>(dq_frag);
+    group.add_dq(before, dq_frag);
   }
+  group.tell_sender(before, true);
 }
 
 /// A warpgroup's rows of dK and dV of one tile of K and V (lines 6 to 18), over all query heads of
@@ -248,7 +298,7 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
-  const auto k_smem = smem.k().wait({});
+  static_cast<void>(smem.k().wait({}));
   const auto v_smem = smem.v().wait({});
   const auto walk = [&](const typename Traits::VLeft& v_left) {
     walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group, v_left}, dk_frag, dv_frag);
@@ -258,7 +308,7 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   } else {
     walk(v_smem);
   }
-  store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
+  store_dk_dv(p, arch::opaque(block), group, smem, dk_frag, dv_frag);
 }
 
 /// dK and dV of one tile of K and V, and this tile's part of dQ: one warpgroup sends for all tiles,
@@ -273,7 +323,13 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   const int group = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
   if (group == Traits::kGroups) {
     arch::give_registers<Traits::kLoaderRegisters>();
-    if (arch::thread_index() % arch::kWarpgroupSize == 0) load_tiles(p, block, smem);
+    const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
+    if (arch::thread_index() % arch::kWarpSize != 0) return;
+    if (warp == 0) {
+      load_tiles(p, block, smem);
+    } else if (Traits::kBulkDq && warp <= Traits::kGroups) {
+      send_dq(p, smem, warp - 1);
+    }
   } else {
     arch::take_registers<Traits::kGroupRegisters>();
     gradients(p, block, group, smem);
@@ -285,7 +341,7 @@ template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kBackward) {
   return arch::device_architecture() == Traits::kLeastArchitecture &&
          !arch::is_empty(attile::detail::columns_kernel<Traits>()) &&
-         BoxedGradientInputs<Traits>(args).boxable();
+         BoxedGradients<Traits>(args).boxable();
 }
 
 }  // namespace attile::sm90

@@ -36,15 +36,37 @@ struct BackwardMemory {
   }
   /// dS^T of every other step.
   ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
-    return {data + Traits::kDsPlace + step % Traits::kDsTiles * Traits::DsTile::kBytes};
+    return {data + Traits::kDsPlace + (step & 1) * Traits::DsTile::kBytes};
   }
 
   /// P^T likewise, kByColumns.
   ATTILE_DEVICE typename Traits::DsTile p(int step) const {
-    return {data + Traits::kPPlace + step % Traits::kDsTiles * Traits::DsTile::kBytes};
+    return {data + Traits::kPPlace + (step & 1) * Traits::DsTile::kBytes};
+  }
+  /// A warpgroup's part of dK and dV.
+  ATTILE_DEVICE typename Traits::DkTile dk(int group) const {
+    return {data + group * Traits::DkTile::kBytes};
+  }
+  ATTILE_DEVICE typename Traits::DvTile dv(int group) const {
+    return {data + Traits::kVPlace + group * Traits::DvTile::kBytes};
   }
   /// dQ on its way to the sum, as it lies there.
   ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqPlace); }
+
+  /// Ends a phase with each step of the warpgroups that compute.
+  ATTILE_DEVICE arch::Mbarrier* step_barrier() const {
+    return barriers() + 4 + 4 * Traits::kStages;
+  }
+  /// End a phase when a warpgroup has staged dQ, and when that has been taken.
+  ATTILE_DEVICE arch::Mbarrier* dq_staged(int group) const { return step_barrier() + 1 + group; }
+  ATTILE_DEVICE arch::Mbarrier* dq_sent(int group) const {
+    return dq_staged(Traits::kGroups + group);
+  }
+  /// Batch and head, as one number, of the dQ that is staged, or -1; its first row; whether it is
+  /// the last one.
+  ATTILE_DEVICE int* dq_rows(int group) const {
+    return reinterpret_cast<int*>(data + Traits::kDqRowsPlace) + 4 * group;
+  }
 
   /// Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
@@ -54,13 +76,31 @@ struct BackwardMemory {
       v().init(kReaders);
       q().init(kReaders);
       dout().init(kReaders);
+      arch::mbarrier_init(step_barrier(), kReaders);
+      for (int group = 0; Traits::kBulkDq && group < Traits::kGroups; ++group) {
+        arch::mbarrier_init(dq_staged(group), arch::kWarpgroupSize / arch::kWarpSize);
+        arch::mbarrier_init(dq_sent(group), 1);
+      }
       arch::mbarrier_publish();
       arch::fence_async_proxy();  // what was written here before is not written after copies
+    }
+    if constexpr (!Traits::kByColumns) {
+      clear(ds(1));  // of which the first step makes dQ, of no tile
+      arch::fence_async_proxy();
     }
     arch::barrier();  // nobody uses a barrier that is not there yet
   }
 
  private:
+  template <class Tile>
+  ATTILE_DEVICE static void clear(const Tile& tile) {
+    constexpr int kUnit = Tile::Layout::kUnitElements;
+    constexpr int kUnits = Tile::kCols / kUnit;
+    for (int i = arch::thread_index(); i < Tile::kRows * kUnits; i += Traits::kThreads) {
+      arch::store(&tile.at(i / kUnits, i % kUnits * kUnit),
+                  Vec<typename Tile::Element, kUnit>{});
+    }
+  }
   ATTILE_DEVICE arch::Mbarrier* barriers() const {
     return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierPlace);
   }
@@ -82,7 +122,7 @@ struct QueryTile {
     row0 = arch::uniform(said[1]);
     edge = arch::uniform(said[2]) != 0;
   }
-  ATTILE_DEVICE bool is_end() const { return head < 0; }
+  ATTILE_DEVICE bool is_none() const { return head < 0; }
 };
 
 }  // namespace attile::sm90

@@ -11,29 +11,32 @@
 
 namespace attile::sm90 {
 
-/// How the kernel's copies see Q, K, V and dO.
+/// How the kernel's copies see Q, K, V, dO, dK and dV.
 template <class Traits>
-struct BoxedGradientInputs {
-  arch::BoxedTensor q, k, v, dout;
+struct BoxedGradients {
+  arch::BoxedTensor q, k, v, dout, dk, dv;
   bool has_keys, has_rows;
 
-  explicit BoxedGradientInputs(const typename Traits::Args& a)
-      : BoxedGradientInputs(a, head_dims(a, Traits::kD, Traits::kDv)) {}
+  explicit BoxedGradients(const typename Traits::Args& a)
+      : BoxedGradients(a, head_dims(a, Traits::kD, Traits::kDv)) {}
 
   /// Whether they can address them all.
   bool boxable() const {
-    return !has_keys || (arch::boxable(k) && arch::boxable(v) &&
+    return !has_keys || (arch::boxable(k) && arch::boxable(v) && arch::boxable(dk) &&
+                         arch::boxable(dv) &&
                          (!has_rows || (arch::boxable(q) && arch::boxable(dout))));
   }
 
  private:
   using T = typename Traits::ElementType;
 
-  BoxedGradientInputs(const typename Traits::Args& a, HeadDims dims)
+  BoxedGradients(const typename Traits::Args& a, HeadDims dims)
       : q(boxed<typename Traits::QTile, T>(a.q, a.batch, a.q_heads, a.q_len, dims.qk)),
         k(boxed<typename Traits::KTile, T>(a.k, a.batch, a.kv_heads, a.kv_len, dims.qk)),
         v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v)),
         dout(boxed<typename Traits::DoTile, T>(a.dout, a.batch, a.q_heads, a.q_len, dims.v)),
+        dk(boxed<typename Traits::DkTile, T>(a.dk, a.batch, a.kv_heads, a.kv_len, dims.qk)),
+        dv(boxed<typename Traits::DvTile, T>(a.dv, a.batch, a.kv_heads, a.kv_len, dims.v)),
         has_keys(a.batch > 0 && a.kv_len > 0),
         has_rows(a.batch > 0 && a.q_len > 0) {}
 };
@@ -41,16 +44,18 @@ struct BoxedGradientInputs {
 /// What the kernels get.
 template <class Traits>
 struct BackwardParams : attile::BackwardParams<Traits> {
-  arch::TensorMap q_map, k_map, v_map, do_map;
+  arch::TensorMap q_map, k_map, v_map, do_map, dk_map, dv_map;
 
   [[nodiscard]] cudaError_t make_maps(const typename Traits::Args& args) {
-    const BoxedGradientInputs<Traits> inputs(args);
-    if (!inputs.has_keys) return cudaSuccess;  // nothing is read
-    if (const cudaError_t error = arch::make_map(k_map, inputs.k)) return error;
-    if (const cudaError_t error = arch::make_map(v_map, inputs.v)) return error;
-    if (!inputs.has_rows) return cudaSuccess;
-    if (const cudaError_t error = arch::make_map(q_map, inputs.q)) return error;
-    return arch::make_map(do_map, inputs.dout);
+    const BoxedGradients<Traits> boxed(args);
+    if (!boxed.has_keys) return cudaSuccess;  // nothing is read
+    if (const cudaError_t error = arch::make_map(k_map, boxed.k)) return error;
+    if (const cudaError_t error = arch::make_map(v_map, boxed.v)) return error;
+    if (const cudaError_t error = arch::make_map(dk_map, boxed.dk)) return error;
+    if (const cudaError_t error = arch::make_map(dv_map, boxed.dv)) return error;
+    if (!boxed.has_rows) return cudaSuccess;
+    if (const cudaError_t error = arch::make_map(q_map, boxed.q)) return error;
+    return arch::make_map(do_map, boxed.dout);
   }
 };
 
@@ -58,7 +63,7 @@ struct BackwardParams : attile::BackwardParams<Traits> {
 template <class Traits>
 Check check_family(const typename Traits::Args& args) requires(Traits::kDirection ==
                                                                Direction::kBackward) {
-  if (!BoxedGradientInputs<Traits>(args).boxable()) return not_boxable();
+  if (!BoxedGradients<Traits>(args).boxable()) return not_boxable();
   BackwardParams<Traits> params{};
   return check_maps(params.make_maps(args));
 }

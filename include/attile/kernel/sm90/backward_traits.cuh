@@ -118,6 +118,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   using DkRegisters = tile::MmaTile<kRows, kQkColumns / kAcross, kGroups * 4>;
   using DvRegisters = tile::MmaTile<kRows, kVColumns / kAcross, kGroups * 4>;
 
+  /// A warpgroup's part of them on its way out, in the places of K and V.
+  using DkTile = tile::PanelTile<kGroupRows, DkRegisters::kCols, T, kQkUnits>;
+  using DvTile = tile::PanelTile<kGroupRows, DvRegisters::kCols, T, kVUnits>;
+  static_assert(kGroups * DkTile::kBytes <= KTile::kBytes &&
+                    kGroups * DvTile::kBytes <= VTile::kBytes,
+                "attile::sm90::BackwardTraits: dK and dV take the places of K and V");
+
   static constexpr int kDqCols = kQkColumns;
   static constexpr int kDqParts = 1;
   static constexpr int kDqThreads = kComputing;
@@ -136,20 +143,21 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr std::size_t kQPlace = kVPlace + VRing::kBytes;
   static constexpr std::size_t kDoPlace = kQPlace + QRing::kBytes;
   static constexpr std::size_t kDsPlace = kDoPlace + DoRing::kBytes;
-  static constexpr int kDsTiles = 2;
+  static constexpr int kDsTiles = 2;  // of this step and of the one before
   static constexpr std::size_t kPPlace = kDsPlace + kDsTiles * DsTile::kBytes;
   static constexpr std::size_t kDqPlace = kPPlace + (kByColumns ? kDsTiles * DsTile::kBytes : 0);
   static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
-  static constexpr std::size_t kSmallBytes =
-      kStages * (Statistics::kBytes + 4 * sizeof(arch::Mbarrier)) + 4 * sizeof(arch::Mbarrier);
+  static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
+  static constexpr int kBarriers = 4 + 4 * kStages + 1 + 2 * kGroups;
+  static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
+                                             kGroups * kDqRowsBytes +
+                                             kBarriers * sizeof(arch::Mbarrier);
   /// Whether dQ goes to its sum by way of shared memory, by copies that add.
   static constexpr bool kBulkDq =
       kMode == DqMode::kAccumulate && kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
-  /// Whether the last dK, kByColumns also dV, is begun behind dQ: beside what every thread adds.
-  static constexpr bool kDqFirst = kByColumns || !kBulkDq;
   static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
-  static constexpr std::size_t kBarrierPlace = kStatPlace + kStages * Statistics::kBytes;
-  static constexpr int kBarriers = 2 * (2 + 2 * kStages);
+  static constexpr std::size_t kDqRowsPlace = kStatPlace + kStages * Statistics::kBytes;
+  static constexpr std::size_t kBarrierPlace = kDqRowsPlace + kGroups * kDqRowsBytes;
   static constexpr std::size_t kColumnsSharedBytes =
       kBarrierPlace + kBarriers * sizeof(arch::Mbarrier);
   /// Of the kernel that writes dQ.

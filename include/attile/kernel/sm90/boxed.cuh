@@ -26,12 +26,12 @@ arch::BoxedTensor boxed(const Tensor<Data>& t, int batch, int heads, int length,
 
 inline Check not_boxable() {
   return refuse(
-      "the sm90 kernels copy q, k, v, dout and a forward pass's o as tensors: their addresses and "
-      "strides must be multiples of 16 bytes, and strides above 0");
+      "the sm90 kernels copy q, k, v, dout, dk, dv and a forward pass's o as tensors: their "
+      "addresses and strides must be multiples of 16 bytes, and strides above 0");
 }
 inline Check check_maps(cudaError_t error) {
   if (error == cudaSuccess) return {};
-  return {error, "the CUDA driver makes no tensor maps of q, k, v, o or dout"};
+  return {error, "the CUDA driver makes no tensor maps of q, k, v, o, dout, dk or dv"};
 }
 
 }  // namespace attile::sm90

@@ -43,6 +43,7 @@ struct GradientGroup {
   using Rows = tile::TransposedRegisters<Scores>;
   using DqRegisters = typename Traits::DqRegisters;
   using Tile = QueryTile<Traits>;
+  using RowStatistics = RowValues<Rows>;
 
   const BackwardParams<Traits>& p;
   const BackwardMemory<Traits>& smem;
@@ -82,18 +83,29 @@ struct GradientGroup {
       tile::start_transposed_product<T>(dp, v_left, dout, first_key(), first_row(part));
     }
   }
-  /// Begins dV and dK of its columns, of the P and dS in shared memory (lines 12 and 16).
-  ATTILE_DEVICE void start_columns(typename Traits::DkRegisters& dk,
-                                   typename Traits::DvRegisters& dv,
-                                   const typename Traits::QTile& q,
-                                   const typename Traits::DoTile& dout, int step) const {
-    tile::start_shared_product<T>(dv, smem.p(step), dout, number * Traits::DvRegisters::kCols);
-    tile::start_shared_product<T>(dk, smem.ds(step), q, number * Traits::DkRegisters::kCols);
+  /// Begins S^T and dP^T, and reads LSE.
+  template <class StepRegisters>
+  ATTILE_DEVICE void start(StepRegisters& frag, const Tile& tile, int part) const {
+    if constexpr (Traits::kPlain) {
+      frag.lse = RowStatistics(smem.statistics(tile.at.stage).lse() + first_row(part));
+    }
+    start_scores(frag.s, frag.s_odd, smem.q().tile(tile.at.stage), part);
+    start_dp(frag.ds, smem.dout().wait(tile.at), part);
   }
-  /// Begins dQ (line 15).
-  ATTILE_DEVICE void start_dq(DqRegisters& dq, const typename Traits::DsTile& ds_smem) const {
+  /// Begins dV and dK of its columns, of the P and dS that were staged at a step (lines 12 and 16).
+  ATTILE_DEVICE void start_columns(typename Traits::DkRegisters& dk,
+                                   typename Traits::DvRegisters& dv, const Tile& tile,
+                                   int step) const {
+    tile::start_shared_product<T>(dv, smem.p(step), smem.dout().tile(tile.at.stage),
+                                  number * Traits::DvRegisters::kCols);
+    tile::start_shared_product<T>(dk, smem.ds(step), smem.q().tile(tile.at.stage),
+                                  number * Traits::DkRegisters::kCols);
+  }
+  /// Begins dQ, of the dS that was staged at a step (line 15).
+  ATTILE_DEVICE void start_dq(DqRegisters& dq, int step) const {
     const TileOrigin origin = Traits::dq_origin(arch::thread_index());
-    tile::start_left_transposed_product<T>(dq, ds_smem, Traits::kDqAcross == 1 ? first_key() : 0,
+    tile::start_left_transposed_product<T>(dq, smem.ds(step),
+                                           Traits::kDqAcross == 1 ? first_key() : 0,
                                            smem.k().tile(0), arch::uniform(origin.col));
   }
   /// Where the scores of its registers stand, for those rows of Q.
@@ -107,30 +119,29 @@ struct GradientGroup {
     tile::stage(to, x, 1.0f, first_row(part), Traits::kByColumns ? number * kGroupRows : 0);
   }
 
-  /// S^T, behind which one group of products may be under way, -> P^T (line 11).
-  ATTILE_DEVICE void make_p(Scores& p_frag, OddScores& odd, const Tile& tile, int part) const {
-    Rows p_rows{p_frag};
-    const RowValues<Rows> lse(smem.statistics(tile.at.stage).lse() + first_row(part));
-    await_scores<1>(p_frag, odd);
-    plain_probabilities(tile.edge, p_rows, p, place(tile, part), lse);
+  /// S^T, behind which kPending groups of products may be under way, -> P^T (line 11).
+  template <int kPending, class StepRegisters>
+  ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& tile, int part) const {
+    Rows p_rows{frag.s};
+    await_scores<kPending>(frag.s, frag.s_odd);
+    plain_probabilities(tile.edge, p_rows, p, place(tile, part), frag.lse);
   }
   /// dP^T, behind which kPending groups may be, -> dS^T (line 14).
-  template <int kPending>
-  ATTILE_DEVICE void make_ds(const Scores& p_frag, Scores& ds_frag, const Tile& tile,
-                             int part) const {
-    const RowValues<Rows> delta(smem.statistics(tile.at.stage).delta() + first_row(part));
-    tile::wait_product<kPending>(ds_frag);
-    Rows p_rows{const_cast<Scores&>(p_frag)}, ds_rows{ds_frag};
+  template <int kPending, class StepRegisters>
+  ATTILE_DEVICE void make_ds(StepRegisters& frag, const Tile& tile, int part) const {
+    tile::wait_product<kPending>(frag.ds);
+    const RowStatistics delta(smem.statistics(tile.at.stage).delta() + first_row(part));
+    Rows p_rows{frag.s}, ds_rows{frag.ds};
     plain_gradient(p_rows, ds_rows, delta);
   }
-  /// Both of a step that is not plain, behind all products.
-  template <class Sampler>
-  ATTILE_DEVICE void make_p_and_ds(Scores& p_frag, OddScores& odd, Scores& ds_frag,
-                                   const Tile& tile, int part, const Sampler& sampler) const {
-    tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
+  /// Both of a step that is not plain.
+  template <class StepRegisters, class Sampler>
+  ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& tile, int part,
+                                   const Sampler& sampler) const {
+    Rows p_rows{frag.s}, ds_rows{frag.ds};
     const auto statistics = smem.statistics(tile.at.stage);
-    await_scores<0>(p_frag, odd);
-    arch::wgmma_touches(ds_frag.x);
+    await_scores<0>(frag.s, frag.s_odd);
+    arch::wgmma_touches(frag.ds.x);
     probabilities_and_gradient(tile.edge, p_rows, ds_rows, p, place(tile, part),
                                statistics.lse() + first_row(part),
                                statistics.delta() + first_row(part), sampler);
@@ -141,42 +152,54 @@ struct GradientGroup {
     smem.dout().release(do_at);
     smem.q().release(q_at);
   }
-  /// Puts dQ where `send_dq` takes it from.
-  ATTILE_DEVICE void stage_dq(const DqRegisters& dq) const {
-    float* const mine = smem.dq() + dq_begin<Traits>();
-    for_each_of_dq<Traits>(
-        dq, [&](int r, int c, const Float4& x) { arch::store(mine + dq_place<Traits>(r, c), x); });
+  /// Waits until all warpgroups have staged what they make at a step, and have read what was staged
+  /// at the one before.
+  ATTILE_DEVICE void await_step(int step) const {
+    arch::mbarrier_wait(smem.step_barrier(), step & 1);
+    arch::fence_async_proxy();  // here, where fewer stores are under way than behind the staging
   }
-  /// Has it added to the sum.
-  ATTILE_DEVICE void send_dq(int head, int row0) const {
-    constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
-    arch::fence_async_proxy();
-    arch::barrier(2 + number, arch::kWarpgroupSize);  // dQ is staged before it is taken
-    if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
-    float* const sum = p.dq_sum_of(key.batch * p.q_heads + head, row0);
-    arch::bulk_add(sum + number * kValues, arch::shared_address(smem.dq() + number * kValues),
-                   kValues * sizeof(float));
-    arch::bulk_commit();
+  ATTILE_DEVICE void arrive_step() const {
+    arch::warp_barrier();
+    if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(smem.step_barrier());
   }
-  /// Waits until it has been taken.
-  ATTILE_DEVICE void await_dq_sent() const {
-    if (arch::thread_index() % arch::kWarpgroupSize == 0) arch::bulk_wait_read<0>();
-    arch::barrier(2 + number, arch::kWarpgroupSize);  // dQ is taken before it is staged again
+  /// Waits until dQ of all tiles, which are that many, has been taken.
+  ATTILE_DEVICE void await_dq_sent(int tiles) const {
+    if constexpr (Traits::kBulkDq) {
+      arch::mbarrier_wait(smem.dq_sent(number), (tiles & 1) ^ 1);
+    }
   }
-  /// Adds dQ, which is there, to the sum.
+  /// Adds dQ of a tile to the sum, or stages it for the sender to do so.
   ATTILE_DEVICE void add_dq(const Tile& tile, const DqRegisters& dq) const {
-    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-    const tile::TilePlace here{arch::opaque(key.batch), tile.head, tile.row0, 0, p.extent};
-    if constexpr (kInOrder) {
-      await_turn(p, here, arch::opaque(key.index));
-      computing_barrier<Traits>();  // dQ has all parts before this one
+    if constexpr (Traits::kBulkDq) {
+      float* const mine = smem.dq() + dq_begin<Traits>();
+      for_each_of_dq<Traits>(dq, [&](int r, int c, const Float4& x) {
+        arch::store(mine + dq_place<Traits>(r, c), x);
+      });
+    } else {
+      constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+      const tile::TilePlace here{arch::opaque(key.batch), tile.head, tile.row0, 0, p.extent};
+      if constexpr (kInOrder) {
+        await_turn(p, here, arch::opaque(key.index));
+        computing_barrier<Traits>();  // dQ has all parts before this one
+      }
+      add_to_sum<Traits>(p.dq_sum_of(here.batch * p.q_heads + here.head, here.row0), dq,
+                         kInOrder && key.index == p.kv_tiles - 1);
+      if constexpr (kInOrder) {
+        computing_barrier<Traits>();  // this part of dQ is added
+        pass_turn(p, here, arch::opaque(key.index));
+      }
     }
-    add_to_sum<Traits>(p.dq_sum_of(here.batch * p.q_heads + here.head, here.row0), dq,
-                       kInOrder && key.index == p.kv_tiles - 1);
-    if constexpr (kInOrder) {
-      computing_barrier<Traits>();  // this part of dQ is added
-      pass_turn(p, here, arch::opaque(key.index));
+  }
+  /// Has the sender take dQ of that tile, which is staged, or nothing if it is none.
+  /// Hazard    the fence is the sender's.
+  ATTILE_DEVICE void tell_sender(const Tile& tile, bool is_last = false) const {
+    if constexpr (!Traits::kBulkDq) return;
+    if (arch::thread_index() % arch::kWarpgroupSize == 0) {
+      const int slice = tile.is_none() ? -1 : key.batch * p.q_heads + tile.head;
+      arch::store(smem.dq_rows(number), Vec<int, 4>{slice, tile.row0, is_last, 0});
     }
+    arch::warp_barrier();
+    if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(smem.dq_staged(number));
   }
 };
 
