@@ -136,6 +136,8 @@ inline constexpr auto kCases = [] {
       {.name = "causal_128_1", .policy = kCausal, .q_heads = 8, .kv_heads = 8, .q_len = 128,
        .kv_len = 1},
       {.name = "causal_64_900", .policy = kCausal, .q_len = 64, .kv_len = 900, .head_dim = 16},
+      // The first rows of a tile see fewer keys than the last ones, by more than a ring has stages.
+      {.name = "causal_192_192", .policy = kCausal, .q_len = 192, .kv_len = 192, .head_dim = 8},
       {.name = "causal_512_256", .policy = kCausal, .q_len = 512, .kv_len = 256, .head_dim = 16},
       {.name = "causal_1024_1023", .policy = kCausal, .q_len = 1024, .kv_len = 1023,
        .head_dim = 8},
@@ -298,6 +300,9 @@ inline constexpr auto kCases = [] {
       {.name = "window_3_4_heads_4_2", .policy = kWindow, .batch = 2, .q_heads = 4, .kv_heads = 2,
        .q_len = 130, .kv_len = 130, .dlse = true, .left = 3, .right = 4},
       {.name = "window_0_0", .policy = kWindow, .q_len = 70, .kv_len = 70, .left = 0, .right = 0},
+      // The last rows of a tile do not see the first keys, several times for a thread block.
+      {.name = "window_0_0_heads_8", .policy = kWindow, .q_heads = 8, .kv_heads = 8, .q_len = 70,
+       .kv_len = 70, .head_dim = 8, .left = 0, .right = 0},
       {.name = "window_like_causal", .policy = kWindow, .q_len = 65, .kv_len = 100, .left = 1000,
        .right = 0},
       {.name = "window_unlimited_left", .policy = kWindow, .q_len = 65, .kv_len = 70, .right = 0},
