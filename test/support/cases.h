@@ -366,6 +366,8 @@ inline constexpr auto kCases = [] {
       // Dropout.
       {.name = "dropout_65_129", .policy = kDropout, .batch = 2, .q_heads = 2, .kv_heads = 2,
        .q_len = 65, .kv_len = 129},
+      {.name = "dropout_dim_128", .policy = kDropout, .q_len = 33, .kv_len = 49, .head_dim = 128},
+      {.name = "dropout_dim_256", .policy = kDropout, .q_len = 33, .kv_len = 49, .head_dim = 256},
       {.name = "dropout_0", .policy = kDropout, .q_len = 65, .kv_len = 70, .probability = 0},
       {.name = "dropout_0_9", .policy = kDropout, .q_len = 65, .kv_len = 70, .probability = 0.9f},
       {.name = "dropout_almost_all", .policy = kDropout, .q_len = 65, .kv_len = 70,
@@ -387,6 +389,10 @@ inline constexpr auto kCases = [] {
       {.name = "everything_130_70_padded", .policy = kEverything, .batch = 2, .q_heads = 2,
        .kv_heads = 1, .q_len = 130, .kv_len = 70, .head_dim = 40, .head_dim_v = 56,
        .layout = kPadded, .hide = true},
+      {.name = "everything_dim_128", .policy = kEverything, .q_heads = 2, .kv_heads = 1,
+       .q_len = 33, .kv_len = 49, .head_dim = 128},
+      {.name = "everything_dim_256", .policy = kEverything, .q_heads = 2, .kv_heads = 1,
+       .q_len = 33, .kv_len = 49, .head_dim = 256},
       {.name = "everything_unaligned", .policy = kEverything, .q_len = 57, .kv_len = 57,
        .head_dim = 41, .layout = kUnaligned},
   });

@@ -119,6 +119,19 @@ ATTILE_DEVICE void plain_probabilities(bool edge, Registers& p_frag, const Param
   }
 }
 
+/// Scores before their product is added, where that leaves out half of LSE on both sides:
+/// s <- -LSE / 2 in raw scores, and LSE is halved. Of an empty row, whose LSE is infinite, both
+/// stay infinite: P = 0.
+template <class Registers>
+ATTILE_DEVICE void begin_at_half(Registers& s_frag, RowValues<Registers>& lse, float half_unit) {
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) s_frag.at(r, c) = lse.x[r] * -half_unit;
+    lse.x[r] *= 0.5f;
+  }
+}
+
 /// dO V^T -> dS.
 template <class Registers>
 ATTILE_DEVICE void plain_gradient(const Registers& p_frag, Registers& ds_frag,

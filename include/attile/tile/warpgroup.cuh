@@ -35,20 +35,21 @@ ATTILE_DEVICE constexpr int columns_step(int k) {
 
 }  // namespace detail
 
-/// Begins acc = A B^T, acc a register tile or TwoSums. Shapes   a: 64 rows of depth from row a_row
-/// on; b: columns of depth from b_row on.
+/// Begins acc = A B^T, acc a register tile or TwoSums, or acc += A B^T where kAdds. Shapes   a: 64
+/// rows of depth from row a_row on; b: columns of depth from b_row on.
 /// Scope    all threads of a warpgroup; a group of products of its own.
-template <class T, class Acc, class A, class B>
+template <class T, bool kAdds = false, class Acc, class A, class B>
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int a_row = 0,
                                             int b_row = 0) {
   const arch::WgmmaOperand left = detail::wgmma_operand(a, a_row * A::Layout::kRowBytes);
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
+  if constexpr (kAdds) arch::wgmma_touches(acc.x);
   arch::wgmma_fence();
   ATTILE_UNROLL
   for (int k = 0; k < A::kCols / 16; ++k) {
-    arch::wgmma_m64k16<T, Acc::kCols, false>(sum_of_step(acc, k).x,
-                                             left.at(detail::columns_step<A>(k)),
-                                             right.at(detail::columns_step<B>(k)), k >= kSums<Acc>);
+    arch::wgmma_m64k16<T, Acc::kCols, false>(
+        sum_of_step(acc, k).x, left.at(detail::columns_step<A>(k)),
+        right.at(detail::columns_step<B>(k)), kAdds || k >= kSums<Acc>);
   }
   arch::wgmma_commit();
 }

@@ -114,6 +114,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   /// Whether S is made in two sums. At D = 128 the second one's 32 registers are not there: up to
   /// 250 bytes of spills, and products that wait for each other (C7512).
   static constexpr bool kTwoSums = kByColumns && kQkColumns > tile::kOneSumDepth;
+  /// Or in one that begins at -LSE / 2, so that it is at most half as large where P is not 0: its
+  /// error is, too.
+  static constexpr bool kBeginsAtHalf =
+      !kByColumns && kPlain && kQkColumns > tile::kOneSumDepth;
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
   using DkRegisters = tile::MmaTile<kRows, kQkColumns / kAcross, kGroups * 4>;
   using DvRegisters = tile::MmaTile<kRows, kVColumns / kAcross, kGroups * 4>;

@@ -56,12 +56,15 @@ struct GradientGroup {
   ATTILE_DEVICE int first_row(int part) const {
     return part + (Traits::kByColumns ? number * Traits::kPartRows : 0);
   }
-  /// Begins S^T for the rows of Q from `part` on (line 10).
+  /// Begins S^T for the rows of Q from `part` on (line 10); kBeginsAtHalf, adds to what is there.
   ATTILE_DEVICE void start_scores(Scores& s, OddScores& odd, const typename Traits::QTile& q,
                                   int part) const {
     if constexpr (Traits::kTwoSums) {
       const tile::TwoSums<Scores> sums{s, odd};
       tile::start_transposed_product<T>(sums, smem.k().tile(0), q, first_key(), first_row(part));
+    } else if constexpr (Traits::kBeginsAtHalf) {
+      tile::start_transposed_product<T, true>(s, smem.k().tile(0), q, first_key(),
+                                              first_row(part));
     } else {
       tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), first_row(part));
     }
@@ -89,8 +92,13 @@ struct GradientGroup {
     if constexpr (Traits::kPlain) {
       frag.lse = RowStatistics(smem.statistics(tile.at.stage).lse() + first_row(part));
     }
+    if constexpr (Traits::kBeginsAtHalf) {
+      Rows s_rows{frag.s};
+      begin_at_half(s_rows, frag.lse, p.half_unit);
+    }
     start_scores(frag.s, frag.s_odd, smem.q().tile(tile.at.stage), part);
-    start_dp(frag.ds, smem.dout().wait(tile.at), part);
+    const auto do_smem = smem.dout().wait(tile.at);
+    start_dp(frag.ds, do_smem, part);
   }
   /// Begins dV and dK of its columns, of the P and dS that were staged at a step (lines 12 and 16).
   ATTILE_DEVICE void start_columns(typename Traits::DkRegisters& dk,
