@@ -84,10 +84,8 @@ struct BackwardMemory {
       arch::mbarrier_publish();
       arch::fence_async_proxy();  // what was written here before is not written after copies
     }
-    if constexpr (!Traits::kByColumns) {
-      clear(ds(1));  // of which the first step makes dQ, of no tile
-      arch::fence_async_proxy();
-    }
+    // Of which the first step makes dQ, of no tile. Who reads it fences.
+    if constexpr (!Traits::kByColumns) clear(ds(1));
     arch::barrier();  // nobody uses a barrier that is not there yet
   }
 
