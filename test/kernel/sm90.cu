@@ -100,6 +100,58 @@ TEST_CASE("sm90 kernels refuse what copies cannot address, and write nothing") {
   CHECK(cudaGetLastError() == cudaSuccess);
 }
 
+TEST_CASE("gradients that copies cannot address are another kernel's") {
+  if (!device_runs_them()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
+  // Values do not matter: Q is O and dO, too, and LSE is 0.
+  const Memory memory(1, 2, 1);
+  const Args forward = memory.args();
+  using BackwardArgs = attile::BackwardArgs<__half, attile::Causal>;
+  BackwardArgs args;
+  args.q = forward.q, args.k = forward.k, args.v = forward.v;
+  args.o = args.dout = forward.q;
+  args.batch = 1, args.q_heads = 2, args.kv_heads = 1, args.q_len = kLen, args.kv_len = kKeys;
+  __half* gradients = nullptr;
+  constexpr std::size_t kRoom = 2 * 2 * kKeys * kDim;  // of each
+  REQUIRE(cudaMalloc(&gradients, (3 * kRoom + 1) * sizeof(__half) + 2 * kLen * sizeof(float)) ==
+          cudaSuccess);
+  args.lse = reinterpret_cast<float*>(gradients);
+  REQUIRE(cudaMemset(gradients, 0, 2 * kLen * sizeof(float)) == cudaSuccess);
+  __half* const outputs = gradients + 2 * kLen * 2;
+  args.dq = attile::bhsd(outputs, kLen, 2, kDim);
+  args.dk = attile::bhsd(outputs + kRoom, kKeys, 1, kDim);
+  args.dv = attile::bhsd(outputs + 2 * kRoom, kKeys, 1, kDim);
+  const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
+  const auto named = [&](const BackwardArgs& a) {
+    return attile::with_backward_kernel<kDim>(a, family);
+  };
+  const auto runs = [&](const BackwardArgs& a) {
+    std::size_t bytes = 0;
+    REQUIRE(attile::backward<kDim>(nullptr, bytes, a) == cudaSuccess);
+    void* workspace = nullptr;
+    REQUIRE(cudaMalloc(&workspace, bytes) == cudaSuccess);
+    const cudaError_t error = attile::backward<kDim>(workspace, bytes, a);
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(cudaFree(workspace) == cudaSuccess);
+    return error == cudaSuccess;
+  };
+  CHECK(bool(attile::check<BackwardKernel>(args)));
+  CHECK(named(args) == "sm90");
+  CHECK(runs(args));
+  const auto refuses = [&](const BackwardArgs& a) {
+    CHECK(refusal(attile::check<BackwardKernel>(a)).find("multiples of 16 bytes") !=
+          std::string::npos);
+    CHECK(named(a) == "sm80");
+    CHECK(runs(a));
+  };
+  BackwardArgs odd = args;
+  odd.dk.data += 1;
+  refuses(odd);
+  odd = args;
+  odd.dv.row_stride = kDim + 4;
+  refuses(odd);
+  CHECK(cudaFree(gradients) == cudaSuccess);
+}
+
 TEST_CASE("a device or code without 90a is told so") {
   if (device_runs_them()) SKIP_CASE("the device runs the sm90 kernels");
   const Memory memory(1, 2, 1);

@@ -653,8 +653,8 @@ void Machine::report_fault(const Fault& fault, const std::string& what) {
                                      " is still writing: it has not waited for it");
     case Fault::Kind::kProxy:
       return report("proxy", what + ", which " + other() + "has written " + where +
-                                 ", and no fence_async_proxy of that thread, or of those who "
-                                 "began this, lies between");
+                                 ", and no fence_async_proxy of that thread, or of those who told "
+                                 "it to read, lies between");
     case Fault::Kind::kBarrier:
       return report("mbarrier",
                     what + ", where an mbarrier lies that " + other() + "has initialised " + where);

@@ -29,8 +29,8 @@
 //   in flight      an access of what an asynchronous copy writes, before the wait for it; of the
 //                  registers of a warpgroup's product; copies and products that nobody waits for
 //   proxy          a copy unit or a product reads or overwrites what a thread has written, without
-//                  fence_async_proxy of that thread or, behind it, of those who began the copy or
-//                  product
+//                  fence_async_proxy of that thread or, where it reads, of those behind it who told
+//                  it to
 //   registers      a product of registers that were touched behind the last wgmma_fence; a wrong
 //                  number of registers
 //   barrier        a named barrier with a wrong number, count, or company

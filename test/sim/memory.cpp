@@ -183,7 +183,8 @@ std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Touche
   if (written && touch.way == Way::kBulk && !is_unit(cell.writer) &&
       !is_fenced(who.fences, cell.writer, cell.write_epoch,
                  *who.known->of(who.block, cell.write_block)) &&
-      !(who.fenced_behind != nullptr && (*who.fenced_behind)(cell.writer, cell.write_epoch))) {
+      !(who.fenced_behind != nullptr && cell.write_block == who.block &&
+        (*who.fenced_behind)(cell.writer, cell.write_epoch))) {
     return fault(Fault::Kind::kProxy);
   }
   if (!writes && atomic) return std::nullopt;  // orders, and is ordered by whoever needs it

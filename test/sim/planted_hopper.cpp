@@ -102,6 +102,7 @@ enum class Bug {
   kNoProxyFence,
   kLateProxyFence,
   kSendersProxyFence,  // is none
+  kSenderFencesEarly,
   kNoStoreBarrier,
   kNoReadWait,
   kNoStoreCommit,
@@ -182,7 +183,8 @@ void store_tile(Shared& shared, const arch::TensorMap& c, const float (&sums)[2]
   };
   write();
   constexpr bool kLate = kBug == Bug::kLateProxyFence || kBug == Bug::kSendersProxyFence;
-  if (kBug != Bug::kNoProxyFence && !kLate) arch::fence_async_proxy();
+  const bool fences = kBug != Bug::kSenderFencesEarly || thread == 0;
+  if (kBug != Bug::kNoProxyFence && !kLate && fences) arch::fence_async_proxy();
   if (kBug != Bug::kNoStoreBarrier) arch::barrier(1, 128);
   if (kLate && (thread == 0) == (kBug == Bug::kSendersProxyFence)) arch::fence_async_proxy();
   if (thread == 0) {
@@ -345,6 +347,8 @@ TEST_CASE("planted.hopper.copies_from_shared_memory") {
   const Words missing{"the store of thread 128 of block", "no fence_async_proxy of that thread"};
   check_report(multiply_reports<Bug::kNoProxyFence>(), {"proxy"}, missing);
   check_report(multiply_reports<Bug::kLateProxyFence>(), {"proxy"}, missing);
+  check_report(multiply_reports<Bug::kSenderFencesEarly>(), {"proxy"},
+               {"no fence_async_proxy of that thread"});
   CHECK(multiply_reports<Bug::kSendersProxyFence>().empty());
   check_report(multiply_reports<Bug::kNoStoreBarrier>(), {"race", "uninitialised"},
                {"the store of thread 128"});
@@ -435,7 +439,10 @@ enum class Flaw {
   kOperandWritten,
   kOperandRead,
   kOperandTouched,
-  kRightOverwritten
+  kRightOverwritten,
+  kReadersProxyFence,  // is none
+  kOneReaderFences,
+  kOneWarpFences
 };
 
 /// Each warp writes its rows of A (64, 16), or has them in registers, and all write B (16, 64).
@@ -451,10 +458,18 @@ void written_operands(float* out) {
     for (int word = 0; word < 4; ++word) reinterpret_cast<std::uint32_t*>(unit)[word] = ones;
   };
   write(b_smem + Right::offset(i / 2, i % 2));
-  if (kFlaw != Flaw::kNoProxyFence) arch::fence_async_proxy();
+  constexpr bool kReaders = kFlaw == Flaw::kReadersProxyFence || kFlaw == Flaw::kOneReaderFences ||
+                            kFlaw == Flaw::kOneWarpFences;
+  if (kFlaw != Flaw::kNoProxyFence && !kReaders) arch::fence_async_proxy();
   if (kFlaw != Flaw::kWarpsRight) arch::barrier();
   write(a_smem + Left::offset(warp * 16 + lane / 2, lane % 2));
-  if (kFlaw != Flaw::kNoProxyFence) arch::fence_async_proxy();
+  if (kFlaw != Flaw::kNoProxyFence && !kReaders) arch::fence_async_proxy();
+  if (kReaders) {
+    arch::barrier();
+    const bool fences = (kFlaw != Flaw::kOneReaderFences || lane == 0) &&
+                        (kFlaw != Flaw::kOneWarpFences || warp == 0);
+    if (fences) arch::fence_async_proxy();
+  }
   if (kFlaw != Flaw::kNoWarpBarrier) arch::warp_barrier();
 
   const arch::WgmmaOperand a(arch::shared_address(a_smem), 32, Left::kPanelBytes);
@@ -489,6 +504,9 @@ TEST_CASE("planted.hopper.operands_that_threads_have_written") {
   CHECK(operand_reports<Flaw::kNone, false>().empty());
   CHECK(operand_reports<Flaw::kNone, true>().empty());
   CHECK(operand_reports<Flaw::kNoWarpBarrier, true>().empty());
+  CHECK(operand_reports<Flaw::kReadersProxyFence, false>().empty());
+  check_report(operand_reports<Flaw::kOneReaderFences, false>(), {"proxy"}, {"the product of"});
+  check_report(operand_reports<Flaw::kOneWarpFences, false>(), {"proxy"}, {"the product of"});
   check_report(operand_reports<Flaw::kNoProxyFence, false>(), {"proxy"},
                {"the product of thread", "reads 16 bytes of shared memory + 0x"});
   check_report(operand_reports<Flaw::kNoWarpBarrier, false>(), {"race"},

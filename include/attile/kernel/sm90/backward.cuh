@@ -311,8 +311,8 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   store_dk_dv(p, arch::opaque(block), group, smem, dk_frag, dv_frag);
 }
 
-/// dK and dV of one tile of K and V, and this tile's part of dQ: one warpgroup sends for all tiles,
-/// the others compute.
+/// dK and dV of one tile of K and V, and this tile's part of dQ: one warpgroup sends for all tiles
+/// and dQ away, the others compute.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 1024 bytes.
 template <class Traits>
 ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,

@@ -68,7 +68,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
   static constexpr DqMode kDqMode = kMode;
-  /// Warpgroups that compute; one more brings their tiles.
+  /// Warpgroups that compute; one more brings their tiles and sends dQ away.
   static constexpr bool kByColumns = max(D, Dv) > 128;
   static constexpr int kGroups = kByColumns ? 2 : Bc / kGroupRows;
   static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
