@@ -104,7 +104,7 @@ def reason(mutant, text):
     if match := KILLED.search(text):
         return match.group(1)
     if any(word in text for word in ("failed: ", "did not end", ", and not ")):
-        return text.splitlines()[-1]
+        return text.rstrip().splitlines()[-1]
     raise SystemExit(f"{mutant.name}: the suite ended without a verdict:\n{text[-2000:]}")
 
 
