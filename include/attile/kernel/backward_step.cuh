@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/core/config.h>
+#include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
@@ -24,6 +25,33 @@ ATTILE_DEVICE float score_gradient(float prob, float dp, float delta) {
   return prob * (dp - delta);
 }
 
+/// What a score, a raw product, becomes in the backward pass: P = exp(S' - LSE), 0 where it is
+/// hidden, and score_mod'(scale S).
+struct Probability {
+  float value, derivative;
+  bool visible;
+};
+
+template <bool kMasked, class Params>
+ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
+                                         const tile::TilePlace& place, float lse) {
+  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
+  float derivative = 1.0f;
+  bool visible = true;
+  if constexpr (kMasked || !kIsIdentity<S>) visible = place.inside(i);
+  if constexpr (kMasked) visible = visible && p.mask.visible(i, place.extent);
+  if constexpr (!kIsIdentity<S>) {
+    if (visible) {
+      const auto modified = p.score_mod(p.scale * s, i, place.extent);
+      s = modified.value;
+      derivative = modified.derivative;
+      visible = !kMayHide<S> || s != -kInf;
+    }
+  }
+  return {visible ? probability(s, score_scale, lse) : 0.0f, derivative, visible};
+}
+
 /// The pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
@@ -34,8 +62,6 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
-  using S = std::remove_cvref_t<decltype(p.score_mod)>;
-  const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   const float keep_scale = sampler.keep_scale();
   const tile::KeepBits<Registers, Sampler> bits(place, sampler);
   ATTILE_UNROLL
@@ -47,26 +73,51 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
     for (int c = 0; c < Registers::kRegCols; ++c) {
       if (!Registers::has_col(c)) continue;
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
-      float s = p_frag.at(r, c);
-      float derivative = 1.0f;
-      bool visible = true;
-      if constexpr (kMasked || !kIsIdentity<S>) visible = place.inside(i);
-      if constexpr (kMasked) visible = visible && p.mask.visible(i, place.extent);
-      if constexpr (!kIsIdentity<S>) {
-        if (visible) {
-          const auto modified = p.score_mod(p.scale * s, i, place.extent);
-          s = modified.value;
-          derivative = modified.derivative;
-          visible = !kMayHide<S> || s != -kInf;
-        }
-      }
-      const float prob = visible ? probability(s, score_scale, row_lse) : 0.0f;
+      const Probability prob = probability_of<kMasked>(p_frag.at(r, c), i, p, place, row_lse);
       const bool keep = bits.keep(r, c);
       const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
-      p_frag.at(r, c) = keep ? prob * keep_scale : 0.0f;
-      const float ds = score_gradient(prob, dp, row_delta);
-      ds_frag.at(r, c) = visible ? ds * derivative : 0.0f;
+      p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
+      const float ds = score_gradient(prob.value, dp, row_delta);
+      ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
     }
+  }
+}
+
+/// Its first half alone, where another warpgroup makes dS: leaves dropout(P) in `p_frag` (from S),
+/// and what dS has of it, P * score_mod'(scale S), in `factor`.
+template <bool kMasked, class Registers, class Params, class Sampler>
+ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor, const Params& p,
+                                            const tile::TilePlace& place, const float* lse,
+                                            const Sampler& sampler) {
+  const float keep_scale = sampler.keep_scale();
+  const tile::KeepBits<Registers, Sampler> bits(place, sampler);
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    const float row_lse = lse[Registers::row(r)];
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
+      const Probability prob = probability_of<kMasked>(p_frag.at(r, c), i, p, place, row_lse);
+      p_frag.at(r, c) = bits.keep(r, c) ? prob.value * keep_scale : 0.0f;
+      factor.at(r, c) = prob.value * prob.derivative;
+    }
+  }
+}
+
+/// What `f` does for a tile, which hides scores only where it is at an `edge`, by f(masked): a
+/// std::bool_constant that says whether it has to ask the mask.
+template <class Registers, class Params, class F>
+ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
+                             const tile::TilePlace& place, F&& f) {
+  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  using M = std::remove_cvref_t<decltype(p.mask)>;
+  if constexpr (kIsIdentity<S> && IntervalMask<M>) {
+    if (edge) tile::hide_outside_intervals(scores, place, p.mask);
+    f(std::false_type{});
+  } else if (edge) {
+    f(std::true_type{});
+  } else {
+    f(std::false_type{});
   }
 }
 
@@ -76,16 +127,10 @@ ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Regi
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
-  using S = std::remove_cvref_t<decltype(p.score_mod)>;
-  using M = std::remove_cvref_t<decltype(p.mask)>;
-  if constexpr (kIsIdentity<S> && IntervalMask<M>) {
-    if (edge) tile::hide_outside_intervals(p_frag, place, p.mask);
-    probabilities_and_gradient<false>(p_frag, ds_frag, p, place, lse, delta, sampler);
-  } else if (edge) {
-    probabilities_and_gradient<true>(p_frag, ds_frag, p, place, lse, delta, sampler);
-  } else {
-    probabilities_and_gradient<false>(p_frag, ds_frag, p, place, lse, delta, sampler);
-  }
+  with_mask(edge, p_frag, p, place, [&](auto masked) {
+    constexpr bool kMasked = decltype(masked)::value;
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, place, lse, delta, sampler);
+  });
 }
 
 /// Whether the step is but products, exponentials and a mask's edge, and comes in two halves.
@@ -104,31 +149,32 @@ struct RowValues {
   }
 };
 
-/// The first half of a plain step: S -> P. The second one is `plain_gradient`.
-template <class Registers, class Params>
-ATTILE_DEVICE void plain_probabilities(bool edge, Registers& p_frag, const Params& p,
-                                       const tile::TilePlace& place,
+/// The first half of a plain step: S, with what is hidden -inf, -> P. The second one is
+/// `plain_gradient`.
+template <class Registers>
+ATTILE_DEVICE void plain_probabilities(Registers& p_frag, float scale,
                                        const RowValues<Registers>& lse) {
-  if (edge) tile::hide_outside_intervals(p_frag, place, p.mask);
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      p_frag.at(r, c) = probability(p_frag.at(r, c), p.scale, lse.x[r]);
+      p_frag.at(r, c) = probability(p_frag.at(r, c), scale, lse.x[r]);
     }
   }
 }
 
 /// Scores before their product is added, where that leaves out half of LSE on both sides:
-/// s <- -LSE / 2 in raw scores, and LSE is halved. Of an empty row, whose LSE is infinite, both
-/// stay infinite: P = 0.
+/// s <- -LSE / 2 in raw scores. Of an empty row, whose LSE is infinite, both stay infinite: P = 0.
+/// Units    half_unit: 1 / (2 scale).
 template <class Registers>
-ATTILE_DEVICE void begin_at_half(Registers& s_frag, RowValues<Registers>& lse, float half_unit) {
+ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& half_lse,
+                                 float half_unit) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) s_frag.at(r, c) = lse.x[r] * -half_unit;
-    lse.x[r] *= 0.5f;
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      s_frag.at(r, c) = half_lse.x[r] * (-2 * half_unit);
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include <attile/tile/two_sums.cuh>
 
 #include <cstdint>
+#include <type_traits>
 
 // Products that a warpgroup begins, and waits for later. Its sums are the rows of an MmaTile of 16
 // rows a warp. Between `start_...` and the wait nothing else touches sums and operands.
@@ -88,27 +89,6 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
   arch::wgmma_commit();
 }
 
-/// Begins acc += A B. Shapes   a: (64 rows, depth); b: (depth, columns), whole panels of it from
-/// `b_col` on.
-/// Scope    likewise.
-template <class T, class Acc, class A, class B>
-ATTILE_DEVICE void start_shared_product(Acc& acc, const A& a, const B& b, int b_col) {
-  static_assert(
-      A::kRows == 64 && A::kCols == B::kRows && Acc::kCols % B::Layout::kPanelColumns == 0,
-      "attile::tile: 64 rows of A, and of B whole panels, as deep as A");
-  const arch::WgmmaOperand left = detail::wgmma_operand(a);
-  const arch::WgmmaOperand right =
-      detail::wgmma_operand(b, b_col / B::Layout::kPanelColumns * B::Layout::kPanelBytes);
-  arch::wgmma_touches(acc.x);
-  arch::wgmma_fence();
-  ATTILE_UNROLL
-  for (int k = 0; k < A::kCols / 16; ++k) {
-    arch::wgmma_m64k16<T, Acc::kCols, true>(acc.x, left.at(detail::columns_step<A>(k)),
-                                            right.at(k * 16 * B::Layout::kRowBytes), true);
-  }
-  arch::wgmma_commit();
-}
-
 /// Begins acc += A B, or acc = A B where not `adds`. Shapes   a (rows, depth) in registers; b: rows
 /// of depth from b_row on. Scope    likewise.
 template <class T, class Acc, class A, class B>
@@ -125,12 +105,61 @@ ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0
   arch::wgmma_commit();
 }
 
+/// An MmaTile in two, of which the first has 128 columns: no instruction has more registers than a
+/// kernel of 512 threads may begin with, which the compiler insists on (C7602).
+template <int Rows, int Cols, int kWarps>
+struct WideTile {
+  static_assert(Cols > 128, "attile::tile::WideTile: one MmaTile has up to 128 columns");
+  static constexpr int kLowCols = 128;
+
+  MmaTile<Rows, kLowCols, kWarps> low;
+  MmaTile<Rows, Cols - kLowCols, kWarps> high;
+
+  ATTILE_DEVICE void clear() {
+    low.clear();
+    high.clear();
+  }
+};
+
+template <int Rows, int Cols, int kWarps>
+using SumTile = std::conditional_t<(Cols > 128), WideTile<Rows, Cols, kWarps>,
+                                   MmaTile<Rows, Cols, kWarps>>;
+
+/// Begins acc += A B, two groups of products.
+template <class T, int Rows, int Cols, int kWarps, class A, class B>
+ATTILE_DEVICE void start_product(WideTile<Rows, Cols, kWarps>& acc, const A& a, const B& b,
+                                 int b_row = 0) {
+  using Layout = typename B::Layout;
+  constexpr int kPanels = WideTile<Rows, Cols, kWarps>::kLowCols / Layout::kPanelColumns;
+  start_product<T>(acc.low, a, b, b_row);
+  start_product<T>(acc.high, a, B{b.data + kPanels * Layout::kPanelBytes}, b_row);
+}
+
+/// The products of a warpgroup are done: its sums may be used.
+template <class Registers>
+ATTILE_DEVICE void touch_sums(Registers& acc) {
+  arch::wgmma_touches(acc.x);
+}
+template <int Rows, int Cols, int kWarps>
+ATTILE_DEVICE void touch_sums(WideTile<Rows, Cols, kWarps>& acc) {
+  arch::wgmma_touches(acc.low.x);
+  arch::wgmma_touches(acc.high.x);
+}
+
+/// As for an MmaTile, all of it.
+template <class Tile, int Rows, int Cols, int kWarps>
+ATTILE_DEVICE void stage(const Tile& shared, const WideTile<Rows, Cols, kWarps>& registers,
+                         float factor, int col0, int row0) {
+  stage(shared, registers.low, factor, col0, row0);
+  stage(shared, registers.high, factor, col0 + registers.kLowCols, row0);
+}
+
 /// Waits until at most kPending of the warp's latest groups of products are under way; `acc` is
 /// one that is not, then.
 template <int kPending, class Acc>
 ATTILE_DEVICE void wait_product(Acc& acc) {
   arch::wgmma_wait<kPending>();
-  arch::wgmma_touches(acc.x);
+  touch_sums(acc);
 }
 
 }  // namespace attile::tile

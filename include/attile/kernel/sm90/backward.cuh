@@ -18,6 +18,7 @@
 #include <attile/kernel/query_cursor.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
+#include <attile/kernel/sm90/backward_roles.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/gradient_group.cuh>
 #include <attile/tile/mma_tile.cuh>
@@ -128,21 +129,11 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block, int g
                                const BackwardMemory<Traits>& smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
-  const auto dk_smem = smem.dk(group);
-  const auto dv_smem = smem.dv(group);
   computing_barrier<Traits>();  // K and V have been read
-  tile::stage(dk_smem, dk_frag, p.scale, 0, group * kGroupRows);
-  tile::stage(dv_smem, dv_frag, 1.0f, 0, group * kGroupRows);
-  arch::fence_async_proxy();
-  arch::barrier(2 + group, arch::kWarpgroupSize);
-  if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
-  constexpr bool kByColumns = Traits::kByColumns;
   const KeyTile key(p, block);
-  const int row0 = key.index * Traits::kBc + (kByColumns ? 0 : group * kGroupRows);
-  tile::send_tile(dk_smem, p.dk_map, kByColumns ? group * Traits::DkTile::kCols : 0, row0,
-                  key.kv_head, key.batch);
-  tile::send_tile(dv_smem, p.dv_map, kByColumns ? group * Traits::DvTile::kCols : 0, row0,
-                  key.kv_head, key.batch);
+  const int row0 = key.index * Traits::kBc + group * kGroupRows;
+  store_gradient(smem.dk(group), dk_frag, p.scale, p.dk_map, key, row0, group);
+  store_gradient(smem.dv(group), dv_frag, 1.0f, p.dv_map, key, row0, group);
   arch::bulk_wait_read<0>();  // before shared memory goes
 }
 
@@ -220,42 +211,6 @@ ATTILE_DEVICE QueryTile<Traits> step_by_rows(const GradientGroup<Traits>& group,
   return next;
 }
 
-/// A step of a warpgroup that shares rows of dK and dV: P and dS of all are there before their
-/// products begin. The next tile.
-template <class Traits, class Sampler>
-ATTILE_DEVICE QueryTile<Traits> step_by_columns(const GradientGroup<Traits>& group,
-                                                const QueryTile<Traits>& tile,
-                                                const QueryTile<Traits>& before, int step,
-                                                typename Traits::DkRegisters& dk_frag,
-                                                typename Traits::DvRegisters& dv_frag,
-                                                const Sampler& sampler) {
-  StepRegisters<Traits> frag;
-  group.start(frag, tile, 0);
-  // Not before: copies to the sum delay those of Q and dO that begin behind them.
-  if (!before.is_none()) group.tell_sender(before);
-  if constexpr (Traits::kPlain) {
-    group.template make_p<1>(frag, tile, 0);
-    group.stage_scores(group.smem.p(step), frag.s, 0);
-    group.template make_ds<0>(frag, tile, 0);
-  } else {
-    group.make_p_and_ds(frag, tile, 0, sampler);
-    group.stage_scores(group.smem.p(step), frag.s, 0);
-  }
-  group.stage_scores(group.smem.ds(step), frag.ds, 0);
-  group.arrive_step();
-  group.await_step(step);
-  group.start_dq(frag.dq, step);
-  group.start_columns(dk_frag, dv_frag, tile, step);
-  const QueryTile<Traits> next(group.smem, tile.at.after());
-  group.await_dq_sent(step);
-  tile::wait_product<2>(frag.dq);
-  group.add_dq(tile, frag.dq);
-  tile::wait_product<0>(dk_frag);
-  arch::wgmma_touches(dv_frag.x);
-  group.release(tile);
-  return next;
-}
-
 /// Lines 8 to 17 for a warpgroup.
 template <class Traits>
 ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
@@ -268,16 +223,12 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (; !tile.is_none(); ++step) {
-    QueryTile<Traits> next = tile;
-    if constexpr (Traits::kByColumns) {
-      next = step_by_columns(group, tile, before, step, dk_frag, dv_frag, sampler);
-    } else {
-      next = step_by_rows(group, tile, before, step, dk_frag, dv_frag, sampler);
-    }
+    const QueryTile<Traits> next =
+        step_by_rows(group, tile, before, step, dk_frag, dv_frag, sampler);
     before = tile;
     tile = next;
   }
-  if (!Traits::kByColumns && !before.is_none()) {
+  if (!before.is_none()) {
     typename Traits::DqRegisters dq_frag;
     group.await_step(step - 1);
     group.start_dq(dq_frag, step - 1);
@@ -301,7 +252,7 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   static_cast<void>(smem.k().wait({}));
   const auto v_smem = smem.v().wait({});
   const auto walk = [&](const typename Traits::VLeft& v_left) {
-    walk_rows(GradientGroup<Traits>{p, smem, KeyTile(p, block), group, v_left}, dk_frag, dv_frag);
+    walk_rows(GradientGroup<Traits>{{p, smem, KeyTile(p, block), group}, v_left}, dk_frag, dv_frag);
   };
   if constexpr (Traits::kVInRegisters) {
     walk({v_smem, Traits::DvRegisters::warp_row()});
@@ -330,6 +281,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     } else if (Traits::kBulkDq && warp <= Traits::kGroups) {
       send_dq(p, smem, warp - 1);
     }
+  } else if constexpr (Traits::kByRoles) {
+    take_role(p, block, group, smem);
   } else {
     arch::take_registers<Traits::kGroupRegisters>();
     gradients(p, block, group, smem);

@@ -14,6 +14,27 @@
 
 namespace attile::sm90 {
 
+/// This warp arrives. Scope    all lanes of the warp.
+ATTILE_DEVICE void arrive_warp(arch::Mbarrier* barrier) {
+  arch::warp_barrier();
+  if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(barrier);
+}
+
+/// A place in shared memory that one warpgroup writes and another one reads, in turns.
+/// Scope    of its functions    all lanes of a warp.
+struct Handover {
+  arch::Mbarrier* made;
+  arch::Mbarrier* taken;
+  int parity;
+
+  /// Before it is written.
+  ATTILE_DEVICE void await_taken() const { arch::mbarrier_wait(taken, parity ^ 1); }
+  ATTILE_DEVICE void pass_made() const { arrive_warp(made); }
+  /// Before it is read.
+  ATTILE_DEVICE void await_made() const { arch::mbarrier_wait(made, parity); }
+  ATTILE_DEVICE void pass_taken() const { arrive_warp(taken); }
+};
+
 /// A block's shared memory.
 template <class Traits>
 struct BackwardMemory {
@@ -38,17 +59,17 @@ struct BackwardMemory {
   ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
     return {data + Traits::kDsPlace + (step & 1) * Traits::DsTile::kBytes};
   }
-
-  /// P^T likewise, kByColumns.
-  ATTILE_DEVICE typename Traits::DsTile p(int step) const {
-    return {data + Traits::kPPlace + (step & 1) * Traits::DsTile::kBytes};
+  /// P of the parts of tiles in turn, as it lies in registers.
+  ATTILE_DEVICE float* p(int part) const {
+    return reinterpret_cast<float*>(data + Traits::kPPlace) +
+           part % Traits::kPBuffers * (Traits::kPartRows * Traits::kBc);
   }
-  /// A warpgroup's part of dK and dV.
+  /// A warpgroup's rows of dK and dV.
   ATTILE_DEVICE typename Traits::DkTile dk(int group) const {
-    return {data + group * Traits::DkTile::kBytes};
+    return {data + Traits::kDkPlace + group * Traits::DkTile::kBytes};
   }
   ATTILE_DEVICE typename Traits::DvTile dv(int group) const {
-    return {data + Traits::kVPlace + group * Traits::DvTile::kBytes};
+    return {data + Traits::kDvPlace + group * Traits::DvTile::kBytes};
   }
   /// dQ on its way to the sum, as it lies there.
   ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqPlace); }
@@ -63,33 +84,52 @@ struct BackwardMemory {
     return dq_staged(Traits::kGroups + group);
   }
   /// Batch and head, as one number, of the dQ that is staged, or -1; its first row; whether it is
-  /// the last one.
+  /// the last one. kByRoles: head and first row of every other step's dS, or -1.
   ATTILE_DEVICE int* dq_rows(int group) const {
     return reinterpret_cast<int*>(data + Traits::kDqRowsPlace) + 4 * group;
   }
 
+  /// dS of a step, and P of a part, kByRoles.
+  ATTILE_DEVICE Handover ds_handover(int step) const {
+    return handover(step % Traits::kDsTiles, step / Traits::kDsTiles);
+  }
+  ATTILE_DEVICE Handover p_handover(int part) const {
+    return handover(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
+  }
+
   /// Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
-    constexpr int kReaders = Traits::kComputing / arch::kWarpSize;
+    constexpr int kGroupWarps = arch::kWarpgroupSize / arch::kWarpSize;
+    constexpr int kReaders = (Traits::kByRoles ? 2 : Traits::kGroups) * kGroupWarps;
     if (arch::thread_index() == 0) {
       k().init(kReaders);
       v().init(kReaders);
       q().init(kReaders);
       dout().init(kReaders);
-      arch::mbarrier_init(step_barrier(), kReaders);
-      for (int group = 0; Traits::kBulkDq && group < Traits::kGroups; ++group) {
-        arch::mbarrier_init(dq_staged(group), arch::kWarpgroupSize / arch::kWarpSize);
-        arch::mbarrier_init(dq_sent(group), 1);
+      if constexpr (Traits::kByRoles) {
+        for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {
+          arch::mbarrier_init(handover(i, 0).made, kGroupWarps);
+          arch::mbarrier_init(handover(i, 0).taken, kGroupWarps);
+        }
+      } else {
+        arch::mbarrier_init(step_barrier(), kReaders);
+        for (int group = 0; Traits::kBulkDq && group < Traits::kGroups; ++group) {
+          arch::mbarrier_init(dq_staged(group), kGroupWarps);
+          arch::mbarrier_init(dq_sent(group), 1);
+        }
       }
       arch::mbarrier_publish();
       arch::fence_async_proxy();  // what was written here before is not written after copies
     }
     // Of which the first step makes dQ, of no tile. Who reads it fences.
-    if constexpr (!Traits::kByColumns) clear(ds(1));
+    if constexpr (!Traits::kByRoles) clear(ds(1));
     arch::barrier();  // nobody uses a barrier that is not there yet
   }
 
  private:
+  ATTILE_DEVICE Handover handover(int i, int turn) const {
+    return {step_barrier() + 2 * i, step_barrier() + 2 * i + 1, turn & 1};
+  }
   template <class Tile>
   ATTILE_DEVICE static void clear(const Tile& tile) {
     constexpr int kUnit = Tile::Layout::kUnitElements;

@@ -13,6 +13,7 @@
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/ring.cuh>
 #include <attile/tile/two_sums.cuh>
+#include <attile/tile/warpgroup.cuh>
 
 #include <cstddef>
 #include <type_traits>
@@ -40,13 +41,12 @@ struct QueryStatistics {
 /// Br, Bc  rows of Q and of K, V in a tile: Bc 64 for each warpgroup that computes, of which there
 ///         are 1 to 3; Br 64, or as many as Bc.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
-///         Above 128 two warpgroups share 64 rows of K and V: each makes S and dP for half of the
-///         rows of Q, and half of the columns of dK, dV and dQ, for which P and dS go through
-///         shared memory.
+///         Above 128 dK and dV of 64 rows of K and V are what two warpgroups have registers for,
+///         and each product is one warpgroup's: see backward_roles.cuh.
 /// Registers of a thread for sums: D = 128 or 64: dK and dV 128 or 64, S, dP and dQ 32 each, P and
-/// dS as operands 16 each; D = 256: dK, dV and dQ 64 each, S 32, dP 16.
+/// dS as operands 16 each; D = 256: dV 128, S 32, P 16; dK 128, dP 32, dS 16; dQ 32 twice.
 /// Shared memory, in KB, with 2 stages: D = 128, 64 x 128: K, V 64, Q, dO 64, dS 32, dQ 32; D = 64,
-/// 128 x 128: 32, 64, 64, 32; D = 192: 48, 96, P and dS 32, dQ 48; D = 256: 64, 128, 32, dQ none.
+/// 128 x 128: 32, 64, 64, 32; D = 256: 64, 128, dS 16, P 16.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
@@ -69,75 +69,71 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kLeastArchitecture = 900;
   static constexpr DqMode kDqMode = kMode;
   /// Warpgroups that compute; one more brings their tiles and sends dQ away.
-  static constexpr bool kByColumns = max(D, Dv) > 128;
-  static constexpr int kGroups = kByColumns ? 2 : Bc / kGroupRows;
+  static constexpr bool kByRoles = max(D, Dv) > 128;
+  static constexpr int kGroups = kByRoles ? 3 : Bc / kGroupRows;
   static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
   static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
-  static constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 24;
+  static constexpr int kLoaderRegisters = !kByRoles && kGroups == 3 ? 32 : 24;
   static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
   static constexpr int kStages = TuningType::kStages;
 
   /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
-  static constexpr int kDqAcross = Br == Bc && !kByColumns ? 1 : kGroups;
-  /// And dK and dV by their rows or, kByColumns, by their columns.
-  static constexpr int kAcross = kByColumns ? kGroups : 1;
-  static constexpr int kQkColumns = round_up(D, kByColumns       ? 64
+  static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;
+  static constexpr int kQkColumns = round_up(D, kByRoles         ? 64
                                                 : kDqAcross == 1 ? 16
                                                                  : 64 * kDqAcross);
-  static constexpr int kVColumns = round_up(Dv, kByColumns ? 64 : 16);
-  /// A warpgroup's columns are whole panels.
-  static constexpr int kQkUnits = kByColumns && kQkColumns % 128 != 0 ? 4 : 8;
-  static constexpr int kVUnits = kByColumns && kVColumns % 128 != 0 ? 4 : 8;
-  using KTile = tile::PanelTile<Bc, kQkColumns, T, kQkUnits>;
-  using VTile = tile::PanelTile<Bc, kVColumns, T, kVUnits>;
-  using QTile = tile::PanelTile<Br, kQkColumns, T, kQkUnits>;
-  using DoTile = tile::PanelTile<Br, kVColumns, T, kVUnits>;
-  /// dS^T, for dQ = dS K; kByColumns also for dK, and P^T for dV. Else registers have those.
+  static constexpr int kVColumns = round_up(Dv, 16);
+  using KTile = tile::PanelTile<Bc, kQkColumns, T>;
+  using VTile = tile::PanelTile<Bc, kVColumns, T>;
+  using QTile = tile::PanelTile<Br, kQkColumns, T>;
+  using DoTile = tile::PanelTile<Br, kVColumns, T>;
+  /// dS^T, for dQ = dS K. For dK registers have it.
   using DsTile = tile::PanelTile<Bc, Br, T>;
   using KRing = tile::Ring<KTile, 1>;
   using VRing = tile::Ring<VTile, 1>;
   using QRing = tile::Ring<QTile, kStages>;
   using DoRing = tile::Ring<DoTile, kStages>;
   using Statistics = QueryStatistics<Br>;
-  /// A warpgroup makes S and dP for as many rows of Q at a time: dK and dV leave no registers for
-  /// more.
-  static constexpr int kPartRows = 64 / kAcross;
-  static constexpr int kParts = Br / 64;
   static constexpr bool kPlain = kPlainStep<M, S, P>;
-  /// Rows count on from warpgroup to warpgroup, kByColumns too, where all have the same ones.
+  /// A warpgroup makes S and dP for as many rows of Q at a time: dK and dV leave no registers for
+  /// more, nor does the second sum of S, kByRoles.
+  static constexpr int kPartRows = kByRoles && !kPlain ? 32 : 64;
+  static constexpr int kParts = Br / kPartRows;
+  /// Registers of the warpgroups by their Role, kByRoles: with the loader's 24 all there are.
+  static constexpr int kRoleRegisters[] = {96, kPlain ? 192 : 200, kPlain ? 200 : 192};
+  /// Rows of registers count on from warpgroup to warpgroup, kByRoles too, where all have the same
+  /// ones.
   static constexpr int kRows = kGroups * kGroupRows;
   /// Whether V, the left operand of dP, is in registers, where those are enough: an eighth less is
   /// read of shared memory.
   static constexpr bool kVInRegisters = kPlain && kQkColumns + kVColumns <= 128;
   using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kGroups * 4>;
-  /// Whether S is made in two sums. At D = 128 the second one's 32 registers are not there: up to
-  /// 250 bytes of spills, and products that wait for each other (C7512).
-  static constexpr bool kTwoSums = kByColumns && kQkColumns > tile::kOneSumDepth;
-  /// Or in one that begins at -LSE / 2, so that it is at most half as large where P is not 0: its
-  /// error is, too.
-  static constexpr bool kBeginsAtHalf =
-      !kByColumns && kPlain && kQkColumns > tile::kOneSumDepth;
+  /// Whether S is made in one sum that begins at -LSE / 2, so that it is at most half as large
+  /// where P is not 0: its error is, too.
+  static constexpr bool kBeginsAtHalf = kPlain && kQkColumns > tile::kOneSumDepth;
+  /// Or in two. At D = 128 the second one's 32 registers are not there: up to 250 bytes of spills,
+  /// and products that wait for each other (C7512).
+  static constexpr bool kTwoSums = kByRoles && !kPlain && kQkColumns > tile::kOneSumDepth;
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
-  using DkRegisters = tile::MmaTile<kRows, kQkColumns / kAcross, kGroups * 4>;
-  using DvRegisters = tile::MmaTile<kRows, kVColumns / kAcross, kGroups * 4>;
+  using DkRegisters = tile::SumTile<kRows, kQkColumns, kGroups * 4>;
+  using DvRegisters = tile::SumTile<kRows, kVColumns, kGroups * 4>;
 
-  /// A warpgroup's part of them on its way out, in the places of K and V.
-  using DkTile = tile::PanelTile<kGroupRows, DkRegisters::kCols, T, kQkUnits>;
-  using DvTile = tile::PanelTile<kGroupRows, DvRegisters::kCols, T, kVUnits>;
-  static_assert(kGroups * DkTile::kBytes <= KTile::kBytes &&
-                    kGroups * DvTile::kBytes <= VTile::kBytes,
-                "attile::sm90::BackwardTraits: dK and dV take the places of K and V");
+  /// A warpgroup's rows of them on their way out.
+  using DkTile = tile::PanelTile<kGroupRows, kQkColumns, T>;
+  using DvTile = tile::PanelTile<kGroupRows, kVColumns, T>;
 
   static constexpr int kDqCols = kQkColumns;
-  static constexpr int kDqParts = 1;
-  static constexpr int kDqThreads = kComputing;
+  static constexpr int kDqParts = kByRoles ? kQkColumns / 64 : 1;
+  static constexpr int kDqThreads = kByRoles ? arch::kWarpgroupSize : kComputing;
   /// Threads whose part of a tile of the sum of dQ is contiguous.
   static constexpr int kDqLine = arch::kWarpgroupSize;
-  using DqRegisters = tile::MmaTile<kRows, kQkColumns / kDqAcross, kGroups * 4>;
+  using DqRegisters =
+      std::conditional_t<kByRoles, tile::MmaTile<Br, 64, 4>,
+                         tile::MmaTile<kRows, kQkColumns / kDqAcross, kGroups * 4>>;
   /// What DqRegisters count from, of a thread.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
-    if constexpr (kDqAcross == 1) return {};
+    if constexpr (kByRoles || kDqAcross == 1) return {};
     const int group = thread / arch::kWarpgroupSize;
     return {group * kGroupRows, group * DqRegisters::kCols};
   }
@@ -148,22 +144,31 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr std::size_t kDoPlace = kQPlace + QRing::kBytes;
   static constexpr std::size_t kDsPlace = kDoPlace + DoRing::kBytes;
   static constexpr int kDsTiles = 2;  // of this step and of the one before
+  /// P as it lies in registers, of the parts of a tile in turn, kByRoles.
   static constexpr std::size_t kPPlace = kDsPlace + kDsTiles * DsTile::kBytes;
-  static constexpr std::size_t kDqPlace = kPPlace + (kByColumns ? kDsTiles * DsTile::kBytes : 0);
+  static constexpr int kPBuffers = kParts;
+  static constexpr std::size_t kPBytes = kByRoles ? sizeof(float) * Br * Bc : 0;
+  static constexpr std::size_t kDqPlace = kPPlace + kPBytes;
   static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
-  static constexpr int kBarriers = 4 + 4 * kStages + 1 + 2 * kGroups;
+  static constexpr int kBarriers =
+      4 + 4 * kStages + (kByRoles ? 2 * (kDsTiles + kPBuffers) : 1 + 2 * kGroups);
   static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
                                              kGroups * kDqRowsBytes +
                                              kBarriers * sizeof(arch::Mbarrier);
   /// Whether dQ goes to its sum by way of shared memory, by copies that add.
   static constexpr bool kBulkDq =
-      kMode == DqMode::kAccumulate && kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+      !kByRoles && kMode == DqMode::kAccumulate &&
+      kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
   static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kDqRowsPlace = kStatPlace + kStages * Statistics::kBytes;
   static constexpr std::size_t kBarrierPlace = kDqRowsPlace + kGroups * kDqRowsBytes;
   static constexpr std::size_t kColumnsSharedBytes =
       kBarrierPlace + kBarriers * sizeof(arch::Mbarrier);
+  /// Where dK and dV leave from: kByRoles not the places of K and V, which other warpgroups still
+  /// read.
+  static constexpr std::size_t kDkPlace = kByRoles ? kQPlace : 0;
+  static constexpr std::size_t kDvPlace = kByRoles ? kDoPlace : kVPlace;
   /// Of the kernel that writes dQ.
   static constexpr std::size_t kDqSharedBytes = QTile::kBytes;
   static_assert(

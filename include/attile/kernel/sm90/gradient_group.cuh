@@ -2,9 +2,11 @@
 #pragma once
 
 #include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
 #include <attile/arch/shared_memory.cuh>
+#include <attile/arch/tensor_map.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma.cuh>
@@ -17,6 +19,7 @@
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/ring.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/two_sums.cuh>
 #include <attile/tile/warpgroup.cuh>
@@ -31,17 +34,14 @@ ATTILE_DEVICE void computing_barrier() {
   arch::barrier(1, Traits::kComputing);
 }
 
-/// What one warpgroup makes of one tile of K and V: its rows, or its columns, of dK and dV, over
-/// all query heads of the group, and its share of the tile's part of dQ.
+/// What a warpgroup that makes S or dP has to do with one tile of K and V.
 template <class Traits>
-struct GradientGroup {
+struct ScoreGroup {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   struct None {};
   using OddScores = std::conditional_t<Traits::kTwoSums, Scores, None>;  ///< S's second sum
-  using Left = tile::RegisterLeft<T, Scores>;
   using Rows = tile::TransposedRegisters<Scores>;
-  using DqRegisters = typename Traits::DqRegisters;
   using Tile = QueryTile<Traits>;
   using RowStatistics = RowValues<Rows>;
 
@@ -49,24 +49,35 @@ struct GradientGroup {
   const BackwardMemory<Traits>& smem;
   KeyTile key;
   int number;  ///< of the warpgroup
-  typename Traits::VLeft v_left;
 
-  /// The first of its rows of K and V, and of those of Q from `part` on.
-  ATTILE_DEVICE int first_key() const { return Traits::kByColumns ? 0 : number * kGroupRows; }
-  ATTILE_DEVICE int first_row(int part) const {
-    return part + (Traits::kByColumns ? number * Traits::kPartRows : 0);
+  /// The first of its rows of K and V.
+  ATTILE_DEVICE int first_key() const { return Traits::kByRoles ? 0 : number * kGroupRows; }
+  /// Where its registers count from, of those rows.
+  ATTILE_DEVICE int register_row() const { return Traits::kByRoles ? number * kGroupRows : 0; }
+
+  /// LSE of the rows of Q from `part` on as P of a plain step is made of it: half, where S begins
+  /// at the other one.
+  ATTILE_DEVICE RowStatistics lse(const Tile& tile, int part) const {
+    RowStatistics lse(smem.statistics(tile.at.stage).lse() + part);
+    if constexpr (Traits::kBeginsAtHalf) {
+      ATTILE_UNROLL
+      for (float& x : lse.x) x *= 0.5f;
+    }
+    return lse;
   }
-  /// Begins S^T for the rows of Q from `part` on (line 10); kBeginsAtHalf, adds to what is there.
-  ATTILE_DEVICE void start_scores(Scores& s, OddScores& odd, const typename Traits::QTile& q,
-                                  int part) const {
+  /// Begins S^T for the rows of Q from `part` on (line 10).
+  ATTILE_DEVICE void start_scores(Scores& s, OddScores& odd, const RowStatistics& lse,
+                                  const Tile& tile, int part) const {
+    const auto q = smem.q().tile(tile.at.stage);
     if constexpr (Traits::kTwoSums) {
       const tile::TwoSums<Scores> sums{s, odd};
-      tile::start_transposed_product<T>(sums, smem.k().tile(0), q, first_key(), first_row(part));
+      tile::start_transposed_product<T>(sums, smem.k().tile(0), q, first_key(), part);
     } else if constexpr (Traits::kBeginsAtHalf) {
-      tile::start_transposed_product<T, true>(s, smem.k().tile(0), q, first_key(),
-                                              first_row(part));
+      Rows s_rows{s};
+      begin_at_half(s_rows, lse, p.half_unit);
+      tile::start_transposed_product<T, true>(s, smem.k().tile(0), q, first_key(), part);
     } else {
-      tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), first_row(part));
+      tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), part);
     }
   }
   /// Waits for S^T, behind which kPending groups of products may be under way.
@@ -78,36 +89,84 @@ struct GradientGroup {
       tile::TwoSums<Scores>{s, odd}.join();
     }
   }
+  /// Where the scores of its registers stand, for the rows of Q from `part` on.
+  ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part) const {
+    return {arch::opaque(key.batch), tile.head, tile.row0 + part,
+            key.index * Traits::kBc - register_row(), p.extent};
+  }
+  ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
+                                  int part) const {
+    tile::stage(to, x, 1.0f, part, register_row());
+  }
+  /// The tile of Q and dO is no longer needed.
+  ATTILE_DEVICE void release(const Tile& tile) const {
+    typename Tile::Place q_at = tile.at, do_at = tile.at;
+    smem.dout().release(do_at);
+    smem.q().release(q_at);
+  }
+};
+
+/// Sends rows row0 on of dK or dV times `factor` away by way of shared memory (line 18): what
+/// warpgroup `number` has of it. Scope    all threads of the warpgroup; its first one is later told
+/// by `arch::bulk_wait_read` that `smem` has been read.
+template <class Tile, class Registers>
+ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
+                                  const arch::TensorMap& map, const KeyTile& key, int row0,
+                                  int number) {
+  tile::stage(smem, frag, factor, 0, number * kGroupRows);
+  arch::fence_async_proxy();
+  arch::barrier(2 + number, arch::kWarpgroupSize);
+  if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
+  tile::send_tile(smem, map, 0, row0, key.kv_head, key.batch);
+}
+
+/// Adds what a warpgroup has of dQ of a tile to the sum: of its own columns, or of part `part`.
+/// Scope    all threads that hold dQ, kInOrder between `await_turn` and `pass_turn`.
+template <class Traits>
+ATTILE_DEVICE void add_dq_to_sum(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                                 int kv_tile, const typename Traits::DqRegisters& dq,
+                                 int part = 0) {
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  float* const sum = p.dq_sum_of(place.batch * p.q_heads + place.head, place.row0);
+  add_to_sum<Traits>(sum + part * Traits::kBr * Traits::DqRegisters::kCols, dq,
+                     kInOrder && kv_tile == p.kv_tiles - 1);
+}
+
+/// What one warpgroup makes of its rows of one tile of K and V: those rows of dK and dV, over all
+/// query heads of the group, and its share of the tile's part of dQ.
+template <class Traits>
+struct GradientGroup : ScoreGroup<Traits> {
+  using Group = ScoreGroup<Traits>;
+  using typename Group::Rows;
+  using typename Group::RowStatistics;
+  using typename Group::Scores;
+  using typename Group::T;
+  using typename Group::Tile;
+  using Left = tile::RegisterLeft<T, Scores>;
+  using DqRegisters = typename Traits::DqRegisters;
+  using Group::first_key;
+  using Group::key;
+  using Group::number;
+  using Group::p;
+  using Group::smem;
+
+  typename Traits::VLeft v_left;
+
   /// Begins dP^T (line 13).
   ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int part) const {
     if constexpr (Traits::kVInRegisters) {
-      tile::start_transposed_product<T>(dp, v_left, dout, first_row(part));
+      tile::start_transposed_product<T>(dp, v_left, dout, part);
     } else {
-      tile::start_transposed_product<T>(dp, v_left, dout, first_key(), first_row(part));
+      tile::start_transposed_product<T>(dp, v_left, dout, first_key(), part);
     }
   }
   /// Begins S^T and dP^T, and reads LSE.
   template <class StepRegisters>
   ATTILE_DEVICE void start(StepRegisters& frag, const Tile& tile, int part) const {
-    if constexpr (Traits::kPlain) {
-      frag.lse = RowStatistics(smem.statistics(tile.at.stage).lse() + first_row(part));
-    }
-    if constexpr (Traits::kBeginsAtHalf) {
-      Rows s_rows{frag.s};
-      begin_at_half(s_rows, frag.lse, p.half_unit);
-    }
-    start_scores(frag.s, frag.s_odd, smem.q().tile(tile.at.stage), part);
+    if constexpr (Traits::kPlain) frag.lse = this->lse(tile, part);
+    this->start_scores(frag.s, frag.s_odd, frag.lse, tile, part);
     const auto do_smem = smem.dout().wait(tile.at);
     start_dp(frag.ds, do_smem, part);
-  }
-  /// Begins dV and dK of its columns, of the P and dS that were staged at a step (lines 12 and 16).
-  ATTILE_DEVICE void start_columns(typename Traits::DkRegisters& dk,
-                                   typename Traits::DvRegisters& dv, const Tile& tile,
-                                   int step) const {
-    tile::start_shared_product<T>(dv, smem.p(step), smem.dout().tile(tile.at.stage),
-                                  number * Traits::DvRegisters::kCols);
-    tile::start_shared_product<T>(dk, smem.ds(step), smem.q().tile(tile.at.stage),
-                                  number * Traits::DkRegisters::kCols);
   }
   /// Begins dQ, of the dS that was staged at a step (line 15).
   ATTILE_DEVICE void start_dq(DqRegisters& dq, int step) const {
@@ -116,29 +175,20 @@ struct GradientGroup {
                                            Traits::kDqAcross == 1 ? first_key() : 0,
                                            smem.k().tile(0), arch::uniform(origin.col));
   }
-  /// Where the scores of its registers stand, for those rows of Q.
-  ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part) const {
-    const int before = Traits::kByColumns ? number * kGroupRows : 0;  // rows of other registers
-    return {arch::opaque(key.batch), tile.head, tile.row0 + first_row(part),
-            key.index * Traits::kBc - before, p.extent};
-  }
-  ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
-                                  int part) const {
-    tile::stage(to, x, 1.0f, first_row(part), Traits::kByColumns ? number * kGroupRows : 0);
-  }
 
   /// S^T, behind which kPending groups of products may be under way, -> P^T (line 11).
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& tile, int part) const {
     Rows p_rows{frag.s};
-    await_scores<kPending>(frag.s, frag.s_odd);
-    plain_probabilities(tile.edge, p_rows, p, place(tile, part), frag.lse);
+    this->template await_scores<kPending>(frag.s, frag.s_odd);
+    if (tile.edge) tile::hide_outside_intervals(p_rows, this->place(tile, part), p.mask);
+    plain_probabilities(p_rows, p.scale, frag.lse);
   }
   /// dP^T, behind which kPending groups may be, -> dS^T (line 14).
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE void make_ds(StepRegisters& frag, const Tile& tile, int part) const {
     tile::wait_product<kPending>(frag.ds);
-    const RowStatistics delta(smem.statistics(tile.at.stage).delta() + first_row(part));
+    const RowStatistics delta(smem.statistics(tile.at.stage).delta() + part);
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     plain_gradient(p_rows, ds_rows, delta);
   }
@@ -148,17 +198,10 @@ struct GradientGroup {
                                    const Sampler& sampler) const {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     const auto statistics = smem.statistics(tile.at.stage);
-    await_scores<0>(frag.s, frag.s_odd);
+    this->template await_scores<0>(frag.s, frag.s_odd);
     arch::wgmma_touches(frag.ds.x);
-    probabilities_and_gradient(tile.edge, p_rows, ds_rows, p, place(tile, part),
-                               statistics.lse() + first_row(part),
-                               statistics.delta() + first_row(part), sampler);
-  }
-  /// The tile of Q and dO is no longer needed.
-  ATTILE_DEVICE void release(const Tile& tile) const {
-    typename Tile::Place q_at = tile.at, do_at = tile.at;
-    smem.dout().release(do_at);
-    smem.q().release(q_at);
+    probabilities_and_gradient(tile.edge, p_rows, ds_rows, p, this->place(tile, part),
+                               statistics.lse() + part, statistics.delta() + part, sampler);
   }
   /// Waits until all warpgroups have staged what they make at a step, and have read what was staged
   /// at the one before.
@@ -166,10 +209,7 @@ struct GradientGroup {
     arch::mbarrier_wait(smem.step_barrier(), step & 1);
     arch::fence_async_proxy();  // here, where fewer stores are under way than behind the staging
   }
-  ATTILE_DEVICE void arrive_step() const {
-    arch::warp_barrier();
-    if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(smem.step_barrier());
-  }
+  ATTILE_DEVICE void arrive_step() const { arrive_warp(smem.step_barrier()); }
   /// Waits until dQ of all tiles, which are that many, has been taken.
   ATTILE_DEVICE void await_dq_sent(int tiles) const {
     if constexpr (Traits::kBulkDq) {
@@ -190,8 +230,7 @@ struct GradientGroup {
         await_turn(p, here, arch::opaque(key.index));
         computing_barrier<Traits>();  // dQ has all parts before this one
       }
-      add_to_sum<Traits>(p.dq_sum_of(here.batch * p.q_heads + here.head, here.row0), dq,
-                         kInOrder && key.index == p.kv_tiles - 1);
+      add_dq_to_sum(p, here, key.index, dq);
       if constexpr (kInOrder) {
         computing_barrier<Traits>();  // this part of dQ is added
         pass_turn(p, here, arch::opaque(key.index));
@@ -206,8 +245,7 @@ struct GradientGroup {
       const int slice = tile.is_none() ? -1 : key.batch * p.q_heads + tile.head;
       arch::store(smem.dq_rows(number), Vec<int, 4>{slice, tile.row0, is_last, 0});
     }
-    arch::warp_barrier();
-    if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(smem.dq_staged(number));
+    arrive_warp(smem.dq_staged(number));
   }
 };
 

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/opaque.h>
+#include <attile/arch/thread.cuh>
+#include <attile/arch/warpgroup.cuh>
+#include <attile/arch/wgmma.cuh>
+#include <attile/core/config.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/backward_kernel.cuh>
+#include <attile/kernel/backward_step.cuh>
+#include <attile/kernel/dq_mode.h>
+#include <attile/kernel/dq_sum.cuh>
+#include <attile/kernel/sm90/backward_memory.cuh>
+#include <attile/kernel/sm90/backward_params.cuh>
+#include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/kernel/sm90/gradient_group.cuh>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/ring.cuh>
+#include <attile/tile/scores.cuh>
+#include <attile/tile/warpgroup.cuh>
+
+// The backward pass above 128 columns: dK and dV of 64 rows of K and V take all registers of two
+// warpgroups, so each of them makes one, with what leads to it, for all of the tile's rows and
+// columns: S, P and dV, or dP, dS and dK. P goes from one to the other, fp32 and as it lies in
+// registers; as the left operands of dV and dK neither P nor dS leaves them. A third warpgroup
+// makes dQ and adds it to its sum, which takes as long as all products: nobody waits for it.
+
+namespace attile::sm90 {
+
+enum class Role { kDq, kDv, kDk };  ///< of a warpgroup, by its number
+
+/// dQ of all tiles (line 15), 64 columns at a time: while some are added to the sum, the product
+/// of the next ones, or of the next tile, is under way.
+template <class Traits>
+ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
+                           const BackwardMemory<Traits>& smem) {
+  using T = typename Traits::ElementType;
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  constexpr int kLast = Traits::kDqParts - 1;
+  typename Traits::DqRegisters dq[2];
+  int head, row0;  // of the tile in hand
+  const auto place = [&] {
+    return tile::TilePlace{KeyTile(p, arch::opaque(block)).batch, head, row0, 0, p.extent};
+  };
+  const auto start = [&](int step, int part, int to) {
+    tile::start_left_transposed_product<T>(dq[to % 2], smem.ds(step), 0, smem.k().tile(0),
+                                           part * 64);
+  };
+  const auto add = [&](int part) {
+    add_dq_to_sum(p, place(), KeyTile(p, arch::opaque(block)).index, dq[part % 2], part);
+  };
+  const auto await_tile = [&](int step) {
+    smem.ds_handover(step).await_made();
+    arch::fence_async_proxy();  // for those who have staged dS
+    const Vec<int, 4> said = arch::load<4>(smem.dq_rows(step % Traits::kDsTiles));
+    return Vec<int, 2>{arch::uniform(said[0]), arch::uniform(said[1])};
+  };
+  const auto begin_tile = [&](const Vec<int, 2>& said) {
+    head = said[0];
+    row0 = said[1];
+  };
+  static_cast<void>(smem.k().wait({}));
+  begin_tile(await_tile(0));
+  if (head < 0) return;
+  start(0, 0, 0);
+  tile::wait_product<0>(dq[0]);
+  ATTILE_UNROLL_BY(1)
+  for (int step = 0;; ++step) {
+    if constexpr (kInOrder) {
+      await_turn(p, place(), KeyTile(p, arch::opaque(block)).index);
+      arch::barrier(1, arch::kWarpgroupSize);  // dQ has all parts before this one
+    }
+    ATTILE_UNROLL
+    for (int part = 0; part < kLast; ++part) {
+      start(step, part + 1, part + 1);
+      add(part);
+      tile::wait_product<0>(dq[(part + 1) % 2]);
+    }
+    smem.ds_handover(step).pass_taken();
+    if constexpr (kInOrder) {
+      add(kLast);
+      arch::barrier(1, arch::kWarpgroupSize);  // this part of dQ is added
+      pass_turn(p, place(), KeyTile(p, arch::opaque(block)).index);
+    }
+    const Vec<int, 2> next = await_tile(step + 1);
+    if (next[0] < 0) break;
+    start(step + 1, 0, kLast + 1);
+    if constexpr (!kInOrder) add(kLast);
+    tile::wait_product<0>(dq[(kLast + 1) % 2]);
+    if constexpr (kLast % 2 == 0) dq[0] = dq[1];
+    begin_tile(next);
+  }
+  if constexpr (!kInOrder) add(kLast);
+}
+
+/// Calls f(c, values) for what this thread has, or will have, of P that is handed over, by columns
+/// c to c + 3 of its registers, a row's four at a time.
+template <class Registers, class F>
+ATTILE_DEVICE void for_each_four(float* p, F&& f) {
+  float* const mine = p + arch::thread_index() % arch::kWarpgroupSize * 4;
+  ATTILE_UNROLL
+  for (int c = 0; c < Registers::kRegCols; c += 4) {
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      f(r, c, mine + (r * Registers::kRegCols + c) * arch::kWarpgroupSize);
+    }
+  }
+}
+
+/// S^T and P^T of part kPart of a tile, `parts` of which went before (lines 10 and 11), and begins
+/// dV (line 12).
+template <int kPart, class Traits, class Sampler>
+ATTILE_DEVICE void make_p_part(
+    const ScoreGroup<Traits>& group, const QueryTile<Traits>& tile, int parts,
+    tile::RegisterLeft<typename Traits::ElementType, typename Traits::ScoreRegisters>& left,
+    typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
+  using Group = ScoreGroup<Traits>;
+  using T = typename Traits::ElementType;
+  using Scores = typename Group::Scores;
+  constexpr int kRow = kPart * Traits::kPartRows;
+  const auto& smem = group.smem;
+  Scores s, factor;
+  typename Group::OddScores odd;
+  typename Group::Rows p_rows{s};
+  group.start_scores(s, odd, group.lse(tile, kRow), tile, kRow);
+  const Handover handover = smem.p_handover(parts + kPart);
+  handover.await_taken();  // beside S
+  const auto do_smem = smem.dout().wait(tile.at);
+  group.template await_scores<0>(s, odd);
+  tile::touch_sums(dv_frag);
+  const tile::TilePlace place = group.place(tile, kRow);
+  const Scores* made = &s;
+  if constexpr (Traits::kPlain) {
+    if (tile.edge) tile::hide_outside_intervals(p_rows, place, group.p.mask);
+    plain_probabilities(p_rows, group.p.scale, group.lse(tile, kRow));  // read anew: no registers
+  } else {
+    typename Group::Rows factor_rows{factor};
+    with_mask(tile.edge, p_rows, group.p, place, [&](auto masked) {
+      probabilities_and_factor<decltype(masked)::value>(
+          p_rows, factor_rows, group.p, place, smem.statistics(tile.at.stage).lse() + kRow,
+          sampler);
+    });
+    made = &factor;
+  }
+  for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, float* to) {
+    arch::store(to, Float4{made->x[r][c], made->x[r][c + 1], made->x[r][c + 2], made->x[r][c + 3]});
+  });
+  handover.pass_made();
+  left = tile::RegisterLeft<T, Scores>(s);
+  tile::start_product<T>(dv_frag, left, do_smem, kRow);
+}
+
+/// S, P and dV of all tiles.
+template <class Traits>
+ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int block,
+                           const BackwardMemory<Traits>& smem) {
+  constexpr int kNumber = static_cast<int>(Role::kDv);
+  const ScoreGroup<Traits> group{p, smem, KeyTile(p, block), kNumber};
+  const auto sampler = p.dropout.sampler(p.q_heads);
+  typename Traits::DvRegisters dv_frag;
+  dv_frag.clear();
+  static_cast<void>(smem.k().wait({}));
+  QueryTile<Traits> tile(smem, {});
+  int parts = 0;
+  ATTILE_UNROLL_BY(1)
+  for (; !tile.is_none(); parts += Traits::kParts) {
+    tile::RegisterLeft<typename Traits::ElementType, typename Traits::ScoreRegisters>
+        left[Traits::kParts];
+    make_p_part<0>(group, tile, parts, left[0], dv_frag, sampler);
+    if constexpr (Traits::kParts > 1) {
+      tile::wait_product<0>(dv_frag);
+      make_p_part<1>(group, tile, parts, left[1], dv_frag, sampler);
+    }
+    const QueryTile<Traits> next(smem, tile.at.after());
+    tile::wait_product<0>(dv_frag);
+    group.release(tile);
+    tile = next;
+  }
+  // Nobody reads dO any more: of all tiles dS has been made.
+  smem.p_handover(parts + Traits::kPBuffers - 1).await_taken();
+  const KeyTile key(p, arch::opaque(block));
+  store_gradient(smem.dv(0), dv_frag, 1.0f, p.dv_map, key, key.index * Traits::kBc, kNumber);
+  arch::bulk_wait_read<0>();  // before shared memory goes
+}
+
+/// dP^T and dS^T of part kPart of a tile (lines 13 and 14).
+template <int kPart, class Traits, class Sampler>
+ATTILE_DEVICE void make_ds_part(
+    const ScoreGroup<Traits>& group, const QueryTile<Traits>& tile, int parts,
+    typename Traits::ScoreRegisters& ds_frag, typename Traits::DkRegisters& dk_frag,
+    const Sampler& sampler) {
+  using Group = ScoreGroup<Traits>;
+  using T = typename Traits::ElementType;
+  using Scores = typename Group::Scores;
+  constexpr int kRow = kPart * Traits::kPartRows;
+  const auto& smem = group.smem;
+  tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), smem.dout().wait(tile.at), 0, kRow);
+  const float keep_scale = sampler.keep_scale();
+  const tile::KeepBits<typename Group::Rows, Sampler> bits(group.place(tile, kRow), sampler);
+  tile::wait_product<0>(ds_frag);
+  const float* const delta = smem.statistics(tile.at.stage).delta() + kRow;
+  tile::touch_sums(dk_frag);
+  const Handover handover = smem.p_handover(parts + kPart);
+  handover.await_made();
+  for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, const float* from) {
+    const Float4 factor = arch::load<4>(from);
+    ATTILE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      float& ds = ds_frag.x[r][c + e];
+      ds = score_gradient(factor[e], bits.keep(c + e, r) ? ds * keep_scale : 0.0f,
+                          delta[Group::Rows::row(c + e)]);
+    }
+  });
+  handover.pass_taken();
+}
+
+/// dP, dS and dK of all tiles.
+template <class Traits>
+ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int block,
+                           const BackwardMemory<Traits>& smem) {
+  using T = typename Traits::ElementType;
+  using Left = tile::RegisterLeft<T, typename Traits::ScoreRegisters>;
+  constexpr int kNumber = static_cast<int>(Role::kDk);
+  constexpr int kParts = Traits::kParts;
+  const ScoreGroup<Traits> group{p, smem, KeyTile(p, block), kNumber};
+  const auto sampler = p.dropout.sampler(p.q_heads);
+  typename Traits::DkRegisters dk_frag;
+  dk_frag.clear();
+  static_cast<void>(smem.v().wait({}));
+  const auto hand_over_ds = [&](int step, int head, int row0) {
+    if (arch::thread_index() % arch::kWarpgroupSize == 0) {
+      arch::store(smem.dq_rows(step % Traits::kDsTiles), Vec<int, 4>{head, row0, 0, 0});
+    }
+    smem.ds_handover(step).pass_made();
+  };
+  QueryTile<Traits> tile(smem, {});
+  int step = 0;
+  ATTILE_UNROLL_BY(1)
+  for (; !tile.is_none(); ++step) {
+    typename Traits::ScoreRegisters ds_frag;
+    Left left[kParts];
+    smem.ds_handover(step).await_taken();  // here: two steps ago, and no branch behind dS
+    make_ds_part<0>(group, tile, step * kParts, ds_frag, dk_frag, sampler);
+    group.stage_scores(smem.ds(step), ds_frag, 0);
+    if constexpr (kParts > 1) {
+      left[0] = Left(ds_frag);
+      tile::start_product<T>(dk_frag, left[0], smem.q().tile(tile.at.stage), 0);  // line 16
+      tile::wait_product<0>(dk_frag);
+      make_ds_part<1>(group, tile, step * kParts, ds_frag, dk_frag, sampler);
+      group.stage_scores(smem.ds(step), ds_frag, Traits::kPartRows);
+    }
+    hand_over_ds(step, tile.head, tile.row0);
+    left[kParts - 1] = Left(ds_frag);
+    tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(tile.at.stage),
+                           Traits::kBr - Traits::kPartRows);
+    const QueryTile<Traits> next(smem, tile.at.after());
+    tile::wait_product<0>(dk_frag);
+    group.release(tile);
+    tile = next;
+  }
+  smem.ds_handover(step).await_taken();
+  hand_over_ds(step, -1, 0);
+  // Nobody reads Q any more: P of all tiles is there.
+  const KeyTile key(p, arch::opaque(block));
+  store_gradient(smem.dk(0), dk_frag, p.scale, p.dk_map, key, key.index * Traits::kBc, kNumber);
+  arch::bulk_wait_read<0>();  // before shared memory goes
+}
+
+/// Scope    all threads of a warpgroup that computes.
+template <class Traits>
+ATTILE_DEVICE void take_role(const BackwardParams<Traits>& p, int block, int group,
+                             const BackwardMemory<Traits>& smem) {
+  constexpr auto kRegisters = [](Role role) {
+    return Traits::kRoleRegisters[static_cast<int>(role)];
+  };
+  switch (static_cast<Role>(group)) {
+    case Role::kDq:
+      arch::give_registers<kRegisters(Role::kDq)>();
+      return make_dq(p, block, smem);
+    case Role::kDv:
+      arch::take_registers<kRegisters(Role::kDv)>();
+      return make_dv(p, block, smem);
+    case Role::kDk:
+      arch::take_registers<kRegisters(Role::kDk)>();
+      return make_dk(p, block, smem);
+  }
+}
+
+}  // namespace attile::sm90
