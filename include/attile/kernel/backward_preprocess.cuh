@@ -121,8 +121,8 @@ template <class Traits>
 inline constexpr std::size_t kPreprocessSharedBytes =
     kPreprocessWarps<Traits>* RowProducts<typename Traits::ElementType>::kBytes;
 
-/// Line 4, the row statistics that the loops read, and zeros for the sum of dQ (line 3): one block
-/// for each tile of query rows of each head.
+/// Line 4, the row statistics that the loops read, and zeros for the sum of dQ (line 3) where the
+/// pass does not write them: one block for each tile of query rows of each head.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -136,6 +136,13 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     *p.to_begin() = p.batch * p.kv_heads * p.kv_tiles;
   }
   if (p.slices() * p.q_tiles == 0) return;
+  if (p.shares != nullptr) {
+    constexpr std::int64_t kThreads = kPreprocessThreads<Traits>;
+    for (std::int64_t i = arch::block_index() * kThreads + thread; i < std::int64_t{2} * p.columns();
+         i += arch::block_count() * kThreads) {
+      p.shares[i] = 0;
+    }
+  }
   const int tile = row_tile_of_block<Traits>();
   const int slice = tile / p.q_tiles;
   const int row0 = tile % p.q_tiles * Traits::kBr;
@@ -162,7 +169,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
       if (p.dlse != nullptr) dlse = p.dlse[stat];
     }
     const auto clear_sum = [&] {
-      if (p.dq_sum == nullptr || written) return;
+      if (p.dq_sum == nullptr || written || p.shares != nullptr) return;
       const int mine = thread % kWarp * 4;
       float* const zeros = p.dq_sum_of(slice, row0 + first) + mine;
       ATTILE_UNROLL_BY(8)

@@ -35,6 +35,8 @@ struct KernelTraits {
   static constexpr bool kPersistent = false;
   /// Blocks that share what they bring from device memory.
   static constexpr int kCluster = 1;
+  /// Whether the sum of dQ begins as zeros that the pass over K/V blocks writes itself.
+  static constexpr bool kClearsInPass = false;
   static constexpr Direction kDirection = kWay;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;

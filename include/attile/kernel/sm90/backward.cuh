@@ -20,6 +20,7 @@
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_roles.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/kernel/sm90/clear_sum.cuh>
 #include <attile/kernel/sm90/gradient_group.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -101,12 +102,29 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
   prefetch_for_next(p, arch::opaque(block));
 }
 
+/// Has the sum of dQ of this block's heads begin as zeros, and writes another block's share of
+/// them. Scope    a warp.
+template <class Traits>
+ATTILE_DEVICE void clear_sum(const BackwardParams<Traits>& p, int block,
+                             const BackwardMemory<Traits>& smem) {
+  arch::await_dependencies();  // the zeros, or the shares, are there
+  if (p.shares != nullptr) {
+    clear_share(p, block);
+    await_zeros(p, block);
+  }
+  arrive_warp(smem.sum_cleared());
+  // Two rounds of blocks ahead, so that it is done by then and still in L2.
+  const int ahead = block + 2 * arch::multiprocessor_bound();
+  if (p.shares != nullptr && ahead < p.columns()) clear_share(p, ahead);
+}
+
 /// Has what a warpgroup stages of dQ added to the sum, tile by tile. Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, const BackwardMemory<Traits>& smem,
                            int group) {
   constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
   float* const dq = smem.dq() + group * kValues;
+  smem.await_zeros();
   ATTILE_UNROLL_BY(1)
   for (int parity = 0;; parity ^= 1) {
     arch::mbarrier_wait(smem.dq_staged(group), parity);
@@ -275,6 +293,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   if (group == Traits::kGroups) {
     arch::give_registers<Traits::kLoaderRegisters>();
     const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
+    if (Traits::kClearsInPass && warp == 3) return clear_sum(p, block, smem);
     if (arch::thread_index() % arch::kWarpSize != 0) return;
     if (warp == 0) {
       load_tiles(p, block, smem);

@@ -89,6 +89,12 @@ struct BackwardMemory {
     return reinterpret_cast<int*>(data + Traits::kDqRowsPlace) + 4 * group;
   }
 
+  /// Ends its only phase when the sum of dQ can be added to, kClearsInPass.
+  ATTILE_DEVICE arch::Mbarrier* sum_cleared() const { return barriers() + Traits::kBarriers - 1; }
+  ATTILE_DEVICE void await_zeros() const {
+    if constexpr (Traits::kClearsInPass) arch::mbarrier_wait(sum_cleared(), 0);
+  }
+
   /// dS of a step, and P of a part, kByRoles.
   ATTILE_DEVICE Handover ds_handover(int step) const {
     return handover(step % Traits::kDsTiles, step / Traits::kDsTiles);
@@ -118,6 +124,7 @@ struct BackwardMemory {
           arch::mbarrier_init(dq_sent(group), 1);
         }
       }
+      if constexpr (Traits::kClearsInPass) arch::mbarrier_init(sum_cleared(), 1);
       arch::mbarrier_publish();
       arch::fence_async_proxy();  // what was written here before is not written after copies
     }

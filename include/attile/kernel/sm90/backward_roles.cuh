@@ -66,6 +66,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
   begin_tile(await_tile(0));
   if (head < 0) return;
   start(0, 0, 0);
+  smem.await_zeros();
   tile::wait_product<0>(dq[0]);
   ATTILE_UNROLL_BY(1)
   for (int step = 0;; ++step) {

@@ -77,6 +77,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kLoaderRegisters = !kByRoles && kGroups == 3 ? 32 : 24;
   static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
   static constexpr int kStages = TuningType::kStages;
+  /// By a warp of the loader's that has nothing else to do.
+  static constexpr bool kClearsInPass = kMode == DqMode::kAccumulate && (kByRoles || kGroups < 3);
 
   /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
   static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;
@@ -152,7 +154,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
   static constexpr int kBarriers =
-      4 + 4 * kStages + (kByRoles ? 2 * (kDsTiles + kPBuffers) : 1 + 2 * kGroups);
+      4 + 4 * kStages + (kByRoles ? 2 * (kDsTiles + kPBuffers) : 1 + 2 * kGroups) + 1;
   static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
                                              kGroups * kDqRowsBytes +
                                              kBarriers * sizeof(arch::Mbarrier);

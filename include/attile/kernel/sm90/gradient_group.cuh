@@ -230,6 +230,7 @@ struct GradientGroup : ScoreGroup<Traits> {
         await_turn(p, here, arch::opaque(key.index));
         computing_barrier<Traits>();  // dQ has all parts before this one
       }
+      smem.await_zeros();
       add_dq_to_sum(p, here, key.index, dq);
       if constexpr (kInOrder) {
         computing_barrier<Traits>();  // this part of dQ is added
