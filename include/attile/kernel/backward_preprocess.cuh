@@ -138,7 +138,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   if (p.slices() * p.q_tiles == 0) return;
   if (p.shares != nullptr) {
     constexpr std::int64_t kThreads = kPreprocessThreads<Traits>;
-    for (std::int64_t i = arch::block_index() * kThreads + thread; i < std::int64_t{2} * p.columns();
+    const std::int64_t all = std::int64_t{2} * p.columns();
+    for (std::int64_t i = arch::block_index() * kThreads + thread; i < all;
          i += arch::block_count() * kThreads) {
       p.shares[i] = 0;
     }
