@@ -52,7 +52,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
   const auto add = [&](int part) {
     add_dq_to_sum(p, place(), KeyTile(p, arch::opaque(block)).index, dq[part % 2], part);
   };
-  const auto await_tile = [&](int step) {
+  const auto next_tile = [&](int step) {
     smem.ds_handover(step).await_made();
     arch::fence_async_proxy();  // for those who have staged dS
     const Vec<int, 4> said = arch::load<4>(smem.dq_rows(step % Traits::kDsTiles));
@@ -63,7 +63,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
     row0 = said[1];
   };
   static_cast<void>(smem.k().wait({}));
-  begin_tile(await_tile(0));
+  begin_tile(next_tile(0));
   if (head < 0) return;
   start(0, 0, 0);
   smem.await_zeros();
@@ -86,7 +86,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
       arch::barrier(1, arch::kWarpgroupSize);  // this part of dQ is added
       pass_turn(p, place(), KeyTile(p, arch::opaque(block)).index);
     }
-    const Vec<int, 2> next = await_tile(step + 1);
+    const Vec<int, 2> next = next_tile(step + 1);
     if (next[0] < 0) break;
     start(step + 1, 0, kLast + 1);
     if constexpr (!kInOrder) add(kLast);
@@ -198,7 +198,8 @@ ATTILE_DEVICE void make_ds_part(
   using Scores = typename Group::Scores;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = group.smem;
-  tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), smem.dout().wait(tile.at), 0, kRow);
+  const auto do_smem = smem.dout().wait(tile.at);
+  tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
   const float keep_scale = sampler.keep_scale();
   const tile::KeepBits<typename Group::Rows, Sampler> bits(group.place(tile, kRow), sampler);
   tile::wait_product<0>(ds_frag);
