@@ -36,7 +36,7 @@ ORDERS = (r"(?:(?:warp_|computing_|cluster_)?barrier|barrier_arrive|cluster_arri
           r"|async_copy_commit|async_copy_wait|mbarrier_\w+|fence_async_proxy|bulk_commit"
           r"|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
           r"|sync|sync_rows|wait_product|wait|release|pass|drain|(?:await|arrive|pass|tell)_\w+)")
-CALLED = r"(?:\w+(?:\([^;()]*\))?(?:\.|::))*(?:template )?"  # of what: `arch::`, `smem.q().`
+CALLED = r"(?:\w+(?:\([^;()]*\))?(?:\.|::|->))*(?:template )?"  # of what: `arch::`, `smem.q().`
 ARGUMENTS = r"(?:<[^;<>]*>)?\([^;]*\)"
 # A statement that is such a call is taken out whole.
 STATEMENT = re.compile(

@@ -129,4 +129,11 @@ ATTILE_DEVICE void fence_async_proxy() {
 #endif
 }
 
+/// The same for device memory, where a copy adds to what threads have written in this kernel.
+ATTILE_DEVICE void fence_async_proxy_global() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+
 }  // namespace attile::arch

@@ -98,14 +98,19 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   return {0, aligned_stats, 2 * aligned_stats, behind, bytes};
 }
 
-/// Whether the pass writes the zeros of the sum of dQ: as long as L2 has room for them until they
-/// are added to. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and 3 % slower with 16
-/// MB (docs/tuning.md).
+/// Whether the pass writes the zeros of the sum of dQ: where the blocks of a kv head run together,
+/// each with a share that is worth its atomics, and L2 has room for what some hundred of them write
+/// ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and 3 % slower with 16 MB, in
+/// shares of 32 and 64 KB (docs/tuning.md); others are not measured.
 template <class Traits>
 bool clears_in_pass(const typename Traits::Args& args) {
-  if (!Traits::kClearsInPass || args.kv_heads == 0 || args.q_len == 0) return false;
+  if (!Traits::kClearsInPass || args.kv_heads == 0 || args.kv_len == 0) return false;
   const std::int64_t rows = round_up(args.q_len, Traits::kBr);
-  return args.q_heads / args.kv_heads * rows * Traits::kDqCols * 4 <= std::int64_t{8} << 20;
+  const std::int64_t heads = args.q_heads / args.kv_heads;
+  const std::int64_t sum = heads * rows * Traits::kDqCols * std::int64_t{sizeof(float)};
+  const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
+  const std::int64_t share = sum / kv_tiles;
+  return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= share && share <= 128 << 10;
 }
 
 /// The kernels' parameters for arguments that passed `check`.

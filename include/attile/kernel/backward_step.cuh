@@ -99,7 +99,7 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
       const Probability prob = probability_of<kMasked>(p_frag.at(r, c), i, p, place, row_lse);
       p_frag.at(r, c) = bits.keep(r, c) ? prob.value * keep_scale : 0.0f;
-      factor.at(r, c) = prob.value * prob.derivative;
+      factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
     }
   }
 }
@@ -121,7 +121,7 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
   }
 }
 
-/// The same for a tile that needs the mask only where it is at an `edge`.
+/// `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
 template <class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,

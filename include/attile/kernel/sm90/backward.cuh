@@ -125,6 +125,7 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, const BackwardMemory
   constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
   float* const dq = smem.dq() + group * kValues;
   smem.await_zeros();
+  arch::fence_async_proxy_global();  // for those who have written them
   ATTILE_UNROLL_BY(1)
   for (int parity = 0;; parity ^= 1) {
     arch::mbarrier_wait(smem.dq_staged(group), parity);
@@ -280,8 +281,8 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   store_dk_dv(p, arch::opaque(block), group, smem, dk_frag, dv_frag);
 }
 
-/// dK and dV of one tile of K and V, and this tile's part of dQ: one warpgroup sends for all tiles
-/// and dQ away, the others compute.
+/// dK and dV of one tile of K and V, and this tile's part of dQ: the threads of one warpgroup send
+/// for all tiles, send dQ away and write zeros, the others compute.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 1024 bytes.
 template <class Traits>
 ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,

@@ -42,15 +42,14 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
   constexpr int kLast = Traits::kDqParts - 1;
   typename Traits::DqRegisters dq[2];
   int head, row0;  // of the tile in hand
-  const auto place = [&] {
-    return tile::TilePlace{KeyTile(p, arch::opaque(block)).batch, head, row0, 0, p.extent};
-  };
+  const auto key = [&] { return KeyTile(p, arch::opaque(block)); };
+  const auto place = [&] { return tile::TilePlace{key().batch, head, row0, 0, p.extent}; };
   const auto start = [&](int step, int part, int to) {
     tile::start_left_transposed_product<T>(dq[to % 2], smem.ds(step), 0, smem.k().tile(0),
                                            part * 64);
   };
   const auto add = [&](int part) {
-    add_dq_to_sum(p, place(), KeyTile(p, arch::opaque(block)).index, dq[part % 2], part);
+    add_dq_to_sum(p, place(), kInOrder ? key().index : 0, dq[part % 2], part);
   };
   const auto next_tile = [&](int step) {
     smem.ds_handover(step).await_made();
@@ -71,7 +70,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
   ATTILE_UNROLL_BY(1)
   for (int step = 0;; ++step) {
     if constexpr (kInOrder) {
-      await_turn(p, place(), KeyTile(p, arch::opaque(block)).index);
+      await_turn(p, place(), key().index);
       arch::barrier(1, arch::kWarpgroupSize);  // dQ has all parts before this one
     }
     ATTILE_UNROLL
@@ -84,7 +83,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
     if constexpr (kInOrder) {
       add(kLast);
       arch::barrier(1, arch::kWarpgroupSize);  // this part of dQ is added
-      pass_turn(p, place(), KeyTile(p, arch::opaque(block)).index);
+      pass_turn(p, place(), key().index);
     }
     const Vec<int, 2> next = next_tile(step + 1);
     if (next[0] < 0) break;
@@ -97,8 +96,8 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
   if constexpr (!kInOrder) add(kLast);
 }
 
-/// Calls f(c, values) for what this thread has, or will have, of P that is handed over, by columns
-/// c to c + 3 of its registers, a row's four at a time.
+/// Calls f(r, c, address) for each four that a thread hands over of P: where row r and columns c to
+/// c + 3 of its registers lie. The thread that takes them has the same place in its warpgroup.
 template <class Registers, class F>
 ATTILE_DEVICE void for_each_four(float* p, F&& f) {
   float* const mine = p + arch::thread_index() % arch::kWarpgroupSize * 4;

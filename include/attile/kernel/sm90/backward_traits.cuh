@@ -68,8 +68,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
   static constexpr DqMode kDqMode = kMode;
-  /// Warpgroups that compute; one more brings their tiles and sends dQ away.
+  /// Whether each product is one warpgroup's (backward_roles.cuh).
   static constexpr bool kByRoles = max(D, Dv) > 128;
+  /// Warpgroups that compute; one more brings their tiles.
   static constexpr int kGroups = kByRoles ? 3 : Bc / kGroupRows;
   static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
   static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
@@ -135,7 +136,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
                          tile::MmaTile<kRows, kQkColumns / kDqAcross, kGroups * 4>>;
   /// What DqRegisters count from, of a thread.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
-    if constexpr (kByRoles || kDqAcross == 1) return {};
+    if constexpr (kDqAcross == 1) return {};
     const int group = thread / arch::kWarpgroupSize;
     return {group * kGroupRows, group * DqRegisters::kCols};
   }
@@ -163,6 +164,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
       !kByRoles && kMode == DqMode::kAccumulate &&
       kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
   static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
+  static_assert(kDsTiles <= kGroups || !kByRoles, "dq_rows are of each dS that is staged");
   static constexpr std::size_t kDqRowsPlace = kStatPlace + kStages * Statistics::kBytes;
   static constexpr std::size_t kBarrierPlace = kDqRowsPlace + kGroups * kDqRowsBytes;
   static constexpr std::size_t kColumnsSharedBytes =

@@ -56,4 +56,6 @@ void bulk_wait_read() {
 
 inline void fence_async_proxy() { sim::fence_async_proxy(); }
 
+inline void fence_async_proxy_global() {}  // of device memory one proxy is known here
+
 }  // namespace attile::arch
