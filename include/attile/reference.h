@@ -53,13 +53,15 @@ struct Exact {
   Real operand(Real x) const { return x; }
   Real factor(Real x) const { return x; }
   Real term(Real x) const { return x; }
+  static constexpr bool kMagnitudes = false;
   static constexpr bool recomputes() { return false; }
 };
 
-/// fp64, and O, dQ, dK and dV are sums of their terms' absolute values. All else is as it is, so
-/// that the backward pass needs the O that it is given.
+/// fp64, and O, dQ, dK and dV are sums of their terms' absolute values, to which dS brings P times
+/// the terms of dP. All else is as it is, so that the backward pass needs the O that it is given.
 struct Magnitudes : Exact {
   Real term(Real x) const { return std::abs(x); }
+  static constexpr bool kMagnitudes = true;
   static constexpr bool recomputes() { return true; }
 };
 
@@ -80,6 +82,7 @@ struct Plain {
   }
   /// A term of O, dQ, dK or dV.
   Real term(Real x) const { return x; }
+  static constexpr bool kMagnitudes = false;
   /// Whether the backward pass makes P = exp(S' - LSE) from the LSE that it is given.
   bool recomputes() const { return keep_scores || std::same_as<T, float>; }
 };
@@ -259,7 +262,12 @@ struct Attention {
         add_scaled(dv.data() + v_at, math.factor(r.p[j] * r.keep[j]), do_i, Dv);
         const Real dp = r.keep[j] * math.score(dot(do_i, v.data() + v_at, Dv, math.reverse));
         // dS' = P * (dP - D + dLSE),  dS = dS' * score_mod'(S)
-        const Real ds = math.factor(r.p[j] * (dp - delta + dlse) * r.derivative[j]);
+        Real ds = math.factor(r.p[j] * (dp - delta + dlse) * r.derivative[j]);
+        if constexpr (Math::kMagnitudes) {
+          Real terms = 0;
+          for (int c = 0; c < Dv; ++c) terms += std::abs(do_i[c] * v[v_at + c]);
+          ds = std::abs(ds) + std::abs(r.p[j] * r.keep[j] * r.derivative[j]) * terms;
+        }
         // dQ = scale dS K,  dK = scale dS^T Q
         add_scaled(dq.data() + std::size_t(i) * D, scale * ds, k.data() + k_at, D);
         add_scaled(dk.data() + k_at, scale * ds, q_i, D);
@@ -336,7 +344,7 @@ ForwardResult forward_magnitudes(const ForwardArgs<T, M, S, P>& args) {
 }
 
 /// For each value of dQ, dK and dV the sum of |scale dS K|, |scale dS Q| or |P dO|, given O and
-/// LSE.
+/// LSE, where |dS| has P * score_mod'(S) * sum |dO V| besides: what an error of dP becomes in it.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 BackwardResult backward_magnitudes(const BackwardArgs<T, M, S, P>& args) {
   return detail::Attention<detail::Magnitudes, BackwardArgs<T, M, S, P>>{args, {}}.backward();
@@ -378,6 +386,8 @@ double tolerance(const std::vector<double>& exact, const std::vector<double>& pl
 /// dV: 2^-21 of the largest sum of absolute values. A factor x = big + rest is off by the bit of
 /// the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most 2^-11 |x| each, are not
 /// multiplied with each other, so that a product is off by up to (2^-23 + 2^-23 + 2^-22) |x y|.
+/// dP, a sum of such products, is off by as much of sum |dO V|, and dS by P * score_mod'(S) of it,
+/// however small dP - D is: a row that sees one key has dS = 0, and not of one rounding.
 inline double three_products_error(const std::vector<double>& magnitudes) {
   double largest = 0;
   for (const double x : magnitudes) {

@@ -238,6 +238,22 @@ TEST_CASE("reference.magnitudes") {
   CHECK(reference::max_error(reference::forward_magnitudes(args).o, positive) < 1e-12);
 }
 
+/// Where a row sees one key dS is 0, and its terms are those of dP.
+TEST_CASE("reference.magnitudes_of_one_key") {
+  const Case c{.name = "", .q_len = 3, .kv_len = 1};
+  Problem<float, Policy::kNone> p(c);
+  p.set_forward_result(reference::forward(p.forward_args()));
+  const auto args = p.backward_args();
+  const auto got = reference::backward_magnitudes(args).dq;
+  double dp_terms = 0;
+  for (int d = 0; d < args.head_dim; ++d) {
+    dp_terms += std::abs(double{args.dout.row(0, 0, 2)[d]} * args.v.row(0, 0, 0)[d]);
+  }
+  const double scale = attile::scale_of(args, args.head_dim);
+  const double want = scale * dp_terms * std::abs(args.k.row(0, 0, 0)[1]);
+  CHECK(std::abs(got[std::size_t(2) * args.head_dim + 1] / want - 1) < 1e-6);
+}
+
 /// What the suite allows a kernel of three products is still too little for one of one product.
 TEST_CASE("reference.one_product_is_more_than_three_are_allowed") {
   for (const int kv_len : {1, 65, 1000}) {

@@ -301,8 +301,8 @@ inline constexpr auto kCases = [] {
        .q_len = 130, .kv_len = 130, .dlse = true, .left = 3, .right = 4},
       {.name = "window_0_0", .policy = kWindow, .q_len = 70, .kv_len = 70, .left = 0, .right = 0},
       // The last rows of a tile do not see the first keys, several times for a thread block.
-      {.name = "window_5_0_heads_8", .policy = kWindow, .q_heads = 8, .kv_heads = 8, .q_len = 70,
-       .kv_len = 80, .head_dim = 8, .left = 5, .right = 0},
+      {.name = "window_0_0_heads_8", .policy = kWindow, .q_heads = 8, .kv_heads = 8, .q_len = 70,
+       .kv_len = 80, .head_dim = 8, .left = 0, .right = 0},
       {.name = "window_like_causal", .policy = kWindow, .q_len = 65, .kv_len = 100, .left = 1000,
        .right = 0},
       {.name = "window_unlimited_left", .policy = kWindow, .q_len = 65, .kv_len = 70, .right = 0},
