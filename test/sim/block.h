@@ -95,8 +95,9 @@ struct Thread {
   int groups = 0;                                                ///< of them, that were closed
   const int* polled = nullptr;
   int polled_value = 0;
-  std::vector<Store> stores;  ///< that have not read shared memory
-  int store_groups = 0;       ///< of them, that were closed
+  std::vector<Store> stores;                       ///< that have not read shared memory
+  int store_groups = 0;                            ///< of them, that were closed
+  std::vector<std::pair<int, Epoch>> read_stores;  ///< group and epoch of those that have
 
   int registers = 0;         ///< each thread of its warp may use
   int register_changes = 0;  ///< setmaxnreg, so far

@@ -66,6 +66,12 @@ std::vector<unsigned char> gather(const BoxedTensor& map, const Place& place) {
   return bytes;
 }
 
+/// Neighbouring bytes, as a box of rows of 16: those have no swizzle.
+BoxedTensor rows_of(const void* data, int bytes) {
+  const int rows = bytes / kUnitBytes;
+  return {data, {8, rows, 1, 1, 1}, {2, 16, 16, 16, 16}, {8, rows, 1, 1, 1}};
+}
+
 /// Calls f(offset in the box, offset in shared memory) for each unit of a box there.
 template <class F>
 void for_each_unit(const BoxedTensor& map, std::uint32_t shared, F f) {
@@ -284,9 +290,23 @@ void Machine::read_stores(int pending) {
       }
     });
     last = std::max(last, store.epoch);
+    me.read_stores.push_back({store.group, store.epoch});
     return true;
   });
   if (last != 0) learn_of_unit(unit(block, UnitKind::kStoredFrom, me.index), last);
+}
+
+/// They have written device memory, too, and the thread knows of it.
+void Machine::end_stores(int pending) {
+  read_stores(pending);
+  Thread& me = *current_;
+  Epoch last = 0;
+  std::erase_if(me.read_stores, [&](const auto& store) {
+    if (store.first >= me.store_groups - pending) return false;
+    last = std::max(last, store.second);
+    return true;
+  });
+  if (last != 0) learn_of_unit(unit(*me.block, UnitKind::kStores, 0), last);
 }
 
 void Machine::learn_of_unit(int unit, Epoch epoch) {
@@ -316,14 +336,15 @@ void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Pla
 void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared) {
   Machine::get().bulk_store(map, place, shared, false, __builtin_return_address(0));
 }
-/// As a box of rows of 16 bytes: those have no swizzle.
+void bulk_store(float* to, std::uint32_t shared, int bytes) {
+  Machine::get().bulk_store(rows_of(to, bytes), {}, shared, false, __builtin_return_address(0));
+}
 void bulk_add(float* to, std::uint32_t shared, int bytes) {
-  const int rows = bytes / kUnitBytes;
-  const BoxedTensor map{to, {8, rows, 1, 1, 1}, {2, 16, 16, 16, 16}, {8, rows, 1, 1, 1}};
-  Machine::get().bulk_store(map, {}, shared, true, __builtin_return_address(0));
+  Machine::get().bulk_store(rows_of(to, bytes), {}, shared, true, __builtin_return_address(0));
 }
 void bulk_commit() { Machine::get().close_stores(); }
 void bulk_wait_read(int pending) { Machine::get().read_stores(pending); }
+void bulk_wait(int pending) { Machine::get().end_stores(pending); }
 void fence_async_proxy() { Machine::get().fence_proxy(); }
 
 }  // namespace sim

@@ -71,6 +71,7 @@ class Machine {
                   const void* pc);
   void close_stores() { ++current_->store_groups; }
   void read_stores(int pending);
+  void end_stores(int pending);
   void fence_proxy();
   void await_dependencies();
   void set_registers(int count, bool more, const std::source_location& at);

@@ -200,6 +200,7 @@ void Machine::begin_thread(Block& block, unsigned index, const Epochs& begin) {
   thread.groups = 0;
   thread.stores.clear();
   thread.store_groups = 0;
+  thread.read_stores.clear();
   thread.registers = registers_at_start(grid_.threads);
   thread.register_changes = 0;
   thread.has_fenced = false;

@@ -221,9 +221,11 @@ void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Pla
 /// Reads shared memory at the latest moment: the thread's wait for it.
 void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared);
 /// Likewise; adds `bytes` bytes of floats.
+void bulk_store(float* to, std::uint32_t shared, int bytes);
 void bulk_add(float* to, std::uint32_t shared, int bytes);
 void bulk_commit();
 void bulk_wait_read(int pending);
+void bulk_wait(int pending);
 void fence_async_proxy();
 
 /// setmaxnreg; `more`: or fewer.

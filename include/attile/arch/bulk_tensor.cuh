@@ -90,6 +90,16 @@ ATTILE_DEVICE void bulk_store(const TensorMap& map, const BoxPlace& at, std::uin
 #endif
 }
 
+/// The same for `bytes` neighbouring bytes. Units    a multiple of 16, from and to such addresses.
+ATTILE_DEVICE void bulk_store(float* to, std::uint32_t shared, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+                   __cvta_generic_to_global(to)),
+               "r"(shared), "r"(bytes)
+               : "memory");
+#endif
+}
+
 /// to[i] += from[i] for `bytes` bytes of floats in `shared`, each as by `atomic_add`; the addition
 /// belongs to this thread's open group of stores. Units    a multiple of 16, from and to such
 /// addresses.
@@ -115,6 +125,15 @@ template <int kPending>
 ATTILE_DEVICE void bulk_wait_read() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+/// Waits until all but kPending of this thread's latest groups are done: whoever acquires what it
+/// then releases sees in device memory what they have written.
+template <int kPending>
+ATTILE_DEVICE void bulk_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
 #endif
 }
 

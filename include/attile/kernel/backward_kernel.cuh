@@ -10,62 +10,35 @@
 #include <attile/core/schedule.h>
 #include <attile/kernel/backward_params.cuh>
 #include <attile/kernel/backward_preprocess.cuh>
-#include <attile/tile/scores.cuh>
 
-// What all families of backward passes have in common: the turns of kInOrder, and the shells of the
-// kernels.
+// What all families of backward passes have in common: which block takes which tile, and the shells
+// of the kernels.
 
 namespace attile {
 
-/// Whose turn it is before `kv_tile`, where K and V's tiles take turns from the last to the first:
-/// the next one behind it that those rows see. The last one counts for all rows: the preprocess
-/// kernel stands in for it where they do not see it.
-/// Scope    all lanes of the warp.
-template <class Traits>
-ATTILE_DEVICE int tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                              int kv_tile) {
-  const int lane = arch::thread_index() % arch::kWarpSize;
-  for (int next = kv_tile + 1; next < p.kv_tiles - 1; next += arch::kWarpSize) {
-    const int tile = next + lane;
-    const bool sees = tile < p.kv_tiles - 1 &&
-                      p.rows_of(place.batch, place.head, tile).contains(place.row0 / Traits::kBr);
-    const int found = arch::first_lane(sees);
-    if (found < arch::kWarpSize) return next + found;
-  }
-  return p.kv_tiles - 1;
-}
-
-/// Waits until all tiles of K and V behind `kv_tile` have added their parts to dQ of the tile of
-/// rows at `place`: the first warp does.
-/// Barriers one after, before anyone reads dQ.
-template <class Traits>
-ATTILE_DEVICE void await_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                              int kv_tile) {
-  if (kv_tile == p.kv_tiles - 1 || arch::thread_index() >= arch::kWarpSize) return;
-  const int before = tile_before(p, place, kv_tile);
-  while (arch::load_acquire(p.turn_of(place.batch, place.head, place.row0)) != before) {
-  }
-}
-
-/// Says that `kv_tile` has added its part.
-/// Barriers one before, after everyone has written dQ.
-template <class Traits>
-ATTILE_DEVICE void pass_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                             int kv_tile) {
-  if (arch::thread_index() != 0) return;
-  arch::store_release(p.turn_of(place.batch, place.head, place.row0), kv_tile);
-}
-
-/// Which tile of K and V of which kv head a block of the pass over K/V blocks takes.
+/// Which tile of K and V of which kv head a block of the pass over K/V blocks takes. kInOrder they
+/// are the tiles of p.abreast kv heads in turn, then those of as many others, of each head from the
+/// last one to the first: a block waits for none behind it. From the last, because blocks take
+/// their rows from the first on: under a causal mask or a window a tile of K and V then meets no
+/// rows before the tile behind it has.
 struct KeyTile {
   int batch, kv_head, index;
 
   template <class Traits>
   ATTILE_DEVICE KeyTile(const BackwardParams<Traits>& p, int block) {
-    const int slice = block / p.kv_tiles;
+    int slice;
+    if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+      const int first = block / (p.abreast * p.kv_tiles) * p.abreast;
+      const int abreast = min(p.abreast, p.batch * p.kv_heads - first);
+      const int begun = block - first * p.kv_tiles;
+      slice = first + begun % abreast;
+      index = p.kv_tiles - 1 - begun / abreast;
+    } else {
+      slice = block / p.kv_tiles;
+      index = block % p.kv_tiles;
+    }
     batch = slice / p.kv_heads;
     kv_head = slice % p.kv_heads;
-    index = block % p.kv_tiles;
   }
 };
 
@@ -79,10 +52,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   backward_columns<Traits>(p, arch::block_index(), arch::dynamic_shared());
 }
 
-/// The same for kInOrder, where a block may wait for those with larger indices: they are given out
-/// from the last to the first as the blocks begin, so that whoever is waited for has begun. From
-/// the last, because blocks take their rows from the first on: under a causal mask or a window a
-/// tile of K and V then meets no rows before the tile behind it has.
+/// The same for kInOrder, where a block may wait for those with smaller indices, which are given
+/// out as the blocks begin, so that whoever is waited for has begun.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -90,7 +61,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   arch::launch_dependents();
   if (arch::thread_index() == 0) {
     arch::await_dependencies();  // the counter is set
-    *index = arch::fetch_add(p.to_begin(), -1) - 1;
+    *index = arch::fetch_add(p.begun(), 1);
   }
   arch::barrier();
   const int block = *index;

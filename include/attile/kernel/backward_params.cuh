@@ -28,12 +28,13 @@ struct BackwardParams {
   float* row_lse;  ///< (batch, q_heads, stat_rows): LSE; +inf where P must be 0
   float* delta;    ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
   float* dq_sum;   ///< (batch, q_heads, stat_rows, kDqCols); null with kTwoPass
-  int* turns;      ///< kInOrder: see turn_of and to_begin
+  int* turns;      ///< kInOrder: see turn_of and begun
   int* shares;     ///< see share_taken; null where the kernel before writes all zeros
   int batch, q_heads, kv_heads;
   Extent extent;
   int head_dim, head_dim_v;
   int q_tiles, kv_tiles;
+  int abreast;  ///< kInOrder: see KeyTile
   float scale;
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
@@ -57,8 +58,8 @@ struct BackwardParams {
   ATTILE_HOST_DEVICE int* turn_of(int b, int head, int row0) const {
     return turns + (static_cast<std::int64_t>(b) * q_heads + head) * q_tiles + row0 / Traits::kBr;
   }
-  /// Blocks of the pass over K/V blocks that have not begun.
-  ATTILE_HOST_DEVICE int* to_begin() const { return turns + slices() * q_tiles; }
+  /// Blocks of the pass over K/V blocks that have begun.
+  ATTILE_HOST_DEVICE int* begun() const { return turns + slices() * q_tiles; }
   /// Each block of the pass over K/V blocks has a share of the zeros that the sum of dQ begins
   /// with, which another block may write: not 0 once somebody does, and 1 once that is done.
   ATTILE_HOST_DEVICE int* share_taken(int block) const { return shares + block; }
@@ -113,6 +114,20 @@ bool clears_in_pass(const typename Traits::Args& args) {
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= share && share <= 128 << 10;
 }
 
+/// How many kv heads begin a tile each, kInOrder, before one of them begins its next one: a block
+/// waits for a step of the one before it, so blocks of one head can begin one a step, and as many
+/// end in a step as the device runs at a time, over the steps that a block takes. Twice that, since
+/// dQ is on its way for longer than a step. Of speed alone.
+template <class Traits>
+int slices_abreast(const typename Traits::Args& args) {
+  if (args.kv_heads == 0 || args.q_len == 0) return 1;
+  constexpr std::int64_t kMostBlocks = 256;
+  const std::int64_t steps =
+      std::int64_t{args.q_heads / args.kv_heads} * ceil_div(args.q_len, Traits::kBr);
+  const std::int64_t slices = std::int64_t{args.batch} * args.kv_heads;
+  return static_cast<int>(max<std::int64_t>(min(ceil_div(kMostBlocks, steps), slices), 1));
+}
+
 /// The kernels' parameters for arguments that passed `check`.
 template <class Traits>
 typename Traits::Params backward_params(const typename Traits::Args& args, void* workspace,
@@ -146,6 +161,7 @@ typename Traits::Params backward_params(const typename Traits::Args& args, void*
   p.head_dim_v = v;
   p.q_tiles = ceil_div(args.q_len, Traits::kBr);
   p.kv_tiles = ceil_div(args.kv_len, Traits::kBc);
+  p.abreast = slices_abreast<Traits>(args);
   if (clears_in_pass<Traits>(args) && p.columns() > 0) {
     p.shares = static_cast<int*>(part(parts.turns));
   }

@@ -14,6 +14,7 @@
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_params.cuh>
 #include <attile/kernel/dq_mode.h>
+#include <attile/kernel/turns.cuh>
 #include <attile/tile/copy.cuh>
 
 #include <cstddef>
@@ -133,7 +134,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   const int thread = arch::thread_index();
   arch::launch_dependents();
   if (kInOrder && arch::block_index() == 0 && thread == 0) {
-    *p.to_begin() = p.batch * p.kv_heads * p.kv_tiles;
+    *p.begun() = 0;
   }
   if (p.slices() * p.q_tiles == 0) return;
   if (p.shares != nullptr) {
@@ -149,11 +150,11 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   const int row0 = tile % p.q_tiles * Traits::kBr;
   const int batch = slice / p.q_heads;
   const int head = slice % p.q_heads;
-  // With kInOrder the last tile of K and V writes dQ of the rows that see it.
-  const int last = p.kv_tiles - 1;
-  const bool written =
-      kInOrder && last >= 0 && p.rows_of(batch, head, last).contains(row0 / Traits::kBr);
-  if (kInOrder && thread == 0) *p.turn_of(batch, head, row0) = written ? p.kv_tiles : last;
+  bool written = false;  // by a tile of K and V that sees those rows
+  if constexpr (kInOrder) {
+    written = tile_before(p, {batch, head, row0, 0, p.extent}, -1) < p.kv_tiles;
+    if (thread == 0) *p.turn_of(batch, head, row0) = p.kv_tiles;
+  }
   const auto dout = p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v);
   const auto o = p.o.slice(batch, head, p.extent.q_len, p.head_dim_v);
   const Products products{reinterpret_cast<typename Traits::ElementType*>(

@@ -11,6 +11,7 @@
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
 #include <attile/kernel/portable/backward_traits.cuh>
+#include <attile/kernel/turns.cuh>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/register_tile.cuh>
@@ -97,7 +98,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       const tile::Matrix<float> sum{p.dq_sum_of(slice, 0), Traits::kDqCols, p.extent.q_len,
                                     Traits::kDqCols, true};
       typename Traits::DqRegisters dq_frag;
-      if (kInOrder && kv_tile < p.kv_tiles - 1) {
+      if (kInOrder && !writes_sum(p, place)) {
         tile::load(dq_frag, sum, place.row0);
       } else {
         dq_frag.clear();

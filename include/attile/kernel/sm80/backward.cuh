@@ -13,6 +13,7 @@
 #include <attile/kernel/dq_sum.cuh>
 #include <attile/kernel/query_cursor.cuh>
 #include <attile/kernel/sm80/backward_traits.cuh>
+#include <attile/kernel/turns.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -228,7 +229,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       await_turn(p, place, arch::opaque(key.index));
       arch::barrier();  // dQ has all parts before this one
     }
-    add_dq<Traits>(sum, ds_smem, k_smem, kInOrder && key.index == p.kv_tiles - 1);
+    add_dq<Traits>(sum, ds_smem, k_smem, writes_sum(p, place));
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
       pass_turn(p, place, arch::opaque(key.index));

@@ -22,6 +22,7 @@
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/clear_sum.cuh>
 #include <attile/kernel/sm90/gradient_group.cuh>
+#include <attile/kernel/turns.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/ring.cuh>
@@ -47,9 +48,8 @@ ATTILE_DEVICE void prefetch_tile(const arch::TensorMap& map, int row0, int head,
 /// tiles are there.
 template <class Traits>
 ATTILE_DEVICE void prefetch_for_next(const BackwardParams<Traits>& p, int block) {
-  const int away = arch::multiprocessor_bound();
-  const int next = Traits::kDqMode == DqMode::kInOrder ? block - away : block + away;
-  if (next < 0 || next >= arch::block_count()) return;
+  const int next = block + arch::multiprocessor_bound();
+  if (next >= arch::block_count()) return;
   const KeyTile key(p, next);
   prefetch_tile<typename Traits::KTile>(p.k_map, key.index * Traits::kBc, key.kv_head, key.batch);
   prefetch_tile<typename Traits::VTile>(p.v_map, key.index * Traits::kBc, key.kv_head, key.batch);
@@ -118,27 +118,47 @@ ATTILE_DEVICE void clear_sum(const BackwardParams<Traits>& p, int block,
   if (p.shares != nullptr && ahead < p.columns()) clear_share(p, ahead);
 }
 
-/// Has what a warpgroup stages of dQ added to the sum, tile by tile. Scope    one thread.
+/// Has what is staged of dQ added to the sum: of every tile one warpgroup's part, or kInOrder of
+/// every other tile, when it is this block's turn. Scope    one thread, kInOrder a warp.
 template <class Traits>
-ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, const BackwardMemory<Traits>& smem,
-                           int group) {
-  constexpr int kValues = Traits::kBr * Traits::kQkColumns / Traits::kGroups;
-  float* const dq = smem.dq() + group * kValues;
+ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int block,
+                           const BackwardMemory<Traits>& smem, int sender) {
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  constexpr int kParts = kInOrder ? 1 : Traits::kGroups;
+  constexpr int kTurns = kInOrder ? Traits::kSenders : 1;  // of senders
+  constexpr int kBytes = Traits::kDqBytes / kParts;
+  const int part = kInOrder ? 0 : sender * (Traits::kBr * Traits::kQkColumns / kParts);
+  const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
+  arch::await_dependencies();  // the turns are there
   smem.await_zeros();
-  arch::fence_async_proxy_global();  // for those who have written them
+  int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (int parity = 0;; parity ^= 1) {
-    arch::mbarrier_wait(smem.dq_staged(group), parity);
-    arch::fence_async_proxy();  // for those who have staged
-    const Vec<int, 4> rows = arch::load<4>(smem.dq_rows(group));
-    if (rows[0] >= 0) {
-      arch::bulk_add(p.dq_sum_of(rows[0], rows[1]) + group * kValues, arch::shared_address(dq),
-                     kValues * sizeof(float));
-      arch::bulk_commit();
-      arch::bulk_wait_read<0>();
+  for (QueryCursor<Traits> next(p, block); next.more(); next.advance(), ++step) {
+    if (kInOrder && step % kTurns != sender) continue;
+    const KeyTile key(p, arch::opaque(block));
+    bool writes = false;
+    if constexpr (kInOrder) {
+      const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
+      writes = await_turn_in_warp(p, place, key.index);
     }
-    if (rows[2] != 0) return;
-    arch::mbarrier_arrive(smem.dq_sent(group));
+    arch::mbarrier_wait(smem.dq_staged(sender), step / kTurns & 1);
+    if (!sends) continue;
+    arch::fence_async_proxy();         // for those who have staged
+    arch::fence_async_proxy_global();  // and for those who have written zeros, or added
+    const std::uint32_t dq = arch::shared_address(smem.dq() + part);
+    float* const sum = p.dq_sum_of(key.batch * p.q_heads + next.head, next.row0()) + part;
+    if (writes) {
+      arch::bulk_store(sum, dq, kBytes);
+    } else {
+      arch::bulk_add(sum, dq, kBytes);
+    }
+    arch::bulk_commit();
+    arch::bulk_wait_read<0>();
+    arch::mbarrier_arrive(smem.dq_sent(sender));
+    if constexpr (kInOrder) {
+      arch::bulk_wait<0>();
+      arch::store_release(p.turn_of(key.batch, next.head, next.row0()), key.index);
+    }
   }
 }
 
@@ -221,10 +241,7 @@ ATTILE_DEVICE QueryTile<Traits> step_by_rows(const GradientGroup<Traits>& group,
   tile::wait_product<1>(frag.dq);
   arch::wgmma_touches(dv_frag.x);
   group.arrive_step();
-  if (!before.is_none()) {
-    group.add_dq(before, frag.dq);
-    group.tell_sender(before);
-  }
+  if (!before.is_none()) group.add_dq(before, step - 1, frag.dq);
   tile::wait_product<0>(dk_frag);
   group.release(tile);
   return next;
@@ -247,15 +264,13 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
     before = tile;
     tile = next;
   }
-  if (!before.is_none()) {
-    typename Traits::DqRegisters dq_frag;
-    group.await_step(step - 1);
-    group.start_dq(dq_frag, step - 1);
-    group.await_dq_sent(step - 1);
-    tile::wait_product<0>(dq_frag);
-    group.add_dq(before, dq_frag);
-  }
-  group.tell_sender(before, true);
+  if (before.is_none()) return;
+  typename Traits::DqRegisters dq_frag;
+  group.await_step(step - 1);
+  group.start_dq(dq_frag, step - 1);
+  group.await_dq_sent(step - 1);
+  tile::wait_product<0>(dq_frag);
+  group.add_dq(before, step - 1, dq_frag);
 }
 
 /// A warpgroup's rows of dK and dV of one tile of K and V (lines 6 to 18), over all query heads of
@@ -295,11 +310,13 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     arch::give_registers<Traits::kLoaderRegisters>();
     const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
     if (Traits::kClearsInPass && warp == 3) return clear_sum(p, block, smem);
-    if (arch::thread_index() % arch::kWarpSize != 0) return;
+    const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
     if (warp == 0) {
-      load_tiles(p, block, smem);
-    } else if (Traits::kBulkDq && warp <= Traits::kGroups) {
-      send_dq(p, smem, warp - 1);
+      if (first_lane) load_tiles(p, block, smem);
+    } else if (Traits::kKeepsTurns && warp <= 2) {
+      keep_turns(p, block, warp == 1, smem);
+    } else if (Traits::kBulkDq && warp <= Traits::kSenders) {
+      if (first_lane || Traits::kDqMode == DqMode::kInOrder) send_dq(p, block, smem, warp - 1);
     }
   } else if constexpr (Traits::kByRoles) {
     take_role(p, block, group, smem);

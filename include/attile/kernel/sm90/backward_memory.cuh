@@ -78,16 +78,18 @@ struct BackwardMemory {
   ATTILE_DEVICE arch::Mbarrier* step_barrier() const {
     return barriers() + 4 + 4 * Traits::kStages;
   }
-  /// End a phase when a warpgroup has staged dQ, and when that has been taken.
-  ATTILE_DEVICE arch::Mbarrier* dq_staged(int group) const { return step_barrier() + 1 + group; }
+  /// End a phase when what a sender takes of dQ is staged, and when a warpgroup's place of it, or
+  /// kInOrder the first one's, has been read.
+  ATTILE_DEVICE arch::Mbarrier* dq_staged(int sender) const { return step_barrier() + 1 + sender; }
   ATTILE_DEVICE arch::Mbarrier* dq_sent(int group) const {
-    return dq_staged(Traits::kGroups + group);
+    return dq_staged(Traits::kSenders + (Traits::kDqMode == DqMode::kInOrder ? 0 : group));
   }
-  /// Batch and head, as one number, of the dQ that is staged, or -1; its first row; whether it is
-  /// the last one. kByRoles: head and first row of every other step's dS, or -1.
+  /// kByRoles: head and first row of every other step's dS, or -1.
   ATTILE_DEVICE int* dq_rows(int group) const {
     return reinterpret_cast<int*>(data + Traits::kDqRowsPlace) + 4 * group;
   }
+  /// Whether the sum is to be written, as `turn_handover` hands it over.
+  ATTILE_DEVICE int* writes_sum() const { return dq_rows(Traits::kDsTiles); }
 
   /// Ends its only phase when the sum of dQ can be added to, kClearsInPass.
   ATTILE_DEVICE arch::Mbarrier* sum_cleared() const { return barriers() + Traits::kBarriers - 1; }
@@ -101,6 +103,13 @@ struct BackwardMemory {
   }
   ATTILE_DEVICE Handover p_handover(int part) const {
     return handover(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
+  }
+  /// The turn to add dQ of a step, and that it has been added, kKeepsTurns.
+  ATTILE_DEVICE Handover turn_handover(int step) const {
+    return handover(Traits::kBarrierPairs, step);
+  }
+  ATTILE_DEVICE Handover added_handover(int step) const {
+    return handover(Traits::kBarrierPairs + 1, step);
   }
 
   /// Scope    all threads of the block.
@@ -119,10 +128,18 @@ struct BackwardMemory {
         }
       } else {
         arch::mbarrier_init(step_barrier(), kReaders);
-        for (int group = 0; Traits::kBulkDq && group < Traits::kGroups; ++group) {
-          arch::mbarrier_init(dq_staged(group), kGroupWarps);
-          arch::mbarrier_init(dq_sent(group), 1);
+        constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+        for (int i = 0; Traits::kBulkDq && i < Traits::kSenders; ++i) {
+          arch::mbarrier_init(dq_staged(i), kInOrder ? kReaders : kGroupWarps);
+          if (i == 0 || !kInOrder) arch::mbarrier_init(dq_sent(i), 1);
         }
+      }
+      if constexpr (Traits::kKeepsTurns) {
+        constexpr int kAdders = (Traits::kByRoles ? 1 : Traits::kGroups) * kGroupWarps;
+        arch::mbarrier_init(turn_handover(0).made, 1);
+        arch::mbarrier_init(turn_handover(0).taken, kAdders);
+        arch::mbarrier_init(added_handover(0).made, kAdders);
+        arch::mbarrier_init(added_handover(0).taken, 1);
       }
       if constexpr (Traits::kClearsInPass) arch::mbarrier_init(sum_cleared(), 1);
       arch::mbarrier_publish();

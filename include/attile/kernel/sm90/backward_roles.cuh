@@ -11,7 +11,6 @@
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
-#include <attile/kernel/dq_mode.h>
 #include <attile/kernel/dq_sum.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
@@ -38,10 +37,10 @@ template <class Traits>
 ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
-  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr int kLast = Traits::kDqParts - 1;
   typename Traits::DqRegisters dq[2];
   int head, row0;  // of the tile in hand
+  bool writes;     // the sum, instead of adding to it
   const auto key = [&] { return KeyTile(p, arch::opaque(block)); };
   const auto place = [&] { return tile::TilePlace{key().batch, head, row0, 0, p.extent}; };
   const auto start = [&](int step, int part, int to) {
@@ -49,7 +48,11 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
                                            part * 64);
   };
   const auto add = [&](int part) {
-    add_dq_to_sum(p, place(), kInOrder ? key().index : 0, dq[part % 2], part);
+    add_dq_to_sum(p, place(), dq[part % 2], writes, part);
+  };
+  const auto add_last = [&](int step) {
+    add(kLast);
+    end_turn(smem, step);
   };
   const auto next_tile = [&](int step) {
     smem.ds_handover(step).await_made();
@@ -67,12 +70,10 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
   start(0, 0, 0);
   smem.await_zeros();
   tile::wait_product<0>(dq[0]);
+  int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (int step = 0;; ++step) {
-    if constexpr (kInOrder) {
-      await_turn(p, place(), key().index);
-      arch::barrier(1, arch::kWarpgroupSize);  // dQ has all parts before this one
-    }
+  for (;; ++step) {
+    writes = take_turn(smem, step);
     ATTILE_UNROLL
     for (int part = 0; part < kLast; ++part) {
       start(step, part + 1, part + 1);
@@ -80,20 +81,15 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
       tile::wait_product<0>(dq[(part + 1) % 2]);
     }
     smem.ds_handover(step).pass_taken();
-    if constexpr (kInOrder) {
-      add(kLast);
-      arch::barrier(1, arch::kWarpgroupSize);  // this part of dQ is added
-      pass_turn(p, place(), key().index);
-    }
     const Vec<int, 2> next = next_tile(step + 1);
     if (next[0] < 0) break;
     start(step + 1, 0, kLast + 1);
-    if constexpr (!kInOrder) add(kLast);
+    add_last(step);
     tile::wait_product<0>(dq[(kLast + 1) % 2]);
     if constexpr (kLast % 2 == 0) dq[0] = dq[1];
     begin_tile(next);
   }
-  if constexpr (!kInOrder) add(kLast);
+  add_last(step);
 }
 
 /// Calls f(r, c, address) for each four that a thread hands over of P: where row r and columns c to

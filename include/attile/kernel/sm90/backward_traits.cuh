@@ -154,19 +154,23 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr std::size_t kDqPlace = kPPlace + kPBytes;
   static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
-  static constexpr int kBarriers =
-      4 + 4 * kStages + (kByRoles ? 2 * (kDsTiles + kPBuffers) : 1 + 2 * kGroups) + 1;
+  /// Pairs of barriers behind those of the rings, before the two of the turns.
+  static constexpr int kBarrierPairs = kByRoles ? kDsTiles + kPBuffers : 4;
+  static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
   static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
-                                             kGroups * kDqRowsBytes +
+                                             (kDsTiles + 1) * kDqRowsBytes +
                                              kBarriers * sizeof(arch::Mbarrier);
   /// Whether dQ goes to its sum by way of shared memory, by copies that add.
   static constexpr bool kBulkDq =
-      !kByRoles && kMode == DqMode::kAccumulate &&
-      kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+      !kByRoles && kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+  /// Or by those who made it, kInOrder in the turn that two warps of the loader's keep.
+  static constexpr bool kKeepsTurns = !kBulkDq && kMode == DqMode::kInOrder;
+  /// Warps of the loader's that send dQ: of every tile what one warpgroup has staged or, kInOrder,
+  /// of every other tile all of it, so that one sends while the other one passes its turn.
+  static constexpr int kSenders = kMode == DqMode::kInOrder ? 2 : kGroups;
   static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
-  static_assert(kDsTiles <= kGroups || !kByRoles, "dq_rows are of each dS that is staged");
   static constexpr std::size_t kDqRowsPlace = kStatPlace + kStages * Statistics::kBytes;
-  static constexpr std::size_t kBarrierPlace = kDqRowsPlace + kGroups * kDqRowsBytes;
+  static constexpr std::size_t kBarrierPlace = kDqRowsPlace + (kDsTiles + 1) * kDqRowsBytes;
   static constexpr std::size_t kColumnsSharedBytes =
       kBarrierPlace + kBarriers * sizeof(arch::Mbarrier);
   /// Where dK and dV leave from: kByRoles not the places of K and V, which other warpgroups still

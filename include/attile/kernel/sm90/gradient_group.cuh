@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/atomic.cuh>
 #include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
@@ -15,9 +17,11 @@
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
 #include <attile/kernel/dq_sum.cuh>
+#include <attile/kernel/query_cursor.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/kernel/turns.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/ring.cuh>
 #include <attile/tile/scores.cuh>
@@ -120,16 +124,58 @@ ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float
   tile::send_tile(smem, map, 0, row0, key.kv_head, key.batch);
 }
 
-/// Adds what a warpgroup has of dQ of a tile to the sum: of its own columns, or of part `part`.
-/// Scope    all threads that hold dQ, kInOrder between `await_turn` and `pass_turn`.
+/// Adds what a warpgroup has of dQ of a tile to the sum, or writes it there: of its own columns, or
+/// of part `part`. Scope    all threads that hold dQ, kInOrder when it is their turn.
 template <class Traits>
 ATTILE_DEVICE void add_dq_to_sum(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                                 int kv_tile, const typename Traits::DqRegisters& dq,
+                                 const typename Traits::DqRegisters& dq, bool writes,
                                  int part = 0) {
-  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   float* const sum = p.dq_sum_of(place.batch * p.q_heads + place.head, place.row0);
-  add_to_sum<Traits>(sum + part * Traits::kBr * Traits::DqRegisters::kCols, dq,
-                     kInOrder && kv_tile == p.kv_tiles - 1);
+  add_to_sum<Traits>(sum + part * Traits::kBr * Traits::DqRegisters::kCols, dq, writes);
+}
+
+/// Waits until it is this block's turn to add dQ of the tile of a step, kKeepsTurns; whether it
+/// writes the sum. Scope    of both    all lanes of a warp that adds.
+template <class Traits>
+ATTILE_DEVICE bool take_turn(const BackwardMemory<Traits>& smem, int step) {
+  if constexpr (!Traits::kKeepsTurns) return false;
+  smem.turn_handover(step).await_made();
+  const bool writes = arch::uniform(*smem.writes_sum()) != 0;
+  smem.turn_handover(step).pass_taken();
+  return writes;
+}
+template <class Traits>
+ATTILE_DEVICE void end_turn(const BackwardMemory<Traits>& smem, int step) {
+  if constexpr (!Traits::kKeepsTurns) return;
+  smem.added_handover(step).await_taken();
+  smem.added_handover(step).pass_made();
+}
+
+/// For those who add, who wait for no answer of device memory: one warp awaits the turn for each
+/// tile, another one passes it when dQ has been added. Scope    a warp.
+template <class Traits>
+ATTILE_DEVICE void keep_turns(const BackwardParams<Traits>& p, int block, bool awaits,
+                              const BackwardMemory<Traits>& smem) {
+  const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
+  arch::await_dependencies();  // the turns are there
+  int step = 0;
+  ATTILE_UNROLL_BY(1)
+  for (QueryCursor<Traits> next(p, block); next.more(); next.advance(), ++step) {
+    const KeyTile key(p, arch::opaque(block));
+    const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
+    if (awaits) {
+      const bool writes = await_turn_in_warp(p, place, key.index);
+      smem.turn_handover(step).await_taken();
+      if (first_lane) *smem.writes_sum() = writes;
+      smem.turn_handover(step).pass_made();
+    } else {
+      smem.added_handover(step).await_made();
+      if (first_lane) {
+        arch::store_release(p.turn_of(key.batch, next.head, next.row0()), key.index);
+      }
+      smem.added_handover(step).pass_taken();
+    }
+  }
 }
 
 /// What one warpgroup makes of its rows of one tile of K and V: those rows of dK and dV, over all
@@ -216,37 +262,23 @@ struct GradientGroup : ScoreGroup<Traits> {
       arch::mbarrier_wait(smem.dq_sent(number), (tiles & 1) ^ 1);
     }
   }
-  /// Adds dQ of a tile to the sum, or stages it for the sender to do so.
-  ATTILE_DEVICE void add_dq(const Tile& tile, const DqRegisters& dq) const {
+  /// Adds dQ of the tile of a step to the sum, or stages it for a sender to do so.
+  ATTILE_DEVICE void add_dq(const Tile& tile, int step, const DqRegisters& dq) const {
+    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
     if constexpr (Traits::kBulkDq) {
       float* const mine = smem.dq() + dq_begin<Traits>();
       for_each_of_dq<Traits>(dq, [&](int r, int c, const Float4& x) {
         arch::store(mine + dq_place<Traits>(r, c), x);
       });
+      // The fence is the sender's.
+      arrive_warp(smem.dq_staged(kInOrder ? step % Traits::kSenders : number));
     } else {
-      constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
       const tile::TilePlace here{arch::opaque(key.batch), tile.head, tile.row0, 0, p.extent};
-      if constexpr (kInOrder) {
-        await_turn(p, here, arch::opaque(key.index));
-        computing_barrier<Traits>();  // dQ has all parts before this one
-      }
       smem.await_zeros();
-      add_dq_to_sum(p, here, key.index, dq);
-      if constexpr (kInOrder) {
-        computing_barrier<Traits>();  // this part of dQ is added
-        pass_turn(p, here, arch::opaque(key.index));
-      }
+      const bool writes = take_turn(smem, step);
+      add_dq_to_sum(p, here, dq, writes);
+      end_turn(smem, step);
     }
-  }
-  /// Has the sender take dQ of that tile, which is staged, or nothing if it is none.
-  /// Hazard    the fence is the sender's.
-  ATTILE_DEVICE void tell_sender(const Tile& tile, bool is_last = false) const {
-    if constexpr (!Traits::kBulkDq) return;
-    if (arch::thread_index() % arch::kWarpgroupSize == 0) {
-      const int slice = tile.is_none() ? -1 : key.batch * p.q_heads + tile.head;
-      arch::store(smem.dq_rows(number), Vec<int, 4>{slice, tile.row0, is_last, 0});
-    }
-    arrive_warp(smem.dq_staged(number));
   }
 };
 

@@ -43,6 +43,10 @@ inline void bulk_prefetch(const TensorMap&, const BoxPlace&) {}
   sim::bulk_store(map.tensor, at, shared);
 }
 
+[[gnu::always_inline]] inline void bulk_store(float* to, std::uint32_t shared, int bytes) {
+  sim::bulk_store(to, shared, bytes);
+}
+
 [[gnu::always_inline]] inline void bulk_add(float* to, std::uint32_t shared, int bytes) {
   sim::bulk_add(to, shared, bytes);
 }
@@ -52,6 +56,11 @@ inline void bulk_commit() { sim::bulk_commit(); }
 template <int kPending>
 void bulk_wait_read() {
   sim::bulk_wait_read(kPending);
+}
+
+template <int kPending>
+void bulk_wait() {
+  sim::bulk_wait(kPending);
 }
 
 inline void fence_async_proxy() { sim::fence_async_proxy(); }
