@@ -23,6 +23,9 @@ const bool kRegistered = [] {
                                                                kLessCost);
   register_cases<Direction::kBackward, float, Policy::kEverything>("portable_two_pass", TwoPass{},
                                                                    kLessCost);
+  register_cases<Direction::kBackward, float, Policy::kLearned>("portable", Default{}, kLessCost);
+  register_cases<Direction::kBackward, float, Policy::kLearned>("portable_two_pass", TwoPass{},
+                                                                kLessCost);
   // Rows that do not fill the threads' places.
   register_cases<Direction::kForward, float, Policy::kCausal>("portable_20x24", Odd{}, kLessCost);
   register_cases<Direction::kBackward, float, Policy::kCausal>("portable_20x24", Odd{}, kLessCost);
