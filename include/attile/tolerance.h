@@ -44,12 +44,12 @@ double tolerance(const std::vector<double>& exact, const std::vector<double>& pl
   return 2 * max_error(plain, exact) + rounding<T>(exact);
 }
 
-/// What three products of TF32 for each one (Products::kThree) add to the tolerance of O, dQ, dK, dV
-/// or what is learned: 2^-21 of the largest sum of absolute values. A factor x = big + rest is off
-/// by the bit of the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most 2^-11 |x| each, are
-/// not multiplied with each other, so that a product is off by up to (2^-23 + 2^-23 + 2^-22) |x y|.
-/// dP, a sum of such products, is off by as much of sum |dO V|, and dS by P * score_mod'(S) of it,
-/// however small dP - D is: a row that sees one key has dS = 0, and not of one rounding.
+/// What three products of TF32 for each one (Products::kThree) add to the tolerance of O, dQ, dK,
+/// dV or what is learned: 2^-21 of the largest sum of absolute values. A factor x = big + rest is
+/// off by the bit of the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most 2^-11 |x| each,
+/// are not multiplied with each other, so that a product is off by up to (2^-23 + 2^-23 + 2^-22)
+/// |x y|. dP, a sum of such products, is off by as much of sum |dO V|, and dS by P * score_mod'(S)
+/// of it, however small dP - D is: a row that sees one key has dS = 0, and not of one rounding.
 inline double three_products_error(const std::vector<double>& magnitudes) {
   double largest = 0;
   for (const double x : magnitudes) {
@@ -60,7 +60,8 @@ inline double three_products_error(const std::vector<double>& magnitudes) {
 
 /// What sums in any order add to the tolerance of what is learned, where several scores add to an
 /// element: 2^-22 of the largest sum of absolute values. The plain computation goes row by row, and
-/// as dS' of a row adds up to its dLSE, its partial sums may be small where those of others are not.
+/// as dS' of a row adds up to its dLSE, its partial sums may be small where those of others are
+/// not.
 inline double any_order_error(const std::vector<double>& magnitudes) {
   return three_products_error(magnitudes) / 2;
 }

@@ -23,8 +23,8 @@ bool each_modifier(const Named& named) {
 template <class T, class... M, class Named>
 bool each_policy(const Named& named) {
   return (
-      each_modifier<T, M, NoScoreMod, Softcap, Alibi, AdditiveBias<float>, Then<Softcap, Alibi>>(
-          named) &&
+      each_modifier<T, M, NoScoreMod, Softcap, Alibi, AdditiveBias<float>, LearnedBias<float>,
+                    Then<Softcap, Alibi>>(named) &&
       ...);
 }
 
@@ -47,7 +47,7 @@ bool each_16_bit_policy(const Named& named) {
                      Document, CausalDocument>(named);
 #else
          named.template operator()<Bf16, Causal, NoScoreMod, NoDropout>() &&
-         named.template operator()<Bf16, Causal, AdditiveBias<float>, NoDropout>() &&
+         named.template operator()<Bf16, Causal, LearnedBias<float>, NoDropout>() &&
          named.template operator()<Bf16, CausalDocument, Then<Softcap, Alibi>, PhiloxDropout>();
 #endif
 }
