@@ -22,10 +22,9 @@ bool each_modifier(const Named& named) {
 
 template <class T, class... M, class Named>
 bool each_policy(const Named& named) {
-  return (
-      each_modifier<T, M, NoScoreMod, Softcap, Alibi, AdditiveBias<float>, LearnedBias<float>,
-                    Then<Softcap, Alibi>>(named) &&
-      ...);
+  return (each_modifier<T, M, NoScoreMod, Softcap, Alibi, AdditiveBias<float>, LearnedBias<float>,
+                        Then<Softcap, Alibi>>(named) &&
+          ...);
 }
 
 /// fp32 has tiles of its own, and takes the most registers where there is the most to do.

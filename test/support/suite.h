@@ -2,8 +2,6 @@
 #pragma once
 
 #include <attile/core/args.h>
-#include <attile/core/index.h>
-#include <attile/core/learned_sums.h>
 #include <attile/core/score_mod.h>
 #include <attile/core/status.h>
 #include <attile/reference.h>
@@ -18,6 +16,7 @@
 #include <vector>
 
 #include "support/cases.h"
+#include "support/learned_places.h"
 #include "support/problem.h"
 
 // One suite of cases for every executor. An executor is
@@ -61,6 +60,13 @@ template <class Executor>
 constexpr int tf32_products() {
   if constexpr (requires { Executor::kTf32Products; }) return Executor::kTf32Products;
   return 0;
+}
+
+/// Whether an executor that repeats its backward pass repeats sums of what is learned, too.
+template <class Executor>
+constexpr bool repeats_sums() {
+  if constexpr (requires { Executor::kRepeatsSums; }) return Executor::kRepeatsSums;
+  return true;
 }
 
 /// The plain computations that make the yardstick. They differ in the order of their sums: the
@@ -158,48 +164,8 @@ void check_gaps(Faults& faults, std::initializer_list<const TestTensor<T>*> tens
   }
 }
 
-/// The gradient of a score modifier that learns, by its lines: where its elements lie, and how much
-/// they are if dS' is 1 for each score that is visible.
-struct LearnedPlaces {
-  std::vector<float*> at;
-  std::vector<double> visible;
-
-  template <class Args>
-  explicit LearnedPlaces(const Args& args) {
-    if constexpr (attile::kLearns<typename Args::ScoreModType>) {
-      const attile::ScoreShape shape = attile::score_shape(args);
-      attile::LearnedSums<double> sums(args.score_mod, shape);
-      for_each_visible(args, [&](const attile::ScoreIndex& i) {
-        args.score_mod.add_gradient(0.0, 1.0, i, shape.extent, sums.add());
-      });
-      visible = sums.values();
-      for (std::int64_t n = 0; n < args.score_mod.gradient_lines(shape); ++n) {
-        const attile::GradientLine line = args.score_mod.gradient_line(n, shape);
-        for (int i = 0; i < line.count; ++i) at.push_back(line.first + i * line.stride);
-      }
-    }
-  }
-
- private:
-  template <class Args, class Visit>
-  static void for_each_visible(const Args& args, const Visit& visit) {
-    const attile::Extent extent{args.q_len, args.kv_len};
-    for (int b = 0; b < args.batch; ++b) {
-      for (int h = 0; h < args.q_heads; ++h) {
-        for (int i = 0; i < args.q_len; ++i) {
-          for (int j = 0; j < args.kv_len; ++j) {
-            const attile::ScoreIndex at{b, h, i, j};
-            if (!args.mask.visible(at, extent)) continue;
-            if (args.score_mod(0.0, at, extent).value != -attile::kInf) visit(at);
-          }
-        }
-      }
-    }
-  }
-};
-
-/// Compares it, which has to be exactly 0 where only hidden scores would add, and looks between its
-/// elements.
+/// Compares what is learned, which has to be exactly 0 where only hidden scores would add, and
+/// looks between its elements.
 inline void compare_learned(Faults& faults, const LearnedPlaces& places,
                             const Buffer<float>& buffer, const Expected& want) {
   const int count = static_cast<int>(places.at.size());
@@ -374,13 +340,18 @@ std::string backward_faults(Executor& executor, const Case& c) {
   detail::compare(faults, "dv", p.dv.shape, p.dv.gather(), want->dv);
   detail::compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), want->forward.lse);
   detail::check_gaps(faults, {&p.dq, &p.dk, &p.dv});
-  detail::compare_learned(faults, detail::LearnedPlaces(args), p.learned_buffer(), want->learned);
+  detail::compare_learned(faults, LearnedPlaces(args), p.learned_buffer(), want->learned);
   inputs(faults, "backward writes to its inputs");
 
   if (Executor::kRepeatsBackward) {
-    const auto first =
-        detail::snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer, p.learned_buffer());
-    if (run()) first(faults, "a second backward pass gives other bits");
+    const auto first = detail::snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer);
+    const auto learned = detail::snapshot(p.learned_buffer());
+    if (run()) {
+      first(faults, "a second backward pass gives other bits");
+      if (detail::repeats_sums<Executor>() || c.sums == Sums::kNone) {
+        learned(faults, "a second backward pass gives other bits in what is learned");
+      }
+    }
   }
   return faults.text();
 }
