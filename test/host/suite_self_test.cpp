@@ -107,7 +107,8 @@ std::string faults(Defect defect, bool backward, const Case& c) {
     case Policy::kDropout:
       return faults_of<T, Policy::kDropout>(defect, backward, c);
     case Policy::kLearned:
-      return faults_of<T, Policy::kLearned>(defect, backward, c);
+      // What is learned is fp32 whatever T.
+      return faults_of<float, Policy::kLearned>(defect, backward, c);
     default:
       return {};
   }

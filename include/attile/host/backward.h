@@ -346,7 +346,8 @@ class RowTermsWorker {
 /// Shapes   any head_dim; the contract is that of the GPU kernels.
 /// Scope    uses options.threads threads, scratch memory for each that does not grow with the
 ///          lengths, and 8 bytes for each row of Q. The same bits come out whatever the number of
-///          threads.
+///          threads. Where several scores add to an element of what a modifier learns, dQ and that
+///          are made by one thread.
 /// Errors   never throws: bad arguments, no memory and no thread are each a Check that says so.
 ///          Masks, modifiers and dropouts must not throw.
 template <Element T, Mask M, ScoreMod S, Dropout P, class V = NativeFloats>
