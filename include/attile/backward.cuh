@@ -47,8 +47,10 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
   const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_slices * kv_tiles > 0;
   const std::int64_t row_blocks = slices * q_tiles;
-  return {counts ? max<std::int64_t>(row_blocks, 1) : row_blocks,  // it sets the counter of blocks
-          kv_slices * kv_tiles, Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,
+  // Its first block sets the counter of blocks; zeros are of a problem without rows, too.
+  const bool one = counts || gradient_lines(args.score_mod, score_shape(args)) > 0;
+  return {one ? max<std::int64_t>(row_blocks, 1) : row_blocks, kv_slices * kv_tiles,
+          Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,
           Traits::kDqMode == DqMode::kTwoPass ? 0 : row_blocks};
 }
 
@@ -94,6 +96,11 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
   if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
     return arguments;
   }
+  if (Traits::kDqMode != DqMode::kAccumulate && !adds_once(args.score_mod, score_shape(args))) {
+    return refuse(
+        "kTwoPass and kInOrder: scores add to an element of score_mod's gradient in no "
+        "fixed order; give it an element for each score, or take kAccumulate");
+  }
   if constexpr (Traits::kLeastArchitecture > 0) {
     const Check architecture =
         arch::check_architecture(detail::columns_kernel<Traits>(), Traits::kLeastArchitecture);
@@ -131,6 +138,7 @@ template <class Traits>
 
 /// Calls f(std::type_identity<Traits>{}) for the kernels that the one-call `backward` runs for
 /// these arguments on the current device, and returns what f does; as `with_forward_kernel`.
+/// A modifier that learns is the family sm80's above 128 columns.
 /// kTwoPass is the portable family's, and so is fp32 above 128 columns on a device on which a block
 /// can have less than 163 KB of shared memory.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, class Args, class F>
@@ -139,6 +147,7 @@ auto with_backward_kernel(const Args& args, const F& f) {
     return f(std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
   } else {
     if constexpr (sizeof(typename Args::ElementType) == 2 &&
+                  sm90::kMakesGradientOf<typename Args::ScoreModType, D, Dv> &&
                   arch::compiled_for([](int a) { return a == 900; })) {
       using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
       if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {

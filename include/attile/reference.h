@@ -4,6 +4,8 @@
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/element.h>
+#include <attile/core/learned_sums.h>
+#include <attile/tolerance.h>
 
 #include <algorithm>
 #include <atomic>
@@ -28,6 +30,8 @@ struct BackwardResult {
   std::vector<double> dq;  ///< (batch, q_heads, q_len, head_dim)
   std::vector<double> dk;  ///< (batch, kv_heads, kv_len, head_dim)
   std::vector<double> dv;  ///< (batch, kv_heads, kv_len, head_dim_v)
+  /// Of a score modifier that learns: its gradient, by its lines and their elements.
+  std::vector<double> learned;
 };
 
 /// How the plain same-dtype computation may differ from itself.
@@ -103,6 +107,7 @@ void parallel(int count, const Work& work) {
 /// One row of P and what belongs to it; hidden scores have p = 0.
 template <class Real>
 struct Row {
+  std::vector<Real> raw;         // S, of a modifier that learns
   std::vector<Real> s;           // S', -inf where hidden
   std::vector<Real> p;           // softmax
   std::vector<Real> derivative;  // score_mod'(S)
@@ -115,6 +120,8 @@ template <class Math, class Args>
 struct Attention {
   using Real = typename Math::Real;
   using Values = std::vector<Real>;
+  using ScoreModType = typename Args::ScoreModType;
+  using Learned = LearnedSums<Real, Math::kMagnitudes>;
 
   const Args& args;
   Math math;
@@ -176,13 +183,16 @@ struct Attention {
   Row<Real> softmax_row(const Real* q, const Values& k, int batch, int head, int row) const {
     const int n = args.kv_len;
     const Real hidden = -std::numeric_limits<Real>::infinity();
-    Row<Real> r{Values(n, hidden), Values(n, 0), Values(n, 0), Values(n, 0), hidden};
+    constexpr bool kRaw = kLearns<ScoreModType>;
+    Row<Real> r{Values(kRaw ? n : 0), Values(n, hidden), Values(n), Values(n), Values(n), hidden};
     Real m = hidden;
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
       if (!args.mask.visible(at, extent)) continue;
       const Real product = math.score(dot(q, k.data() + std::size_t(j) * D, D, math.reverse));
-      const auto modified = args.score_mod(math.score(scale * product), at, extent);
+      const Real raw = math.score(scale * product);
+      if constexpr (kRaw) r.raw[j] = raw;
+      const auto modified = args.score_mod(raw, at, extent);
       r.s[j] = math.score(static_cast<Real>(modified.value));
       r.derivative[j] = static_cast<Real>(modified.derivative);
       r.keep[j] = sampler.keep(at) ? static_cast<Real>(sampler.keep_scale()) : Real(0);
@@ -230,9 +240,9 @@ struct Attention {
     return result;
   }
 
-  /// The gradients of one query head; dk and dv are added to.
+  /// The gradients of one query head; dk, dv and what is learned are added to.
   void backward_head(int b, int h, const Values& k, const Values& v, Values& dq, Values& dk,
-                     Values& dv) const {
+                     Values& dv, Learned& learned) const {
     const Values q = read_factor(args.q, b, h, args.q_len, D);
     const Values dout = read(args.dout, b, h, 0, args.q_len, Dv);
     const Values dout_factor = read_factor(args.dout, b, h, args.q_len, Dv);
@@ -262,12 +272,16 @@ struct Attention {
         add_scaled(dv.data() + v_at, math.factor(r.p[j] * r.keep[j]), do_i, Dv);
         const Real dp = r.keep[j] * math.score(dot(do_i, v.data() + v_at, Dv, math.reverse));
         // dS' = P * (dP - D + dLSE),  dS = dS' * score_mod'(S)
-        Real ds = math.factor(r.p[j] * (dp - delta + dlse) * r.derivative[j]);
+        Real ds_modified = r.p[j] * (dp - delta + dlse);
         if constexpr (Math::kMagnitudes) {
           Real terms = 0;
           for (int c = 0; c < Dv; ++c) terms += std::abs(do_i[c] * v[v_at + c]);
-          ds = std::abs(ds) + std::abs(r.p[j] * r.keep[j] * r.derivative[j]) * terms;
+          ds_modified = std::abs(ds_modified) + r.p[j] * r.keep[j] * terms;
         }
+        if constexpr (kLearns<ScoreModType>) {
+          args.score_mod.add_gradient(r.raw[j], ds_modified, {b, h, i, j}, extent, learned.add());
+        }
+        const Real ds = math.factor(ds_modified * r.derivative[j]);
         // dQ = scale dS K,  dK = scale dS^T Q
         add_scaled(dq.data() + std::size_t(i) * D, scale * ds, k.data() + k_at, D);
         add_scaled(dk.data() + k_at, scale * ds, q_i, D);
@@ -282,19 +296,27 @@ struct Attention {
     result.dq.resize(q_heads * args.q_len * D);
     result.dk.resize(kv_heads * args.kv_len * D);
     result.dv.resize(kv_heads * args.kv_len * Dv);
-    parallel(args.batch * args.kv_heads, [&](int b_h) {
+    Learned learned(args.score_mod, score_shape(args));
+    const auto work = [&](int b_h) {
       const int b = b_h / args.kv_heads, kv_head = b_h % args.kv_heads;
       const Values k = read_factor(args.k, b, kv_head, args.kv_len, D);
       const Values v = read_factor(args.v, b, kv_head, args.kv_len, Dv);
       Values dk(k.size(), 0), dv(v.size(), 0);
       for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         Values dq(static_cast<std::size_t>(args.q_len) * D, 0);
-        backward_head(b, h, k, v, dq, dk, dv);
+        backward_head(b, h, k, v, dq, dk, dv, learned);
         write(result.dq, std::int64_t{b} * args.q_heads + h, dq);
       }
       write(result.dk, b_h, dk);
       write(result.dv, b_h, dv);
-    });
+    };
+    const int slices = args.batch * args.kv_heads;
+    if constexpr (kLearns<ScoreModType>) {
+      for_each(slices, work);  // heads may add to the same sums
+      result.learned = learned.values();
+    } else {
+      parallel(slices, work);
+    }
     return result;
   }
 };
@@ -316,7 +338,9 @@ ForwardResult forward(const ForwardArgs<T, M, S, P>& args) {
 /// and no output of `args` is written.
 ///   dV = dropout(P)^T dO,  dP = dropout(dO V^T),  dS = P * (dP - D + dLSE) * score_mod'(S),
 ///   D = rowsum(dO * O),  dQ = scale dS K,  dK = scale dS^T Q                 [docs: the contract]
-/// Shapes   those of BackwardArgs; dk and dv are summed over a kv head's group.
+/// Shapes   those of BackwardArgs; dk and dv are summed over a kv head's group. `learned`: what
+///          add_gradient of a modifier that learns has added, with ds in fp64; its memory is named
+///          but not written.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 BackwardResult backward(const BackwardArgs<T, M, S, P>& args) {
   return detail::Attention<detail::Exact, BackwardArgs<T, M, S, P>>{args, {}}.backward();
@@ -345,55 +369,10 @@ ForwardResult forward_magnitudes(const ForwardArgs<T, M, S, P>& args) {
 
 /// For each value of dQ, dK and dV the sum of |scale dS K|, |scale dS Q| or |P dO|, given O and
 /// LSE, where |dS| has P * score_mod'(S) * sum |dO V| besides: what an error of dP becomes in it.
+/// For what is learned the same of dS', times its derivative.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 BackwardResult backward_magnitudes(const BackwardArgs<T, M, S, P>& args) {
   return detail::Attention<detail::Magnitudes, BackwardArgs<T, M, S, P>>{args, {}}.backward();
-}
-
-/// max |a - b| over the finite values of b; inf when a is not finite at one of them.
-inline double max_error(const std::vector<double>& a, const std::vector<double>& b) {
-  double error = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    if (!std::isfinite(b[i])) continue;
-    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
-    error = std::max(error, std::abs(a[i] - b[i]));
-  }
-  return error;
-}
-
-/// One rounding of a tensor to T: half the spacing of T at the tensor's largest value, and the
-/// whole spacing for float, in which the value was computed too.
-template <Element T>
-double rounding(const std::vector<double>& tensor) {
-  constexpr int digits = std::same_as<T, float> ? 23 : std::same_as<T, __half> ? 11 : 8;
-  constexpr int smallest = std::same_as<T, float> ? -149 : std::same_as<T, __half> ? -25 : -134;
-  double largest = 0;
-  for (const double x : tensor) {
-    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
-  }
-  if (largest == 0) return std::ldexp(1.0, smallest);
-  return std::ldexp(1.0, std::max(std::ilogb(largest) - digits, smallest));
-}
-
-/// The error that the contract allows a tensor, in max-norm: twice that of the plain computation,
-/// and one rounding of the exact result to T (float for LSE).
-template <Element T>
-double tolerance(const std::vector<double>& exact, const std::vector<double>& plain) {
-  return 2 * max_error(plain, exact) + rounding<T>(exact);
-}
-
-/// What three products of TF32 for each one (Products::kThree) add to the tolerance of O, dQ, dK or
-/// dV: 2^-21 of the largest sum of absolute values. A factor x = big + rest is off by the bit of
-/// the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most 2^-11 |x| each, are not
-/// multiplied with each other, so that a product is off by up to (2^-23 + 2^-23 + 2^-22) |x y|.
-/// dP, a sum of such products, is off by as much of sum |dO V|, and dS by P * score_mod'(S) of it,
-/// however small dP - D is: a row that sees one key has dS = 0, and not of one rounding.
-inline double three_products_error(const std::vector<double>& magnitudes) {
-  double largest = 0;
-  for (const double x : magnitudes) {
-    if (std::isfinite(x)) largest = std::max(largest, x);
-  }
-  return std::ldexp(largest, -21);
 }
 
 }  // namespace attile::reference

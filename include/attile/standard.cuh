@@ -48,7 +48,7 @@
 //   p                   fp32: 4 N   16-bit: 2 N
 //   forward workspace   fp32: 0     16-bit: 4 N   with dropout fp32: + 4 N   16-bit: + 2 N
 //   backward workspace  fp32: 4 N   16-bit: 6 N   with dropout fp32: + 4 N   16-bit: + 2 N
-//     + 4 N for kNeedsScores: a score modifier, but not Alibi and AdditiveBias (derivative 1)
+//     + 4 N for kNeedsScores: a score modifier, but not Alibi and biases (derivative 1)
 //     + 4 batch kv_heads kv_len max(D, Dv) for 16-bit types with q_heads > kv_heads
 // each part rounded up to 16 bytes, and a workspace at least 16.
 
@@ -126,6 +126,21 @@ cudaError_t launch_gradient(const Args& args, const Sizes& sizes, const T* p, co
   constexpr int kThreads = GradientPart::kThreads;
   return arch::launch(gradient_kernel<Args>, static_cast<unsigned>(sizes.rows), kThreads,
                       sizeof(ReduceShared<float, kThreads>), stream, params);
+}
+
+/// Zeros for the gradient of a modifier that learns.
+template <class Args>
+cudaError_t launch_clear_gradient(const Args& args, cudaStream_t stream) {
+  const ScoreShape shape = score_shape(args);
+  const std::int64_t lines = gradient_lines(args.score_mod, shape);
+  if (lines == 0) return cudaSuccess;
+  if constexpr (kLearns<typename Args::ScoreModType>) {
+    constexpr std::int64_t kWarps = kClearThreads / arch::kWarpSize, kMostBlocks = 1 << 16;
+    const auto blocks = static_cast<unsigned>(min(ceil_div(lines, kWarps), kMostBlocks));
+    return arch::launch(clear_gradient_kernel<typename Args::ScoreModType>, blocks, kClearThreads,
+                        0, stream, args.score_mod, shape);
+  }
+  return cudaSuccess;
 }
 
 /// out = dense fp32 sums of its shape, or 0 where they are null.
@@ -300,7 +315,8 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
 /// dQ, dK and dV from the P that `forward` wrote for the same problem:
 ///   dV = dropout(P)^T dO,  dP = dO V^T,  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S),
 ///   dQ = scale dS K,  dK = scale dS^T Q,  D = rowsum(dO * O)  [arXiv 2205.14135, Algorithm 3]
-/// Sums are fp32; dS is rounded to T. LSE must be given but is not read.
+/// Sums are fp32; dS is rounded to T. LSE must be given but is not read. Where several scores add
+/// to an element of the gradient of a modifier that learns, they do in no fixed order.
 /// Shapes   see BackwardArgs; `head_dim` is required, and `p` is that of `forward`.
 /// Scratch, Scope, Bits, Errors: as in `forward`.
 template <Element T, Mask M, ScoreMod S, Dropout P>
@@ -317,6 +333,7 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   if (!detail::usable(p, sizes)) return cudaErrorInvalidValue;
   const HandleScope scope(handle, stream);
   if (const cudaError_t error = scope.error()) return error;
+  if (const auto error = detail::launch_clear_gradient(args, stream)) return error;
   const auto [D, Dv] = sizes.dim;
   if (sizes.scores() == 0) {
     const auto clear = [&](const Tensor<T>& t, int heads, int rows, int dim) {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
+#include <attile/core/learned_sums.h>
 #include <attile/core/score_mod.h>
 
 #include <cmath>
+#include <cstdint>
+#include <set>
 #include <vector>
 
 #include "support/catch.h"
+#include "support/differences.h"
 #include "support/policies.h"
 
 namespace {
@@ -14,15 +18,21 @@ using attile_test::Bend;
 
 const float kSlopes[] = {0.5f, 0.25f, 0.125f, 1.0f, 2.0f, 4.0f, 8.0f, 16.0f};
 
+constexpr double kScores[] = {-40.0, -3.0, -0.5, 0.0, 1e-3, 0.7, 2.0, 10.0, 60.0};
+
 /// Holds the derivative against central differences in fp64.
 template <class S>
 void check_derivative(const S& mod) {
-  constexpr double h = 1e-5;
   const Extent e{7, 9};
   for (const ScoreIndex at : {ScoreIndex{0, 0, 0, 0}, {1, 3, 6, 2}, {1, 2, 3, 8}}) {
-    for (const double s : {-40.0, -3.0, -0.5, 0.0, 1e-3, 0.7, 2.0, 10.0, 60.0}) {
-      const double difference = (mod(s + h, at, e).value - mod(s - h, at, e).value) / (2 * h);
-      CHECK(mod(s, at, e).derivative == Approx(difference).margin(1e-8).epsilon(1e-7));
+    for (const double s : kScores) {
+      const auto value = [&](double step) { return mod(s + step, at, e).value; };
+      const double error = 0x1p-48 * (std::abs(s) + std::abs(value(0)) + 1);
+      const auto difference = attile_test::central_difference(value, 0x1p-12, error);
+      INFO("at " << s << ": " << mod(s, at, e).derivative << ", by differences " << difference.value
+                 << ", tolerance " << difference.tolerance);
+      CHECK(difference.accepts(mod(s, at, e).derivative));
+      CHECK(difference.tolerance < 1e-4);
     }
   }
 }
@@ -33,10 +43,97 @@ TEST_CASE("score_mod.derivatives") {
   for (const float cap : {0.5f, 3.0f, 50.0f}) check_derivative(Softcap{cap});
   const std::vector<float> bias(2 * 4 * 7 * 9, 0.75f);
   check_derivative(AdditiveBias<float>{bias.data(), 4 * 7 * 9, 7 * 9, 9, 1});
+  const LearnedBias<float> learned{{bias.data(), 4 * 7 * 9, 7 * 9, 9, 1}, {}};
+  check_derivative(learned);
+  check_derivative(Then<Softcap, LearnedBias<float>>{{5.0f}, learned});
   check_derivative(Then<Softcap, Alibi>{{5.0f}, {kSlopes, 0}});
   check_derivative(Then<Alibi, Softcap>{{kSlopes, 0}, {5.0f}});
   check_derivative(Then<Then<Bend, Softcap>, Bend>{{{}, {7.0f}}, {}});
   check_derivative(Bend{});
+}
+
+/// What a modifier adds to the gradient of one bias, against differences of ds * value by it.
+template <class S>
+void check_learned(const S& mod, float& bias, const float* gradient) {
+  const Extent e{1, 1};
+  for (const double s : kScores) {
+    constexpr double ds = -0.75;
+    const float b = bias;
+    const auto value = [&](double step) {
+      bias = static_cast<float>(b + step);
+      return ds * mod(s, {}, e).value;
+    };
+    const double error = 0x1p-48 * (std::abs(s) + std::abs(value(0)) + 1);
+    const auto difference = attile_test::central_difference(value, 0x1p-12, error);
+    bias = b;
+    LearnedSums<double> sums(mod, {1, 1, e});
+    mod.add_gradient(s, ds, {}, e, sums.add());
+    INFO("at " << s << ", by differences " << difference.value);
+    CHECK(mod.gradient_line(0, {1, 1, e}).first == gradient);
+    CHECK(difference.accepts(sums.values()[0]));
+    CHECK(difference.tolerance < 1e-4);
+  }
+}
+
+TEST_CASE("score_mod.what_is_learned") {
+  using Learned = LearnedBias<float>;
+  float bias = 0.75f, other = -0.5f, gradients[2] = {};
+  const Learned learned{{&bias}, {&gradients[0]}};
+  check_learned(learned, bias, &gradients[0]);
+  check_learned(Then<Softcap, Learned>{{5.0f}, learned}, bias, &gradients[0]);
+  check_learned(Then<Learned, Softcap>{learned, {5.0f}}, bias, &gradients[0]);
+  check_learned(Then<Then<Softcap, Learned>, Bend>{{{5.0f}, learned}, {}}, bias, &gradients[0]);
+  const Then<Learned, Then<Softcap, Learned>> two{learned, {{5.0f}, {{&other}, {&gradients[1]}}}};
+  check_learned(two, bias, &gradients[0]);
+  CHECK(two.gradient_lines({1, 1, {1, 1}}) == 2);
+  CHECK(two.gradient_line(1, {1, 1, {1, 1}}).first == &gradients[1]);
+}
+
+TEST_CASE("score_mod.elements_of_a_gradient") {
+  // (2, 3, 5, 7), and what of it is summed over.
+  const ScoreShape shape{2, 3, {5, 7}};
+  float memory[1000];
+  const auto count = [&](const BiasGradient& gradient) {
+    std::set<const float*> places;
+    std::size_t visited = 0;
+    for (std::int64_t n = 0; n < gradient.lines(shape); ++n) {
+      const GradientLine line = gradient.line(n, shape);
+      for (int i = 0; i < line.count; ++i) places.insert(line.first + i * line.stride);
+      visited += line.count;
+    }
+    CHECK(visited == places.size());
+    std::set<const float*> of_scores;
+    for (int i = 0; i < 2 * 3 * 5 * 7; ++i) {
+      of_scores.insert(gradient.at(i / 105, i / 35 % 3, i / 7 % 5, i % 7));
+    }
+    CHECK(places == of_scores);
+    return places.size();
+  };
+  const BiasGradient dense{memory, 105, 35, 7, 1}, padded{memory, 400, 120, 17, 2};
+  const BiasGradient of_heads{memory, 0, 1, 0, 0}, of_distances{memory + 10, 0, 20, -1, 1};
+  CHECK(count(dense) == 210);
+  CHECK(count(padded) == 210);
+  CHECK(count({memory + 6, 105, 35, 7, -1}) == 210);
+  CHECK(count({memory, 0, 35, 7, 1}) == 105);
+  CHECK(count(of_heads) == 3);
+  CHECK(count(of_distances) == 33);
+  CHECK(count({memory, 0, 20, 1, 1}) == 33);
+  CHECK(count({memory, 0, 0, 0, 0}) == 1);
+  CHECK_FALSE(of_distances.overlaps_itself(shape));
+  CHECK_FALSE(BiasGradient{memory, 33, 11, 1, 1}.overlaps_itself(shape));
+  CHECK(BiasGradient{memory, 33, 10, 1, 1}.overlaps_itself(shape));
+  CHECK(BiasGradient{memory, 0, 0, 1, 2}.overlaps_itself(shape));
+  CHECK_FALSE(BiasGradient{memory, 0, 0, 1, 5}.overlaps_itself(shape));
+  CHECK(dense.one_for_each(shape));
+  CHECK(padded.one_for_each(shape));
+  CHECK_FALSE(of_heads.one_for_each(shape));
+  CHECK_FALSE(of_distances.one_for_each(shape));
+  CHECK(of_heads.one_for_each({1, 3, {1, 1}}));
+  // Nothing to sum over is a sum of 0.
+  CHECK(dense.lines({2, 3, {5, 0}}) == 0);
+  CHECK(dense.lines({2, 3, {0, 7}}) == 0);
+  CHECK(of_heads.lines({2, 3, {0, 0}}) == 3);
+  CHECK(BiasGradient{memory, 0, 0, 0, 1}.line(0, {0, 3, {0, 7}}).count == 7);
 }
 
 TEST_CASE("score_mod.softcap") {
@@ -103,6 +200,10 @@ TEST_CASE("score_mod.traits") {
   static_assert(kMayHide<Then<Softcap, AdditiveBias<float>>>);
   static_assert(kMayHide<Then<AdditiveBias<float>, Softcap>>);
   static_assert(!kMayHide<Then<Softcap, Alibi>>);
+  static_assert(kLearns<LearnedBias<float>> && kMayHide<LearnedBias<float>>);
+  static_assert(kLearns<Then<LearnedBias<float>, Alibi>>);
+  static_assert(kLearns<Then<Softcap, LearnedBias<__half>>>);
+  static_assert(!kLearns<AdditiveBias<float>> && !kLearns<Then<Softcap, Alibi>>);
   static_assert(ScoreMod<Bend>);
   struct OnlyFloat {
     ModifiedScore<float> operator()(float s, ScoreIndex, Extent) const { return {s, 1.0f}; }

@@ -14,6 +14,7 @@ using namespace attile_test;
     run_suite<Direction::kBackward, float, Policy::policy>(CpuExecutor{}); \
   }
 ATTILE_EACH_POLICY(ATTILE_SUITE)
+ATTILE_LEARNED_POLICIES(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
 /// Tiles and threads that are not the default: more edges, another division of the work.
@@ -27,6 +28,7 @@ CpuExecutor small_tiles() { return {{.threads = 3, .tile_rows = 20, .tile_cols =
     run_suite<Direction::kBackward, float, Policy::policy>(small_tiles()); \
   }
 ATTILE_FEW_POLICIES(ATTILE_SUITE)
+ATTILE_LEARNED_POLICIES(ATTILE_SUITE)
 #undef ATTILE_SUITE
 
 }  // namespace

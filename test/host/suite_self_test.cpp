@@ -54,6 +54,14 @@ constexpr KnownDefect kDefects[] = {
     {Defect::kDoutStridesOfO, "mixed", true, true},
     {Defect::kGradientsLeftUnwritten, "q_len_0", true, true},
     {Defect::kZeroDv, "len_65_65", true, true},
+    {Defect::kLearnedNotCleared, "learned_65_70", true, true},
+    {Defect::kLearnedNotCleared, "learned_q_len_0", true, true},
+    {Defect::kLearnedNotCleared, "learned_kv_len_0", true, true},
+    {Defect::kLearnedWithDerivative, "learned_65_70", true, true},
+    {Defect::kLearnedLastHeadWins, "learned_by_heads", true, true},
+    {Defect::kLearnedFromHidden, "learned_130_40", true, true},
+    {Defect::kLearnedBetweenElements, "learned_65_70", true, true},
+    {Defect::kLearnedBetweenElements, "learned_by_columns", true, true},
 };
 
 constexpr bool is_listed(Defect defect) {
@@ -81,7 +89,7 @@ std::string faults_of(Defect defect, bool backward, const Case& c) {
 /// The policies that this test runs: those that some defect needs.
 bool is_run(Policy p) {
   return p == Policy::kNone || p == Policy::kCausal || p == Policy::kWindow ||
-         p == Policy::kSoftcap || p == Policy::kDropout;
+         p == Policy::kSoftcap || p == Policy::kDropout || p == Policy::kLearned;
 }
 
 template <attile::Element T>
@@ -98,6 +106,9 @@ std::string faults(Defect defect, bool backward, const Case& c) {
       return faults_of<T, Policy::kSoftcap>(defect, backward, c);
     case Policy::kDropout:
       return faults_of<T, Policy::kDropout>(defect, backward, c);
+    case Policy::kLearned:
+      // What is learned is fp32 whatever T.
+      return faults_of<float, Policy::kLearned>(defect, backward, c);
     default:
       return {};
   }

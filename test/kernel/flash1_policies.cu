@@ -10,6 +10,7 @@ using Small = Flash1Executor<64, 0, 32, 48>;
 #define ATTILE_SMALL(name, policy) ATTILE_FLASH1_SUITE(name, float, policy, Small)
 #if ATTILE_TEST_FULL
 ATTILE_EACH_POLICY(ATTILE_SMALL)
+ATTILE_LEARNED_POLICIES(ATTILE_SMALL)
 #else
 ATTILE_SMALL(everything, kEverything)
 #endif

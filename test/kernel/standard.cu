@@ -45,6 +45,7 @@ cudaError_t run_forward(const Args& args, const GuardedWorkspace& p) {
 /// For the suite: everything but the layouts that cuBLAS cannot address.
 struct StandardExecutor {
   static constexpr bool kRepeatsBackward = true;
+  static constexpr bool kRepeatsSums = false;
 
   Direction direction;
 
@@ -88,7 +89,7 @@ struct StandardExecutor {
 // ---- the suite ----------------------------------------------------------------------------------
 
 #if ATTILE_TEST_FULL
-#define ATTILE_STANDARD_FP32(X) ATTILE_EACH_POLICY(X)
+#define ATTILE_STANDARD_FP32(X) ATTILE_EACH_POLICY(X) ATTILE_LEARNED_POLICIES(X)
 #define ATTILE_STANDARD_FP16(X) ATTILE_FEW_POLICIES(X)
 #define ATTILE_STANDARD_BF16(X) ATTILE_FEW_POLICIES(X)
 #else

@@ -119,7 +119,9 @@ struct GpuExecutor {
   static constexpr bool kRepeatsBackward = kMode != attile::DqMode::kAccumulate;
   static constexpr int kTf32Products = Dim::kTf32Products;
 
-  bool takes(const Case& c) const { return Dim::take(c); }
+  bool takes(const Case& c) const {
+    return Dim::take(c) && (kMode == attile::DqMode::kAccumulate || c.sums == Sums::kNone);
+  }
 
   template <class Args>
   attile::Check forward(const Args& host_args, const std::vector<Region>& regions) const {

@@ -13,7 +13,9 @@
 // The same backward, which take three times as long.
 #if ATTILE_TEST_FULL
 #define ATTILE_FP32_BACKWARD_D64_MASKS(X) ATTILE_MASK_POLICIES(X)
-#define ATTILE_FP32_BACKWARD_D64_MODIFIERS(X) ATTILE_MODIFIER_POLICIES(X)
+#define ATTILE_FP32_BACKWARD_D64_MODIFIERS(X) \
+  ATTILE_MODIFIER_POLICIES(X)                 \
+  ATTILE_LEARNED_POLICIES(X)
 #else
 #define ATTILE_FP32_BACKWARD_D64_MASKS(X) X(none, kNone) X(causal, kCausal)
 #define ATTILE_FP32_BACKWARD_D64_MODIFIERS(X) X(everything, kEverything)
@@ -35,7 +37,8 @@
 #define ATTILE_FP16_CALL_D128(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_BF16_CALL_D128(X) ATTILE_EACH_POLICY(X)
 #define ATTILE_FP16_CALL_D256(X) ATTILE_EACH_POLICY(X)
-#define ATTILE_BF16_CALL_D256(X) ATTILE_EACH_POLICY(X)
+// Above 128 columns what is learned is the family sm80's.
+#define ATTILE_BF16_CALL_D256(X) ATTILE_EACH_POLICY(X) ATTILE_LEARNED_POLICIES(X)
 #define ATTILE_FP16_IN_ORDER(X) X(none, kNone) X(causal, kCausal) X(everything, kEverything)
 #else
 #define ATTILE_FP32_LARGE(X) X(causal, kCausal)
@@ -72,10 +75,10 @@ inline constexpr int kSuiteCalls = 0 ATTILE_FP32_CALL_D64(ATTILE_ONE)
 
 /// Kernels of suite_tiles.cu, suite_sm80_tiles.cu, suite_sm90.cu and suite_sm90_backward.cu
 /// besides.
-inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 29 : 2;
-inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 56 : 2;
+inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 30 : 2;
+inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 60 : 2;
 inline constexpr int kSuiteSm90Kernels = ATTILE_TEST_FULL ? 70 : 3;
-inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 48 : 2;
+inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 51 : 2;
 
 static_assert(ATTILE_TEST_FULL || 2 * (kSuiteCombinations + kSuiteCalls) + kSuiteTileKernels +
                                           kSuiteSm80TileKernels + kSuiteSm90Kernels +

@@ -63,6 +63,7 @@ using Tf32D128 =
   X(HalfType, kCausal, Own128x128)      \
   X(Bf16Type, kWindowPrefix, Own192x64) \
   X(HalfType, kCausalDropout, Own48x80) \
+  X(HalfType, kLearned, Own48x80)       \
   X(HalfType, kCausal, Narrow128x32)    \
   X(Bf16Type, kPrefix, Wide64x32)       \
   X(HalfType, kCausal, Own64x64D40)     \
@@ -78,6 +79,7 @@ using Tf32D128 =
   X(float, kNone, FloatD256)            \
   X(float, kCausal, FloatD256)          \
   X(float, kCausal, FloatInOrder)       \
+  X(float, kLearned, FloatInOrder)      \
   X(float, kNone, Float32x48D96)        \
   X(float, kCausal, Float16x32D64x40)   \
   X(float, kNone, Tf32D64)              \

@@ -58,6 +58,7 @@ using TwoPass1x1 = GpuExecutor<Dims64, OneWarp<1, 1>, DqMode::kTwoPass>;
   X(kForward, float, kNone, Default41)               \
   X(kBackward, float, kCausal, Backward57x57)        \
   X(kBackward, float, kEverything, TwoPass64)        \
+  X(kBackward, float, kLearned, TwoPass64)           \
   X(kBackward, float, kNone, TwoPass16x16)           \
   X(kBackward, float, kCausal, Backward64x32)        \
   X(kBackward, float, kCausal, TwoPass1x1)           \

@@ -22,10 +22,9 @@ bool each_modifier(const Named& named) {
 
 template <class T, class... M, class Named>
 bool each_policy(const Named& named) {
-  return (
-      each_modifier<T, M, NoScoreMod, Softcap, Alibi, AdditiveBias<float>, Then<Softcap, Alibi>>(
-          named) &&
-      ...);
+  return (each_modifier<T, M, NoScoreMod, Softcap, Alibi, AdditiveBias<float>, LearnedBias<float>,
+                        Then<Softcap, Alibi>>(named) &&
+          ...);
 }
 
 /// fp32 has tiles of its own, and takes the most registers where there is the most to do.
@@ -47,7 +46,7 @@ bool each_16_bit_policy(const Named& named) {
                      Document, CausalDocument>(named);
 #else
          named.template operator()<Bf16, Causal, NoScoreMod, NoDropout>() &&
-         named.template operator()<Bf16, Causal, AdditiveBias<float>, NoDropout>() &&
+         named.template operator()<Bf16, Causal, LearnedBias<float>, NoDropout>() &&
          named.template operator()<Bf16, CausalDocument, Then<Softcap, Alibi>, PhiloxDropout>();
 #endif
 }

@@ -12,11 +12,14 @@ struct NamedKernels {
 
   template <class T, class M, class S, class P>
   bool operator()() const {
-    return kKernel<64, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+    bool result = true;
+    if constexpr (sm90::kMakesGradientOf<S, 256, 256>) {
+      result = kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+               kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr;
+    }
+    return result && kKernel<64, DqMode::kAccumulate, T, M, S, P> != nullptr &&
            kKernel<96, DqMode::kAccumulate, T, M, S, P> != nullptr &&
            kKernel<128, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-           kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-           kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr &&
            kKernel<64, DqMode::kInOrder, T, M, S, P> != nullptr &&
            kKernel<128, DqMode::kInOrder, T, M, S, P> != nullptr;
   }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <string>
+#include <vector>
+
 #include "kernel/suite_executor.cuh"
 #include "sim/suite.h"
 
@@ -13,6 +16,22 @@ using TwoPass = GpuExecutor<Dims<64>, Tiles<16, 24>, attile::DqMode::kTwoPass>;
 
 constexpr double kMostCost = 2.5e6, kLessCost = 1.2e6;
 
+/// Sums in no fixed order are refused where dQ has the same bits always, and nothing is written.
+template <class Executor>
+void check_that_sums_are_refused() {
+  const char* const why =
+      "kTwoPass and kInOrder: scores add to an element of score_mod's gradient in no fixed order; "
+      "give it an element for each score, or take kAccumulate";
+  for (const Case& c : kCases) {
+    if (c.policy != Policy::kLearned || c.sums == Sums::kNone) continue;
+    if (c.batch * c.q_len * c.kv_len == 0) continue;  // nothing is summed
+    Problem<float, Policy::kLearned> p(c);
+    const std::vector<float> before = p.learned_buffer().storage();
+    CHECK(Executor{}.backward(p.backward_args(), p.regions()).why == std::string(why));
+    CHECK(p.learned_buffer().equals(before));
+  }
+}
+
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy)                                                           \
   register_cases<Direction::kForward, float, Policy::policy>("portable", Default{}, kMostCost); \
@@ -23,6 +42,10 @@ const bool kRegistered = [] {
                                                                kLessCost);
   register_cases<Direction::kBackward, float, Policy::kEverything>("portable_two_pass", TwoPass{},
                                                                    kLessCost);
+  register_cases<Direction::kBackward, float, Policy::kLearned>("portable", Default{}, kLessCost);
+  register_cases<Direction::kBackward, float, Policy::kLearned>("portable_two_pass", TwoPass{},
+                                                                kLessCost);
+  register_test("portable_two_pass.learned_sums_are_refused", check_that_sums_are_refused<TwoPass>);
   // Rows that do not fill the threads' places.
   register_cases<Direction::kForward, float, Policy::kCausal>("portable_20x24", Odd{}, kLessCost);
   register_cases<Direction::kBackward, float, Policy::kCausal>("portable_20x24", Odd{}, kLessCost);

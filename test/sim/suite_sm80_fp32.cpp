@@ -52,6 +52,8 @@ const bool kRegistered = [] {
   add<Policy::kCausal>("sm80_fp32_256", D256{}, kMostCost);
   register_cases<Direction::kBackward, float, Policy::kCausal>("sm80_fp32_in_order", InOrder{},
                                                                kLessCost);
+  register_cases<Direction::kBackward, float, Policy::kLearned>("sm80_fp32_in_order", InOrder{},
+                                                                kLessCost);
   return true;
 }();
 

@@ -67,6 +67,7 @@ const bool kRegistered = [] {
                                                                        kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_in_order", InOrder{},
                                                                 kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_rows", Rows{}, kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", ByColumns{}, kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_160_64", ByColumnsInOrder{},
                                                                 kMostCost / 4);

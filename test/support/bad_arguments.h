@@ -23,6 +23,7 @@ struct SmallProblem {
   float dq[kQElements] = {}, dk[kKvElements] = {}, dv[kKvElements] = {};
   int ids[kBatch * kKvLen] = {};
   float slopes[kQHeads] = {};
+  float bias[kKvLen] = {}, bias_gradient[kKvLen] = {};  // one for each column
 
   template <class Args>
   void describe(Args& a) {
@@ -197,11 +198,43 @@ void bad_policies(const Bad& bad) {
   });
   bad.template with<NoMask, attile::AdditiveBias<float>>(
       "bias", "AdditiveBias: bias must not be null", [](auto&) {});
+  bad.template with<NoMask, attile::LearnedBias<float>>(
+      "learned bias", "AdditiveBias: bias must not be null",
+      [&](auto& a) { a.score_mod.gradient.data = bad.problem.bias_gradient; });
   const char* probability = "PhiloxDropout: probability must be >= 0 and < 1 - 2^-17";
   for (const float value : {-0.1f, -kInf, 1.0f, 1.5f, kInf, kNan, 1.0f - 0x1p-17f, 0.9999999f}) {
     bad.template with<NoMask, attile::NoScoreMod, attile::PhiloxDropout>(
         "dropout", probability, [=](auto& a) { a.dropout.probability = value; });
   }
+}
+
+template <class Bad>
+void bad_learned_gradients(const Bad& bad) {
+  using attile::NoMask;
+  using Learned = attile::LearnedBias<float>;
+  SmallProblem& p = bad.problem;
+  const auto with = [&](const char* name, const char* why, float* gradient) {
+    bad.template with<NoMask, Learned>(name, why, [&](auto& a) {
+      a.score_mod = {{p.bias}, {gradient}};
+    });
+  };
+  const char* null = "LearnedBias: gradient must not be null";
+  with("learned gradient null", null, nullptr);
+  bad.template with<NoMask, attile::Then<attile::Softcap, Learned>>(
+      "softcap and learned gradient null", null,
+      [&](auto& a) { a.score_mod.second.bias = {p.bias}; });
+  bad.template with<NoMask, Learned>("no rows, learned gradient null", null,
+                                     [](auto& a) { a.q_len = 0; });
+  with("learned gradient misaligned", "LearnedBias: gradient is not aligned to 4 bytes",
+       shifted(p.bias_gradient, 2));
+  with("learned gradient is bias", "LearnedBias: gradient is the memory of the bias", p.bias);
+  bad.template with<NoMask, Learned>(
+      "learned gradient strides",
+      "LearnedBias: elements of gradient share memory (see its strides; 0 sums)", [&](auto& a) {
+        a.score_mod = {{p.bias}, {p.bias_gradient, 0, 4, 0, 1}};
+      });
+  with("learned gradient in q", "a gradient is the memory of an input", p.q);
+  with("learned gradient in dv", "two gradients share their memory", p.dv);
 }
 
 /// bad(name, why, spoil): visits the right arguments of one pass, spoilt; `with` names policies.
@@ -298,6 +331,7 @@ void visit_bad_backward(const Visit& visit) {
   bad("dq is dk", shared, [](auto& a) { a.dq.data = a.dk.data; });
   bad("dk is dv", shared, [](auto& a) { a.dk.data = a.dv.data; });
   bad("dv is dq", shared, [](auto& a) { a.dv.data = a.dq.data; });
+  detail::bad_learned_gradients(bad);
   detail::bad_policies(bad);
 }
 

@@ -23,6 +23,7 @@ enum class Policy {
   kCausalDropout,
   kUser,
   kEverything,
+  kLearned,
 };
 
 /// Where the rows of a case's tensors lie.
@@ -51,6 +52,15 @@ enum class Data {
   kNanValue,      ///< one component of one value of each head is NaN
 };
 
+/// Which scores add to the same element of a learned bias's gradient.
+enum class Sums {
+  kNone,
+  kHeads,       ///< of all batches and heads
+  kColumns,     ///< of all batches, heads and rows
+  kDistances,   ///< of all batches, and where the distance of row and column is the same
+  kWholeHeads,  ///< of a head
+};
+
 /// One row of the table that every executor runs.
 struct Case {
   const char* name = "";
@@ -76,6 +86,7 @@ struct Case {
   float probability = 0.3f;  ///< of dropout
   bool pointers = false;     ///< lengths, seeds, slopes of each batch come from memory
   bool hide = false;         ///< a bias that is -inf in places; documents without a key
+  Sums sums = Sums::kNone;   ///< of a learned bias
 };
 
 // Comments name the source: a defect that some attention library had, or the contract.
@@ -362,6 +373,27 @@ inline constexpr auto kCases = [] {
        .kv_heads = 2, .q_len = 65, .kv_len = 130, .head_dim = 40},
       {.name = "softcap_then_alibi_130_65", .policy = kSoftcapAlibi, .q_len = 130, .kv_len = 65,
        .dlse = true},
+
+      // A bias whose gradient is wanted; causal, behind a softcap.
+      {.name = "learned_65_70", .policy = kLearned, .batch = 2, .q_heads = 2, .kv_heads = 1,
+       .q_len = 65, .kv_len = 70, .head_dim = 32, .dlse = true},
+      {.name = "learned_130_40", .policy = kLearned, .q_len = 130, .kv_len = 40, .hide = true},
+      {.name = "learned_40_130", .policy = kLearned, .q_heads = 2, .kv_heads = 2, .q_len = 40,
+       .kv_len = 130, .head_dim = 16, .layout = kPadded, .dlse = true, .hide = true},
+      {.name = "learned_by_heads", .policy = kLearned, .batch = 3, .q_heads = 4, .kv_heads = 2,
+       .q_len = 33, .kv_len = 70, .head_dim = 16, .sums = Sums::kHeads},
+      {.name = "learned_by_columns", .policy = kLearned, .batch = 2, .q_heads = 2, .kv_heads = 2,
+       .q_len = 70, .kv_len = 33, .head_dim = 16, .hide = true, .sums = Sums::kColumns},
+      {.name = "learned_by_distances", .policy = kLearned, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 65, .kv_len = 65, .head_dim = 16, .sums = Sums::kDistances},
+      {.name = "learned_by_whole_heads", .policy = kLearned, .batch = 2, .q_heads = 4,
+       .kv_heads = 4, .q_len = 17, .kv_len = 40, .head_dim = 16, .sums = Sums::kWholeHeads},
+      {.name = "learned_kv_len_0", .policy = kLearned, .q_len = 9, .kv_len = 0,
+       .sums = Sums::kWholeHeads},
+      {.name = "learned_q_len_0", .policy = kLearned, .q_len = 0, .kv_len = 70,
+       .sums = Sums::kColumns},
+      {.name = "learned_batch_0", .policy = kLearned, .batch = 0, .q_len = 5, .kv_len = 7,
+       .sums = Sums::kHeads},
 
       // Dropout.
       {.name = "dropout_65_129", .policy = kDropout, .batch = 2, .q_heads = 2, .kv_heads = 2,

@@ -104,6 +104,14 @@ void visit_good(const Visit& visit) {
   backward.template with<NoMask, attile::Softcap>("smallest cap", nullptr, [](auto& a) {
     a.score_mod.cap = std::numeric_limits<float>::min();
   });
+  using Learned = attile::LearnedBias<float>;
+  forward.template with<NoMask, Learned>("learned bias, no gradient", nullptr,
+                                         [&](auto& a) { a.score_mod.bias.bias = problem.bias; });
+  backward.template with<NoMask, Learned>("learned bias of columns", nullptr, [&](auto& a) {
+    a.score_mod = {{problem.bias}, {problem.bias_gradient}};
+  });
+  backward.template with<NoMask, Learned>("learned bias, no keys, null", nullptr,
+                                          [&](auto& a) { a.kv_len = 0; });
   backward.template with<NoMask, NoScoreMod, PhiloxDropout>(
       "dropout 0", nullptr, [](auto& a) { a.dropout.probability = 0.0f; });
   backward.template with<NoMask, NoScoreMod, PhiloxDropout>(

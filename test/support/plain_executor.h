@@ -50,8 +50,13 @@ enum class Defect {
   kDoutStridesOfO,
   kGradientsLeftUnwritten,
   kZeroDv,
+  kLearnedNotCleared,
+  kLearnedWithDerivative,
+  kLearnedLastHeadWins,
+  kLearnedFromHidden,
+  kLearnedBetweenElements,
 };
-inline constexpr int kDefectCount = static_cast<int>(Defect::kZeroDv) + 1;
+inline constexpr int kDefectCount = static_cast<int>(Defect::kLearnedBetweenElements) + 1;
 
 /// Attention in fp32 for one row after the other, by the online softmax over tiles of 16 keys; and
 /// the same with one defect, which shows what the suite is able to see.
@@ -83,6 +88,7 @@ class PlainExecutor {
     if (const attile::Check check = attile::check_arguments(args, 0, 0); !check) return check;
     const Problem<Args> p(args, defect_);
     if (is(Defect::kGradientsLeftUnwritten) && args.q_len == 0) return {};
+    if (!is(Defect::kLearnedNotCleared)) clear_learned(args);
     for (int b = 0; b < args.batch; ++b) {
       for (int kv_head = 0; kv_head < args.kv_heads; ++kv_head) backward_group(p, b, kv_head);
     }
@@ -216,6 +222,33 @@ class PlainExecutor {
     }
   }
 
+  template <class Args>
+  void clear_learned(const Args& a) const {
+    if constexpr (attile::kLearns<typename Args::ScoreModType>) {
+      const attile::ScoreShape shape = attile::score_shape(a);
+      const int between = is(Defect::kLearnedBetweenElements) ? 1 : 0;
+      for (std::int64_t n = 0; n < a.score_mod.gradient_lines(shape); ++n) {
+        const attile::GradientLine line = a.score_mod.gradient_line(n, shape);
+        for (int i = 0; i < line.count; ++i) line.first[i * line.stride] = 0;
+        if (line.count > 0) line.first[(line.count - 1) * line.stride + between] = 0;
+      }
+    }
+  }
+
+  /// ds: dS', the gradient of the modified score.
+  template <class P>
+  void learn(const P& p, attile::ScoreIndex at, float ds, float derivative) const {
+    using S = typename std::remove_cvref_t<decltype(p.args)>::ScoreModType;
+    if constexpr (attile::kLearns<S>) {
+      if (is(Defect::kLearnedWithDerivative)) ds *= derivative;
+      if (is(Defect::kLearnedLastHeadWins) && at.head < p.args.q_heads - 1) return;
+      const struct {
+        ATTILE_HOST_DEVICE void operator()(float* where, float x) const { *where += x; }
+      } add;
+      p.args.score_mod.add_gradient(0.0f, ds, at, p.extent, add);
+    }
+  }
+
   template <class P>
   void backward_group(const P& p, int b, int kv_head) {
     const auto& a = p.args;
@@ -276,6 +309,9 @@ class PlainExecutor {
             probability * p.keep(at) * attile::to_float(do_i[c]);
       }
       if (!is(Defect::kNoDropoutInDp)) dp *= p.keep(at);
+      const bool hidden = s.value == -attile::kInf;
+      if (!hidden) learn(p, at, probability * (dp - delta), s.derivative);
+      if (hidden && is(Defect::kLearnedFromHidden)) learn(p, at, 1e-20f, 1.0f);
       float ds = probability * (dp - delta) * p.scale;
       if (!is(Defect::kNoDerivative)) ds *= s.derivative;
       const T* k = a.k.row(b, p.kv_head(h), j);

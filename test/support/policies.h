@@ -84,6 +84,9 @@ struct CombinationOf<Policy::kUser> : Combination<Gaps, Bend> {};
 template <>
 struct CombinationOf<Policy::kEverything>
     : Combination<And<Causal, Document>, SoftcapAlibi, PhiloxDropout> {};
+template <>
+struct CombinationOf<Policy::kLearned>
+    : Combination<Causal, attile::Then<attile::Softcap, attile::LearnedBias<float>>> {};
 
 }  // namespace detail
 
@@ -93,7 +96,8 @@ using CombinationOf = detail::CombinationOf<kPolicy>;
 /// The arrays that a case's policies point to, and the policies.
 class PolicyData {
  public:
-  explicit PolicyData(const Case& c) : case_(c), bias_(bias_elements()) {
+  explicit PolicyData(const Case& c)
+      : case_(c), bias_(bias_elements()), bias_gradient_(gradient_elements()) {
     for (int b = 0; b < c.batch; ++b) {
       for (int i = 0; i < c.q_len; ++i) q_ids_.push_back(document(b, i, c.q_len));
       for (int j = 0; j < c.kv_len; ++j) {
@@ -125,6 +129,10 @@ class PolicyData {
     const std::int64_t row = case_.hide ? case_.kv_len : 0;  // one row for all, or each its own
     s = {bias_.data(), 0, std::int64_t{bias_rows()} * case_.kv_len, row, 1};
   }
+  void operator()(attile::LearnedBias<float>& s) const {
+    (*this)(s.bias);
+    s.gradient = bias_gradient();
+  }
   void operator()(attile::PhiloxDropout& p) const {
     p = {case_.probability, 1234567890123u, 42, nullptr, nullptr};
     if (case_.pointers) {
@@ -148,9 +156,12 @@ class PolicyData {
   void operator()(Policy&) const {}  // has no parameters
 
   std::vector<Region> regions() {
-    return {region(q_ids_),  region(kv_ids_), region(lengths_),
-            region(slopes_), bias_.region(),  {seed_and_offset_, sizeof(seed_and_offset_)}};
+    return {region(q_ids_),         region(kv_ids_), region(lengths_),
+            region(slopes_),        bias_.region(),  {seed_and_offset_, sizeof(seed_and_offset_)},
+            bias_gradient_.region()};
   }
+  /// Of a learned bias, with room between its elements.
+  Buffer<float>& gradient_buffer() { return bias_gradient_; }
 
  private:
   static int document(int batch, int position, int length) {
@@ -158,8 +169,31 @@ class PolicyData {
   }
   int bias_rows() const { return case_.hide ? case_.q_len : 1; }
   std::int64_t bias_elements() const {
-    return case_.policy == Policy::kBias ? std::int64_t{case_.q_heads} * bias_rows() * case_.kv_len
-                                         : 0;
+    const bool has_bias = case_.policy == Policy::kBias || case_.policy == Policy::kLearned;
+    return has_bias ? std::int64_t{case_.q_heads} * bias_rows() * case_.kv_len : 0;
+  }
+  attile::BiasGradient bias_gradient() const {
+    float* const data = bias_gradient_.data();
+    const std::int64_t row = 2 * case_.kv_len + 3, head = row * case_.q_len + 1;
+    switch (case_.sums) {
+      case Sums::kNone:
+        return {data, head * case_.q_heads, head, row, 2};
+      case Sums::kHeads:
+        return {data, 0, 0, row, 2};
+      case Sums::kColumns:
+        return {data + 5, 0, 0, 0, 3};
+      case Sums::kDistances:
+        return {data + case_.q_len, 0, case_.q_len + case_.kv_len + 2, -1, 1};
+      case Sums::kWholeHeads:
+        return {data, case_.q_heads + 1, 1, 0, 0};
+    }
+    return {};
+  }
+  std::int64_t gradient_elements() const {
+    const std::int64_t slices = std::int64_t{case_.batch} * case_.q_heads;
+    const std::int64_t scores = slices * case_.q_len * case_.kv_len;
+    if (case_.policy != Policy::kLearned) return 0;
+    return 2 * scores + 4 * (slices + 1) * (case_.q_len + case_.kv_len + 2);
   }
   template <class T>
   static Region region(std::vector<T>& v) {
@@ -170,6 +204,7 @@ class PolicyData {
   std::vector<int> q_ids_, kv_ids_, lengths_;
   std::vector<float> slopes_;
   Buffer<float> bias_;
+  mutable Buffer<float> bias_gradient_;  // which policies point to, as to what they only read
   std::uint64_t seed_and_offset_[2] = {987654321, 0x700000005u};
 };
 
@@ -195,6 +230,11 @@ struct Relocate {
   template <class T>
   void operator()(attile::AdditiveBias<T>& s) const {
     (*this)(s.bias);
+  }
+  template <class T>
+  void operator()(attile::LearnedBias<T>& s) const {
+    (*this)(s.bias);
+    (*this)(s.gradient.data);
   }
   void operator()(attile::PhiloxDropout& p) const {
     (*this)(p.seed_pointer);

@@ -86,6 +86,7 @@ class Problem {
   Buffer<float>& lse_buffer() { return lse_; }
   Buffer<float>& dlse_buffer() { return dlse_; }
   Buffer<T>& buffer(int i) { return buffers_[i]; }
+  Buffer<float>& learned_buffer() { return policies_.gradient_buffer(); }
 
   std::vector<Region> regions() {
     std::vector<Region> all = policies_.regions();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/args.h>
+#include <attile/core/score_mod.h>
 #include <attile/core/status.h>
 #include <attile/reference.h>
 
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "support/cases.h"
+#include "support/learned_places.h"
 #include "support/problem.h"
 
 // One suite of cases for every executor. An executor is
@@ -57,6 +60,13 @@ template <class Executor>
 constexpr int tf32_products() {
   if constexpr (requires { Executor::kTf32Products; }) return Executor::kTf32Products;
   return 0;
+}
+
+/// Whether an executor that repeats its backward pass repeats sums of what is learned, too.
+template <class Executor>
+constexpr bool repeats_sums() {
+  if constexpr (requires { Executor::kRepeatsSums; }) return Executor::kRepeatsSums;
+  return true;
 }
 
 /// The plain computations that make the yardstick. They differ in the order of their sums: the
@@ -154,6 +164,30 @@ void check_gaps(Faults& faults, std::initializer_list<const TestTensor<T>*> tens
   }
 }
 
+/// Compares what is learned, which has to be exactly 0 where only hidden scores would add, and
+/// looks between its elements.
+inline void compare_learned(Faults& faults, const LearnedPlaces& places,
+                            const Buffer<float>& buffer, const Expected& want) {
+  const int count = static_cast<int>(places.at.size());
+  std::vector<double> got;
+  std::vector<float> storage = buffer.storage();
+  for (int i = 0; i < count; ++i) {
+    const float x = *places.at[i];
+    got.push_back(x);
+    storage[places.at[i] - buffer.storage().data()] = poison<float>();
+    if (places.visible[i] == 0 && x != 0) {
+      faults.add("learned: ", x, " at ", i, ", where all scores are hidden");
+    }
+  }
+  compare(faults, "learned", {1, 1, 1, count}, got, want);
+  for (const float& x : storage) {
+    if (same_bits(x, poison<float>())) continue;
+    faults.add("learned: written outside of its elements, ",
+               &x - storage.data() - Buffer<float>::kGuard, " after its buffer's begin");
+    break;
+  }
+}
+
 /// Remembers buffers, and says whether they changed.
 template <class... Buffers>
 auto snapshot(const Buffers&... buffers) {
@@ -185,7 +219,7 @@ struct Yardstick {
   };
   struct Backward {
     attile::reference::ForwardResult forward;
-    Expected dq, dk, dv;
+    Expected dq, dk, dv, learned;
   };
 
   static auto forward(const Case& c, Problem<T, kPolicy>& p) {
@@ -217,7 +251,7 @@ struct Yardstick {
   static auto backward(const Case& c, Problem<T, kPolicy>& p) {
     auto result = remembered<Yardstick>(c, [&] {
       using Result = attile::reference::BackwardResult;
-      Backward want{attile::reference::forward(p.forward_args()), {}, {}, {}};
+      Backward want{attile::reference::forward(p.forward_args()), {}, {}, {}, {}};
       p.set_forward_result(want.forward);
       const auto args = p.backward_args();
       const Result exact = attile::reference::backward(args);
@@ -228,12 +262,18 @@ struct Yardstick {
       want.dq = expect<T>(&Result::dq, exact, plain);
       want.dk = expect<T>(&Result::dk, exact, plain);
       want.dv = expect<T>(&Result::dv, exact, plain);
+      want.learned = expect<float>(&Result::learned, exact, plain);
+      if (!attile::adds_once(args.score_mod, attile::score_shape(args))) {
+        want.learned.tolerance += attile::reference::any_order_error(
+            attile::reference::backward_magnitudes(args).learned);
+      }
       if constexpr (kTf32Products == 3) {
         using attile::reference::three_products_error;
         const Result magnitudes = attile::reference::backward_magnitudes(args);
         want.dq.tolerance += three_products_error(magnitudes.dq);
         want.dk.tolerance += three_products_error(magnitudes.dk);
         want.dv.tolerance += three_products_error(magnitudes.dv);
+        want.learned.tolerance += three_products_error(magnitudes.learned);
       }
       return want;
     });
@@ -289,6 +329,7 @@ std::string backward_faults(Executor& executor, const Case& c) {
                                        *p.dout.buffer, p.lse_buffer(), p.dlse_buffer());
   const auto run = [&] {
     for (const TestTensor<T>* t : {&p.dq, &p.dk, &p.dv}) t->buffer->repoison();
+    p.learned_buffer().repoison();
     const attile::Check check = executor.backward(args, p.regions());
     if (!check) faults.add("backward is refused: ", check.why);
     return bool(check);
@@ -299,11 +340,18 @@ std::string backward_faults(Executor& executor, const Case& c) {
   detail::compare(faults, "dv", p.dv.shape, p.dv.gather(), want->dv);
   detail::compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), want->forward.lse);
   detail::check_gaps(faults, {&p.dq, &p.dk, &p.dv});
+  detail::compare_learned(faults, LearnedPlaces(args), p.learned_buffer(), want->learned);
   inputs(faults, "backward writes to its inputs");
 
   if (Executor::kRepeatsBackward) {
     const auto first = detail::snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer);
-    if (run()) first(faults, "a second backward pass gives other bits");
+    const auto learned = detail::snapshot(p.learned_buffer());
+    if (run()) {
+      first(faults, "a second backward pass gives other bits");
+      if (detail::repeats_sums<Executor>() || c.sums == Sums::kNone) {
+        learned(faults, "a second backward pass gives other bits in what is learned");
+      }
+    }
   }
   return faults.text();
 }

@@ -3,6 +3,7 @@
 
 #include <attile/core/dropout.h>
 #include <attile/core/element.h>
+#include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/score_mod.h>
 #include <attile/core/tensor.h>
@@ -46,7 +47,8 @@ struct ForwardArgs {
 };
 
 /// One attention backward pass: the gradients of a forward pass with the same problem.
-/// Every output is written whole; nothing has to be zeroed by the caller.
+/// Every output is written whole; nothing has to be zeroed by the caller. A score modifier that
+/// learns names the memory of its own gradient (see LearnedBias).
 template <Element T, Mask M = NoMask, ScoreMod S = NoScoreMod, Dropout P = NoDropout>
 struct BackwardArgs {
   using ElementType = T;
@@ -78,6 +80,12 @@ struct BackwardArgs {
   S score_mod{};
   P dropout{};
 };
+
+/// The scores that a problem has.
+template <class Args>
+constexpr ScoreShape score_shape(const Args& args) {
+  return {args.batch, args.q_heads, {args.q_len, args.kv_len}};
+}
 
 /// The scale that a problem runs with.
 template <class Args>

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/core/overlap.h>
 #include <attile/core/policy.h>
+#include <attile/core/score_mod.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <iterator>
 
 namespace attile {
 
@@ -29,27 +32,11 @@ constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
 
 namespace detail {
 
-/// Whether two elements of a (batch, heads, rows, dim) view share memory. Views whose strides
-/// interleave without touching are counted as overlapping.
+/// Whether two elements of a (batch, heads, rows, dim) view share memory.
 template <class T>
 constexpr bool overlaps_itself(const Tensor<T>& t, int batch, int heads, int rows, int dim) {
-  std::int64_t size[3] = {batch, heads, rows};
-  std::int64_t stride[3] = {t.batch_stride, t.head_stride, t.row_stride};
-  for (auto& s : stride) s = s < 0 ? -s : s;
-  for (int pass = 0; pass < 2; ++pass) {
-    for (int i = 0; i < 2; ++i) {
-      if (stride[i] <= stride[i + 1]) continue;
-      std::swap(stride[i], stride[i + 1]);
-      std::swap(size[i], size[i + 1]);
-    }
-  }
-  std::int64_t reach = dim;
-  for (int i = 0; i < 3; ++i) {
-    if (size[i] <= 1) continue;
-    if (stride[i] < reach) return true;
-    reach += stride[i] * (size[i] - 1);
-  }
-  return false;
+  return strides_overlap<3>({batch, heads, rows}, {t.batch_stride, t.head_stride, t.row_stride},
+                            dim);
 }
 
 template <class T>
@@ -167,20 +154,28 @@ Check check_arguments(const BackwardArgs<T, M, S, P>& a, int D, int Dv) {
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
   if (detail::misaligned(a.dlse)) return refuse("dlse is not aligned to 4 bytes");
   if (a.batch > 0 && a.q_len > 0 && a.lse == nullptr) return refuse("lse is null");
+  const ScoreShape shape = score_shape(a);
+  const void* learned = nullptr;
+  if constexpr (kLearns<S>) {
+    if (const char* why = gradient_fault(a.score_mod, shape)) return refuse(why);
+    if (gradient_lines(a.score_mod, shape) > 0) learned = a.score_mod.gradient_line(0, shape).first;
+  }
   if (a.batch == 0) return {};
   const auto of_rows = [](const void* data, int rows) { return rows > 0 ? data : nullptr; };
   const void* outputs[] = {of_rows(a.dq.data, a.q_len), of_rows(a.dk.data, a.kv_len),
-                           of_rows(a.dv.data, a.kv_len)};
+                           of_rows(a.dv.data, a.kv_len), learned};
   const void* inputs[] = {of_rows(a.q.data, a.q_len),    of_rows(a.k.data, a.kv_len),
                           of_rows(a.v.data, a.kv_len),   of_rows(a.o.data, a.q_len),
                           of_rows(a.dout.data, a.q_len), of_rows(a.lse, a.q_len),
                           of_rows(a.dlse, a.q_len)};
-  for (int i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i < std::size(outputs); ++i) {
     if (outputs[i] == nullptr) continue;
     for (const void* input : inputs) {
       if (outputs[i] == input) return refuse("a gradient is the memory of an input");
     }
-    if (outputs[i] == outputs[(i + 1) % 3]) return refuse("two gradients share their memory");
+    for (std::size_t other = 0; other < i; ++other) {
+      if (outputs[i] == outputs[other]) return refuse("two gradients share their memory");
+    }
   }
   return {};
 }

@@ -21,6 +21,12 @@ struct Extent {
   ATTILE_HOST_DEVICE constexpr int shift() const { return kv_len - q_len; }
 };
 
+/// The scores of a whole problem. Units: `heads` counts query heads.
+struct ScoreShape {
+  int batch, heads;
+  Extent extent;
+};
+
 /// The rows or columns begin <= x < end; empty when begin >= end.
 struct Interval {
   int begin = 0;

@@ -3,7 +3,11 @@
 
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/score_mod.h>
 #include <attile/host/panels.h>
 #include <attile/host/parallel.h>
 #include <attile/host/problem.h>
@@ -11,6 +15,7 @@
 #include <attile/host/simd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,6 +28,23 @@ struct RowTerms {
   float* delta;  ///< D - dLSE, with D = rowsum(dO * O)
 };
 
+/// How the gradient of a score modifier that learns is added to, by one thread at a time.
+struct Add {
+  ATTILE_HOST_DEVICE void operator()(float* where, float x) const { *where += x; }
+};
+
+/// Writes the zeros that it begins with.
+template <ScoreMod S>
+void clear_gradient(const S& mod, const ScoreShape& shape) {
+  if constexpr (kLearns<S>) {
+    const std::int64_t lines = gradient_lines(mod, shape);
+    for (std::int64_t n = 0; n < lines; ++n) {
+      const GradientLine line = mod.gradient_line(n, shape);
+      for (int i = 0; i < line.count; ++i) line.first[i * line.stride] = 0.0f;
+    }
+  }
+}
+
 template <class V, class Args>
 struct BackwardProblem : Problem<V, Args> {
   RowTerms row_terms;
@@ -33,6 +55,7 @@ struct BackwardProblem : Problem<V, Args> {
 
 /// FlashAttention-2's backward pass (arXiv 2307.08691, Alg. 2) as two passes that each own what
 /// they write, so that nothing is accumulated across threads: by rows (dQ) and by columns (dK, dV).
+/// What a score modifier learns gets its gradient in the pass by rows.
 /// Both recompute P and dP for a strip of what they own against tiles of the other side:
 ///   by rows      strip: Q, dO   tile: K, V    dQ += dS K
 ///   by columns   strip: K, V    tile: Q, dO   dV += dropout(P)^T dO,  dK += dS^T Q
@@ -62,6 +85,7 @@ class BackwardWorker {
     dp_ = arena.take<float>(strip);
     if constexpr (kModified) derivative_ = arena.take<float>(strip);
     if constexpr (kDropout) keep_ = arena.take<float>(strip);
+    if constexpr (kLearning) raw_ = arena.take<float>(strip);
   }
 
   static std::int64_t items(const P& problem) {
@@ -91,6 +115,7 @@ class BackwardWorker {
   static constexpr int kRows = kStripRows<V>;
   static constexpr bool kModified = !kIsIdentity<typename P::ScoreModType>;
   static constexpr bool kDropout = P::DropoutType::kEnabled;
+  static constexpr bool kLearning = kLearns<typename P::ScoreModType> && !kByColumns;
 
   static int own_heads(const Args& args) { return kByColumns ? args.kv_heads : args.q_heads; }
   static int own_length(const Args& args) { return kByColumns ? args.kv_len : args.q_len; }
@@ -183,17 +208,38 @@ class BackwardWorker {
     const std::ptrdiff_t first = std::ptrdiff_t{i} * kRows;
     multiply_scores<V>(qk_strips_ + first * D, qk_t_panels_, D, reach.wide, s_);     // S = Q K^T
     multiply_scores<V>(vo_strips_ + first * Dv, vo_t_panels_, Dv, reach.wide, dp_);  // dP = dO V^T
+    if constexpr (kLearning) std::copy_n(s_, kRows * kMaxTileColumns, raw_);
     modify_scores<kMasked>(problem_, place, reach, s_, kModified ? derivative_ : nullptr);
     if constexpr (kDropout) {
       const float scale = problem_.sampler.keep_scale();
       for_each_kept(problem_, place, reach,
                     [&](int at, bool kept) { keep_[at] = kept ? scale : 0.0f; });
     }
+    if constexpr (kLearning) {
+      for (int r = 0; r < place.strip.end - place.strip.begin; ++r) {
+        learn_row(r, i * kRows + r, place, reach.valid);
+      }
+    }
     for (int r = 0; r < kRows; ++r) differentiate_row(r, i * kRows + r, reach.wide);
     multiply_output<V>(s_, qk_panels_, depth, reach.valid, D, qk_sum(i), problem_.padded_dim());
     if constexpr (kByColumns) {
       multiply_output<V>(dp_, vo_panels_, depth, reach.valid, Dv, vo_sum(i),
                          problem_.padded_dim_v());
+    }
+  }
+
+  /// Has the score modifier add what dS' = P * (dropout(dP) - D + dLSE) gives its parameters.
+  void learn_row(int r, int own_row, const Place<kByColumns>& place, Interval valid) {
+    for (int c = valid.begin; c < valid.end; ++c) {
+      const int at = r * kMaxTileColumns + c;
+      if (s_[at] == -kInf) continue;
+      const float p = std::exp2((s_[at] - lse_[own_row]) * kLog2e);
+      float dp = dp_[at];
+      if constexpr (kDropout) dp *= keep_[at];
+      const float ds = p * (dp - delta_[own_row]);
+      if (ds == 0.0f) continue;
+      problem_.args.score_mod.add_gradient(problem_.scale * raw_[at], ds, place.at(r, c),
+                                           problem_.extent, Add{});
     }
   }
 
@@ -257,6 +303,7 @@ class BackwardWorker {
   float* dp_;
   float* derivative_ = nullptr;
   float* keep_ = nullptr;
+  float* raw_ = nullptr;
   int batch_ = 0;
   int own_head_ = 0;
   int q_head_ = 0;
@@ -299,7 +346,8 @@ class RowTermsWorker {
 /// Shapes   any head_dim; the contract is that of the GPU kernels.
 /// Scope    uses options.threads threads, scratch memory for each that does not grow with the
 ///          lengths, and 8 bytes for each row of Q. The same bits come out whatever the number of
-///          threads.
+///          threads. Where several scores add to an element of what a modifier learns, dQ and that
+///          are made by one thread.
 /// Errors   never throws: bad arguments, no memory and no thread are each a Check that says so.
 ///          Masks, modifiers and dropouts must not throw.
 template <Element T, Mask M, ScoreMod S, Dropout P, class V = NativeFloats>
@@ -311,15 +359,25 @@ template <Element T, Mask M, ScoreMod S, Dropout P, class V = NativeFloats>
   const Scratch scratch(2 * rows * sizeof(float));
   if (scratch.data == nullptr) return out_of_memory();
   auto* const lse = reinterpret_cast<float*>(scratch.data);
-  const BackwardProblem<V, Args> problem(args, options, {lse, lse + rows});
-  const auto run = [&]<class Worker>(Worker*) {
-    return run_items<Worker>(problem, Worker::items(problem), problem.threads);
+  using Problem = BackwardProblem<V, Args>;
+  const Problem problem(args, options, {lse, lse + rows});
+  const auto run = []<class Worker>(Worker*, const Problem& p) {
+    return run_items<Worker>(p, Worker::items(p), p.threads);
   };
-  if (const Check check = run(static_cast<RowTermsWorker<V, Args>*>(nullptr)); !check) return check;
-  if (const Check check = run(static_cast<BackwardWorker<V, Args, false>*>(nullptr)); !check) {
+  if (const Check check = run(static_cast<RowTermsWorker<V, Args>*>(nullptr), problem); !check) {
     return check;
   }
-  return run(static_cast<BackwardWorker<V, Args, true>*>(nullptr));
+  const ScoreShape shape = score_shape(args);
+  clear_gradient(args.score_mod, shape);
+  // Sums over scores run in one order, whatever the threads and their shares of the rows.
+  const bool one_thread = !adds_once(args.score_mod, shape);
+  const Options in_order{.threads = 1, .tile_cols = options.tile_cols};
+  const Problem by_rows(args, one_thread ? in_order : options, problem.row_terms);
+  if (const Check check = run(static_cast<BackwardWorker<V, Args, false>*>(nullptr), by_rows);
+      !check) {
+    return check;
+  }
+  return run(static_cast<BackwardWorker<V, Args, true>*>(nullptr), problem);
 }
 
 }  // namespace attile::host

@@ -14,6 +14,7 @@
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_params.cuh>
 #include <attile/kernel/dq_mode.h>
+#include <attile/kernel/learn.cuh>
 #include <attile/kernel/turns.cuh>
 #include <attile/tile/copy.cuh>
 
@@ -123,7 +124,8 @@ inline constexpr std::size_t kPreprocessSharedBytes =
     kPreprocessWarps<Traits>* RowProducts<typename Traits::ElementType>::kBytes;
 
 /// Line 4, the row statistics that the loops read, and zeros for the sum of dQ (line 3) where the
-/// pass does not write them: one block for each tile of query rows of each head.
+/// pass does not write them: one block for each tile of query rows of each head. And the zeros for
+/// the gradient of a modifier that learns.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -135,6 +137,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   arch::launch_dependents();
   if (kInOrder && arch::block_index() == 0 && thread == 0) {
     *p.begun() = 0;
+  }
+  if constexpr (kLearns<typename Traits::ScoreModType>) {
+    clear_gradient<kPreprocessThreads<Traits>>(p.score_mod, {p.batch, p.q_heads, p.extent});
   }
   if (p.slices() * p.q_tiles == 0) return;
   if (p.shares != nullptr) {

@@ -8,6 +8,7 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
+#include <attile/kernel/learn.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <type_traits>
@@ -55,13 +56,14 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
 /// The pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
-/// the score is hidden, so is dS.
+/// the score is hidden, so is dS. With kLearn the gradient of a modifier that learns gets dS'.
 /// Units    lse and delta: the tile's rows of the statistics.
-template <bool kMasked, class Registers, class Params, class Sampler>
+template <bool kMasked, bool kLearn = true, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
+  using S = std::remove_cvref_t<decltype(p.score_mod)>;
   const float keep_scale = sampler.keep_scale();
   const tile::KeepBits<Registers, Sampler> bits(place, sampler);
   ATTILE_UNROLL
@@ -73,11 +75,17 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
     for (int c = 0; c < Registers::kRegCols; ++c) {
       if (!Registers::has_col(c)) continue;
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
-      const Probability prob = probability_of<kMasked>(p_frag.at(r, c), i, p, place, row_lse);
+      const float s = p_frag.at(r, c);
+      const Probability prob = probability_of<kMasked>(s, i, p, place, row_lse);
       const bool keep = bits.keep(r, c);
       const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
       p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
       const float ds = score_gradient(prob.value, dp, row_delta);
+      if constexpr (kLearn && kLearns<S>) {
+        if (prob.visible && ds != 0.0f) {
+          p.score_mod.add_gradient(p.scale * s, ds, i, place.extent, AddAtomically{});
+        }
+      }
       ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
     }
   }

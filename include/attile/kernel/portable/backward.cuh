@@ -158,8 +158,9 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
     ds_frag.clear();
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
-    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.row_lse + stat,
-                                             p.delta + stat, sampler);
+    constexpr bool kLearn = false;                // the pass over K/V blocks has
+    probabilities_and_gradient<masked.value, kLearn>(p_frag, ds_frag, p, place, p.row_lse + stat,
+                                                     p.delta + stat, sampler);
     tile::stage(smem.ds, ds_frag);
     Traits::ScoreRegisters::sync_rows();        // the lanes of a row see each other's dS
     tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15

@@ -5,6 +5,7 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/math.h>
+#include <attile/core/score_mod.h>
 #include <attile/kernel/backward_step.cuh>
 #include <attile/kernel/dq_mode.h>
 #include <attile/kernel/kernel_traits.h>
@@ -37,6 +38,11 @@ struct QueryStatistics {
   ATTILE_DEVICE int* step() const { return reinterpret_cast<int*>(delta() + Rows); }
 };
 
+/// Whether the kernels give the gradient of a modifier that learns: above 128 columns no warpgroup
+/// has both S and dS.
+template <class S, int D, int Dv>
+inline constexpr bool kMakesGradientOf = !kLearns<S> || max(D, Dv) <= 128;
+
 /// Every constant of one backward pass for compute capability 9.0.
 /// Br, Bc  rows of Q and of K, V in a tile: Bc 64 for each warpgroup that computes, of which there
 ///         are 1 to 3; Br 64, or as many as Bc.
@@ -60,6 +66,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::BackwardTraits: Dv must be 1 to 256");
   static_assert(max(D, Dv) <= 128 || (Br == 64 && Bc == 64),
                 "attile::sm90::BackwardTraits: above 128 columns Br and Bc must be 64");
+  static_assert(kMakesGradientOf<S, D, Dv>,
+                "attile::sm90::BackwardTraits: with a score modifier that learns D and Dv must be "
+                "at most 128; above, take the family sm80");
   static_assert(kMode != DqMode::kTwoPass,
                 "attile::sm90::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");

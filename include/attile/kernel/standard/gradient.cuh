@@ -8,6 +8,7 @@
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/score_mod.h>
+#include <attile/kernel/learn.cuh>
 #include <attile/kernel/standard/rows.cuh>
 #include <attile/kernel/standard/workspace.h>
 
@@ -37,7 +38,7 @@ struct GradientParams {
 using GradientPart = RowPart<256, 2>;
 
 /// dS = P * (dropout(dP) - D + dLSE) * score_mod'(S) of one row, D = rowsum(dO * O); and
-/// dropout(P).
+/// dropout(P). A modifier that learns gets dS before the last factor.
 ///                                                        [arXiv 2205.14135, Algorithm 3, line 3]
 /// Scope    one block of GradientPart::kThreads threads for each row, ReduceShared<float, kThreads>
 ///          of dynamic shared memory. A thread reads no dP that another one writes dS over.
@@ -75,6 +76,12 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(GradientPart::kThreads, 4)
       float derivative = 1.0f;
       if constexpr (kNeedsScores<S>) derivative = p.score_mod(s_ij, index, p.extent).derivative;
       const float dp_ij = keep ? ds_ij * keep_scale : 0.0f;
+      if constexpr (kLearns<S>) {
+        if (prob_ij != 0.0f) {
+          p.score_mod.add_gradient(kNeedsScores<S> ? s_ij : 0.0f, prob_ij * (dp_ij - delta), index,
+                                   p.extent, AddAtomically{});
+        }
+      }
       // Where P is 0, hidden or too small for T, dP and the derivative may be anything.
       ds_ij = prob_ij == 0.0f ? 0.0f : prob_ij * (dp_ij - delta) * derivative;
       prob_ij = keep ? prob_ij * keep_scale : 0.0f;
@@ -85,6 +92,15 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(GradientPart::kThreads, 4)
       prob.store(p.dropped + row, col0, cols, p.vectors);
     }
   }
+}
+
+inline constexpr int kClearThreads = 128;
+
+/// The zeros that the gradient of a modifier that learns begins with.
+template <class S>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kClearThreads, 1)
+    clear_gradient_kernel(const ATTILE_GRID_CONSTANT S mod, const ScoreShape shape) {
+  clear_gradient<kClearThreads>(mod, shape);
 }
 
 }  // namespace attile::standard

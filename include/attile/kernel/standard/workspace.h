@@ -20,6 +20,8 @@ template <>
 inline constexpr bool kNeedsScores<Alibi> = false;
 template <class T>
 inline constexpr bool kNeedsScores<AdditiveBias<T>> = false;
+template <class T>
+inline constexpr bool kNeedsScores<LearnedBias<T>> = false;
 template <class First, class Second>
 inline constexpr bool kNeedsScores<Then<First, Second>> =
     kNeedsScores<First> || kNeedsScores<Second>;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/score_mod.h>
+
+#include <cmath>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace attile {
+
+/// What a score modifier that learns adds up: sums by the address that they are for. Nothing is
+/// written there.
+/// Units    kMagnitudes: sums of absolute values.
+template <class Real, bool kMagnitudes = false>
+class LearnedSums {
+ public:
+  template <class S>
+  LearnedSums(const S& mod, const ScoreShape& shape) {
+    for (std::int64_t n = 0; n < gradient_lines(mod, shape); ++n) {
+      if constexpr (kLearns<S>) {
+        const GradientLine line = mod.gradient_line(n, shape);
+        for (int i = 0; i < line.count; ++i) places_.push_back(line.first + i * line.stride);
+      }
+    }
+    for (const float* place : places_) sums_[place] = 0;
+  }
+
+  /// As modifiers, which nvcc compiles for both sides, may call it.
+  struct Add {
+    LearnedSums* sums;
+    void (*add)(LearnedSums&, const float*, Real);
+
+    ATTILE_HOST_DEVICE void operator()(const float* where, Real x) const { add(*sums, where, x); }
+  };
+  Add add() {
+    return {this, [](LearnedSums& s, const float* where, Real x) {
+              s.sums_.at(where) += kMagnitudes ? std::abs(x) : x;
+            }};
+  }
+
+  std::vector<double> values() const {
+    std::vector<double> values;
+    for (const float* place : places_) values.push_back(sums_.at(place));
+    return values;
+  }
+
+ private:
+  std::vector<const float*> places_;
+  std::unordered_map<const float*, Real> sums_;
+};
+
+}  // namespace attile

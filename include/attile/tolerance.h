@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/element.h>
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace attile::reference {
+
+/// max |a - b| over the finite values of b; inf when a is not finite at one of them.
+inline double max_error(const std::vector<double>& a, const std::vector<double>& b) {
+  double error = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    if (!std::isfinite(b[i])) continue;
+    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
+    error = std::max(error, std::abs(a[i] - b[i]));
+  }
+  return error;
+}
+
+/// One rounding of a tensor to T: half the spacing of T at the tensor's largest value, and the
+/// whole spacing for float, in which the value was computed too.
+template <Element T>
+double rounding(const std::vector<double>& tensor) {
+  constexpr int digits = std::same_as<T, float> ? 23 : std::same_as<T, __half> ? 11 : 8;
+  constexpr int smallest = std::same_as<T, float> ? -149 : std::same_as<T, __half> ? -25 : -134;
+  double largest = 0;
+  for (const double x : tensor) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
+  if (largest == 0) return std::ldexp(1.0, smallest);
+  return std::ldexp(1.0, std::max(std::ilogb(largest) - digits, smallest));
+}
+
+/// The error that the contract allows a tensor, in max-norm: twice that of the plain computation,
+/// and one rounding of the exact result to T (float for LSE).
+template <Element T>
+double tolerance(const std::vector<double>& exact, const std::vector<double>& plain) {
+  return 2 * max_error(plain, exact) + rounding<T>(exact);
+}
+
+/// What three products of TF32 for each one (Products::kThree) add to the tolerance of O, dQ, dK,
+/// dV or what is learned: 2^-21 of the largest sum of absolute values. A factor x = big + rest is
+/// off by the bit of the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most 2^-11 |x| each,
+/// are not multiplied with each other, so that a product is off by up to (2^-23 + 2^-23 + 2^-22)
+/// |x y|. dP, a sum of such products, is off by as much of sum |dO V|, and dS by P * score_mod'(S)
+/// of it, however small dP - D is: a row that sees one key has dS = 0, and not of one rounding.
+inline double three_products_error(const std::vector<double>& magnitudes) {
+  double largest = 0;
+  for (const double x : magnitudes) {
+    if (std::isfinite(x)) largest = std::max(largest, x);
+  }
+  return std::ldexp(largest, -21);
+}
+
+/// What sums in any order add to the tolerance of what is learned, where several scores add to an
+/// element: 2^-22 of the largest sum of absolute values. The plain computation goes row by row, and
+/// as dS' of a row adds up to its dLSE, its partial sums may be small where those of others are
+/// not.
+inline double any_order_error(const std::vector<double>& magnitudes) {
+  return three_products_error(magnitudes) / 2;
+}
+
+}  // namespace attile::reference
