@@ -27,6 +27,7 @@ MATRIX = ("sm80", "sm80_fp32")
 HOPPER = ("sm90",)
 PROGRAMS = ("cluster_ring",)  # that are no suite: test/sim/NAME.cu
 FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
+           "include/attile/kernel": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/portable": PORTABLE,
            "include/attile/kernel/sm80": MATRIX,
            "include/attile/kernel/sm90": HOPPER}
@@ -34,7 +35,7 @@ FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
 # which are mutated where they are called, too.
 ORDERS = (r"(?:(?:warp_|computing_|cluster_)?barrier|barrier_arrive|cluster_arrive|cluster_wait"
           r"|async_copy_commit|async_copy_wait|mbarrier_\w+|fence_async_proxy|bulk_commit"
-          r"|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
+          r"|bulk_wait|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
           r"|sync|sync_rows|wait_product|wait|release|pass|drain|(?:await|arrive|pass|tell)_\w+)")
 CALLED = r"(?:\w+(?:\([^;()]*\))?(?:\.|::|->))*(?:template )?"  # of what: `arch::`, `smem.q().`
 ARGUMENTS = r"(?:<[^;<>]*>)?\([^;]*\)"

@@ -28,25 +28,24 @@ ATTILE_DEVICE int tile_before(const BackwardParams<Traits>& p, const tile::TileP
   return p.kv_tiles;
 }
 
-/// Waits until all tiles of K and V behind `kv_tile` have added their parts to dQ of the tile of
-/// rows at `place`; whether there are none, so that this one writes the sum.
-/// Scope    all lanes of a warp.
+/// Waits until tile `before` of K and V, and so all behind it, has added its part to dQ of the tile
+/// of rows at `place`. Scope    all lanes of a warp.
 template <class Traits>
-ATTILE_DEVICE bool await_turn_in_warp(const BackwardParams<Traits>& p,
-                                      const tile::TilePlace& place, int kv_tile) {
-  const int before = tile_before(p, place, kv_tile);
-  if (before == p.kv_tiles) return true;
+ATTILE_DEVICE void await_tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                                     int before) {
   while (arch::load_acquire(p.turn_of(place.batch, place.head, place.row0)) != before) {
   }
   arch::warp_barrier();  // all lanes have seen it before one of them passes it
-  return false;
 }
 
-/// The same for the block: the first warp waits. Barriers one after, before anyone reads dQ.
+/// The same for the block and its tile of K and V: the first warp waits.
+/// Barriers one after, before anyone reads dQ.
 template <class Traits>
 ATTILE_DEVICE void await_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                               int kv_tile) {
-  if (arch::thread_index() < arch::kWarpSize) await_turn_in_warp(p, place, kv_tile);
+  if (arch::thread_index() >= arch::kWarpSize) return;
+  const int before = tile_before(p, place, kv_tile);
+  await_tile_before(p, place, before);
 }
 
 /// Whether nobody has added to dQ of those rows, kInOrder: who has the turn writes it.

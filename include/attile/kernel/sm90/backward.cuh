@@ -139,7 +139,9 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int block,
     bool writes = false;
     if constexpr (kInOrder) {
       const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
-      writes = await_turn_in_warp(p, place, key.index);
+      const int before = tile_before(p, place, key.index);
+      await_tile_before(p, place, before);
+      writes = before == p.kv_tiles;
     }
     arch::mbarrier_wait(smem.dq_staged(sender), step / kTurns & 1);
     if (!sends) continue;

@@ -164,9 +164,10 @@ ATTILE_DEVICE void keep_turns(const BackwardParams<Traits>& p, int block, bool a
     const KeyTile key(p, arch::opaque(block));
     const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
     if (awaits) {
-      const bool writes = await_turn_in_warp(p, place, key.index);
+      const int before = tile_before(p, place, key.index);
+      await_tile_before(p, place, before);
       smem.turn_handover(step).await_taken();
-      if (first_lane) *smem.writes_sum() = writes;
+      if (first_lane) *smem.writes_sum() = before == p.kv_tiles;
       smem.turn_handover(step).pass_made();
     } else {
       smem.added_handover(step).await_made();
