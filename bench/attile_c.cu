@@ -4,6 +4,7 @@
 //
 //   ATTILE_D, ATTILE_DV   head dimensions                     ATTILE_TYPE  __half, __nv_bfloat16...
 //   ATTILE_MASK           NoMask, Causal or SlidingWindow     ATTILE_DIRECTION  kForward, kBackward
+//   ATTILE_DQ_MODE        kAccumulate or kInOrder, for backward
 #include <attile/attile.cuh>
 
 #include <cstddef>
@@ -37,6 +38,7 @@ namespace {
 using T = ATTILE_TYPE;
 using MaskType = attile::ATTILE_MASK;
 constexpr int kD = ATTILE_D, kDv = ATTILE_DV;
+[[maybe_unused]] constexpr auto kMode = attile::DqMode::ATTILE_DQ_MODE;
 using Args =
     std::conditional_t<attile::Direction::ATTILE_DIRECTION == attile::Direction::kForward,
                        attile::ForwardArgs<T, MaskType>, attile::BackwardArgs<T, MaskType>>;
@@ -67,6 +69,16 @@ A args_of(const AttileProblem& p) {
 }
 
 template <class A>
+attile::Check check(const A& a) {
+  return attile::check<kD, kDv>(a);
+}
+
+template <Backward A>
+attile::Check check(const A& a) {
+  return attile::check<kD, kDv, kMode>(a);
+}
+
+template <class A>
 cudaError_t workspace_of(const A&, std::size_t& bytes) {
   bytes = 0;
   return cudaSuccess;
@@ -74,7 +86,7 @@ cudaError_t workspace_of(const A&, std::size_t& bytes) {
 
 template <Backward A>
 cudaError_t workspace_of(const A& a, std::size_t& bytes) {
-  return attile::backward<kD, kDv>(nullptr, bytes, a);
+  return attile::backward<kD, kDv, kMode>(nullptr, bytes, a);
 }
 
 template <class A>
@@ -85,7 +97,7 @@ cudaError_t run(const A& a, const AttileProblem& p) {
 template <Backward A>
 cudaError_t run(const A& a, const AttileProblem& p) {
   std::size_t bytes = p.workspace_bytes;
-  return attile::backward<kD, kDv>(p.workspace, bytes, a, p.stream);
+  return attile::backward<kD, kDv, kMode>(p.workspace, bytes, a, p.stream);
 }
 
 }  // namespace
@@ -99,7 +111,7 @@ std::size_t attile_problem_bytes() { return sizeof(AttileProblem); }
 
 /// Why the kernel would refuse `problem`, in one sentence; empty when it would not.
 const char* attile_check(const AttileProblem* problem) {
-  return attile::check<kD, kDv>(args_of(*problem)).why;
+  return check(args_of(*problem)).why;
 }
 
 /// Sets `bytes` to the scratch memory that `attile_run` needs: 0 for a forward kernel.

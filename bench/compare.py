@@ -75,6 +75,8 @@ def parse_arguments(argv):
     parser.add_argument("--direction", choices=(*compare_cells.DIRECTIONS, "both"), default="both")
     parser.add_argument("--peers", type=names_in(peers), default=list(peers),
                         help="of " + ",".join(peers))
+    parser.add_argument("--in-order", action="store_true",
+                        help="backward, also with DqMode::kInOrder")
     parser.add_argument("--rounds", type=positive, default=5,
                         help="counted rounds, after one to warm up")
     parser.add_argument("--round-ms", type=positive, default=70,
@@ -152,7 +154,7 @@ def describe_run(torch, options, builder, properties, arguments):
 # ---- building ------------------------------------------------------------------------------------
 
 
-def build(builder, cells, directions, measure_compiler, results):
+def build(builder, cells, directions, in_order, measure_compiler, results):
     """{kernel: Library or the error that there is instead}; the compiler's figures into results."""
     if measure_compiler:
         try:
@@ -167,7 +169,7 @@ def build(builder, cells, directions, measure_compiler, results):
             results["compile"].append(row)
             progress(f"compiled {kernel.name}")
     kernels = list(dict.fromkeys(
-        kernel for cell in cells for way in directions for kernel in cell.kernels(way)))
+        kernel for cell in cells for way in directions for kernel in cell.kernels(way, in_order)))
     if not kernels:
         return {}
     jobs = min(len(kernels), os.cpu_count() or 1)
@@ -310,6 +312,9 @@ def measure(torch, contenders, cell, direction, options, libraries):
     x = contenders.Inputs(cell)
     reference = contenders.Reference(x, direction)
     makers = {compare_cells.OURS: lambda x, way: contenders.attile(x, way, libraries)}
+    if options.in_order and direction == "backward":
+        makers[compare_cells.IN_ORDER] = (
+            lambda x, way: contenders.attile(x, way, libraries, in_order=True))
     makers.update((name, contenders.PEERS[name]) for name in options.peers
                   if name != "flex" or cell.flex)
     runs, found = prepare(torch, makers, x, direction, reference, contenders.Refused)
@@ -363,8 +368,10 @@ def show(options, results):
 
 
 def ours_are_right(results):
-    return all(row["contenders"][compare_cells.OURS]["status"] == "ok"
-               for row in results["cells"]) and not any("why" in c for c in results["compile"])
+    ours = (compare_cells.OURS, compare_cells.IN_ORDER)
+    return all(row["contenders"][name]["status"] == "ok" for row in results["cells"]
+               for name in ours if name in row["contenders"]) and not any(
+                   "why" in c for c in results["compile"])
 
 
 def run(options, argv):
@@ -383,7 +390,8 @@ def run(options, argv):
     builder = compare_build.Builder(options.build, nvcc, arch)
     results = {"runs": [describe_run(torch, options, builder, properties, argv)], "compile": [],
                "cells": []}
-    libraries = build(builder, cells, directions, "compile" in options.groups, results)
+    libraries = build(builder, cells, directions, options.in_order,
+                      "compile" in options.groups, results)
     broken = None
     try:
         measure_all(torch, cells, directions, options, libraries, results, properties)

@@ -47,7 +47,8 @@ def compile_flags(arch):
 def kernel_macros(kernel):
     return [f"-DATTILE_D={kernel.d}", f"-DATTILE_DV={kernel.dv}",
             f"-DATTILE_TYPE={TYPES[kernel.dtype]}", f"-DATTILE_MASK={MASKS[kernel.mask]}",
-            f"-DATTILE_DIRECTION=k{kernel.direction.capitalize()}"]
+            f"-DATTILE_DIRECTION=k{kernel.direction.capitalize()}",
+            f"-DATTILE_DQ_MODE=k{'InOrder' if kernel.in_order else 'Accumulate'}"]
 
 
 def source_hash(root=ROOT):

@@ -11,10 +11,11 @@ PEERS = {
     "flex": "FlexAttention",
 }
 OURS = "attile"
+IN_ORDER = "in_order"  # its backward pass that gives the same bits always
 
 
 def contender_label(name):
-    return PEERS.get(name, name)
+    return "attile in order" if name == IN_ORDER else PEERS.get(name, name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +27,13 @@ class Kernel:
     dtype: str
     mask: str
     direction: str
+    in_order: bool = False  # DqMode::kInOrder
 
     @property
     def name(self):
         dims = f"{self.d}" if self.d == self.dv else f"{self.d}/{self.dv}"
-        return f"{self.direction} {self.dtype} D {dims} {self.mask}"
+        order = " in order" if self.in_order else ""
+        return f"{self.direction}{order} {self.dtype} D {dims} {self.mask}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +63,13 @@ class Cell:
         window = f" {self.window}" if self.mask == "window" else ""
         return f"{self.dtype} D {dims} {self.mask}{window}{heads}, S {self.length_text}"
 
-    def kernel(self, direction):
-        return Kernel(self.d, self.dv, self.dtype, self.mask, direction)
+    def kernel(self, direction, in_order=False):
+        return Kernel(self.d, self.dv, self.dtype, self.mask, direction, in_order)
 
-    def kernels(self, direction):
+    def kernels(self, direction, in_order=False):
         """Backward needs the forward kernel too, whose O and LSE it starts from."""
-        return [self.kernel(way) for way in DIRECTIONS[: DIRECTIONS.index(direction) + 1]]
+        kernels = [self.kernel(way) for way in DIRECTIONS[: DIRECTIONS.index(direction) + 1]]
+        return kernels + [self.kernel(direction, True)] * (in_order and direction == "backward")
 
     def visible_scores(self):
         """Scores of one head that count: all of them, half of them under a causal mask (the

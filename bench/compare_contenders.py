@@ -69,7 +69,7 @@ def _c_tensor(tensor):
     return compare_build.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
 
 
-def attile(x, direction, libraries):
+def attile(x, direction, libraries, in_order=False):
     """`libraries` maps a Kernel to its Library, or to the error that there is instead. Outputs and
     scratch memory are allocated once and hold NaN before the first call. The backward pass starts
     from attile's own O and LSE."""
@@ -86,7 +86,7 @@ def attile(x, direction, libraries):
     def prepare(way):
         for name, tensor in tensors.items():
             setattr(problem, name, _c_tensor(tensor))
-        library = libraries[cell.kernel(way)]
+        library = libraries[cell.kernel(way, in_order and way == "backward")]
         if isinstance(library, Exception):
             raise library
         if why := library.check(problem):

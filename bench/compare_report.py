@@ -6,13 +6,13 @@ import os
 import pathlib
 import statistics
 
-from compare_cells import DIRECTIONS, OURS, PEERS, contender_label
+from compare_cells import DIRECTIONS, IN_ORDER, OURS, PEERS, contender_label
 
-NAMES = (OURS, *PEERS)
+NAMES = (OURS, IN_ORDER, *PEERS)
 
 # Okabe and Ito's colours, which also the colour-blind tell apart, on white and on black.
-COLOURS = {"attile": "#d55e00", "cudnn": "#4f9bd9", "fa2": "#009e73", "efficient": "#b08ad0",
-           "flex": "#e6a700"}
+COLOURS = {"attile": "#d55e00", "in_order": "#f0a060", "cudnn": "#4f9bd9", "fa2": "#009e73",
+           "efficient": "#b08ad0", "flex": "#e6a700"}
 
 
 def summarise(milliseconds, flops):

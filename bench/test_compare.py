@@ -199,7 +199,8 @@ class Measuring(unittest.TestCase):
             Inputs=lambda _: types.SimpleNamespace(q=0, k=0, v=0, dout=0), attile=attile,
             Reference=FakeReference, Refused=compare_contenders.Refused,
             PEERS={name: maker(write) for name, write in writes.items()})
-        options = types.SimpleNamespace(peers=list(writes), rounds=2, round_ms=3)
+        options = types.SimpleNamespace(peers=list(writes), in_order=False, rounds=2,
+                                        round_ms=3)
         return compare.measure(torch, contenders, small("full", 8), "forward", options,
                                {})["contenders"]
 
@@ -459,10 +460,16 @@ class Building(unittest.TestCase):
         self.assertEqual(len(seen), 5)
 
     def test_macros_and_architecture(self):
-        kernel = Cell("test", 1, 1, 1, 16, 192, 128, "fp16", "window", 4).kernel("backward")
-        self.assertEqual(compare_build.kernel_macros(kernel),
-                         ["-DATTILE_D=192", "-DATTILE_DV=128", "-DATTILE_TYPE=__half",
-                          "-DATTILE_MASK=SlidingWindow", "-DATTILE_DIRECTION=kBackward"])
+        cell = Cell("test", 1, 1, 1, 16, 192, 128, "fp16", "window", 4)
+        for in_order, mode in ((False, "kAccumulate"), (True, "kInOrder")):
+            self.assertEqual(compare_build.kernel_macros(cell.kernel("backward", in_order)),
+                             ["-DATTILE_D=192", "-DATTILE_DV=128", "-DATTILE_TYPE=__half",
+                              "-DATTILE_MASK=SlidingWindow", "-DATTILE_DIRECTION=kBackward",
+                              f"-DATTILE_DQ_MODE={mode}"])
+        self.assertEqual([kernel.name for kernel in cell.kernels("backward", True)],
+                         ["forward fp16 D 192/128 window", "backward fp16 D 192/128 window",
+                          "backward in order fp16 D 192/128 window"])
+        self.assertEqual(cell.kernels("forward", True), cell.kernels("forward"))
         self.assertEqual([compare_build.architecture(*c) for c in ((8, 0), (9, 0), (12, 0))],
                          ["80", "90a", "120a"])
 
