@@ -25,16 +25,18 @@ using Narrow = GpuExecutor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
 using Deep = GpuExecutor<Dims<256, 256, 64>, Sm90DefaultTiles<>>;
 using D96 = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 
-// Backward: dQ shared by its rows, and by its columns; above 128 columns dK and dV too, in panels
-// of 64 and, of V in the second and Q in the third, of 32.
+// Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
+// warpgroup's.
 using Rows = GpuExecutor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
 using Columns = GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
 using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<3>>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
-using ByColumns = GpuExecutor<Dims<256, 256, 96>, Sm90DefaultTiles<>>;
-using ByColumnsInOrder = GpuExecutor<Dims<160, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
-using ByColumns192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>>;
+// dQ is added from registers, in the turns that other warps keep.
+using KeepsTurns = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
+using Roles256 = GpuExecutor<Dims<256, 256, 96>, Sm90DefaultTiles<>>;
+using RolesInOrder = GpuExecutor<Dims<160, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
+using Roles192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>>;
 
 using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<attile::sm90::Rows::kPacked>>;
 
@@ -68,11 +70,13 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_in_order", InOrder{},
                                                                 kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_rows", Rows{}, kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", ByColumns{}, kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_160_64", ByColumnsInOrder{},
+  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_96_in_order", KeepsTurns{},
+                                                                kMostCost / 4);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_160_64", RolesInOrder{},
                                                                 kMostCost / 4);
   register_cases<Direction::kBackward, __nv_bfloat16, Policy::kEverything>(
-      "sm90_192", ByColumns192{}, kMostCost);
+      "sm90_192", Roles192{}, kMostCost);
   return true;
 }();
 

@@ -129,26 +129,27 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int block,
   constexpr int kBytes = Traits::kDqBytes / kParts;
   const int part = kInOrder ? 0 : sender * (Traits::kBr * Traits::kQkColumns / kParts);
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
+  const std::uint32_t dq = arch::shared_address(smem.dq() + part);
   arch::await_dependencies();  // the turns are there
   smem.await_zeros();
+  arch::fence_async_proxy_global();  // for those who have written them
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, block); next.more(); next.advance(), ++step) {
     if (kInOrder && step % kTurns != sender) continue;
     const KeyTile key(p, arch::opaque(block));
+    float* const sum = p.dq_sum_of(key.batch * p.q_heads + next.head, next.row0()) + part;
     bool writes = false;
     if constexpr (kInOrder) {
       const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
       const int before = tile_before(p, place, key.index);
       await_tile_before(p, place, before);
+      arch::fence_async_proxy_global();  // for those who have added
       writes = before == p.kv_tiles;
     }
     arch::mbarrier_wait(smem.dq_staged(sender), step / kTurns & 1);
     if (!sends) continue;
-    arch::fence_async_proxy();         // for those who have staged
-    arch::fence_async_proxy_global();  // and for those who have written zeros, or added
-    const std::uint32_t dq = arch::shared_address(smem.dq() + part);
-    float* const sum = p.dq_sum_of(key.batch * p.q_heads + next.head, next.row0()) + part;
+    arch::fence_async_proxy();  // for those who have staged
     if (writes) {
       arch::bulk_store(sum, dq, kBytes);
     } else {

@@ -64,8 +64,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
     head = said[0];
     row0 = said[1];
   };
-  static_cast<void>(smem.k().wait({}));
-  begin_tile(next_tile(0));
+  begin_tile(next_tile(0));  // K is there: dS was made of it
   if (head < 0) return;
   start(0, 0, 0);
   smem.await_zeros();
