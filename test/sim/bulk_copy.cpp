@@ -226,7 +226,7 @@ void Machine::land_loads() {
   }
 }
 
-/// Its source is read at any time from now on; nobody sees in this kernel when it has arrived.
+/// Its source is read at any time from now on; that it has arrived knows who has awaited its end.
 void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared,
                          bool adds, const void* pc) {
   Thread& me = *current_;
@@ -253,7 +253,7 @@ void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32
     touch_as_unit(reads, block.shared + at, kUnitBytes);
   });
   const UnitTouch writes{
-      unit(block, UnitKind::kStores, 0), now_, known, pc, "the store of ", Access::kWrite,
+      unit(block, UnitKind::kStores, me.index), now_, known, pc, "the store of ", Access::kWrite,
       adds ? Way::kAtomic : Way::kBulk};
   for_each_row(map, place, [&](int, const Row& row) {
     if (row.bytes() != 0) touch_as_unit(writes, row.from, row.bytes());
@@ -306,7 +306,7 @@ void Machine::end_stores(int pending) {
     last = std::max(last, store.second);
     return true;
   });
-  if (last != 0) learn_of_unit(unit(*me.block, UnitKind::kStores, 0), last);
+  if (last != 0) learn_of_unit(unit(*me.block, UnitKind::kStores, me.index), last);
 }
 
 void Machine::learn_of_unit(int unit, Epoch epoch) {

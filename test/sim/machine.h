@@ -220,7 +220,7 @@ void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Pla
                          void* barrier, std::uint32_t blocks);
 /// Reads shared memory at the latest moment: the thread's wait for it.
 void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared);
-/// Likewise; adds `bytes` bytes of floats.
+/// Likewise, `bytes` neighbouring bytes; adds so many bytes of floats.
 void bulk_store(float* to, std::uint32_t shared, int bytes);
 void bulk_add(float* to, std::uint32_t shared, int bytes);
 void bulk_commit();

@@ -22,8 +22,7 @@ using Epoch = std::uint32_t;
 
 /// What moves data beside a block's threads. Each such unit has an entry behind those of the
 /// threads wherever epochs are kept: first those that read shared memory (a warpgroup's products, a
-/// thread's stores), then those that write (copies which one mbarrier counts; all stores of a
-/// block).
+/// thread's stores), then those that write (copies which one mbarrier counts; a thread's stores).
 inline constexpr int kReadingUnits = 32, kUnits = 64;
 
 /// Blocks are counted through all launches.

@@ -170,6 +170,10 @@ inline constexpr auto kCases = [] {
       {.name = "dim_128", .q_heads = 2, .kv_heads = 2, .q_len = 65, .kv_len = 65,
        .head_dim = 128},
       {.name = "dim_160", .q_len = 33, .kv_len = 49, .head_dim = 160},
+      // Many tiles of rows for one of K and V.
+      {.name = "rows_300_dim_160", .q_len = 300, .kv_len = 17, .head_dim = 160},
+      {.name = "causal_heads_5_1", .policy = kCausal, .q_heads = 5, .q_len = 17, .kv_len = 57,
+       .head_dim = 8},
       {.name = "dim_192", .q_len = 33, .kv_len = 49, .head_dim = 192},
       {.name = "dim_256", .q_heads = 2, .kv_heads = 1, .q_len = 65, .kv_len = 129,
        .head_dim = 256},

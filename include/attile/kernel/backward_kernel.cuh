@@ -7,6 +7,7 @@
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/kernel/backward_params.cuh>
 #include <attile/kernel/backward_preprocess.cuh>
@@ -60,7 +61,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   int* const index = reinterpret_cast<int*>(arch::dynamic_shared());
   arch::launch_dependents();
   if (arch::thread_index() == 0) {
-    arch::await_dependencies();  // the counter is set
+    arch::await_dependencies();  // the counter is set, and the turns are
     *index = arch::fetch_add(p.begun(), 1);
   }
   arch::barrier();

@@ -29,30 +29,13 @@ ATTILE_DEVICE int tile_before(const BackwardParams<Traits>& p, const tile::TileP
 }
 
 /// Waits until tile `before` of K and V, and so all behind it, has added its part to dQ of the tile
-/// of rows at `place`. Scope    all lanes of a warp.
+/// of rows at `place`; where there is none the sum is to be written. Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE void await_tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                                      int before) {
   while (arch::load_acquire(p.turn_of(place.batch, place.head, place.row0)) != before) {
   }
   arch::warp_barrier();  // all lanes have seen it before one of them passes it
-}
-
-/// The same for the block and its tile of K and V: the first warp waits.
-/// Barriers one after, before anyone reads dQ.
-template <class Traits>
-ATTILE_DEVICE void await_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                              int kv_tile) {
-  if (arch::thread_index() >= arch::kWarpSize) return;
-  const int before = tile_before(p, place, kv_tile);
-  await_tile_before(p, place, before);
-}
-
-/// Whether nobody has added to dQ of those rows, kInOrder: who has the turn writes it.
-template <class Traits>
-ATTILE_DEVICE bool writes_sum(const BackwardParams<Traits>& p, const tile::TilePlace& place) {
-  if constexpr (Traits::kDqMode != DqMode::kInOrder) return false;
-  return arch::load_acquire(p.turn_of(place.batch, place.head, place.row0)) == p.kv_tiles;
 }
 
 /// Says that `kv_tile` has added its part.

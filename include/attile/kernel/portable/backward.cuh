@@ -21,7 +21,8 @@
 #include <type_traits>
 
 // FlashAttention-2, backward (arXiv 2307.08691, Algorithm 2; the lines named are its).
-// Only shared memory, plain FMAs, shuffles, and atomics where dQ is accumulated.
+// Only shared memory, plain FMAs, shuffles, and atomics where dQ is accumulated and for what a
+// score modifier learns.
 
 namespace attile::portable {
 
@@ -78,7 +79,12 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
                          place.row0);  // line 9
     tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
                          place.row0);
-    if constexpr (kInOrder) await_turn(p, place, kv_tile);
+    bool writes = false;
+    if constexpr (kInOrder) {  // each warp for itself
+      const int before = tile_before(p, place, kv_tile);
+      await_tile_before(p, place, before);
+      writes = before == p.kv_tiles;
+    }
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -98,7 +104,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       const tile::Matrix<float> sum{p.dq_sum_of(slice, 0), Traits::kDqCols, p.extent.q_len,
                                     Traits::kDqCols, true};
       typename Traits::DqRegisters dq_frag;
-      if (kInOrder && !writes_sum(p, place)) {
+      if (kInOrder && !writes) {
         tile::load(dq_frag, sum, place.row0);
       } else {
         dq_frag.clear();

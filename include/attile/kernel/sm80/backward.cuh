@@ -225,11 +225,13 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
 
     const int slice = place.batch * p.q_heads + place.head;
     float* const sum = p.dq_sum_of(slice, place.row0);
-    if constexpr (kInOrder) {
-      await_turn(p, place, arch::opaque(key.index));
-      arch::barrier();  // dQ has all parts before this one
+    bool writes = false;
+    if constexpr (kInOrder) {  // each warp for itself
+      const int before = tile_before(p, place, arch::opaque(key.index));
+      await_tile_before(p, place, before);
+      writes = before == p.kv_tiles;
     }
-    add_dq<Traits>(sum, ds_smem, k_smem, writes_sum(p, place));
+    add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
       pass_turn(p, place, arch::opaque(key.index));

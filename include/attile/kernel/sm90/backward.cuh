@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/architectures.cuh>
+#include <attile/arch/atomic.cuh>
 #include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/grid_dependency.cuh>
@@ -15,6 +16,7 @@
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_kernel.cuh>
+#include <attile/kernel/dq_mode.h>
 #include <attile/kernel/query_cursor.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
@@ -26,6 +28,7 @@
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/ring.cuh>
+#include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
 #include <cstdint>
@@ -130,7 +133,6 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int block,
   const int part = kInOrder ? 0 : sender * (Traits::kBr * Traits::kQkColumns / kParts);
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
   const std::uint32_t dq = arch::shared_address(smem.dq() + part);
-  arch::await_dependencies();  // the turns are there
   smem.await_zeros();
   arch::fence_async_proxy_global();  // for those who have written them
   int step = 0;
@@ -147,8 +149,8 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int block,
       arch::fence_async_proxy_global();  // for those who have added
       writes = before == p.kv_tiles;
     }
-    arch::mbarrier_wait(smem.dq_staged(sender), step / kTurns & 1);
     if (!sends) continue;
+    arch::mbarrier_wait(smem.dq_staged(sender), step / kTurns & 1);
     arch::fence_async_proxy();  // for those who have staged
     if (writes) {
       arch::bulk_store(sum, dq, kBytes);

@@ -3,7 +3,6 @@
 
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/bulk_tensor.cuh>
-#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
@@ -16,6 +15,7 @@
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
+#include <attile/kernel/dq_mode.h>
 #include <attile/kernel/dq_sum.cuh>
 #include <attile/kernel/query_cursor.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
@@ -157,7 +157,6 @@ template <class Traits>
 ATTILE_DEVICE void keep_turns(const BackwardParams<Traits>& p, int block, bool awaits,
                               const BackwardMemory<Traits>& smem) {
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
-  arch::await_dependencies();  // the turns are there
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, block); next.more(); next.advance(), ++step) {
