@@ -96,6 +96,32 @@ Check check_problem(const Args& a, int D, int Dv) {
   return {};
 }
 
+/// Where the gradient of a modifier begins; null when it has none.
+template <ScoreMod S>
+const float* first_learned(const S& mod, const ScoreShape& shape) {
+  if constexpr (kLearns<S>) {
+    if (mod.gradient_lines(shape) > 0) return mod.gradient_line(0, shape).first;
+  }
+  return nullptr;
+}
+
+/// Holds what a modifier says of its gradient, as one that has no gradient_fault may say anything.
+template <ScoreMod S>
+Check check_learned(const S& mod, const ScoreShape& shape) {
+  if constexpr (kLearns<S>) {
+    if (mod.gradient_lines(shape) == 0 || mod.gradient_line(0, shape).count == 0) return {};
+    const float* const first = first_learned(mod, shape);
+    if (first == nullptr) return refuse("the gradient of score_mod is null");
+    if (misaligned(first)) return refuse("the gradient of score_mod is not aligned to 4 bytes");
+  }
+  return {};
+}
+template <ScoreMod First, ScoreMod Second>
+Check check_learned(const Then<First, Second>& mod, const ScoreShape& shape) {
+  const Check first = check_learned(mod.first, shape);
+  return first ? check_learned(mod.second, shape) : first;
+}
+
 /// The first refusal, or none.
 template <class... Checks>
 constexpr Check first_refusal(Checks... checks) {
@@ -155,15 +181,12 @@ Check check_arguments(const BackwardArgs<T, M, S, P>& a, int D, int Dv) {
   if (detail::misaligned(a.dlse)) return refuse("dlse is not aligned to 4 bytes");
   if (a.batch > 0 && a.q_len > 0 && a.lse == nullptr) return refuse("lse is null");
   const ScoreShape shape = score_shape(a);
-  const void* learned = nullptr;
-  if constexpr (kLearns<S>) {
-    if (const char* why = gradient_fault(a.score_mod, shape)) return refuse(why);
-    if (gradient_lines(a.score_mod, shape) > 0) learned = a.score_mod.gradient_line(0, shape).first;
-  }
+  if (const char* why = gradient_fault(a.score_mod, shape)) return refuse(why);
+  if (const Check learned = detail::check_learned(a.score_mod, shape); !learned) return learned;
   if (a.batch == 0) return {};
   const auto of_rows = [](const void* data, int rows) { return rows > 0 ? data : nullptr; };
   const void* outputs[] = {of_rows(a.dq.data, a.q_len), of_rows(a.dk.data, a.kv_len),
-                           of_rows(a.dv.data, a.kv_len), learned};
+                           of_rows(a.dv.data, a.kv_len), detail::first_learned(a.score_mod, shape)};
   const void* inputs[] = {of_rows(a.q.data, a.q_len),    of_rows(a.k.data, a.kv_len),
                           of_rows(a.v.data, a.kv_len),   of_rows(a.o.data, a.q_len),
                           of_rows(a.dout.data, a.q_len), of_rows(a.lse, a.q_len),
