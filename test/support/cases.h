@@ -89,6 +89,12 @@ struct Case {
   Sums sums = Sums::kNone;   ///< of a learned bias
 };
 
+/// Whether scores add to the same element of a learned bias's gradient.
+constexpr bool has_sums(const Case& c) {
+  const bool has_scores = c.batch > 0 && c.q_len > 0 && c.kv_len > 0;
+  return has_scores && c.sums != Sums::kNone;
+}
+
 // Comments name the source: a defect that some attention library had, or the contract.
 inline constexpr auto kCases = [] {
   using enum Policy;
