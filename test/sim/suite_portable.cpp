@@ -42,6 +42,8 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, float, Policy::kEverything>("portable_two_pass", TwoPass{},
                                                                    kLessCost);
   register_cases<Direction::kBackward, float, Policy::kLearned>("portable", Default{}, kLessCost);
+  register_cases<Direction::kBackward, float, Policy::kLearnedDropout>("portable", Default{},
+                                                                       kLessCost);
   register_cases<Direction::kBackward, float, Policy::kLearned>("portable_two_pass", TwoPass{},
                                                                 kLessCost);
   register_test("portable_two_pass.learned_sums_are_refused", check_that_sums_are_refused<TwoPass>);

@@ -3,6 +3,7 @@
 
 #include <attile/core/args.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -198,7 +199,7 @@ class PolicyData {
     return {};
   }
   std::int64_t gradient_elements() const {
-    const std::int64_t slices = std::int64_t{case_.batch} * case_.q_heads;
+    const std::int64_t slices = std::int64_t{std::max(case_.batch, 1)} * case_.q_heads;
     const std::int64_t scores = slices * case_.q_len * case_.kv_len;
     if (!learns(case_.policy)) return 0;
     return 2 * scores + 4 * (slices + 1) * (case_.q_len + case_.kv_len + 2);
