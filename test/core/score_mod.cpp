@@ -129,6 +129,11 @@ TEST_CASE("score_mod.elements_of_a_gradient") {
   CHECK_FALSE(of_heads.one_for_each(shape));
   CHECK_FALSE(of_distances.one_for_each(shape));
   CHECK(of_heads.one_for_each({1, 3, {1, 1}}));
+  for (const ScoreShape& empty : {ScoreShape{0, 3, {5, 7}}, ScoreShape{2, 0, {5, 7}},
+                                  ScoreShape{2, 3, {0, 7}}, ScoreShape{2, 3, {5, 0}}}) {
+    CHECK(of_heads.one_for_each(empty));
+    CHECK(of_distances.one_for_each(empty));
+  }
   // Nothing to sum over is a sum of 0.
   CHECK(dense.lines({2, 3, {5, 0}}) == 0);
   CHECK(dense.lines({2, 3, {0, 7}}) == 0);

@@ -199,6 +199,11 @@ struct Split {
         rest(attile::float_of(attile::word_of(x - big) & 0xFFFFE000u)) {}
 };
 
+TEST_CASE("reference.sums_in_any_order") {
+  CHECK(reference::any_order_error({0.5, std::nan(""), 3.0}) == 0x3p-22);
+  CHECK(reference::any_order_error({}) == 0.0);
+}
+
 TEST_CASE("reference.three_products_are_within_their_bound") {
   double worst = 0, worst_of_two = 0;
   for (int i = 0; i < 3000; ++i) {

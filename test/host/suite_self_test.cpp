@@ -62,6 +62,10 @@ constexpr KnownDefect kDefects[] = {
     {Defect::kLearnedFromHidden, "learned_130_40", true, true},
     {Defect::kLearnedBetweenElements, "learned_65_70", true, true},
     {Defect::kLearnedBetweenElements, "learned_by_columns", true, true},
+    {Defect::kLearnedFromAnotherScore, "learned_65_70", true, true},
+    {Defect::kLearnedFromAnotherScore, "learned_by_whole_heads", true, true},
+    {Defect::kLearnedWithoutDropout, "learned_dropout_65_70", true, true},
+    {Defect::kLearnedWithoutDropout, "learned_dropout_by_heads", true, true},
 };
 
 constexpr bool is_listed(Defect defect) {
@@ -89,7 +93,7 @@ std::string faults_of(Defect defect, bool backward, const Case& c) {
 /// The policies that this test runs: those that some defect needs.
 bool is_run(Policy p) {
   return p == Policy::kNone || p == Policy::kCausal || p == Policy::kWindow ||
-         p == Policy::kSoftcap || p == Policy::kDropout || p == Policy::kLearned;
+         p == Policy::kSoftcap || p == Policy::kDropout || learns(p);
 }
 
 template <attile::Element T>
@@ -109,6 +113,8 @@ std::string faults(Defect defect, bool backward, const Case& c) {
     case Policy::kLearned:
       // What is learned is fp32 whatever T.
       return faults_of<float, Policy::kLearned>(defect, backward, c);
+    case Policy::kLearnedDropout:
+      return faults_of<float, Policy::kLearnedDropout>(defect, backward, c);
     default:
       return {};
   }

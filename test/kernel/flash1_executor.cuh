@@ -77,7 +77,7 @@ struct Flash1Executor {
   bool takes(const Case& c) const {
     const int v = c.head_dim_v > 0 ? c.head_dim_v : c.head_dim;
     const int most = c.head_dim > v ? c.head_dim : v;
-    return most <= kD && most > kAbove && c.sums == Sums::kNone;
+    return most <= kD && most > kAbove && !has_sums(c);
   }
 
   template <class Args>

@@ -120,7 +120,7 @@ struct GpuExecutor {
   static constexpr int kTf32Products = Dim::kTf32Products;
 
   bool takes(const Case& c) const {
-    return Dim::take(c) && (kMode == attile::DqMode::kAccumulate || c.sums == Sums::kNone);
+    return Dim::take(c) && (kMode == attile::DqMode::kAccumulate || !has_sums(c));
   }
 
   template <class Args>

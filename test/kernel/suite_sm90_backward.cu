@@ -48,6 +48,7 @@ using D64x160 = Own<64, 64, Dims<64, 160>>;
   X(HalfType, kLearned, D64)          \
   X(Bf16Type, kLearned, D128)         \
   X(HalfType, kLearned, InOrder64)    \
+  X(HalfType, kLearnedDropout, D64)   \
   X(HalfType, kCausal, OneGroup)      \
   X(HalfType, kNone, ThreeGroups)     \
   X(Bf16Type, kNone, D72)             \

@@ -23,8 +23,7 @@ void check_that_sums_are_refused() {
       "kTwoPass and kInOrder: scores add to an element of score_mod's gradient in no fixed order; "
       "give it an element for each score, or take kAccumulate";
   for (const Case& c : kCases) {
-    if (c.policy != Policy::kLearned || c.sums == Sums::kNone) continue;
-    if (c.batch * c.q_len * c.kv_len == 0) continue;  // nothing is summed
+    if (c.policy != Policy::kLearned || !has_sums(c)) continue;
     Problem<float, Policy::kLearned> p(c);
     const std::vector<float> before = p.learned_buffer().storage();
     CHECK(Executor{}.backward(p.backward_args(), p.regions()).why == std::string(why));
@@ -43,6 +42,8 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, float, Policy::kEverything>("portable_two_pass", TwoPass{},
                                                                    kLessCost);
   register_cases<Direction::kBackward, float, Policy::kLearned>("portable", Default{}, kLessCost);
+  register_cases<Direction::kBackward, float, Policy::kLearnedDropout>("portable", Default{},
+                                                                       kLessCost);
   register_cases<Direction::kBackward, float, Policy::kLearned>("portable_two_pass", TwoPass{},
                                                                 kLessCost);
   register_test("portable_two_pass.learned_sums_are_refused", check_that_sums_are_refused<TwoPass>);

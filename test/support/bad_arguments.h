@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 
+#include "support/learned_factor.h"
+
 // Arguments that have to be refused, each with its sentence. Every visitor is called as
 // visit(name, sentence, args); the types of args differ by pass and policy.
 namespace attile_test {
@@ -235,6 +237,24 @@ void bad_learned_gradients(const Bad& bad) {
       });
   with("learned gradient in q", "a gradient is the memory of an input", p.q);
   with("learned gradient in dv", "two gradients share their memory", p.dv);
+  using Two = attile::Then<Learned, attile::Then<attile::Softcap, LearnedFactor>>;
+  const auto with_two = [&](const char* name, const char* why, float* gradient) {
+    bad.template with<NoMask, Two>(name, why, [&](auto& a) {
+      a.score_mod.first = {{p.bias}, {p.bias_gradient}};
+      a.score_mod.second.second = {p.slopes, {gradient}};
+    });
+  };
+  with_two("second learned gradient in k", "a gradient is the memory of an input", p.k);
+  with_two("second learned gradient in dq", "two gradients share their memory", p.dq);
+  with_two("both learned gradients the same", "two gradients share their memory", p.bias_gradient);
+  const char* users_null = "the gradient of score_mod is null";
+  bad.template with<NoMask, LearnedFactor>("user's gradient null", users_null, [](auto&) {});
+  bad.template with<NoMask, attile::Then<Learned, LearnedFactor>>(
+      "learned bias, user's gradient null", users_null,
+      [&](auto& a) { a.score_mod.first = {{p.bias}, {p.bias_gradient}}; });
+  bad.template with<NoMask, LearnedFactor>(
+      "user's gradient misaligned", "the gradient of score_mod is not aligned to 4 bytes",
+      [&](auto& a) { a.score_mod.gradient.data = shifted(p.bias_gradient, 1); });
 }
 
 /// bad(name, why, spoil): visits the right arguments of one pass, spoilt; `with` names policies.

@@ -24,6 +24,7 @@ enum class Policy {
   kUser,
   kEverything,
   kLearned,
+  kLearnedDropout,
 };
 
 /// Where the rows of a case's tensors lie.
@@ -52,7 +53,9 @@ enum class Data {
   kNanValue,      ///< one component of one value of each head is NaN
 };
 
-/// Which scores add to the same element of a learned bias's gradient.
+constexpr bool learns(Policy p) { return p == Policy::kLearned || p == Policy::kLearnedDropout; }
+
+/// Which scores add to the same element of what is learned.
 enum class Sums {
   kNone,
   kHeads,       ///< of all batches and heads
@@ -86,8 +89,14 @@ struct Case {
   float probability = 0.3f;  ///< of dropout
   bool pointers = false;     ///< lengths, seeds, slopes of each batch come from memory
   bool hide = false;         ///< a bias that is -inf in places; documents without a key
-  Sums sums = Sums::kNone;   ///< of a learned bias
+  Sums sums = Sums::kNone;   ///< of what is learned
 };
+
+/// Whether scores add to the same element of what is learned.
+constexpr bool has_sums(const Case& c) {
+  const bool has_scores = c.batch > 0 && c.q_len > 0 && c.kv_len > 0;
+  return has_scores && c.sums != Sums::kNone;
+}
 
 // Comments name the source: a defect that some attention library had, or the contract.
 inline constexpr auto kCases = [] {
@@ -378,7 +387,7 @@ inline constexpr auto kCases = [] {
       {.name = "softcap_then_alibi_130_65", .policy = kSoftcapAlibi, .q_len = 130, .kv_len = 65,
        .dlse = true},
 
-      // A bias whose gradient is wanted; causal, behind a softcap.
+      // A factor and a bias whose gradients are wanted; causal, with a softcap between them.
       {.name = "learned_65_70", .policy = kLearned, .batch = 2, .q_heads = 2, .kv_heads = 1,
        .q_len = 65, .kv_len = 70, .head_dim = 32, .dlse = true},
       {.name = "learned_130_40", .policy = kLearned, .q_len = 130, .kv_len = 40, .hide = true},
@@ -397,6 +406,11 @@ inline constexpr auto kCases = [] {
       {.name = "learned_q_len_0", .policy = kLearned, .q_len = 0, .kv_len = 70,
        .sums = Sums::kColumns},
       {.name = "learned_batch_0", .policy = kLearned, .batch = 0, .q_len = 5, .kv_len = 7,
+       .sums = Sums::kHeads},
+      {.name = "learned_dropout_65_70", .policy = kLearnedDropout, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 65, .kv_len = 70, .head_dim = 32, .dlse = true},
+      {.name = "learned_dropout_by_heads", .policy = kLearnedDropout, .batch = 2, .q_heads = 4,
+       .kv_heads = 2, .q_len = 40, .kv_len = 70, .head_dim = 16, .hide = true,
        .sums = Sums::kHeads},
 
       // Dropout.

@@ -13,7 +13,7 @@
 namespace attile_test {
 
 /// The gradient of a score modifier that learns, by its lines: where its elements lie, and how much
-/// they are if dS' is 1 for each score that is visible.
+/// they are if s and dS' are 1 for each score that is visible.
 struct LearnedPlaces {
   std::vector<float*> at;
   std::vector<double> visible;
@@ -24,7 +24,7 @@ struct LearnedPlaces {
       const attile::ScoreShape shape = attile::score_shape(args);
       attile::LearnedSums<double> sums(args.score_mod, shape);
       for_each_visible(args, [&](const attile::ScoreIndex& i) {
-        args.score_mod.add_gradient(0.0, 1.0, i, shape.extent, sums.add());
+        args.score_mod.add_gradient(1.0, 1.0, i, shape.extent, sums.add());
       });
       visible = sums.values();
       for (std::int64_t n = 0; n < args.score_mod.gradient_lines(shape); ++n) {

@@ -55,8 +55,10 @@ enum class Defect {
   kLearnedLastHeadWins,
   kLearnedFromHidden,
   kLearnedBetweenElements,
+  kLearnedFromAnotherScore,
+  kLearnedWithoutDropout,
 };
-inline constexpr int kDefectCount = static_cast<int>(Defect::kLearnedBetweenElements) + 1;
+inline constexpr int kDefectCount = static_cast<int>(Defect::kLearnedWithoutDropout) + 1;
 
 /// Attention in fp32 for one row after the other, by the online softmax over tiles of 16 keys; and
 /// the same with one defect, which shows what the suite is able to see.
@@ -125,16 +127,21 @@ class PlainExecutor {
       return args.mask.visible(at, extent);
     }
 
+    /// scale * (q . k)
+    float raw_score(attile::ScoreIndex at) const {
+      const auto* q = args.q.row(at.batch, at.head, at.row);
+      const auto* k = args.k.row(at.batch, kv_head(at.head), at.col);
+      float dot = 0;
+      for (int c = 0; c < D; ++c) dot += attile::to_float(q[c]) * attile::to_float(k[c]);
+      return scale * dot;
+    }
+
     /// The modified score, -inf where hidden.
     attile::ModifiedScore<float> score(attile::ScoreIndex at) const {
       if (!visible(at)) {
         return {defect == Defect::kFiniteNumberForHidden ? -1e4f : -attile::kInf, 0.0f};
       }
-      const auto* q = args.q.row(at.batch, at.head, at.row);
-      const auto* k = args.k.row(at.batch, kv_head(at.head), at.col);
-      float dot = 0;
-      for (int c = 0; c < D; ++c) dot += attile::to_float(q[c]) * attile::to_float(k[c]);
-      const auto modified = args.score_mod(scale * dot, at, extent);
+      const auto modified = args.score_mod(raw_score(at), at, extent);
       return {static_cast<float>(modified.value), static_cast<float>(modified.derivative)};
     }
 
@@ -245,7 +252,9 @@ class PlainExecutor {
       const struct {
         ATTILE_HOST_DEVICE void operator()(float* where, float x) const { *where += x; }
       } add;
-      p.args.score_mod.add_gradient(0.0f, ds, at, p.extent, add);
+      attile::ScoreIndex of = at;
+      if (is(Defect::kLearnedFromAnotherScore) && of.col > 0) --of.col;
+      p.args.score_mod.add_gradient(p.raw_score(of), ds, at, p.extent, add);
     }
   }
 
@@ -308,9 +317,11 @@ class PlainExecutor {
         dv[static_cast<std::size_t>(j) * p.Dv + c] +=
             probability * p.keep(at) * attile::to_float(do_i[c]);
       }
-      if (!is(Defect::kNoDropoutInDp)) dp *= p.keep(at);
+      const float kept = is(Defect::kNoDropoutInDp) ? dp : dp * p.keep(at);
+      if (!is(Defect::kLearnedWithoutDropout)) dp = kept;
       const bool hidden = s.value == -attile::kInf;
       if (!hidden) learn(p, at, probability * (dp - delta), s.derivative);
+      dp = kept;
       if (hidden && is(Defect::kLearnedFromHidden)) learn(p, at, 1e-20f, 1.0f);
       float ds = probability * (dp - delta) * p.scale;
       if (!is(Defect::kNoDerivative)) ds *= s.derivative;

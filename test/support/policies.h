@@ -3,10 +3,12 @@
 
 #include <attile/core/args.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "support/cases.h"
+#include "support/learned_factor.h"
 #include "support/random.h"
 #include "support/tensors.h"
 
@@ -47,6 +49,8 @@ using attile::NoMask;
 using attile::NoScoreMod;
 using attile::PhiloxDropout;
 using SoftcapAlibi = attile::Then<attile::Softcap, attile::Alibi>;
+using FactorSoftcapBias =
+    attile::Then<attile::Then<LearnedFactor, attile::Softcap>, attile::LearnedBias<float>>;
 
 template <Policy>
 struct CombinationOf;
@@ -85,8 +89,10 @@ template <>
 struct CombinationOf<Policy::kEverything>
     : Combination<And<Causal, Document>, SoftcapAlibi, PhiloxDropout> {};
 template <>
-struct CombinationOf<Policy::kLearned>
-    : Combination<Causal, attile::Then<attile::Softcap, attile::LearnedBias<float>>> {};
+struct CombinationOf<Policy::kLearned> : Combination<Causal, FactorSoftcapBias> {};
+template <>
+struct CombinationOf<Policy::kLearnedDropout>
+    : Combination<Causal, FactorSoftcapBias, PhiloxDropout> {};
 
 }  // namespace detail
 
@@ -97,7 +103,7 @@ using CombinationOf = detail::CombinationOf<kPolicy>;
 class PolicyData {
  public:
   explicit PolicyData(const Case& c)
-      : case_(c), bias_(bias_elements()), bias_gradient_(gradient_elements()) {
+      : case_(c), bias_(bias_elements()), gradients_(2 * gradient_elements()) {
     for (int b = 0; b < c.batch; ++b) {
       for (int i = 0; i < c.q_len; ++i) q_ids_.push_back(document(b, i, c.q_len));
       for (int j = 0; j < c.kv_len; ++j) {
@@ -108,6 +114,7 @@ class PolicyData {
     }
     const int slopes = c.pointers ? c.batch * c.q_heads : c.q_heads;
     for (int i = 0; i < slopes; ++i) slopes_.push_back(0.5f / static_cast<float>(1 + i));
+    for (int i = 0; i < c.q_heads; ++i) factors_.push_back(1 + 0.25f / static_cast<float>(1 + i));
     const Random random(7);
     for (std::int64_t i = 0; i < bias_elements(); ++i) {
       const int row = static_cast<int>(i / c.kv_len % bias_rows());
@@ -131,8 +138,9 @@ class PolicyData {
   }
   void operator()(attile::LearnedBias<float>& s) const {
     (*this)(s.bias);
-    s.gradient = bias_gradient();
+    s.gradient = gradient(0);
   }
+  void operator()(LearnedFactor& s) const { s = {factors_.data(), gradient(1)}; }
   void operator()(attile::PhiloxDropout& p) const {
     p = {case_.probability, 1234567890123u, 42, nullptr, nullptr};
     if (case_.pointers) {
@@ -158,10 +166,10 @@ class PolicyData {
   std::vector<Region> regions() {
     return {region(q_ids_),         region(kv_ids_), region(lengths_),
             region(slopes_),        bias_.region(),  {seed_and_offset_, sizeof(seed_and_offset_)},
-            bias_gradient_.region()};
+            gradients_.region(),    region(factors_)};
   }
-  /// Of a learned bias, with room between its elements.
-  Buffer<float>& gradient_buffer() { return bias_gradient_; }
+  /// Of what is learned, with room between its elements.
+  Buffer<float>& gradient_buffer() { return gradients_; }
 
  private:
   static int document(int batch, int position, int length) {
@@ -169,11 +177,12 @@ class PolicyData {
   }
   int bias_rows() const { return case_.hide ? case_.q_len : 1; }
   std::int64_t bias_elements() const {
-    const bool has_bias = case_.policy == Policy::kBias || case_.policy == Policy::kLearned;
+    const bool has_bias = case_.policy == Policy::kBias || learns(case_.policy);
     return has_bias ? std::int64_t{case_.q_heads} * bias_rows() * case_.kv_len : 0;
   }
-  attile::BiasGradient bias_gradient() const {
-    float* const data = bias_gradient_.data();
+  /// That of the bias lies before that of the factors.
+  attile::BiasGradient gradient(int place) const {
+    float* const data = gradients_.data() + place * gradient_elements();
     const std::int64_t row = 2 * case_.kv_len + 3, head = row * case_.q_len + 1;
     switch (case_.sums) {
       case Sums::kNone:
@@ -190,9 +199,9 @@ class PolicyData {
     return {};
   }
   std::int64_t gradient_elements() const {
-    const std::int64_t slices = std::int64_t{case_.batch} * case_.q_heads;
+    const std::int64_t slices = std::int64_t{std::max(case_.batch, 1)} * case_.q_heads;
     const std::int64_t scores = slices * case_.q_len * case_.kv_len;
-    if (case_.policy != Policy::kLearned) return 0;
+    if (!learns(case_.policy)) return 0;
     return 2 * scores + 4 * (slices + 1) * (case_.q_len + case_.kv_len + 2);
   }
   template <class T>
@@ -202,9 +211,9 @@ class PolicyData {
 
   Case case_;
   std::vector<int> q_ids_, kv_ids_, lengths_;
-  std::vector<float> slopes_;
+  std::vector<float> slopes_, factors_;
   Buffer<float> bias_;
-  mutable Buffer<float> bias_gradient_;  // which policies point to, as to what they only read
+  mutable Buffer<float> gradients_;  // which policies point to, as to what they only read
   std::uint64_t seed_and_offset_[2] = {987654321, 0x700000005u};
 };
 
@@ -234,6 +243,10 @@ struct Relocate {
   template <class T>
   void operator()(attile::LearnedBias<T>& s) const {
     (*this)(s.bias);
+    (*this)(s.gradient.data);
+  }
+  void operator()(LearnedFactor& s) const {
+    (*this)(s.factors);
     (*this)(s.gradient.data);
   }
   void operator()(attile::PhiloxDropout& p) const {

@@ -36,8 +36,10 @@
   X(user, kUser)                    \
   X(everything, kEverything)
 
-/// One that learns: forward it is as the others, so that few executors run that.
-#define ATTILE_LEARNED_POLICIES(X) X(learned, kLearned)
+/// Those that learn: forward they are as the others, so that few executors run that.
+#define ATTILE_LEARNED_POLICIES(X) \
+  X(learned, kLearned)             \
+  X(learned_dropout, kLearnedDropout)
 
 /// Those that a second and third element type run: T shows in loads and stores alone.
 #define ATTILE_FEW_POLICIES(X)      \

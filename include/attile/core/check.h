@@ -96,6 +96,35 @@ Check check_problem(const Args& a, int D, int Dv) {
   return {};
 }
 
+/// How many modifiers learn.
+template <ScoreMod S>
+inline constexpr std::size_t kLearners = kLearns<S> ? 1 : 0;
+template <ScoreMod First, ScoreMod Second>
+inline constexpr std::size_t kLearners<Then<First, Second>> =
+    kLearners<First> + kLearners<Second>;
+
+/// Holds what each modifier that learns says of its gradient, as one without gradient_fault may say
+/// anything, and writes where it begins to first[0, kLearners): null without elements.
+template <ScoreMod S>
+Check check_learned(const S& mod, const ScoreShape& shape, const void** first) {
+  if constexpr (kLearns<S>) {
+    if (mod.gradient_lines(shape) == 0) return {};
+    const GradientLine line = mod.gradient_line(0, shape);
+    if (line.count == 0) return {};
+    if (line.first == nullptr) return refuse("the gradient of score_mod is null");
+    if (misaligned(line.first)) {
+      return refuse("the gradient of score_mod is not aligned to 4 bytes");
+    }
+    *first = line.first;
+  }
+  return {};
+}
+template <ScoreMod First, ScoreMod Second>
+Check check_learned(const Then<First, Second>& mod, const ScoreShape& shape, const void** first) {
+  const Check inner = check_learned(mod.first, shape, first);
+  return inner ? check_learned(mod.second, shape, first + kLearners<First>) : inner;
+}
+
 /// The first refusal, or none.
 template <class... Checks>
 constexpr Check first_refusal(Checks... checks) {
@@ -155,15 +184,15 @@ Check check_arguments(const BackwardArgs<T, M, S, P>& a, int D, int Dv) {
   if (detail::misaligned(a.dlse)) return refuse("dlse is not aligned to 4 bytes");
   if (a.batch > 0 && a.q_len > 0 && a.lse == nullptr) return refuse("lse is null");
   const ScoreShape shape = score_shape(a);
-  const void* learned = nullptr;
-  if constexpr (kLearns<S>) {
-    if (const char* why = gradient_fault(a.score_mod, shape)) return refuse(why);
-    if (gradient_lines(a.score_mod, shape) > 0) learned = a.score_mod.gradient_line(0, shape).first;
-  }
+  if (const char* why = gradient_fault(a.score_mod, shape)) return refuse(why);
+  const void* outputs[3 + detail::kLearners<S>] = {};
+  const Check learned = detail::check_learned(a.score_mod, shape, outputs + 3);
+  if (!learned) return learned;
   if (a.batch == 0) return {};
   const auto of_rows = [](const void* data, int rows) { return rows > 0 ? data : nullptr; };
-  const void* outputs[] = {of_rows(a.dq.data, a.q_len), of_rows(a.dk.data, a.kv_len),
-                           of_rows(a.dv.data, a.kv_len), learned};
+  outputs[0] = of_rows(a.dq.data, a.q_len);
+  outputs[1] = of_rows(a.dk.data, a.kv_len);
+  outputs[2] = of_rows(a.dv.data, a.kv_len);
   const void* inputs[] = {of_rows(a.q.data, a.q_len),    of_rows(a.k.data, a.kv_len),
                           of_rows(a.v.data, a.kv_len),   of_rows(a.o.data, a.q_len),
                           of_rows(a.dout.data, a.q_len), of_rows(a.lse, a.q_len),

@@ -191,7 +191,9 @@ struct BiasGradient {
         {batches(s), heads(s), diagonal() ? diagonals : rows(s), diagonal() ? 1 : cols(s)},
         {batch_stride, head_stride, row_stride, col_stride}, 1);
   }
+  /// Whether no two scores share an element; true without scores.
   bool one_for_each(const ScoreShape& s) const {
+    if (s.batch == 0 || s.heads == 0 || s.extent.q_len == 0 || s.extent.kv_len == 0) return true;
     return !strides_overlap<4>({s.batch, s.heads, s.extent.q_len, s.extent.kv_len},
                                {batch_stride, head_stride, row_stride, col_stride}, 1);
   }
