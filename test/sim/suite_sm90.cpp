@@ -31,7 +31,7 @@ using Rows = GpuExecutor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
 using Columns = GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
 using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<3>>>;
-using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
+using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 // dQ is added from registers, in the turns that other warps keep.
 using KeepsTurns = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
 using Roles256 = GpuExecutor<Dims<256, 256, 96>, Sm90DefaultTiles<>>;

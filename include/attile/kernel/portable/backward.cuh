@@ -79,7 +79,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
                          place.row0);  // line 9
     tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
                          place.row0);
-    bool writes = false;
+    [[maybe_unused]] bool writes = false;
     if constexpr (kInOrder) {  // each warp for itself
       const int before = tile_before(p, place, kv_tile);
       await_tile_before(p, place, before);
