@@ -171,7 +171,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
                                              kBarriers * sizeof(arch::Mbarrier);
   /// Whether dQ goes to its sum by way of shared memory, by copies that add.
   static constexpr bool kBulkDq =
-      !kByRoles && kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+      !kByRoles && (kPlain || kMode == DqMode::kAccumulate) &&  // in order it costs registers
+      kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
   /// Or by those who made it, kInOrder in the turn that two warps of the loader's keep.
   static constexpr bool kKeepsTurns = !kBulkDq && kMode == DqMode::kInOrder;
   /// Warps of the loader's that send dQ: of every tile what one warpgroup has staged or, kInOrder,
