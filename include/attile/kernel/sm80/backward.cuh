@@ -198,8 +198,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    // At 128 columns, and in order, col0 would take the register that spills; above, working it
-    // out would.
+    // At 128 columns, and in order, col0 would take a register that spills; else that would.
     constexpr bool kColumnAnew = Traits::kBeginsAtHalf && (Traits::kDqCols <= 128 || kInOrder);
     const tile::TilePlace place{arch::opaque(key.batch), next.head, next.row0(),
                                 kColumnAnew ? arch::opaque(col0) : col0, p.extent};
