@@ -64,12 +64,14 @@ class Cell:
         return f"{self.dtype} D {dims} {self.mask}{window}{heads}, S {self.length_text}"
 
     def kernel(self, direction, in_order=False):
+        """`in_order` means backward alone."""
+        in_order = in_order and direction == "backward"
         return Kernel(self.d, self.dv, self.dtype, self.mask, direction, in_order)
 
     def kernels(self, direction, in_order=False):
         """Backward needs the forward kernel too, whose O and LSE it starts from."""
         kernels = [self.kernel(way) for way in DIRECTIONS[: DIRECTIONS.index(direction) + 1]]
-        return kernels + [self.kernel(direction, True)] * (in_order and direction == "backward")
+        return list(dict.fromkeys(kernels + [self.kernel(direction, in_order)]))
 
     def visible_scores(self):
         """Scores of one head that count: all of them, half of them under a causal mask (the

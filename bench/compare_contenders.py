@@ -86,7 +86,7 @@ def attile(x, direction, libraries, in_order=False):
     def prepare(way):
         for name, tensor in tensors.items():
             setattr(problem, name, _c_tensor(tensor))
-        library = libraries[cell.kernel(way, in_order and way == "backward")]
+        library = libraries[cell.kernel(way, in_order)]
         if isinstance(library, Exception):
             raise library
         if why := library.check(problem):

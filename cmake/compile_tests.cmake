@@ -48,8 +48,10 @@ function(attile_header_tests)
     if(language STREQUAL "CUDA")
       target_link_libraries(headers_${lower} PRIVATE CUDA::cublas)  # standard.cuh
     endif()
-    set_target_properties(headers_${lower} PROPERTIES CUDA_ARCHITECTURES
-                                                      ${ATTILE_COMPILE_TEST_ARCHITECTURE})
+    if(NOT ATTILE_TEST_ARCHITECTURES)
+      set_target_properties(headers_${lower} PROPERTIES CUDA_ARCHITECTURES
+                                                        ${ATTILE_COMPILE_TEST_ARCHITECTURE})
+    endif()
     add_test(NAME compile.headers_${lower} COMMAND headers_${lower})
     set_tests_properties(compile.headers_${lower} PROPERTIES LABELS compile)
   endforeach()

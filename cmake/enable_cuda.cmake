@@ -76,7 +76,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUD
     set(CMAKE_CUDA_ARCHITECTURES "${attile_present}" CACHE STRING "CUDA architectures")
   else()
     set(CMAKE_CUDA_ARCHITECTURES "80;90a" CACHE STRING "CUDA architectures")
-    set(ATTILE_TEST_ARCHITECTURES 90a CACHE STRING
+    set(ATTILE_TEST_ARCHITECTURES 90a-virtual CACHE STRING
         "CUDA architectures of a build with tests, if not all")
   endif()
 endif()

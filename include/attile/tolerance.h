@@ -23,16 +23,22 @@ inline double max_error(const std::vector<double>& a, const std::vector<double>&
   return error;
 }
 
+/// The largest absolute value of a tensor's finite elements.
+inline double largest_finite(const std::vector<double>& tensor) {
+  double largest = 0;
+  for (const double x : tensor) {
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  }
+  return largest;
+}
+
 /// One rounding of a tensor to T: half the spacing of T at the tensor's largest value, and the
 /// whole spacing for float, in which the value was computed too.
 template <Element T>
 double rounding(const std::vector<double>& tensor) {
   constexpr int digits = std::same_as<T, float> ? 23 : std::same_as<T, __half> ? 11 : 8;
   constexpr int smallest = std::same_as<T, float> ? -149 : std::same_as<T, __half> ? -25 : -134;
-  double largest = 0;
-  for (const double x : tensor) {
-    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
-  }
+  const double largest = largest_finite(tensor);
   if (largest == 0) return std::ldexp(1.0, smallest);
   return std::ldexp(1.0, std::max(std::ilogb(largest) - digits, smallest));
 }
@@ -51,11 +57,7 @@ double tolerance(const std::vector<double>& exact, const std::vector<double>& pl
 /// |x y|. dP, a sum of such products, is off by as much of sum |dO V|, and dS by P * score_mod'(S)
 /// of it, however small dP - D is: a row that sees one key has dS = 0, and not of one rounding.
 inline double three_products_error(const std::vector<double>& magnitudes) {
-  double largest = 0;
-  for (const double x : magnitudes) {
-    if (std::isfinite(x)) largest = std::max(largest, x);
-  }
-  return std::ldexp(largest, -21);
+  return std::ldexp(largest_finite(magnitudes), -21);
 }
 
 /// What sums in any order add to the tolerance of what is learned, where several scores add to an
@@ -67,11 +69,7 @@ inline double three_products_error(const std::vector<double>& magnitudes) {
 /// factor of eleven. Where all s are f M instead, r.m.s. errors stay below 2^-22 M up to
 /// n = (10 / f)^2: a hundred terms for f = 1.
 inline double any_order_error(const std::vector<double>& magnitudes) {
-  double largest = 0;
-  for (const double x : magnitudes) {
-    if (std::isfinite(x)) largest = std::max(largest, x);
-  }
-  return std::ldexp(largest, -22);
+  return std::ldexp(largest_finite(magnitudes), -22);
 }
 
 }  // namespace attile::reference

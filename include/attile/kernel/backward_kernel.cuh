@@ -17,31 +17,32 @@
 
 namespace attile {
 
-/// Which tile of K and V of which kv head a block of the pass over K/V blocks takes. kInOrder they
-/// are the tiles of p.abreast kv heads in turn, then those of as many others, of each head from the
-/// last one to the first: a block waits for none behind it. From the last, because blocks take
-/// their rows from the first on: under a causal mask or a window a tile of K and V then meets no
-/// rows before the tile behind it has.
+/// A tile of K and V of one kv head. `column`: its number, counted through all kv heads.
 struct KeyTile {
   int batch, kv_head, index;
 
   template <class Traits>
-  ATTILE_DEVICE KeyTile(const BackwardParams<Traits>& p, int block) {
-    int slice;
-    if constexpr (Traits::kDqMode == DqMode::kInOrder) {
-      const int first = block / (p.abreast * p.kv_tiles) * p.abreast;
-      const int abreast = min(p.abreast, p.batch * p.kv_heads - first);
-      const int begun = block - first * p.kv_tiles;
-      slice = first + begun % abreast;
-      index = p.kv_tiles - 1 - begun / abreast;
-    } else {
-      slice = block / p.kv_tiles;
-      index = block % p.kv_tiles;
-    }
-    batch = slice / p.kv_heads;
-    kv_head = slice % p.kv_heads;
-  }
+  ATTILE_DEVICE KeyTile(const BackwardParams<Traits>& p, int column)
+      : batch(column / p.kv_tiles / p.kv_heads),
+        kv_head(column / p.kv_tiles % p.kv_heads),
+        index(column % p.kv_tiles) {}
 };
+
+/// The column of the block that is the `begun`-th to begin: p.abreast kv heads begin their tiles in
+/// turn, then as many others. Each from its first tile on, which under a causal mask has most rows:
+/// the blocks that begin last are short. kInOrder from its last one on, since a block waits for
+/// those behind its tile, and takes its rows from the first on: under a causal mask or a window it
+/// then meets no rows before the tile behind it has.
+template <class Traits>
+ATTILE_DEVICE int column_of(const BackwardParams<Traits>& p, int begun) {
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  if (!kInOrder && p.abreast == 1) return begun;
+  const int first = begun / (p.abreast * p.kv_tiles) * p.abreast;
+  const int abreast = min(p.abreast, p.batch * p.kv_heads - first);
+  const int among = begun - first * p.kv_tiles;
+  const int index = kInOrder ? p.kv_tiles - 1 - among / abreast : among / abreast;
+  return (first + among % abreast) * p.kv_tiles + index;
+}
 
 /// The pass over K/V blocks: one block for each tile of K and V of each kv head, by the
 /// `backward_columns` of the traits' own namespace, which awaits the kernel before when it has sent
@@ -50,7 +51,7 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_columns_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   arch::launch_dependents();
-  backward_columns<Traits>(p, arch::block_index(), arch::dynamic_shared());
+  backward_columns<Traits>(p, column_of(p, arch::block_index()), arch::dynamic_shared());
 }
 
 /// The same for kInOrder, where a block may wait for those with smaller indices, which are given
@@ -58,16 +59,16 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
-  int* const index = reinterpret_cast<int*>(arch::dynamic_shared());
+  int* const column = reinterpret_cast<int*>(arch::dynamic_shared());
   arch::launch_dependents();
   if (arch::thread_index() == 0) {
     arch::await_dependencies();  // the counter is set, and the turns are
-    *index = arch::fetch_add(p.begun(), 1);
+    *column = column_of(p, arch::fetch_add(p.begun(), 1));
   }
   arch::barrier();
-  const int block = *index;
+  const int mine = *column;
   arch::barrier();  // everyone has read it before the tiles are written there
-  backward_columns<Traits>(p, block, arch::dynamic_shared());
+  backward_columns<Traits>(p, mine, arch::dynamic_shared());
 }
 
 /// One block for each tile of query rows of each head, after the pass over K/V blocks.

@@ -5,6 +5,7 @@
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
+#include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/kernel/dq_mode.h>
@@ -12,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace attile {
 
@@ -34,7 +36,7 @@ struct BackwardParams {
   Extent extent;
   int head_dim, head_dim_v;
   int q_tiles, kv_tiles;
-  int abreast;  ///< kInOrder: see KeyTile
+  int abreast;  ///< see column_of
   float scale;
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
@@ -60,11 +62,11 @@ struct BackwardParams {
   }
   /// Blocks of the pass over K/V blocks that have begun.
   ATTILE_HOST_DEVICE int* begun() const { return turns + slices() * q_tiles; }
-  /// Each block of the pass over K/V blocks has a share of the zeros that the sum of dQ begins
-  /// with, which another block may write: not 0 once somebody does, and 1 once that is done.
-  ATTILE_HOST_DEVICE int* share_taken(int block) const { return shares + block; }
-  ATTILE_HOST_DEVICE int* share_cleared(int block) const { return shares + columns() + block; }
-  /// Blocks of that pass.
+  /// Each column has a share of the zeros that the sum of dQ begins with, which any block may
+  /// write: not 0 once somebody does, and 1 once that is done.
+  ATTILE_HOST_DEVICE int* share_taken(int column) const { return shares + column; }
+  ATTILE_HOST_DEVICE int* share_cleared(int column) const { return shares + columns() + column; }
+  /// Tiles of K and V of all kv heads, and blocks of that pass.
   ATTILE_HOST_DEVICE int columns() const { return batch * kv_heads * kv_tiles; }
   /// The fp32 sum of dQ of one head from a row on; the family decides how a tile of it lies.
   ATTILE_DEVICE float* dq_sum_of(std::int64_t slice, int row) const {
@@ -114,18 +116,27 @@ bool clears_in_pass(const typename Traits::Args& args) {
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= share && share <= 128 << 10;
 }
 
-/// How many kv heads begin a tile each, kInOrder, before one of them begins its next one: a block
-/// waits for a step of the one before it, so blocks of one head can begin one a step, and as many
-/// end in a step as the device runs at a time, over the steps that a block takes. Twice that, since
-/// dQ is on its way for longer than a step. Of speed alone.
+/// How many kv heads begin a tile each before one of them begins its next one. Of speed alone.
+/// kInOrder a block waits for a step of the one before it, so blocks of one head can begin one a
+/// step, and as many end in a step as the device runs at a time, over the steps that a block takes.
+/// Twice that, since dQ is on its way for longer than a step.
+/// Else one: blocks of one head share what L2 holds. But where there are few, and a mask makes them
+/// uneven, as many heads as fill a device, so that the longest of all begin first.
 template <class Traits>
 int slices_abreast(const typename Traits::Args& args) {
-  if (args.kv_heads == 0 || args.q_len == 0) return 1;
-  constexpr std::int64_t kMostBlocks = 256;
-  const std::int64_t steps =
-      std::int64_t{args.q_heads / args.kv_heads} * ceil_div(args.q_len, Traits::kBr);
+  if (args.kv_heads == 0 || args.q_len == 0 || args.kv_len == 0) return 1;
   const std::int64_t slices = std::int64_t{args.batch} * args.kv_heads;
-  return static_cast<int>(max<std::int64_t>(min(ceil_div(kMostBlocks, steps), slices), 1));
+  std::int64_t abreast = 1;
+  if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+    constexpr std::int64_t kMostBlocks = 256;
+    abreast = ceil_div(kMostBlocks, std::int64_t{args.q_heads / args.kv_heads} *
+                                        ceil_div(args.q_len, Traits::kBr));
+  } else if constexpr (!std::is_same_v<typename Traits::MaskType, NoMask>) {
+    constexpr int kBlocks = 128;
+    const int tiles = ceil_div(args.kv_len, Traits::kBc);
+    if (slices * tiles <= 8 * kBlocks) abreast = kBlocks / tiles;
+  }
+  return static_cast<int>(max<std::int64_t>(min(abreast, slices), 1));
 }
 
 /// The kernels' parameters for arguments that passed `check`.

@@ -9,16 +9,16 @@
 namespace attile {
 
 /// The tiles of query rows that see a tile of K and V, over all query heads of its group. What is
-/// rarely needed is worked out again from the block's number.
+/// rarely needed is worked out again from the column's number.
 template <class Traits>
 struct QueryCursor {
   const BackwardParams<Traits>& p;
-  int block, head, tile;
+  int column, head, tile;
   TileRange range;
 
-  ATTILE_DEVICE QueryCursor(const BackwardParams<Traits>& params, int block_index)
-      : p(params), block(block_index), tile(0) {
-    head = KeyTile(p, block).kv_head * (p.q_heads / p.kv_heads) - 1;
+  ATTILE_DEVICE QueryCursor(const BackwardParams<Traits>& params, int key_column)
+      : p(params), column(key_column), tile(0) {
+    head = KeyTile(p, column).kv_head * (p.q_heads / p.kv_heads) - 1;
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return tile < range.last; }
@@ -32,7 +32,7 @@ struct QueryCursor {
  private:
   ATTILE_DEVICE void enter_head() {
     while (tile >= range.last) {
-      const KeyTile key(p, arch::opaque(block));
+      const KeyTile key(p, arch::opaque(column));
       if (head + 1 == (key.kv_head + 1) * (p.q_heads / p.kv_heads)) return;
       ++head;
       range = p.rows_of(key.batch, head, key.index);

@@ -28,8 +28,8 @@ ATTILE_DEVICE int tile_before(const BackwardParams<Traits>& p, const tile::TileP
   return p.kv_tiles;
 }
 
-/// Waits until tile `before` of K and V, and so all behind it, has added its part to dQ of the tile
-/// of rows at `place`; where there is none the sum is to be written. Scope    all lanes of a warp.
+/// Waits until tile `before` of K and V, and so all behind it, has added its part.
+/// Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE void await_tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                                      int before) {
@@ -38,12 +38,20 @@ ATTILE_DEVICE void await_tile_before(const BackwardParams<Traits>& p, const tile
   arch::warp_barrier();  // all lanes have seen it before one of them passes it
 }
 
-/// Says that `kv_tile` has added its part.
-/// Barriers one before, after everyone has written dQ.
+/// Waits until it is the turn of `kv_tile` to add its part to dQ of the tile of rows at `place`;
+/// whether it is the first, which writes the sum. Scope    all lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE bool begin_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                              int kv_tile) {
+  const int before = tile_before(p, place, kv_tile);
+  await_tile_before(p, place, before);
+  return before == p.kv_tiles;
+}
+
+/// Says that `kv_tile` has added its part. Scope    one thread, behind all that added.
 template <class Traits>
 ATTILE_DEVICE void pass_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                              int kv_tile) {
-  if (arch::thread_index() != 0) return;
   arch::store_release(p.turn_of(place.batch, place.head, place.row0), kv_tile);
 }
 

@@ -51,9 +51,9 @@ struct BackwardTiles {
 /// the modes of one pass also this tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 16 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
                                     unsigned char* shared) {
-  const KeyTile key(p, block);
+  const KeyTile key(p, column);
   const int batch = key.batch, kv_head = key.kv_head, kv_tile = key.index;
   constexpr int kThreads = Traits::kThreads;
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
@@ -80,11 +80,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
                          place.row0);
     [[maybe_unused]] bool writes = false;
-    if constexpr (kInOrder) {  // each warp for itself
-      const int before = tile_before(p, place, kv_tile);
-      await_tile_before(p, place, before);
-      writes = before == p.kv_tiles;
-    }
+    if constexpr (kInOrder) writes = begin_turn(p, place, kv_tile);  // each warp for itself
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -120,7 +116,9 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
       }
     }
     arch::barrier();  // everyone has read Q, dO, P and dS before the next tiles are written
-    if constexpr (kInOrder) pass_turn(p, place, kv_tile);
+    if constexpr (kInOrder) {
+      if (arch::thread_index() == 0) pass_turn(p, place, kv_tile);
+    }
   };
 
   const int group = p.q_heads / p.kv_heads;

@@ -137,7 +137,7 @@ ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
                                const typename Traits::KTile& k_smem,
                                const typename Traits::VTile& v_smem,
                                const typename Traits::DkRegisters& dk_frag,
@@ -147,7 +147,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag);
   arch::barrier();  // dK and dV are written before others read them
-  const KeyTile key(p, block);
+  const KeyTile key(p, column);
   const int col0 = key.index * Traits::kBc;
   tile::store_tile<Traits::kWarps>(p.dk.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim),
                                    k_smem, col0);
@@ -159,7 +159,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block,
 /// tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 128 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
                                     unsigned char* shared) {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
@@ -171,7 +171,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   unsigned char* const stages = v_smem.data + Traits::VTile::kBytes;
   const PTile ds_smem{stages + Traits::kStages * Traits::kStageBytes};  // (Bc, Br): dS^T
   const PTile p_smem{ds_smem.data + PTile::kBytes};                     // (Bc, Br): P^T
-  const KeyTile key(p, block);
+  const KeyTile key(p, column);
   const int col0 = key.index * Traits::kBc;
   const auto sampler = p.dropout.sampler(p.q_heads);
   const auto k_gmem = p.k.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim);
@@ -179,7 +179,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
 
   tile::load_async<kThreads>(k_smem, k_gmem, col0);  // line 6
   tile::load_async<kThreads>(v_smem, v_gmem, col0);
-  QueryCursor<Traits> next(p, block);
+  QueryCursor<Traits> next(p, column);
   int step = 0;
   const auto stage_of = [&](int i) {
     return QueryStage<Traits>(stages + (Traits::kStages == 2 ? i % 2 : 0) * Traits::kStageBytes);
@@ -227,18 +227,16 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
     float* const sum = p.dq_sum_of(slice, place.row0);
     bool writes = false;
     if constexpr (kInOrder) {  // each warp for itself
-      const int before = tile_before(p, place, arch::opaque(key.index));
-      await_tile_before(p, place, before);
-      writes = before == p.kv_tiles;
+      writes = begin_turn(p, place, arch::opaque(key.index));
     }
     add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      pass_turn(p, place, arch::opaque(key.index));
+      if (arch::thread_index() == 0) pass_turn(p, place, arch::opaque(key.index));
     }
   }
 
-  store_dk_dv(p, arch::opaque(block), k_smem, v_smem, dk_frag, dv_frag);
+  store_dk_dv(p, arch::opaque(column), k_smem, v_smem, dk_frag, dv_frag);
 }
 
 }  // namespace attile::sm80

@@ -50,13 +50,14 @@ ATTILE_DEVICE void prefetch_tile(const arch::TensorMap& map, int row0, int head,
 /// about when this block ends: a block has it all to itself, and nothing to do until its first
 /// tiles are there.
 template <class Traits>
-ATTILE_DEVICE void prefetch_for_next(const BackwardParams<Traits>& p, int block) {
-  const int next = block + arch::multiprocessor_bound();
+ATTILE_DEVICE void prefetch_for_next(const BackwardParams<Traits>& p) {
+  const int next = arch::block_index() + arch::multiprocessor_bound();
   if (next >= arch::block_count()) return;
-  const KeyTile key(p, next);
+  const int column = column_of(p, next);
+  const KeyTile key(p, column);
   prefetch_tile<typename Traits::KTile>(p.k_map, key.index * Traits::kBc, key.kv_head, key.batch);
   prefetch_tile<typename Traits::VTile>(p.v_map, key.index * Traits::kBc, key.kv_head, key.batch);
-  const QueryCursor<Traits> first(p, next);
+  const QueryCursor<Traits> first(p, column);
   if (!first.more()) return;
   prefetch_tile<typename Traits::QTile>(p.q_map, first.row0(), first.head, key.batch);
   prefetch_tile<typename Traits::DoTile>(p.do_map, first.row0(), first.head, key.batch);
@@ -65,7 +66,7 @@ ATTILE_DEVICE void prefetch_for_next(const BackwardParams<Traits>& p, int block)
 /// Sends for K and V, and for Q, dO, LSE and delta of all tiles of rows that see them. Scope    one
 /// thread.
 template <class Traits>
-ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int column,
                               const BackwardMemory<Traits>& smem) {
   using Statistics = typename Traits::Statistics;
   const auto k_ring = smem.k();
@@ -73,7 +74,7 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
   const auto q_ring = smem.q();
   const auto do_ring = smem.dout();
   {
-    const KeyTile key(p, block);
+    const KeyTile key(p, column);
     tile::RingPlace<1> k_at, v_at;
     k_ring.fill(k_at, p.k_map, key.index * Traits::kBc, key.kv_head, key.batch);  // line 6
     v_ring.fill(v_at, p.v_map, key.index * Traits::kBc, key.kv_head, key.batch);
@@ -83,8 +84,8 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
   arch::await_dependencies();
   tile::RingPlace<Traits::kStages> at;
   ATTILE_UNROLL_BY(1)
-  for (QueryCursor<Traits> next(p, block); next.more(); next.advance()) {
-    const int batch = KeyTile(p, arch::opaque(block)).batch;
+  for (QueryCursor<Traits> next(p, column); next.more(); next.advance()) {
+    const int batch = KeyTile(p, arch::opaque(column)).batch;
     const Statistics statistics = smem.statistics(at.stage);
     q_ring.await_free(at);
     arch::store(statistics.step(), Vec<int, 4>{next.head, next.row0(), next.edge(), 0});
@@ -102,29 +103,29 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int block,
   q_ring.await_free(at);
   arch::store(smem.statistics(at.stage).step(), Vec<int, 4>{-1, 0, 0, 0});
   static_cast<void>(q_ring.announce(at, 0));
-  prefetch_for_next(p, arch::opaque(block));
+  prefetch_for_next(p);
 }
 
 /// Has the sum of dQ of this block's heads begin as zeros, and writes another block's share of
 /// them. Scope    a warp.
 template <class Traits>
-ATTILE_DEVICE void clear_sum(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void clear_sum(const BackwardParams<Traits>& p, int column,
                              const BackwardMemory<Traits>& smem) {
   arch::await_dependencies();  // the zeros, or the shares, are there
   if (p.shares != nullptr) {
-    clear_share(p, block);
-    await_zeros(p, block);
+    clear_share(p, column);
+    await_zeros(p, column);
   }
   arrive_warp(smem.sum_cleared());
   // Two rounds of blocks ahead, so that it is done by then and still in L2.
-  const int ahead = block + 2 * arch::multiprocessor_bound();
-  if (p.shares != nullptr && ahead < p.columns()) clear_share(p, ahead);
+  const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
+  if (p.shares != nullptr && ahead < p.columns()) clear_share(p, column_of(p, ahead));
 }
 
 /// Has what is staged of dQ added to the sum: of every tile one warpgroup's part, or kInOrder of
 /// every other tile, when it is this block's turn. Scope    one thread, kInOrder a warp.
 template <class Traits>
-ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int column,
                            const BackwardMemory<Traits>& smem, int sender) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr int kParts = kInOrder ? 1 : Traits::kGroups;
@@ -137,17 +138,15 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int block,
   arch::fence_async_proxy_global();  // for those who have written them
   int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (QueryCursor<Traits> next(p, block); next.more(); next.advance(), ++step) {
+  for (QueryCursor<Traits> next(p, column); next.more(); next.advance(), ++step) {
     if (kInOrder && step % kTurns != sender) continue;
-    const KeyTile key(p, arch::opaque(block));
+    const KeyTile key(p, arch::opaque(column));
     float* const sum = p.dq_sum_of(key.batch * p.q_heads + next.head, next.row0()) + part;
+    const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
     bool writes = false;
     if constexpr (kInOrder) {
-      const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
-      const int before = tile_before(p, place, key.index);
-      await_tile_before(p, place, before);
+      writes = begin_turn(p, place, key.index);
       arch::fence_async_proxy_global();  // for those who have added
-      writes = before == p.kv_tiles;
     }
     if (!sends) continue;
     arch::mbarrier_wait(smem.dq_staged(sender), step / kTurns & 1);
@@ -162,19 +161,19 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int block,
     arch::mbarrier_arrive(smem.dq_sent(sender));
     if constexpr (kInOrder) {
       arch::bulk_wait<0>();
-      arch::store_release(p.turn_of(key.batch, next.head, next.row0()), key.index);
+      pass_turn(p, place, key.index);
     }
   }
 }
 
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).
 template <class Traits>
-ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int block, int group,
+ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column, int group,
                                const BackwardMemory<Traits>& smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
   computing_barrier<Traits>();  // K and V have been read
-  const KeyTile key(p, block);
+  const KeyTile key(p, column);
   const int row0 = key.index * Traits::kBc + group * kGroupRows;
   store_gradient(smem.dk(group), dk_frag, p.scale, p.dk_map, key, row0, group);
   store_gradient(smem.dv(group), dv_frag, 1.0f, p.dv_map, key, row0, group);
@@ -282,7 +281,7 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
 /// its group, and its share of the tile's part of dQ.
 /// Scope    all threads of the warpgroups that compute.
 template <class Traits>
-ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int group,
+ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int column, int group,
                              const BackwardMemory<Traits>& smem) {
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
@@ -291,21 +290,22 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int block, int gro
   static_cast<void>(smem.k().wait({}));
   const auto v_smem = smem.v().wait({});
   const auto walk = [&](const typename Traits::VLeft& v_left) {
-    walk_rows(GradientGroup<Traits>{{p, smem, KeyTile(p, block), group}, v_left}, dk_frag, dv_frag);
+    const KeyTile key(p, column);
+    walk_rows(GradientGroup<Traits>{{p, smem, key, group}, v_left}, dk_frag, dv_frag);
   };
   if constexpr (Traits::kVInRegisters) {
     walk({v_smem, Traits::DvRegisters::warp_row()});
   } else {
     walk(v_smem);
   }
-  store_dk_dv(p, arch::opaque(block), group, smem, dk_frag, dv_frag);
+  store_dk_dv(p, arch::opaque(column), group, smem, dk_frag, dv_frag);
 }
 
 /// dK and dV of one tile of K and V, and this tile's part of dQ: the threads of one warpgroup send
 /// for all tiles, send dQ away and write zeros, the others compute.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 1024 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
                                     unsigned char* shared) {
   if constexpr (!arch::kHasWarpgroups) return;
   const BackwardMemory<Traits> smem{shared};
@@ -314,20 +314,20 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int block,
   if (group == Traits::kGroups) {
     arch::give_registers<Traits::kLoaderRegisters>();
     const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
-    if (Traits::kClearsInPass && warp == 3) return clear_sum(p, block, smem);
+    if (Traits::kClearsInPass && warp == 3) return clear_sum(p, column, smem);
     const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
     if (warp == 0) {
-      if (first_lane) load_tiles(p, block, smem);
+      if (first_lane) load_tiles(p, column, smem);
     } else if (Traits::kKeepsTurns && warp <= 2) {
-      keep_turns(p, block, warp == 1, smem);
+      keep_turns(p, column, warp == 1, smem);
     } else if (Traits::kBulkDq && warp <= Traits::kSenders) {
-      if (first_lane || Traits::kDqMode == DqMode::kInOrder) send_dq(p, block, smem, warp - 1);
+      if (first_lane || Traits::kDqMode == DqMode::kInOrder) send_dq(p, column, smem, warp - 1);
     }
   } else if constexpr (Traits::kByRoles) {
-    take_role(p, block, group, smem);
+    take_role(p, column, group, smem);
   } else {
     arch::take_registers<Traits::kGroupRegisters>();
-    gradients(p, block, group, smem);
+    gradients(p, column, group, smem);
   }
 }
 

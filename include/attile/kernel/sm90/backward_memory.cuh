@@ -86,8 +86,8 @@ struct BackwardMemory {
     return dq_staged(Traits::kSenders + (Traits::kDqMode == DqMode::kInOrder ? 0 : group));
   }
   /// kByRoles: head and first row of every other step's dS, or -1.
-  ATTILE_DEVICE int* dq_rows(int group) const {
-    return reinterpret_cast<int*>(data + Traits::kDqRowsPlace) + 4 * group;
+  ATTILE_DEVICE int* dq_rows(int ds_tile) const {
+    return reinterpret_cast<int*>(data + Traits::kDqRowsPlace) + 4 * ds_tile;
   }
   /// Whether the sum is to be written, as `turn_handover` hands it over.
   ATTILE_DEVICE int* writes_sum() const { return dq_rows(Traits::kDsTiles); }

@@ -34,14 +34,14 @@ enum class Role { kDq, kDv, kDk };  ///< of a warpgroup, by its number
 /// dQ of all tiles (line 15), 64 columns at a time: while some are added to the sum, the product
 /// of the next ones, or of the next tile, is under way.
 template <class Traits>
-ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int column,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   constexpr int kLast = Traits::kDqParts - 1;
   typename Traits::DqRegisters dq[2];
   int head, row0;  // of the tile in hand
   bool writes;     // the sum, instead of adding to it
-  const auto key = [&] { return KeyTile(p, arch::opaque(block)); };
+  const auto key = [&] { return KeyTile(p, arch::opaque(column)); };
   const auto place = [&] { return tile::TilePlace{key().batch, head, row0, 0, p.extent}; };
   const auto start = [&](int step, int part, int to) {
     tile::start_left_transposed_product<T>(dq[to % 2], smem.ds(step), 0, smem.k().tile(0),
@@ -150,10 +150,10 @@ ATTILE_DEVICE void make_p_part(
 
 /// S, P and dV of all tiles.
 template <class Traits>
-ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int column,
                            const BackwardMemory<Traits>& smem) {
   constexpr int kNumber = static_cast<int>(Role::kDv);
-  const ScoreGroup<Traits> group{p, smem, KeyTile(p, block), kNumber};
+  const ScoreGroup<Traits> group{p, smem, KeyTile(p, column), kNumber};
   const auto sampler = p.dropout.sampler(p.q_heads);
   typename Traits::DvRegisters dv_frag;
   dv_frag.clear();
@@ -176,7 +176,7 @@ ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int block,
   }
   // Nobody reads dO any more: of all tiles dS has been made.
   smem.p_handover(parts + Traits::kPBuffers - 1).await_taken();
-  const KeyTile key(p, arch::opaque(block));
+  const KeyTile key(p, arch::opaque(column));
   store_gradient(smem.dv(0), dv_frag, 1.0f, p.dv_map, key, key.index * Traits::kBc, kNumber);
   arch::bulk_wait_read<0>();  // before shared memory goes
 }
@@ -215,13 +215,13 @@ ATTILE_DEVICE void make_ds_part(
 
 /// dP, dS and dK of all tiles.
 template <class Traits>
-ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int block,
+ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int column,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   using Left = tile::RegisterLeft<T, typename Traits::ScoreRegisters>;
   constexpr int kNumber = static_cast<int>(Role::kDk);
   constexpr int kParts = Traits::kParts;
-  const ScoreGroup<Traits> group{p, smem, KeyTile(p, block), kNumber};
+  const ScoreGroup<Traits> group{p, smem, KeyTile(p, column), kNumber};
   const auto sampler = p.dropout.sampler(p.q_heads);
   typename Traits::DkRegisters dk_frag;
   dk_frag.clear();
@@ -260,14 +260,14 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int block,
   smem.ds_handover(step).await_taken();
   hand_over_ds(step, -1, 0);
   // Nobody reads Q any more: P of all tiles is there.
-  const KeyTile key(p, arch::opaque(block));
+  const KeyTile key(p, arch::opaque(column));
   store_gradient(smem.dk(0), dk_frag, p.scale, p.dk_map, key, key.index * Traits::kBc, kNumber);
   arch::bulk_wait_read<0>();  // before shared memory goes
 }
 
 /// Scope    all threads of a warpgroup that computes.
 template <class Traits>
-ATTILE_DEVICE void take_role(const BackwardParams<Traits>& p, int block, int group,
+ATTILE_DEVICE void take_role(const BackwardParams<Traits>& p, int column, int group,
                              const BackwardMemory<Traits>& smem) {
   constexpr auto kRegisters = [](Role role) {
     return Traits::kRoleRegisters[static_cast<int>(role)];
@@ -275,13 +275,13 @@ ATTILE_DEVICE void take_role(const BackwardParams<Traits>& p, int block, int gro
   switch (static_cast<Role>(group)) {
     case Role::kDq:
       arch::give_registers<kRegisters(Role::kDq)>();
-      return make_dq(p, block, smem);
+      return make_dq(p, column, smem);
     case Role::kDv:
       arch::take_registers<kRegisters(Role::kDv)>();
-      return make_dv(p, block, smem);
+      return make_dv(p, column, smem);
     case Role::kDk:
       arch::take_registers<kRegisters(Role::kDk)>();
-      return make_dk(p, block, smem);
+      return make_dk(p, column, smem);
   }
 }
 

@@ -84,7 +84,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
   static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
-  static constexpr int kLoaderRegisters = !kByRoles && kGroups == 3 ? 32 : 24;
+  /// Senders that keep the turns take more than 24 registers; others are slower with them.
+  static constexpr int kLoaderRegisters =
+      !kByRoles && (kGroups == 3 || kMode == DqMode::kInOrder) ? 32 : 24;
   static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
   static constexpr int kStages = TuningType::kStages;
   /// By a warp of the loader's that has nothing else to do.

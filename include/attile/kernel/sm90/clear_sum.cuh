@@ -12,20 +12,20 @@
 #include <cstdint>
 
 // Zeros for the sum of dQ, written inside the pass that adds to it: by the kernel before they would
-// go to device memory and come back. Each block has a share of the sum of its kv head's query
-// heads. It writes that of a block which will begin about when this one has gone, and what is
+// go to device memory and come back. Each column has a share of the sum of its kv head's query
+// heads. A block writes that of a block which will begin about when this one has gone, and what is
 // missing of its own heads' before it adds to them; whoever waits for a share that nobody has taken
 // writes it, so that it does not matter in which order blocks begin.
 // Scope    all lanes of a warp.
 
 namespace attile::sm90 {
 
-/// Writes the share of a block, unless somebody has taken it.
+/// Writes the share of a column, unless somebody has taken it.
 template <class Traits>
-ATTILE_DEVICE void clear_share(const BackwardParams<Traits>& p, int block) {
+ATTILE_DEVICE void clear_share(const BackwardParams<Traits>& p, int column) {
   const int lane = arch::thread_index() % arch::kWarpSize;
-  if (arch::uniform(lane == 0 ? arch::fetch_add(p.share_taken(block), 1) : 0) != 0) return;
-  const KeyTile key(p, block);
+  if (arch::uniform(lane == 0 ? arch::fetch_add(p.share_taken(column), 1) : 0) != 0) return;
+  const KeyTile key(p, column);
   const int heads = p.q_heads / p.kv_heads;
   const std::int64_t floats = heads * p.stat_rows() * Traits::kDqCols;
   float* const sum = p.dq_sum_of(key.batch * p.q_heads + key.kv_head * heads, 0);
@@ -38,21 +38,21 @@ ATTILE_DEVICE void clear_share(const BackwardParams<Traits>& p, int block) {
     arch::store(sum + i * kStep + lane * 4, Float4{});
   }
   arch::warp_barrier();
-  if (lane == 0) arch::store_release(p.share_cleared(block), 1);
+  if (lane == 0) arch::store_release(p.share_cleared(column), 1);
 }
 
 /// Waits until the sum of dQ of those heads is zeros, before anything has been added to it.
 template <class Traits>
-ATTILE_DEVICE void await_zeros(const BackwardParams<Traits>& p, int block) {
-  const int first = block - KeyTile(p, block).index;
+ATTILE_DEVICE void await_zeros(const BackwardParams<Traits>& p, int column) {
+  const int first = column - KeyTile(p, column).index;
   const int lane = arch::thread_index() % arch::kWarpSize;
   ATTILE_UNROLL_BY(1)
   for (int i = 0; i < p.kv_tiles; i += arch::kWarpSize) {
-    const int mine = i + lane < p.kv_tiles ? first + i + lane : block;
+    const int mine = i + lane < p.kv_tiles ? first + i + lane : column;
     while (arch::any_lane(arch::load_acquire(p.share_cleared(mine)) == 0)) {
       const int found = arch::first_lane(arch::load_acquire(p.share_taken(mine)) == 0);
       if (found < arch::kWarpSize) {
-        clear_share(p, i + found < p.kv_tiles ? first + i + found : block);
+        clear_share(p, i + found < p.kv_tiles ? first + i + found : column);
       }
     }
   }

@@ -154,25 +154,22 @@ ATTILE_DEVICE void end_turn(const BackwardMemory<Traits>& smem, int step) {
 /// For those who add, who wait for no answer of device memory: one warp awaits the turn for each
 /// tile, another one passes it when dQ has been added. Scope    a warp.
 template <class Traits>
-ATTILE_DEVICE void keep_turns(const BackwardParams<Traits>& p, int block, bool awaits,
+ATTILE_DEVICE void keep_turns(const BackwardParams<Traits>& p, int column, bool awaits,
                               const BackwardMemory<Traits>& smem) {
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
   int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (QueryCursor<Traits> next(p, block); next.more(); next.advance(), ++step) {
-    const KeyTile key(p, arch::opaque(block));
+  for (QueryCursor<Traits> next(p, column); next.more(); next.advance(), ++step) {
+    const KeyTile key(p, arch::opaque(column));
     const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
     if (awaits) {
-      const int before = tile_before(p, place, key.index);
-      await_tile_before(p, place, before);
+      const bool writes = begin_turn(p, place, key.index);
       smem.turn_handover(step).await_taken();
-      if (first_lane) *smem.writes_sum() = before == p.kv_tiles;
+      if (first_lane) *smem.writes_sum() = writes;
       smem.turn_handover(step).pass_made();
     } else {
       smem.added_handover(step).await_made();
-      if (first_lane) {
-        arch::store_release(p.turn_of(key.batch, next.head, next.row0()), key.index);
-      }
+      if (first_lane) pass_turn(p, place, key.index);
       smem.added_handover(step).pass_taken();
     }
   }
