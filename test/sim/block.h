@@ -235,7 +235,6 @@ struct Block {
   std::vector<std::unique_ptr<Thread>> threads;  ///< as many as any launch has needed
   unsigned size = 0;                             ///< threads of this launch; 0: no block runs here
   unsigned ended = 0;
-  bool has_awaited = false;  ///< the kernel before
   std::array<Barrier, kBarriers> barriers;
   std::vector<std::vector<Meeting>> meetings;  ///< of each warp, those that are not complete
   std::vector<WarpRecord> records;             ///< of each warp

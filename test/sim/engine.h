@@ -181,6 +181,7 @@ class Machine {
   Grid grid_{};
   const std::function<void()>* kernel_ = nullptr;
   BlockId block_count_ = 0, launch_begin_ = 0;
+  bool any_has_awaited_ = false;  ///< of this launch's blocks, the kernel before
   BlockId dependency_begin_ = 0;  ///< of the first launch that may still run
   struct Released {
     BlockId block;

@@ -74,7 +74,8 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   kernel_ = &kernel;
   launch_begin_ = block_count_;
   if (!grid.dependent) dependency_begin_ = launch_begin_;
-  released_.clear();
+  if (!grid.dependent) released_.clear();
+  any_has_awaited_ = false;
   ready_.clear();
   polling_.clear();
   progress_ = true;
@@ -106,6 +107,11 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
       block.threads.clear();
     }
     block.size = 0;
+  }
+  if (grid.dependent && !any_has_awaited_ && !failed()) {
+    report("dependency",
+           "the kernel ends, and none of its blocks has come to await_dependencies: who waits for "
+           "it has not waited for the one before");
   }
   if (counting_) keep_counts();
   ++launch_count_;
@@ -139,7 +145,6 @@ void Machine::begin_block(Block& block, int index) {
   block.id = block_count_++;
   block.size = grid_.threads;
   block.ended = 0;
-  block.has_awaited = false;
   std::memset(block.shared, kPoison, grid_.shared_bytes);
   block.shadow.clear(grid_.shared_bytes);
   const std::size_t warps = grid_.threads / kWarpSize;
@@ -237,11 +242,6 @@ void Machine::end_block(Block& block) {
     return;
   }
   check_others_are_done(block);
-  if (grid_.dependent && !block.has_awaited) {
-    report("dependency", "block " + std::to_string(block.index) +
-                             " ends without await_dependencies: who waits for this kernel has "
-                             "not waited for the one before");
-  }
   for (unsigned t = 0; t < block.warpgroups.size() * kWarpgroupSize; ++t) {
     const Thread& thread = *block.threads[t];
     const Warpgroup& group = block.warpgroups[t / kWarpgroupSize];
@@ -542,7 +542,7 @@ BlockId Machine::first_unordered(const Known& known) const {
 
 void Machine::await_dependencies() {
   static const auto kEnded = std::make_shared<const std::vector<Epoch>>();
-  current_->block->has_awaited = true;
+  any_has_awaited_ = true;
   if (grid_.dependent) current_->known.learn(current_->block->id, kKernelBefore, kEnded);
 }
 

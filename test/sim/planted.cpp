@@ -565,11 +565,29 @@ void read_behind(float* out, const float* data) {
   if (arch::block_index() == 0) out[i] = data[i];
 }
 
-/// Writes over what nobody has awaited; block 1 ends without.
-void ends_early(float* data) {
-  if (arch::block_index() == 1) return;
-  arch::await_dependencies();
-  data[arch::thread_index()] = 2.0f;
+/// Writes what nobody else does; one block waits for the kernel before, or none.
+template <bool kAwaits>
+void has_own_data(float* out) {
+  if (arch::block_index() == 0) out[arch::thread_index()] = 2.0f;
+  if (kAwaits && arch::block_index() == 1) arch::await_dependencies();
+}
+
+/// Says with a flag what it has written, and block 1 of the kernel behind reads it.
+void fill_and_tell(float* data, int* flag) {
+  data[arch::thread_index()] = 1.0f;
+  arch::barrier();
+  if (arch::thread_index() == 0) arch::store_release(flag, 1);
+}
+template <bool kAcquires>
+void read_when_told(float* out, const float* data, const int* flag) {
+  const int i = arch::thread_index();
+  if (arch::block_index() == 1) {
+    while (kAcquires && arch::load_acquire(flag) == 0) {
+    }
+    out[i] = data[i];
+  } else {
+    arch::await_dependencies();
+  }
 }
 
 template <class... Params, class... Given>
@@ -590,9 +608,25 @@ TEST_CASE("planted.dependency") {
       reports_behind(to, read_behind<Awaits::kOneBehindIt>, o, in), "dependency",
       (Words{"of block 0 reads 4 bytes", "which the kernel before has written", "planted.cpp:"}));
   CHECK_REPORT(reports_behind(to, read_behind<Awaits::kNobody>, o, in), "dependency", Words{});
-  CHECK_REPORT(reports_behind(to, ends_early, to), "dependency",
-               Words{"block 1 ends without await_dependencies"});
+  CHECK(reports_behind(to, has_own_data<true>, o).empty());
+  CHECK_REPORT(reports_behind(to, has_own_data<false>, o), "dependency",
+               Words{"none of its blocks has come to await_dependencies"});
   CHECK(reports_of(2, 0, read_behind<Awaits::kNobody>, o, in).empty());
+}
+
+TEST_CASE("planted.told_by_the_kernel_before") {
+  const Numbers data = zeros(kThreads), out = zeros(kThreads);
+  const example::DeviceArray<int> flag(std::vector<int>(1));
+  const auto launch = [&](auto kernel) {
+    REQUIRE(arch::launch(fill_and_tell, 1, kThreads, 0, nullptr, data.get(), flag.get()) ==
+            cudaSuccess);
+    REQUIRE(arch::launch_dependent(kernel, 2, kThreads, 0, nullptr, out.get(),
+                                   static_cast<const float*>(data.get()),
+                                   static_cast<const int*>(flag.get())) == cudaSuccess);
+    return sim::take_reports();
+  };
+  CHECK(launch(read_when_told<true>).empty());
+  CHECK_REPORT(launch(read_when_told<false>), "dependency", Words{"planted.cpp:"});
 }
 
 /// What a kernel that nobody has awaited was to await is not there either.

@@ -50,7 +50,7 @@ ATTILE_DEVICE int column_of(const BackwardParams<Traits>& p, int begun) {
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_columns_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
-  arch::launch_dependents();
+  if constexpr (!Traits::kTellsAdded) arch::launch_dependents();
   backward_columns<Traits>(p, column_of(p, arch::block_index()), arch::dynamic_shared());
 }
 
@@ -71,15 +71,39 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   backward_columns<Traits>(p, mine, arch::dynamic_shared());
 }
 
+/// Waits until the sum of dQ of a tile of rows is complete, while the pass may still add to others.
+/// Those of the heads that the pass ends with come last. The tile.
+template <class Traits>
+ATTILE_DEVICE int await_sum(const BackwardParams<Traits>& p, int tile) {
+  const int heads = p.q_heads / p.kv_heads;
+  const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.abreast;
+  const int late = min(late_heads * heads * p.q_tiles, arch::block_count());
+  tile -= late;
+  if (tile < 0) tile += arch::block_count();
+  const int first = tile / p.q_tiles / heads * p.kv_tiles;
+  for (int i = arch::thread_index(); i < p.kv_tiles * Traits::kTellers; i += Traits::kDqThreads) {
+    while (arch::load_acquire(p.added(first, i)) == 0) {
+    }
+  }
+  arch::barrier();  // what one thread has acquired counts for all
+  return tile;
+}
+
 /// One block for each tile of query rows of each head, after the pass over K/V blocks.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
-  const int tile = row_tile_of_block<Traits>();
-  arch::await_dependencies();  // the sum is complete
+  int tile = row_tile_of_block<Traits>();
+  const bool beside = Traits::kTellsAdded && p.kv_tiles > 0;  // the pass, if there is one
+  if constexpr (Traits::kTellsAdded) {
+    if (beside) tile = await_sum(p, tile);
+  }
+  if (!beside) arch::await_dependencies();  // the sum is complete
   const int slice = tile / p.q_tiles;
   store_dq(p, slice / p.q_heads, slice % p.q_heads, tile % p.q_tiles * Traits::kBr,
            arch::dynamic_shared());
+  // Whoever waits for this kernel's end waits for that of the pass, too.
+  if (beside && arch::block_index() == 0) arch::await_dependencies();
 }
 
 namespace detail {

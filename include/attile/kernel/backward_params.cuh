@@ -32,6 +32,7 @@ struct BackwardParams {
   float* dq_sum;   ///< (batch, q_heads, stat_rows, kDqCols); null with kTwoPass
   int* turns;      ///< kInOrder: see turn_of and begun
   int* shares;     ///< see share_taken; null where the kernel before writes all zeros
+  int* flags;      ///< kTellsAdded: see added
   int batch, q_heads, kv_heads;
   Extent extent;
   int head_dim, head_dim_v;
@@ -66,6 +67,10 @@ struct BackwardParams {
   /// write: not 0 once somebody does, and 1 once that is done.
   ATTILE_HOST_DEVICE int* share_taken(int column) const { return shares + column; }
   ATTILE_HOST_DEVICE int* share_cleared(int column) const { return shares + columns() + column; }
+  /// kTellsAdded: not 0 when what a teller knows of a column's dQ has been added to the sum.
+  ATTILE_HOST_DEVICE int* added(int column, int teller) const {
+    return flags + std::int64_t{Traits::kTellers} * column + teller;
+  }
   /// Tiles of K and V of all kv heads, and blocks of that pass.
   ATTILE_HOST_DEVICE int columns() const { return batch * kv_heads * kv_tiles; }
   /// The fp32 sum of dQ of one head from a row on; the family decides how a tile of it lies.
@@ -78,9 +83,10 @@ struct BackwardParams {
 /// Units   bytes. For each query row, rounded up to tiles: statistics 8; the sum of dQ 4 for each
 ///         column of a tile (D rounded up to 4, or to whole pieces of the warps that share a row
 ///         with matrix instructions), not with kTwoPass. Turns 4 for each tile of query rows and 4
-///         more, with kInOrder; shares 8 for each tile of keys of each kv head, kClearsInPass.
+///         more, with kInOrder; shares 8 for each tile of keys of each kv head, kClearsInPass;
+///         flags 4 for each teller of each of those tiles, kTellsAdded.
 struct BackwardWorkspace {
-  std::size_t row_lse, delta, dq_sum, turns, bytes;  ///< turns, or shares
+  std::size_t row_lse, delta, dq_sum, turns, flags, bytes;  ///< turns, or shares
 };
 
 template <class Traits>
@@ -91,14 +97,15 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t turns = Traits::kDqMode == DqMode::kInOrder
                                 ? sizeof(int) * (slices * ceil_div(args.q_len, Traits::kBr) + 1)
                                 : 0;
-  const std::size_t shares =
-      Traits::kClearsInPass
-          ? 2 * sizeof(int) * args.batch * args.kv_heads * ceil_div(args.kv_len, Traits::kBc)
-          : 0;
+  const std::size_t columns =
+      static_cast<std::size_t>(args.batch) * args.kv_heads * ceil_div(args.kv_len, Traits::kBc);
+  const std::size_t shares = Traits::kClearsInPass ? 2 * sizeof(int) * columns : 0;
+  std::size_t flags = 0;
+  if constexpr (Traits::kTellsAdded) flags = sizeof(int) * Traits::kTellers * columns;
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
   const std::size_t behind = 2 * aligned_stats + sums;
-  const std::size_t bytes = max<std::size_t>(behind + turns + shares, 16);
-  return {0, aligned_stats, 2 * aligned_stats, behind, bytes};
+  const std::size_t bytes = max<std::size_t>(behind + turns + shares + flags, 16);
+  return {0, aligned_stats, 2 * aligned_stats, behind, behind + turns + shares, bytes};
 }
 
 /// Whether the pass writes the zeros of the sum of dQ: where the blocks of a kv head run together,
@@ -164,6 +171,7 @@ typename Traits::Params backward_params(const typename Traits::Args& args, void*
   p.delta = static_cast<float*>(part(parts.delta));
   if (Traits::kDqMode != DqMode::kTwoPass) p.dq_sum = static_cast<float*>(part(parts.dq_sum));
   if (Traits::kDqMode == DqMode::kInOrder) p.turns = static_cast<int*>(part(parts.turns));
+  if (Traits::kTellsAdded) p.flags = static_cast<int*>(part(parts.flags));
   p.batch = args.batch;
   p.q_heads = args.q_heads;
   p.kv_heads = args.kv_heads;

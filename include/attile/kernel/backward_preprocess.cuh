@@ -150,6 +150,14 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
       p.shares[i] = 0;
     }
   }
+  if constexpr (Traits::kTellsAdded) {
+    constexpr std::int64_t kThreads = kPreprocessThreads<Traits>;
+    const std::int64_t all = std::int64_t{Traits::kTellers} * p.columns();
+    for (std::int64_t i = arch::block_index() * kThreads + thread; i < all;
+         i += arch::block_count() * kThreads) {
+      p.flags[i] = 0;
+    }
+  }
   const int tile = row_tile_of_block<Traits>();
   const int slice = tile / p.q_tiles;
   const int row0 = tile % p.q_tiles * Traits::kBr;

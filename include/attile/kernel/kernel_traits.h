@@ -37,6 +37,9 @@ struct KernelTraits {
   static constexpr int kCluster = 1;
   /// Whether the sum of dQ begins as zeros that the pass over K/V blocks writes itself.
   static constexpr bool kClearsInPass = false;
+  /// Whether it tells when it has added a column's part, so that dQ of the first heads is written
+  /// beside the last columns.
+  static constexpr bool kTellsAdded = false;
   static constexpr Direction kDirection = kWay;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;

@@ -82,6 +82,8 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int column,
   // The statistics, the sum of dQ and the turns are there, also for those whom this thread tells
   // of the first tile, or that there is none.
   arch::await_dependencies();
+  // Not before: the kernel behind takes flags for right that the one before has cleared.
+  if constexpr (Traits::kTellsAdded) arch::launch_dependents();
   tile::RingPlace<Traits::kStages> at;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, column); next.more(); next.advance()) {
@@ -164,6 +166,10 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int column,
       pass_turn(p, place, key.index);
     }
   }
+  if constexpr (Traits::kTellsAdded) {
+    arch::bulk_wait<0>();
+    arch::store_release(p.added(column, sender), 1);
+  }
 }
 
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).
@@ -173,6 +179,9 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column, int 
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
   computing_barrier<Traits>();  // K and V have been read
+  if constexpr (Traits::kTellsAdded && !Traits::kBulkDq) {
+    if (arch::thread_index() == 0) arch::store_release(p.added(column, 0), 1);
+  }
   const KeyTile key(p, column);
   const int row0 = key.index * Traits::kBc + group * kGroupRows;
   store_gradient(smem.dk(group), dk_frag, p.scale, p.dk_map, key, row0, group);

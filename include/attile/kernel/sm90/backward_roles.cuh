@@ -64,8 +64,13 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int column,
     head = said[0];
     row0 = said[1];
   };
+  const auto tell = [&] {
+    if constexpr (!Traits::kTellsAdded) return;
+    arch::barrier(2 + static_cast<int>(Role::kDq), arch::kWarpgroupSize);  // all have added
+    if (arch::thread_index() == 0) arch::store_release(p.added(arch::opaque(column), 0), 1);
+  };
   begin_tile(next_tile(0));  // K is there: dS was made of it
-  if (head < 0) return;
+  if (head < 0) return tell();
   start(0, 0, 0);
   smem.await_zeros();
   tile::wait_product<0>(dq[0]);
@@ -89,6 +94,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int column,
     begin_tile(next);
   }
   add_last(step);
+  tell();
 }
 
 /// Calls f(r, c, address) for each four that a thread hands over of P: where row r and columns c to

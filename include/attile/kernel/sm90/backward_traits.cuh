@@ -180,6 +180,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   /// Warps of the loader's that send dQ: of every tile what one warpgroup has staged or, kInOrder,
   /// of every other tile all of it, so that one sends while the other one passes its turn.
   static constexpr int kSenders = kMode == DqMode::kInOrder ? 2 : kGroups;
+  static constexpr bool kTellsAdded = kMode == DqMode::kAccumulate;
+  static constexpr int kTellers = kBulkDq ? kSenders : 1;  ///< of them
   static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kDqRowsPlace = kStatPlace + kStages * Statistics::kBytes;
   static constexpr std::size_t kBarrierPlace = kDqRowsPlace + (kDsTiles + 1) * kDqRowsBytes;
