@@ -36,7 +36,7 @@ struct KeyTile {
 template <class Traits>
 ATTILE_DEVICE int column_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  if (!kInOrder && p.abreast == 1) return begun;
+  if (!kInOrder && (!Traits::kHeadsAbreast || p.abreast == 1)) return begun;
   const int first = begun / (p.abreast * p.kv_tiles) * p.abreast;
   const int abreast = min(p.abreast, p.batch * p.kv_heads - first);
   const int among = begun - first * p.kv_tiles;

@@ -188,6 +188,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     if (next.more()) stage_of(step).send_for(p, arch::opaque(key.batch), next.head, next.row0());
     arch::async_copy_commit();
   };
+  [[maybe_unused]] const auto index = [&] { return KeyTile(p, arch::opaque(column)).index; };
   arch::await_dependencies();  // the statistics, the sum of dQ and the turns are there
   send_for_next();
   typename Traits::DkRegisters dk_frag;  // line 7
@@ -227,12 +228,12 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     float* const sum = p.dq_sum_of(slice, place.row0);
     bool writes = false;
     if constexpr (kInOrder) {  // each warp for itself
-      writes = begin_turn(p, place, arch::opaque(key.index));
+      writes = begin_turn(p, place, index());
     }
     add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      if (arch::thread_index() == 0) pass_turn(p, place, arch::opaque(key.index));
+      if (arch::thread_index() == 0) pass_turn(p, place, index());
     }
   }
 

@@ -45,6 +45,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the Across "
                 "warps of a line");
   static constexpr int kThreads = kWarps * 32;
+  /// Not so: which column is whose takes a register that spills.
+  static constexpr bool kHeadsAbreast = false;
   static constexpr int kDqThreads = kThreads;  ///< of the kernel that writes dQ
   static constexpr int kDqLine = kDqThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;

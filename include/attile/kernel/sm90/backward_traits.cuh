@@ -84,9 +84,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
   static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
-  /// Senders that keep the turns take more than 24 registers; others are slower with them.
+  static constexpr bool kPlain = kPlainStep<M, S, P>;
+  /// Senders that await their turn take more than 24 registers, which the others then miss: where a
+  /// step is not plain there are none.
   static constexpr int kLoaderRegisters =
-      !kByRoles && (kGroups == 3 || kMode == DqMode::kInOrder) ? 32 : 24;
+      !kByRoles && (kGroups == 3 || (kMode == DqMode::kInOrder && kPlain)) ? 32 : 24;
   static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
   static constexpr int kStages = TuningType::kStages;
   /// By a warp of the loader's that has nothing else to do.
@@ -109,7 +111,6 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   using QRing = tile::Ring<QTile, kStages>;
   using DoRing = tile::Ring<DoTile, kStages>;
   using Statistics = QueryStatistics<Br>;
-  static constexpr bool kPlain = kPlainStep<M, S, P>;
   /// A warpgroup makes S and dP for as many rows of Q at a time: dK and dV leave no registers for
   /// more, nor does the second sum of S, kByRoles.
   static constexpr int kPartRows = kByRoles && !kPlain ? 32 : 64;
