@@ -188,7 +188,9 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     if (next.more()) stage_of(step).send_for(p, arch::opaque(key.batch), next.head, next.row0());
     arch::async_copy_commit();
   };
-  [[maybe_unused]] const auto index = [&] { return KeyTile(p, arch::opaque(column)).index; };
+  [[maybe_unused]] const auto index = [&] {
+    return Traits::kDqCols <= 128 ? KeyTile(p, arch::opaque(column)).index : arch::opaque(key.index);
+  };
   arch::await_dependencies();  // the statistics, the sum of dQ and the turns are there
   send_for_next();
   typename Traits::DkRegisters dk_frag;  // line 7
