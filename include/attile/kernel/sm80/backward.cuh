@@ -155,6 +155,14 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
       p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem, col0);
 }
 
+/// Which tile of its head a column is. Up to 128 columns of dQ, key.index would take a register
+/// that spills, and above them what it is worked out of.
+template <class Traits>
+ATTILE_DEVICE int key_index(const BackwardParams<Traits>& p, int column, const KeyTile& key) {
+  if constexpr (Traits::kDqCols > 128) return arch::opaque(key.index);
+  return KeyTile(p, arch::opaque(column)).index;
+}
+
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
 /// tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 128 bytes.
@@ -187,9 +195,6 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
   const auto send_for_next = [&] {
     if (next.more()) stage_of(step).send_for(p, arch::opaque(key.batch), next.head, next.row0());
     arch::async_copy_commit();
-  };
-  [[maybe_unused]] const auto index = [&] {
-    return Traits::kDqCols <= 128 ? KeyTile(p, arch::opaque(column)).index : arch::opaque(key.index);
   };
   arch::await_dependencies();  // the statistics, the sum of dQ and the turns are there
   send_for_next();
@@ -230,12 +235,12 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     float* const sum = p.dq_sum_of(slice, place.row0);
     bool writes = false;
     if constexpr (kInOrder) {  // each warp for itself
-      writes = begin_turn(p, place, index());
+      writes = begin_turn(p, place, key_index(p, column, key));
     }
     add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      if (arch::thread_index() == 0) pass_turn(p, place, index());
+      if (arch::thread_index() == 0) pass_turn(p, place, key_index(p, column, key));
     }
   }
 
