@@ -75,6 +75,10 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 /// Those of the heads that the pass ends with come last. The tile.
 template <class Traits>
 ATTILE_DEVICE int await_sum(const BackwardParams<Traits>& p, int tile) {
+  if (p.kv_tiles == 0) {  // there is no pass, and zeros are of the kernel before it
+    arch::await_dependencies();
+    return tile;
+  }
   const int heads = p.q_heads / p.kv_heads;
   const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.abreast;
   const int late = min(late_heads * heads * p.q_tiles, arch::block_count());
@@ -94,16 +98,16 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int tile = row_tile_of_block<Traits>();
-  const bool beside = Traits::kTellsAdded && p.kv_tiles > 0;  // the pass, if there is one
   if constexpr (Traits::kTellsAdded) {
-    if (beside) tile = await_sum(p, tile);
+    tile = await_sum(p, tile);
+  } else {
+    arch::await_dependencies();  // the sum is complete
   }
-  if (!beside) arch::await_dependencies();  // the sum is complete
   const int slice = tile / p.q_tiles;
   store_dq(p, slice / p.q_heads, slice % p.q_heads, tile % p.q_tiles * Traits::kBr,
            arch::dynamic_shared());
   // Whoever waits for this kernel's end waits for that of the pass, too.
-  if (beside && arch::block_index() == 0) arch::await_dependencies();
+  if (Traits::kTellsAdded && arch::block_index() == 0) arch::await_dependencies();
 }
 
 namespace detail {

@@ -142,22 +142,15 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     clear_gradient<kPreprocessThreads<Traits>>(p.score_mod, {p.batch, p.q_heads, p.extent});
   }
   if (p.slices() * p.q_tiles == 0) return;
-  if (p.shares != nullptr) {
+  const auto clear = [&](int* flags, std::int64_t count) {
     constexpr std::int64_t kThreads = kPreprocessThreads<Traits>;
-    const std::int64_t all = std::int64_t{2} * p.columns();
-    for (std::int64_t i = arch::block_index() * kThreads + thread; i < all;
+    for (std::int64_t i = arch::block_index() * kThreads + thread; i < count;
          i += arch::block_count() * kThreads) {
-      p.shares[i] = 0;
+      flags[i] = 0;
     }
-  }
-  if constexpr (Traits::kTellsAdded) {
-    constexpr std::int64_t kThreads = kPreprocessThreads<Traits>;
-    const std::int64_t all = std::int64_t{Traits::kTellers} * p.columns();
-    for (std::int64_t i = arch::block_index() * kThreads + thread; i < all;
-         i += arch::block_count() * kThreads) {
-      p.flags[i] = 0;
-    }
-  }
+  };
+  if (p.shares != nullptr) clear(p.shares, std::int64_t{2} * p.columns());
+  if constexpr (Traits::kTellsAdded) clear(p.flags, p.added(p.columns(), 0) - p.flags);
   const int tile = row_tile_of_block<Traits>();
   const int slice = tile / p.q_tiles;
   const int row0 = tile % p.q_tiles * Traits::kBr;

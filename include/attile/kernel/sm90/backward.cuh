@@ -180,6 +180,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column, int 
                                const typename Traits::DvRegisters& dv_frag) {
   computing_barrier<Traits>();  // K and V have been read
   if constexpr (Traits::kTellsAdded && !Traits::kBulkDq) {
+    smem.await_zeros();  // also where nothing is added
     if (arch::thread_index() == 0) arch::store_release(p.added(column, 0), 1);
   }
   const KeyTile key(p, column);

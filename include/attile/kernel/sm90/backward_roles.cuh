@@ -66,6 +66,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int column,
   };
   const auto tell = [&] {
     if constexpr (!Traits::kTellsAdded) return;
+    smem.await_zeros();  // also where nothing is added
     arch::barrier(2 + static_cast<int>(Role::kDq), arch::kWarpgroupSize);  // all have added
     if (arch::thread_index() == 0) arch::store_release(p.added(arch::opaque(column), 0), 1);
   };
