@@ -77,21 +77,39 @@ constexpr Tiles sm80_fp32_forward_tiles(int dim) {
 /// or those for many rows.
 enum class Rows { kAny, kPacked, kMany };
 
-/// Tiles of the sm90 forward kernel. Where scores are not plain they take registers, and Bc is
-/// smaller so that nothing is spilled.
-constexpr Tiles sm90_forward_tiles(int d, int dv, bool plain, Rows rows) {
+/// Whether a mask leaves rows that see other keys than their neighbours.
+template <class M>
+inline constexpr bool kHasEdges = !std::is_same_v<M, NoMask>;
+
+/// Tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
+struct Sm90Tiles {
+  int br, bc, stages;
+};
+
+/// Tiles of the sm90 forward kernel where scores are plain. `edges`: a mask's take up much of what
+/// rows see. Then warpgroups differ in what they see, and more stages than columns let them run
+/// apart.
+constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows rows) {
   const int dim = max(d, dv);
-  if (dim <= 64) return plain ? Tiles{192, 128, 0, 1} : Tiles{128, 96, 0, 1};
-  if (dim <= 96) return {plain ? 192 : 128, 96, 0, 1};
-  if (dim <= 128 && plain && rows == Rows::kMany) return {192, 80, 0, 1};
-  if (dim <= 128) return {128, plain ? 128 : 80, 0, 1};
-  if (dim <= 192) return {128, !plain ? 48 : dv <= 128 ? 112 : 96, 0, 1};
-  return {128, plain ? 64 : 32, 0, 1};
+  if (dim <= 64) return {192, 128, 3};
+  if (dim <= 96) return edges ? Sm90Tiles{192, 64, 4} : Sm90Tiles{192, 96, 3};
+  if (dim <= 128 && edges) return {192, 64, 4};
+  if (dim <= 128) return rows == Rows::kMany ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
+  if (dim <= 192 && dv <= 128) return edges ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
+  if (dim <= 192) return edges ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
+  return {128, 64, 2};
+}
+
+/// The same where they are not: that takes registers, and Bc is smaller so that nothing is spilled.
+constexpr Sm90Tiles sm90_other_forward_tiles(int dim) {
+  if (dim <= 96) return {128, 96, 3};
+  if (dim <= 128) return {128, 80, 2};
+  return {128, dim <= 192 ? 48 : 32, 2};
 }
 
 /// Tiles of the sm90 backward kernel.
-constexpr Tiles sm90_backward_tiles(int dim) {
-  return {dim <= 96 ? 128 : 64, dim <= 128 ? 128 : 64, 0, 1};
+constexpr Sm90Tiles sm90_backward_tiles(int dim) {
+  return {dim <= 96 ? 128 : 64, dim <= 128 ? 128 : 64, 2};
 }
 
 /// Tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
@@ -160,17 +178,21 @@ struct Sm80Forward {
 
 template <class Args, int D, int Dv, Rows kRows>
 struct Sm90Forward {
-  static constexpr Tiles kTiles = sm90_forward_tiles(D, Dv, kPlainScores<Args>, kRows);
-  using type =
-      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc, sm90::Tuning<2, kRows == Rows::kPacked>>;
+  static constexpr bool kEdges = kHasEdges<typename Args::MaskType> && kRows == Rows::kAny;
+  static constexpr Sm90Tiles kTiles = kPlainScores<Args>
+                                          ? sm90_plain_forward_tiles(D, Dv, kEdges, kRows)
+                                          : sm90_other_forward_tiles(max(D, Dv));
+  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                         sm90::Tuning<kTiles.stages, kRows == Rows::kPacked>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode>
 struct Sm90Backward {
-  static constexpr Tiles kTiles = sm90_backward_tiles(max(D, Dv));
+  static constexpr Sm90Tiles kTiles = sm90_backward_tiles(max(D, Dv));
   using type = sm90::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
                                     typename Args::MaskType, typename Args::ScoreModType,
-                                    typename Args::DropoutType, Dv, kMode>;
+                                    typename Args::DropoutType, Dv, kMode,
+                                    sm90::BackwardTuning<kTiles.stages>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
@@ -221,9 +243,8 @@ namespace sm90 {
 
 using detail::Rows;
 
-/// From this q_len on `Causal` has the kernel of Rows::kMany: at D = 128 three warpgroups instead
-/// of two, which gain 6 % at 4k and lose 10 % at 1k, where more of the last tile stays empty
-/// (docs/tuning.md; other masks are not measured).
+/// From this q_len on `Causal` has the kernel of Rows::kMany, whose larger Bc gains up to 6 % at 4k
+/// and loses as much at 1k (docs/tuning.md; other masks are not measured).
 inline constexpr int kManyRows = 4096;
 
 /// The sm90 kernels for these arguments with the default tiles.

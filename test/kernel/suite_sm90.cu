@@ -24,6 +24,9 @@ using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
 using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
 using Packed64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kPacked>>;
 using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kPacked>>;
+using Many96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<Rows::kMany>>;
+using Many128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kMany>>;
+using Many192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<Rows::kMany>>;
 // Panels of 64, 32 and 16 columns; Q's and O's apart.
 using Own64x64D40 = Own<64, 64, Dims<40>>;
 using Own128x48D72 = Own<128, 48, Dims<72>>;
@@ -48,6 +51,9 @@ using Widest = Own<128, 208, Dims64, Tuning<2>>;
   X(Bf16Type, kWindow, Packed64)        \
   X(HalfType, kEverything, Packed64)    \
   X(Bf16Type, kCausal, Packed128)       \
+  X(Bf16Type, kCausal, Many96)          \
+  X(HalfType, kCausal, Many128)         \
+  X(Bf16Type, kCausal, Many192)         \
   X(HalfType, kNone, D96)               \
   X(Bf16Type, kCausal, D96)             \
   X(HalfType, kNone, D192x128)          \

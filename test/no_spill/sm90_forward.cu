@@ -15,11 +15,14 @@ struct NamedKernels {
     using enum sm90::Rows;
     return kKernel<64, 64, kAny, T, M, S, P> != nullptr &&
            kKernel<96, 96, kAny, T, M, S, P> != nullptr &&
+           kKernel<96, 96, kMany, T, M, S, P> != nullptr &&
            kKernel<128, 128, kAny, T, M, S, P> != nullptr &&
            kKernel<128, 128, kPacked, T, M, S, P> != nullptr &&
            kKernel<128, 128, kMany, T, M, S, P> != nullptr &&
            kKernel<192, 128, kAny, T, M, S, P> != nullptr &&
+           kKernel<192, 128, kMany, T, M, S, P> != nullptr &&
            kKernel<192, 192, kAny, T, M, S, P> != nullptr &&
+           kKernel<192, 192, kMany, T, M, S, P> != nullptr &&
            kKernel<256, 256, kAny, T, M, S, P> != nullptr;
   }
 };

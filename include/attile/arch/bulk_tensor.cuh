@@ -57,6 +57,13 @@ ATTILE_DEVICE void bulk_load_multicast(std::uint32_t shared, const TensorMap& ma
 #endif
 }
 
+/// Has the map itself fetched, which the first copy by it would wait for.
+ATTILE_DEVICE void prefetch_map(const TensorMap& map) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#endif
+}
+
 /// Has L2 fetch a box that some thread is to load soon. Nothing waits for it.
 ATTILE_DEVICE void bulk_prefetch(const TensorMap& map, const BoxPlace& at) {
 #if __CUDA_ARCH__ >= 900

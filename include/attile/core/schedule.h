@@ -70,39 +70,22 @@ ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int h
   return range;
 }
 
-/// Which tile of query rows of which slice (batch and head) work item `item` is, where the tiles of
-/// `section` slices follow each other, the last rows, which see most under a causal mask, first;
-/// the last section takes the slices that fill none. The tile at the end, which may have fewer
-/// rows, comes behind `end_place` others.
-struct WorkItem {
-  int slice, row_tile;
-
-  ATTILE_HOST_DEVICE constexpr WorkItem(int item, int q_tiles, int slices, int section,
-                                        int end_place) {
-    const int sections = max(slices / section, 1);
-    const int before = min(item / (section * q_tiles), sections - 1) * section;
-    const int here = slices - before - section < section ? slices - before : section;
-    const int rest = item - before * q_tiles;
-    slice = before + rest % here;
-    const int place = rest / here;
-    row_tile = q_tiles - 1 - (place == end_place ? 0 : place < end_place ? place + 1 : place);
-  }
-};
-
-/// Where the tile at the end belongs among `q_tiles` tiles of `groups` groups of rows, of which it
-/// has `end_groups`, so that those that take longest come first. Taken for it: alone a group takes
-/// 65 % of the time of three together or of two, and two take 80 % of that of three; of these a
-/// group alone instead of three was measured, 70 % (docs/tuning.md).
-/// `growing`: whether later rows see more.
-ATTILE_HOST_DEVICE constexpr int end_place(int q_tiles, int groups, int end_groups, bool growing) {
-  if (end_groups >= groups) return 0;
-  if (!growing) return q_tiles - 1;
-  const int saved = end_groups == 1 ? 35 : 20;
-  return min((saved * q_tiles + 50) / 100, q_tiles - 1);
+/// Rows that the first of a slice's tiles would have before the first one there is: the tiles end
+/// with the last row, but for less than one of their groups of `group_rows`, of which the first
+/// tile then has fewer. Under a causal mask those are the rows that see least; a tile of few groups
+/// takes nearly as long as one of all (docs/tuning.md).
+ATTILE_HOST_DEVICE constexpr int lead_rows(int q_len, int tile_rows, int group_rows) {
+  return (round_up(q_len, tile_rows) - q_len) / group_rows * group_rows;
 }
 
-/// The largest section whose slices' `slice_bytes` of K and V are in L2 together, and whose items
-/// are dealt out to `blocks` blocks in whole pairs of turns (`dealt`), so that all get the same.
+/// A tile of query rows of a slice (batch and head).
+struct WorkItem {
+  int slice, row_tile;
+};
+
+/// The largest section (of GrowingItems) whose slices' `slice_bytes` of K and V are in L2 together,
+/// and whose items are dealt out to `blocks` blocks in whole pairs of turns, so that all get the
+/// same.
 ATTILE_HOST_DEVICE constexpr int section_size(std::int64_t slice_bytes, int q_tiles, int slices,
                                               int blocks) {
   constexpr std::int64_t kL2Bytes = 32 << 20;
@@ -118,11 +101,71 @@ ATTILE_HOST_DEVICE constexpr int section_size(std::int64_t slice_bytes, int q_ti
   return min(max(fit / whole, 1) * whole, slices);
 }
 
-/// The item that a block gets in a turn: forwards and backwards, so that nobody gets the longest of
-/// each turn.
-ATTILE_HOST_DEVICE constexpr std::int64_t dealt(int block, int blocks, int turn) {
-  return std::int64_t{turn} * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
-}
+/// The work items of one block of `blocks`, one after another, where all tiles of rows take the
+/// same time, but the first one of each slice less where it `is_short`. The long tiles are dealt
+/// out one slice after another, then the short ones, so that all blocks get the same; a block does
+/// a short one as soon as the others of its slice are begun, while L2 has its K and V.
+class EvenItems {
+ public:
+  ATTILE_HOST_DEVICE constexpr EvenItems(int block, int blocks, int q_tiles, int slices,
+                                         bool is_short)
+      : blocks_(blocks),
+        long_tiles_(q_tiles - (is_short ? 1 : 0)),
+        long_end_(slices * long_tiles_),
+        end_(static_cast<unsigned>(slices) * q_tiles),
+        long_(block),
+        short_(block + (long_end_ + blocks_ - 1 - block) / blocks_ * blocks_) {}
+
+  ATTILE_HOST_DEVICE constexpr bool more() const { return long_ < long_end_ || short_ < end_; }
+  ATTILE_HOST_DEVICE constexpr WorkItem item() const {
+    if (takes_short()) return {static_cast<int>(short_ - long_end_), 0};
+    const bool has_short = end_ > long_end_;
+    return {static_cast<int>(long_ / long_tiles_),
+            static_cast<int>(long_ % long_tiles_) + (has_short ? 1 : 0)};
+  }
+  ATTILE_HOST_DEVICE constexpr void next() { (takes_short() ? short_ : long_) += blocks_; }
+
+ private:
+  ATTILE_HOST_DEVICE constexpr bool takes_short() const {
+    return short_ < end_ &&
+           (long_ >= long_end_ || (short_ - long_end_ + 1) * long_tiles_ <= long_);
+  }
+
+  // Twice as many tiles as a grid has at most, and no more, can be counted so.
+  unsigned blocks_, long_tiles_, long_end_, end_, long_, short_;
+};
+
+/// The work items of one block where later rows may see more: the tiles of `section` slices follow
+/// each other, the last rows, which see most under a causal mask, first; the last section takes the
+/// slices that fill none.
+class GrowingItems {
+ public:
+  ATTILE_HOST_DEVICE constexpr GrowingItems(int block, int blocks, int q_tiles, int slices,
+                                            int section)
+      : block_(block), blocks_(blocks), q_tiles_(q_tiles), slices_(slices), section_(section) {}
+
+  ATTILE_HOST_DEVICE constexpr bool more() const {
+    return number() < std::int64_t{slices_} * q_tiles_;
+  }
+  ATTILE_HOST_DEVICE constexpr WorkItem item() const {
+    const int item = static_cast<int>(number());
+    const int sections = max(slices_ / section_, 1);
+    const int before = min(item / (section_ * q_tiles_), sections - 1) * section_;
+    const int here = slices_ - before - section_ < section_ ? slices_ - before : section_;
+    const int rest = item - before * q_tiles_;
+    return {before + rest % here, q_tiles_ - 1 - rest / here};
+  }
+  ATTILE_HOST_DEVICE constexpr void next() { ++turn_; }
+
+ private:
+  /// Forwards and backwards, so that nobody gets the longest of each turn.
+  ATTILE_HOST_DEVICE constexpr std::int64_t number() const {
+    return std::int64_t{turn_} * blocks_ + (turn_ % 2 == 0 ? block_ : blocks_ - 1 - block_);
+  }
+
+  int block_, blocks_, q_tiles_, slices_, section_;
+  int turn_ = 0;
+};
 
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a
 /// tile that needs the mask, std::false_type for a full one.

@@ -28,25 +28,27 @@
 
 namespace attile::sm90 {
 
-/// Sends for a warpgroup's part of Q of all tiles that a block computes, and says which rows it is.
+/// Sends for a warpgroup's part of Q of all tiles that a block computes, and says which rows it is:
+/// the parts go round, as under a causal mask each takes a step more than the one before it.
 /// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem, int group) {
   const auto ring = smem.q(group);
   typename Traits::QRing::Place place;
-  BlockTiles<Traits::kCluster> tiles{block};
-  for (; tiles.more(p.tiles); ++tiles.turn) {
-    const GroupRows<Traits> mine(p, WorkTile<Traits>(p, tiles.tile()), group);
+  int turn = 0;
+  for (auto items = items_of(p, block); items.more(); items.next(), ++turn) {
+    const int part = (group + turn) % Traits::kGroups;
+    const GroupRows<Traits> mine(p, WorkTile<Traits>(p, items.item()), group, part);
     const RowTile<Traits>& at = mine.at;
     const int heads = at.packed_heads(p);
     const int rows = at.group_rows(p);
     ring.await_free(place);
-    smem.rows(group, tiles.turn) = mine;
+    smem.rows(group, turn) = mine;
     ring.fill(place, p.maps.q, at.row0 + group * rows, at.head / heads, at.batch, rows * heads);
   }
   ring.await_free(place);
-  smem.rows(group, tiles.turn) = GroupRows<Traits>();
+  smem.rows(group, turn) = GroupRows<Traits>();
   static_cast<void>(ring.announce(place, 0));
 }
 
@@ -55,8 +57,8 @@ template <class Traits, class Ring>
 ATTILE_DEVICE void load_keys(const ForwardParams<Traits>& p, int block, const Ring& ring,
                              const arch::TensorMap& map) {
   typename Ring::Place place;
-  for (BlockTiles<Traits::kCluster> tiles{block}; tiles.more(p.tiles); ++tiles.turn) {
-    const WorkTile<Traits> at(p, tiles.tile());
+  for (auto items = items_of(p, block); items.more(); items.next()) {
+    const WorkTile<Traits> at(p, items.item());
     const TileRange range = at.cluster_seen(p);
     for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {
       ring.fill(place, map, kv_tile * Traits::kBc, at.kv_head, at.batch);
@@ -172,6 +174,7 @@ class GroupForward {
       if (next.empty()) smem_.q(group_).pass(places_.q);
       places_.pass(smem_, next.before);
       if (!next.empty()) break;
+      if (!next.exist(p_, group_)) continue;
       o_frag_.clear();
       finish(next, softmax_);
     }
@@ -184,10 +187,12 @@ class GroupForward {
     return true;
   }
 
-  /// Ends these rows. If the next ones see keys: P of their first tile too, and true. V of the last
-  /// tile is held meanwhile, so that at most kStages tiles may lie between: other warpgroups may
-  /// wait for those behind.
+  /// Ends these rows. If the next ones see keys: P of their first tile too, and true. They are
+  /// found out beside the last P V, and O leaves beside their S. V of the last tile is held
+  /// meanwhile, so that at most kStages tiles may lie between: other warpgroups may wait for those
+  /// behind.
   ATTILE_DEVICE bool next_rows() {
+    start_output(range_.last - 1 > range_.first);  // line 10
     const Rows& done = rows();
     const int after = done.after;
     const bool near = after <= Traits::kStages;
@@ -201,7 +206,6 @@ class GroupForward {
     }
     ++turn_;
     if (!goes_on) {
-      start_output(range_.last - 1 > range_.first);  // line 10
       tile::wait_product<0>(o_frag_);
       smem_.v().release(places_.v);
       if (near) {
@@ -214,16 +218,14 @@ class GroupForward {
     }
     places_.pass_keys(smem_, skipped - after);
     start_scores();
-    start_output(range_.last - 1 > range_.first);  // line 10
-    tile::wait_product<1>(s_frag_);
-    Softmax ended = softmax_;
+    tile::wait_product<1>(o_frag_);
+    smem_.v().release(places_.v);
+    places_.pass_values(smem_, skipped);
+    finish(done, softmax_);
     begin_rows();
+    tile::wait_product<0>(s_frag_);
     scores_made(range_.first);
     raise_maximum(range_.first, limit());
-    tile::wait_product<0>(o_frag_);
-    smem_.v().release(places_.v);
-    finish(done, ended);
-    places_.pass_values(smem_, skipped);
     smem_.v().wait(places_.v);
     make_probabilities(range_.first);
     return true;
@@ -333,6 +335,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   if constexpr (Traits::kCluster > 1) {
     if (arch::cluster_size() != Traits::kCluster) arch::trap();  // launched without clusters
   }
+  if (arch::thread_index() == Traits::kGroups * arch::kWarpgroupSize) p.maps.prefetch();
   const ForwardMemory<Traits> smem{shared};
   smem.init();
   const int group = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
@@ -358,13 +361,14 @@ bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Dire
           BoxedTensors<Traits>(args, packing_of<Traits>(args)).boxable());
 }
 
-/// Whether packing query heads leaves enough fewer rows of tiles empty.
-template <class Traits>
+/// Whether packing query heads, by the kernel of `Packed`, leaves enough fewer rows of tiles empty.
+template <class Traits, class Packed>
 bool packing_pays(const typename Traits::Args& args) {
   const Packing packing(args.q_heads / args.kv_heads);
-  const auto apart = ceil_div<std::int64_t>(args.q_len, Traits::kBr) * packing.heads;
-  const auto packed = ceil_div<std::int64_t>(args.q_len, Traits::kGroups * packing.rows);
-  return 10 * packed <= 9 * apart;  // tiles, for as many rows
+  const auto apart = round_up<std::int64_t>(args.q_len, Traits::kBr) * packing.heads;
+  const auto packed =
+      ceil_div<std::int64_t>(args.q_len, Packed::kGroups * packing.rows) * Packed::kBr;
+  return 10 * packed <= 9 * apart;  // rows of tiles, for as many rows
 }
 
 }  // namespace attile::sm90

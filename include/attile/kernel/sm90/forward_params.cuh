@@ -81,6 +81,13 @@ struct TensorMaps {
     if (const cudaError_t error = arch::make_map(k, boxed.k)) return error;
     return arch::make_map(v, boxed.v);
   }
+
+  ATTILE_DEVICE void prefetch() const {
+    arch::prefetch_map(k);
+    arch::prefetch_map(q);
+    arch::prefetch_map(v);
+    arch::prefetch_map(o);
+  }
 };
 
 /// What the kernel gets.
@@ -90,10 +97,9 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   float unit;   ///< tile::score_unit
   float slack;  ///< Traits::kRescaleSlack, as the scores are
   Packing packing;
-  int tiles;
-  int slices;     ///< batches times packs of heads
-  int section;    ///< of them, whose tiles are computed at about the same time
-  int end_place;  ///< of a slice's last tile among its tiles
+  int slices;   ///< batches times packs of heads
+  int section;  ///< of them, as GrowingItems has it
+  int lead;     ///< attile::lead_rows
 
   static std::int64_t tile_count(const typename Traits::Args& args) {
     const Packing packing = packing_of<Traits>(args);
@@ -107,14 +113,10 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         unit(tile::score_unit<typename Traits::ScoreModType>(this->scale)),
         slack(Traits::kRescaleSlack / unit),
         packing(packing_of<Traits>(args)),
-        tiles(static_cast<int>(tile_count(args))),
         slices(args.batch * (args.q_heads / packing.heads)) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
-    constexpr bool kEven = std::is_same_v<typename Traits::MaskType, NoMask>;
-    const int end_rows = args.q_len - (this->q_tiles - 1) * tile_rows(packing);
-    end_place = attile::end_place(this->q_tiles, Traits::kCluster * Traits::kGroups,
-                                  ceil_div(end_rows, packing.rows), !kEven);
-    section = kEven && end_place == 0 ? 1 : section_of(args);
+    lead = lead_rows(args.q_len, tile_rows(packing), packing.rows);
+    section = section_of(args);
     static_cast<void>(maps.make(BoxedTensors<Traits>(args, packing)));
   }
 
@@ -122,7 +124,6 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   static int tile_rows(Packing packing) {
     return Traits::kCluster * Traits::kGroups * packing.rows;
   }
-  /// Where all tiles are alike, those of one slice are neighbours, and this is not asked.
   int section_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
                                sizeof(typename Traits::ElementType);
@@ -132,7 +133,8 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   }
 };
 
-/// Which rows of which heads a tile is.
+/// Which rows of which heads a tile is. row0 may be below 0: a slice's first tile may lack whole
+/// groups of rows.
 template <class Traits>
 struct RowTile {
   int batch, head, row0;
@@ -167,20 +169,19 @@ struct WorkTile : RowTile<Traits> {
   using RowTile<Traits>::group_rows;
   int kv_head, cluster_row0;
 
-  ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, int tile) {
-    const WorkItem item(tile, p.q_tiles, p.slices, p.section, p.end_place);
+  ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, WorkItem item) {
     const int packs = p.q_heads / packed_heads(p);
     batch = item.slice / packs;
     head = item.slice % packs * packed_heads(p);
     kv_head = head / (p.q_heads / p.kv_heads);
     const int rows = Traits::kGroups * group_rows(p);
-    cluster_row0 = item.row_tile * Traits::kCluster * rows;
+    cluster_row0 = item.row_tile * Traits::kCluster * rows - p.lead;
     row0 = cluster_row0 + (Traits::kCluster == 1 ? 0 : arch::cluster_rank() * rows);
   }
 
-  /// The tiles of Bc columns that a warpgroup sees.
-  ATTILE_DEVICE TileRange seen(const ForwardParams<Traits>& p, int group) const {
-    return rows_seen(p, row0 + group * group_rows(p), group_rows(p));
+  /// The tiles of Bc columns that one of its groups of rows sees.
+  ATTILE_DEVICE TileRange seen(const ForwardParams<Traits>& p, int part) const {
+    return rows_seen(p, row0 + part * group_rows(p), group_rows(p));
   }
   /// Those that any block of the cluster sees.
   ATTILE_DEVICE TileRange cluster_seen(const ForwardParams<Traits>& p) const {
@@ -188,7 +189,9 @@ struct WorkTile : RowTile<Traits> {
   }
 
  private:
-  ATTILE_DEVICE TileRange rows_seen(const ForwardParams<Traits>& p, int first, int count) const {
+  ATTILE_DEVICE TileRange rows_seen(const ForwardParams<Traits>& p, int from, int rows) const {
+    const int first = max(from, 0);
+    const int count = from + rows - first;
     TileRange range = tiles_seen(p, batch, head, first, count);
     if constexpr (Traits::kPacked) {
       for (int i = 1; i < p.packing.heads; ++i) {
@@ -201,6 +204,7 @@ struct WorkTile : RowTile<Traits> {
 
 /// A warpgroup's rows of a tile, and the tiles of K and V that they see. Behind the last ones of a
 /// block come some that say so.
+/// at       the tile, moved so that the warpgroup's place in it has these rows.
 template <class Traits>
 struct alignas(16) GroupRows {
   TileRange mine;
@@ -208,31 +212,37 @@ struct alignas(16) GroupRows {
   RowTile<Traits> at{-1, 0, 0};
 
   GroupRows() = default;
-  ATTILE_DEVICE GroupRows(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group)
+  /// `part`: of the tile's rows, those that the warpgroup `group` has.
+  ATTILE_DEVICE GroupRows(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group,
+                          int part)
       : at(tile) {
+    at.row0 += (part - group) * tile.group_rows(p);
     const TileRange all = tile.cluster_seen(p);
-    mine = tile.seen(p, group).between(all.first, all.last);
+    mine = tile.seen(p, part).between(all.first, all.last);
     if (empty()) mine.first = mine.last = all.last;
     before = mine.first - all.first;
     after = all.last - mine.last;
   }
 
   ATTILE_DEVICE bool is_end() const { return at.batch < 0; }
+  /// Whether they are rows of Q at all.
+  ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p, int group) const {
+    return at.row0 + group * RowTile<Traits>::group_rows(p) >= 0;
+  }
   ATTILE_DEVICE bool empty() const { return mine.first >= mine.last; }
 };
 
 /// The tiles of a block, one after another.
-template <int kCluster>
-struct BlockTiles {
-  int block, turn = 0;
-
-  ATTILE_DEVICE bool more(int tiles) const {
-    return dealt(block / kCluster, arch::block_count() / kCluster, turn) < tiles;
+template <class Traits>
+ATTILE_DEVICE auto items_of(const ForwardParams<Traits>& p, int block) {
+  const int cluster = block / Traits::kCluster;
+  const int clusters = arch::block_count() / Traits::kCluster;
+  if constexpr (std::is_same_v<typename Traits::MaskType, NoMask>) {
+    return EvenItems(cluster, clusters, p.q_tiles, p.slices, p.lead > 0);
+  } else {
+    return GrowingItems(cluster, clusters, p.q_tiles, p.slices, p.section);
   }
-  ATTILE_DEVICE int tile() const {
-    return static_cast<int>(dealt(block / kCluster, arch::block_count() / kCluster, turn));
-  }
-};
+}
 
 /// What else the family asks of arguments that passed `check_arguments`.
 template <class Traits>

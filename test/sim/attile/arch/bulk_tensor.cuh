@@ -28,6 +28,7 @@ struct TensorMap {
   sim::bulk_load_multicast(shared, map.tensor, at, barrier, blocks);
 }
 
+inline void prefetch_map(const TensorMap&) {}
 inline void bulk_prefetch(const TensorMap&, const BoxPlace&) {}
 
 /// As a box of rows of 16 bytes: those have no swizzle.
