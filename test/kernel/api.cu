@@ -264,6 +264,26 @@ TEST_CASE("the one call takes the largest tiles that the device has room for") {
   }
 }
 
+TEST_CASE("the one call has larger tiles of keys for many rows under a causal mask") {
+  using Args = attile::ForwardArgs<__nv_bfloat16, attile::Causal>;
+  using Any = attile::sm90::DefaultForwardTraits<Args, 128>;
+  using Many = attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::Rows::kMany>;
+  static_assert(Any::kBc < Many::kBc);
+  Args args;
+  args.batch = args.q_heads = args.kv_heads = 1;
+  if (!attile::sm90::runs<Any>(args)) return;
+  const auto columns = [&](int q_len) {
+    auto* const anywhere = reinterpret_cast<__nv_bfloat16*>(1 << 20);
+    args.q_len = args.kv_len = q_len;
+    args.q = args.k = args.v = attile::bhsd<const __nv_bfloat16>(anywhere, q_len, 1, 128);
+    args.o = attile::bhsd(anywhere, q_len, 1, 128);
+    return attile::with_forward_kernel<128>(
+        args, [](auto kernel) { return decltype(kernel)::type::kBc; });
+  };
+  CHECK(columns(attile::sm90::kManyRows - 1) == Any::kBc);
+  CHECK(columns(attile::sm90::kManyRows) == Many::kBc);
+}
+
 TEST_CASE("refused arguments launch nothing and write nothing") {
   const Problem<float> problem{1, 4, 40, 32};
   const auto untouched = problem.o.download();

@@ -73,25 +73,6 @@ bool device_runs_them() {
 
 std::string refusal(const attile::Check& check) { return check ? "" : check.why; }
 
-TEST_CASE("the one call has larger tiles of keys for many rows under a causal mask") {
-  using Wide = attile::ForwardArgs<__half, attile::Causal>;
-  const auto columns = [](int q_len) {
-    Wide args;
-    args.batch = args.q_heads = args.kv_heads = 1;
-    args.q_len = args.kv_len = q_len;
-    __half* const anywhere = reinterpret_cast<__half*>(std::uintptr_t{1} << 20);
-    args.q = args.k = args.v = attile::bhsd<const __half>(anywhere, q_len, 1, 128);
-    args.o = attile::bhsd(anywhere, q_len, 1, 128);
-    return attile::with_forward_kernel<128>(
-        args, [](auto traits) { return decltype(traits)::type::kBc; });
-  };
-  using Any = attile::sm90::DefaultForwardTraits<Wide, 128>;
-  using Many = attile::sm90::DefaultForwardTraits<Wide, 128, 128, attile::sm90::Rows::kMany>;
-  static_assert(Any::kBc < Many::kBc);
-  CHECK(columns(attile::sm90::kManyRows - 1) == Any::kBc);
-  CHECK(columns(attile::sm90::kManyRows) == Many::kBc);
-}
-
 }  // namespace
 
 TEST_CASE("sm90 kernels refuse what copies cannot address, and write nothing") {
