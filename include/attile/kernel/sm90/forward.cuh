@@ -361,14 +361,13 @@ bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Dire
           BoxedTensors<Traits>(args, packing_of<Traits>(args)).boxable());
 }
 
-/// Whether packing query heads, by the kernel of `Packed`, leaves enough fewer rows of tiles empty.
-template <class Traits, class Packed>
+/// Whether packing query heads leaves enough fewer rows of tiles empty.
+template <class Traits>
 bool packing_pays(const typename Traits::Args& args) {
   const Packing packing(args.q_heads / args.kv_heads);
-  const auto apart = round_up<std::int64_t>(args.q_len, Traits::kBr) * packing.heads;
-  const auto packed =
-      ceil_div<std::int64_t>(args.q_len, Packed::kGroups * packing.rows) * Packed::kBr;
-  return 10 * packed <= 9 * apart;  // rows of tiles, for as many rows
+  const auto apart = ceil_div<std::int64_t>(args.q_len, Traits::kBr) * packing.heads;
+  const auto packed = ceil_div<std::int64_t>(args.q_len, Traits::kGroups * packing.rows);
+  return 10 * packed <= 9 * apart;  // tiles, for as many rows
 }
 
 }  // namespace attile::sm90
