@@ -107,7 +107,7 @@ auto with_forward_kernel(const Args& args, const F& f) {
     if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
       if (sm90::packing_pays<Packed>(args)) return f(std::type_identity<Packed>{});
       if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
-        if (args.q_len >= sm90::kManyRows) return f(std::type_identity<Many>{});
+        if (args.q_len >= sm90::many_rows(max(D, Dv))) return f(std::type_identity<Many>{});
       }
       return f(std::type_identity<Traits>{});
     }

@@ -91,7 +91,7 @@ struct Sm90Tiles {
 /// apart.
 constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows rows) {
   const int dim = max(d, dv);
-  if (dim <= 64) return {192, 128, 3};
+  if (dim <= 64) return edges ? Sm90Tiles{192, 64, 5} : Sm90Tiles{192, 128, 3};
   if (dim <= 96) return edges ? Sm90Tiles{192, 64, 4} : Sm90Tiles{192, 96, 3};
   if (dim <= 128 && edges) return {192, 64, 4};
   if (dim <= 128) return rows == Rows::kMany ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
@@ -243,9 +243,10 @@ namespace sm90 {
 
 using detail::Rows;
 
-/// From this q_len on `Causal` has the kernel of Rows::kMany, whose larger Bc gains up to 6 % at 4k
-/// and loses as much at 1k (docs/tuning.md; other masks are not measured).
-inline constexpr int kManyRows = 4096;
+/// From this q_len on `Causal` has the kernel of Rows::kMany, whose larger Bc gains where a mask's
+/// edge is a small part of what rows see, and loses as much elsewhere (docs/tuning.md; other masks
+/// are not measured).
+constexpr int many_rows(int dim) { return dim <= 64 ? 1536 : 4096; }
 
 /// The sm90 kernels for these arguments with the default tiles.
 template <class Args, int D, int Dv = D, Rows kRows = Rows::kAny>

@@ -271,10 +271,10 @@ TEST_CASE("work is dealt out evenly") {
       const int slices = 16384 / length * (2048 / dim);
       RowTiles tiles{length, dim == 64 ? 192 : 128, dim == 256 ? 64 : 128, true};
       const std::int64_t bytes = std::int64_t{length} * 2 * dim * 2;
-      const int section = attile::section_size(bytes, tiles.count(), slices, kBlocks);
+      const auto sections = attile::Sections::of(bytes, tiles.count(), slices, kBlocks);
       INFO("dim " << dim << ", length " << length);
       CHECK(unevenness(tiles, kBlocks, [&](int block) {
-              return attile::GrowingItems(block, kBlocks, tiles.count(), slices, section);
+              return attile::GrowingItems(block, kBlocks, tiles.count(), slices, sections);
             }) < 1.04);
       tiles.causal = false;
       CHECK(unevenness(tiles, kBlocks, [&](int block) {
@@ -286,12 +286,15 @@ TEST_CASE("work is dealt out evenly") {
 
 TEST_CASE("each tile of each slice is somebody's, once") {
   for (const int slices : {1, 7, 40}) {
-    for (const int q_tiles : {1, 5, 12}) {
+    for (const int q_tiles : {1, 5, 12, 32}) {
       for (const int blocks : {1, 3, 8, 132}) {
-        const int section = attile::section_size(3 << 20, q_tiles, slices, blocks);
-        CHECK(computed_wrongly(slices, q_tiles, blocks, [&](int block) {
-                return attile::GrowingItems(block, blocks, q_tiles, slices, section);
-              }) == 0);
+        for (const int megabytes : {1, 3, 40}) {
+          const auto sections =
+              attile::Sections::of(std::int64_t{megabytes} << 20, q_tiles, slices, blocks);
+          CHECK(computed_wrongly(slices, q_tiles, blocks, [&](int block) {
+                  return attile::GrowingItems(block, blocks, q_tiles, slices, sections);
+                }) == 0);
+        }
         for (const bool is_short : {false, true}) {
           CHECK(computed_wrongly(slices, q_tiles, blocks, [&](int block) {
                   return attile::EvenItems(block, blocks, q_tiles, slices, is_short);

@@ -280,10 +280,10 @@ TEST_CASE("the one call has larger tiles of keys for many rows under a causal ma
     return attile::with_forward_kernel<128>(
         args, [](auto kernel) { return decltype(kernel)::type::kBc; });
   };
-  for (const int q_len : {64, 1024, attile::sm90::kManyRows - 1}) {
+  for (const int q_len : {64, 1024, attile::sm90::many_rows(128) - 1}) {
     CHECK(columns(q_len) == Any::kBc);
   }
-  CHECK(columns(attile::sm90::kManyRows) == Many::kBc);
+  CHECK(columns(attile::sm90::many_rows(128)) == Many::kBc);
 }
 
 TEST_CASE("refused arguments launch nothing and write nothing") {

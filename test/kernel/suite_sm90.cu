@@ -24,6 +24,7 @@ using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
 using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
 using Packed64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kPacked>>;
 using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kPacked>>;
+using Many64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kMany>>;
 using Many96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<Rows::kMany>>;
 using Many128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kMany>>;
 using Many192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<Rows::kMany>>;
@@ -51,6 +52,7 @@ using Widest = Own<128, 208, Dims64, Tuning<2>>;
   X(Bf16Type, kWindow, Packed64)        \
   X(HalfType, kEverything, Packed64)    \
   X(Bf16Type, kCausal, Packed128)       \
+  X(HalfType, kCausal, Many64)          \
   X(Bf16Type, kCausal, Many96)          \
   X(HalfType, kCausal, Many128)         \
   X(Bf16Type, kCausal, Many192)         \

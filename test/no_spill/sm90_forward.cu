@@ -14,6 +14,7 @@ struct NamedKernels {
   bool operator()() const {
     using enum sm90::Rows;
     return kKernel<64, 64, kAny, T, M, S, P> != nullptr &&
+           kKernel<64, 64, kMany, T, M, S, P> != nullptr &&
            kKernel<96, 96, kAny, T, M, S, P> != nullptr &&
            kKernel<96, 96, kMany, T, M, S, P> != nullptr &&
            kKernel<128, 128, kAny, T, M, S, P> != nullptr &&

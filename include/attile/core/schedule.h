@@ -83,23 +83,37 @@ struct WorkItem {
   int slice, row_tile;
 };
 
-/// The largest section (of GrowingItems) whose slices' `slice_bytes` of K and V are in L2 together,
-/// and whose items are dealt out to `blocks` blocks in whole pairs of turns, so that all get the
-/// same.
-ATTILE_HOST_DEVICE constexpr int section_size(std::int64_t slice_bytes, int q_tiles, int slices,
-                                              int blocks) {
-  constexpr std::int64_t kL2Bytes = 32 << 20;
-  int a = 2 * blocks, b = q_tiles;
-  while (b != 0) {
-    const int rest = a % b;
-    a = b;
-    b = rest;
+/// Slices whose tiles follow each other, so that L2 has their K and V, and all of `blocks` blocks
+/// get the same (see GrowingItems).
+struct Sections {
+  int slices;       ///< of each
+  bool alternates;  ///< the other way round in every second one
+
+  ATTILE_HOST_DEVICE static constexpr Sections of(std::int64_t slice_bytes, int q_tiles,
+                                                  int slices, int blocks) {
+    constexpr std::int64_t kL2Bytes = 32 << 20;
+    int a = 2 * blocks, b = q_tiles;
+    while (b != 0) {
+      const int rest = a % b;
+      a = b;
+      b = rest;
+    }
+    // As many slices are whole pairs of turns: even if dealt out forwards and backwards.
+    const int whole = max(min(2 * blocks / a, slices), 1);
+    if (2 * whole * slice_bytes > 3 * kL2Bytes) {
+      // Fewer, that take one or two turns but for a few items: even if every second section is the
+      // other way round than the one before it.
+      for (int turns = 2; turns > 0; --turns) {
+        const int few = turns * blocks / max(q_tiles, 1);
+        const bool fills = few > 0 && 16 * (turns * blocks - few * q_tiles) <= blocks;
+        if (fills && few * slice_bytes <= kL2Bytes && slices % (2 * few) == 0) return {few, true};
+      }
+    }
+    const auto fit = static_cast<int>(
+        min<std::int64_t>(kL2Bytes / max<std::int64_t>(slice_bytes, 1), slices));
+    return {max(fit / whole, 1) * whole, false};
   }
-  const int whole = 2 * blocks / a;  // slices
-  const auto fit =
-      static_cast<int>(min<std::int64_t>(kL2Bytes / max<std::int64_t>(slice_bytes, 1), slices));
-  return min(max(fit / whole, 1) * whole, slices);
-}
+};
 
 /// The work items of one block of `blocks`, one after another, where all tiles of rows take the
 /// same time, but the first one of each slice less where it `is_short`. The long tiles are dealt
@@ -135,35 +149,41 @@ class EvenItems {
   unsigned blocks_, long_tiles_, long_end_, end_, long_, short_;
 };
 
-/// The work items of one block where later rows may see more: the tiles of `section` slices follow
+/// The work items of one block where later rows may see more: those of a section's slices follow
 /// each other, the last rows, which see most under a causal mask, first; the last section takes the
-/// slices that fill none.
+/// slices that fill none. They are dealt out forwards and backwards in turn, or else every second
+/// section is the other way round, so that nobody gets the longest of each turn.
 class GrowingItems {
  public:
   ATTILE_HOST_DEVICE constexpr GrowingItems(int block, int blocks, int q_tiles, int slices,
-                                            int section)
-      : block_(block), blocks_(blocks), q_tiles_(q_tiles), slices_(slices), section_(section) {}
+                                            Sections sections)
+      : block_(block), blocks_(blocks), q_tiles_(q_tiles), slices_(slices), sections_(sections) {}
 
   ATTILE_HOST_DEVICE constexpr bool more() const {
     return number() < std::int64_t{slices_} * q_tiles_;
   }
   ATTILE_HOST_DEVICE constexpr WorkItem item() const {
     const int item = static_cast<int>(number());
-    const int sections = max(slices_ / section_, 1);
-    const int before = min(item / (section_ * q_tiles_), sections - 1) * section_;
-    const int here = slices_ - before - section_ < section_ ? slices_ - before : section_;
+    const int size = sections_.slices;
+    const int later = max(slices_ / size, 1) - 1;  // sections behind the first one
+    const int section = min(item / (size * q_tiles_), later);
+    const int before = section * size;
+    const int here = section == later ? slices_ - before : size;
     const int rest = item - before * q_tiles_;
-    return {before + rest % here, q_tiles_ - 1 - rest / here};
+    const bool upwards = sections_.alternates && (later - section) % 2 == 1;
+    const int row_tile = upwards ? rest / here : q_tiles_ - 1 - rest / here;
+    return {before + rest % here, row_tile};
   }
   ATTILE_HOST_DEVICE constexpr void next() { ++turn_; }
 
  private:
-  /// Forwards and backwards, so that nobody gets the longest of each turn.
   ATTILE_HOST_DEVICE constexpr std::int64_t number() const {
-    return std::int64_t{turn_} * blocks_ + (turn_ % 2 == 0 ? block_ : blocks_ - 1 - block_);
+    const bool backwards = !sections_.alternates && turn_ % 2 == 1;
+    return std::int64_t{turn_} * blocks_ + (backwards ? blocks_ - 1 - block_ : block_);
   }
 
-  int block_, blocks_, q_tiles_, slices_, section_;
+  int block_, blocks_, q_tiles_, slices_;
+  Sections sections_;
   int turn_ = 0;
 };
 

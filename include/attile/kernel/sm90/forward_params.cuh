@@ -97,9 +97,9 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   float unit;   ///< tile::score_unit
   float slack;  ///< Traits::kRescaleSlack, as the scores are
   Packing packing;
-  int slices;   ///< batches times packs of heads
-  int section;  ///< of them, as GrowingItems has it
-  int lead;     ///< attile::lead_rows
+  int slices;  ///< batches times packs of heads
+  Sections sections;
+  int lead;  ///< attile::lead_rows
 
   static std::int64_t tile_count(const typename Traits::Args& args) {
     const Packing packing = packing_of<Traits>(args);
@@ -116,7 +116,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         slices(args.batch * (args.q_heads / packing.heads)) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = lead_rows(args.q_len, tile_rows(packing), packing.rows);
-    section = section_of(args);
+    sections = sections_of(args);
     static_cast<void>(maps.make(BoxedTensors<Traits>(args, packing)));
   }
 
@@ -124,12 +124,12 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   static int tile_rows(Packing packing) {
     return Traits::kCluster * Traits::kGroups * packing.rows;
   }
-  int section_of(const typename Traits::Args& args) const {
+  Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
                                sizeof(typename Traits::ElementType);
     const int packs = args.q_heads / args.kv_heads / packing.heads;  // that share a kv head
     const int blocks = static_cast<int>(forward_block_count<Traits>(args) / Traits::kCluster);
-    return section_size(bytes / packs, this->q_tiles, slices, max(blocks, 1));
+    return Sections::of(bytes / packs, this->q_tiles, slices, max(blocks, 1));
   }
 };
 
@@ -240,7 +240,7 @@ ATTILE_DEVICE auto items_of(const ForwardParams<Traits>& p, int block) {
   if constexpr (std::is_same_v<typename Traits::MaskType, NoMask>) {
     return EvenItems(cluster, clusters, p.q_tiles, p.slices, p.lead > 0);
   } else {
-    return GrowingItems(cluster, clusters, p.q_tiles, p.slices, p.section);
+    return GrowingItems(cluster, clusters, p.q_tiles, p.slices, p.sections);
   }
 }
 
