@@ -18,13 +18,19 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_JOB_POOL_COMPILE)
   set(CMAKE_JOB_POOL_COMPILE attile_compile)
 endif()
 
+# Tests want that everything compiles; what cannot run here does so for one architecture, to PTX
+# and host code that need not be good.
+if(ATTILE_BUILD_TESTS AND ATTILE_TEST_ARCHITECTURES)
+  foreach(flags IN ITEMS CMAKE_CUDA_FLAGS_RELEASE CMAKE_CUDA_FLAGS_RELWITHDEBINFO)
+    string(REGEX REPLACE "-O[0-3]" "" ${flags} "${${flags}}")
+  endforeach()
+endif()
+
 # attile_own(target): the library, our warnings as errors, line numbers for the profiler.
 # `--compile-no-warning-as-error` of cmake turns the errors back into warnings.
 function(attile_own target)
   target_link_libraries(${target} PRIVATE attile::attile)
   set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR ON CXX_EXTENSIONS OFF)
-  # Tests want that everything compiles; what cannot run here does so for one architecture, to PTX
-  # that need not be good.
   if(ATTILE_BUILD_TESTS AND ATTILE_TEST_ARCHITECTURES)
     set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${ATTILE_TEST_ARCHITECTURES}")
     check_compiler_flag(CUDA -Ofc=max ATTILE_FAST_COMPILE)  # nvcc 12.9

@@ -105,7 +105,7 @@ auto with_forward_kernel(const Args& args, const F& f) {
     using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
     using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
     if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
-      if (sm90::packing_pays<Packed>(args)) return f(std::type_identity<Packed>{});
+      if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
       if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
         if (args.q_len >= sm90::many_rows(max(D, Dv))) return f(std::type_identity<Many>{});
       }

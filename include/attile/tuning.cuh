@@ -77,18 +77,14 @@ constexpr Tiles sm80_fp32_forward_tiles(int dim) {
 /// or those for many rows.
 enum class Rows { kAny, kPacked, kMany };
 
-/// Whether a mask leaves rows that see other keys than their neighbours.
-template <class M>
-inline constexpr bool kHasEdges = !std::is_same_v<M, NoMask>;
-
 /// Tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
   int br, bc, stages;
 };
 
-/// Tiles of the sm90 forward kernel where scores are plain. `edges`: a mask's take up much of what
-/// rows see. Then warpgroups differ in what they see, and more stages than columns let them run
-/// apart.
+/// Tiles of the sm90 forward kernel where scores are plain. `edges`: much of what rows see lies at
+/// a mask's edge. Then few columns, of which fewer are computed in vain, and many stages, so that
+/// warpgroups that see more and less can run apart.
 constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows rows) {
   const int dim = max(d, dv);
   if (dim <= 64) return edges ? Sm90Tiles{192, 64, 5} : Sm90Tiles{192, 128, 3};
@@ -178,7 +174,7 @@ struct Sm80Forward {
 
 template <class Args, int D, int Dv, Rows kRows>
 struct Sm90Forward {
-  static constexpr bool kEdges = kHasEdges<typename Args::MaskType> && kRows == Rows::kAny;
+  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && kRows == Rows::kAny;
   static constexpr Sm90Tiles kTiles = kPlainScores<Args>
                                           ? sm90_plain_forward_tiles(D, Dv, kEdges, kRows)
                                           : sm90_other_forward_tiles(max(D, Dv));

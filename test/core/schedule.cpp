@@ -237,7 +237,7 @@ double unevenness(const RowTiles& tiles, int blocks, const ItemsOf& items_of) {
   return longest * blocks / total;
 }
 
-/// How often each tile of each slice is computed, if not once.
+/// Tiles of all slices that are computed never, or more than once.
 template <class ItemsOf>
 int computed_wrongly(int slices, int q_tiles, int blocks, const ItemsOf& items_of) {
   std::vector<int> seen(slices * q_tiles);
@@ -266,22 +266,52 @@ TEST_CASE("the last tile of rows ends with them, and the first one lacks whole g
 
 TEST_CASE("work is dealt out evenly") {
   constexpr int kBlocks = 132;
-  for (const int dim : {64, 128, 256}) {
-    for (int length = 1024; length <= 16384; length *= 2) {
-      const int slices = 16384 / length * (2048 / dim);
-      RowTiles tiles{length, dim == 64 ? 192 : 128, dim == 256 ? 64 : 128, true};
-      const std::int64_t bytes = std::int64_t{length} * 2 * dim * 2;
-      const auto sections = attile::Sections::of(bytes, tiles.count(), slices, kBlocks);
-      INFO("dim " << dim << ", length " << length);
+  struct Shape {
+    int dim, br, bc;
+  };
+  const auto check = [](const Shape& shape, int length, bool causal) {
+    const int slices = 16384 / length * (2048 / shape.dim);
+    const RowTiles tiles{length, shape.br, shape.bc, causal};
+    const std::int64_t bytes = std::int64_t{length} * 2 * shape.dim * 2;
+    const auto sections = attile::Sections::of(bytes, tiles.count(), slices, kBlocks);
+    INFO("dim " << shape.dim << ", " << shape.br << " x " << shape.bc << ", length " << length);
+    if (causal) {
       CHECK(unevenness(tiles, kBlocks, [&](int block) {
               return attile::GrowingItems(block, kBlocks, tiles.count(), slices, sections);
             }) < 1.04);
-      tiles.causal = false;
+    } else {
       CHECK(unevenness(tiles, kBlocks, [&](int block) {
               return attile::EvenItems(block, kBlocks, tiles.count(), slices, tiles.lead() > 0);
             }) < 1.04);
     }
+  };
+  // The default kernels for few rows under a mask, for many, and without one.
+  for (const int length : {1024, 2048}) {
+    for (const Shape& shape : {Shape{64, 192, 64}, {128, 192, 64}, {256, 128, 64}}) {
+      check(shape, length, true);
+    }
   }
+  for (const int length : {4096, 8192, 16384}) {
+    for (const Shape& shape : {Shape{64, 192, 128}, {128, 192, 80}, {256, 128, 64}}) {
+      check(shape, length, true);
+    }
+  }
+  for (int length = 1024; length <= 16384; length *= 2) {
+    for (const Shape& shape : {Shape{64, 192, 128}, {128, 128, 128}, {256, 128, 64}}) {
+      check(shape, length, false);
+    }
+  }
+}
+
+TEST_CASE("sections are what L2 holds where that can be even, too") {
+  constexpr std::int64_t kMegabyte = 1 << 20;
+  // 64 slices of 16 tiles: whole pairs of turns of 132 blocks would be those of 33 slices.
+  const auto of_two = attile::Sections::of(2 * kMegabyte, 16, 64, 132);
+  CHECK(of_two.slices == 16);
+  CHECK(of_two.alternates);
+  const auto of_one = attile::Sections::of(kMegabyte, 8, 128, 132);
+  CHECK(of_one.slices == 33);
+  CHECK(!of_one.alternates);
 }
 
 TEST_CASE("each tile of each slice is somebody's, once") {

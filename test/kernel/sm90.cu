@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "support/catch.h"
@@ -72,6 +73,145 @@ bool device_runs_them() {
 }
 
 std::string refusal(const attile::Check& check) { return check ? "" : check.why; }
+
+}  // namespace
+
+TEST_CASE("sm90 kernels refuse what copies cannot address, and write nothing") {
+  if (!device_runs_them()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
+  const Memory memory(1, 2, 1);
+  const auto before = memory.output();
+  const auto refuses = [&](const Args& args) {
+    CHECK(refusal(attile::check<Kernel>(args)).find("multiples of 16 bytes") != std::string::npos);
+    CHECK(!attile::sm90::runs<Kernel>(args));
+    CHECK(attile::forward<Kernel>(args) == cudaErrorInvalidValue);
+    CHECK(bool(attile::check<kDim>(args)));  // the one call takes another kernel
+  };
+  Args args = memory.args();
+  CHECK(bool(attile::check<Kernel>(args)));
+  CHECK(attile::sm90::runs<Kernel>(args));
+  args.q.data += 1;
+  refuses(args);
+  args = memory.args();
+  args.k.row_stride = kDim - 4;
+  refuses(args);
+  args = memory.args();
+  args.v.row_stride = 0;
+  refuses(args);
+  CHECK(memory.output() == before);
+  CHECK(cudaGetLastError() == cudaSuccess);
+}
+
+TEST_CASE("gradients that copies cannot address are another kernel's") {
+  if (!device_runs_them()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
+  // Values do not matter: Q is O and dO, too, and LSE is 0.
+  const Memory memory(1, 2, 1);
+  const Args forward = memory.args();
+  using BackwardArgs = attile::BackwardArgs<__half, attile::Causal>;
+  BackwardArgs args;
+  args.q = forward.q, args.k = forward.k, args.v = forward.v;
+  args.o = args.dout = forward.q;
+  args.batch = 1, args.q_heads = 2, args.kv_heads = 1, args.q_len = kLen, args.kv_len = kKeys;
+  __half* gradients = nullptr;
+  constexpr std::size_t kRoom = 2 * 2 * kKeys * kDim;  // of each
+  REQUIRE(cudaMalloc(&gradients, (3 * kRoom + 1) * sizeof(__half) + 2 * kLen * sizeof(float)) ==
+          cudaSuccess);
+  args.lse = reinterpret_cast<float*>(gradients);
+  REQUIRE(cudaMemset(gradients, 0, 2 * kLen * sizeof(float)) == cudaSuccess);
+  __half* const outputs = gradients + 2 * kLen * 2;
+  args.dq = attile::bhsd(outputs, kLen, 2, kDim);
+  args.dk = attile::bhsd(outputs + kRoom, kKeys, 1, kDim);
+  args.dv = attile::bhsd(outputs + 2 * kRoom, kKeys, 1, kDim);
+  const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
+  const auto named = [&](const BackwardArgs& a) {
+    return attile::with_backward_kernel<kDim>(a, family);
+  };
+  const auto runs = [&](const BackwardArgs& a) {
+    std::size_t bytes = 0;
+    REQUIRE(attile::backward<kDim>(nullptr, bytes, a) == cudaSuccess);
+    void* workspace = nullptr;
+    REQUIRE(cudaMalloc(&workspace, bytes) == cudaSuccess);
+    const cudaError_t error = attile::backward<kDim>(workspace, bytes, a);
+    CHECK(cudaDeviceSynchronize() == cudaSuccess);
+    CHECK(cudaFree(workspace) == cudaSuccess);
+    return error == cudaSuccess;
+  };
+  CHECK(bool(attile::check<BackwardKernel>(args)));
+  CHECK(named(args) == "sm90");
+  CHECK(runs(args));
+  const auto refuses = [&](const BackwardArgs& a) {
+    CHECK(refusal(attile::check<BackwardKernel>(a)).find("multiples of 16 bytes") !=
+          std::string::npos);
+    CHECK(named(a) == "sm80");
+    CHECK(runs(a));
+  };
+  BackwardArgs odd = args;
+  odd.dk.data += 1;
+  refuses(odd);
+  odd = args;
+  odd.dv.row_stride = kDim + 4;
+  refuses(odd);
+  CHECK(cudaFree(gradients) == cudaSuccess);
+}
+
+TEST_CASE("a device or code without 90a is told so") {
+  if (device_runs_them()) SKIP_CASE("the device runs the sm90 kernels");
+  const Memory memory(1, 2, 1);
+  CHECK(refusal(attile::check<Kernel>(memory.args())).find("sm_90a") != std::string::npos);
+  CHECK(attile::forward<Kernel>(memory.args()) == cudaErrorNoKernelImageForDevice);
+  attile::BackwardArgs<__half, attile::Causal> backward;
+  backward.batch = 1, backward.q_heads = backward.kv_heads = 1;
+  CHECK(refusal(attile::check<BackwardKernel>(backward)).find("sm_90a") != std::string::npos);
+}
+
+TEST_CASE("a slice has the same bits, whatever its block computed before, and at every run") {
+  if (!device_runs_them()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
+  const auto check = [](auto kernel, int heads, int kv_heads) {
+    using Traits = typename decltype(kernel)::type;
+    const Memory one(1, heads, kv_heads);
+    REQUIRE(attile::forward<Traits>(one.args()) == cudaSuccess);
+    const auto expected = one.output();
+    constexpr int kBatches = 60;  // each block several tiles
+    const Memory many(kBatches, heads, kv_heads);
+    REQUIRE(attile::forward<Traits>(many.args()) == cudaSuccess);
+    const auto got = many.output();
+    int different = 0;
+    for (int b = 0; b < kBatches; ++b) {
+      different += std::memcmp(got.data() + b * one.rows(), expected.data(),
+                               expected.size() * sizeof(expected[0])) != 0;
+    }
+    CHECK(different == 0);
+    different = 0;
+    for (int run = 0; run < 1000; ++run) {
+      REQUIRE(attile::forward<Traits>(one.args()) == cudaSuccess);
+      if (run % 50 == 49) different += one.output() != expected;
+    }
+    CHECK(different == 0);
+  };
+  check(std::type_identity<Kernel>{}, 6, 2);
+  check(std::type_identity<Packed>{}, 6, 2);
+  check(std::type_identity<Packed>{}, 8, 1);
+}
+
+TEST_CASE("packing pays where tiles would be empty") {
+  using Kernel128 = attile::sm90::DefaultForwardTraits<Args, 128>;
+  using Packed128 = attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::Rows::kPacked>;
+  static_assert(Kernel128::kBr != Packed128::kBr);
+  Args args;
+  args.kv_heads = 1;
+  const auto pays = [&](int heads, int q_len) {
+    args.q_heads = heads, args.q_len = q_len;
+    const bool pays_64 = attile::sm90::packing_pays<Kernel, Packed>(args);
+    const bool pays_128 = attile::sm90::packing_pays<Kernel128, Packed128>(args);
+    return std::pair(pays_64, pays_128);
+  };
+  CHECK(pays(8, 1) == std::pair(true, true));
+  CHECK(pays(8, 50) == std::pair(true, true));
+  CHECK(pays(8, 64) == std::pair(true, true));    // eight tiles of one group, or three or four
+  CHECK(pays(8, 192) == std::pair(false, false));  // all whole tiles
+  CHECK(pays(8, 4096) == std::pair(false, false));
+  CHECK(pays(1, 1) == std::pair(false, false));
+  CHECK(pays(1, 64) == std::pair(false, false));
+}
 
 }  // namespace
 

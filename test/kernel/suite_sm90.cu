@@ -72,6 +72,7 @@ using Widest = Own<128, 208, Dims64, Tuning<2>>;
   X(HalfType, kCausal, ThreeGroups)     \
   X(Bf16Type, kPrefix, FourStages)      \
   X(HalfType, kNone, Widest)            \
+  X(HalfType, kNone, Cluster)           \
   X(Bf16Type, kCausal, Cluster)
 #else
 #define ATTILE_DEFAULTS(X, policy)

@@ -53,6 +53,7 @@ const bool kRegistered = [] {
                                                                       kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_cluster", Cluster{},
                                                                kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_cluster", Cluster{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kNone>("sm90_packed", Packed{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed", Packed{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMostCost);

@@ -100,6 +100,10 @@ struct NoMask {
   }
 };
 
+/// Whether every row sees what its neighbours do, so that all tiles of rows take the same time.
+template <class M>
+inline constexpr bool kRowsAlike = std::is_same_v<M, NoMask>;
+
 /// Bottom-right aligned: row i sees column j iff j <= i + kv_len - q_len.
 struct Causal {
   static constexpr bool kIntervals = true;

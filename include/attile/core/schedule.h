@@ -78,16 +78,24 @@ ATTILE_HOST_DEVICE constexpr int lead_rows(int q_len, int tile_rows, int group_r
   return (round_up(q_len, tile_rows) - q_len) / group_rows * group_rows;
 }
 
+/// How long the tiles of a slice take: each as long as its groups of rows, and half as long as
+/// those that it lacks. Units: half of a group's time in a whole tile.
+ATTILE_HOST_DEVICE constexpr std::int64_t slice_time(int q_len, int groups, int group_rows) {
+  const int tile_rows = groups * group_rows;
+  const int lacking = lead_rows(q_len, tile_rows, group_rows) / group_rows;
+  return std::int64_t{2} * groups * ceil_div(q_len, tile_rows) - lacking;
+}
+
 /// A tile of query rows of a slice (batch and head).
 struct WorkItem {
   int slice, row_tile;
 };
 
-/// Slices whose tiles follow each other, so that L2 has their K and V, and all of `blocks` blocks
-/// get the same (see GrowingItems).
+/// Slices whose tiles follow each other, so that L2 has their K and V, and `blocks` blocks get
+/// about the same (see GrowingItems; test/core/schedule.cpp calculates it).
 struct Sections {
-  int slices;       ///< of each
-  bool alternates;  ///< the other way round in every second one
+  int slices = 0;           ///< of each
+  bool alternates = false;  ///< the other way round in every second one
 
   ATTILE_HOST_DEVICE static constexpr Sections of(std::int64_t slice_bytes, int q_tiles,
                                                   int slices, int blocks) {

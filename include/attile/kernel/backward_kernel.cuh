@@ -75,7 +75,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 /// Those of the heads that the pass ends with come last. The tile.
 template <class Traits>
 ATTILE_DEVICE int await_sum(const BackwardParams<Traits>& p, int tile) {
-  if (p.kv_tiles == 0) {  // there is no pass, and zeros are of the kernel before it
+  if (p.kv_tiles == 0) {  // there is no pass: zeros are what preprocessing wrote
     arch::await_dependencies();
     return tile;
   }

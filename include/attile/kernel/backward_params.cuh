@@ -139,7 +139,7 @@ int slices_abreast(const typename Traits::Args& args) {
     abreast = ceil_div(kMostBlocks, std::int64_t{args.q_heads / args.kv_heads} *
                                         ceil_div(args.q_len, Traits::kBr));
   } else if constexpr (Traits::kHeadsAbreast &&
-                       !std::is_same_v<typename Traits::MaskType, NoMask>) {
+                       !kRowsAlike<typename Traits::MaskType>) {
     constexpr int kBlocks = 128;
     const int tiles = ceil_div(args.kv_len, Traits::kBc);
     if (slices * tiles <= 8 * kBlocks) abreast = kBlocks / tiles;

@@ -335,7 +335,9 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   if constexpr (Traits::kCluster > 1) {
     if (arch::cluster_size() != Traits::kCluster) arch::trap();  // launched without clusters
   }
-  if (arch::thread_index() == Traits::kGroups * arch::kWarpgroupSize) p.maps.prefetch();
+  if (arch::thread_index() == Traits::kGroups * arch::kWarpgroupSize) {
+    p.maps.prefetch(p.extent.kv_len > 0);
+  }
   const ForwardMemory<Traits> smem{shared};
   smem.init();
   const int group = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
@@ -361,13 +363,14 @@ bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Dire
           BoxedTensors<Traits>(args, packing_of<Traits>(args)).boxable());
 }
 
-/// Whether packing query heads leaves enough fewer rows of tiles empty.
-template <class Traits>
+/// Whether the kernel of `Packed`, which packs query heads, takes enough less time than that of
+/// `Traits`.
+template <class Traits, class Packed>
 bool packing_pays(const typename Traits::Args& args) {
   const Packing packing(args.q_heads / args.kv_heads);
-  const auto apart = ceil_div<std::int64_t>(args.q_len, Traits::kBr) * packing.heads;
-  const auto packed = ceil_div<std::int64_t>(args.q_len, Traits::kGroups * packing.rows);
-  return 10 * packed <= 9 * apart;  // tiles, for as many rows
+  const std::int64_t apart = packing.heads * slice_time(args.q_len, Traits::kGroups, kGroupRows);
+  const std::int64_t packed = slice_time(args.q_len, Packed::kGroups, packing.rows);
+  return packing.heads > 1 && 10 * packed <= 9 * apart;
 }
 
 }  // namespace attile::sm90

@@ -82,11 +82,12 @@ struct TensorMaps {
     return arch::make_map(v, boxed.v);
   }
 
-  ATTILE_DEVICE void prefetch() const {
-    arch::prefetch_map(k);
+  ATTILE_DEVICE void prefetch(bool has_keys) const {
     arch::prefetch_map(q);
-    arch::prefetch_map(v);
     arch::prefetch_map(o);
+    if (!has_keys) return;
+    arch::prefetch_map(k);
+    arch::prefetch_map(v);
   }
 };
 
@@ -97,9 +98,9 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   float unit;   ///< tile::score_unit
   float slack;  ///< Traits::kRescaleSlack, as the scores are
   Packing packing;
-  int slices;  ///< batches times packs of heads
-  Sections sections;
-  int lead;  ///< attile::lead_rows
+  int slices;           ///< batches times packs of heads
+  Sections sections{};  ///< where not kRowsAlike
+  int lead;             ///< attile::lead_rows
 
   static std::int64_t tile_count(const typename Traits::Args& args) {
     const Packing packing = packing_of<Traits>(args);
@@ -116,7 +117,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         slices(args.batch * (args.q_heads / packing.heads)) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = lead_rows(args.q_len, tile_rows(packing), packing.rows);
-    sections = sections_of(args);
+    if constexpr (!kRowsAlike<typename Traits::MaskType>) sections = sections_of(args);
     static_cast<void>(maps.make(BoxedTensors<Traits>(args, packing)));
   }
 
@@ -237,7 +238,7 @@ template <class Traits>
 ATTILE_DEVICE auto items_of(const ForwardParams<Traits>& p, int block) {
   const int cluster = block / Traits::kCluster;
   const int clusters = arch::block_count() / Traits::kCluster;
-  if constexpr (std::is_same_v<typename Traits::MaskType, NoMask>) {
+  if constexpr (kRowsAlike<typename Traits::MaskType>) {
     return EvenItems(cluster, clusters, p.q_tiles, p.slices, p.lead > 0);
   } else {
     return GrowingItems(cluster, clusters, p.q_tiles, p.slices, p.sections);
