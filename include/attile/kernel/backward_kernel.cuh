@@ -71,26 +71,29 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   backward_columns<Traits>(p, mine, arch::dynamic_shared());
 }
 
-/// Waits until the sum of dQ of a tile of rows is complete, while the pass may still add to others.
-/// Those of the heads that the pass ends with come last. The tile.
+/// The tile of rows that a block takes, of `tile` among them, if those of the heads that the pass
+/// ends with come last.
 template <class Traits>
-ATTILE_DEVICE int await_sum(const BackwardParams<Traits>& p, int tile) {
+ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
+  if (p.kv_tiles == 0) return tile;
+  const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.abreast;
+  const int late = min(late_heads * (p.q_heads / p.kv_heads) * p.q_tiles, arch::block_count());
+  return tile < late ? tile - late + arch::block_count() : tile - late;
+}
+
+/// Waits until the sum of dQ of a tile of rows is complete, while the pass may still add to others.
+template <class Traits>
+ATTILE_DEVICE void await_sum(const BackwardParams<Traits>& p, int tile) {
   if (p.kv_tiles == 0) {  // there is no pass: zeros are what preprocessing wrote
     arch::await_dependencies();
-    return tile;
+    return;
   }
-  const int heads = p.q_heads / p.kv_heads;
-  const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.abreast;
-  const int late = min(late_heads * heads * p.q_tiles, arch::block_count());
-  tile -= late;
-  if (tile < 0) tile += arch::block_count();
-  const int first = tile / p.q_tiles / heads * p.kv_tiles;
+  const int first = tile / p.q_tiles / (p.q_heads / p.kv_heads) * p.kv_tiles;
   for (int i = arch::thread_index(); i < p.kv_tiles * Traits::kTellers; i += Traits::kDqThreads) {
     while (arch::load_acquire(p.added(first, i)) == 0) {
     }
   }
   arch::barrier();  // what one thread has acquired counts for all
-  return tile;
 }
 
 /// One block for each tile of query rows of each head, after the pass over K/V blocks.
@@ -99,7 +102,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int tile = row_tile_of_block<Traits>();
   if constexpr (Traits::kTellsAdded) {
-    tile = await_sum(p, tile);
+    tile = late_heads_last(p, tile);
+    await_sum(p, tile);
   } else {
     arch::await_dependencies();  // the sum is complete
   }
