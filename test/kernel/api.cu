@@ -278,7 +278,7 @@ TEST_CASE("the one call has larger tiles of keys for many rows under a causal ma
     auto* const anywhere = reinterpret_cast<__nv_bfloat16*>(1 << 20);
     args.q_len = args.kv_len = q_len;
     args.q = args.k = args.v = attile::bhsd<const __nv_bfloat16>(anywhere, q_len, 1, 128);
-    args.o = attile::bhsd(anywhere, q_len, 1, 128);
+    args.o = attile::bhsd(anywhere + q_len * 128, q_len, 1, 128);
     return attile::with_forward_kernel<128>(
         args, [&](auto kernel) { return std::is_same_v<decltype(kernel), decltype(wanted)>; });
   };
