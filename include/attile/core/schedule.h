@@ -7,6 +7,7 @@
 #include <attile/core/math.h>
 
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 
 namespace attile {
@@ -97,17 +98,10 @@ struct Sections {
   int slices = 0;           ///< of each
   bool alternates = false;  ///< the other way round in every second one
 
-  ATTILE_HOST_DEVICE static constexpr Sections of(std::int64_t slice_bytes, int q_tiles,
-                                                  int slices, int blocks) {
+  static constexpr Sections of(std::int64_t slice_bytes, int q_tiles, int slices, int blocks) {
     constexpr std::int64_t kL2Bytes = 32 << 20;
-    int a = 2 * blocks, b = q_tiles;
-    while (b != 0) {
-      const int rest = a % b;
-      a = b;
-      b = rest;
-    }
     // As many slices are whole pairs of turns: even if dealt out forwards and backwards.
-    const int whole = max(min(2 * blocks / a, slices), 1);
+    const int whole = max(min(2 * blocks / std::gcd(2 * blocks, q_tiles), slices), 1);
     if (2 * whole * slice_bytes > 3 * kL2Bytes) {
       // Fewer, that take one or two turns but for a few items: even if every second section is the
       // other way round than the one before it.
