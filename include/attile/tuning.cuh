@@ -87,8 +87,11 @@ struct Sm90Tiles {
 /// warpgroups that see more and less can run apart.
 constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows rows) {
   const int dim = max(d, dv);
-  if (dim <= 64) return edges ? Sm90Tiles{192, 64, 5} : Sm90Tiles{192, 128, 3};
-  if (dim <= 96) return edges ? Sm90Tiles{192, 64, 4} : Sm90Tiles{192, 96, 3};
+  if (dim <= 96) {
+    const int rows_of_tile = rows == Rows::kPacked ? 128 : 192;  // else up to 36 bytes of spills
+    if (dim <= 64) return edges ? Sm90Tiles{192, 64, 5} : Sm90Tiles{rows_of_tile, 128, 3};
+    return edges ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
+  }
   if (dim <= 128 && edges) return {192, 64, 4};
   if (dim <= 128) return rows == Rows::kMany ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
   if (dim <= 192 && dv <= 128) return edges ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};

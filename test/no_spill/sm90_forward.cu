@@ -10,21 +10,19 @@ struct NamedKernels {
   static constexpr auto kKernel =
       forward_kernel<sm90::DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv, kRows>>;
 
+  template <int D, int Dv, class T, class M, class S, class P>
+  static constexpr bool each_rows() {
+    using enum sm90::Rows;
+    return kKernel<D, Dv, kAny, T, M, S, P> != nullptr &&
+           kKernel<D, Dv, kPacked, T, M, S, P> != nullptr &&
+           kKernel<D, Dv, kMany, T, M, S, P> != nullptr;
+  }
+
   template <class T, class M, class S, class P>
   bool operator()() const {
-    using enum sm90::Rows;
-    return kKernel<64, 64, kAny, T, M, S, P> != nullptr &&
-           kKernel<64, 64, kMany, T, M, S, P> != nullptr &&
-           kKernel<96, 96, kAny, T, M, S, P> != nullptr &&
-           kKernel<96, 96, kMany, T, M, S, P> != nullptr &&
-           kKernel<128, 128, kAny, T, M, S, P> != nullptr &&
-           kKernel<128, 128, kPacked, T, M, S, P> != nullptr &&
-           kKernel<128, 128, kMany, T, M, S, P> != nullptr &&
-           kKernel<192, 128, kAny, T, M, S, P> != nullptr &&
-           kKernel<192, 128, kMany, T, M, S, P> != nullptr &&
-           kKernel<192, 192, kAny, T, M, S, P> != nullptr &&
-           kKernel<192, 192, kMany, T, M, S, P> != nullptr &&
-           kKernel<256, 256, kAny, T, M, S, P> != nullptr;
+    return each_rows<64, 64, T, M, S, P>() && each_rows<96, 96, T, M, S, P>() &&
+           each_rows<128, 128, T, M, S, P>() && each_rows<192, 128, T, M, S, P>() &&
+           each_rows<192, 192, T, M, S, P>() && each_rows<256, 256, T, M, S, P>();
   }
 };
 

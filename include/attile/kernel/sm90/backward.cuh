@@ -202,7 +202,7 @@ struct StepRegisters {
 
 /// Lines 11 to 16 for part kPart of a tile, S and dP of which are under way; dK of the last part is
 /// left to the caller.
-template <int kPart, class Traits, class Sampler>
+template <bool kFirst, int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile<Traits>& tile,
                              int step, StepRegisters<Traits>& frag,
                              typename Traits::DkRegisters& dk_frag,
@@ -219,7 +219,7 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
   frag.p_left = typename Group::Left(frag.s);
   tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(tile.at.stage), kRow);  // line 12
   if constexpr (Traits::kPlain) group.template make_ds<1>(frag, tile, kRow);
-  if constexpr (kPart == 0) group.await_step(step - 1);
+  if constexpr (kPart == 0 && !kFirst) group.await_step(step - 1);
   group.stage_scores(smem.ds(step), frag.ds, kRow);
   frag.ds_left = typename Group::Left(frag.ds);
   if constexpr (kPart < Traits::kParts - 1) {
@@ -228,9 +228,9 @@ ATTILE_DEVICE void make_part(const GradientGroup<Traits>& group, const QueryTile
   }
 }
 
-/// A step of a warpgroup that has rows of dK and dV to itself, and dQ of the tile before. The next
-/// tile.
-template <class Traits, class Sampler>
+/// A step of a warpgroup that has rows of dK and dV to itself, and dQ of the tile before, which the
+/// first step has not. The next tile.
+template <bool kFirst, class Traits, class Sampler>
 ATTILE_DEVICE QueryTile<Traits> step_by_rows(const GradientGroup<Traits>& group,
                                              const QueryTile<Traits>& tile,
                                              const QueryTile<Traits>& before, int step,
@@ -240,23 +240,25 @@ ATTILE_DEVICE QueryTile<Traits> step_by_rows(const GradientGroup<Traits>& group,
   using T = typename Traits::ElementType;
   StepRegisters<Traits> frag;
   group.start(frag, tile, 0);
-  make_part<0>(group, tile, step, frag, dk_frag, dv_frag, sampler);
+  make_part<kFirst, 0>(group, tile, step, frag, dk_frag, dv_frag, sampler);
   if constexpr (Traits::kParts > 1) {
-    make_part<1>(group, tile, step, frag, dk_frag, dv_frag, sampler);
+    make_part<kFirst, 1>(group, tile, step, frag, dk_frag, dv_frag, sampler);
   }
   if constexpr (Traits::kParts > 2) {
-    make_part<2>(group, tile, step, frag, dk_frag, dv_frag, sampler);
+    make_part<kFirst, 2>(group, tile, step, frag, dk_frag, dv_frag, sampler);
   }
-  group.start_dq(frag.dq, step - 1);
+  if constexpr (!kFirst) group.start_dq(frag.dq, step - 1);
   tile::start_product<T>(dk_frag, frag.ds_left, group.smem.q().tile(tile.at.stage),
                          Traits::kBr - Traits::kPartRows);
   const QueryTile<Traits> next(group.smem, tile.at.after());
-  if (!before.is_none()) group.await_dq_sent(step - 1);
-  tile::wait_product<1>(frag.dq);
-  arch::wgmma_touches(dv_frag.x);
+  if constexpr (!kFirst) {
+    group.await_dq_sent(step - 1);
+    tile::wait_product<1>(frag.dq);
+  }
   group.arrive_step();
-  if (!before.is_none()) group.add_dq(before, step - 1, frag.dq);
+  if constexpr (!kFirst) group.add_dq(before, step - 1, frag.dq);
   tile::wait_product<0>(dk_frag);
+  tile::touch_sums(dv_frag);
   group.release(tile);
   return next;
 }
@@ -268,23 +270,21 @@ ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
                              typename Traits::DvRegisters& dv_frag) {
   const auto sampler = group.p.dropout.sampler(group.p.q_heads);
   QueryTile<Traits> tile(group.smem, {});
-  QueryTile<Traits> before = tile;
-  before.head = -1;
-  int step = 0;
+  if (tile.is_none()) return;
+  QueryTile<Traits> next = step_by_rows<true>(group, tile, tile, 0, dk_frag, dv_frag, sampler);
+  int step = 1;
   ATTILE_UNROLL_BY(1)
-  for (; !tile.is_none(); ++step) {
-    const QueryTile<Traits> next =
-        step_by_rows(group, tile, before, step, dk_frag, dv_frag, sampler);
-    before = tile;
+  for (; !next.is_none(); ++step) {
+    const QueryTile<Traits> before = tile;
     tile = next;
+    next = step_by_rows<false>(group, tile, before, step, dk_frag, dv_frag, sampler);
   }
-  if (before.is_none()) return;
   typename Traits::DqRegisters dq_frag;
   group.await_step(step - 1);
   group.start_dq(dq_frag, step - 1);
   group.await_dq_sent(step - 1);
   tile::wait_product<0>(dq_frag);
-  group.add_dq(before, step - 1, dq_frag);
+  group.add_dq(tile, step - 1, dq_frag);
 }
 
 /// A warpgroup's rows of dK and dV of one tile of K and V (lines 6 to 18), over all query heads of

@@ -146,23 +146,12 @@ struct BackwardMemory {
       arch::mbarrier_publish();
       arch::fence_async_proxy();  // what was written here before is not written after copies
     }
-    // Of which the first step makes dQ, of no tile. Who reads it fences.
-    if constexpr (!Traits::kByRoles) clear(ds(1));
     arch::barrier();  // nobody uses a barrier that is not there yet
   }
 
  private:
   ATTILE_DEVICE Handover handover(int i, int turn) const {
     return {step_barrier() + 2 * i, step_barrier() + 2 * i + 1, turn & 1};
-  }
-  template <class Tile>
-  ATTILE_DEVICE static void clear(const Tile& tile) {
-    constexpr int kUnit = Tile::Layout::kUnitElements;
-    constexpr int kUnits = Tile::kCols / kUnit;
-    for (int i = arch::thread_index(); i < Tile::kRows * kUnits; i += Traits::kThreads) {
-      arch::store(&tile.at(i / kUnits, i % kUnits * kUnit),
-                  Vec<typename Tile::Element, kUnit>{});
-    }
   }
   ATTILE_DEVICE arch::Mbarrier* barriers() const {
     return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierPlace);
