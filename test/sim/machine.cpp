@@ -73,8 +73,13 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   grid_ = grid;
   kernel_ = &kernel;
   launch_begin_ = block_count_;
-  if (!grid.dependent) dependency_begin_ = launch_begin_;
-  if (!grid.dependent) released_.clear();
+  if (grid.dependent) {
+    dependent_begins_.push_back(launch_begin_);
+  } else {
+    dependency_begin_ = launch_begin_;
+    dependent_begins_.clear();
+    released_.clear();
+  }
   any_has_awaited_ = false;
   ready_.clear();
   polling_.clear();
@@ -536,14 +541,17 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
 
 /// The first block with which something has to order whoever knows so much.
 BlockId Machine::first_unordered(const Known& known) const {
-  if (!grid_.dependent || known.of(launch_begin_, kKernelBefore) != nullptr) return launch_begin_;
+  for (auto begin = dependent_begins_.rbegin(); begin != dependent_begins_.rend(); ++begin) {
+    if (known.of(launch_begin_, all_before(*begin)) != nullptr) return *begin;
+  }
   return dependency_begin_;
 }
 
 void Machine::await_dependencies() {
   static const auto kEnded = std::make_shared<const std::vector<Epoch>>();
   any_has_awaited_ = true;
-  if (grid_.dependent) current_->known.learn(current_->block->id, kKernelBefore, kEnded);
+  if (!grid_.dependent) return;
+  current_->known.learn(current_->block->id, all_before(launch_begin_), kEnded);
 }
 
 int Machine::acquire(const int* address, const std::source_location& at, const void* pc) {

@@ -27,8 +27,9 @@ inline constexpr int kReadingUnits = 32, kUnits = 64;
 
 /// Blocks are counted through all launches.
 using BlockId = std::int32_t;
-/// Stands among what a thread knows for all blocks of the kernels before.
-inline constexpr BlockId kKernelBefore = -2;
+/// Stands among what a thread knows for all blocks of the kernels before the one that begins with
+/// block `begin`.
+constexpr BlockId all_before(BlockId begin) { return -2 - begin; }
 
 /// Up to which epoch each thread of a block is known to have come: what it did until then happened
 /// before. Null: nothing of that block is known.

@@ -590,6 +590,16 @@ void read_when_told(float* out, const float* data, const int* flag) {
   }
 }
 
+/// Says so although nothing orders what the others write, but knows of the kernel before.
+void fill_and_tell_apart(float* data, int* flag) {
+  if (arch::thread_index() != 0) {
+    data[arch::thread_index()] = 1.0f;
+  } else {
+    arch::await_dependencies();
+    arch::store_release(flag, 1);
+  }
+}
+
 template <class... Params, class... Given>
 std::vector<sim::Report> reports_behind(float* data, void (*kernel)(Params...),
                                         const Given&... given) {
@@ -627,6 +637,20 @@ TEST_CASE("planted.told_by_the_kernel_before") {
   };
   CHECK(launch(read_when_told<true>).empty());
   CHECK_REPORT(launch(read_when_told<false>), "dependency", Words{"planted.cpp:"});
+}
+
+/// Whoever is told by a thread of the kernel before, which has awaited the one before that, has not
+/// awaited the kernel before.
+TEST_CASE("planted.told_by_one_that_has_awaited") {
+  const Numbers data = zeros(kThreads), other = zeros(kThreads), out = zeros(kThreads);
+  const example::DeviceArray<int> flag(std::vector<int>(1));
+  REQUIRE(arch::launch(fill, 1, kThreads, 0, nullptr, other.get()) == cudaSuccess);
+  REQUIRE(arch::launch_dependent(fill_and_tell_apart, 1, kThreads, 0, nullptr, data.get(),
+                                 flag.get()) == cudaSuccess);
+  REQUIRE(arch::launch_dependent(read_when_told<true>, 2, kThreads, 0, nullptr, out.get(),
+                                 static_cast<const float*>(data.get()),
+                                 static_cast<const int*>(flag.get())) == cudaSuccess);
+  CHECK_REPORT(sim::take_reports(), "dependency", Words{"planted.cpp:"});
 }
 
 /// What a kernel that nobody has awaited was to await is not there either.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include <attile/kernel/sm80/forward.cuh>
-#include <attile/kernel/sm90/backward.cuh>
-#include <attile/kernel/sm90/forward.cuh>
+#include <attile/attile.cuh>
 
+#include <cstddef>
+#include <vector>
+
+#include "../../examples/support.cuh"
 #include "kernel/suite_executor.cuh"
 #include "sim/suite.h"
+#include "support/catch.h"
 
 namespace {
 
@@ -78,9 +81,64 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_160_64", RolesInOrder{},
                                                                 kMostCost / 4);
-  register_cases<Direction::kBackward, __nv_bfloat16, Policy::kEverything>(
-      "sm90_192", Roles192{}, kMostCost);
+  register_cases<Direction::kBackward, __nv_bfloat16, Policy::kEverything>("sm90_192", Roles192{},
+                                                                           kMostCost);
   return true;
 }();
+
+template <class T>
+example::DeviceArray<T> filled(std::size_t size, float x) {
+  return example::DeviceArray<T>(std::vector<T>(size, attile::from_float<T>(x)));
+}
+
+struct Nothing {
+  static constexpr bool kIntervals = true;
+
+  ATTILE_HOST_DEVICE bool visible(attile::ScoreIndex, attile::Extent) const { return false; }
+  ATTILE_HOST_DEVICE attile::Span columns(int, int, attile::Interval, attile::Extent) const {
+    return {};
+  }
+  ATTILE_HOST_DEVICE attile::Span rows(int, int, attile::Interval, attile::Extent) const {
+    return {};
+  }
+};
+
+/// No row sees a key of any tile: none of them adds to dQ, and all of them have to tell so behind
+/// the zeros that it is made of.
+template <int D>
+void nothing_is_visible() {
+  using T = __half;
+  using Args = attile::BackwardArgs<T, Nothing>;
+  using Traits = attile::sm90::DefaultBackwardTraits<Args, D, D, attile::DqMode::kAccumulate>;
+  constexpr int kLen = 60, kKvLen = 160;
+  const auto rows = filled<T>(kLen * D, 0.5f), keys = filled<T>(kKvLen * D, 0.5f);
+  const auto dq = filled<T>(kLen * D, 1.0f), dk = filled<T>(kKvLen * D, 1.0f),
+             dv = filled<T>(kKvLen * D, 1.0f);
+  const auto lse = filled<float>(kLen, -attile::kInf);
+  Args args;
+  args.q = attile::bhsd<const T>(rows.get(), kLen, 1, D);
+  args.o = args.dout = args.q;
+  args.k = args.v = attile::bhsd<const T>(keys.get(), kKvLen, 1, D);
+  args.dq = attile::bhsd(dq.get(), kLen, 1, D);
+  args.dk = attile::bhsd(dk.get(), kKvLen, 1, D);
+  args.dv = attile::bhsd(dv.get(), kKvLen, 1, D);
+  args.lse = lse.get();
+  args.batch = args.q_heads = args.kv_heads = 1;
+  args.q_len = kLen, args.kv_len = kKvLen, args.head_dim = D;
+  std::size_t bytes = 0;
+  REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
+  const example::DeviceArray<unsigned char> workspace(bytes);
+  REQUIRE(attile::backward<Traits>(workspace.get(), bytes, args) == cudaSuccess);
+  REQUIRE(machine_reports() == "");
+  for (const auto* gradient : {&dq, &dk, &dv}) {
+    for (const T x : gradient->download()) REQUIRE(attile::to_float(x) == 0.0f);
+  }
+}
+
+TEST_CASE("sm90.backward.nothing_is_visible") {
+  nothing_is_visible<64>();
+  nothing_is_visible<96>();
+  nothing_is_visible<192>();
+}
 
 }  // namespace

@@ -155,11 +155,24 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
       p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem, col0);
 }
 
-/// Which tile of its head a column is. Up to 128 columns of dQ, key.index would take a register
-/// that spills, and above them what it is worked out of.
+// What a loop keeps, and what it works out anew, so that it does not take a register that spills:
+// found by trying, on all architectures.
+template <class Traits>
+inline constexpr bool kShortPlain =
+    Traits::kDqCols <= 64 && sizeof(typename Traits::ElementType) == 2 &&
+    kPlainStep<typename Traits::MaskType, typename Traits::ScoreModType,
+               typename Traits::DropoutType>;
+/// The first column of the tile of K and V.
+template <class Traits>
+inline constexpr bool kColumnAnew =
+    Traits::kDqMode == DqMode::kInOrder
+        ? Traits::kBeginsAtHalf || kShortPlain<Traits>
+        : Traits::kBeginsAtHalf&& Traits::kDqCols <= 128 && Traits::kStages == 1;
+
+/// Which tile of its head a column is.
 template <class Traits>
 ATTILE_DEVICE int key_index(const BackwardParams<Traits>& p, int column, const KeyTile& key) {
-  if constexpr (Traits::kDqCols > 128) return arch::opaque(key.index);
+  if constexpr (Traits::kDqCols > 128 || kShortPlain<Traits>) return arch::opaque(key.index);
   return KeyTile(p, arch::opaque(column)).index;
 }
 
@@ -206,10 +219,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    // At 128 columns, and in order, col0 would take a register that spills; else that would.
-    constexpr bool kColumnAnew = Traits::kBeginsAtHalf && (Traits::kDqCols <= 128 || kInOrder);
     const tile::TilePlace place{arch::opaque(key.batch), next.head, next.row0(),
-                                kColumnAnew ? arch::opaque(col0) : col0, p.extent};
+                                kColumnAnew<Traits> ? arch::opaque(col0) : col0, p.extent};
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
