@@ -90,7 +90,9 @@ inline int device_architecture() {
 /// `lacks` and `is_empty`, as a sentence.
 template <class... Params>
 Check check_architecture(void (*kernel)(Params...), int least) {
-  if (least >= 900 && (device_architecture() != 900 || lacks(kernel, least) || is_empty(kernel))) {
+  const int device = device_architecture();
+  if (device == 0) return {};  // for check_launch to find and to say
+  if (least >= 900 && (device != 900 || lacks(kernel, least) || is_empty(kernel))) {
     return {cudaErrorNoKernelImageForDevice,
             "the kernel needs a device of compute capability 9.0, and to be compiled for its own "
             "instructions: for sm_90a, not sm_90"};
