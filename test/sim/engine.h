@@ -181,8 +181,8 @@ class Machine {
   Grid grid_{};
   const std::function<void()>* kernel_ = nullptr;
   BlockId block_count_ = 0, launch_begin_ = 0;
-  bool any_has_awaited_ = false;  ///< of this launch's blocks, the kernel before
-  BlockId dependency_begin_ = 0;  ///< of the first launch that may still run
+  bool any_has_awaited_ = false;           ///< of this launch's blocks, the kernel before
+  BlockId dependency_begin_ = 0;           ///< of the first launch that may still run
   std::vector<BlockId> dependent_begins_;  ///< of the launches behind that one
   struct Released {
     BlockId block;

@@ -14,6 +14,7 @@
 #include "../../examples/07_algorithms/costs.h"
 #include "../../examples/support.cuh"
 #include "sim/machine.h"
+#include "sim/one_head.h"
 #include "sim/report.h"
 #include "support/catch.h"
 
@@ -32,7 +33,7 @@ Array tensor(int rows, int dim = kDim) {
 
 template <class T>
 example::DeviceArray<T> ones(std::size_t size) {
-  return example::DeviceArray<T>(std::vector<T>(size, attile::from_float<T>(1.0f)));
+  return attile_test::filled<T>(size, 1.0f);
 }
 
 std::uint64_t read(const Array& x) { return sim::traffic(x.get()).read; }
@@ -172,29 +173,9 @@ std::vector<sim::LaunchCounts> counted_forward() {
 
 template <class Traits>
 std::vector<sim::LaunchCounts> counted_backward() {
-  using T = typename Traits::ElementType;
-  constexpr int kLen = 3 * Traits::kBr, kKvLen = 2 * Traits::kBc, kD = Traits::kD;
-  const auto q = ones<T>(kLen * kD), k = ones<T>(kKvLen * kD), v = ones<T>(kKvLen * kD),
-             o = ones<T>(kLen * kD), dout = ones<T>(kLen * kD), dq = ones<T>(kLen * kD),
-             dk = ones<T>(kKvLen * kD), dv = ones<T>(kKvLen * kD);
-  const auto lse = ones<float>(kLen);
-  typename Traits::Args args;
-  args.q = attile::bhsd<const T>(q.get(), kLen, 1, kD);
-  args.k = attile::bhsd<const T>(k.get(), kKvLen, 1, kD);
-  args.v = attile::bhsd<const T>(v.get(), kKvLen, 1, kD);
-  args.o = attile::bhsd<const T>(o.get(), kLen, 1, kD);
-  args.dout = attile::bhsd<const T>(dout.get(), kLen, 1, kD);
-  args.dq = attile::bhsd(dq.get(), kLen, 1, kD);
-  args.dk = attile::bhsd(dk.get(), kKvLen, 1, kD);
-  args.dv = attile::bhsd(dv.get(), kKvLen, 1, kD);
-  args.lse = lse.get();
-  args.batch = args.q_heads = args.kv_heads = 1;
-  args.q_len = kLen, args.kv_len = kKvLen, args.head_dim = kD;
-  std::size_t bytes = 0;
-  REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
-  const example::DeviceArray<unsigned char> workspace(bytes);
+  const attile_test::OneHead<Traits> head(3 * Traits::kBr, 2 * Traits::kBc, 1.0f);
   sim::count_instructions(true);
-  REQUIRE(attile::backward<Traits>(workspace.get(), bytes, args) == cudaSuccess);
+  head.run_backward();
   sim::count_instructions(false);
   REQUIRE(sim::take_reports().empty());
   return sim::take_launches();

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <attile/attile.cuh>
 
-#include <cstddef>
-#include <vector>
-
-#include "../../examples/support.cuh"
 #include "kernel/suite_executor.cuh"
+#include "sim/one_head.h"
 #include "sim/suite.h"
 #include "support/catch.h"
 
@@ -86,11 +83,6 @@ const bool kRegistered = [] {
   return true;
 }();
 
-template <class T>
-example::DeviceArray<T> filled(std::size_t size, float x) {
-  return example::DeviceArray<T>(std::vector<T>(size, attile::from_float<T>(x)));
-}
-
 struct Nothing {
   static constexpr bool kIntervals = true;
 
@@ -107,31 +99,13 @@ struct Nothing {
 /// the zeros that it is made of.
 template <int D>
 void nothing_is_visible() {
-  using T = __half;
-  using Args = attile::BackwardArgs<T, Nothing>;
+  using Args = attile::BackwardArgs<__half, Nothing>;
   using Traits = attile::sm90::DefaultBackwardTraits<Args, D, D, attile::DqMode::kAccumulate>;
-  constexpr int kLen = 60, kKvLen = 160;
-  const auto rows = filled<T>(kLen * D, 0.5f), keys = filled<T>(kKvLen * D, 0.5f);
-  const auto dq = filled<T>(kLen * D, 1.0f), dk = filled<T>(kKvLen * D, 1.0f),
-             dv = filled<T>(kKvLen * D, 1.0f);
-  const auto lse = filled<float>(kLen, -attile::kInf);
-  Args args;
-  args.q = attile::bhsd<const T>(rows.get(), kLen, 1, D);
-  args.o = args.dout = args.q;
-  args.k = args.v = attile::bhsd<const T>(keys.get(), kKvLen, 1, D);
-  args.dq = attile::bhsd(dq.get(), kLen, 1, D);
-  args.dk = attile::bhsd(dk.get(), kKvLen, 1, D);
-  args.dv = attile::bhsd(dv.get(), kKvLen, 1, D);
-  args.lse = lse.get();
-  args.batch = args.q_heads = args.kv_heads = 1;
-  args.q_len = kLen, args.kv_len = kKvLen, args.head_dim = D;
-  std::size_t bytes = 0;
-  REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
-  const example::DeviceArray<unsigned char> workspace(bytes);
-  REQUIRE(attile::backward<Traits>(workspace.get(), bytes, args) == cudaSuccess);
+  const OneHead<Traits> head(/*rows=*/60, /*keys=*/160, -attile::kInf);
+  head.run_backward();
   REQUIRE(machine_reports() == "");
-  for (const auto* gradient : {&dq, &dk, &dv}) {
-    for (const T x : gradient->download()) REQUIRE(attile::to_float(x) == 0.0f);
+  for (const auto* gradient : {&head.dq, &head.dk, &head.dv}) {
+    for (const __half x : gradient->download()) REQUIRE(attile::to_float(x) == 0.0f);
   }
 }
 

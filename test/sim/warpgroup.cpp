@@ -208,11 +208,9 @@ void Machine::begin_product(const ProductForm& form, float* sums, const std::uin
   part = {sums, a, nullptr};
   claim_registers(product, part);
   auto& knowers = product.knowers[me.index % kWarpgroupSize / kWarpSize];
-  const auto same = std::find_if(knowers.begin(), knowers.end(),
-                                 [&](const auto& knower) {
-                                   return knower.epochs == me.known.own &&
-                                          knower.fenced == me.fenced;
-                                 });
+  const auto same = std::find_if(knowers.begin(), knowers.end(), [&](const auto& knower) {
+    return knower.epochs == me.known.own && knower.fenced == me.fenced;
+  });
   if (same == knowers.end()) {
     knowers.push_back({me.known.own, me.fenced, me.index, 1});
   } else {
@@ -253,7 +251,7 @@ void Machine::touch_operands(Warpgroup& group, Product& product) {
   const auto touch = [&](const Operand& operand, int rows, int units, bool transposed, int first,
                          const std::vector<Epoch>& epochs) {
     const Known known{std::make_shared<const std::vector<Epoch>>(epochs), nullptr};
-    const UnitTouch touch{unit,         product.epoch, known,   product.pc,    "the product of ",
+    const UnitTouch touch{unit,          product.epoch, known,   product.pc,    "the product of ",
                           Access::kRead, Way::kBulk,    nullptr, &fenced_behind};
     for (int row = first; row < first + rows; ++row) {
       for (int u = 0; u < units; ++u) {

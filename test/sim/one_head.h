@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/attile.cuh>
+
+#include <cstddef>
+#include <vector>
+
+#include "../../examples/support.cuh"
+#include "support/catch.h"
+
+namespace attile_test {
+
+template <class T>
+example::DeviceArray<T> filled(std::size_t size, float x) {
+  return example::DeviceArray<T>(std::vector<T>(size, attile::from_float<T>(x)));
+}
+
+/// What a backward pass of one head takes and gives, dense, all of it written: ones, but for LSE.
+template <class Traits>
+struct OneHead {
+  using T = typename Traits::ElementType;
+  static constexpr int kD = Traits::kD;
+
+  int q_len, kv_len;
+  example::DeviceArray<T> q, k, v, o, dout, dq, dk, dv;
+  example::DeviceArray<float> lse;
+
+  OneHead(int rows, int keys, float lse_of_rows)
+      : q_len(rows),
+        kv_len(keys),
+        q(ones(rows)),
+        k(ones(keys)),
+        v(ones(keys)),
+        o(ones(rows)),
+        dout(ones(rows)),
+        dq(ones(rows)),
+        dk(ones(keys)),
+        dv(ones(keys)),
+        lse(filled<float>(static_cast<std::size_t>(rows), lse_of_rows)) {}
+
+  void run_backward() const {
+    typename Traits::Args args;
+    args.q = attile::bhsd<const T>(q.get(), q_len, 1, kD);
+    args.k = attile::bhsd<const T>(k.get(), kv_len, 1, kD);
+    args.v = attile::bhsd<const T>(v.get(), kv_len, 1, kD);
+    args.o = attile::bhsd<const T>(o.get(), q_len, 1, kD);
+    args.dout = attile::bhsd<const T>(dout.get(), q_len, 1, kD);
+    args.dq = attile::bhsd(dq.get(), q_len, 1, kD);
+    args.dk = attile::bhsd(dk.get(), kv_len, 1, kD);
+    args.dv = attile::bhsd(dv.get(), kv_len, 1, kD);
+    args.lse = lse.get();
+    args.batch = args.q_heads = args.kv_heads = 1;
+    args.q_len = q_len, args.kv_len = kv_len, args.head_dim = kD;
+    std::size_t bytes = 0;
+    REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
+    const example::DeviceArray<unsigned char> workspace(bytes);
+    REQUIRE(attile::backward<Traits>(workspace.get(), bytes, args) == cudaSuccess);
+  }
+
+ private:
+  static example::DeviceArray<T> ones(int lines) {
+    return filled<T>(static_cast<std::size_t>(lines) * kD, 1.0f);
+  }
+};
+
+}  // namespace attile_test
