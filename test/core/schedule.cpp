@@ -303,6 +303,28 @@ TEST_CASE("work is dealt out evenly") {
   }
 }
 
+TEST_CASE("each head is in one round, and no round is two heads larger than another") {
+  for (int heads = 1; heads <= 60; ++heads) {
+    for (int wanted = 1; wanted <= heads; ++wanted) {
+      const attile::HeadRounds rounds(heads, wanted);
+      CHECK(rounds.one_each() == (wanted == 1 || heads == 1));
+      int next = 0;
+      while (next < heads) {
+        const auto round = rounds.round_of(next);
+        REQUIRE(round.first == next);
+        REQUIRE((round.heads == rounds.heads || round.heads == rounds.heads + 1));
+        CHECK(round.heads < 2 * wanted);
+        CHECK(3 * round.heads >= 2 * (wanted - 1));
+        for (int i = 0; i < round.heads; ++i) {
+          CHECK(rounds.round_of(next + i).first == round.first);
+        }
+        next += round.heads;
+      }
+      CHECK(next == heads);
+    }
+  }
+}
+
 TEST_CASE("sections are what L2 holds where that can be even, too") {
   constexpr std::int64_t kMegabyte = 1 << 20;
   // 64 slices of 16 tiles: whole pairs of turns of 132 blocks would be those of 33 slices.

@@ -6,6 +6,7 @@
 #include <attile/reference.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -505,6 +506,44 @@ void in_order_ends() {
 TEST_CASE("in order, with more blocks than the device holds", "[large]") {
   in_order_ends<attile::NoMask>();
   in_order_ends<attile::Causal>();
+}
+
+/// Nine heads are two rounds (HeadRounds), of which the second one's tiles ascend.
+template <int D>
+void in_order_is_what_is_accumulated() {
+  const Problem<__nv_bfloat16, attile::Causal> problem{1, 9, 4096, D};
+  const auto args = problem.backward();
+  const auto gradients = [&]<attile::DqMode kMode>() {
+    using Traits = attile::sm90::DefaultBackwardTraits<std::decay_t<decltype(args)>, D, D, kMode>;
+    std::size_t bytes = 0;
+    REQUIRE_CUDA(attile::backward<Traits>(nullptr, bytes, args));
+    const Device<unsigned char> workspace(bytes);
+    REQUIRE_CUDA(attile::backward<Traits>(workspace.get(), bytes, args));
+    return std::array{problem.dq.download(), problem.dk.download(), problem.dv.download()};
+  };
+  using Forward = typename decltype(problem)::Forward;
+  REQUIRE_CUDA(
+      (attile::forward<attile::sm90::DefaultForwardTraits<Forward, D>>(problem.forward())));
+  const auto in_order = gradients.template operator()<attile::DqMode::kInOrder>();
+  const auto accumulated = gradients.template operator()<attile::DqMode::kAccumulate>();
+  for (int g = 0; g < 3; ++g) {
+    double worst = 0;  // fp32 sums of the same terms in another order, as bf16
+    for (std::size_t i = 0; i < in_order[g].size(); ++i) {
+      const double x = attile::to_float(in_order[g][i]), y = attile::to_float(accumulated[g][i]);
+      REQUIRE(std::isfinite(x));
+      worst = std::max(worst, std::abs(x - y) / (std::max(std::abs(x), std::abs(y)) + 1e-3));
+    }
+    CHECK(worst <= 1.0 / 64);
+  }
+}
+
+TEST_CASE("in order, with heads in rounds", "[large]") {
+  if (!attile::sm90::runs<attile::sm90::DefaultForwardTraits<
+          attile::ForwardArgs<__nv_bfloat16, attile::Causal>, 64>>({})) {
+    SKIP_CASE("no device of compute capability 9.0, or no code for it");
+  }
+  in_order_is_what_is_accumulated<64>();
+  in_order_is_what_is_accumulated<256>();
 }
 
 template <attile::DqMode kMode>

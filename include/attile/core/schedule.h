@@ -87,6 +87,34 @@ ATTILE_HOST_DEVICE constexpr std::int64_t slice_time(int q_len, int groups, int 
   return std::int64_t{2} * groups * ceil_div(q_len, tile_rows) - lacking;
 }
 
+/// Heads in rounds, one after another: the first `larger` rounds are of one head more than the
+/// others.
+struct HeadRounds {
+  struct Round {
+    int first, heads;
+  };
+
+  int heads = 1, larger = 0;
+
+  constexpr HeadRounds() = default;
+  /// `all` heads in rounds of `wanted`, or of a few more or less where that does not come out even.
+  constexpr HeadRounds(int all, int wanted) {
+    const int rounds = max((all + wanted / 2) / wanted, 1);
+    heads = max(all / rounds, 1);
+    larger = all % rounds;
+  }
+
+  ATTILE_HOST_DEVICE constexpr bool one_each() const { return heads + larger == 1; }
+  /// The round that a head is in.
+  ATTILE_HOST_DEVICE constexpr Round round_of(int head) const {
+    const int smaller_from = larger * (heads + 1);
+    const bool is_larger = head < smaller_from;
+    const int size = heads + is_larger;
+    const int from = is_larger ? 0 : smaller_from;
+    return {from + (head - from) / size * size, size};
+  }
+};
+
 /// A tile of query rows of a slice (batch and head).
 struct WorkItem {
   int slice, row_tile;
@@ -111,8 +139,8 @@ struct Sections {
         if (fills && few * slice_bytes <= kL2Bytes && slices % (2 * few) == 0) return {few, true};
       }
     }
-    const auto fit = static_cast<int>(
-        min<std::int64_t>(kL2Bytes / max<std::int64_t>(slice_bytes, 1), slices));
+    const auto fit =
+        static_cast<int>(min<std::int64_t>(kL2Bytes / max<std::int64_t>(slice_bytes, 1), slices));
     return {max(fit / whole, 1) * whole, false};
   }
 };
@@ -143,8 +171,7 @@ class EvenItems {
 
  private:
   ATTILE_HOST_DEVICE constexpr bool takes_short() const {
-    return short_ < end_ &&
-           (long_ >= long_end_ || (short_ - long_end_ + 1) * long_tiles_ <= long_);
+    return short_ < end_ && (long_ >= long_end_ || (short_ - long_end_ + 1) * long_tiles_ <= long_);
   }
 
   // Twice as many tiles as a grid has at most, and no more, can be counted so.

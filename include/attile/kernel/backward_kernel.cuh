@@ -28,20 +28,22 @@ struct KeyTile {
         index(column % p.kv_tiles) {}
 };
 
-/// The column of the block that is the `begun`-th to begin: p.abreast kv heads begin their tiles in
-/// turn, then as many others. Each from its first tile on, which under a causal mask has most rows:
-/// the blocks that begin last are short. kInOrder from its last one on, since a block waits for
-/// those behind its tile, and takes its rows from the first on: under a causal mask or a window it
-/// then meets no rows before the tile behind it has.
+/// The column of the block that is the `begun`-th to begin: the kv heads of a round begin their
+/// tiles in turn. Each from its first tile on, which under a causal mask has most rows: the blocks
+/// that begin last are short. kInOrder from its last one on, since a block waits for those behind
+/// its tile, and takes its rows from the first on: under a causal mask or a window it then meets no
+/// rows before the tile behind it has. But the heads of the last round ascend (kLastHeadsAscend):
+/// from the first tile on, and each tile's rows from the last one on, so that the blocks that begin
+/// last are short there, too; each then waits a step longer.
 template <class Traits>
 ATTILE_DEVICE int column_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  if (!kInOrder && (!Traits::kHeadsAbreast || p.abreast == 1)) return begun;
-  const int first = begun / (p.abreast * p.kv_tiles) * p.abreast;
-  const int abreast = min(p.abreast, p.batch * p.kv_heads - first);
-  const int among = begun - first * p.kv_tiles;
-  const int index = kInOrder ? p.kv_tiles - 1 - among / abreast : among / abreast;
-  return (first + among % abreast) * p.kv_tiles + index;
+  if (!kInOrder && (!Traits::kHeadsAbreast || p.rounds.one_each())) return begun;
+  const HeadRounds::Round round = p.rounds.round_of(begun / p.kv_tiles);
+  const int among = begun - round.first * p.kv_tiles;
+  const bool descends = kInOrder && !p.ascends(round.first);
+  const int index = descends ? p.kv_tiles - 1 - among / round.heads : among / round.heads;
+  return (round.first + among % round.heads) * p.kv_tiles + index;
 }
 
 /// The pass over K/V blocks: one block for each tile of K and V of each kv head, by the
@@ -76,7 +78,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 template <class Traits>
 ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
   if (p.kv_tiles == 0) return tile;
-  const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.abreast;
+  const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.rounds.heads;
   const int late = min(late_heads * (p.q_heads / p.kv_heads) * p.q_tiles, arch::block_count());
   return tile < late ? tile - late + arch::block_count() : tile - late;
 }

@@ -37,7 +37,7 @@ struct BackwardParams {
   Extent extent;
   int head_dim, head_dim_v;
   int q_tiles, kv_tiles;
-  int abreast;  ///< see column_of
+  HeadRounds rounds;  ///< of kv heads: see column_of
   float scale;
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
@@ -55,6 +55,10 @@ struct BackwardParams {
   ATTILE_HOST_DEVICE TileRange rows_of(int b, int head, int kv_tile) const {
     const Extent here{arch::opaque(extent.q_len), arch::opaque(extent.kv_len)};
     return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, here);
+  }
+  /// Whether the tiles of K and V of a kv head, counted through the batch, ascend: see column_of.
+  ATTILE_HOST_DEVICE bool ascends(int kv_slice) const {
+    return Traits::kLastHeadsAscend && kv_slice >= batch * kv_heads - rounds.heads;
   }
   /// The tile of K and V that was the latest to add its part to the dQ of those rows; kv_tiles at
   /// first.
@@ -138,8 +142,7 @@ int slices_abreast(const typename Traits::Args& args) {
     constexpr std::int64_t kMostBlocks = 256;
     abreast = ceil_div(kMostBlocks, std::int64_t{args.q_heads / args.kv_heads} *
                                         ceil_div(args.q_len, Traits::kBr));
-  } else if constexpr (Traits::kHeadsAbreast &&
-                       !kRowsAlike<typename Traits::MaskType>) {
+  } else if constexpr (Traits::kHeadsAbreast && !kRowsAlike<typename Traits::MaskType>) {
     constexpr int kBlocks = 128;
     const int tiles = ceil_div(args.kv_len, Traits::kBc);
     if (slices * tiles <= 8 * kBlocks) abreast = kBlocks / tiles;
@@ -181,7 +184,7 @@ typename Traits::Params backward_params(const typename Traits::Args& args, void*
   p.head_dim_v = v;
   p.q_tiles = ceil_div(args.q_len, Traits::kBr);
   p.kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  p.abreast = slices_abreast<Traits>(args);
+  p.rounds = {args.batch * args.kv_heads, slices_abreast<Traits>(args)};
   if (clears_in_pass<Traits>(args) && p.columns() > 0) {
     p.shares = static_cast<int*>(part(parts.turns));
   }
