@@ -155,26 +155,28 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
       p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem, col0);
 }
 
-// What a loop keeps, and what it works out anew, so that it does not take a register that spills:
-// found by trying, on all architectures.
+/// What a loop keeps of where its tile of K and V is, and what it works out anew, so that it does
+/// not take a register that spills: found by trying, on all architectures (docs/tuning.md).
+enum class Kept {
+  kBatchAndColumn,
+  kBatch,   ///< and what the first column is made of
+  kNumber,  ///< of the tile, through all kv heads
+};
 template <class Traits>
-inline constexpr bool kShortPlain =
-    Traits::kDqCols <= 64 && sizeof(typename Traits::ElementType) == 2 &&
-    kPlainStep<typename Traits::MaskType, typename Traits::ScoreModType,
-               typename Traits::DropoutType>;
-/// The first column of the tile of K and V.
+inline constexpr Kept kKept = [] {
+  constexpr bool kShortPlain = Traits::kDqCols <= 64 && sizeof(typename Traits::ElementType) == 2 &&
+                               kPlainStep<typename Traits::MaskType, typename Traits::ScoreModType,
+                                          typename Traits::DropoutType>;
+  if (Traits::kDqMode == DqMode::kInOrder) {
+    return Traits::kBeginsAtHalf || kShortPlain ? Kept::kBatch : Kept::kBatchAndColumn;
+  }
+  const bool is_number = Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
+  return is_number ? Kept::kNumber : Kept::kBatchAndColumn;
+}();
+/// Whether a tile's place in the sum of dQ is worked out before the next tile is sent for.
 template <class Traits>
-inline constexpr bool kColumnAnew =
-    Traits::kDqMode == DqMode::kInOrder
-        ? Traits::kBeginsAtHalf || kShortPlain<Traits>
-        : Traits::kBeginsAtHalf&& Traits::kDqCols <= 128 && Traits::kStages == 1;
-
-/// Which tile of its head a column is.
-template <class Traits>
-ATTILE_DEVICE int key_index(const BackwardParams<Traits>& p, int column, const KeyTile& key) {
-  if constexpr (Traits::kDqCols > 128 || kShortPlain<Traits>) return arch::opaque(key.index);
-  return KeyTile(p, arch::opaque(column)).index;
-}
+inline constexpr bool kSumFirst =
+    Traits::kDqMode == DqMode::kInOrder || kKept<Traits> == Kept::kNumber;
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
 /// tile's part of dQ.
@@ -219,8 +221,16 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const tile::TilePlace place{arch::opaque(key.batch), next.head, next.row0(),
-                                kColumnAnew<Traits> ? arch::opaque(col0) : col0, p.extent};
+    const tile::TilePlace place = [&] {
+      tile::TilePlace here{arch::opaque(key.batch), next.head, next.row0(), col0, p.extent};
+      if constexpr (kKept<Traits> == Kept::kBatch) here.col0 = arch::opaque(col0);
+      if constexpr (kKept<Traits> == Kept::kNumber) {
+        const KeyTile anew(p, arch::opaque(column));
+        here.batch = anew.batch;
+        here.col0 = anew.index * Traits::kBc;
+      }
+      return here;
+    }();
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
@@ -236,22 +246,26 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
     probabilities_and_gradient(edge, p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
+    const auto sum_here = [&] {
+      return p.dq_sum_of(place.batch * p.q_heads + place.head, place.row0);
+    };
+    float* sum = nullptr;
+    if constexpr (kSumFirst<Traits>) sum = sum_here();
     if constexpr (Traits::kStages == 1) {
       if constexpr (Traits::kAcross > 1) arch::barrier();  // Q and dO have been read
       next.advance();
       send_for_next();
     }
 
-    const int slice = place.batch * p.q_heads + place.head;
-    float* const sum = p.dq_sum_of(slice, place.row0);
+    if constexpr (!kSumFirst<Traits>) sum = sum_here();
     bool writes = false;
     if constexpr (kInOrder) {  // each warp for itself
-      writes = begin_turn(p, place, key_index(p, column, key));
+      writes = begin_turn(p, place, arch::opaque(key.index));
     }
     add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      if (arch::thread_index() == 0) pass_turn(p, place, key_index(p, column, key));
+      if (arch::thread_index() == 0) pass_turn(p, place, arch::opaque(key.index));
     }
   }
 

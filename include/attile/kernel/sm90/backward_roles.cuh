@@ -173,7 +173,6 @@ ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int column,
         left[Traits::kParts];
     make_p_part<0>(group, tile, parts, left[0], dv_frag, sampler);
     if constexpr (Traits::kParts > 1) {
-      tile::wait_product<0>(dv_frag);
       make_p_part<1>(group, tile, parts, left[1], dv_frag, sampler);
     }
     const QueryTile<Traits> next(smem, tile.at.after());
@@ -251,7 +250,6 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int column,
     if constexpr (kParts > 1) {
       left[0] = Left(ds_frag);
       tile::start_product<T>(dk_frag, left[0], smem.q().tile(tile.at.stage), 0);  // line 16
-      tile::wait_product<0>(dk_frag);
       make_ds_part<1>(group, tile, step * kParts, ds_frag, dk_frag, sampler);
       group.stage_scores(smem.ds(step), ds_frag, Traits::kPartRows);
     }

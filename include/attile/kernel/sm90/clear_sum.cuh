@@ -41,7 +41,8 @@ ATTILE_DEVICE void clear_share(const BackwardParams<Traits>& p, int column) {
   if (lane == 0) arch::store_release(p.share_cleared(column), 1);
 }
 
-/// Waits until the sum of dQ of those heads is zeros, before anything has been added to it.
+/// Waits until the sum of dQ of those heads is zeros, before anything has been added to it. Each
+/// lane for some shares: what it has acquired counts for all behind a barrier of the warp.
 template <class Traits>
 ATTILE_DEVICE void await_zeros(const BackwardParams<Traits>& p, int column) {
   const int first = column - KeyTile(p, column).index;
@@ -56,7 +57,6 @@ ATTILE_DEVICE void await_zeros(const BackwardParams<Traits>& p, int column) {
       }
     }
   }
-  arch::warp_barrier();  // what one lane has acquired counts for all
 }
 
 }  // namespace attile::sm90
