@@ -173,6 +173,21 @@ inline constexpr Kept kKept = [] {
   const bool is_number = Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
   return is_number ? Kept::kNumber : Kept::kBatchAndColumn;
 }();
+/// Where the scores of a step stand. `col0`: the first column of `key`.
+template <class Traits>
+ATTILE_DEVICE tile::TilePlace place_of(const BackwardParams<Traits>& p, int column,
+                                       const KeyTile& key, int col0,
+                                       const QueryCursor<Traits>& rows) {
+  tile::TilePlace place{arch::opaque(key.batch), rows.head, rows.row0(), col0, p.extent};
+  if constexpr (kKept<Traits> == Kept::kBatch) place.col0 = arch::opaque(col0);
+  if constexpr (kKept<Traits> == Kept::kNumber) {
+    const KeyTile anew(p, arch::opaque(column));
+    place.batch = anew.batch;
+    place.col0 = anew.index * Traits::kBc;
+  }
+  return place;
+}
+
 /// Whether a tile's place in the sum of dQ is worked out before the next tile is sent for.
 template <class Traits>
 inline constexpr bool kSumFirst =
@@ -221,16 +236,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const tile::TilePlace place = [&] {
-      tile::TilePlace here{arch::opaque(key.batch), next.head, next.row0(), col0, p.extent};
-      if constexpr (kKept<Traits> == Kept::kBatch) here.col0 = arch::opaque(col0);
-      if constexpr (kKept<Traits> == Kept::kNumber) {
-        const KeyTile anew(p, arch::opaque(column));
-        here.batch = anew.batch;
-        here.col0 = anew.index * Traits::kBc;
-      }
-      return here;
-    }();
+    const tile::TilePlace place = place_of(p, column, key, col0, next);
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();

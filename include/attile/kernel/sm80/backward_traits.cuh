@@ -84,13 +84,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kAcross>;
   using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kAcross>;
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
-  /// dQ is made in parts of at most 64 values a thread, fp32 32: dK and dV leave no room for more.
-  /// In order and with as many registers as they take above 128 columns 32, too.
-  static constexpr int kDqValues =
-      sizeof(T) == 4 || (kMode == DqMode::kInOrder && max(D, Dv) > 128 && Br > 64) ? 32 : 64;
-  static_assert(Br * 16 * kDqAcross <= kThreads * kDqValues,
-                "attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32, of "
-                "Br / (Warps / DqAcross); choose a smaller Br or more warps");
+  /// dQ is made in parts of at most 64 values a thread, fp32 and in order 32: dK and dV leave no
+  /// room for more.
+  static constexpr int kDqValues = sizeof(T) == 4 || kMode == DqMode::kInOrder ? 32 : 64;
+  static_assert(
+      Br * 16 * kDqAcross <= kThreads * kDqValues,
+      "attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32 and in "
+      "order, of Br / (Warps / DqAcross); choose a smaller Br or more warps");
   static constexpr int kDqCols = KTile::kCols;
   static constexpr int kDqParts = [] {
     int parts = ceil_div(Br * kDqCols, kThreads * kDqValues);
