@@ -41,7 +41,7 @@ ATTILE_DEVICE int column_of(const BackwardParams<Traits>& p, int begun) {
   if (!kInOrder && (!Traits::kHeadsAbreast || p.rounds.one_each())) return begun;
   const HeadRounds::Round round = p.rounds.round_of(begun / p.kv_tiles);
   const int among = begun - round.first * p.kv_tiles;
-  const bool descends = kInOrder && !p.ascends(round.first);
+  const bool descends = kInOrder && !p.ascends(round.first * p.kv_tiles);
   const int index = descends ? p.kv_tiles - 1 - among / round.heads : among / round.heads;
   return (round.first + among % round.heads) * p.kv_tiles + index;
 }

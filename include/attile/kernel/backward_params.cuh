@@ -37,7 +37,8 @@ struct BackwardParams {
   Extent extent;
   int head_dim, head_dim_v;
   int q_tiles, kv_tiles;
-  HeadRounds rounds;  ///< of kv heads: see column_of
+  HeadRounds rounds;   ///< of kv heads: see column_of
+  int ascending_from;  ///< the first column of the heads that ascend: see column_of
   float scale;
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
@@ -56,9 +57,9 @@ struct BackwardParams {
     const Extent here{arch::opaque(extent.q_len), arch::opaque(extent.kv_len)};
     return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, here);
   }
-  /// Whether the tiles of K and V of a kv head, counted through the batch, ascend: see column_of.
-  ATTILE_HOST_DEVICE bool ascends(int kv_slice) const {
-    return Traits::kLastHeadsAscend && kv_slice >= batch * kv_heads - rounds.heads;
+  /// Whether the tiles of K and V of a column's kv head ascend.
+  ATTILE_HOST_DEVICE bool ascends(int column) const {
+    return Traits::kLastHeadsAscend && column >= ascending_from;
   }
   /// The tile of K and V that was the latest to add its part to the dQ of those rows; kv_tiles at
   /// first.
@@ -185,6 +186,7 @@ typename Traits::Params backward_params(const typename Traits::Args& args, void*
   p.q_tiles = ceil_div(args.q_len, Traits::kBr);
   p.kv_tiles = ceil_div(args.kv_len, Traits::kBc);
   p.rounds = {args.batch * args.kv_heads, slices_abreast<Traits>(args)};
+  p.ascending_from = p.columns() - p.rounds.heads * p.kv_tiles;
   if (clears_in_pass<Traits>(args) && p.columns() > 0) {
     p.shares = static_cast<int*>(part(parts.turns));
   }

@@ -32,7 +32,7 @@ struct QueryCursor {
 
  private:
   ATTILE_DEVICE int row_tile() const {
-    if (!p.ascends(column / p.kv_tiles)) return tile;
+    if (!p.ascends(column)) return tile;
     return range.first + range.last - 1 - tile;
   }
   ATTILE_DEVICE void enter_head() {

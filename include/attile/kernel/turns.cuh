@@ -12,19 +12,21 @@
 
 namespace attile {
 
-/// The tile of K and V nearest to `from`, there and behind it or, kStep -1, there and before it,
-/// that the rows at `place` see; kv_tiles where none is. Scope    all lanes of the warp.
-template <int kStep, class Traits>
+/// The tile of K and V nearest to `from`, in that direction (1 or -1) and from there on, that the
+/// rows at `place` see; kv_tiles where none is. Scope    all lanes of the warp.
+template <class Traits>
 ATTILE_DEVICE int nearest_seen(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                               int from) {
+                               int from, int direction) {
   const int lane = arch::thread_index() % arch::kWarpSize;
-  const auto is_one = [&](int tile) { return kStep > 0 ? tile < p.kv_tiles : tile >= 0; };
-  for (int next = from; is_one(next); next += kStep * arch::kWarpSize) {
-    const int tile = next + kStep * lane;
+  const auto is_one = [&](int tile) {
+    return static_cast<unsigned>(tile) < static_cast<unsigned>(p.kv_tiles);
+  };
+  for (int next = from; is_one(next); next += direction * arch::kWarpSize) {
+    const int tile = next + direction * lane;
     const bool sees =
         is_one(tile) && p.rows_of(place.batch, place.head, tile).contains(place.row0 / Traits::kBr);
     const int found = arch::first_lane(sees);
-    if (found < arch::kWarpSize) return next + kStep * found;
+    if (found < arch::kWarpSize) return next + direction * found;
   }
   return p.kv_tiles;
 }
@@ -40,14 +42,13 @@ ATTILE_DEVICE void await_tile_before(const BackwardParams<Traits>& p, const tile
 }
 
 /// Waits until it is the turn of `kv_tile` to add its part to dQ of the tile of rows at `place`;
-/// whether it is the first, which writes the sum. Scope    all lanes of a warp.
+/// whether it is the first, which writes the sum. `ascends`: p.ascends. Scope    all lanes of a
+/// warp.
 template <class Traits>
 ATTILE_DEVICE bool begin_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                              int kv_tile) {
-  const int group = p.q_heads / p.kv_heads;
-  const bool ascends = p.ascends(place.batch * p.kv_heads + place.head / group);
-  const int before =
-      ascends ? nearest_seen<-1>(p, place, kv_tile - 1) : nearest_seen<1>(p, place, kv_tile + 1);
+                              int kv_tile, bool ascends = false) {
+  const int direction = ascends ? -1 : 1;
+  const int before = nearest_seen(p, place, kv_tile + direction, direction);
   await_tile_before(p, place, before);
   return before == p.kv_tiles;
 }
