@@ -73,6 +73,7 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_rows", Rows{}, kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kLearnedDropout>("sm90_rows", Rows{},
                                                                         kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_96", D96{}, kMostCost / 4);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_96_in_order", KeepsTurns{},
                                                                 kMostCost / 4);
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kMostCost);

@@ -138,11 +138,11 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int column,
   const std::uint32_t dq = arch::shared_address(smem.dq() + part);
   smem.await_zeros();
   arch::fence_async_proxy_global();  // for those who have written them
+  const KeyTile key(p, column);
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, column); next.more(); next.advance(), ++step) {
     if (kInOrder && step % kTurns != sender) continue;
-    const KeyTile key(p, arch::opaque(column));
     float* const sum = p.dq_sum_of(key.batch * p.q_heads + next.head, next.row0()) + part;
     const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
     bool writes = false;
