@@ -197,6 +197,7 @@ class Machine {
   Thread* current_ = nullptr;
   std::vector<Load> loads_;  ///< that have not landed
   unsigned lateness_ = 1;    ///< one in so many steps, a copy lands without need
+  int late_warp_ = 0;        ///< of every block; in half of the launches there is none
   std::vector<Thread*> ready_, polling_;
 };
 

@@ -87,6 +87,7 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   loads_.clear();
   const std::size_t clusters = residency_ != 0 ? std::min(residency_, most) : 1 + random_() % most;
   lateness_ = std::array{4u, 64u, 1u << 30}[random_() % 3];
+  late_warp_ = static_cast<int>(random_() % (2 * (grid.threads / kWarpSize)));
   int next = 0;
   for (;;) {
     bool any = false;
@@ -259,8 +260,8 @@ void Machine::end_block(Block& block) {
   }
 }
 
-/// Any thread that can go on. Those that poll run again when there is no other, as long as that
-/// changes anything.
+/// Any thread that can go on, of the late warp hardly while there is another one. Those that poll
+/// run again when there is no other, as long as that changes anything.
 Thread* Machine::next_ready() {
   land_loads();
   if (ready_.empty() && progress_) {
@@ -268,7 +269,11 @@ Thread* Machine::next_ready() {
     ready_.swap(polling_);
   }
   if (ready_.empty()) return nullptr;
-  Thread* const thread = std::exchange(ready_[random_() % ready_.size()], ready_.back());
+  std::size_t at = random_() % ready_.size();
+  for (int again = 0; again < 8 && ready_[at]->warp() == late_warp_; ++again) {
+    at = random_() % ready_.size();
+  }
+  Thread* const thread = std::exchange(ready_[at], ready_.back());
   ready_.pop_back();
   return thread;
 }
