@@ -37,13 +37,13 @@ struct BackwardParams {
   Extent extent;
   int head_dim, head_dim_v;
   int q_tiles, kv_tiles;
-  HeadRounds rounds;   ///< of kv heads: see column_of
-  int ascending_from;  ///< the first column of the heads that ascend: see column_of
+  HeadRounds rounds;  ///< of kv heads: see column_of
   float scale;
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
   typename Traits::DropoutType dropout;
-  float half_unit;  ///< 0.5 / scale: half of an LSE, in raw scores
+  float half_unit;     ///< 0.5 / scale: half of an LSE, in raw scores
+  int ascending_from;  ///< the first column of the heads that ascend: see column_of
 
   /// Rows of the statistics of one head: whole tiles, so that the loop reads without a bound.
   ATTILE_HOST_DEVICE std::int64_t stat_rows() const {

@@ -160,7 +160,8 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
 enum class Kept {
   kBatchAndColumn,
   kBatch,   ///< and what the first column is made of
-  kNumber,  ///< of the tile, through all kv heads
+  kNumber,  ///< of the tile, through all kv heads; and the place of dQ, over the next tile's
+            ///< sending
 };
 template <class Traits>
 inline constexpr Kept kKept = [] {
@@ -187,11 +188,6 @@ ATTILE_DEVICE tile::TilePlace place_of(const BackwardParams<Traits>& p, int colu
   }
   return place;
 }
-
-/// Whether a tile's place in the sum of dQ is worked out before the next tile is sent for.
-template <class Traits>
-inline constexpr bool kSumFirst =
-    Traits::kDqMode == DqMode::kInOrder || kKept<Traits> == Kept::kNumber;
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
 /// tile's part of dQ.
@@ -255,15 +251,16 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     const auto sum_here = [&] {
       return p.dq_sum_of(place.batch * p.q_heads + place.head, place.row0);
     };
+    constexpr bool kSumFirst = kKept<Traits> == Kept::kNumber;
     float* sum = nullptr;
-    if constexpr (kSumFirst<Traits>) sum = sum_here();
+    if constexpr (kSumFirst) sum = sum_here();
     if constexpr (Traits::kStages == 1) {
       if constexpr (Traits::kAcross > 1) arch::barrier();  // Q and dO have been read
       next.advance();
       send_for_next();
     }
 
-    if constexpr (!kSumFirst<Traits>) sum = sum_here();
+    if constexpr (!kSumFirst) sum = sum_here();
     bool writes = false;
     if constexpr (kInOrder) {  // each warp for itself
       writes = begin_turn(p, place, arch::opaque(key.index));
