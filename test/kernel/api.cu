@@ -508,13 +508,15 @@ TEST_CASE("in order, with more blocks than the device holds", "[large]") {
   in_order_ends<attile::Causal>();
 }
 
-/// Nine heads are two rounds (HeadRounds), of which the second one's tiles ascend.
+/// More heads than begin abreast, and more blocks than the device holds.
 template <int D>
 void in_order_is_what_is_accumulated() {
-  const Problem<__nv_bfloat16, attile::Causal> problem{1, 9, 4096, D};
+  constexpr int kHeads = 17;
+  const Problem<__nv_bfloat16, attile::Causal> problem{1, kHeads, 4096, D};
   const auto args = problem.backward();
   const auto gradients = [&]<attile::DqMode kMode>() {
     using Traits = attile::sm90::DefaultBackwardTraits<std::decay_t<decltype(args)>, D, D, kMode>;
+    REQUIRE(attile::slices_abreast<Traits>(args) < kHeads);
     std::size_t bytes = 0;
     REQUIRE_CUDA(attile::backward<Traits>(nullptr, bytes, args));
     const Device<unsigned char> workspace(bytes);

@@ -32,17 +32,14 @@ struct KeyTile {
 /// tiles in turn. Each from its first tile on, which under a causal mask has most rows: the blocks
 /// that begin last are short. kInOrder from its last one on, since a block waits for those behind
 /// its tile, and takes its rows from the first on: under a causal mask or a window it then meets no
-/// rows before the tile behind it has. But the heads of the last round ascend (kLastHeadsAscend):
-/// from the first tile on, and each tile's rows from the last one on, so that the blocks that begin
-/// last are short there, too; each then waits a step longer.
+/// rows before the tile behind it has.
 template <class Traits>
 ATTILE_DEVICE int column_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   if (!kInOrder && (!Traits::kHeadsAbreast || p.rounds.one_each())) return begun;
   const HeadRounds::Round round = p.rounds.round_of(begun / p.kv_tiles);
   const int among = begun - round.first * p.kv_tiles;
-  const bool descends = kInOrder && !p.ascends(round.first * p.kv_tiles);
-  const int index = descends ? p.kv_tiles - 1 - among / round.heads : among / round.heads;
+  const int index = kInOrder ? p.kv_tiles - 1 - among / round.heads : among / round.heads;
   return (round.first + among % round.heads) * p.kv_tiles + index;
 }
 

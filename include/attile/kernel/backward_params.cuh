@@ -42,8 +42,7 @@ struct BackwardParams {
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
   typename Traits::DropoutType dropout;
-  float half_unit;     ///< 0.5 / scale: half of an LSE, in raw scores
-  int ascending_from;  ///< the first column of the heads that ascend: see column_of
+  float half_unit;  ///< 0.5 / scale: half of an LSE, in raw scores
 
   /// Rows of the statistics of one head: whole tiles, so that the loop reads without a bound.
   ATTILE_HOST_DEVICE std::int64_t stat_rows() const {
@@ -56,10 +55,6 @@ struct BackwardParams {
   ATTILE_HOST_DEVICE TileRange rows_of(int b, int head, int kv_tile) const {
     const Extent here{arch::opaque(extent.q_len), arch::opaque(extent.kv_len)};
     return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, here);
-  }
-  /// Whether the tiles of K and V of a column's kv head ascend.
-  ATTILE_HOST_DEVICE bool ascends(int column) const {
-    return Traits::kLastHeadsAscend && column >= ascending_from;
   }
   /// The tile of K and V that was the latest to add its part to the dQ of those rows; kv_tiles at
   /// first.
@@ -186,7 +181,6 @@ typename Traits::Params backward_params(const typename Traits::Args& args, void*
   p.q_tiles = ceil_div(args.q_len, Traits::kBr);
   p.kv_tiles = ceil_div(args.kv_len, Traits::kBc);
   p.rounds = {args.batch * args.kv_heads, slices_abreast<Traits>(args)};
-  p.ascending_from = p.columns() - p.rounds.heads * p.kv_tiles;
   if (clears_in_pass<Traits>(args) && p.columns() > 0) {
     p.shares = static_cast<int*>(part(parts.turns));
   }

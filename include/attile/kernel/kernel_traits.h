@@ -37,8 +37,6 @@ struct KernelTraits {
   static constexpr int kCluster = 1;
   /// Whether few uneven blocks of a backward pass begin longest first (`slices_abreast`).
   static constexpr bool kHeadsAbreast = true;
-  /// Whether the kv heads that an ordered backward pass ends with ascend (`column_of`).
-  static constexpr bool kLastHeadsAscend = false;
   /// Whether the sum of dQ begins as zeros that the pass over K/V blocks writes itself.
   static constexpr bool kClearsInPass = false;
   /// Whether it tells when it has added a column's part, so that dQ of the first heads is written

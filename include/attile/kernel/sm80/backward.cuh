@@ -159,7 +159,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
 /// not take a register that spills: found by trying, on all architectures (docs/tuning.md).
 enum class Kept {
   kBatchAndColumn,
-  kBatch,   ///< and what the first column is made of
+  kBatch,   ///< and the column, but not what is made of it
   kNumber,  ///< of the tile, through all kv heads; and the place of dQ, over the next tile's
             ///< sending
 };

@@ -93,7 +93,6 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kStages = TuningType::kStages;
   /// By a warp of the loader's that has nothing else to do.
   static constexpr bool kClearsInPass = kMode == DqMode::kAccumulate && (kByRoles || kGroups < 3);
-  static constexpr bool kLastHeadsAscend = kMode == DqMode::kInOrder && !kRowsAlike<M>;
 
   /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
   static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;
