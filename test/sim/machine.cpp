@@ -89,7 +89,7 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
   lateness_ = std::array{4u, 64u, 1u << 30}[random_() % 3];
   late_warp_ = static_cast<int>(random_() % (2 * (grid.threads / kWarpSize)));
   int next = 0;
-  for (;;) {
+  while (!failed()) {
     bool any = false;
     for (std::size_t i = 0; i < clusters; ++i) {
       Block* const first = &blocks_[i * grid.cluster];
@@ -101,10 +101,13 @@ cudaError_t Machine::launch(const Grid& grid, const std::function<void()>& kerne
     }
     if (!any) break;
     Thread* const thread = next_ready();
-    if (thread == nullptr) report_deadlock();
-    if (!failed()) resume(*thread);
     if (failed()) break;
-    if (thread->state == State::kEnded) leave(*thread->block);
+    if (thread == nullptr) {
+      report_deadlock();
+      break;
+    }
+    resume(*thread);
+    if (!failed() && thread->state == State::kEnded) leave(*thread->block);
   }
   for (Block& block : blocks_) {
     // Fibers that stand in the middle of a kernel have no end to be led to.
