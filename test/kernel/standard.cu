@@ -13,6 +13,7 @@
 
 #include "support/bad_arguments.h"
 #include "support/gpu_executor.h"
+#include "support/problem.h"
 #include "support/suite_cases.h"
 
 namespace {

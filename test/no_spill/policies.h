@@ -40,13 +40,12 @@ template <class Named>
 bool each_16_bit_policy(const Named& named) {
   using Bf16 = __nv_bfloat16;
   using CausalDocument = And<Causal, Document>;
-  return named.template operator()<__half, SlidingWindow, NoScoreMod, NoDropout>() &&
 #if ATTILE_TEST_FULL
+  return named.template operator()<__half, SlidingWindow, NoScoreMod, NoDropout>() &&
          each_policy<Bf16, NoMask, Causal, SlidingWindow, Prefix, And<SlidingWindow, Prefix>,
                      Document, CausalDocument>(named);
 #else
-         named.template operator()<Bf16, Causal, NoScoreMod, NoDropout>() &&
-         named.template operator()<Bf16, Causal, LearnedBias<float>, NoDropout>() &&
+  return named.template operator()<__half, Causal, NoScoreMod, NoDropout>() &&
          named.template operator()<Bf16, CausalDocument, Then<Softcap, Alibi>, PhiloxDropout>();
 #endif
 }

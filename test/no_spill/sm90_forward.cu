@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <type_traits>
+
 #include "policies.h"
 
 using namespace attile;
@@ -13,9 +15,12 @@ struct NamedKernels {
   template <int D, int Dv, class T, class M, class S, class P>
   static constexpr bool each_rows() {
     using enum sm90::Rows;
-    return kKernel<D, Dv, kAny, T, M, S, P> != nullptr &&
-           kKernel<D, Dv, kPacked, T, M, S, P> != nullptr &&
-           kKernel<D, Dv, kMany, T, M, S, P> != nullptr;
+    bool result = kKernel<D, Dv, kAny, T, M, S, P> != nullptr;
+    if constexpr (ATTILE_TEST_FULL || std::is_same_v<S, NoScoreMod>) {
+      result &= kKernel<D, Dv, kPacked, T, M, S, P> != nullptr &&
+                kKernel<D, Dv, kMany, T, M, S, P> != nullptr;
+    }
+    return result;
   }
 
   template <class T, class M, class S, class P>

@@ -231,7 +231,7 @@ struct Block {
   int index = -1;
   BlockId id = -1;
   unsigned char* shared = nullptr;
-  Shadow shadow{kMaxSharedBytes};
+  Shadow shadow{0};
   std::vector<std::unique_ptr<Thread>> threads;  ///< as many as any launch has needed
   unsigned size = 0;                             ///< threads of this launch; 0: no block runs here
   unsigned ended = 0;

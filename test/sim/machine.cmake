@@ -20,7 +20,7 @@ function(attile_sim_executable target source)
   set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
   add_executable(${target} ${source})
   target_compile_options(
-    ${target} PRIVATE -O2 -g1 -Wall -Wextra -Wno-restrict -Wno-unknown-pragmas -fsanitize=thread
+    ${target} PRIVATE -O1 -g1 -Wall -Wextra -Wno-restrict -Wno-unknown-pragmas -fsanitize=thread
                       -fno-optimize-sibling-calls --param tsan-instrument-func-entry-exit=0)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   target_include_directories(${target} BEFORE PRIVATE ${ATTILE_SIM_DIR})

@@ -183,9 +183,8 @@ void async_wait(int pending);
 /// ldmatrix and mma.sync (matrix.cpp).
 void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
                    std::source_location at);
-using ToFloat = float (*)(std::uint16_t);
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                  ToFloat to_float, std::source_location at);
+                  const float* values, std::source_location at);
 void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                       std::source_location at);
 int load_acquire(const int* address, std::source_location at);
@@ -236,7 +235,7 @@ struct ProductForm {
   int n;
   std::uint64_t a, b;  ///< descriptors; of a: 0, where it lies in registers
   bool a_in_registers, transposed_a, transposed_b, accumulate;
-  ToFloat to_float;
+  const float* values;  ///< of the operands' 16 bits: values_of<T>()
 
   bool operator==(const ProductForm&) const = default;
 };

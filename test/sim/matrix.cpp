@@ -63,21 +63,23 @@ float truncated_sum(const double (&terms)[kTerms]) {
 
 /// The products are exact.
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                  ToFloat to_float, std::source_location at) {
+                  const float* values, std::source_location at) {
   const auto lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
   const int lane = thread_index() % kWarpSize;
   const auto element = [&](int of_lane, int word, int k) {
-    return static_cast<double>(
-        to_float(static_cast<std::uint16_t>((*lanes)[of_lane][word] >> 16 * (k % 2))));
+    return values[(*lanes)[of_lane][word] >> 16 * (k % 2) & 0xFFFFu];
   };
-  for (int i = 0; i < 4; ++i) {
-    const int col = lane % 4 * 2 + i % 2;
-    double terms[17] = {d[i]};
-    for (int k = 0; k < 16; ++k) {
-      const int owner = k % 8 / 2;
-      terms[k + 1] = element(lane / 4 * 4 + owner, k / 8 * 2 + i / 2, k) *
-                     element(col * 4 + owner, 4 + k / 8, k);
+  float row[2][16], col[2][16];
+  for (int k = 0; k < 16; ++k) {
+    const int owner = k % 8 / 2;
+    for (int i = 0; i < 2; ++i) {
+      row[i][k] = element(lane / 4 * 4 + owner, k / 8 * 2 + i, k);
+      col[i][k] = element((lane % 4 * 2 + i) * 4 + owner, 4 + k / 8, k);
     }
+  }
+  for (int i = 0; i < 4; ++i) {
+    double terms[17] = {d[i]};
+    for (int k = 0; k < 16; ++k) terms[k + 1] = double{row[i / 2][k]} * col[i % 2][k];
     d[i] = truncated_sum(terms);
   }
   if (lane == 0) count_flops(2 * 16 * 8 * 16);
@@ -89,18 +91,18 @@ void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uin
   const auto lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
   const int lane = thread_index() % kWarpSize;
   const auto element = [&](int of_lane, int word) {
-    const std::uint32_t bits = (*lanes)[of_lane][word] & 0xFFFFE000u;
-    float x;
-    std::memcpy(&x, &bits, sizeof x);
-    return static_cast<double>(x);
+    return std::bit_cast<float>((*lanes)[of_lane][word] & 0xFFFFE000u);
   };
-  for (int i = 0; i < 4; ++i) {
-    const int col = lane % 4 * 2 + i % 2;
-    double terms[9] = {d[i]};
-    for (int k = 0; k < 8; ++k) {
-      terms[k + 1] =
-          element(lane / 4 * 4 + k % 4, k / 4 * 2 + i / 2) * element(col * 4 + k % 4, 4 + k / 4);
+  float row[2][8], col[2][8];
+  for (int k = 0; k < 8; ++k) {
+    for (int i = 0; i < 2; ++i) {
+      row[i][k] = element(lane / 4 * 4 + k % 4, k / 4 * 2 + i);
+      col[i][k] = element((lane % 4 * 2 + i) * 4 + k % 4, 4 + k / 4);
     }
+  }
+  for (int i = 0; i < 4; ++i) {
+    double terms[9] = {d[i]};
+    for (int k = 0; k < 8; ++k) terms[k + 1] = double{row[i / 2][k]} * col[i % 2][k];
     d[i] = truncated_sum(terms);
   }
   if (lane == 0) count_flops(2 * 16 * 8 * 8);

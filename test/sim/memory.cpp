@@ -94,8 +94,8 @@ void Shadow::make_barrier(std::size_t offset, std::size_t bytes) {
 
 void Shadow::clear(std::size_t bytes) {
   const std::size_t count = (bytes + kGranule - 1) / kGranule;
+  if (count > cells_.size()) *this = Shadow(bytes);
   std::fill_n(cells_.begin(), count, Cell{});
-  std::fill_n(readers_.begin(), std::min(readers_.size(), count * warps_), Readers{});
 }
 
 /// Whether all of the bytes were written; with `may_reach_padding` the first 4 and what follows up
@@ -122,7 +122,10 @@ std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch 
                                    const Toucher& who) {
   if (const std::size_t warps = (who.known->own->size() - kUnits) / kWarpSize; warps != warps_) {
     warps_ = warps;  // another launch, so no reader of the last one matters
-    readers_.assign(cells_.size() * warps_, {});
+    readers_ = std::make_unique_for_overwrite<Readers[]>(cells_.size() * warps_);
+    for (std::size_t i = 0; i < cells_.size(); ++i) {
+      if (cells_[i].read_block >= 0) std::fill_n(readers_of(i), warps_, Readers{});
+    }
   }
   const std::size_t begin = offset / kGranule;
   const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
@@ -144,8 +147,10 @@ void Shadow::forget_readers(std::size_t i) {
 }
 
 void Shadow::remember_unit(std::size_t i, const Toucher& who) {
-  if (unit_readers_.empty()) unit_readers_.resize(cells_.size() * kReadingUnits);
-  Epoch* const epochs = unit_readers_.data() + i * kReadingUnits;
+  if (unit_readers_ == nullptr) {
+    unit_readers_ = std::make_unique_for_overwrite<Epoch[]>(cells_.size() * kReadingUnits);
+  }
+  Epoch* const epochs = unit_readers_.get() + i * kReadingUnits;
   if (!cells_[i].unit_read) std::fill_n(epochs, kReadingUnits, Epoch{0});
   cells_[i].unit_read = true;
   epochs[who.thread - static_cast<int>(warps_) * kWarpSize] = who.epoch;
@@ -172,6 +177,11 @@ std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Touche
   };
   if (cell.barrier) return fault(Fault::Kind::kBarrier);
   if (cell.in_flight) return fault(Fault::Kind::kInFlight);
+  if (!writes && !atomic && touch.way != Way::kBulk && cell.read_block == who.block) {
+    // It has read this before, and nobody has written since.
+    const Readers& warp = readers_of(i)[who.thread / kWarpSize];
+    if (warp.epoch == who.epoch && (warp.lanes >> who.thread % kWarpSize & 1u) != 0) return {};
+  }
   const bool written = cell.write_block >= who.launch_begin;
   const bool mine = cell.write_block == who.block && cell.writer == who.thread;
   if (written && !(mine && !is_unit(who.thread)) && !(atomic && cell.atomic)) {

@@ -95,7 +95,7 @@ class Shadow {
   explicit Shadow(std::size_t bytes);
 
   void initialise(std::size_t offset, std::size_t bytes);
-  /// Forgets who touched it and that it was written.
+  /// Forgets who touched the first `bytes` and that they were written; it may have been smaller.
   void clear(std::size_t bytes);
   /// The write that was asynchronous is done, and the thread that began it knows.
   void land(std::size_t offset, std::size_t bytes, Epoch epoch);
@@ -119,8 +119,8 @@ class Shadow {
     bool unit_read : 1 = false;    ///< so that its entries among unit_readers_ mean something
   };
   struct Readers {
-    Epoch epoch = 0;
-    std::uint32_t lanes = 0;
+    Epoch epoch;
+    std::uint32_t lanes;
   };
 
   bool initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const;
@@ -129,13 +129,14 @@ class Shadow {
   bool is_unit(int thread) const { return thread >= static_cast<int>(warps_) * kWarpSize; }
   void remember_unit(std::size_t i, const Toucher& who);
   void forget_readers(std::size_t i);
-  Readers* readers_of(std::size_t i) { return readers_.data() + i * warps_; }
-  const Readers* readers_of(std::size_t i) const { return readers_.data() + i * warps_; }
+  Readers* readers_of(std::size_t i) { return readers_.get() + i * warps_; }
+  const Readers* readers_of(std::size_t i) const { return readers_.get() + i * warps_; }
 
   std::size_t warps_ = 0;
   std::vector<Cell> cells_;
-  std::vector<Readers> readers_;     ///< warps_ for each cell, once anyone reads
-  std::vector<Epoch> unit_readers_;  ///< kReadingUnits for each cell, once a unit reads
+  // Garbage up to a cell's first reader and its first unit: a page that nobody needs costs nothing.
+  std::unique_ptr<Readers[]> readers_;     ///< warps_ for each cell, once anyone touches one
+  std::unique_ptr<Epoch[]> unit_readers_;  ///< kReadingUnits for each cell, once a unit reads
 };
 
 }  // namespace sim

@@ -87,7 +87,7 @@ def mutants(only):
 
 def compile_flags(include):
     return ["-std=c++20", "-O1", "-g1", "-fsanitize=thread", "--param",
-            "tsan-instrument-func-entry-exit=0", "-DATTILE_TEST_FULL=0", f"-I{ROOT}/test/sim",
+            "tsan-instrument-func-entry-exit=0", "-DATTILE_TEST_FULL=1", f"-I{ROOT}/test/sim",
             f"-I{include}", f"-I{ROOT}/test", "-isystem", "/usr/local/cuda/include",
             "-Wno-unknown-pragmas"]
 
@@ -143,7 +143,8 @@ def main(argv):
     parser.add_argument("--only", help="part of a path")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--build", default=str(ROOT / "build/test"),
-                        help="a build folder in which the targets test_sim_* were made")
+                        help="a build folder in which the targets test_sim_* were made, with "
+                             "ATTILE_TEST_FULL")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(argv)
     all_mutants = mutants(options.only)
@@ -155,6 +156,7 @@ def main(argv):
     objects = [str(p) for p in sorted(build.glob("sim/CMakeFiles/attile_sim.dir/*.o"))]
     objects += [str(p) for kind in ("main", "host_main")
                 for p in build.glob(f"CMakeFiles/attile_test_{kind}.dir/support/*.o")]
+    objects += [str(p) for p in build.glob("libattile_test_yardstick.a")]
     if not objects:
         raise SystemExit(f"mutate.py needs the targets test_sim_* built in {options.build}")
     reasons = (ROOT / "docs/simulator.md").read_text(encoding="utf-8")

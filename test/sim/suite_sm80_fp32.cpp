@@ -32,7 +32,7 @@ static_assert(kThreeByDefault<attile::ForwardArgs<float>>);
 static_assert(Tuning<>::kProducts == Products::kThree);
 static_assert(BackwardTuning<>::kProducts == Products::kThree);
 
-constexpr double kMostCost = 2.5e6, kLessCost = 1.2e6;
+constexpr double kMostCost = ATTILE_TEST_FULL ? 2.5e6 : 1.2e6, kLessCost = kMostCost / 2;
 
 template <Policy kPolicy, class Executor>
 void add(const char* family, const Executor& executor, double most_cost = kLessCost) {

@@ -45,7 +45,7 @@ constexpr double kMostCost = 1.2e6;
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy) \
   register_cases<Direction::kForward, __half, Policy::policy>("sm90_fp16", Two{}, kMostCost);
-  ATTILE_EACH_POLICY(ATTILE_REGISTER)
+  ATTILE_SIMULATED_POLICIES(ATTILE_REGISTER)
 #undef ATTILE_REGISTER
   register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_192", Three{},
                                                                       kMostCost);

@@ -52,10 +52,10 @@ struct Operand {
   }
 };
 
-float element(const void* p, ToFloat to_float) {
+float element(const void* p, const float* values) {
   std::uint16_t bits;
   std::memcpy(&bits, p, sizeof bits);
-  return to_float(bits);
+  return values[bits];
 }
 
 /// What all of them knew when they came, of others and of each other.
@@ -290,7 +290,7 @@ void Machine::multiply(const Block& block, Product& product) {
   const auto at = [&](const Operand& operand, int r, int c, bool transposed) {
     return element(block.shared + operand.unit(r, c / kUnitElements, transposed) +
                        c % kUnitElements * sizeof(std::uint16_t),
-                   form.to_float);
+                   form.values);
   };
   for (int m = 0; m < kRows; ++m) {
     for (int k = 0; k < kDepth; ++k) {
@@ -299,7 +299,7 @@ void Machine::multiply(const Block& block, Product& product) {
       const int half = k % 2;
       a[m * kDepth + k] =
           form.a_in_registers
-              ? element(reinterpret_cast<const char*>(part.a + word) + 2 * half, form.to_float)
+              ? element(reinterpret_cast<const char*>(part.a + word) + 2 * half, form.values)
           : form.transposed_a ? at(Operand(form.a), k, m, true)
                               : at(Operand(form.a), m, k, false);
     }

@@ -99,6 +99,15 @@ struct CombinationOf<Policy::kLearnedDropout>
 template <Policy kPolicy>
 using CombinationOf = detail::CombinationOf<kPolicy>;
 
+template <attile::Element T, Policy kPolicy>
+using ForwardArgsOf = attile::ForwardArgs<T, typename CombinationOf<kPolicy>::Mask,
+                                          typename CombinationOf<kPolicy>::ScoreMod,
+                                          typename CombinationOf<kPolicy>::Dropout>;
+template <attile::Element T, Policy kPolicy>
+using BackwardArgsOf = attile::BackwardArgs<T, typename CombinationOf<kPolicy>::Mask,
+                                            typename CombinationOf<kPolicy>::ScoreMod,
+                                            typename CombinationOf<kPolicy>::Dropout>;
+
 /// The arrays that a case's policies point to, and the policies.
 class PolicyData {
  public:
@@ -164,9 +173,9 @@ class PolicyData {
   void operator()(Policy&) const {}  // has no parameters
 
   std::vector<Region> regions() {
-    return {region(q_ids_),         region(kv_ids_), region(lengths_),
-            region(slopes_),        bias_.region(),  {seed_and_offset_, sizeof(seed_and_offset_)},
-            gradients_.region(),    region(factors_)};
+    return {region(q_ids_),      region(kv_ids_), region(lengths_),
+            region(slopes_),     bias_.region(),  {seed_and_offset_, sizeof(seed_and_offset_)},
+            gradients_.region(), region(factors_)};
   }
   /// Of what is learned, with room between its elements.
   Buffer<float>& gradient_buffer() { return gradients_; }

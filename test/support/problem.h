@@ -20,11 +20,8 @@ namespace attile_test {
 template <attile::Element T, Policy kPolicy>
 class Problem {
  public:
-  using Mask = typename CombinationOf<kPolicy>::Mask;
-  using ScoreMod = typename CombinationOf<kPolicy>::ScoreMod;
-  using Dropout = typename CombinationOf<kPolicy>::Dropout;
-  using ForwardArgs = attile::ForwardArgs<T, Mask, ScoreMod, Dropout>;
-  using BackwardArgs = attile::BackwardArgs<T, Mask, ScoreMod, Dropout>;
+  using ForwardArgs = ForwardArgsOf<T, kPolicy>;
+  using BackwardArgs = BackwardArgsOf<T, kPolicy>;
 
   explicit Problem(const Case& c)
       : case_(c),

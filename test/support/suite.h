@@ -2,26 +2,20 @@
 #pragma once
 
 #include <attile/core/args.h>
-#include <attile/core/score_mod.h>
 #include <attile/core/status.h>
-#include <attile/reference.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <sstream>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "support/cases.h"
-#include "support/learned_places.h"
-#include "support/problem.h"
+#include "support/policies.h"
+#include "support/tensors.h"
 
 // One suite of cases for every executor. An executor is
 //   struct Executor {
 //     static constexpr bool kRepeatsBackward;  // the same gradients, bit by bit, each time
+//     static constexpr bool kRepeatsSums;      // not required: sums of what is learned, too
 //     static constexpr int kTf32Products;      // not required: fp32 is multiplied in 1 or 3 of
 //     TF32 bool takes(const Case&) const;           // it was built for such a case attile::Check
 //     forward(const ForwardArgs&, const std::vector<Region>&); attile::Check backward(const
@@ -32,328 +26,50 @@
 // whole, so that a write between two rows shows here.
 namespace attile_test {
 
-/// What a run of a case did wrong, one line each; empty when nothing.
-class Faults {
- public:
-  template <class... Parts>
-  void add(const Parts&... parts) {
-    std::ostringstream line;
-    line.precision(9);
-    (line << ... << parts);
-    text_ += line.str() + "\n";
-  }
-  const std::string& text() const { return text_; }
+/// One pass of an executor.
+template <class Args>
+using Pass = std::function<attile::Check(const Args&, const std::vector<Region>&)>;
 
- private:
-  std::string text_;
+/// What an executor says of itself.
+struct Promises {
+  int tf32_products = 0;
+  bool repeats_backward = false, repeats_sums = true;
 };
-
-/// What a tensor has to be, and by how much it may differ anywhere.
-struct Expected {
-  std::vector<double> value;
-  double tolerance = 0;
-};
-
-namespace detail {
 
 template <class Executor>
-constexpr int tf32_products() {
-  if constexpr (requires { Executor::kTf32Products; }) return Executor::kTf32Products;
-  return 0;
-}
-
-/// Whether an executor that repeats its backward pass repeats sums of what is learned, too.
-template <class Executor>
-constexpr bool repeats_sums() {
-  if constexpr (requires { Executor::kRepeatsSums; }) return Executor::kRepeatsSums;
-  return true;
-}
-
-/// The plain computations that make the yardstick. They differ in the order of their sums: the
-/// error of a few numbers in one order is luck.
-inline std::vector<attile::reference::PlainOptions> plain_options(bool keep_scores, bool tf32) {
-  return {{keep_scores, false, 1, tf32},
-          {keep_scores, true, 1, tf32},
-          {keep_scores, false, 4, tf32},
-          {keep_scores, true, 16, tf32}};
-}
-
-/// The exact tensor, and the largest tolerance that one of the plain computations gives it.
-template <attile::Element T, class Result>
-Expected expect(std::vector<double> Result::*tensor, const Result& exact,
-                const std::vector<Result>& plain) {
-  Expected expected{exact.*tensor};
-  for (const Result& p : plain) {
-    const double tolerance = attile::reference::tolerance<T>(exact.*tensor, p.*tensor);
-    expected.tolerance = std::max(expected.tolerance, tolerance);
+constexpr Promises promises_of() {
+  Promises promises{.repeats_backward = Executor::kRepeatsBackward};
+  if constexpr (requires { Executor::kTf32Products; }) {
+    promises.tf32_products = Executor::kTf32Products;
   }
-  return expected;
-}
-
-/// Scores that T cannot hold make a yardstick that holds everything good: they stay fp32.
-inline bool extreme(Data data) {
-  return data == Data::kLarge || data == Data::kVeryNegative || data == Data::kNegative ||
-         data == Data::kOverflow;
-}
-
-inline std::string position(const Shape& s, std::int64_t index) {
-  std::ostringstream text;
-  text << "[" << index / s.dim / s.rows / s.heads << ", " << index / s.dim / s.rows % s.heads
-       << ", " << index / s.dim % s.rows << ", " << index % s.dim << "]";
-  return text.str();
-}
-
-inline bool accepts(double got, double want, double tolerance) {
-  if (std::isnan(want)) return std::isnan(got);
-  if (std::isinf(want)) return got == want;
-  return std::abs(got - want) <= tolerance;
-}
-
-inline void compare(Faults& faults, const char* name, const Shape& shape,
-                    const std::vector<double>& got, const Expected& expected) {
-  if (!std::isfinite(expected.tolerance)) {
-    faults.add(name, ": the plain computation overflows, so that there is no tolerance");
+  if constexpr (requires { Executor::kRepeatsSums; }) {
+    promises.repeats_sums = Executor::kRepeatsSums;
   }
-  std::int64_t wrong = 0, worst = -1;
-  double worst_error = -1;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(got.size()); ++i) {
-    const double want = expected.value[i];
-    if (accepts(got[i], want, expected.tolerance)) continue;
-    const double error = std::abs(got[i] - want);
-    if (++wrong == 1 || error > worst_error) {
-      worst = i;
-      worst_error = error;
-    }
-  }
-  if (wrong == 0) return;
-  faults.add(name, ": ", wrong, " of ", got.size(), " values are wrong, worst at ",
-             position(shape, worst), ": ", got[worst], " instead of ", expected.value[worst],
-             ", tolerance ", expected.tolerance);
+  return promises;
 }
 
-/// Rows that see nothing have to be exactly zero.
-inline void compare_empty_rows(Faults& faults, const char* name, const Shape& shape,
-                               const std::vector<double>& got, const std::vector<double>& lse) {
-  for (std::size_t row = 0; row < lse.size(); ++row) {
-    if (lse[row] != -std::numeric_limits<double>::infinity()) continue;
-    for (int c = 0; c < shape.dim; ++c) {
-      const std::int64_t at = static_cast<std::int64_t>(row) * shape.dim + c;
-      if (got[at] == 0) continue;
-      faults.add(name, ": an empty row is not 0: ", got[at], " at ", position(shape, at));
-      return;
-    }
-  }
-}
+/// Runs a case's forward pass twice and says what is wrong with it. Compiled once for each element
+/// type and policy, in yardstick_*.cpp: the fp64 reference takes longer to compile than a kernel.
+template <attile::Element T, Policy kPolicy>
+std::string faults_of_forward(const Case& c, const Promises& promises,
+                              const Pass<ForwardArgsOf<T, kPolicy>>& pass);
 
-/// Everything of an output's buffer that belongs to no element has to be as it was.
-template <attile::Element T>
-void check_gaps(Faults& faults, std::initializer_list<const TestTensor<T>*> tensors) {
-  for (const TestTensor<T>* first : tensors) {
-    std::vector<T> storage = first->buffer->storage();
-    for (const TestTensor<T>* t : tensors) {
-      if (t->buffer != first->buffer) continue;
-      t->for_each(
-          [&](T& x, std::int64_t) { storage[&x - first->buffer->storage().data()] = poison<T>(); });
-    }
-    const auto touched = std::find_if_not(storage.begin(), storage.end(),
-                                          [](const T& x) { return same_bits(x, poison<T>()); });
-    if (touched != storage.end()) {
-      faults.add(first->name, ": written outside of its elements, ",
-                 touched - storage.begin() - Buffer<T>::kGuard, " after its buffer's begin");
-    }
-  }
-}
+/// The same of its backward pass, given O and LSE of the exact forward pass.
+template <attile::Element T, Policy kPolicy>
+std::string faults_of_backward(const Case& c, const Promises& promises,
+                               const Pass<BackwardArgsOf<T, kPolicy>>& pass);
 
-/// Compares what is learned, which has to be exactly 0 where only hidden scores would add, and
-/// looks between its elements.
-inline void compare_learned(Faults& faults, const LearnedPlaces& places,
-                            const Buffer<float>& buffer, const Expected& want) {
-  const int count = static_cast<int>(places.at.size());
-  std::vector<double> got;
-  std::vector<float> storage = buffer.storage();
-  for (int i = 0; i < count; ++i) {
-    const float x = *places.at[i];
-    got.push_back(x);
-    storage[places.at[i] - buffer.storage().data()] = poison<float>();
-    if (places.visible[i] == 0 && x != 0) {
-      faults.add("learned: ", x, " at ", i, ", where all scores are hidden");
-    }
-  }
-  compare(faults, "learned", {1, 1, 1, count}, got, want);
-  for (const float& x : storage) {
-    if (same_bits(x, poison<float>())) continue;
-    faults.add("learned: written outside of its elements, ",
-               &x - storage.data() - Buffer<float>::kGuard, " after its buffer's begin");
-    break;
-  }
-}
-
-/// Remembers buffers, and says whether they changed.
-template <class... Buffers>
-auto snapshot(const Buffers&... buffers) {
-  return [... stored = buffers.storage(), ... buffer = &buffers](Faults& faults, const char* what) {
-    if (!(buffer->equals(stored) && ...)) faults.add(what);
-  };
-}
-
-/// What make() gives for a case of the suite, made once for each Tag: for all executors that it is
-/// the same for. It takes longer than their kernels.
-template <class Tag, class Make>
-auto remembered(const Case& c, const Make& make) {
-  using Value = decltype(make());
-  static std::map<const Case*, std::shared_ptr<const Value>> known;
-  if (&c < kCases.data() || &c >= kCases.data() + kCases.size()) {
-    return std::make_shared<const Value>(make());
-  }
-  std::shared_ptr<const Value>& value = known[&c];
-  if (value == nullptr) value = std::make_shared<const Value>(make());
-  return value;
-}
-
-/// What a case has to give. kTf32Products: as an executor's.
-template <attile::Element T, Policy kPolicy, int kTf32Products>
-struct Yardstick {
-  struct Forward {
-    attile::reference::ForwardResult exact;
-    Expected o, lse;
-  };
-  struct Backward {
-    attile::reference::ForwardResult forward;
-    Expected dq, dk, dv, learned;
-  };
-
-  static auto forward(const Case& c, Problem<T, kPolicy>& p) {
-    return remembered<Yardstick>(c, [&] {
-      using Result = attile::reference::ForwardResult;
-      const auto args = p.forward_args();
-      Forward want{attile::reference::forward(args), {}, {}};
-      const auto plain = [&](bool keep_scores) {
-        std::vector<Result> results;
-        for (const auto& options : plain_options(keep_scores, kTf32Products == 1)) {
-          results.push_back(attile::reference::plain_forward(args, options));
-        }
-        return results;
-      };
-      // LSE never passes through T, so that its yardstick keeps the scores.
-      const std::vector<Result> kept = plain(true);
-      want.lse = expect<float>(&Result::lse, want.exact, kept);
-      const bool keep = extreme(c.data) || sizeof(T) == 4;
-      want.o = expect<T>(&Result::o, want.exact, keep ? kept : plain(false));
-      if constexpr (kTf32Products == 3) {
-        want.o.tolerance +=
-            attile::reference::three_products_error(attile::reference::forward_magnitudes(args).o);
-      }
-      return want;
-    });
-  }
-
-  /// Gives the problem O and LSE of the exact forward pass.
-  static auto backward(const Case& c, Problem<T, kPolicy>& p) {
-    auto result = remembered<Yardstick>(c, [&] {
-      using Result = attile::reference::BackwardResult;
-      Backward want{attile::reference::forward(p.forward_args()), {}, {}, {}, {}};
-      p.set_forward_result(want.forward);
-      const auto args = p.backward_args();
-      const Result exact = attile::reference::backward(args);
-      std::vector<Result> plain;
-      for (const auto& options : plain_options(extreme(c.data), kTf32Products == 1)) {
-        plain.push_back(attile::reference::plain_backward(args, options));
-      }
-      want.dq = expect<T>(&Result::dq, exact, plain);
-      want.dk = expect<T>(&Result::dk, exact, plain);
-      want.dv = expect<T>(&Result::dv, exact, plain);
-      want.learned = expect<float>(&Result::learned, exact, plain);
-      if (!attile::adds_once(args.score_mod, attile::score_shape(args))) {
-        want.learned.tolerance += attile::reference::any_order_error(
-            attile::reference::backward_magnitudes(args).learned);
-      }
-      if constexpr (kTf32Products == 3) {
-        using attile::reference::three_products_error;
-        const Result magnitudes = attile::reference::backward_magnitudes(args);
-        want.dq.tolerance += three_products_error(magnitudes.dq);
-        want.dk.tolerance += three_products_error(magnitudes.dk);
-        want.dv.tolerance += three_products_error(magnitudes.dv);
-        want.learned.tolerance += three_products_error(magnitudes.learned);
-      }
-      return want;
-    });
-    p.set_forward_result(result->forward);
-    return result;
-  }
-};
-
-}  // namespace detail
-
-/// Runs a case's forward pass and says what is wrong with it.
 template <attile::Element T, Policy kPolicy, class Executor>
 std::string forward_faults(Executor& executor, const Case& c) {
-  Faults faults;
-  Problem<T, kPolicy> p(c);
-  const auto args = p.forward_args();
-  const auto want = detail::Yardstick<T, kPolicy, detail::tf32_products<Executor>()>::forward(c, p);
-
-  const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer);
-  const auto run = [&] {
-    p.o.buffer->repoison();
-    p.lse_buffer().repoison();
-    const attile::Check check = executor.forward(args, p.regions());
-    if (!check) faults.add("forward is refused: ", check.why);
-    return bool(check);
-  };
-  if (!run()) return faults.text();
-  detail::compare(faults, "o", p.o.shape, p.o.gather(), want->o);
-  detail::compare_empty_rows(faults, "o", p.o.shape, p.o.gather(), want->exact.lse);
-  detail::check_gaps(faults, {&p.o});
-  const Shape rows{c.batch, c.q_heads, c.q_len, 1};
-  const TestTensor<float> lse_tensor{
-      "lse", {}, &p.lse_buffer(), c.lse ? rows : Shape{}, place(Layout::kBhsd, {}, rows)};
-  detail::check_gaps(faults, {&lse_tensor});
-  if (c.lse) detail::compare(faults, "lse", rows, p.lse(), want->lse);
-  inputs(faults, "forward writes to its inputs");
-
-  const auto first = detail::snapshot(*p.o.buffer, p.lse_buffer());
-  if (run()) first(faults, "a second forward pass gives other bits");
-  return faults.text();
+  return faults_of_forward<T, kPolicy>(
+      c, promises_of<Executor>(),
+      [&](const auto& args, const auto& regions) { return executor.forward(args, regions); });
 }
-
-/// Runs a case's backward pass, given O and LSE of the exact forward pass.
 template <attile::Element T, Policy kPolicy, class Executor>
 std::string backward_faults(Executor& executor, const Case& c) {
-  Faults faults;
-  Problem<T, kPolicy> p(c);
-  const auto want =
-      detail::Yardstick<T, kPolicy, detail::tf32_products<Executor>()>::backward(c, p);
-  const auto args = p.backward_args();
-
-  const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer, *p.o.buffer,
-                                       *p.dout.buffer, p.lse_buffer(), p.dlse_buffer());
-  const auto run = [&] {
-    for (const TestTensor<T>* t : {&p.dq, &p.dk, &p.dv}) t->buffer->repoison();
-    p.learned_buffer().repoison();
-    const attile::Check check = executor.backward(args, p.regions());
-    if (!check) faults.add("backward is refused: ", check.why);
-    return bool(check);
-  };
-  if (!run()) return faults.text();
-  detail::compare(faults, "dq", p.dq.shape, p.dq.gather(), want->dq);
-  detail::compare(faults, "dk", p.dk.shape, p.dk.gather(), want->dk);
-  detail::compare(faults, "dv", p.dv.shape, p.dv.gather(), want->dv);
-  detail::compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), want->forward.lse);
-  detail::check_gaps(faults, {&p.dq, &p.dk, &p.dv});
-  detail::compare_learned(faults, LearnedPlaces(args), p.learned_buffer(), want->learned);
-  inputs(faults, "backward writes to its inputs");
-
-  if (Executor::kRepeatsBackward) {
-    const auto first = detail::snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer);
-    const auto learned = detail::snapshot(p.learned_buffer());
-    if (run()) {
-      first(faults, "a second backward pass gives other bits");
-      if (detail::repeats_sums<Executor>() || !has_sums(c)) {
-        learned(faults, "a second backward pass gives other bits in what is learned");
-      }
-    }
-  }
-  return faults.text();
+  return faults_of_backward<T, kPolicy>(
+      c, promises_of<Executor>(),
+      [&](const auto& args, const auto& regions) { return executor.backward(args, regions); });
 }
 
 }  // namespace attile_test

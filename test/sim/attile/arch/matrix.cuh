@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/core/element.h>
-
 #include <cstdint>
-#include <cstring>
 #include <source_location>
 
 #include "sim/machine.h"
+#include "sim/values.h"
 
 // The simulated counterpart of include/attile/arch/matrix.cuh.
 
@@ -29,14 +27,9 @@ template <class T>
 void mma_m16n8k16(float& d0, float& d1, float& d2, float& d3, const std::uint32_t (&a)[4],
                   std::uint32_t b0, std::uint32_t b1,
                   std::source_location at = std::source_location::current()) {
-  const sim::ToFloat to_float = [](std::uint16_t bits) {
-    T x;
-    std::memcpy(static_cast<void*>(&x), &bits, sizeof x);
-    return attile::to_float(x);
-  };
   float d[4] = {d0, d1, d2, d3};
   const std::uint32_t b[2] = {b0, b1};
-  sim::mma_m16n8k16(d, a, b, to_float, at);
+  sim::mma_m16n8k16(d, a, b, sim::values_of<T>(), at);
   d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
 }
 

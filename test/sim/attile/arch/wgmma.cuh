@@ -3,31 +3,23 @@
 
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma_operand.h>
-#include <attile/core/element.h>
 
 #include <cstdint>
-#include <cstring>
 #include <source_location>
 
 #include "sim/machine.h"
+#include "sim/values.h"
 
 // The simulated counterpart of include/attile/arch/wgmma.cuh.
 
 namespace attile::arch {
-
-template <class T>
-float wgmma_element(std::uint16_t bits) {
-  T x;
-  std::memcpy(static_cast<void*>(&x), &bits, sizeof x);
-  return attile::to_float(x);
-}
 
 template <class T, int N, bool kTransposedB, bool kTransposedA = false>
 [[gnu::always_inline]] inline void wgmma_m64k16(
     float (&d)[2][N / 4], std::uint64_t a, std::uint64_t b, bool accumulate,
     std::source_location at = std::source_location::current()) {
   static_assert(N >= 16 && N <= 256 && N % 16 == 0);
-  sim::begin_product({N, a, b, false, kTransposedA, kTransposedB, accumulate, wgmma_element<T>},
+  sim::begin_product({N, a, b, false, kTransposedA, kTransposedB, accumulate, sim::values_of<T>()},
                      &d[0][0], nullptr, at);
 }
 
@@ -36,8 +28,8 @@ template <class T, int N, bool kTransposedB>
     float (&d)[2][N / 4], const std::uint32_t (&a)[4], std::uint64_t b, bool accumulate,
     std::source_location at = std::source_location::current()) {
   static_assert(N >= 16 && N <= 256 && N % 16 == 0);
-  sim::begin_product({N, 0, b, true, false, kTransposedB, accumulate, wgmma_element<T>}, &d[0][0],
-                     a, at);
+  sim::begin_product({N, 0, b, true, false, kTransposedB, accumulate, sim::values_of<T>()},
+                     &d[0][0], a, at);
 }
 
 inline void wgmma_fence(std::source_location at = std::source_location::current()) {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/element.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace sim {
+
+/// What each pattern of 16 bits means as a T: looked up, since a product reads more elements than a
+/// kernel has instructions.
+template <class T>
+const float* values_of() {
+  static const std::vector<float> values = [] {
+    std::vector<float> all(std::size_t{1} << 16);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto bits = static_cast<std::uint16_t>(i);
+      T x;
+      std::memcpy(static_cast<void*>(&x), &bits, sizeof x);
+      all[i] = attile::to_float(x);
+    }
+    return all;
+  }();
+  return values.data();
+}
+
+}  // namespace sim

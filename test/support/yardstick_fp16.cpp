@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#include "support/policy_lists.h"
+#include "support/yardstick.h"
+
+namespace attile_test {
+
+#define ATTILE_YARDSTICK(name, policy) ATTILE_INSTANTIATE_YARDSTICK(__half, Policy::policy)
+ATTILE_SIMULATED_POLICIES(ATTILE_YARDSTICK)
+ATTILE_LEARNED_POLICIES(ATTILE_YARDSTICK)
+#undef ATTILE_YARDSTICK
+
+}  // namespace attile_test
