@@ -20,6 +20,11 @@ Epochs later(const Epochs& a, const Epochs& b) {
 
 constexpr std::uint8_t kWhole = (1u << kGranule) - 1;  ///< a bit for each byte
 
+/// Among a block's epochs, where its threads end and its units begin.
+int first_unit(const std::vector<Epoch>& epochs) {
+  return static_cast<int>(epochs.size()) - kUnits;
+}
+
 /// Bits for those bytes of granule i that lie in [begin, end).
 std::uint8_t bytes_of_granule(std::size_t i, std::size_t begin, std::size_t end) {
   if (begin <= i * kGranule && (i + 1) * kGranule <= end) return kWhole;
@@ -120,13 +125,7 @@ bool Shadow::initialised(std::size_t offset, std::size_t bytes, bool may_reach_p
 
 std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch touch,
                                    const Toucher& who) {
-  if (const std::size_t warps = (who.known->own->size() - kUnits) / kWarpSize; warps != warps_) {
-    warps_ = warps;  // another launch, so no reader of the last one matters
-    readers_ = std::make_unique_for_overwrite<Readers[]>(cells_.size() * warps_);
-    for (std::size_t i = 0; i < cells_.size(); ++i) {
-      if (cells_[i].read_block >= 0) std::fill_n(readers_of(i), warps_, Readers{});
-    }
-  }
+  make_room(first_unit(*who.known->own) / kWarpSize);
   const std::size_t begin = offset / kGranule;
   const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
   const bool reads = touch.access == Access::kRead || touch.way == Way::kAtomic;
@@ -138,6 +137,19 @@ std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch 
   }
   if (touch.access == Access::kWrite) initialise(offset, bytes);
   return std::nullopt;
+}
+
+/// For readers of so many warps.
+void Shadow::make_room(std::size_t warps) {
+  if (warps <= warps_) return;
+  auto more = std::make_unique_for_overwrite<Readers[]>(cells_.size() * warps);
+  for (std::size_t i = 0; i < cells_.size(); ++i) {
+    if (cells_[i].read_block < 0) continue;
+    const auto end = std::copy_n(readers_of(i), warps_, more.get() + i * warps);
+    std::fill_n(end, warps - warps_, Readers{});
+  }
+  readers_ = std::move(more);
+  warps_ = warps;
 }
 
 void Shadow::forget_readers(std::size_t i) {
@@ -153,7 +165,7 @@ void Shadow::remember_unit(std::size_t i, const Toucher& who) {
   Epoch* const epochs = unit_readers_.get() + i * kReadingUnits;
   if (!cells_[i].unit_read) std::fill_n(epochs, kReadingUnits, Epoch{0});
   cells_[i].unit_read = true;
-  epochs[who.thread - static_cast<int>(warps_) * kWarpSize] = who.epoch;
+  epochs[who.thread - first_unit(*who.known->own)] = who.epoch;
 }
 
 namespace {
@@ -184,15 +196,16 @@ std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Touche
   }
   const bool written = cell.write_block >= who.launch_begin;
   const bool mine = cell.write_block == who.block && cell.writer == who.thread;
-  if (written && !(mine && !is_unit(who.thread)) && !(atomic && cell.atomic)) {
-    const std::vector<Epoch>* const known = who.known->of(who.block, cell.write_block);
+  const bool is_unit = who.thread >= first_unit(*who.known->own);
+  const std::vector<Epoch>* const known =
+      written ? who.known->of(who.block, cell.write_block) : nullptr;
+  if (written && !(mine && !is_unit) && !(atomic && cell.atomic)) {
     if (known == nullptr || (*known)[cell.writer] < cell.write_epoch) {
       return fault(Fault::Kind::kRace);
     }
   }
-  if (written && touch.way == Way::kBulk && !is_unit(cell.writer) &&
-      !is_fenced(who.fences, cell.writer, cell.write_epoch,
-                 *who.known->of(who.block, cell.write_block)) &&
+  if (written && touch.way == Way::kBulk && cell.writer < first_unit(*known) &&
+      !is_fenced(who.fences, cell.writer, cell.write_epoch, *known) &&
       !(who.fenced_behind != nullptr && cell.write_block == who.block &&
         (*who.fenced_behind)(cell.writer, cell.write_epoch))) {
     return fault(Fault::Kind::kProxy);
@@ -202,7 +215,7 @@ std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Touche
     if (cell.read_block != who.block) forget_readers(i);
     cell.read_block = who.block;
     cell.read_pc = who.pc;
-    if (is_unit(who.thread)) {
+    if (is_unit) {
       remember_unit(i, who);
       return std::nullopt;
     }
@@ -240,8 +253,8 @@ std::optional<Fault> Shadow::readers_fault(std::size_t i, const Toucher& who) co
     }
   }
   for (int unit = 0; cells_[i].unit_read && unit < kReadingUnits; ++unit) {
-    const int thread = static_cast<int>(warps_) * kWarpSize + unit;
-    if ((*known)[thread] < unit_readers_[i * kReadingUnits + unit]) {
+    const int thread = first_unit(*who.known->own) + unit;  // of this launch: it is shared memory
+    if ((known == nullptr ? 0 : (*known)[thread]) < unit_readers_[i * kReadingUnits + unit]) {
       return Fault{Fault::Kind::kRace, thread, block, Access::kRead, cells_[i].read_pc};
     }
   }

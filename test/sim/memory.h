@@ -126,13 +126,13 @@ class Shadow {
   bool initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const;
   std::optional<Fault> touch_cell(std::size_t i, Touch touch, const Toucher& who);
   std::optional<Fault> readers_fault(std::size_t i, const Toucher& who) const;
-  bool is_unit(int thread) const { return thread >= static_cast<int>(warps_) * kWarpSize; }
+  void make_room(std::size_t warps);
   void remember_unit(std::size_t i, const Toucher& who);
   void forget_readers(std::size_t i);
   Readers* readers_of(std::size_t i) { return readers_.get() + i * warps_; }
   const Readers* readers_of(std::size_t i) const { return readers_.get() + i * warps_; }
 
-  std::size_t warps_ = 0;
+  std::size_t warps_ = 0;  ///< of the largest block that has touched it
   std::vector<Cell> cells_;
   // Garbage up to a cell's first reader and its first unit: a page that nobody needs costs nothing.
   std::unique_ptr<Readers[]> readers_;     ///< warps_ for each cell, once anyone touches one

@@ -624,6 +624,34 @@ TEST_CASE("planted.dependency") {
   CHECK(reports_of(2, 0, read_behind<Awaits::kNobody>, o, in).empty());
 }
 
+/// Reads what the kernel behind it writes over.
+void read_all(float* out, const float* data) { out[arch::thread_index()] = data[0]; }
+template <bool kAwaits>
+void write_over(float* data) {
+  if (arch::block_index() == 1 || kAwaits) arch::await_dependencies();
+  if (arch::block_index() == 0 && arch::thread_index() == 0) *data = 3.0f;
+}
+
+/// Blocks of another size change nothing about who has read.
+TEST_CASE("planted.dependency_on_a_kernel_that_reads") {
+  const Numbers data = zeros(1), out = zeros(256);
+  const auto launch = [&](auto kernel, unsigned readers, unsigned writers) {
+    REQUIRE(arch::launch(fill, 1, 32, 0, nullptr, out.get()) == cudaSuccess);
+    REQUIRE(arch::launch(read_all, 1, readers, 0, nullptr, out.get(),
+                         static_cast<const float*>(data.get())) == cudaSuccess);
+    REQUIRE(arch::launch_dependent(kernel, 2, writers, 0, nullptr, data.get()) == cudaSuccess);
+    return sim::take_reports();
+  };
+  for (const unsigned readers : {32u, 64u, 256u}) {
+    for (const unsigned writers : {32u, 64u, 256u}) {
+      CAPTURE(readers, writers);
+      CHECK(launch(write_over<true>, readers, writers).empty());
+      CHECK_REPORT(launch(write_over<false>, readers, writers), "dependency",
+                   (Words{"which the kernel before has read", "planted.cpp:"}));
+    }
+  }
+}
+
 TEST_CASE("planted.told_by_the_kernel_before") {
   const Numbers data = zeros(kThreads), out = zeros(kThreads);
   const example::DeviceArray<int> flag(std::vector<int>(1));
