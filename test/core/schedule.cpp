@@ -325,6 +325,39 @@ TEST_CASE("each head is in one round, and no round is two heads larger than anot
   }
 }
 
+TEST_CASE("half of the heads descend, the others ascend, and each begins its tiles in its order") {
+  for (int batch = 1; batch <= 5; ++batch) {
+    for (int kv_heads = 1; kv_heads <= 9; ++kv_heads) {
+      for (int wanted = 1; wanted <= 12; ++wanted) {
+        for (const int tiles : {1, 2, 7}) {
+          const int all = batch * kv_heads, descending = batch * ((kv_heads + 1) / 2);
+          const attile::AlternatingHeads heads{{descending, wanted}, descending, all};
+          std::vector<int> begun(all, 0);
+          int switches = 0;
+          bool descends = true;
+          for (int i = 0; i < all * tiles; ++i) {
+            const auto tile = heads.tile(i, tiles);
+            REQUIRE((0 <= tile.head && tile.head < all));
+            const int before = begun[tile.head]++;
+            switches += descends != tile.head < descending;
+            descends = tile.head < descending;
+            CHECK(tile.index == (descends ? tiles - 1 - before : before));
+          }
+          CHECK(begun == std::vector<int>(all, tiles));  // so each tile has begun once
+          CHECK(descends == (kv_heads == 1));            // the short ones of other heads begin last
+          // Rounds in turn, but those of the heads that there are more of.
+          const int ascending = all - descending;
+          if (kv_heads % 2 == 0) {
+            const attile::HeadRounds rounds(descending, wanted);
+            const int turns = (ascending - rounds.larger) / rounds.heads;
+            CHECK(switches == 2 * turns - 1);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("sections are what L2 holds where that can be even, too") {
   constexpr std::int64_t kMegabyte = 1 << 20;
   // 64 slices of 16 tiles: whole pairs of turns of 132 blocks would be those of 33 slices.

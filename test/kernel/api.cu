@@ -508,6 +508,11 @@ TEST_CASE("in order, with more blocks than the device holds", "[large]") {
   in_order_ends<attile::Causal>();
 }
 
+bool has_sm90() {
+  using Args = attile::ForwardArgs<__nv_bfloat16, attile::Causal>;
+  return attile::sm90::runs<attile::sm90::DefaultForwardTraits<Args, 64>>({});
+}
+
 /// More heads than begin abreast, and more blocks than the device holds.
 template <int D>
 void in_order_is_what_is_accumulated() {
@@ -540,12 +545,53 @@ void in_order_is_what_is_accumulated() {
 }
 
 TEST_CASE("in order, with heads in rounds", "[large]") {
-  if (!attile::sm90::runs<attile::sm90::DefaultForwardTraits<
-          attile::ForwardArgs<__nv_bfloat16, attile::Causal>, 64>>({})) {
-    SKIP_CASE("no device of compute capability 9.0, or no code for it");
-  }
+  if (!has_sm90()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
   in_order_is_what_is_accumulated<64>();
   in_order_is_what_is_accumulated<256>();
+}
+
+template <int D, int kKvHeads>
+void batches_are_what_they_are_alone() {
+  constexpr int kBatch = 3, kHeads = 6, kLen = 700;
+  using Of = Problem<__nv_bfloat16, attile::Causal>;
+  using Forward = attile::sm90::DefaultForwardTraits<typename Of::Forward, D>;
+  using Backward =
+      attile::sm90::DefaultBackwardTraits<typename Of::Backward, D, D, attile::DqMode::kInOrder>;
+  const Of problem{kBatch, kHeads, kLen, D};
+  auto forward = problem.forward();
+  auto backward = problem.backward();
+  forward.kv_heads = backward.kv_heads = kKvHeads;
+  std::size_t bytes = 0;
+  REQUIRE_CUDA(attile::backward<Backward>(nullptr, bytes, backward));
+  const Device<unsigned char> workspace(bytes);
+  const auto results = [&] {
+    REQUIRE_CUDA(attile::forward<Forward>(forward));
+    REQUIRE_CUDA(attile::backward<Backward>(workspace.get(), bytes, backward));
+    return std::array{problem.o.download(), problem.dq.download(), problem.dk.download(),
+                      problem.dv.download()};
+  };
+  const auto together = results();
+  for (const auto* out : {&problem.o, &problem.dq, &problem.dk, &problem.dv}) {
+    REQUIRE_CUDA(cudaMemset(out->get(), 0xFF, out->bytes()));
+  }
+  forward.batch = backward.batch = 1;
+  auto alone = results();
+  const auto next = [](auto&... tensors) { ((tensors.data += tensors.batch_stride), ...); };
+  for (int b = 1; b < kBatch; ++b) {
+    next(forward.q, forward.k, forward.v, forward.o);
+    next(backward.q, backward.k, backward.v, backward.o, backward.dout);
+    next(backward.dq, backward.dk, backward.dv);
+    forward.lse += kHeads * kLen;
+    backward.lse += kHeads * kLen;
+    alone = results();
+  }
+  for (std::size_t i = 0; i < alone.size(); ++i) CHECK(same_bits(together[i], alone[i]));
+}
+
+TEST_CASE("in order, a batch has the same bits alone and among others") {
+  if (!has_sm90()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
+  batches_are_what_they_are_alone<64, 6>();
+  batches_are_what_they_are_alone<256, 2>();
 }
 
 template <attile::DqMode kMode>

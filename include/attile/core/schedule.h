@@ -115,6 +115,34 @@ struct HeadRounds {
   }
 };
 
+/// The order in which an ordered backward pass begins its tiles of K and V where a mask makes them
+/// uneven. The first `descending` heads begin from their last tile, which under a causal mask is
+/// the shortest, to their first, the others, of which there are at most as many, from the first to
+/// the last. What there are more of the former comes first, then a round of either kind in turn:
+/// short tiles end in the order in which the long ones behind them may begin, a short and a long
+/// one together take about the same time, and those that begin last are short.
+struct AlternatingHeads {
+  struct Tile {
+    int head, index;
+  };
+
+  HeadRounds rounds;  ///< of the heads that descend
+  int descending, all;
+
+  /// The tile that is the `begun`-th to begin, of `tiles` of each head.
+  ATTILE_HOST_DEVICE constexpr Tile tile(int begun, int tiles) const {
+    const int more = 2 * descending - all;
+    const int before = begun / tiles;
+    const HeadRounds::Round down = rounds.round_of(min(before, more) + max(before - more, 0) / 2);
+    const int up = max(down.first - more, 0);
+    const int up_heads = max(down.first + down.heads - more, 0) - up;
+    const int among = begun - (down.first + up) * tiles;
+    const int later = among - down.heads * tiles;
+    if (later < 0) return {down.first + among % down.heads, tiles - 1 - among / down.heads};
+    return {descending + up + later % up_heads, later / up_heads};
+  }
+};
+
 /// A tile of query rows of a slice (batch and head).
 struct WorkItem {
   int slice, row_tile;

@@ -17,7 +17,8 @@
 
 namespace attile {
 
-/// A tile of K and V of one kv head. `column`: its number, counted through all kv heads.
+/// A tile of K and V of one kv head. `column`: its number, counted through all kv heads of one
+/// batch after another; kAlternatesFrom, through all batches of one kv head after another.
 struct KeyTile {
   int batch, kv_head, index;
 
@@ -25,22 +26,35 @@ struct KeyTile {
   ATTILE_DEVICE KeyTile(const BackwardParams<Traits>& p, int column)
       : batch(column / p.kv_tiles / p.kv_heads),
         kv_head(column / p.kv_tiles % p.kv_heads),
-        index(column % p.kv_tiles) {}
+        index(column % p.kv_tiles) {
+    if constexpr (Traits::kAlternatesFrom > 0) {
+      batch = column / p.kv_tiles % p.batch;
+      kv_head = column / p.kv_tiles / p.batch;
+    }
+  }
 };
 
 /// The column of the block that is the `begun`-th to begin: the kv heads of a round begin their
 /// tiles in turn. Each from its first tile on, which under a causal mask has most rows: the blocks
 /// that begin last are short. kInOrder from its last one on, since a block waits for those behind
 /// its tile, and takes its rows from the first on: under a causal mask or a window it then meets no
-/// rows before the tile behind it has.
+/// rows before the tile behind it has. kAlternatesFrom says where half of the heads ascend: from
+/// the first tile on, and each tile's rows from the last one on. Which heads those are must depend
+/// neither on how many batches there are nor on the device: the order of the sums would.
 template <class Traits>
 ATTILE_DEVICE int column_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  if (!kInOrder && (!Traits::kHeadsAbreast || p.rounds.one_each())) return begun;
-  const HeadRounds::Round round = p.rounds.round_of(begun / p.kv_tiles);
-  const int among = begun - round.first * p.kv_tiles;
-  const int index = kInOrder ? p.kv_tiles - 1 - among / round.heads : among / round.heads;
-  return (round.first + among % round.heads) * p.kv_tiles + index;
+  if constexpr (Traits::kAlternatesFrom > 0) {
+    const AlternatingHeads heads{p.rounds, p.ascending_from / p.kv_tiles, p.batch * p.kv_heads};
+    const auto [head, index] = heads.tile(begun, p.kv_tiles);
+    return head * p.kv_tiles + index;
+  } else {
+    if (!kInOrder && (!Traits::kHeadsAbreast || p.rounds.one_each())) return begun;
+    const HeadRounds::Round round = p.rounds.round_of(begun / p.kv_tiles);
+    const int among = begun - round.first * p.kv_tiles;
+    const int index = kInOrder ? p.kv_tiles - 1 - among / round.heads : among / round.heads;
+    return (round.first + among % round.heads) * p.kv_tiles + index;
+  }
 }
 
 /// The pass over K/V blocks: one block for each tile of K and V of each kv head, by the

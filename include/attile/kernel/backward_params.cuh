@@ -42,7 +42,8 @@ struct BackwardParams {
   typename Traits::MaskType mask;
   typename Traits::ScoreModType score_mod;
   typename Traits::DropoutType dropout;
-  float half_unit;  ///< 0.5 / scale: half of an LSE, in raw scores
+  float half_unit;     ///< 0.5 / scale: half of an LSE, in raw scores
+  int ascending_from;  ///< kAlternatesFrom: the first column of the heads that ascend
 
   /// Rows of the statistics of one head: whole tiles, so that the loop reads without a bound.
   ATTILE_HOST_DEVICE std::int64_t stat_rows() const {
@@ -55,6 +56,10 @@ struct BackwardParams {
   ATTILE_HOST_DEVICE TileRange rows_of(int b, int head, int kv_tile) const {
     const Extent here{arch::opaque(extent.q_len), arch::opaque(extent.kv_len)};
     return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, here);
+  }
+  /// Whether the tiles of K and V of a column's kv head ascend (`column_of`).
+  ATTILE_HOST_DEVICE bool ascends(int column) const {
+    return Traits::kAlternatesFrom > 0 && column >= ascending_from;
   }
   /// The tile of K and V that was the latest to add its part to the dQ of those rows; kv_tiles at
   /// first.
@@ -123,25 +128,37 @@ bool clears_in_pass(const typename Traits::Args& args) {
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= share && share <= 128 << 10;
 }
 
+/// Whether half of the kv heads ascend: see column_of.
+template <class Traits>
+bool alternates(const typename Traits::Args& args) {
+  return Traits::kAlternatesFrom > 0 && args.kv_heads > 0 &&
+         args.q_heads / args.kv_heads >= Traits::kAlternatesFrom;
+}
+
 /// How many kv heads begin a tile each before one of them begins its next one. Of speed alone.
 /// kInOrder a block waits for a step of the one before it, so blocks of one head can begin one a
 /// step, and as many end in a step as the device runs at a time, over the steps that a block takes.
-/// Twice that, since dQ is on its way for longer than a step.
+/// Twice that, since dQ is on its way for longer than a step; where heads alternate, at least what
+/// fills a device.
 /// Else one: blocks of one head share what L2 holds. But where there are few, and a mask makes them
 /// uneven, as many heads as fill a device, so that the longest of all begin first.
 template <class Traits>
 int slices_abreast(const typename Traits::Args& args) {
   if (args.kv_heads == 0 || args.q_len == 0 || args.kv_len == 0) return 1;
+  constexpr int kDeviceBlocks = 128;
   const std::int64_t slices = std::int64_t{args.batch} * args.kv_heads;
   std::int64_t abreast = 1;
   if constexpr (Traits::kDqMode == DqMode::kInOrder) {
     constexpr std::int64_t kMostBlocks = 256;
     abreast = ceil_div(kMostBlocks, std::int64_t{args.q_heads / args.kv_heads} *
                                         ceil_div(args.q_len, Traits::kBr));
+    if (alternates<Traits>(args)) {
+      const int tiles = ceil_div(args.kv_len, Traits::kBc);
+      abreast = max<std::int64_t>(abreast, ceil_div(kDeviceBlocks, tiles));
+    }
   } else if constexpr (Traits::kHeadsAbreast && !kRowsAlike<typename Traits::MaskType>) {
-    constexpr int kBlocks = 128;
     const int tiles = ceil_div(args.kv_len, Traits::kBc);
-    if (slices * tiles <= 8 * kBlocks) abreast = kBlocks / tiles;
+    if (slices * tiles <= 8 * kDeviceBlocks) abreast = kDeviceBlocks / tiles;
   }
   return static_cast<int>(max<std::int64_t>(min(abreast, slices), 1));
 }
@@ -180,7 +197,9 @@ typename Traits::Params backward_params(const typename Traits::Args& args, void*
   p.head_dim_v = v;
   p.q_tiles = ceil_div(args.q_len, Traits::kBr);
   p.kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  p.rounds = {args.batch * args.kv_heads, slices_abreast<Traits>(args)};
+  const int descending = p.batch * (alternates<Traits>(args) ? (p.kv_heads + 1) / 2 : p.kv_heads);
+  p.ascending_from = descending * p.kv_tiles;
+  p.rounds = {descending, slices_abreast<Traits>(args)};
   if (clears_in_pass<Traits>(args) && p.columns() > 0) {
     p.shares = static_cast<int*>(part(parts.turns));
   }

@@ -158,7 +158,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   const int head = slice % p.q_heads;
   bool written = false;  // by a tile of K and V that sees those rows
   if constexpr (kInOrder) {
-    written = tile_before(p, {batch, head, row0, 0, p.extent}, -1) < p.kv_tiles;
+    written = nearest_seen(p, {batch, head, row0, 0, p.extent}, 0, 1) < p.kv_tiles;
     if (thread == 0) *p.turn_of(batch, head, row0) = p.kv_tiles;
   }
   const auto dout = p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v);

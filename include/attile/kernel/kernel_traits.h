@@ -37,6 +37,9 @@ struct KernelTraits {
   static constexpr int kCluster = 1;
   /// Whether few uneven blocks of a backward pass begin longest first (`slices_abreast`).
   static constexpr bool kHeadsAbreast = true;
+  /// With how many query heads over a kv head half of the kv heads of an ordered backward pass
+  /// ascend (`column_of`), and with more; 0 where they never do.
+  static constexpr int kAlternatesFrom = 0;
   /// Whether the sum of dQ begins as zeros that the pass over K/V blocks writes itself.
   static constexpr bool kClearsInPass = false;
   /// Whether it tells when it has added a column's part, so that dQ of the first heads is written

@@ -8,8 +8,9 @@
 
 namespace attile {
 
-/// The tiles of query rows that see a tile of K and V, over all query heads of its group. What is
-/// rarely needed is worked out again from the column's number.
+/// The tiles of query rows that see a tile of K and V, over all query heads of its group; of each
+/// from the first to the last one, and where the tiles of K and V ascend from the last to the
+/// first. What is rarely needed is worked out again from the column's number.
 template <class Traits>
 struct QueryCursor {
   const BackwardParams<Traits>& p;
@@ -22,14 +23,18 @@ struct QueryCursor {
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return tile < range.last; }
-  ATTILE_DEVICE bool edge() const { return !range.full(tile); }
-  ATTILE_DEVICE int row0() const { return tile * Traits::kBr; }
+  ATTILE_DEVICE bool edge() const { return !range.full(row_tile()); }
+  ATTILE_DEVICE int row0() const { return row_tile() * Traits::kBr; }
   ATTILE_DEVICE void advance() {
     ++tile;
     enter_head();
   }
 
  private:
+  ATTILE_DEVICE int row_tile() const {
+    if (!p.ascends(column)) return tile;
+    return range.first + range.last - 1 - tile;
+  }
   ATTILE_DEVICE void enter_head() {
     while (tile >= range.last) {
       const KeyTile key(p, arch::opaque(column));

@@ -8,27 +8,30 @@
 #include <attile/tile/scores.cuh>
 
 // kInOrder: the tiles of K and V that see a tile of rows add their parts to its dQ in turn, from
-// the last one to the first.
+// the last one to the first, or, of a head that ascends (`column_of`), from the first to the last.
 
 namespace attile {
 
-/// Whose turn it is before `kv_tile`: the next one behind it that those rows see, or kv_tiles where
-/// none does. Scope    all lanes of the warp.
+/// The tile of K and V nearest to `from`, in that direction (1 or -1) and from there on, that the
+/// rows at `place` see; kv_tiles where none is. Scope    all lanes of the warp.
 template <class Traits>
-ATTILE_DEVICE int tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                              int kv_tile) {
+ATTILE_DEVICE int nearest_seen(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+                               int from, int direction) {
   const int lane = arch::thread_index() % arch::kWarpSize;
-  for (int next = kv_tile + 1; next < p.kv_tiles; next += arch::kWarpSize) {
-    const int tile = next + lane;
-    const bool sees = tile < p.kv_tiles && p.rows_of(place.batch, place.head, tile)
-                                               .contains(place.row0 / Traits::kBr);
+  const auto is_one = [&](int tile) {
+    return static_cast<unsigned>(tile) < static_cast<unsigned>(p.kv_tiles);
+  };
+  for (int next = from; is_one(next); next += direction * arch::kWarpSize) {
+    const int tile = next + direction * lane;
+    const bool sees =
+        is_one(tile) && p.rows_of(place.batch, place.head, tile).contains(place.row0 / Traits::kBr);
     const int found = arch::first_lane(sees);
-    if (found < arch::kWarpSize) return next + found;
+    if (found < arch::kWarpSize) return next + direction * found;
   }
   return p.kv_tiles;
 }
 
-/// Waits until tile `before` of K and V, and so all behind it, has added its part.
+/// Waits until tile `before` of K and V, and so all that come before it, have added their parts.
 /// Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE void await_tile_before(const BackwardParams<Traits>& p, const tile::TilePlace& place,
@@ -39,11 +42,13 @@ ATTILE_DEVICE void await_tile_before(const BackwardParams<Traits>& p, const tile
 }
 
 /// Waits until it is the turn of `kv_tile` to add its part to dQ of the tile of rows at `place`;
-/// whether it is the first, which writes the sum. Scope    all lanes of a warp.
+/// whether it is the first, which writes the sum. `ascends`: p.ascends. Scope    all lanes of a
+/// warp.
 template <class Traits>
 ATTILE_DEVICE bool begin_turn(const BackwardParams<Traits>& p, const tile::TilePlace& place,
-                              int kv_tile) {
-  const int before = tile_before(p, place, kv_tile);
+                              int kv_tile, bool ascends = false) {
+  const int direction = ascends ? -1 : 1;
+  const int before = nearest_seen(p, place, kv_tile + direction, direction);
   await_tile_before(p, place, before);
   return before == p.kv_tiles;
 }

@@ -147,7 +147,7 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int column,
     const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
     bool writes = false;
     if constexpr (kInOrder) {
-      writes = begin_turn(p, place, key.index);
+      writes = begin_turn(p, place, key.index, p.ascends(column));
       arch::fence_async_proxy_global();  // for those who have added
     }
     if (!sends) continue;

@@ -93,6 +93,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kStages = TuningType::kStages;
   /// By a warp of the loader's that has nothing else to do.
   static constexpr bool kClearsInPass = kMode == DqMode::kAccumulate && (kByRoles || kGroups < 3);
+  /// kByRoles a turn takes long, and blocks of a head that ascends wait for it before they begin,
+  /// which only long ones make up for.
+  static constexpr int kAlternatesFrom =
+      kMode != DqMode::kInOrder || kRowsAlike<M> ? 0 : (kByRoles ? 2 : 1);
 
   /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
   static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;

@@ -163,7 +163,7 @@ ATTILE_DEVICE void keep_turns(const BackwardParams<Traits>& p, int column, bool 
     const KeyTile key(p, arch::opaque(column));
     const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
     if (awaits) {
-      const bool writes = begin_turn(p, place, key.index);
+      const bool writes = begin_turn(p, place, key.index, p.ascends(column));
       smem.turn_handover(step).await_taken();
       if (first_lane) *smem.writes_sum() = writes;
       smem.turn_handover(step).pass_made();
