@@ -9,9 +9,8 @@ enum class DqMode {
   kTwoPass,  ///< a second pass over Q blocks makes dQ: more work, no atomics, the same bits always
   kInOrder,  ///< one pass; each K/V block waits, at each block of query rows, until those behind it
              ///< have added their part of dQ, as in FlashAttention-1's loop from the last K/V block
-             ///< to the first (sm90 with a mask, half of the heads from the first to the last): the
-             ///< same bits always. A mask that answers the same question in two ways makes it wait
-             ///< for ever.
+             ///< to the first (of some heads of sm90 the other way round): the same bits always. A
+             ///< mask that answers the same question in two ways makes it wait for ever.
 };
 
 }  // namespace attile

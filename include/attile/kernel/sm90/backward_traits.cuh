@@ -94,9 +94,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   /// By a warp of the loader's that has nothing else to do.
   static constexpr bool kClearsInPass = kMode == DqMode::kAccumulate && (kByRoles || kGroups < 3);
   /// kByRoles a turn takes long, and blocks of a head that ascends wait for it before they begin,
-  /// which only long ones make up for.
+  /// which only long ones make up for. A step that is not plain lacks the registers for it.
   static constexpr int kAlternatesFrom =
-      kMode != DqMode::kInOrder || kRowsAlike<M> ? 0 : (kByRoles ? 2 : 1);
+      kMode != DqMode::kInOrder || kRowsAlike<M> || !kPlain ? 0 : (kByRoles ? 2 : 1);
 
   /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
   static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;
