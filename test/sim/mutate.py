@@ -86,7 +86,7 @@ def mutants(only):
 
 
 def compile_flags(include):
-    return ["-std=c++20", "-O1", "-g1", "-fsanitize=thread", "--param",
+    return ["-std=c++20", "-O2", "-g1", "-fsanitize=thread", "--param",
             "tsan-instrument-func-entry-exit=0", "-DATTILE_TEST_FULL=1", f"-I{ROOT}/test/sim",
             f"-I{include}", f"-I{ROOT}/test", "-isystem", "/usr/local/cuda/include",
             "-Wno-unknown-pragmas"]
@@ -143,8 +143,7 @@ def main(argv):
     parser.add_argument("--only", help="part of a path")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--build", default=str(ROOT / "build/test"),
-                        help="a build folder in which the targets test_sim_* were made, with "
-                             "ATTILE_TEST_FULL")
+                        help="a build folder in which the targets test_sim_* were made")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(argv)
     all_mutants = mutants(options.only)

@@ -24,14 +24,15 @@ struct KeyTile {
 
   template <class Traits>
   ATTILE_DEVICE KeyTile(const BackwardParams<Traits>& p, int column)
-      : batch(column / p.kv_tiles / p.kv_heads),
-        kv_head(column / p.kv_tiles % p.kv_heads),
-        index(column % p.kv_tiles) {
-    if constexpr (Traits::kAlternatesFrom > 0) {
-      batch = column / p.kv_tiles % p.batch;
-      kv_head = column / p.kv_tiles / p.batch;
-    }
-  }
+      : batch(kHeadByHead<Traits> ? column / p.kv_tiles % p.batch
+                                  : column / p.kv_tiles / p.kv_heads),
+        kv_head(kHeadByHead<Traits> ? column / p.kv_tiles / p.batch
+                                    : column / p.kv_tiles % p.kv_heads),
+        index(column % p.kv_tiles) {}
+
+ private:
+  template <class Traits>
+  static constexpr bool kHeadByHead = Traits::kAlternatesFrom > 0;
 };
 
 /// The column of the block that is the `begun`-th to begin: the kv heads of a round begin their
