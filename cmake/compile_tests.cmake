@@ -10,51 +10,70 @@ else()  # native, all, all-major
   set(ATTILE_COMPILE_TEST_ARCHITECTURE 90a)
 endif()
 
-# Each header compiled alone, twice in a row: .h by the host compiler, .cuh by nvcc. Then all
-# objects of one language, and a translation unit with every header, are linked into one program,
-# so that a function defined in a header without inline is defined twice and does not link.
+# attile_for_one_architecture(target): what no device runs is built for one architecture.
+function(attile_for_one_architecture target)
+  if(NOT ATTILE_TEST_ARCHITECTURES)
+    set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES
+                                               ${ATTILE_COMPILE_TEST_ARCHITECTURE})
+  endif()
+endfunction()
+
+# Each header compiled alone, twice in a row: .h by the host compiler; .cuh by nvcc to PTX, which
+# takes a quarter of the time of both passes. Then a program of all objects of the .h, and one of
+# two translation units with every .cuh, are linked, so that a function defined in a header without
+# inline is defined twice and does not link.
 function(attile_header_tests)
-  set(include_dir "${PROJECT_SOURCE_DIR}/include")
-  set(generated "${CMAKE_CURRENT_BINARY_DIR}/headers")
-  foreach(language IN ITEMS CXX CUDA)
-    string(TOLOWER ${language} lower)
-    if(language STREQUAL "CXX")
-      set(header_extensions "*.h")
+  foreach(extension IN ITEMS h cuh)
+    if(extension STREQUAL "h")
+      set(language cxx)
       set(source_extension cpp)
     else()
-      set(header_extensions "*.cuh")
+      set(language cuda)
       set(source_extension cu)
     endif()
-    file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${include_dir}"
-         "${include_dir}/attile/${header_extensions}")
-    if(NOT headers)
-      continue()
+    attile_header_sources(sources all_includes ${extension} ${source_extension})
+    set(generated "${CMAKE_CURRENT_BINARY_DIR}/headers")
+    set(linked "${generated}/all_${language}.${source_extension}")
+    configure_file("${PROJECT_SOURCE_DIR}/test/linkage/all.in" "${linked}" @ONLY)
+    set(targets headers_${language})
+    if(extension STREQUAL "h")
+      list(APPEND linked ${sources})
+    else()
+      set(again "${generated}/again_${language}.${source_extension}")
+      configure_file("${PROJECT_SOURCE_DIR}/test/linkage/all.in" "${again}" @ONLY)
+      list(APPEND linked "${again}")
+      add_library(headers_ptx OBJECT ${sources})
+      set_target_properties(headers_ptx PROPERTIES CUDA_PTX_COMPILATION ON)
+      list(APPEND targets headers_ptx)
     endif()
-
-    set(sources)
-    set(all_includes)
-    foreach(header IN LISTS headers)
-      string(APPEND all_includes "#include <${header}>\n")
-      set(source "${generated}/${header}.${source_extension}")
-      file(CONFIGURE OUTPUT "${source}" CONTENT "#include <${header}>\n#include <${header}>\n")
-      list(APPEND sources "${source}")
+    add_executable(headers_${language} "${PROJECT_SOURCE_DIR}/test/linkage/main.cpp" ${linked})
+    foreach(target IN LISTS targets)
+      attile_own(${target})
+      attile_for_one_architecture(${target})
     endforeach()
-    set(source "${generated}/all_${lower}.${source_extension}")
-    configure_file("${PROJECT_SOURCE_DIR}/test/linkage/all.in" "${source}" @ONLY)
-
-    add_executable(headers_${lower} "${PROJECT_SOURCE_DIR}/test/linkage/main.cpp" ${sources}
-                                    "${source}")
-    attile_own(headers_${lower})
-    if(language STREQUAL "CUDA")
-      target_link_libraries(headers_${lower} PRIVATE CUDA::cublas)  # standard.cuh
+    if(extension STREQUAL "cuh")
+      target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
     endif()
-    if(NOT ATTILE_TEST_ARCHITECTURES)
-      set_target_properties(headers_${lower} PROPERTIES CUDA_ARCHITECTURES
-                                                        ${ATTILE_COMPILE_TEST_ARCHITECTURE})
-    endif()
-    add_test(NAME compile.headers_${lower} COMMAND headers_${lower})
-    set_tests_properties(compile.headers_${lower} PROPERTIES LABELS compile)
+    add_test(NAME compile.headers_${language} COMMAND headers_${language})
+    set_tests_properties(compile.headers_${language} PROPERTIES LABELS compile)
   endforeach()
+endfunction()
+
+# A source for each header with the extension, and a line that includes it.
+function(attile_header_sources sources_result includes_result extension source_extension)
+  set(include_dir "${PROJECT_SOURCE_DIR}/include")
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${include_dir}"
+       "${include_dir}/attile/*.${extension}")
+  set(sources)
+  set(all_includes)
+  foreach(header IN LISTS headers)
+    string(APPEND all_includes "#include <${header}>\n")
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/headers/${header}.${source_extension}")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include <${header}>\n#include <${header}>\n")
+    list(APPEND sources "${source}")
+  endforeach()
+  set(${sources_result} "${sources}" PARENT_SCOPE)
+  set(${includes_result} "${all_includes}" PARENT_SCOPE)
 endfunction()
 
 # attile_nvcc_flags(result): what nvcc gets when a test runs it, but for the architecture.

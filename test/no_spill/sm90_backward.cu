@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <type_traits>
+
 #include "policies.h"
 
 using namespace attile;
@@ -12,16 +14,20 @@ struct NamedKernels {
 
   template <class T, class M, class S, class P>
   bool operator()() const {
-    bool result = true;
+    bool result = kKernel<64, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+                  kKernel<128, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+                  kKernel<128, DqMode::kInOrder, T, M, S, P> != nullptr;
     if constexpr (sm90::kMakesGradientOf<S, 256, 256>) {
-      result = kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-               kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr;
+      result &= kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr;
     }
-    return result && kKernel<64, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-           kKernel<96, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-           kKernel<128, DqMode::kAccumulate, T, M, S, P> != nullptr &&
-           kKernel<64, DqMode::kInOrder, T, M, S, P> != nullptr &&
-           kKernel<128, DqMode::kInOrder, T, M, S, P> != nullptr;
+    if constexpr (ATTILE_TEST_FULL || std::is_same_v<S, NoScoreMod>) {
+      result &= kKernel<96, DqMode::kAccumulate, T, M, S, P> != nullptr &&
+                kKernel<64, DqMode::kInOrder, T, M, S, P> != nullptr;
+      if constexpr (sm90::kMakesGradientOf<S, 192, 192>) {
+        result &= kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr;
+      }
+    }
+    return result;
   }
 };
 

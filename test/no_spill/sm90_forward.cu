@@ -16,7 +16,7 @@ struct NamedKernels {
   static constexpr bool each_rows() {
     using enum sm90::Rows;
     bool result = kKernel<D, Dv, kAny, T, M, S, P> != nullptr;
-    if constexpr (ATTILE_TEST_FULL || std::is_same_v<S, NoScoreMod>) {
+    if constexpr (ATTILE_TEST_FULL || (std::is_same_v<S, NoScoreMod> && D % 128 == 0)) {
       result &= kKernel<D, Dv, kPacked, T, M, S, P> != nullptr &&
                 kKernel<D, Dv, kMany, T, M, S, P> != nullptr;
     }

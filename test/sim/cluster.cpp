@@ -25,12 +25,12 @@ std::string Machine::of_other(const Block& block) const {
 /// The block with that place in the running thread's cluster.
 Block& Machine::block_in(int rank, const char* verb, const void* pc) {
   Block* const first = current_->block->first;
-  const std::string what =
-      who() + verb + "block " + std::to_string(rank) + " of its cluster (" + place_of(pc) + ")";
-  if (rank < 0 || rank >= static_cast<int>(grid_.cluster)) {
-    report("cluster", what + ", which has " + std::to_string(grid_.cluster));
-  }
-  if (first[rank].is_over()) report("cluster", what + ", which has ended");
+  const auto wrong = [&](const std::string& why) {
+    report("cluster", who() + verb + "block " + std::to_string(rank) + " of its cluster (" +
+                          place_of(pc) + "), which has " + why);
+  };
+  if (rank < 0 || rank >= static_cast<int>(grid_.cluster)) wrong(std::to_string(grid_.cluster));
+  if (first[rank].is_over()) wrong("ended");
   return first[rank];
 }
 

@@ -25,6 +25,12 @@ inline double cost(const Case& c) {
   return static_cast<double>(c.batch) * c.q_heads * (1.0 * c.q_len * c.kv_len * c.head_dim + 2e4);
 }
 
+/// What a case of a family costs at most, and of a variant of one: without ATTILE_TEST_FULL there
+/// are still cases of every mask, modifier and layout below.
+inline constexpr double kMostCost = ATTILE_TEST_FULL ? 2.5e6 : 0.8e6, kLessCost = kMostCost / 2;
+/// The same where heads are wider than 64: such cases are few.
+inline constexpr double kWideCost = 1.2e6;
+
 /// A test for each case with this policy that the executor takes and the machine ends in seconds.
 template <Direction kDirection, attile::Element T, Policy kPolicy, class Executor>
 void register_cases(const std::string& family, const Executor& executor, double most_cost) {

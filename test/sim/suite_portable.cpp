@@ -15,8 +15,6 @@ using Odd = GpuExecutor<Dims<64>, Tiles<20, 24, attile::portable::Tuning<128>>>;
 using Padded = GpuExecutor<Dims<64>, Tiles<57, 57, attile::portable::Tuning<128>>>;
 using TwoPass = GpuExecutor<Dims<64>, Tiles<16, 24>, attile::DqMode::kTwoPass>;
 
-constexpr double kMostCost = ATTILE_TEST_FULL ? 2.5e6 : 1.2e6, kLessCost = kMostCost / 2;
-
 /// Sums in no fixed order are refused where dQ has the same bits always, and nothing is written.
 template <class Executor>
 void check_that_sums_are_refused() {

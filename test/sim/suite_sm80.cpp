@@ -37,8 +37,6 @@ using Narrow = GpuExecutor<Dims<64, 32>, SmallTiles>;
 using Deep = GpuExecutor<Dims<128, 128, 96>,
                          MatrixTiles<32, 32, Tuning<2, 2>, BackwardTuning<4, 2, 2, 1, 1>>>;
 
-constexpr double kMostCost = ATTILE_TEST_FULL ? 2.5e6 : 1.2e6;
-
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy)                                                           \
   register_cases<Direction::kForward, __half, Policy::policy>("sm80_fp16", Large{}, kMostCost); \

@@ -32,8 +32,6 @@ static_assert(kThreeByDefault<attile::ForwardArgs<float>>);
 static_assert(Tuning<>::kProducts == Products::kThree);
 static_assert(BackwardTuning<>::kProducts == Products::kThree);
 
-constexpr double kMostCost = ATTILE_TEST_FULL ? 2.5e6 : 1.2e6, kLessCost = kMostCost / 2;
-
 template <Policy kPolicy, class Executor>
 void add(const char* family, const Executor& executor, double most_cost = kLessCost) {
   register_cases<Direction::kForward, float, kPolicy>(family, executor, most_cost);
@@ -48,8 +46,8 @@ const bool kRegistered = [] {
   add<Policy::kCausal>("sm80_fp32_64_32", Narrow{});
   add<Policy::kNone>("sm80_tf32", One{});
   add<Policy::kCausalDropout>("sm80_tf32", One{});
-  add<Policy::kNone>("sm80_fp32_256", D256{}, kMostCost);
-  add<Policy::kCausal>("sm80_fp32_256", D256{}, kMostCost);
+  add<Policy::kNone>("sm80_fp32_256", D256{}, kWideCost);
+  add<Policy::kCausal>("sm80_fp32_256", D256{}, kWideCost);
   register_cases<Direction::kBackward, float, Policy::kCausal>("sm80_fp32_in_order", InOrder{},
                                                                kLessCost);
   register_cases<Direction::kBackward, float, Policy::kLearned>("sm80_fp32_in_order", InOrder{},

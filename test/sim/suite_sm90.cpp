@@ -40,47 +40,41 @@ using Roles192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>>;
 
 using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<attile::sm90::Rows::kPacked>>;
 
-constexpr double kMostCost = 1.2e6;
+constexpr double kMost = ATTILE_TEST_FULL ? kLessCost : kMostCost;
 
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy) \
-  register_cases<Direction::kForward, __half, Policy::policy>("sm90_fp16", Two{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::policy>("sm90_fp16", Two{}, kMost);
   ATTILE_SIMULATED_POLICIES(ATTILE_REGISTER)
 #undef ATTILE_REGISTER
-  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_192", Three{},
-                                                                      kMostCost);
-  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_64", Plain{},
-                                                                      kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_cluster", Cluster{},
-                                                               kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_cluster", Cluster{}, kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_packed", Packed{}, kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed", Packed{}, kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_256", Deep{}, kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_256", Deep{}, kMostCost);
+  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_192", Three{}, kMost);
+  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_64", Plain{}, kMost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_cluster", Cluster{}, kMost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_cluster", Cluster{}, kMost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_packed", Packed{}, kMost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed", Packed{}, kMost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_256", Deep{}, kWideCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_256", Deep{}, kWideCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed_256", PackedDeep{},
-                                                               kMostCost / 8);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_96", D96{}, kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_rows", Rows{}, kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_columns", Columns{},
-                                                                kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_columns", Columns{}, kMostCost);
+                                                               kWideCost / 8);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_96", D96{}, kWideCost);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_rows", Rows{}, kMost);
+  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_columns", Columns{}, kMost);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_columns", Columns{}, kMost);
   register_cases<Direction::kBackward, __nv_bfloat16, Policy::kCausal>("sm90_one", OneGroup{},
-                                                                       kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_in_order", InOrder{},
-                                                                kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_rows", Rows{}, kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kLearnedDropout>("sm90_rows", Rows{},
-                                                                        kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_96", D96{}, kMostCost / 4);
+                                                                       kMost);
+  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_in_order", InOrder{}, kMost);
+  register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_rows", Rows{}, kMost);
+  register_cases<Direction::kBackward, __half, Policy::kLearnedDropout>("sm90_rows", Rows{}, kMost);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_96", D96{}, kWideCost / 4);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_96_in_order", KeepsTurns{},
-                                                                kMostCost / 4);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kMostCost);
+                                                                kWideCost / 4);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kWideCost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_160_64", RolesInOrder{},
-                                                                kMostCost / 4);
+                                                                kWideCost / 4);
   register_cases<Direction::kBackward, __nv_bfloat16, Policy::kEverything>("sm90_192", Roles192{},
-                                                                           kMostCost);
+                                                                           kWideCost);
   return true;
 }();
 
