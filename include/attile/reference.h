@@ -13,6 +13,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -92,8 +93,7 @@ struct Plain {
 };
 
 /// Calls work(i) for 0 <= i < count, on every core.
-template <class Work>
-void parallel(int count, const Work& work) {
+inline void parallel(int count, const std::function<void(int)>& work) {
   std::atomic<int> next{0};
   const auto run = [&] {
     for (int i = next++; i < count; i = next++) work(i);
@@ -115,34 +115,23 @@ struct Row {
   Real lse;
 };
 
-/// Attention of one problem, row by row, in the arithmetic `Math`.
-template <class Math, class Args>
-struct Attention {
+/// What is made of rows, whatever the policies.
+template <class Math>
+struct RowMath : Math {
   using Real = typename Math::Real;
   using Values = std::vector<Real>;
-  using ScoreModType = typename Args::ScoreModType;
-  using Learned = LearnedSums<Real, Math::kMagnitudes>;
-
-  const Args& args;
-  Math math;
-  int D = head_dims(args, 0, 0).qk;
-  int Dv = head_dims(args, 0, 0).v;
-  Real scale = static_cast<Real>(scale_of(args, D));
-  Extent extent{args.q_len, args.kv_len};
-  int group = args.q_heads / args.kv_heads;
-  typename Args::DropoutType::Sampler sampler = args.dropout.sampler(args.q_heads);
 
   /// The n indices of a sum, in its order.
   template <class Term>
   void for_each(int n, const Term& term) const {
-    for (int i = 0; i < n; ++i) term(math.reverse ? n - 1 - i : i);
+    for (int i = 0; i < n; ++i) term(this->reverse ? n - 1 - i : i);
   }
 
   Real dot(const Real* x, const Real* y, int n, bool reverse) const {
     Real part[16] = {};
     for (int i = 0; i < n; ++i) {
       const int c = reverse ? n - 1 - i : i;
-      part[i % math.lanes] += x[c] * y[c];
+      part[i % this->lanes] += x[c] * y[c];
     }
     Real sum = 0;
     for (const Real x : part) sum += x;
@@ -150,7 +139,7 @@ struct Attention {
   }
 
   void add_scaled(Real* sum, Real factor, const Real* x, int n) const {
-    for (int c = 0; c < n; ++c) sum[c] += math.term(factor * x[c]);
+    for (int c = 0; c < n; ++c) sum[c] += this->term(factor * x[c]);
   }
 
   /// A dense (rows, dim) copy of rows of one head.
@@ -169,53 +158,78 @@ struct Attention {
   template <class T>
   Values read_factor(const Tensor<T>& t, int batch, int head, int rows, int dim) const {
     Values copy = read(t, batch, head, 0, rows, dim);
-    for (Real& x : copy) x = math.factor(x);
+    for (Real& x : copy) x = this->factor(x);
     return copy;
   }
 
   /// Writes one head's (rows, dim) into its place in a dense tensor.
   void write(std::vector<double>& tensor, std::int64_t head_index, const Values& head) const {
     const std::int64_t at = head_index * static_cast<std::int64_t>(head.size());
-    for (std::size_t i = 0; i < head.size(); ++i) tensor[at + i] = math.operand(head[i]);
+    for (std::size_t i = 0; i < head.size(); ++i) tensor[at + i] = this->operand(head[i]);
   }
 
-  /// S = scale q K^T, S' = score_mod(S), -inf where hidden; P = softmax(S'), LSE = m + ln(l).
+  /// P = softmax(S'), LSE = m + ln(l).
+  void softmax(Row<Real>& r) const {
+    const Real hidden = -std::numeric_limits<Real>::infinity();
+    Real m = hidden;
+    for (const Real s : r.s) m = std::max(m, s);
+    const Real base = m == hidden ? Real(0) : m;
+    Real l = 0;
+    for_each(static_cast<int>(r.s.size()), [&](int j) { l += r.p[j] = std::exp(r.s[j] - base); });
+    r.lse = hidden;
+    if (l == Real(0)) return;
+    for (Real& p : r.p) p = this->operand(p / l);
+    r.lse = m + std::log(l);
+  }
+
+  /// O = dropout(P) V.
+  Values output_row(const Row<Real>& r, const Values& v, int dim) const {
+    Values o(dim, 0);
+    for_each(static_cast<int>(r.p.size()), [&](int j) {
+      if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not looked at
+      add_scaled(o.data(), this->factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * dim, dim);
+    });
+    for (Real& x : o) x = this->operand(x);
+    return o;
+  }
+};
+
+/// Attention of one problem, row by row, in the arithmetic `Math`.
+template <class Math, class Args>
+struct Attention {
+  using Real = typename Math::Real;
+  using Values = std::vector<Real>;
+  using ScoreModType = typename Args::ScoreModType;
+  using Learned = LearnedSums<Real, Math::kMagnitudes>;
+
+  const Args& args;
+  RowMath<Math> math;
+  int D = head_dims(args, 0, 0).qk;
+  int Dv = head_dims(args, 0, 0).v;
+  Real scale = static_cast<Real>(scale_of(args, D));
+  Extent extent{args.q_len, args.kv_len};
+  int group = args.q_heads / args.kv_heads;
+  typename Args::DropoutType::Sampler sampler = args.dropout.sampler(args.q_heads);
+
+  /// S = scale q K^T, S' = score_mod(S), -inf where hidden; its softmax.
   Row<Real> softmax_row(const Real* q, const Values& k, int batch, int head, int row) const {
     const int n = args.kv_len;
     const Real hidden = -std::numeric_limits<Real>::infinity();
     constexpr bool kRaw = kLearns<ScoreModType>;
     Row<Real> r{Values(kRaw ? n : 0), Values(n, hidden), Values(n), Values(n), Values(n), hidden};
-    Real m = hidden;
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
       if (!args.mask.visible(at, extent)) continue;
-      const Real product = math.score(dot(q, k.data() + std::size_t(j) * D, D, math.reverse));
+      const Real product = math.score(math.dot(q, k.data() + std::size_t(j) * D, D, math.reverse));
       const Real raw = math.score(scale * product);
       if constexpr (kRaw) r.raw[j] = raw;
       const auto modified = args.score_mod(raw, at, extent);
       r.s[j] = math.score(static_cast<Real>(modified.value));
       r.derivative[j] = static_cast<Real>(modified.derivative);
       r.keep[j] = sampler.keep(at) ? static_cast<Real>(sampler.keep_scale()) : Real(0);
-      m = std::max(m, r.s[j]);
     }
-    const Real base = m == hidden ? Real(0) : m;
-    Real l = 0;
-    for_each(n, [&](int j) { l += r.p[j] = std::exp(r.s[j] - base); });
-    if (l == Real(0)) return r;
-    for (Real& p : r.p) p = math.operand(p / l);
-    r.lse = m + std::log(l);
+    math.softmax(r);
     return r;
-  }
-
-  /// O = dropout(P) V.
-  Values output_row(const Row<Real>& r, const Values& v) const {
-    Values o(Dv, 0);
-    for_each(args.kv_len, [&](int j) {
-      if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not looked at
-      add_scaled(o.data(), math.factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * Dv, Dv);
-    });
-    for (Real& x : o) x = math.operand(x);
-    return o;
   }
 
   ForwardResult forward() const {
@@ -225,17 +239,17 @@ struct Attention {
     result.lse.resize(rows);
     parallel(args.batch * args.q_heads, [&](int b_h) {
       const int b = b_h / args.q_heads, h = b_h % args.q_heads;
-      const Values q = read_factor(args.q, b, h, args.q_len, D);
-      const Values k = read_factor(args.k, b, h / group, args.kv_len, D);
-      const Values v = read_factor(args.v, b, h / group, args.kv_len, Dv);
+      const Values q = math.read_factor(args.q, b, h, args.q_len, D);
+      const Values k = math.read_factor(args.k, b, h / group, args.kv_len, D);
+      const Values v = math.read_factor(args.v, b, h / group, args.kv_len, Dv);
       Values o;
       for (int i = 0; i < args.q_len; ++i) {
         const Row<Real> r = softmax_row(q.data() + std::size_t(i) * D, k, b, h, i);
-        const Values o_row = output_row(r, v);
+        const Values o_row = math.output_row(r, v, Dv);
         o.insert(o.end(), o_row.begin(), o_row.end());
         result.lse[std::int64_t{b_h} * args.q_len + i] = r.lse;
       }
-      write(result.o, b_h, o);
+      math.write(result.o, b_h, o);
     });
     return result;
   }
@@ -243,18 +257,18 @@ struct Attention {
   /// The gradients of one query head; dk, dv and what is learned are added to.
   void backward_head(int b, int h, const Values& k, const Values& v, Values& dq, Values& dk,
                      Values& dv, Learned& learned) const {
-    const Values q = read_factor(args.q, b, h, args.q_len, D);
-    const Values dout = read(args.dout, b, h, 0, args.q_len, Dv);
-    const Values dout_factor = read_factor(args.dout, b, h, args.q_len, Dv);
+    const Values q = math.read_factor(args.q, b, h, args.q_len, D);
+    const Values dout = math.read(args.dout, b, h, 0, args.q_len, Dv);
+    const Values dout_factor = math.read_factor(args.dout, b, h, args.q_len, Dv);
     const bool stored = math.recomputes() && args.lse != nullptr && args.o.data != nullptr;
-    for_each(args.q_len, [&](int i) {
+    math.for_each(args.q_len, [&](int i) {
       const Real* q_i = q.data() + std::size_t(i) * D;
       const Real* do_i = dout_factor.data() + std::size_t(i) * Dv;
       const std::int64_t lse_at = (std::int64_t{b} * args.q_heads + h) * args.q_len + i;
       Row<Real> r = softmax_row(q_i, k, b, h, i);
-      Values o = output_row(r, v);
+      Values o = math.output_row(r, v, Dv);
       if (stored) {
-        o = read(args.o, b, h, i, 1, Dv);
+        o = math.read(args.o, b, h, i, 1, Dv);
         const Real lse = args.lse[lse_at];
         for (int j = 0; j < args.kv_len && std::isfinite(lse); ++j) {
           r.p[j] = math.operand(std::exp(r.s[j] - lse));
@@ -263,14 +277,14 @@ struct Attention {
       const Real dlse = args.dlse != nullptr ? static_cast<Real>(args.dlse[lse_at]) : Real(0);
       // Summed against the order of dP: with one visible key both are sums of the same terms, and
       // no machine can be held to take them in the same order.
-      const Real delta = dot(dout.data() + std::size_t(i) * Dv, o.data(), Dv,
-                             !math.reverse);  // D = rowsum(dO * O)
-      for_each(args.kv_len, [&](int j) {
+      const Real delta = math.dot(dout.data() + std::size_t(i) * Dv, o.data(), Dv,
+                                  !math.reverse);  // D = rowsum(dO * O)
+      math.for_each(args.kv_len, [&](int j) {
         if (r.p[j] == Real(0)) return;
         const std::size_t k_at = std::size_t(j) * D, v_at = std::size_t(j) * Dv;
         // dV = dropout(P)^T dO,  dP = dropout(dO V^T)
-        add_scaled(dv.data() + v_at, math.factor(r.p[j] * r.keep[j]), do_i, Dv);
-        const Real dp = r.keep[j] * math.score(dot(do_i, v.data() + v_at, Dv, math.reverse));
+        math.add_scaled(dv.data() + v_at, math.factor(r.p[j] * r.keep[j]), do_i, Dv);
+        const Real dp = r.keep[j] * math.score(math.dot(do_i, v.data() + v_at, Dv, math.reverse));
         // dS' = P * (dP - D + dLSE),  dS = dS' * score_mod'(S)
         Real ds_modified = r.p[j] * (dp - delta + dlse);
         if constexpr (Math::kMagnitudes) {
@@ -283,8 +297,8 @@ struct Attention {
         }
         const Real ds = math.factor(ds_modified * r.derivative[j]);
         // dQ = scale dS K,  dK = scale dS^T Q
-        add_scaled(dq.data() + std::size_t(i) * D, scale * ds, k.data() + k_at, D);
-        add_scaled(dk.data() + k_at, scale * ds, q_i, D);
+        math.add_scaled(dq.data() + std::size_t(i) * D, scale * ds, k.data() + k_at, D);
+        math.add_scaled(dk.data() + k_at, scale * ds, q_i, D);
       });
     });
   }
@@ -299,20 +313,20 @@ struct Attention {
     Learned learned(args.score_mod, score_shape(args));
     const auto work = [&](int b_h) {
       const int b = b_h / args.kv_heads, kv_head = b_h % args.kv_heads;
-      const Values k = read_factor(args.k, b, kv_head, args.kv_len, D);
-      const Values v = read_factor(args.v, b, kv_head, args.kv_len, Dv);
+      const Values k = math.read_factor(args.k, b, kv_head, args.kv_len, D);
+      const Values v = math.read_factor(args.v, b, kv_head, args.kv_len, Dv);
       Values dk(k.size(), 0), dv(v.size(), 0);
       for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         Values dq(static_cast<std::size_t>(args.q_len) * D, 0);
         backward_head(b, h, k, v, dq, dk, dv, learned);
-        write(result.dq, std::int64_t{b} * args.q_heads + h, dq);
+        math.write(result.dq, std::int64_t{b} * args.q_heads + h, dq);
       }
-      write(result.dk, b_h, dk);
-      write(result.dv, b_h, dv);
+      math.write(result.dk, b_h, dk);
+      math.write(result.dv, b_h, dv);
     };
     const int slices = args.batch * args.kv_heads;
     if constexpr (kLearns<ScoreModType>) {
-      for_each(slices, work);  // heads may add to the same sums
+      math.for_each(slices, work);  // heads may add to the same sums
       result.learned = learned.values();
     } else {
       parallel(slices, work);

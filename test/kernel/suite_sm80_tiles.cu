@@ -5,7 +5,7 @@
 #include "kernel/suite_executor.cuh"
 #include "kernel/suite_kernels.h"
 
-namespace {
+namespace suite_sm80_tiles {
 
 using namespace attile_test;
 using attile::sm80::BackwardTuning;
@@ -105,4 +105,7 @@ static_assert(kSuiteSm80TileKernels == (ATTILE_TEST_FULL ? 0 ATTILE_FEW_TILES(AT
                                                          : 0 ATTILE_FEW_TILES(ATTILE_ONE)));
 #undef ATTILE_ONE
 
-}  // namespace
+#undef ATTILE_FEW_TILES
+#undef ATTILE_MORE_TILES
+
+}  // namespace suite_sm80_tiles

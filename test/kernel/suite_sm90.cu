@@ -3,7 +3,7 @@
 #include "kernel/suite_executor.cuh"
 #include "kernel/suite_kernels.h"
 
-namespace {
+namespace suite_sm90 {
 
 using namespace attile_test;
 using attile::sm90::Rows;
@@ -96,4 +96,7 @@ static_assert(kSuiteSm90Kernels == 0 ATTILE_EACH_POLICY(ATTILE_POLICY) ATTILE_SM
 #undef ATTILE_POLICY
 #undef ATTILE_ONE
 
-}  // namespace
+#undef ATTILE_DEFAULTS
+#undef ATTILE_SM90
+
+}  // namespace suite_sm90

@@ -3,7 +3,7 @@
 #include "kernel/suite_executor.cuh"
 #include "kernel/suite_kernels.h"
 
-namespace {
+namespace suite_sm90_backward {
 
 using namespace attile_test;
 using attile::DqMode;
@@ -75,4 +75,7 @@ static_assert(kSuiteSm90BackwardKernels == 0 ATTILE_EACH_POLICY(ATTILE_POLICY)
 #undef ATTILE_POLICY
 #undef ATTILE_ONE
 
-}  // namespace
+#undef ATTILE_DEFAULTS
+#undef ATTILE_SM90
+
+}  // namespace suite_sm90_backward

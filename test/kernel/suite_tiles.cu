@@ -3,7 +3,7 @@
 #include "kernel/suite_executor.cuh"
 #include "kernel/suite_kernels.h"
 
-namespace {
+namespace suite_tiles {
 
 using namespace attile_test;
 using attile::DqMode;
@@ -94,4 +94,7 @@ static_assert(kSuiteTileKernels == (ATTILE_TEST_FULL ? 0 ATTILE_FEW_TILES(ATTILE
                                                      : 0 ATTILE_FEW_TILES(ATTILE_ONE)));
 #undef ATTILE_ONE
 
-}  // namespace
+#undef ATTILE_FEW_TILES
+#undef ATTILE_MORE_TILES
+
+}  // namespace suite_tiles

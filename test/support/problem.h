@@ -16,14 +16,12 @@
 
 namespace attile_test {
 
-/// The tensors and policies of one case in host memory, inputs filled, outputs poisoned.
-template <attile::Element T, Policy kPolicy>
-class Problem {
+/// The tensors of one case in host memory, inputs filled, outputs poisoned, and what its policies
+/// point to.
+template <attile::Element T>
+class ProblemData {
  public:
-  using ForwardArgs = ForwardArgsOf<T, kPolicy>;
-  using BackwardArgs = BackwardArgsOf<T, kPolicy>;
-
-  explicit Problem(const Case& c)
+  explicit ProblemData(const Case& c)
       : case_(c),
         policies_(c),
         lse_(rows_of_statistics()),
@@ -45,29 +43,8 @@ class Problem {
     const Random random(11);
     for (std::int64_t i = 0; i < rows_of_statistics(); ++i) dlse_.data()[i] = random.normal(i);
   }
-  Problem(const Problem&) = delete;
-  Problem& operator=(const Problem&) = delete;
-
-  ForwardArgs forward_args() {
-    ForwardArgs a{};
-    a.o = o.view();
-    a.lse = case_.lse ? lse_.data() : nullptr;
-    describe(a);
-    return a;
-  }
-
-  BackwardArgs backward_args() {
-    BackwardArgs a{};
-    a.o = o.view();
-    a.lse = lse_.data();
-    a.dout = dout.view();
-    a.dlse = case_.dlse ? dlse_.data() : nullptr;
-    a.dq = dq.view();
-    a.dk = dk.view();
-    a.dv = dv.view();
-    describe(a);
-    return a;
-  }
+  ProblemData(const ProblemData&) = delete;
+  ProblemData& operator=(const ProblemData&) = delete;
 
   /// What the forward pass gave, as the inputs of the backward pass.
   void set_forward_result(const attile::reference::ForwardResult& result) {
@@ -96,9 +73,11 @@ class Problem {
  private:
   static constexpr int kTensors = 8;
 
+  Buffer<T> buffers_[kTensors];
+
+ protected:
   Case case_;
   PolicyData policies_;
-  Buffer<T> buffers_[kTensors];
   Buffer<float> lse_, dlse_;
 
  public:
@@ -175,23 +154,56 @@ class Problem {
     }
     return normal;
   }
+};
 
+/// A case as arguments with its policies.
+template <attile::Element T, Policy kPolicy>
+class Problem : public ProblemData<T> {
+ public:
+  using ForwardArgs = ForwardArgsOf<T, kPolicy>;
+  using BackwardArgs = BackwardArgsOf<T, kPolicy>;
+
+  using ProblemData<T>::ProblemData;
+
+  ForwardArgs forward_args() {
+    ForwardArgs a{};
+    a.o = this->o.view();
+    a.lse = this->case_.lse ? this->lse_.data() : nullptr;
+    describe(a);
+    return a;
+  }
+
+  BackwardArgs backward_args() {
+    BackwardArgs a{};
+    a.o = this->o.view();
+    a.lse = this->lse_.data();
+    a.dout = this->dout.view();
+    a.dlse = this->case_.dlse ? this->dlse_.data() : nullptr;
+    a.dq = this->dq.view();
+    a.dk = this->dk.view();
+    a.dv = this->dv.view();
+    describe(a);
+    return a;
+  }
+
+ private:
   template <class Args>
   void describe(Args& a) {
-    a.q = q.view();
-    a.k = k.view();
-    a.v = v.view();
-    a.batch = case_.batch;
-    a.q_heads = case_.q_heads;
-    a.kv_heads = case_.kv_heads;
-    a.q_len = case_.q_len;
-    a.kv_len = case_.kv_len;
-    a.head_dim = case_.head_dim;
-    a.head_dim_v = case_.head_dim_v;
-    if (case_.scale > 0) a.scale = case_.scale;
-    policies_(a.mask);
-    policies_(a.score_mod);
-    policies_(a.dropout);
+    const Case& c = this->case_;
+    a.q = this->q.view();
+    a.k = this->k.view();
+    a.v = this->v.view();
+    a.batch = c.batch;
+    a.q_heads = c.q_heads;
+    a.kv_heads = c.kv_heads;
+    a.q_len = c.q_len;
+    a.kv_len = c.kv_len;
+    a.head_dim = c.head_dim;
+    a.head_dim_v = c.head_dim_v;
+    if (c.scale > 0) a.scale = c.scale;
+    this->policies_(a.mask);
+    this->policies_(a.score_mod);
+    this->policies_(a.dropout);
   }
 };
 

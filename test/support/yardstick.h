@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -177,155 +179,140 @@ auto snapshot(const Buffers&... buffers) {
   };
 }
 
-/// What make() gives for a case of the suite, made once for each Tag and number of products: for
-/// all executors that it is the same for. It takes longer than their kernels.
-template <class Tag, class Make>
-auto remembered(const Case& c, int tf32_products, const Make& make) {
-  using Value = decltype(make());
-  static std::map<std::pair<const Case*, int>, std::shared_ptr<const Value>> known;
+/// What a case has to give.
+struct ForwardYardstick {
+  attile::reference::ForwardResult exact;
+  Expected o, lse;
+};
+struct BackwardYardstick {
+  attile::reference::ForwardResult forward;
+  Expected dq, dk, dv, learned;
+};
+
+/// What make() gives for a case of the suite in T, made once for each number of products: for all
+/// executors that it is the same for. It takes longer than their kernels.
+template <attile::Element T, class Value>
+std::shared_ptr<const Value> remembered(const Case& c, Policy policy, int tf32_products,
+                                        const std::function<Value()>& make) {
+  static std::map<std::tuple<const Case*, Policy, int>, std::shared_ptr<const Value>> known;
   if (&c < kCases.data() || &c >= kCases.data() + kCases.size()) {
     return std::make_shared<const Value>(make());
   }
-  std::shared_ptr<const Value>& value = known[{&c, tf32_products}];
+  std::shared_ptr<const Value>& value = known[{&c, policy, tf32_products}];
   if (value == nullptr) value = std::make_shared<const Value>(make());
   return value;
 }
 
-/// What a case has to give.
-template <attile::Element T, Policy kPolicy>
-struct Yardstick {
-  struct Forward {
-    attile::reference::ForwardResult exact;
-    Expected o, lse;
+template <attile::Element T, class Args>
+ForwardYardstick forward_yardstick(const Case& c, int tf32_products, const Args& args) {
+  using Result = attile::reference::ForwardResult;
+  ForwardYardstick want{attile::reference::forward(args), {}, {}};
+  const auto plain = [&](bool keep_scores) {
+    std::vector<Result> results;
+    for (const auto& options : plain_options(keep_scores, tf32_products == 1)) {
+      results.push_back(attile::reference::plain_forward(args, options));
+    }
+    return results;
   };
-  struct Backward {
-    attile::reference::ForwardResult forward;
-    Expected dq, dk, dv, learned;
-  };
-
-  static auto forward(const Case& c, int tf32_products, Problem<T, kPolicy>& p) {
-    return remembered<Yardstick>(c, tf32_products, [&] {
-      using Result = attile::reference::ForwardResult;
-      const auto args = p.forward_args();
-      Forward want{attile::reference::forward(args), {}, {}};
-      const auto plain = [&](bool keep_scores) {
-        std::vector<Result> results;
-        for (const auto& options : plain_options(keep_scores, tf32_products == 1)) {
-          results.push_back(attile::reference::plain_forward(args, options));
-        }
-        return results;
-      };
-      // LSE never passes through T, so that its yardstick keeps the scores.
-      const std::vector<Result> kept = plain(true);
-      want.lse = expect<float>(&Result::lse, want.exact, kept);
-      const bool keep = extreme(c.data) || sizeof(T) == 4;
-      want.o = expect<T>(&Result::o, want.exact, keep ? kept : plain(false));
-      if (tf32_products == 3) {
-        want.o.tolerance +=
-            attile::reference::three_products_error(attile::reference::forward_magnitudes(args).o);
-      }
-      return want;
-    });
+  // LSE never passes through T, so that its yardstick keeps the scores.
+  const std::vector<Result> kept = plain(true);
+  want.lse = expect<float>(&Result::lse, want.exact, kept);
+  const bool keep = extreme(c.data) || sizeof(T) == 4;
+  want.o = expect<T>(&Result::o, want.exact, keep ? kept : plain(false));
+  if (tf32_products == 3) {
+    want.o.tolerance +=
+        attile::reference::three_products_error(attile::reference::forward_magnitudes(args).o);
   }
+  return want;
+}
 
-  /// Gives the problem O and LSE of the exact forward pass.
-  static auto backward(const Case& c, int tf32_products, Problem<T, kPolicy>& p) {
-    auto result = remembered<Yardstick>(c, tf32_products, [&] {
-      using Result = attile::reference::BackwardResult;
-      Backward want{attile::reference::forward(p.forward_args()), {}, {}, {}, {}};
-      p.set_forward_result(want.forward);
-      const auto args = p.backward_args();
-      const Result exact = attile::reference::backward(args);
-      std::vector<Result> plain;
-      for (const auto& options : plain_options(extreme(c.data), tf32_products == 1)) {
-        plain.push_back(attile::reference::plain_backward(args, options));
-      }
-      want.dq = expect<T>(&Result::dq, exact, plain);
-      want.dk = expect<T>(&Result::dk, exact, plain);
-      want.dv = expect<T>(&Result::dv, exact, plain);
-      want.learned = expect<float>(&Result::learned, exact, plain);
-      if (!attile::adds_once(args.score_mod, attile::score_shape(args))) {
-        want.learned.tolerance += attile::reference::any_order_error(
-            attile::reference::backward_magnitudes(args).learned);
-      }
-      if (tf32_products == 3) {
-        using attile::reference::three_products_error;
-        const Result magnitudes = attile::reference::backward_magnitudes(args);
-        want.dq.tolerance += three_products_error(magnitudes.dq);
-        want.dk.tolerance += three_products_error(magnitudes.dk);
-        want.dv.tolerance += three_products_error(magnitudes.dv);
-        want.learned.tolerance += three_products_error(magnitudes.learned);
-      }
-      return want;
-    });
-    p.set_forward_result(result->forward);
-    return result;
+/// `args` have O and LSE of `forward`, the exact forward pass.
+template <attile::Element T, class Args>
+BackwardYardstick backward_yardstick(const Case& c, int tf32_products, const Args& args,
+                                     attile::reference::ForwardResult forward) {
+  using Result = attile::reference::BackwardResult;
+  using attile::reference::three_products_error;
+  BackwardYardstick want{std::move(forward), {}, {}, {}, {}};
+  const Result exact = attile::reference::backward(args);
+  std::vector<Result> plain;
+  for (const auto& options : plain_options(extreme(c.data), tf32_products == 1)) {
+    plain.push_back(attile::reference::plain_backward(args, options));
   }
-};
+  want.dq = expect<T>(&Result::dq, exact, plain);
+  want.dk = expect<T>(&Result::dk, exact, plain);
+  want.dv = expect<T>(&Result::dv, exact, plain);
+  want.learned = expect<float>(&Result::learned, exact, plain);
+  if (!attile::adds_once(args.score_mod, attile::score_shape(args))) {
+    want.learned.tolerance +=
+        attile::reference::any_order_error(attile::reference::backward_magnitudes(args).learned);
+  }
+  if (tf32_products == 3) {
+    const Result magnitudes = attile::reference::backward_magnitudes(args);
+    want.dq.tolerance += three_products_error(magnitudes.dq);
+    want.dk.tolerance += three_products_error(magnitudes.dk);
+    want.dv.tolerance += three_products_error(magnitudes.dv);
+    want.learned.tolerance += three_products_error(magnitudes.learned);
+  }
+  return want;
+}
 
-}  // namespace detail
+/// A pass over a problem; what it says of it.
+using AnyPass = std::function<attile::Check()>;
 
-template <attile::Element T, Policy kPolicy>
-std::string faults_of_forward(const Case& c, const Promises& promises,
-                              const Pass<ForwardArgsOf<T, kPolicy>>& pass) {
+template <attile::Element T>
+std::string faults_of_forward(const Case& c, ProblemData<T>& p, const ForwardYardstick& want,
+                              const AnyPass& pass) {
   Faults faults;
-  Problem<T, kPolicy> p(c);
-  const auto args = p.forward_args();
-  const auto want = detail::Yardstick<T, kPolicy>::forward(c, promises.tf32_products, p);
-
-  const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer);
+  const auto inputs = snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer);
   const auto run = [&] {
     p.o.buffer->repoison();
     p.lse_buffer().repoison();
-    const attile::Check check = pass(args, p.regions());
+    const attile::Check check = pass();
     if (!check) faults.add("forward is refused: ", check.why);
     return bool(check);
   };
   if (!run()) return faults.text();
-  detail::compare(faults, "o", p.o.shape, p.o.gather(), want->o);
-  detail::compare_empty_rows(faults, "o", p.o.shape, p.o.gather(), want->exact.lse);
-  detail::check_gaps(faults, {&p.o});
+  compare(faults, "o", p.o.shape, p.o.gather(), want.o);
+  compare_empty_rows(faults, "o", p.o.shape, p.o.gather(), want.exact.lse);
+  check_gaps(faults, {&p.o});
   const Shape rows{c.batch, c.q_heads, c.q_len, 1};
   const TestTensor<float> lse_tensor{
       "lse", {}, &p.lse_buffer(), c.lse ? rows : Shape{}, place(Layout::kBhsd, {}, rows)};
-  detail::check_gaps(faults, {&lse_tensor});
-  if (c.lse) detail::compare(faults, "lse", rows, p.lse(), want->lse);
+  check_gaps(faults, {&lse_tensor});
+  if (c.lse) compare(faults, "lse", rows, p.lse(), want.lse);
   inputs(faults, "forward writes to its inputs");
 
-  const auto first = detail::snapshot(*p.o.buffer, p.lse_buffer());
+  const auto first = snapshot(*p.o.buffer, p.lse_buffer());
   if (run()) first(faults, "a second forward pass gives other bits");
   return faults.text();
 }
 
-template <attile::Element T, Policy kPolicy>
-std::string faults_of_backward(const Case& c, const Promises& promises,
-                               const Pass<BackwardArgsOf<T, kPolicy>>& pass) {
+template <attile::Element T>
+std::string faults_of_backward(const Case& c, const Promises& promises, ProblemData<T>& p,
+                               const LearnedPlaces& places, const BackwardYardstick& want,
+                               const AnyPass& pass) {
   Faults faults;
-  Problem<T, kPolicy> p(c);
-  const auto want = detail::Yardstick<T, kPolicy>::backward(c, promises.tf32_products, p);
-  const auto args = p.backward_args();
-
-  const auto inputs = detail::snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer, *p.o.buffer,
-                                       *p.dout.buffer, p.lse_buffer(), p.dlse_buffer());
+  const auto inputs = snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer, *p.o.buffer, *p.dout.buffer,
+                               p.lse_buffer(), p.dlse_buffer());
   const auto run = [&] {
     for (const TestTensor<T>* t : {&p.dq, &p.dk, &p.dv}) t->buffer->repoison();
     p.learned_buffer().repoison();
-    const attile::Check check = pass(args, p.regions());
+    const attile::Check check = pass();
     if (!check) faults.add("backward is refused: ", check.why);
     return bool(check);
   };
   if (!run()) return faults.text();
-  detail::compare(faults, "dq", p.dq.shape, p.dq.gather(), want->dq);
-  detail::compare(faults, "dk", p.dk.shape, p.dk.gather(), want->dk);
-  detail::compare(faults, "dv", p.dv.shape, p.dv.gather(), want->dv);
-  detail::compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), want->forward.lse);
-  detail::check_gaps(faults, {&p.dq, &p.dk, &p.dv});
-  detail::compare_learned(faults, LearnedPlaces(args), p.learned_buffer(), want->learned);
+  compare(faults, "dq", p.dq.shape, p.dq.gather(), want.dq);
+  compare(faults, "dk", p.dk.shape, p.dk.gather(), want.dk);
+  compare(faults, "dv", p.dv.shape, p.dv.gather(), want.dv);
+  compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), want.forward.lse);
+  check_gaps(faults, {&p.dq, &p.dk, &p.dv});
+  compare_learned(faults, places, p.learned_buffer(), want.learned);
   inputs(faults, "backward writes to its inputs");
 
   if (promises.repeats_backward) {
-    const auto first = detail::snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer);
-    const auto learned = detail::snapshot(p.learned_buffer());
+    const auto first = snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer);
+    const auto learned = snapshot(p.learned_buffer());
     if (run()) {
       first(faults, "a second backward pass gives other bits");
       if (promises.repeats_sums || !has_sums(c)) {
@@ -334,6 +321,35 @@ std::string faults_of_backward(const Case& c, const Promises& promises,
     }
   }
   return faults.text();
+}
+
+}  // namespace detail
+
+template <attile::Element T, Policy kPolicy>
+std::string faults_of_forward(const Case& c, const Promises& promises,
+                              const Pass<ForwardArgsOf<T, kPolicy>>& pass) {
+  Problem<T, kPolicy> p(c);
+  const auto args = p.forward_args();
+  const auto want = detail::remembered<T, detail::ForwardYardstick>(
+      c, kPolicy, promises.tf32_products,
+      [&] { return detail::forward_yardstick<T>(c, promises.tf32_products, args); });
+  return detail::faults_of_forward<T>(c, p, *want, [&] { return pass(args, p.regions()); });
+}
+
+template <attile::Element T, Policy kPolicy>
+std::string faults_of_backward(const Case& c, const Promises& promises,
+                               const Pass<BackwardArgsOf<T, kPolicy>>& pass) {
+  Problem<T, kPolicy> p(c);
+  const auto args = p.backward_args();
+  const auto want =
+      detail::remembered<T, detail::BackwardYardstick>(c, kPolicy, promises.tf32_products, [&] {
+        auto forward = attile::reference::forward(p.forward_args());
+        p.set_forward_result(forward);
+        return detail::backward_yardstick<T>(c, promises.tf32_products, args, std::move(forward));
+      });
+  p.set_forward_result(want->forward);
+  return detail::faults_of_backward<T>(c, promises, p, LearnedPlaces(args), *want,
+                                       [&] { return pass(args, p.regions()); });
 }
 
 }  // namespace attile_test
