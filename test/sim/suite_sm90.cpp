@@ -62,6 +62,10 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_rows", Rows{}, kMost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_columns", Columns{}, kMost);
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_columns", Columns{}, kMost);
+  register_cases<Direction::kBackward, __half, Policy::kDocument>("sm90_columns", Columns{},
+                                                                  kWideCost);
+  register_cases<Direction::kBackward, __half, Policy::kEverything>("sm90_columns", Columns{},
+                                                                    kMost);
   register_cases<Direction::kBackward, __nv_bfloat16, Policy::kCausal>("sm90_one", OneGroup{},
                                                                        kMost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_in_order", InOrder{}, kMost);

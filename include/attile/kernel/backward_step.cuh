@@ -53,12 +53,17 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
   return {visible ? probability(s, score_scale, lse) : 0.0f, derivative, visible};
 }
 
+inline constexpr int kAllRows = 1 << 10;
+
 /// The pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
 /// the score is hidden, so is dS. With kLearn the gradient of a modifier that learns gets dS'.
+/// The mask is asked about kRowsAtOnce rows of registers, then about the next: what it reads waits
+/// in registers, and the compiler has all reads begin early, but not across the branch between.
 /// Units    lse and delta: the tile's rows of the statistics.
-template <bool kMasked, bool kLearn = true, class Registers, class Params, class Sampler>
+template <bool kMasked, bool kLearn = true, int kRowsAtOnce = kAllRows, class Registers,
+          class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
@@ -66,27 +71,40 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
   const float keep_scale = sampler.keep_scale();
   const tile::KeepBits<Registers, Sampler> bits(place, sampler);
+  constexpr int kRows = kMasked ? min(kRowsAtOnce, Registers::kRegRows) : Registers::kRegRows;
   ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
-    if (!Registers::has_row(r)) continue;
-    const float row_lse = lse[Registers::row(r)];
-    const float row_delta = delta[Registers::row(r)];
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      if (!Registers::has_col(c)) continue;
-      const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
-      const float s = p_frag.at(r, c);
-      const Probability prob = probability_of<kMasked>(s, i, p, place, row_lse);
-      const bool keep = bits.keep(r, c);
-      const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
-      p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
-      const float ds = score_gradient(prob.value, dp, row_delta);
-      if constexpr (kLearn && kLearns<S>) {
-        if (prob.visible && ds != 0.0f) {
-          p.score_mod.add_gradient(p.scale * s, ds, i, place.extent, AddAtomically{});
-        }
+  for (int first = 0; first < Registers::kRegRows; first += kRows) {
+    const int end = min(first + kRows, Registers::kRegRows);
+    if (kRows < Registers::kRegRows && !place.has_row(Registers::row(first))) {
+      ATTILE_UNROLL
+      for (int r = first; r < end; ++r) {
+        ATTILE_UNROLL
+        for (int c = 0; c < Registers::kRegCols; ++c) p_frag.at(r, c) = ds_frag.at(r, c) = 0.0f;
       }
-      ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
+      continue;
+    }
+    ATTILE_UNROLL
+    for (int r = first; r < end; ++r) {
+      if (!Registers::has_row(r)) continue;
+      const float row_lse = lse[Registers::row(r)];
+      const float row_delta = delta[Registers::row(r)];
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        if (!Registers::has_col(c)) continue;
+        const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
+        const float s = p_frag.at(r, c);
+        const Probability prob = probability_of<kMasked>(s, i, p, place, row_lse);
+        const bool keep = bits.keep(r, c);
+        const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
+        p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
+        const float ds = score_gradient(prob.value, dp, row_delta);
+        if constexpr (kLearn && kLearns<S>) {
+          if (prob.visible && ds != 0.0f) {
+            p.score_mod.add_gradient(p.scale * s, ds, i, place.extent, AddAtomically{});
+          }
+        }
+        ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
+      }
     }
   }
 }
@@ -130,14 +148,15 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
 }
 
 /// `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
-template <class Registers, class Params, class Sampler>
+template <int kRowsAtOnce = kAllRows, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
   with_mask(edge, p_frag, p, place, [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
-    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, place, lse, delta, sampler);
+    probabilities_and_gradient<kMasked, true, kRowsAtOnce>(p_frag, ds_frag, p, place, lse, delta,
+                                                           sampler);
   });
 }
 

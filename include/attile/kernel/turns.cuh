@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/kernel/backward_params.cuh>
@@ -24,7 +25,8 @@ ATTILE_DEVICE int nearest_seen(const BackwardParams<Traits>& p, const tile::Tile
   for (int next = from; is_one(next); next += direction * arch::kWarpSize) {
     const int tile = next + direction * lane;
     const bool sees =
-        is_one(tile) && p.rows_of(place.batch, place.head, tile).contains(place.row0 / Traits::kBr);
+        is_one(tile) &&
+        p.rows_of(arch::opaque(place.batch), place.head, tile).contains(place.row0 / Traits::kBr);
     const int found = arch::first_lane(sees);
     if (found < arch::kWarpSize) return next + direction * found;
   }

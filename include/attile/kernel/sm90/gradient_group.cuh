@@ -95,8 +95,9 @@ struct ScoreGroup {
   }
   /// Where the scores of its registers stand, for the rows of Q from `part` on.
   ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part) const {
+    const int index = Traits::kScarce ? arch::opaque(key.index) : key.index;
     return {arch::opaque(key.batch), tile.head, tile.row0 + part,
-            key.index * Traits::kBc - register_row(), p.extent};
+            index * Traits::kBc - register_row(), p.extent};
   }
   ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
                                   int part) const {
@@ -243,8 +244,10 @@ struct GradientGroup : ScoreGroup<Traits> {
     const auto statistics = smem.statistics(tile.at.stage);
     this->template await_scores<0>(frag.s, frag.s_odd);
     arch::wgmma_touches(frag.ds.x);
-    probabilities_and_gradient(tile.edge, p_rows, ds_rows, p, this->place(tile, part),
-                               statistics.lse() + part, statistics.delta() + part, sampler);
+    constexpr int kRowsAtOnce = Traits::kScarce ? 2 : kAllRows;
+    probabilities_and_gradient<kRowsAtOnce>(tile.edge, p_rows, ds_rows, p, this->place(tile, part),
+                                            statistics.lse() + part, statistics.delta() + part,
+                                            sampler);
   }
   /// Waits until all warpgroups have staged what they make at a step, and have read what was staged
   /// at the one before.
