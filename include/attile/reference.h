@@ -365,14 +365,14 @@ BackwardResult backward(const BackwardArgs<T, M, S, P>& args) {
 template <Element T, Mask M, ScoreMod S, Dropout P>
 ForwardResult plain_forward(const ForwardArgs<T, M, S, P>& args, PlainOptions options = {}) {
   const detail::Plain<T> math{options.keep_scores, options.reverse, options.lanes, options.tf32};
-  return detail::Attention<detail::Plain<T>, ForwardArgs<T, M, S, P>>{args, math}.forward();
+  return detail::Attention<detail::Plain<T>, ForwardArgs<T, M, S, P>>{args, {math}}.forward();
 }
 
 /// Its backward pass; dP, dS and the gradients are rounded to T too.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 BackwardResult plain_backward(const BackwardArgs<T, M, S, P>& args, PlainOptions options = {}) {
   const detail::Plain<T> math{options.keep_scores, options.reverse, options.lanes, options.tf32};
-  return detail::Attention<detail::Plain<T>, BackwardArgs<T, M, S, P>>{args, math}.backward();
+  return detail::Attention<detail::Plain<T>, BackwardArgs<T, M, S, P>>{args, {math}}.backward();
 }
 
 /// For each value of O the sum of |P V| that it has, in fp64; LSE is as ever.

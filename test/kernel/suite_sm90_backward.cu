@@ -45,6 +45,7 @@ using D64x160 = Own<64, 64, Dims<64, 160>>;
   X(HalfType, kNone, InOrder64)       \
   X(HalfType, kCausal, InOrder128)    \
   X(Bf16Type, kEverything, InOrder64) \
+  X(HalfType, kDocument, InOrder128)  \
   X(HalfType, kLearned, D64)          \
   X(Bf16Type, kLearned, D128)         \
   X(HalfType, kLearned, InOrder64)    \

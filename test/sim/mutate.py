@@ -86,7 +86,8 @@ def mutants(only):
 
 
 def compile_flags(include):
-    return ["-std=c++20", "-O2", "-g1", "-fsanitize=thread", "--param",
+    return ["-std=c++20", "-O2", "-g1", "-fsanitize=thread",
+            "-fno-optimize-sibling-calls", "--param",
             "tsan-instrument-func-entry-exit=0", "-DATTILE_TEST_FULL=1", f"-I{ROOT}/test/sim",
             f"-I{include}", f"-I{ROOT}/test", "-isystem", "/usr/local/cuda/include",
             "-Wno-unknown-pragmas"]

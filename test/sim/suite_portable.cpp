@@ -42,7 +42,7 @@ const bool kRegistered = [] {
                                                                    kLessCost);
   register_cases<Direction::kBackward, float, Policy::kLearned>("portable", Default{}, kLessCost);
   register_cases<Direction::kBackward, float, Policy::kLearnedDropout>("portable", Default{},
-                                                                       kLessCost);
+                                                                       kMostCost);
   register_cases<Direction::kBackward, float, Policy::kLearned>("portable_two_pass", TwoPass{},
                                                                 kLessCost);
   register_test("portable_two_pass.learned_sums_are_refused", check_that_sums_are_refused<TwoPass>);

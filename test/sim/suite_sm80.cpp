@@ -52,7 +52,7 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, __half, Policy::kLearned>("sm80_fp16", Small{}, kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kLearnedDropout>("sm80_fp16", Small{},
                                                                         kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm80_128", Deep{}, kMostCost);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm80_128", Deep{}, kWideCost);
   register_cases<Direction::kForward, __half, Policy::kNone>("sm80_64_32", Narrow{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_64_32", Narrow{}, kMostCost);
   return true;

@@ -29,6 +29,8 @@ using D96 = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 // warpgroup's.
 using Rows = GpuExecutor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
 using Columns = GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
+using ColumnsInOrder =
+    GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<3>>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
@@ -41,6 +43,7 @@ using Roles192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>>;
 using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<attile::sm90::Rows::kPacked>>;
 
 constexpr double kMost = ATTILE_TEST_FULL ? kLessCost : kMostCost;
+constexpr double kWide = 1.2e6;
 
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy) \
@@ -54,31 +57,33 @@ const bool kRegistered = [] {
   register_cases<Direction::kForward, __half, Policy::kNone>("sm90_packed", Packed{}, kMost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed", Packed{}, kMost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_256", Deep{}, kWideCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_256", Deep{}, kWideCost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_256", Deep{}, kWide);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_256", Deep{}, kWide);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed_256", PackedDeep{},
-                                                               kWideCost / 8);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_96", D96{}, kWideCost);
+                                                               kWide / 8);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_96", D96{}, kWide);
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_rows", Rows{}, kMost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_columns", Columns{}, kMost);
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_columns", Columns{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kDocument>("sm90_columns", Columns{},
-                                                                  kWideCost);
+  register_cases<Direction::kBackward, __half, Policy::kDocument>("sm90_columns", Columns{}, kWide);
   register_cases<Direction::kBackward, __half, Policy::kEverything>("sm90_columns", Columns{},
                                                                     kMost);
+  register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_columns", Columns{}, kMost);
+  register_cases<Direction::kBackward, __half, Policy::kDocument>("sm90_columns_in_order",
+                                                                  ColumnsInOrder{}, kWide);
   register_cases<Direction::kBackward, __nv_bfloat16, Policy::kCausal>("sm90_one", OneGroup{},
                                                                        kMost);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_in_order", InOrder{}, kMost);
   register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_rows", Rows{}, kMost);
   register_cases<Direction::kBackward, __half, Policy::kLearnedDropout>("sm90_rows", Rows{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_96", D96{}, kWideCost / 4);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_96", D96{}, kWide / 4);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_96_in_order", KeepsTurns{},
-                                                                kWideCost / 4);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kWideCost);
+                                                                kWide / 4);
+  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kWide);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_160_64", RolesInOrder{},
-                                                                kWideCost / 4);
+                                                                kWide / 4);
   register_cases<Direction::kBackward, __nv_bfloat16, Policy::kEverything>("sm90_192", Roles192{},
-                                                                           kWideCost);
+                                                                           kWide);
   return true;
 }();
 

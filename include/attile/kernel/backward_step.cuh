@@ -53,14 +53,15 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
   return {visible ? probability(s, score_scale, lse) : 0.0f, derivative, visible};
 }
 
-inline constexpr int kAllRows = 1 << 10;
+inline constexpr int kAllRows = 1 << 10;  ///< more than any thread has
 
 /// The pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
 /// the score is hidden, so is dS. With kLearn the gradient of a modifier that learns gets dS'.
-/// The mask is asked about kRowsAtOnce rows of registers, then about the next: what it reads waits
-/// in registers, and the compiler has all reads begin early, but not across the branch between.
+/// kMasked, the mask is asked about kRowsAtOnce rows of registers, which ascend, then about the
+/// next: what it reads waits in registers, and the compiler has all reads begin early, but not
+/// across the branch between.
 /// Units    lse and delta: the tile's rows of the statistics.
 template <bool kMasked, bool kLearn = true, int kRowsAtOnce = kAllRows, class Registers,
           class Params, class Sampler>

@@ -14,7 +14,8 @@
 namespace attile {
 
 /// The tile of K and V nearest to `from`, in that direction (1 or -1) and from there on, that the
-/// rows at `place` see; kv_tiles where none is. Scope    all lanes of the warp.
+/// rows at `place` see; kv_tiles where none is. What a mask has of a batch is read anew for each
+/// 32 tiles: sm90's warps that wait have 24 registers. Scope    all lanes of the warp.
 template <class Traits>
 ATTILE_DEVICE int nearest_seen(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                                int from, int direction) {
