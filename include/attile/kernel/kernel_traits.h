@@ -40,6 +40,8 @@ struct KernelTraits {
   /// With how many query heads over a kv head half of the kv heads of an ordered backward pass
   /// ascend (`column_of`), and with more; 0 where they never do.
   static constexpr int kAlternatesFrom = 0;
+  /// Whether warps that do nothing else keep a block's turns, in as few registers as that takes.
+  static constexpr bool kKeepsTurns = false;
   /// Whether the sum of dQ begins as zeros that the pass over K/V blocks writes itself.
   static constexpr bool kClearsInPass = false;
   /// Whether it tells when it has added a column's part, so that dQ of the first heads is written

@@ -14,8 +14,8 @@
 namespace attile {
 
 /// The tile of K and V nearest to `from`, in that direction (1 or -1) and from there on, that the
-/// rows at `place` see; kv_tiles where none is. What a mask has of a batch is read anew for each
-/// 32 tiles: sm90's warps that wait have 24 registers. Scope    all lanes of the warp.
+/// rows at `place` see; kv_tiles where none is. kKeepsTurns, what a mask has of a batch is read
+/// anew for each 32 tiles, and takes no registers meanwhile. Scope    all lanes of the warp.
 template <class Traits>
 ATTILE_DEVICE int nearest_seen(const BackwardParams<Traits>& p, const tile::TilePlace& place,
                                int from, int direction) {
@@ -23,11 +23,11 @@ ATTILE_DEVICE int nearest_seen(const BackwardParams<Traits>& p, const tile::Tile
   const auto is_one = [&](int tile) {
     return static_cast<unsigned>(tile) < static_cast<unsigned>(p.kv_tiles);
   };
+  const auto batch = [&] { return Traits::kKeepsTurns ? arch::opaque(place.batch) : place.batch; };
   for (int next = from; is_one(next); next += direction * arch::kWarpSize) {
     const int tile = next + direction * lane;
     const bool sees =
-        is_one(tile) &&
-        p.rows_of(arch::opaque(place.batch), place.head, tile).contains(place.row0 / Traits::kBr);
+        is_one(tile) && p.rows_of(batch(), place.head, tile).contains(place.row0 / Traits::kBr);
     const int found = arch::first_lane(sees);
     if (found < arch::kWarpSize) return next + direction * found;
   }
