@@ -23,60 +23,51 @@ endfunction()
 # two translation units with every .cuh, are linked, so that a function defined in a header without
 # inline is defined twice and does not link.
 function(attile_header_tests)
-  foreach(extension IN ITEMS h cuh)
-    if(extension STREQUAL "h")
-      set(language cxx)
-      set(source_extension cpp)
-    else()
-      set(language cuda)
-      set(source_extension cu)
-    endif()
-    attile_header_sources(sources all_includes ${extension} ${source_extension})
-    set(generated "${CMAKE_CURRENT_BINARY_DIR}/headers")
-    set(linked "${generated}/all_${language}.${source_extension}")
-    configure_file("${PROJECT_SOURCE_DIR}/test/linkage/all.in" "${linked}" @ONLY)
-    set(targets headers_${language})
-    if(extension STREQUAL "h")
-      list(APPEND linked ${sources})
-    else()
-      set(again "${generated}/again_${language}.${source_extension}")
-      configure_file("${PROJECT_SOURCE_DIR}/test/linkage/all.in" "${again}" @ONLY)
-      list(APPEND linked "${again}")
-      add_library(headers_ptx OBJECT ${sources})
-      set_target_properties(headers_ptx PROPERTIES CUDA_PTX_COMPILATION ON)
-      list(APPEND targets headers_ptx)
-    endif()
-    add_executable(headers_${language} "${PROJECT_SOURCE_DIR}/test/linkage/main.cpp" ${linked})
-    foreach(target IN LISTS targets)
-      attile_own(${target})
-      attile_for_one_architecture(${target})
-    endforeach()
-    if(extension STREQUAL "cuh")
-      # PTX of several architectures is an error.
-      set_target_properties(headers_ptx PROPERTIES CUDA_ARCHITECTURES
-                                                   ${ATTILE_COMPILE_TEST_ARCHITECTURE}-virtual)
-      target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
-    endif()
-    add_test(NAME compile.headers_${language} COMMAND headers_${language})
-    set_tests_properties(compile.headers_${language} PROPERTIES LABELS compile)
-  endforeach()
+  attile_header_sources(alone h cpp all)
+  attile_header_program(cxx ${alone} ${all})
+
+  attile_header_sources(alone cuh cu all again)
+  add_library(headers_ptx OBJECT ${alone})
+  attile_own(headers_ptx)
+  # PTX of several architectures is an error.
+  set_target_properties(
+    headers_ptx PROPERTIES CUDA_PTX_COMPILATION ON
+                           CUDA_ARCHITECTURES ${ATTILE_COMPILE_TEST_ARCHITECTURE}-virtual)
+  attile_header_program(cuda ${all} ${again})
+  target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
 endfunction()
 
-# A source for each header with the extension, and a line that includes it.
-function(attile_header_sources sources_result includes_result extension source_extension)
+# attile_header_sources(alone extension source_extension whole...): sets `alone` to a source for
+# each header with the extension, and each name in `whole` to a source that includes them all.
+function(attile_header_sources alone extension source_extension)
   set(include_dir "${PROJECT_SOURCE_DIR}/include")
+  set(generated "${CMAKE_CURRENT_BINARY_DIR}/headers")
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${include_dir}"
        "${include_dir}/attile/*.${extension}")
   set(sources)
   set(all_includes)
   foreach(header IN LISTS headers)
     string(APPEND all_includes "#include <${header}>\n")
-    set(source "${CMAKE_CURRENT_BINARY_DIR}/headers/${header}.${source_extension}")
+    set(source "${generated}/${header}.${source_extension}")
     file(CONFIGURE OUTPUT "${source}" CONTENT "#include <${header}>\n#include <${header}>\n")
     list(APPEND sources "${source}")
   endforeach()
-  set(${sources_result} "${sources}" PARENT_SCOPE)
-  set(${includes_result} "${all_includes}" PARENT_SCOPE)
+  set(${alone} "${sources}" PARENT_SCOPE)
+  foreach(whole IN LISTS ARGN)
+    set(source "${generated}/${whole}.${source_extension}")
+    configure_file("${PROJECT_SOURCE_DIR}/test/linkage/all.in" "${source}" @ONLY)
+    set(${whole} "${source}" PARENT_SCOPE)
+  endforeach()
+endfunction()
+
+# attile_header_program(language sources...): that they link is the test compile.headers_LANGUAGE.
+function(attile_header_program language)
+  set(target headers_${language})
+  add_executable(${target} "${PROJECT_SOURCE_DIR}/test/linkage/main.cpp" ${ARGN})
+  attile_own(${target})
+  attile_for_one_architecture(${target})
+  add_test(NAME compile.${target} COMMAND ${target})
+  set_tests_properties(compile.${target} PROPERTIES LABELS compile)
 endfunction()
 
 # attile_nvcc_flags(result): what nvcc gets when a test runs it, but for the architecture.

@@ -42,6 +42,7 @@ using Roles192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>>;
 
 using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<attile::sm90::Rows::kPacked>>;
 
+// The same case takes longer here than in the other families.
 constexpr double kMost = ATTILE_TEST_FULL ? kLessCost : kMostCost;
 constexpr double kWide = 1.2e6;
 
