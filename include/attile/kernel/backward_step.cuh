@@ -33,15 +33,24 @@ struct Probability {
   bool visible;
 };
 
-template <bool kMasked, class Params>
+/// The mask, asked about a score when that has been made. See tile::VisibleBits, too.
+template <class M>
+struct AskedMask {
+  const M& mask;
+  const tile::TilePlace& place;
+
+  ATTILE_DEVICE bool visible(int, int, const ScoreIndex& i) const {
+    return place.inside(i) && mask.visible(i, place.extent);
+  }
+};
+
+/// `visible`: what the mask says, where it has been asked.
+template <class Params>
 ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
-                                         const tile::TilePlace& place, float lse) {
+                                         const tile::TilePlace& place, float lse, bool visible) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   float derivative = 1.0f;
-  bool visible = true;
-  if constexpr (kMasked || !kIsIdentity<S>) visible = place.inside(i);
-  if constexpr (kMasked) visible = visible && p.mask.visible(i, place.extent);
   if constexpr (!kIsIdentity<S>) {
     if (visible) {
       const auto modified = p.score_mod(p.scale * s, i, place.extent);
@@ -53,79 +62,82 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
   return {visible ? probability(s, score_scale, lse) : 0.0f, derivative, visible};
 }
 
-inline constexpr int kAllRows = 1 << 10;  ///< more than any thread has
+/// Whether a score in registers (r, c) is visible, before a modifier has a say. kMasked, `shown`
+/// knows.
+template <bool kMasked, class S, class Shown>
+ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex& i,
+                              const tile::TilePlace& place) {
+  if constexpr (kMasked) return shown.visible(r, c, i);
+  return kIsIdentity<S> || place.inside(i);
+}
 
 /// The pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
 /// the score is hidden, so is dS. With kLearn the gradient of a modifier that learns gets dS'.
-/// kMasked, the mask is asked about kRowsAtOnce rows of registers, which ascend, then about the
-/// next: what it reads waits in registers, and the compiler has all reads begin early, but not
-/// across the branch between.
+/// `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
 /// Units    lse and delta: the tile's rows of the statistics.
-template <bool kMasked, bool kLearn = true, int kRowsAtOnce = kAllRows, class Registers,
-          class Params, class Sampler>
+template <bool kMasked, bool kLearn, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
-                                              const Sampler& sampler) {
+                                              const Kept& kept, const Shown& shown) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
-  const float keep_scale = sampler.keep_scale();
-  const tile::KeepBits<Registers, Sampler> bits(place, sampler);
-  constexpr int kRows = kMasked ? min(kRowsAtOnce, Registers::kRegRows) : Registers::kRegRows;
+  const float keep_scale = kept.scale();
   ATTILE_UNROLL
-  for (int first = 0; first < Registers::kRegRows; first += kRows) {
-    const int end = min(first + kRows, Registers::kRegRows);
-    if (kRows < Registers::kRegRows && !place.has_row(Registers::row(first))) {
-      ATTILE_UNROLL
-      for (int r = first; r < end; ++r) {
-        ATTILE_UNROLL
-        for (int c = 0; c < Registers::kRegCols; ++c) p_frag.at(r, c) = ds_frag.at(r, c) = 0.0f;
-      }
-      continue;
-    }
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    if (!Registers::has_row(r)) continue;
+    const float row_lse = lse[Registers::row(r)];
+    const float row_delta = delta[Registers::row(r)];
     ATTILE_UNROLL
-    for (int r = first; r < end; ++r) {
-      if (!Registers::has_row(r)) continue;
-      const float row_lse = lse[Registers::row(r)];
-      const float row_delta = delta[Registers::row(r)];
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; ++c) {
-        if (!Registers::has_col(c)) continue;
-        const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
-        const float s = p_frag.at(r, c);
-        const Probability prob = probability_of<kMasked>(s, i, p, place, row_lse);
-        const bool keep = bits.keep(r, c);
-        const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
-        p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
-        const float ds = score_gradient(prob.value, dp, row_delta);
-        if constexpr (kLearn && kLearns<S>) {
-          if (prob.visible && ds != 0.0f) {
-            p.score_mod.add_gradient(p.scale * s, ds, i, place.extent, AddAtomically{});
-          }
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      if (!Registers::has_col(c)) continue;
+      const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
+      const float s = p_frag.at(r, c);
+      const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
+      const Probability prob = probability_of(s, i, p, place, row_lse, visible);
+      const bool keep = kept.keep(r, c);
+      const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
+      p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
+      const float ds = score_gradient(prob.value, dp, row_delta);
+      if constexpr (kLearn && kLearns<S>) {
+        if (prob.visible && ds != 0.0f) {
+          p.score_mod.add_gradient(p.scale * s, ds, i, place.extent, AddAtomically{});
         }
-        ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
       }
+      ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
     }
   }
 }
 
+/// The same; dropout is asked before, and the mask about a score when that is due.
+template <bool kMasked, bool kLearn = true, class Registers, class Params, class Sampler>
+ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
+                                              const Params& p, const tile::TilePlace& place,
+                                              const float* lse, const float* delta,
+                                              const Sampler& sampler) {
+  const tile::KeepBits<Registers, Sampler> kept(place, sampler);
+  probabilities_and_gradient<kMasked, kLearn>(p_frag, ds_frag, p, place, lse, delta, kept,
+                                              AskedMask{p.mask, place});
+}
+
 /// Its first half alone, where another warpgroup makes dS: leaves dropout(P) in `p_frag` (from S),
 /// and what dS has of it, P * score_mod'(scale S), in `factor`.
-template <bool kMasked, class Registers, class Params, class Sampler>
+template <bool kMasked, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor, const Params& p,
                                             const tile::TilePlace& place, const float* lse,
-                                            const Sampler& sampler) {
-  const float keep_scale = sampler.keep_scale();
-  const tile::KeepBits<Registers, Sampler> bits(place, sampler);
+                                            const Kept& kept, const Shown& shown) {
+  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  const float keep_scale = kept.scale();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     const float row_lse = lse[Registers::row(r)];
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
-      const Probability prob = probability_of<kMasked>(p_frag.at(r, c), i, p, place, row_lse);
-      p_frag.at(r, c) = bits.keep(r, c) ? prob.value * keep_scale : 0.0f;
+      const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
+      const Probability prob = probability_of(p_frag.at(r, c), i, p, place, row_lse, visible);
+      p_frag.at(r, c) = kept.keep(r, c) ? prob.value * keep_scale : 0.0f;
       factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
     }
   }
@@ -148,16 +160,31 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
   }
 }
 
+/// The same with answers that the mask has given before, which hide scores at once where no
+/// modifier has to see them.
+template <class Registers, class Params, class F>
+ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
+                              const tile::TilePlace& place,
+                              const tile::VisibleBits<Registers>& shown, F&& f) {
+  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  using M = std::remove_cvref_t<decltype(p.mask)>;
+  if constexpr (kIsIdentity<S> && !IntervalMask<M>) {
+    if (edge) shown.hide(scores);
+    f(std::false_type{});
+  } else {
+    with_mask(edge, scores, p, place, f);
+  }
+}
+
 /// `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
-template <int kRowsAtOnce = kAllRows, class Registers, class Params, class Sampler>
+template <class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
   with_mask(edge, p_frag, p, place, [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
-    probabilities_and_gradient<kMasked, true, kRowsAtOnce>(p_frag, ds_frag, p, place, lse, delta,
-                                                           sampler);
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, place, lse, delta, sampler);
   });
 }
 

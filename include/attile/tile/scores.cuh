@@ -104,6 +104,60 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Place& place, const 
   }
 }
 
+/// A bit for each score that this thread holds of a tile.
+template <class Registers>
+class ScoreBits {
+ public:
+  ATTILE_DEVICE bool get(int r, int c) const {
+    const int i = r * Registers::kRegCols + c;
+    return (words_[i / 32] >> (i % 32) & 1u) != 0;
+  }
+
+ protected:
+  static constexpr int kCount = Registers::kRegRows * Registers::kRegCols;
+  static constexpr int kWords = ceil_div(kCount, 32);
+
+  template <class Place>
+  ATTILE_DEVICE static ScoreIndex index(const Place& place, int i) {
+    return place.at(Registers::row(i / Registers::kRegCols),
+                    Registers::col(i % Registers::kRegCols));
+  }
+
+  std::uint32_t words_[kWords];
+};
+
+/// Which scores of a tile are inside the extent and visible, for those that are asked about before
+/// they are made: what the mask reads has come by then, and takes no registers.
+template <class Registers>
+class VisibleBits : ScoreBits<Registers> {
+ public:
+  template <class M, class Place>
+  ATTILE_DEVICE void ask(const M& mask, const Place& place) {
+    ATTILE_UNROLL
+    for (int w = 0; w < this->kWords; ++w) {
+      this->words_[w] = 0;
+      ATTILE_UNROLL
+      for (int i = w * 32; i < min(w * 32 + 32, this->kCount); ++i) {
+        const ScoreIndex at = this->index(place, i);
+        const bool visible = place.inside(at) && mask.visible(at, place.extent);
+        this->words_[w] |= std::uint32_t{visible} << (i % 32);
+      }
+    }
+  }
+
+  ATTILE_DEVICE bool visible(int r, int c, const ScoreIndex&) const { return this->get(r, c); }
+  /// S = -inf where it is not.
+  ATTILE_DEVICE void hide(Registers& scores) const {
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        if (!this->get(r, c)) scores.at(r, c) = -kInf;
+      }
+    }
+  }
+};
+
 /// What turns scores into log2 units: the scale is folded in where no modifier needs it earlier.
 template <class S>
 ATTILE_HOST_DEVICE constexpr float score_unit(float scale) {
@@ -114,34 +168,29 @@ ATTILE_HOST_DEVICE constexpr float score_unit(float scale) {
 /// that is not unrolled: the random numbers' code stands once for 32 scores, not once for each.
 /// Scores beyond the extent are not asked about.
 template <class Registers, class Sampler>
-class KeepBits {
+class KeepBits : ScoreBits<Registers> {
  public:
   template <class Place>
-  ATTILE_DEVICE KeepBits(const Place& place, const Sampler& sampler) {
+  ATTILE_DEVICE KeepBits(const Place& place, const Sampler& sampler)
+      : scale_(sampler.keep_scale()) {
     ATTILE_UNROLL
-    for (int w = 0; w < kWords; ++w) {
-      words_[w] = 0;
+    for (int w = 0; w < this->kWords; ++w) {
+      this->words_[w] = 0;
       ATTILE_UNROLL_BY(1)
-      for (int i = w * 32; i < min(w * 32 + 32, kCount); ++i) {
-        const int r = Registers::row(i / Registers::kRegCols);
-        const int c = Registers::col(i % Registers::kRegCols);
-        const ScoreIndex at = place.at(r, c);
+      for (int i = w * 32; i < min(w * 32 + 32, this->kCount); ++i) {
+        const ScoreIndex at = this->index(place, i);
         const bool keep = place.inside(at) && sampler.keep(at);
-        words_[w] |= std::uint32_t{keep} << (i % 32);
+        this->words_[w] |= std::uint32_t{keep} << (i % 32);
       }
     }
   }
 
-  ATTILE_DEVICE bool keep(int r, int c) const {
-    const int i = r * Registers::kRegCols + c;
-    return (words_[i / 32] >> (i % 32) & 1u) != 0;
-  }
+  ATTILE_DEVICE bool keep(int r, int c) const { return this->get(r, c); }
+  /// 1 / (1 - p).
+  ATTILE_DEVICE float scale() const { return scale_; }
 
  private:
-  static constexpr int kCount = Registers::kRegRows * Registers::kRegCols;
-  static constexpr int kWords = ceil_div(kCount, 32);
-
-  std::uint32_t words_[kWords];
+  float scale_;
 };
 
 /// No dropout: no bits.
@@ -151,6 +200,7 @@ class KeepBits<Registers, NoDropout::Sampler> {
   template <class Place>
   ATTILE_DEVICE KeepBits(const Place&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }
+  ATTILE_DEVICE float scale() const { return 1.0f; }
 };
 
 /// P <- dropout(P), without the factor 1 / (1 - p).

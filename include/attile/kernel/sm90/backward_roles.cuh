@@ -131,19 +131,22 @@ ATTILE_DEVICE void make_p_part(
   const Handover handover = smem.p_handover(parts + kPart);
   handover.await_taken();  // beside S
   const auto do_smem = smem.dout().wait(tile.at);
+  const tile::TilePlace place = group.place(tile, kRow);
+  const tile::KeepBits<typename Group::Rows, Sampler> kept(place, sampler);
+  tile::VisibleBits<typename Group::Rows> shown;
+  if (!Traits::kPlain && tile.edge) shown.ask(group.p.mask, place);
   group.template await_scores<0>(s, odd);
   tile::touch_sums(dv_frag);
-  const tile::TilePlace place = group.place(tile, kRow);
   const Scores* made = &s;
   if constexpr (Traits::kPlain) {
     if (tile.edge) tile::hide_outside_intervals(p_rows, place, group.p.mask);
     plain_probabilities(p_rows, group.p.scale, group.lse(tile, kRow));  // read anew: no registers
   } else {
     typename Group::Rows factor_rows{factor};
-    with_mask(tile.edge, p_rows, group.p, place, [&](auto masked) {
+    with_shown(tile.edge, p_rows, group.p, place, shown, [&](auto masked) {
       probabilities_and_factor<decltype(masked)::value>(
           p_rows, factor_rows, group.p, place, smem.statistics(tile.at.stage).lse() + kRow,
-          sampler);
+          kept, shown);
     });
     made = &factor;
   }
@@ -200,8 +203,7 @@ ATTILE_DEVICE void make_ds_part(
   const auto& smem = group.smem;
   const auto do_smem = smem.dout().wait(tile.at);
   tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
-  const float keep_scale = sampler.keep_scale();
-  const tile::KeepBits<typename Group::Rows, Sampler> bits(group.place(tile, kRow), sampler);
+  const tile::KeepBits<typename Group::Rows, Sampler> kept(group.place(tile, kRow), sampler);
   tile::wait_product<0>(ds_frag);
   const float* const delta = smem.statistics(tile.at.stage).delta() + kRow;
   tile::touch_sums(dk_frag);
@@ -212,7 +214,7 @@ ATTILE_DEVICE void make_ds_part(
     ATTILE_UNROLL
     for (int e = 0; e < 4; ++e) {
       float& ds = ds_frag.x[r][c + e];
-      ds = score_gradient(factor[e], bits.keep(c + e, r) ? ds * keep_scale : 0.0f,
+      ds = score_gradient(factor[e], kept.keep(c + e, r) ? ds * kept.scale() : 0.0f,
                           delta[Group::Rows::row(c + e)]);
     }
   });

@@ -121,8 +121,6 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kParts = Br / kPartRows;
   /// Registers of the warpgroups by their Role, kByRoles: with the loader's 24 all there are.
   static constexpr int kRoleRegisters[] = {96, kPlain ? 192 : 200, kPlain ? 200 : 192};
-  /// Whether dK and dV leave few registers for what policies ask for (docs/tuning.md: spills).
-  static constexpr bool kScarce = !kPlain && !kByRoles && kQkColumns + kVColumns > 192;
   /// Rows of registers count on from warpgroup to warpgroup, kByRoles too, where all have the same
   /// ones.
   static constexpr int kRows = kGroups * kGroupRows;

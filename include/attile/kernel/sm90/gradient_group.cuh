@@ -95,9 +95,8 @@ struct ScoreGroup {
   }
   /// Where the scores of its registers stand, for the rows of Q from `part` on.
   ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part) const {
-    const int index = Traits::kScarce ? arch::opaque(key.index) : key.index;
     return {arch::opaque(key.batch), tile.head, tile.row0 + part,
-            index * Traits::kBc - register_row(), p.extent};
+            key.index * Traits::kBc - register_row(), p.extent};
   }
   ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
                                   int part) const {
@@ -242,12 +241,17 @@ struct GradientGroup : ScoreGroup<Traits> {
                                    const Sampler& sampler) const {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     const auto statistics = smem.statistics(tile.at.stage);
+    const tile::TilePlace place = this->place(tile, part);
+    const tile::KeepBits<Rows, Sampler> kept(place, sampler);  // beside the products
+    tile::VisibleBits<Rows> shown;
+    if (tile.edge) shown.ask(p.mask, place);
     this->template await_scores<0>(frag.s, frag.s_odd);
     arch::wgmma_touches(frag.ds.x);
-    constexpr int kRowsAtOnce = Traits::kScarce ? 2 : kAllRows;
-    probabilities_and_gradient<kRowsAtOnce>(tile.edge, p_rows, ds_rows, p, this->place(tile, part),
-                                            statistics.lse() + part, statistics.delta() + part,
-                                            sampler);
+    with_shown(tile.edge, p_rows, p, place, shown, [&](auto masked) {
+      probabilities_and_gradient<decltype(masked)::value, true>(
+          p_rows, ds_rows, p, place, statistics.lse() + part, statistics.delta() + part, kept,
+          shown);
+    });
   }
   /// Waits until all warpgroups have staged what they make at a step, and have read what was staged
   /// at the one before.
