@@ -123,7 +123,7 @@ class ScoreBits {
                     Registers::col(i % Registers::kRegCols));
   }
 
-  std::uint32_t words_[kWords];
+  std::uint32_t words_[kWords] = {};
 };
 
 /// Which scores of a tile are inside the extent and visible, for those that are asked about before
