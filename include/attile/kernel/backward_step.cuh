@@ -36,6 +36,7 @@ struct Probability {
 /// The mask, asked about a score when that has been made. See tile::VisibleBits, too.
 template <class M>
 struct AskedMask {
+  static constexpr bool kBranches = true;  ///< also before a modifier is asked
   const M& mask;
   const tile::TilePlace& place;
 
@@ -45,18 +46,22 @@ struct AskedMask {
 };
 
 /// `visible`: what the mask says, where it has been asked.
-template <class Params>
+template <bool kBranches, class Params>
 ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
                                          const tile::TilePlace& place, float lse, bool visible) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   float derivative = 1.0f;
   if constexpr (!kIsIdentity<S>) {
-    if (visible) {
-      const auto modified = p.score_mod(p.scale * s, i, place.extent);
+    // Without a branch what scores have in common is read once. A bias, of which each has its own,
+    // would be sent for for all of them, and there are no registers for that.
+    constexpr bool kAlways = !kBranches && !kMayHide<S>;
+    if (kAlways || visible) {
+      const ScoreIndex at = kAlways ? place.nearest_inside(i) : i;
+      const auto modified = p.score_mod(p.scale * s, at, place.extent);
       s = modified.value;
       derivative = modified.derivative;
-      visible = !kMayHide<S> || s != -kInf;
+      visible = visible && (!kMayHide<S> || s != -kInf);
     }
   }
   return {visible ? probability(s, score_scale, lse) : 0.0f, derivative, visible};
@@ -95,7 +100,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
       const float s = p_frag.at(r, c);
       const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
-      const Probability prob = probability_of(s, i, p, place, row_lse, visible);
+      const Probability prob = probability_of<Shown::kBranches>(s, i, p, place, row_lse, visible);
       const bool keep = kept.keep(r, c);
       const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
       p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
@@ -136,7 +141,8 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
     for (int c = 0; c < Registers::kRegCols; ++c) {
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
       const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
-      const Probability prob = probability_of(p_frag.at(r, c), i, p, place, row_lse, visible);
+      const Probability prob =
+          probability_of<Shown::kBranches>(p_frag.at(r, c), i, p, place, row_lse, visible);
       p_frag.at(r, c) = kept.keep(r, c) ? prob.value * keep_scale : 0.0f;
       factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
     }

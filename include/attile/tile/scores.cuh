@@ -24,6 +24,10 @@ struct TilePlace {
   ATTILE_DEVICE bool inside(ScoreIndex i) const {
     return i.row < extent.q_len && i.col < extent.kv_len;
   }
+  /// The score inside the extent that is nearest to it. Some of the tile has to be inside.
+  ATTILE_DEVICE ScoreIndex nearest_inside(const ScoreIndex& i) const {
+    return {i.batch, i.head, min(i.row, extent.q_len - 1), min(i.col, extent.kv_len - 1)};
+  }
 };
 
 /// The same for a part of a tile that has `rows` rows of `heads` neighbouring heads, from its row
@@ -127,10 +131,12 @@ class ScoreBits {
 };
 
 /// Which scores of a tile are inside the extent and visible, for those that are asked about before
-/// they are made: what the mask reads has come by then, and takes no registers.
+/// they are made: what the mask reads has come by then, and takes no registers. Without a branch:
+/// it is sent for for all scores at a time, and once where they have it in common.
 template <class Registers>
 class VisibleBits : ScoreBits<Registers> {
  public:
+  static constexpr bool kBranches = false;
   template <class M, class Place>
   ATTILE_DEVICE void ask(const M& mask, const Place& place) {
     ATTILE_UNROLL
@@ -139,8 +145,8 @@ class VisibleBits : ScoreBits<Registers> {
       ATTILE_UNROLL
       for (int i = w * 32; i < min(w * 32 + 32, this->kCount); ++i) {
         const ScoreIndex at = this->index(place, i);
-        const bool visible = place.inside(at) && mask.visible(at, place.extent);
-        this->words_[w] |= std::uint32_t{visible} << (i % 32);
+        const bool visible = mask.visible(place.nearest_inside(at), place.extent);
+        this->words_[w] |= static_cast<std::uint32_t>(visible & place.inside(at)) << (i % 32);
       }
     }
   }
