@@ -23,10 +23,12 @@ struct ModifiedScore {
 
 /// A score modifier maps a score to another: `mod(s, index, extent) -> ModifiedScore`, where
 /// s = scale * (q . k). It is copied to the device, so pointers in it are device pointers (host
-/// pointers for the CPU executor). Make the call operator a template over the type of s if the
-/// fp64 reference should compute it in fp64. A modifier that may return -inf declares
-/// `static constexpr bool kMayHide = true`; one with parameters whose gradient is wanted, what
-/// kLearns says.
+/// pointers for the CPU executor). It is asked about scores inside the extent, those that the mask
+/// hides among them, of which its answer is not used. Make the call operator a template over the
+/// type of s if the fp64 reference should compute it in fp64. A modifier that may return -inf
+/// declares `static constexpr bool kMayHide = true`, and so may one that reads an element for each
+/// score: the backward pass does not ask such a one about what is hidden. One with parameters whose
+/// gradient is wanted declares what kLearns says.
 template <class S>
 concept ScoreMod = std::is_trivially_copyable_v<S> &&
     requires(const S& mod, float s, ScoreIndex index, Extent extent) {

@@ -36,7 +36,7 @@ struct Probability {
 /// The mask, asked about a score when that has been made. See tile::VisibleBits, too.
 template <class M>
 struct AskedMask {
-  static constexpr bool kBranches = true;  ///< also before a modifier is asked
+  static constexpr bool kModifierBranches = true;  ///< a hidden score is not shown to a modifier
   const M& mask;
   const tile::TilePlace& place;
 
@@ -45,17 +45,22 @@ struct AskedMask {
   }
 };
 
-/// `visible`: what the mask says, where it has been asked.
-template <bool kBranches, class Params>
+/// Whether a mask's answers about all scores of a tile are needed, each by itself.
+template <class M, class S>
+inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
+
+/// `visible`: see visible_in.
+template <bool kModifierBranches, class Params>
 ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
                                          const tile::TilePlace& place, float lse, bool visible) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   float derivative = 1.0f;
   if constexpr (!kIsIdentity<S>) {
-    // Without a branch what scores have in common is read once. A bias, of which each has its own,
-    // would be sent for for all of them, and there are no registers for that.
-    constexpr bool kAlways = !kBranches && !kMayHide<S>;
+    // Without a branch what scores have in common is read once. A modifier that may hide one is
+    // taken for a bias, of which each score has its own element: it would send for all of them, and
+    // there are no registers for that.
+    constexpr bool kAlways = !kModifierBranches && !kMayHide<S>;
     if (kAlways || visible) {
       const ScoreIndex at = kAlways ? place.nearest_inside(i) : i;
       const auto modified = p.score_mod(p.scale * s, at, place.extent);
@@ -72,17 +77,20 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
 template <bool kMasked, class S, class Shown>
 ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex& i,
                               const tile::TilePlace& place) {
-  if constexpr (kMasked) return shown.visible(r, c, i);
-  return kIsIdentity<S> || place.inside(i);
+  if constexpr (kMasked) {
+    return shown.visible(r, c, i);
+  } else {
+    return kIsIdentity<S> || place.inside(i);
+  }
 }
 
 /// The pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
-/// the score is hidden, so is dS. With kLearn the gradient of a modifier that learns gets dS'.
-/// `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
-/// Units    lse and delta: the tile's rows of the statistics.
-template <bool kMasked, bool kLearn, class Registers, class Params, class Kept, class Shown>
+/// the score is hidden, so is dS, but for NaN and inf in dP. With kLearn the gradient of a modifier
+/// that learns gets dS'. `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits. Units
+/// lse and delta: the tile's rows of the statistics.
+template <bool kMasked, bool kLearn = true, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
@@ -100,7 +108,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
       const float s = p_frag.at(r, c);
       const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
-      const Probability prob = probability_of<Shown::kBranches>(s, i, p, place, row_lse, visible);
+      const Probability prob =
+          probability_of<Shown::kModifierBranches>(s, i, p, place, row_lse, visible);
       const bool keep = kept.keep(r, c);
       const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
       p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
@@ -122,8 +131,9 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
   const tile::KeepBits<Registers, Sampler> kept(place, sampler);
-  probabilities_and_gradient<kMasked, kLearn>(p_frag, ds_frag, p, place, lse, delta, kept,
-                                              AskedMask{p.mask, place});
+  probabilities_and_gradient<kMasked, kLearn>(
+      p_frag, ds_frag, p, place, lse, delta, kept,
+      AskedMask<std::remove_cvref_t<decltype(p.mask)>>{p.mask, place});
 }
 
 /// Its first half alone, where another warpgroup makes dS: leaves dropout(P) in `p_frag` (from S),
@@ -142,7 +152,7 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
       const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
       const Probability prob =
-          probability_of<Shown::kBranches>(p_frag.at(r, c), i, p, place, row_lse, visible);
+          probability_of<Shown::kModifierBranches>(p_frag.at(r, c), i, p, place, row_lse, visible);
       p_frag.at(r, c) = kept.keep(r, c) ? prob.value * keep_scale : 0.0f;
       factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
     }
@@ -156,7 +166,7 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
                              const tile::TilePlace& place, F&& f) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.mask)>;
-  if constexpr (kIsIdentity<S> && IntervalMask<M>) {
+  if constexpr (!kAsksEachScore<M, S>) {
     if (edge) tile::hide_outside_intervals(scores, place, p.mask);
     f(std::false_type{});
   } else if (edge) {
@@ -174,7 +184,7 @@ ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
                               const tile::VisibleBits<Registers>& shown, F&& f) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.mask)>;
-  if constexpr (kIsIdentity<S> && !IntervalMask<M>) {
+  if constexpr (kIsIdentity<S> && kAsksEachScore<M, S>) {
     if (edge) shown.hide(scores);
     f(std::false_type{});
   } else {

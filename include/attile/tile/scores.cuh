@@ -24,7 +24,7 @@ struct TilePlace {
   ATTILE_DEVICE bool inside(ScoreIndex i) const {
     return i.row < extent.q_len && i.col < extent.kv_len;
   }
-  /// The score inside the extent that is nearest to it. Some of the tile has to be inside.
+  /// The score inside the extent that is nearest to it. Neither length may be 0.
   ATTILE_DEVICE ScoreIndex nearest_inside(const ScoreIndex& i) const {
     return {i.batch, i.head, min(i.row, extent.q_len - 1), min(i.col, extent.kv_len - 1)};
   }
@@ -131,12 +131,12 @@ class ScoreBits {
 };
 
 /// Which scores of a tile are inside the extent and visible, for those that are asked about before
-/// they are made: what the mask reads has come by then, and takes no registers. Without a branch:
-/// it is sent for for all scores at a time, and once where they have it in common.
+/// they are made: what the mask reads has come by then, and a bit is left of it. As far as the mask
+/// has no branch, it is sent for for all scores at a time, and once where they have it in common.
 template <class Registers>
 class VisibleBits : ScoreBits<Registers> {
  public:
-  static constexpr bool kBranches = false;
+  static constexpr bool kModifierBranches = false;
   template <class M, class Place>
   ATTILE_DEVICE void ask(const M& mask, const Place& place) {
     ATTILE_UNROLL
@@ -181,7 +181,6 @@ class KeepBits : ScoreBits<Registers> {
       : scale_(sampler.keep_scale()) {
     ATTILE_UNROLL
     for (int w = 0; w < this->kWords; ++w) {
-      this->words_[w] = 0;
       ATTILE_UNROLL_BY(1)
       for (int i = w * 32; i < min(w * 32 + 32, this->kCount); ++i) {
         const ScoreIndex at = this->index(place, i);
@@ -203,6 +202,7 @@ class KeepBits : ScoreBits<Registers> {
 template <class Registers>
 class KeepBits<Registers, NoDropout::Sampler> {
  public:
+  KeepBits() = default;
   template <class Place>
   ATTILE_DEVICE KeepBits(const Place&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }

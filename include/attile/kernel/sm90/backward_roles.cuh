@@ -131,12 +131,11 @@ ATTILE_DEVICE void make_p_part(
   const Handover handover = smem.p_handover(parts + kPart);
   handover.await_taken();  // beside S
   const auto do_smem = smem.dout().wait(tile.at);
-  const tile::TilePlace place = group.place(tile, kRow);
-  const tile::KeepBits<typename Group::Rows, Sampler> kept(place, sampler);
-  tile::VisibleBits<typename Group::Rows> shown;
-  if (!Traits::kPlain && tile.edge) shown.ask(group.p.mask, place);
+  const auto kept = group.ask_dropout(tile, kRow, sampler);
+  const auto shown = group.ask_mask(tile, kRow);
   group.template await_scores<0>(s, odd);
   tile::touch_sums(dv_frag);
+  const tile::TilePlace place = group.place(tile, kRow);
   const Scores* made = &s;
   if constexpr (Traits::kPlain) {
     if (tile.edge) tile::hide_outside_intervals(p_rows, place, group.p.mask);

@@ -98,6 +98,23 @@ struct ScoreGroup {
     return {arch::opaque(key.batch), tile.head, tile.row0 + part,
             key.index * Traits::kBc - register_row(), p.extent};
   }
+  /// What the mask and dropout say of the same scores. Asked while products are under way.
+  ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& tile, int part) const {
+    tile::VisibleBits<Rows> shown;
+    if constexpr (kAsksEachScore<typename Traits::MaskType, typename Traits::ScoreModType>) {
+      if (tile.edge) shown.ask(p.mask, place(tile, part));
+    }
+    return shown;
+  }
+  template <class Sampler>
+  ATTILE_DEVICE tile::KeepBits<Rows, Sampler> ask_dropout(const Tile& tile, int part,
+                                                          const Sampler& sampler) const {
+    if constexpr (Traits::DropoutType::kEnabled) {
+      return {place(tile, part), sampler};
+    } else {
+      return {};
+    }
+  }
   ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
                                   int part) const {
     tile::stage(to, x, 1.0f, part, register_row());
@@ -241,16 +258,15 @@ struct GradientGroup : ScoreGroup<Traits> {
                                    const Sampler& sampler) const {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     const auto statistics = smem.statistics(tile.at.stage);
-    const tile::TilePlace place = this->place(tile, part);
-    const tile::KeepBits<Rows, Sampler> kept(place, sampler);  // beside the products
-    tile::VisibleBits<Rows> shown;
-    if (tile.edge) shown.ask(p.mask, place);
+    const auto kept = this->ask_dropout(tile, part, sampler);
+    const auto shown = this->ask_mask(tile, part);
     this->template await_scores<0>(frag.s, frag.s_odd);
     arch::wgmma_touches(frag.ds.x);
+    const tile::TilePlace place = this->place(tile, part);
     with_shown(tile.edge, p_rows, p, place, shown, [&](auto masked) {
-      probabilities_and_gradient<decltype(masked)::value, true>(
-          p_rows, ds_rows, p, place, statistics.lse() + part, statistics.delta() + part, kept,
-          shown);
+      probabilities_and_gradient<decltype(masked)::value>(p_rows, ds_rows, p, place,
+                                                          statistics.lse() + part,
+                                                          statistics.delta() + part, kept, shown);
     });
   }
   /// Waits until all warpgroups have staged what they make at a step, and have read what was staged
