@@ -93,6 +93,7 @@ struct Thread {
   std::shared_ptr<const std::array<Operands, kWarpSize>> lanes;  ///< what its last meeting gave
   std::vector<Copy> copies;                                      ///< asynchronous ones, under way
   int groups = 0;                                                ///< of them, that were closed
+  bool any_at_barrier = false;                                   ///< what its last vote found
   const int* polled = nullptr;
   int polled_value = 0;
   std::vector<Store> stores;                       ///< that have not read shared memory
@@ -139,6 +140,8 @@ struct Meeting {
 /// A barrier with a number. Whole warps come to it.
 struct Barrier {
   unsigned count = 0;                        ///< that those who came have announced
+  bool votes = false;                        ///< so have they that they vote there
+  bool any = false;                          ///< of those who came, has voted yes
   std::vector<Arrival> arrivals;             ///< since the barrier was last complete
   std::vector<std::uint32_t> lanes;          ///< of each warp, that are among them
   std::vector<std::source_location> places;  ///< of each warp

@@ -44,7 +44,13 @@ class Machine {
 
   cudaError_t launch(const Grid& grid, const std::function<void()>& kernel);
   void access(const void* address, std::size_t bytes, Touch touch, const void* pc);
-  void meet_threads(int id, unsigned count, bool waits, const char* what,
+  /// How a thread comes to a barrier; who votes waits, too.
+  struct Coming {
+    bool waits;
+    bool votes = false, yes = false;
+  };
+  /// Whether any of those who came has voted yes.
+  bool meet_threads(int id, unsigned count, Coming coming, const char* what,
                     const std::source_location& at);
   /// What each lane brought.
   using Lanes = std::shared_ptr<const std::array<Operands, kWarpSize>>;
@@ -115,7 +121,7 @@ class Machine {
   void order(const std::vector<Arrival>& arrivals);
   void wake(const std::vector<Arrival>& arrivals);
   Arrival arrive(bool waits);
-  void check_barrier(const Barrier& barrier, int id, unsigned count,
+  void check_barrier(const Barrier& barrier, int id, unsigned count, bool votes,
                      const std::source_location& at);
   Meeting& meeting_of(unsigned mask, const std::source_location& at);
   void keep_counts();

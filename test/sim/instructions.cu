@@ -94,6 +94,16 @@ ATTILE_KERNEL void named_barriers(std::uint32_t* out, const float* in) {
   }
 }
 
+/// Of each two warps, what any of their threads says.
+ATTILE_KERNEL void barrier_votes(std::uint32_t* out, const float* in) {
+  const int i = arch::thread_index();
+  const int pair = 1 + i / 64;
+  for (int step = 0; step < 4; ++step) {
+    const bool mine = step == 0 ? i == 70 : in[step * 128 + i] > 1.25f * static_cast<float>(step);
+    out[step * 128 + i] = arch::barrier_any(pair, 64, mine) ? 1u : 0u;
+  }
+}
+
 // ---- device memory ------------------------------------------------------------------------------
 
 ATTILE_KERNEL void atomics(std::uint32_t* out, const float*) {
@@ -235,6 +245,7 @@ int main(int argc, char** argv) {
       run("votes", votes, 1, 64, 320),
       run("barriers", barriers, 1, 64, 192),
       run("named barriers", named_barriers, 1, 128, 256),
+      run("barrier votes", barrier_votes, 1, 128, 512),
       run("atomics", atomics, 4, 64, 7),
       run("messages", messages, 4, 64, 260),
       dependent_kernels(),

@@ -373,7 +373,7 @@ void Machine::wake(const std::vector<Arrival>& arrivals) {
 }
 
 /// What is wrong with a thread's coming to a barrier.
-void Machine::check_barrier(const Barrier& barrier, int id, unsigned count,
+void Machine::check_barrier(const Barrier& barrier, int id, unsigned count, bool votes,
                             const std::source_location& at) {
   const Thread& me = *current_;
   const auto wrong = [&](const std::string& why, const char* kind = "barrier") {
@@ -396,6 +396,8 @@ void Machine::check_barrier(const Barrier& barrier, int id, unsigned count,
   if (barrier.count != count) {
     wrong(", which thread " + std::to_string(barrier.arrivals.front().thread->index) +
           " came to as one of " + std::to_string(barrier.count));
+  } else if (barrier.votes != votes) {
+    wrong(", where some vote and some do not");
   } else if ((lanes >> me.lane() & 1u) != 0) {
     wrong(" for the second time, and the others have not come yet");
   } else if (lanes != 0 && !same_place(barrier.places[me.warp()], at)) {
@@ -409,35 +411,48 @@ void Machine::check_barrier(const Barrier& barrier, int id, unsigned count,
   }
 }
 
-void Machine::meet_threads(int id, unsigned count, bool waits, const char* what,
+bool Machine::meet_threads(int id, unsigned count, Coming coming, const char* what,
                            const std::source_location& at) {
   Thread& me = *current_;
   Block& block = *me.block;
   static const Barrier kNone;
-  check_barrier(id < 0 || id >= kBarriers ? kNone : block.barriers[id], id, count, at);
+  check_barrier(id < 0 || id >= kBarriers ? kNone : block.barriers[id], id, count, coming.votes,
+                at);
   Barrier& barrier = block.barriers[id];
   barrier.count = count;
-  barrier.arrivals.push_back(arrive(waits));
+  barrier.votes = coming.votes;
+  barrier.any |= coming.yes;
+  barrier.arrivals.push_back(arrive(coming.waits));
   barrier.lanes[me.warp()] |= 1u << me.lane();
   barrier.places[me.warp()] = at;
   if (barrier.arrivals.size() < count) {
-    if (!waits) return advance(me);
-    return wait(State::kWaiting, {what, at, id, count});
+    if (coming.waits) {
+      wait(State::kWaiting, {what, at, id, count});
+    } else {
+      advance(me);
+    }
+    return me.any_at_barrier;
   }
   if (count == block.size) ++counters_.barriers;
   order(barrier.arrivals);
   wake(barrier.arrivals);
   std::fill(barrier.released.begin(), barrier.released.end(), 0);
+  const bool any = std::exchange(barrier.any, false);
   for (const Arrival& a : barrier.arrivals) {
     if (!a.waits) continue;
+    a.thread->any_at_barrier = any;
     barrier.released[a.thread->warp()] |= 1u << a.thread->lane();
     if (a.thread->lane() == 0) block.records[a.thread->warp()].flush(counts_);
   }
   barrier.last = std::exchange(barrier.arrivals, {});
   std::fill(barrier.lanes.begin(), barrier.lanes.end(), 0);
-  if (!waits) return advance(me);
-  ready_.push_back(&me);
-  switch_out(State::kReady);
+  if (coming.waits) {
+    ready_.push_back(&me);
+    switch_out(State::kReady);
+  } else {
+    advance(me);
+  }
+  return any;
 }
 
 /// The meeting of those lanes; reports a lane that has no place in it.
@@ -748,11 +763,16 @@ unsigned char* dynamic_shared() { return Machine::get().current().block->shared;
 
 void block_barrier(std::source_location at) {
   Machine& machine = Machine::get();
-  machine.meet_threads(0, machine.current().block->size, true, "the barrier of the block at ", at);
+  machine.meet_threads(0, machine.current().block->size, {true}, "the barrier of the block at ",
+                       at);
 }
 void named_barrier(int id, int threads, bool waits, std::source_location at) {
   const unsigned count = static_cast<unsigned>(threads);
-  Machine::get().meet_threads(id, count, waits, "barrier 0 at ", at);
+  Machine::get().meet_threads(id, count, {waits}, "barrier 0 at ", at);
+}
+bool barrier_vote(int id, int threads, bool x, std::source_location at) {
+  const unsigned count = static_cast<unsigned>(threads);
+  return Machine::get().meet_threads(id, count, {true, true, x}, "barrier 0 at ", at);
 }
 void warp_barrier(unsigned lanes, std::source_location at) {
   static_cast<void>(Machine::get().meet_lanes(lanes, {}, true, at));

@@ -153,6 +153,8 @@ unsigned char* dynamic_shared();
 void block_barrier(std::source_location at);
 /// Comes to a barrier that `threads` threads come to, and waits for them or goes on.
 void named_barrier(int id, int threads, bool waits, std::source_location at);
+/// Waits there, and says whether x was true of any of them.
+bool barrier_vote(int id, int threads, bool x, std::source_location at);
 void warp_barrier(unsigned lanes, std::source_location at);
 /// The value that lane `from` brought. Orders no memory access, as on the device.
 std::uint32_t shuffle(unsigned lanes, std::uint32_t value, int from, std::source_location at);

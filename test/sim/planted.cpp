@@ -370,6 +370,10 @@ TEST_CASE("planted.a_buffer_refilled_before_it_is_empty") {
 }
 
 void named(int id, int threads) { arch::barrier(id, threads); }
+void one_votes() {
+  if (arch::thread_index() < 32) return arch::barrier(1, 64);
+  static_cast<void>(arch::barrier_any(1, 64, true));
+}
 void two_counts() { arch::barrier(1, arch::thread_index() < 32 ? 64 : 32); }
 void arrives_twice() {
   if (arch::thread_index() >= 32) return arch::barrier(1, 64);
@@ -395,6 +399,7 @@ TEST_CASE("planted.barrier") {
   CHECK_REPORT(reports_of(1, 0, named, 1, 40), "barrier", Words{"a multiple of 32"});
   CHECK_REPORT(reports_of(1, 0, named, 1, 96), "barrier", Words{"up to the block's 64"});
   CHECK_REPORT(reports_of(1, 0, two_counts), "barrier", Words{"came to as one of"});
+  CHECK_REPORT(reports_of(1, 0, one_votes), "barrier", Words{"some vote and some do not"});
   CHECK_REPORT(reports_of(1, 0, arrives_twice), "barrier", Words{"for the second time"});
   CHECK_REPORT(reports_of(1, 0, one_warp_stays_away), "deadlock",
                (Words{"32 threads", "barrier 1 of 64 threads at planted.cpp:"}));

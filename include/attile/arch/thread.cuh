@@ -38,6 +38,23 @@ ATTILE_DEVICE void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/// Waits as `barrier` does, for threads that all call this; whether x holds for any of them
+/// (PTX ISA, "bar, barrier": .red.or). Units and scope    as for `barrier`.
+ATTILE_DEVICE bool barrier_any(int id, int threads, bool x) {
+  int any;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, found;\n"
+      "setp.ne.s32 mine, %3, 0;\n"
+      "bar.red.or.pred found, %1, %2, mine;\n"
+      "selp.s32 %0, 1, 0, found;\n"
+      "}"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(static_cast<int>(x))
+      : "memory");
+  return any != 0;
+}
+
 /// Counts as one that has come to barrier `id`, and does not wait for the others.
 /// Units    as for `barrier`.
 /// Scope    whole warps.

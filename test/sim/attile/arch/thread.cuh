@@ -34,6 +34,11 @@ inline void barrier(int id, int threads,
   sim::named_barrier(id, threads, true, at);
 }
 
+inline bool barrier_any(int id, int threads, bool x,
+                        std::source_location at = std::source_location::current()) {
+  return sim::barrier_vote(id, threads, x, at);
+}
+
 inline void barrier_arrive(int id, int threads,
                            std::source_location at = std::source_location::current()) {
   sim::named_barrier(id, threads, false, at);
