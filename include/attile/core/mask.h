@@ -214,7 +214,10 @@ struct And {
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
-    return a.visible(i, e) && b.visible(i, e);
+    if constexpr (kIntervals) return a.visible(i, e) && b.visible(i, e);
+    const bool in_a = a.visible(i, e);  // both: a branch would have the scores' reads wait for
+    const bool in_b = b.visible(i, e);  // each other
+    return in_a && in_b;
   }
   ATTILE_HOST_DEVICE Span columns(int batch, int head, Interval rows, Extent e) const {
     const Span x = visible_columns(a, batch, head, rows, e);

@@ -24,6 +24,10 @@ struct TilePlace {
   ATTILE_DEVICE bool inside(ScoreIndex i) const {
     return i.row < extent.q_len && i.col < extent.kv_len;
   }
+  /// The same, for which the compiler works rows and columns out again instead of keeping them.
+  ATTILE_DEVICE TilePlace again() const {
+    return {batch, head, arch::opaque(row0), arch::opaque(col0), extent};
+  }
   /// The score inside the extent that is nearest to it. Neither length may be 0.
   ATTILE_DEVICE ScoreIndex nearest_inside(const ScoreIndex& i) const {
     return {i.batch, i.head, min(i.row, extent.q_len - 1), min(i.col, extent.kv_len - 1)};
@@ -141,13 +145,25 @@ class VisibleBits : ScoreBits<Registers> {
   ATTILE_DEVICE void ask(const M& mask, const Place& place) {
     ATTILE_UNROLL
     for (int w = 0; w < this->kWords; ++w) {
-      this->words_[w] = 0;
-      ATTILE_UNROLL
-      for (int i = w * 32; i < min(w * 32 + 32, this->kCount); ++i) {
-        const ScoreIndex at = this->index(place, i);
-        const bool visible = mask.visible(place.nearest_inside(at), place.extent);
-        this->words_[w] |= static_cast<std::uint32_t>(visible & place.inside(at)) << (i % 32);
-      }
+      this->words_[w] = word(w, place, [&](const ScoreIndex& at) {
+        return place.inside(at) & mask.visible(place.nearest_inside(at), place.extent);
+      });
+    }
+  }
+  /// Of two masks first what the second one reads is sent for. Asked together they would keep all
+  /// rows and columns in registers until it has come.
+  template <class A, class B, class Place>
+    requires(!And<A, B>::kIntervals)
+  ATTILE_DEVICE void ask(const And<A, B>& mask, const Place& place) {
+    const Place again = place.again();
+    ATTILE_UNROLL
+    for (int w = 0; w < this->kWords; ++w) {
+      this->words_[w] = word(w, place, [&](const ScoreIndex& at) {
+        return mask.b.visible(place.nearest_inside(at), place.extent);
+      });
+      this->words_[w] &= word(w, again, [&](const ScoreIndex& at) {
+        return again.inside(at) & mask.a.visible(again.nearest_inside(at), again.extent);
+      });
     }
   }
 
@@ -161,6 +177,18 @@ class VisibleBits : ScoreBits<Registers> {
         if (!this->get(r, c)) scores.at(r, c) = -kInf;
       }
     }
+  }
+
+ private:
+  /// Word w of the bits, with what f(score) says of each of its scores.
+  template <class Place, class F>
+  ATTILE_DEVICE static std::uint32_t word(int w, const Place& place, const F& f) {
+    std::uint32_t bits = 0;
+    ATTILE_UNROLL
+    for (int i = w * 32; i < min(w * 32 + 32, VisibleBits::kCount); ++i) {
+      bits |= static_cast<std::uint32_t>(f(VisibleBits::index(place, i))) << (i % 32);
+    }
+    return bits;
   }
 };
 

@@ -198,6 +198,7 @@ struct StepRegisters {
   typename GradientGroup<Traits>::RowStatistics lse;
   typename GradientGroup<Traits>::Left p_left, ds_left;  ///< as operands
   typename Traits::DqRegisters dq;
+  tile::VisibleBits<typename GradientGroup<Traits>::Rows> shown;  ///< by the mask
 };
 
 /// Lines 11 to 16 for part kPart of a tile, S and dP of which are under way; dK of the last part is

@@ -220,11 +220,12 @@ struct GradientGroup : ScoreGroup<Traits> {
       tile::start_transposed_product<T>(dp, v_left, dout, first_key(), part);
     }
   }
-  /// Begins S^T and dP^T, and reads LSE.
+  /// Begins S^T and dP^T, reads LSE, and asks the mask.
   template <class StepRegisters>
   ATTILE_DEVICE void start(StepRegisters& frag, const Tile& tile, int part) const {
     if constexpr (Traits::kPlain) frag.lse = this->lse(tile, part);
     this->start_scores(frag.s, frag.s_odd, frag.lse, tile, part);
+    frag.shown = this->ask_mask(tile, part);  // before dP takes registers
     const auto do_smem = smem.dout().wait(tile.at);
     start_dp(frag.ds, do_smem, part);
   }
@@ -259,14 +260,13 @@ struct GradientGroup : ScoreGroup<Traits> {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     const auto statistics = smem.statistics(tile.at.stage);
     const auto kept = this->ask_dropout(tile, part, sampler);
-    const auto shown = this->ask_mask(tile, part);
     this->template await_scores<0>(frag.s, frag.s_odd);
     arch::wgmma_touches(frag.ds.x);
     const tile::TilePlace place = this->place(tile, part);
-    with_shown(tile.edge, p_rows, p, place, shown, [&](auto masked) {
-      probabilities_and_gradient<decltype(masked)::value>(p_rows, ds_rows, p, place,
-                                                          statistics.lse() + part,
-                                                          statistics.delta() + part, kept, shown);
+    with_shown(tile.edge, p_rows, p, place, frag.shown, [&](auto masked) {
+      probabilities_and_gradient<decltype(masked)::value>(
+          p_rows, ds_rows, p, place, statistics.lse() + part, statistics.delta() + part, kept,
+          frag.shown);
     });
   }
   /// Waits until all warpgroups have staged what they make at a step, and have read what was staged
