@@ -56,21 +56,27 @@ inline constexpr bool kPlainScores =
     IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType> &&
     !Args::DropoutType::kEnabled;
 
-/// Tiles of the sm80 forward kernel, likewise. Where scores are not plain, a warp has 16 rows and
-/// not 32, so that nothing is spilled; so it has above 128 columns of O. As many blocks share a
-/// multiprocessor as its shared memory, 1 KB more than a block's, has room for.
-constexpr Tiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
-  if (!plain) return {64, dim <= 128 ? 64 : 32, 128, 2};
-  if (dim <= 64) return {128, 128, 128, 2};
-  if (dim <= 128) return {128, shared_kb >= 163 ? 64 : 32, 128, 2};
-  return shared_kb == 163 ? Tiles{128, 64, 256, 1} : Tiles{64, 64, 128, 2};
+/// Tiles of the sm80 forward kernel, and its tuning (sm80::Tuning).
+struct Sm80ForwardTiles {
+  int br, bc, warps, across, blocks_per_sm;
+};
+
+/// Likewise. A warp has 32 rows where that spills nothing: not up to 128 columns of O where scores
+/// are not plain; above, with half of the columns, where shared memory has room for P. As many
+/// blocks share a multiprocessor as its shared memory, 1 KB more than a block's, has room for.
+constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
+  if (dim <= 128) {
+    if (!plain) return {64, 64, 4, 1, 2};
+    return {128, dim <= 64 ? 128 : shared_kb >= 163 ? 64 : 32, 4, 1, 2};
+  }
+  if (shared_kb >= 227) return {64, 64, 4, 2, 2};
+  if (shared_kb >= 163 && plain) return {128, 64, 8, 2, 1};
+  return {64, plain ? 64 : 32, 4, 1, 2};
 }
 
 /// The same for fp32: 16 rows a warp.
-constexpr Tiles sm80_fp32_forward_tiles(int dim) {
-  if (dim <= 64) return {64, 64, 128, 2};
-  if (dim <= 128) return {64, 32, 128, 2};
-  return {64, 16, 128, 2};
+constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
+  return {64, dim <= 64 ? 64 : dim <= 128 ? 32 : 16, 4, 1, 2};
 }
 
 /// Which tiles the sm90 forward kernel has: its defaults, those for several query heads in a tile,
@@ -167,12 +173,12 @@ struct PortableBackward {
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Forward {
-  static constexpr Tiles kTiles =
+  static constexpr Sm80ForwardTiles kTiles =
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
           : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm80::Tuning<kTiles.threads / 32, kTiles.blocks_per_sm>>;
+                         sm80::Tuning<kTiles.warps, kTiles.across, kTiles.blocks_per_sm>>;
 };
 
 template <class Args, int D, int Dv, Rows kRows>

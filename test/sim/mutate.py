@@ -33,9 +33,9 @@ FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/sm90": HOPPER}
 # What orders threads or copies: the machine's functions, and those of attile that wrap one of them,
 # which are mutated where they are called, too.
-ORDERS = (r"(?:(?:warp_|computing_|cluster_)?barrier|barrier_arrive|cluster_arrive|cluster_wait"
-          r"|async_copy_commit|async_copy_wait|mbarrier_\w+|fence_async_proxy|bulk_commit"
-          r"|bulk_wait|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
+ORDERS = (r"(?:(?:warp_|computing_|cluster_)?barrier|barrier_arrive|barrier_any|cluster_arrive"
+          r"|cluster_wait|async_copy_commit|async_copy_wait|mbarrier_\w+|fence_async_proxy"
+          r"|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
           r"|sync|sync_rows|wait_product|wait|release|pass|drain|(?:await|arrive|pass|tell)_\w+)")
 CALLED = r"(?:\w+(?:\([^;()]*\))?(?:\.|::|->))*(?:template )?"  # of what: `arch::`, `smem.q().`
 ARGUMENTS = r"(?:<[^;<>]*>)?\([^;]*\)"
@@ -45,6 +45,8 @@ STATEMENT = re.compile(
     rf"|static_cast<void>\({CALLED}(?:wait|announce)\([^;]*\)\));)")
 # A ring's tile that is waited for is taken without.
 TILE = re.compile(rf"= ({CALLED}wait\(([^;]*)\));")
+# Who votes at a barrier goes by its own vote.
+VOTE = re.compile(r"return (arch::barrier_any\([^;]*, (\w+)\));")
 # Every other call is one that has been overlooked here, but for those in a function's head.
 CALL = re.compile(rf"\b{ORDERS}{ARGUMENTS}")
 SEEDS = (1, 2, 3)
@@ -80,6 +82,8 @@ def mutants(only):
                     stage = "0" if place == "{}" else f"({place}).stage"
                     tile = wait[:wait.rindex("wait(")] + f"tile({stage})"
                     found.append(Mutant(relative, i, wait, tile))
+                elif match := VOTE.search(code):
+                    found.append(Mutant(relative, i, *match.groups()))
                 elif CALL.search(code) and "ATTILE_DEVICE" not in code:
                     raise SystemExit(f"{relative}:{i + 1}: no mutant for {code.strip()}")
     return found

@@ -292,7 +292,7 @@ TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
 /// FLOPs of the matrix instructions of a forward and of a backward pass.
 template <attile::sm80::Products kProducts>
 std::vector<std::uint64_t> fp32_flops() {
-  using ForwardTuning = attile::sm80::Tuning<2, 1, kProducts>;
+  using ForwardTuning = attile::sm80::Tuning<2, 1, 1, kProducts>;
   using BackwardTuning = attile::sm80::BackwardTuning<2, 1, 2, 1, 1, kProducts>;
   using ForwardTraits = attile::ForwardTraits<32, 32, 64, float, attile::NoMask, attile::NoScoreMod,
                                               attile::NoDropout, 64, ForwardTuning>;

@@ -25,17 +25,21 @@ struct MatrixTiles {
 
 using attile::sm80::BackwardTuning;
 using attile::sm80::Tuning;
-using WideTiles = MatrixTiles<128, 64, Tuning<4, 2>, BackwardTuning<4, 1, 1>>;
-using SmallTiles = MatrixTiles<32, 32, Tuning<2, 2>, BackwardTuning<2, 1, 1, 1, 1>>;
+using WideTiles = MatrixTiles<128, 64, Tuning<4, 1, 2>, BackwardTuning<4, 1, 1>>;
+using SmallTiles = MatrixTiles<32, 32, Tuning<2, 1, 2>, BackwardTuning<2, 1, 1, 1, 1>>;
 using Large = GpuExecutor<Dims<64>, WideTiles>;
 using Small = GpuExecutor<Dims<64>, SmallTiles>;
 using InOrder = GpuExecutor<Dims<64>, SmallTiles, attile::DqMode::kInOrder>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = GpuExecutor<Dims<64, 32>, SmallTiles>;
 
+// Warps that share rows: two lines of two, and one of four.
+using Lines = GpuExecutor<Dims<64, 40>, MatrixTiles<64, 32, Tuning<4, 2>, BackwardTuning<4, 2, 2>>>;
+using Line = GpuExecutor<Dims<64>, MatrixTiles<32, 64, Tuning<4, 4>, BackwardTuning<4, 2, 2>>>;
+
 // Sums that are cut off more often than rounding would do for.
-using Deep = GpuExecutor<Dims<128, 128, 96>,
-                         MatrixTiles<32, 32, Tuning<2, 2>, BackwardTuning<4, 2, 2, 1, 1>>>;
+using Deep =
+    GpuExecutor<Dims<128, 128, 96>, MatrixTiles<32, 32, Tuning<2>, BackwardTuning<4, 2, 2, 1, 1>>>;
 
 const bool kRegistered = [] {
 #define ATTILE_REGISTER(name, policy)                                                           \
@@ -53,6 +57,11 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, __half, Policy::kLearnedDropout>("sm80_fp16", Small{},
                                                                         kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm80_128", Deep{}, kWideCost);
+  register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_lines", Lines{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kCausalDropout>("sm80_line", Line{},
+                                                                      kMostCost);
+  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausalDocument>("sm80_line", Line{},
+                                                                              kMostCost);
   register_cases<Direction::kForward, __half, Policy::kNone>("sm80_64_32", Narrow{}, kMostCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_64_32", Narrow{}, kMostCost);
   return true;

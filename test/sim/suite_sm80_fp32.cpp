@@ -12,17 +12,19 @@ using attile::sm80::Tuning;
 template <class Dim, int Br, int Bc, class T, class B>
 using Own = GpuExecutor<Dim, Tiles<Br, Bc, T, B>>;
 
-using D64 = Own<SplitDims<64>, 64, 64, Tuning<4, 2>, BackwardTuning<4, 1, 2>>;
+using D64 = Own<SplitDims<64>, 64, 64, Tuning<4, 1, 2>, BackwardTuning<4, 1, 2>>;
 // 32 rows of a warp; warps that share rows; K and V in pieces that no power of two divides.
-using Across = Own<SplitDims<96>, 32, 48, Tuning<1, 2>, BackwardTuning<6, 2, 3>>;
+using Across = Own<SplitDims<96>, 32, 48, Tuning<1, 1, 2>, BackwardTuning<6, 2, 3>>;
 // Panels of 16 columns of P and dS, of 32 of everything else; Q's and O's apart.
-using Narrow = Own<SplitDims<64, 32>, 16, 32, Tuning<1, 2>, BackwardTuning<2, 1, 2>>;
+using Narrow = Own<SplitDims<64, 32>, 16, 32, Tuning<1, 1, 2>, BackwardTuning<2, 1, 2>>;
+// P by way of shared memory.
+using Lines = Own<SplitDims<64, 40>, 32, 64, Tuning<4, 2>, BackwardTuning<4, 2, 2>>;
 using InOrder = GpuExecutor<SplitDims<64>, Tiles<32, 32, Tuning<2>, BackwardTuning<2, 1, 1, 1, 2>>,
                             attile::DqMode::kInOrder>;
-using D256 = Own<SplitDims<256, 256, 96>, 32, 32, Tuning<2, 1>, BackwardTuning<4, 2, 2>>;
+using D256 = Own<SplitDims<256, 256, 96>, 32, 32, Tuning<2>, BackwardTuning<4, 2, 2>>;
 
 using attile::sm80::Products;
-using One = GpuExecutor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 2, Products::kOne>,
+using One = GpuExecutor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 1, 2, Products::kOne>,
                                                 BackwardTuning<6, 2, 3, 1, 1, Products::kOne>>>;
 // Nobody gets it who does not name it.
 template <class Args>
@@ -44,6 +46,8 @@ const bool kRegistered = [] {
   add<Policy::kEverything>("sm80_fp32", D64{}, kMostCost);
   add<Policy::kNone>("sm80_fp32_across", Across{});
   add<Policy::kCausal>("sm80_fp32_64_32", Narrow{});
+  register_cases<Direction::kForward, float, Policy::kCausal>("sm80_fp32_lines", Lines{},
+                                                              kLessCost);
   add<Policy::kNone>("sm80_tf32", One{});
   add<Policy::kCausalDropout>("sm80_tf32", One{});
   add<Policy::kNone>("sm80_fp32_256", D256{}, kWideCost);

@@ -70,6 +70,21 @@ struct OnlineSoftmax {
     exponentiate(scores, unit);
   }
 
+  /// The same where each warp of a line has some columns of the scores and of the output.
+  /// Scope    all threads of the line; WarpLine says what it gives.
+  template <int kSlack, class Scores, class Output, class Line>
+  ATTILE_DEVICE void step(Scores& scores, Output& output, float unit, const Line& line) {
+    if constexpr (Line::kOneWarp) return step<kSlack>(scores, output, unit);
+    if (line.any(kSlack == 0 || above(scores, limit<Scores>(kSlack * arch::reciprocal(unit))))) {
+      Maxima maxima;
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) maxima.x[r] = scores.row_max(r);
+      line.combine(maxima.x, [](float x, float y) { return arch::fmax(x, y); });
+      raise_maximum(maxima, unit, true).apply(output);
+    }
+    exponentiate(scores, unit);
+  }
+
   /// What O is to be multiplied by, where it has to be at all.
   struct Rescaling {
     bool needed;  ///< with slack, the same in all lanes of a warp
@@ -169,6 +184,14 @@ struct OnlineSoftmax {
     }
   }
 
+  /// `finish` where each warp of a line has some columns.
+  /// Scope    all threads of the line.
+  template <class Output, class Line>
+  ATTILE_DEVICE void finish(Output& output, float factor, const Line& line) {
+    line.combine(l, [](float x, float y) { return x + y; });
+    finish(output, factor);
+  }
+
   /// Divides O by l, times `factor`; a row that saw nothing becomes 0.  [Alg. 1, line 12]
   /// Scope    the lanes that share a row, together. The output gives sum_lanes(x) -> the sum of x
   ///          over the lanes of a row, scale_row, and clear_row(r).
@@ -187,6 +210,13 @@ struct OnlineSoftmax {
   ATTILE_HOST_DEVICE float lse(int r, float unit) const {
     return m[r] * (unit * kLn2) + arch::log(l[r]);
   }
+
+ private:
+  /// What has been found of scores, in their place.
+  struct Maxima {
+    float x[kRows];
+    ATTILE_HOST_DEVICE float row_max(int r) const { return x[r]; }
+  };
 };
 
 /// How two partial results over disjoint keys become one: O = weight_a O_a + weight_b O_b.

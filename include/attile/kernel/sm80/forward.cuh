@@ -34,6 +34,8 @@ struct KeyValueTiles {
         k{shared},
         v{shared + Traits::KTile::kBytes} {}
 
+  ATTILE_DEVICE unsigned char* end() const { return v.data + Traits::VTile::kBytes; }
+
   ATTILE_DEVICE void send_for_k(int kv_tile) const {
     const auto gmem = p.k.slice(arch::opaque(batch), kv_head, p.extent.kv_len, p.head_dim);
     tile::load_async<kThreads>(k, gmem, kv_tile * Traits::kBc);
@@ -44,39 +46,69 @@ struct KeyValueTiles {
   }
 };
 
+/// O <- O + P V. Where the warps of a line have parts of P each, by way of `p_smem`.
+template <class Traits, class VTile>
+ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
+                              const typename Traits::ScoreRegisters& p_frag,
+                              const typename Traits::PTile& p_smem,
+                              const typename Traits::Line& line, const VTile& v_smem) {
+  using T = typename Traits::ElementType;
+  using Outputs = typename Traits::OutputRegisters;
+  const tile::SharedRight<VTile> v_right(v_smem, Outputs::warp_col());
+  if constexpr (Traits::Line::kOneWarp) {
+    const tile::RegisterLeft<T, typename Traits::ScoreRegisters> p_left(p_frag);
+    tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
+  } else {
+    tile::stage(p_smem, p_frag);
+    line.barrier();
+    const tile::SharedLeft p_left(p_smem, Outputs::warp_row());
+    tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
+  }
+}
+
 /// O by way of shared memory, so that whole rows are written. It takes the place of Q, which all
 /// warps have read before the block's last barrier.
 template <class Traits>
 ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsigned char* shared,
-                                const typename Traits::OutputRegisters& o_frag) {
+                                const typename Traits::OutputRegisters& o_frag,
+                                const typename Traits::Line& line) {
   using Outputs = typename Traits::OutputRegisters;
   const typename Traits::OTile o_smem{shared};
   tile::stage(o_smem, o_frag);
-  arch::warp_barrier();  // the lanes of a warp see its rows of O, which are no other warp's
+  line.barrier();  // its warps see its rows of O, which are no other line's
   const QueryTile at(p, block);
-  tile::store_rows<Outputs::kWarpRows>(p.o.slice(at.batch, at.head, p.extent.q_len, p.head_dim_v),
-                                       o_smem, Outputs::warp_row(), at.row0);
+  constexpr int kRows = Outputs::kWarpRows / Traits::kAcross;
+  const int across = Outputs::warp_col() / Outputs::kWarpCols;
+  tile::store_rows<kRows>(p.o.slice(at.batch, at.head, p.extent.q_len, p.head_dim_v), o_smem,
+                          Outputs::warp_row() + across * kRows, at.row0);
 }
 
 /// FlashAttention-2, forward, for one tile of query rows of one head (arXiv 2307.08691, Algorithm
-/// 1; the lines named are its), with matrix instructions and asynchronous copies: S, P and O stay
-/// in the registers of the warp that has their rows.
+/// 1; the lines named are its), with matrix instructions and asynchronous copies: S and O stay in
+/// the registers of the warps that have their rows, P too where that is one warp.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 128 bytes.
 template <class Traits>
 ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
+  using Line = typename Traits::Line;
   constexpr int kThreads = Traits::kThreads;
   constexpr int kBc = Traits::kBc;
   const typename Traits::QTile q_smem{shared};  // (Br, D)
   const QueryTile at(p, block);
   const int batch = at.batch, head = at.head, row0 = at.row0;
   const KeyValueTiles<Traits> kv_smem(p, batch, head, shared + Traits::kQoBytes);
+  const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), of lines of several warps
+  const Line line(kv_smem.end() + Traits::kPBytes);
   const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.dropout.sampler(p.q_heads);
   const TileRange range = tiles_seen(p, batch, head, row0, Traits::kBr);  // what the block loads
-  const TileRange mine = tiles_seen(p, batch, head, row0 + Scores::warp_row(), Scores::kWarpRows);
+  // What the warp computes. A line has no registers for a range of its own, and its rows see nearly
+  // what the block's do; nor for its place, which is worked out anew.
+  const TileRange mine =
+      Line::kOneWarp ? tiles_seen(p, batch, head, row0 + Scores::warp_row(), Scores::kWarpRows)
+                     : range;
 
   tile::load_async<kThreads>(q_smem, p.q.slice(batch, head, p.extent.q_len, p.head_dim),
                              row0);  // line 4
@@ -89,8 +121,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 
   ATTILE_UNROLL_BY(1)
   for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {  // lines 6 and 7
-    const tile::TilePlace place{batch, head, arch::opaque(row0), kv_tile * kBc, p.extent};
-    const bool seen = mine.contains(kv_tile);  // by any row of this warp
+    const QueryTile here = Line::kOneWarp ? at : QueryTile(p, arch::opaque(block));
+    const tile::TilePlace place{here.batch, here.head, arch::opaque(here.row0), kv_tile * kBc,
+                                p.extent};
+    const bool seen = mine.contains(kv_tile);
     arch::async_copy_wait<0>();
     arch::barrier();  // K is there for all; V has been read
     kv_smem.send_for_v(kv_tile);
@@ -100,8 +134,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     if (seen) {
       s_frag.clear();
       const tile::SharedLeft q_left(q_smem, Scores::warp_row());
-      tile::multiply<T, Traits::kProducts>(s_frag, q_left,
-                                           tile::SharedRightTransposed(kv_smem.k));  // line 8
+      const tile::SharedRightTransposed k_right(kv_smem.k, Scores::warp_col());
+      tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
     }
     arch::async_copy_wait<0>();
     arch::barrier();  // V is there for all; K has been read
@@ -113,18 +147,17 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     } else {
       tile::modify_and_mask<true>(s_frag, place, p.mask, p.score_mod, p.scale);
     }
-    softmax.template step<Traits::kRescaleSlack>(s_frag, o_frag, unit);  // line 9
+    softmax.template step<Traits::kRescaleSlack>(s_frag, o_frag, unit, line);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
-    const tile::RegisterLeft<T, Scores> p_left(s_frag);
-    tile::multiply<T, Traits::kProducts>(o_frag, p_left, tile::SharedRight(kv_smem.v));  // line 10
+    add_values<Traits>(o_frag, s_frag, p_smem, line, kv_smem.v);  // line 10
   }
 
   if (range.first >= range.last) {
     arch::async_copy_wait<0>();
     arch::barrier();  // Q has arrived in the memory that O is staged in
   }
-  softmax.finish(o_frag, sampler.keep_scale());          // line 12
-  store_output(p, arch::opaque(block), shared, o_frag);  // line 14
+  softmax.finish(o_frag, sampler.keep_scale(), line);          // line 12
+  store_output(p, arch::opaque(block), shared, o_frag, line);  // line 14
   const QueryTile end(p, arch::opaque(block));
   store_lse<Outputs>(p, end.place(0, p.extent), softmax, unit);  // lines 13, 15
 }

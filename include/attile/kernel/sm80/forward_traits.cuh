@@ -7,11 +7,15 @@
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
+#include <attile/tile/warp_line.cuh>
+
+#include <numeric>
 
 namespace attile::sm80 {
 
 /// Every constant of one forward kernel for the matrix instructions of compute capability 8.0.
-/// Br, Bc  rows of Q and of K, V in a tile: Br a multiple of 16 rows for each warp, Bc of 16.
+/// Br, Bc  rows of Q and of K, V in a tile: Br a multiple of 16 rows for each line of warps, Bc of
+///         16 for each warp of a line.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
@@ -27,10 +31,19 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static constexpr const char* kFamily = "sm80";
   static constexpr int kLeastArchitecture = 800;
   static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv), sizeof(T));
-  static_assert(Br % (16 * kWarps) == 0,
-                "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp");
   static_assert(kWarps >= 1 && kWarps <= 32,
                 "attile::sm80::ForwardTraits: a block has 1 to 32 warps; choose a smaller Br");
+  static constexpr int kAcross = TuningType::across(Br, Bc, max(D, Dv), sizeof(T));
+  static_assert(kWarps % kAcross == 0 && Br % (16 * (kWarps / kAcross)) == 0,
+                "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp, or "
+                "line of warps");
+  static_assert(
+      Br / (kWarps / kAcross) % kAcross == 0,
+      "attile::sm80::ForwardTraits: the rows of a line of warps must be a multiple of the "
+      "Across warps");
+  static_assert(Bc % (16 * kAcross) == 0,
+                "attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the Across "
+                "warps of a line");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = blocks_of(TuningType::kBlocksPerSm, kWarps);
   static constexpr Products kProducts = TuningType::kProducts;
@@ -42,21 +55,27 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static constexpr int kRescaleSlack = 8;
 
   static constexpr int kQkColumns = round_up(D, tile::kTileColumns<T>);
-  static constexpr int kVColumns = round_up(Dv, tile::kTileColumns<T>);
+  static constexpr int kVColumns = round_up(Dv, std::lcm(tile::kTileColumns<T>, 16 * kAcross));
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;
   using VTile = tile::PanelTile<Bc, kVColumns, T>;
   using OTile = tile::PanelTile<Br, kVColumns, T>;
-  using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps>;
-  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps>;
+  using PTile = tile::PanelTile<Br, Bc, T>;
+  using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps, kAcross>;
+  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kAcross>;
+  using Line = tile::WarpLine<kWarps, kAcross, ScoreRegisters::kRegRows>;
 
-  /// O takes the place of Q, which is not needed any more by then.
+  // Shared memory, in this order. O takes the place of Q, which is not needed any more by then; a
+  // warp with whole rows of P keeps them in registers.
   static constexpr std::size_t kQoBytes = max(QTile::kBytes, OTile::kBytes);
-  static constexpr std::size_t kSharedBytes = kQoBytes + KTile::kBytes + VTile::kBytes;
+  static constexpr std::size_t kPBytes = kAcross > 1 ? PTile::kBytes : 0;
+  static constexpr std::size_t kSharedBytes =
+      kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + Line::kBytes;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
-      "attile::sm80::ForwardTraits: the tiles of Q (or O), K and V take more than the 232448 "
-      "bytes of shared memory that a block can have; choose a smaller Br or Bc");
+      "attile::sm80::ForwardTraits: the tiles of Q (or O), K and V, of P where warps share rows, "
+      "take more than the 232448 bytes of shared memory that a block can have; choose a smaller Br "
+      "or Bc");
 };
 
 }  // namespace attile::sm80

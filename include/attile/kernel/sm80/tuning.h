@@ -20,21 +20,31 @@ struct BackwardTraits;
 
 /// What changes the speed and, but for Products, not the result. A type and not a value, as
 /// portable::Tuning says.
-/// WarpCount       of a block; forward: each has Br / WarpCount rows of Q, a multiple of 16. More
-///                 rows of a warp are fewer reads of K and V from shared memory, and more
-///                 registers. 0: by the tile, 32 rows for each warp where D and Dv leave the
-///                 registers for it, else 16; fp32: 16.
+/// WarpCount       of a block, in lines of Across; each has Br / (WarpCount / Across) rows of Q, a
+///                 multiple of 16. More rows of a warp are fewer reads of K and V from shared
+///                 memory, and more registers. 0: by the tile, 32 rows for each warp where D and Dv
+///                 or a line leave the registers for it, else 16; fp32: 16.
+/// Across          warps that share their rows: each has 1 / Across of the keys for S and P, and of
+///                 the columns of O, and P goes from one to the other through shared memory. 0: two
+///                 where D or Dv is above 128 and the tile has rows for it; fp32: one.
 /// ResidentBlocks  on a multiprocessor, that the compiler leaves registers for. 0: as many as can
 ///                 have all registers that a thread can use.
 /// Fp32Products    how fp32 is multiplied.
-template <int WarpCount = 0, int ResidentBlocks = 0, Products Fp32Products = Products::kThree>
+template <int WarpCount = 0, int Across = 0, int ResidentBlocks = 0,
+          Products Fp32Products = Products::kThree>
 struct Tuning {
   static_assert(WarpCount >= 0 && WarpCount <= 32, "attile::sm80::Tuning: up to 32 warps");
   static_assert(ResidentBlocks >= 0, "attile::sm80::Tuning: a negative number of blocks");
+  static_assert(Across >= 0, "attile::sm80::Tuning: a negative number of warps");
 
   static constexpr int kWarps = WarpCount;
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr Products kProducts = Fp32Products;
+
+  static constexpr int across(int br, int bc, int dim, int element_bytes) {
+    if (Across > 0) return Across;
+    return dim > 128 && element_bytes == 2 && br % 32 == 0 && bc % 32 == 0 ? 2 : 1;
+  }
 
   /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
