@@ -7,7 +7,7 @@
 using attile::sm80::Products;
 
 attile::ForwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
-                      attile::sm80::Tuning<0, 0, 0, Products::kOne>>::Args forward;
+                      attile::sm80::Tuning<0, 1, 0, Products::kOne>>::Args forward;
 attile::BackwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
                        64, attile::DqMode::kAccumulate,
                        attile::sm80::BackwardTuning<0, 0, 0, 1, 1, Products::kOne>>::Args backward;

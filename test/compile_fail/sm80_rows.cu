@@ -2,9 +2,15 @@
 // promises: attile::sm80::ForwardTraits: Br must be a multiple of 16
 // promises: attile::sm80::ForwardTraits: Bc must be a multiple of 16
 // promises: attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp
+// promises: attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the Across
+// promises: attile::sm80::ForwardTraits: Br must be a multiple of the warps
 #include <attile/forward.cuh>
 
 attile::ForwardTraits<57, 64, 64, __half>::Args rows;
 attile::ForwardTraits<64, 57, 64, __half>::Args columns;
 attile::ForwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
                       attile::sm80::Tuning<3>>::Args warps;
+attile::ForwardTraits<64, 48, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
+                      attile::sm80::Tuning<4, 2>>::Args columns_across;
+attile::ForwardTraits<32, 96, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
+                      attile::sm80::Tuning<6, 3>>::Args rows_across;

@@ -36,8 +36,8 @@ using Own64x48D96x128 = Own<64, 48, Dims<96, 128>>;
 using Own64x64D128x96 = Own<64, 64, Dims<128, 96>>;
 using Own64x32D192x128 = Own<64, 32, Dims<192, 128>>;
 using Own64x64D64x256 = Own<64, 64, Dims<64, 256>>;
-// Warps that share rows, by their default and by name: two, and four in one line.
-using Lines64x64D192x136 = Own<64, 64, Dims<192, 136>>;
+// Warps that share rows: two in a line, and four.
+using Lines64x64D192x136 = Own<64, 64, Dims<192, 136>, Tuning<0, 2>>;
 using Lines32x96D256 = Own<32, 96, Dims<256, 256, 64>, Tuning<4, 2>>;
 using Line32x64 = Own<32, 64, Dims64, Tuning<4, 4>>;
 using Default128On99 = GpuExecutor<Dims<128>, Sm80Tiles<99>>;

@@ -11,8 +11,9 @@
 namespace attile::tile {
 
 /// The kAcross of a block's kWarps warps that share the rows of MmaTiles, a line of them: what they
-/// tell each other about kRows rows that each thread holds. A line has the block's barrier 1, 2,
-/// ... Scope    all functions: all threads of a line, and its warps together.
+/// tell each other about kRows rows that each thread holds.
+/// Scope    all functions: all threads of the line.
+/// Barriers of the block's, a line has the one with its number, from 1 on.
 template <int kWarps, int kAcross, int kRows>
 class WarpLine {
   static constexpr int kLines = kWarps / kAcross;

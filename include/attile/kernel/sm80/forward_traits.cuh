@@ -33,14 +33,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv), sizeof(T));
   static_assert(kWarps >= 1 && kWarps <= 32,
                 "attile::sm80::ForwardTraits: a block has 1 to 32 warps; choose a smaller Br");
-  static constexpr int kAcross = TuningType::across(Br, Bc, max(D, Dv), sizeof(T));
+  static constexpr int kAcross = TuningType::kAcross;
   static_assert(kWarps % kAcross == 0 && Br % (16 * (kWarps / kAcross)) == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp, or "
                 "line of warps");
-  static_assert(
-      Br / (kWarps / kAcross) % kAcross == 0,
-      "attile::sm80::ForwardTraits: the rows of a line of warps must be a multiple of the "
-      "Across warps");
+  static_assert(Br % kWarps == 0,
+                "attile::sm80::ForwardTraits: Br must be a multiple of the warps, which write as "
+                "many rows of O each");
   static_assert(Bc % (16 * kAcross) == 0,
                 "attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the Across "
                 "warps of a line");

@@ -22,29 +22,26 @@ struct BackwardTraits;
 /// portable::Tuning says.
 /// WarpCount       of a block, in lines of Across; each has Br / (WarpCount / Across) rows of Q, a
 ///                 multiple of 16. More rows of a warp are fewer reads of K and V from shared
-///                 memory, and more registers. 0: by the tile, 32 rows for each warp where D and Dv
-///                 or a line leave the registers for it, else 16; fp32: 16.
+///                 memory, and more registers. 0: Br / 32 where D and Dv leave the registers for
+///                 32 rows of whole columns, else, and for fp32, Br / 16.
 /// Across          warps that share their rows: each has 1 / Across of the keys for S and P, and of
-///                 the columns of O, and P goes from one to the other through shared memory. 0: two
-///                 where D or Dv is above 128 and the tile has rows for it; fp32: one.
+///                 the columns of O, and P goes from one to the other through shared memory. Two
+///                 are faster above 128 columns, where a block can have that memory: more than 99
+///                 KB for tiles of 64 x 64.
 /// ResidentBlocks  on a multiprocessor, that the compiler leaves registers for. 0: as many as can
 ///                 have all registers that a thread can use.
 /// Fp32Products    how fp32 is multiplied.
-template <int WarpCount = 0, int Across = 0, int ResidentBlocks = 0,
+template <int WarpCount = 0, int Across = 1, int ResidentBlocks = 0,
           Products Fp32Products = Products::kThree>
 struct Tuning {
   static_assert(WarpCount >= 0 && WarpCount <= 32, "attile::sm80::Tuning: up to 32 warps");
   static_assert(ResidentBlocks >= 0, "attile::sm80::Tuning: a negative number of blocks");
-  static_assert(Across >= 0, "attile::sm80::Tuning: a negative number of warps");
+  static_assert(Across >= 1, "attile::sm80::Tuning: a line has at least one warp");
 
   static constexpr int kWarps = WarpCount;
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr Products kProducts = Fp32Products;
-
-  static constexpr int across(int br, int bc, int dim, int element_bytes) {
-    if (Across > 0) return Across;
-    return dim > 128 && element_bytes == 2 && br % 32 == 0 && bc % 32 == 0 ? 2 : 1;
-  }
+  static constexpr int kAcross = Across;
 
   /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
