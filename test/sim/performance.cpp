@@ -265,7 +265,7 @@ TEST_CASE("performance.backward_moves_whole_sectors_and_reads_without_bank_confl
   backward_moves_well<Backward<__half, 256, 99>>(2496);
 }
 
-/// fp32 for matrix instructions: nothing meets a bank of shared memory twice, transposed or not.
+/// For matrix instructions: nothing meets a bank of shared memory twice, transposed or not.
 void meets_no_bank_twice(const std::vector<sim::LaunchCounts>& launches) {
   for (const sim::LaunchCounts& launch : launches) {
     for (const sim::Instruction& i : launch.instructions) {
@@ -287,6 +287,13 @@ TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
   meets_no_bank_twice(counted_backward<attile::sm80::BackwardTraits<
                           16, 64, 64, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
                           64, DqMode::kAccumulate, BackwardTuning<4, 1, 4>>>());
+}
+
+TEST_CASE("performance.sm80_lines_meet_no_bank_twice") {
+  using Args = attile::ForwardArgs<__half, attile::Causal>;
+  using Traits = attile::sm80::DefaultForwardTraits<Args, 256, 256, 227>;
+  static_assert(Traits::kAcross == 2);
+  meets_no_bank_twice(counted_forward<Traits>());
 }
 
 /// FLOPs of the matrix instructions of a forward and of a backward pass.
