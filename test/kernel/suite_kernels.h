@@ -76,7 +76,7 @@ inline constexpr int kSuiteCalls = 0 ATTILE_FP32_CALL_D64(ATTILE_ONE)
 /// Kernels of suite_tiles.cu, suite_sm80_tiles.cu, suite_sm90.cu and suite_sm90_backward.cu
 /// besides.
 inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 30 : 2;
-inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 70 : 2;
+inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 72 : 2;
 inline constexpr int kSuiteSm90Kernels = ATTILE_TEST_FULL ? 75 : 3;
 inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 53 : 2;
 

@@ -41,6 +41,7 @@ using Lines64x64D192x136 = Own<64, 64, Dims<192, 136>, Tuning<0, 2>>;
 using Lines32x96D256 = Own<32, 96, Dims<256, 256, 64>, Tuning<4, 2>>;
 using Line32x64 = Own<32, 64, Dims64, Tuning<4, 4>>;
 using Default128On99 = GpuExecutor<Dims<128>, Sm80Tiles<99>>;
+using Default256On227 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<227>>;
 using Default256On163 = GpuExecutor<Dims<256, 256, 64>, Sm80Tiles<163>>;
 
 // fp32.
@@ -79,7 +80,8 @@ using Tf32D128 =
   X(HalfType, kNone, Own64x64D64x256)       \
   X(Bf16Type, kCausal, Default128On99)      \
   X(HalfType, kCausal, Default256On163)     \
-  X(Bf16Type, kEverything, Default256On163) \
+  X(Bf16Type, kEverything, Default256On227) \
+  X(HalfType, kDropout, Default256On227)    \
   X(HalfType, kCausal, Lines64x64D192x136)  \
   X(Bf16Type, kNone, Lines32x96D256)        \
   X(HalfType, kCausalDropout, Line32x64)    \

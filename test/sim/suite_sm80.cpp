@@ -35,6 +35,8 @@ using Narrow = GpuExecutor<Dims<64, 32>, SmallTiles>;
 
 // Warps that share rows: two lines of two, and one of four.
 using Lines = GpuExecutor<Dims<64, 40>, MatrixTiles<64, 32, Tuning<4, 2>, BackwardTuning<4, 2, 2>>>;
+using WideLines =
+    GpuExecutor<Dims<192, 136, 96>, MatrixTiles<64, 64, Tuning<4, 2>, BackwardTuning<4, 2, 2>>>;
 using Line = GpuExecutor<Dims<64>, MatrixTiles<32, 64, Tuning<4, 4>, BackwardTuning<4, 2, 2>>>;
 
 // Sums that are cut off more often than rounding would do for.
@@ -58,6 +60,8 @@ const bool kRegistered = [] {
                                                                         kMostCost);
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm80_128", Deep{}, kWideCost);
   register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_lines", Lines{}, kMostCost);
+  register_cases<Direction::kForward, __half, Policy::kNone>("sm80_lines_192_136", WideLines{},
+                                                             kWideCost);
   register_cases<Direction::kForward, __half, Policy::kCausalDropout>("sm80_line", Line{},
                                                                       kMostCost);
   register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausalDocument>("sm80_line", Line{},

@@ -200,7 +200,8 @@ struct Document {
   }
 };
 
-/// What both masks see.
+/// What both masks see. Each is asked about scores that the other one hides, too; the second one is
+/// the better place for one that reads memory.
 template <Mask A, Mask B>
 struct And {
   static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;

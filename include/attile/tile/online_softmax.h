@@ -186,6 +186,7 @@ struct OnlineSoftmax {
 
   /// `finish` where each warp of a line has some columns.
   /// Scope    all threads of the line.
+  /// Barriers one of the line since its last `step`.
   template <class Output, class Line>
   ATTILE_DEVICE void finish(Output& output, float factor, const Line& line) {
     line.combine(l, [](float x, float y) { return x + y; });

@@ -20,7 +20,7 @@ class WarpLine {
   static constexpr int kThreads = kAcross * arch::kWarpSize;
   static constexpr int kBlockThreads = kWarps * arch::kWarpSize;
   static_assert(kAcross == 1 || kLines < 16,
-                "attile::tile::WarpLine: a block has 15 barriers beside its own");
+                "attile::tile::WarpLine: at most 15 lines, each with a barrier of the block's 16");
 
  public:
   static constexpr bool kOneWarp = kAcross == 1;

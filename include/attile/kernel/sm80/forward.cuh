@@ -105,7 +105,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const auto sampler = p.dropout.sampler(p.q_heads);
   const TileRange range = tiles_seen(p, batch, head, row0, Traits::kBr);  // what the block loads
   // What the warp computes. A line has no registers for a range of its own, and its rows see nearly
-  // what the block's do.
+  // what the block's do; nor for its place, which is worked out anew.
   const TileRange mine =
       Line::kOneWarp ? tiles_seen(p, batch, head, row0 + Scores::warp_row(), Scores::kWarpRows)
                      : range;
@@ -121,7 +121,9 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 
   ATTILE_UNROLL_BY(1)
   for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {  // lines 6 and 7
-    const tile::TilePlace place{batch, head, arch::opaque(row0), kv_tile * kBc, p.extent};
+    const QueryTile here = Line::kOneWarp ? at : QueryTile(p, arch::opaque(block));
+    const tile::TilePlace place{here.batch, here.head, arch::opaque(here.row0), kv_tile * kBc,
+                                p.extent};
     const bool seen = !Line::kOneWarp || mine.contains(kv_tile);
     arch::async_copy_wait<0>();
     arch::barrier();  // K is there for all; V has been read

@@ -34,7 +34,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static_assert(kWarps >= 1 && kWarps <= 32,
                 "attile::sm80::ForwardTraits: a block has 1 to 32 warps; choose a smaller Br");
   static constexpr int kAcross = TuningType::kAcross;
-  static_assert(kWarps % kAcross == 0 && Br % (16 * (kWarps / kAcross)) == 0,
+  static_assert(
+      kWarps % kAcross == 0 && (kAcross == 1 || kWarps / kAcross < 16),
+      "attile::sm80::ForwardTraits: the warps must be a multiple of the Across warps of a "
+      "line, and at most 15 lines");
+  static constexpr int kLines = max(kWarps / kAcross, 1);
+  static_assert(Br % (16 * kLines) == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp, or "
                 "line of warps");
   static_assert(Br % kWarps == 0,
