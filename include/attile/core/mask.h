@@ -200,7 +200,7 @@ struct Document {
   }
 };
 
-/// What both masks see. Each is asked about scores that the other one hides, too; the second one is
+/// What both masks see. Each may be asked about scores that the other one hides; the second one is
 /// the better place for one that reads memory.
 template <Mask A, Mask B>
 struct And {

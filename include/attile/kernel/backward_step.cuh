@@ -88,8 +88,8 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
 /// the score is hidden, so is dS, but for NaN and inf in dP. With kLearn the gradient of a modifier
-/// that learns gets dS'. `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits. Units
-/// lse and delta: the tile's rows of the statistics.
+/// that learns gets dS'. `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
+/// Shapes   lse and delta: the tile's rows of the statistics.
 template <bool kMasked, bool kLearn = true, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TilePlace& place,

@@ -47,14 +47,15 @@ struct KeyValueTiles {
 };
 
 /// O <- O + P V. Where the warps of a line have parts of P each, by way of `p_smem`.
-template <class Traits, class VTile>
+template <class Traits>
 ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
                               const typename Traits::ScoreRegisters& p_frag,
                               const typename Traits::PTile& p_smem,
-                              const typename Traits::Line& line, const VTile& v_smem) {
+                              const typename Traits::Line& line,
+                              const typename Traits::VTile& v_smem) {
   using T = typename Traits::ElementType;
   using Outputs = typename Traits::OutputRegisters;
-  const tile::SharedRight<VTile> v_right(v_smem, Outputs::warp_col());
+  const tile::SharedRight v_right(v_smem, Outputs::warp_col());
   if constexpr (Traits::Line::kOneWarp) {
     const tile::RegisterLeft<T, typename Traits::ScoreRegisters> p_left(p_frag);
     tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);

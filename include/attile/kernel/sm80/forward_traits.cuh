@@ -35,9 +35,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
                 "attile::sm80::ForwardTraits: a block has 1 to 32 warps; choose a smaller Br");
   static constexpr int kAcross = TuningType::kAcross;
   static_assert(
-      kWarps % kAcross == 0 && (kAcross == 1 || kWarps / kAcross < 16),
+      kWarps % kAcross == 0,
       "attile::sm80::ForwardTraits: the warps must be a multiple of the Across warps of a "
-      "line, and at most 15 lines");
+      "line");
   static constexpr int kLines = max(kWarps / kAcross, 1);
   static_assert(Br % (16 * kLines) == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp, or "
