@@ -50,11 +50,11 @@ template <class M, class S>
 inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
 
 /// `visible`: see visible_in.
-template <bool kModifierBranches, class S>
-ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const S& score_mod,
-                                         float scale, const tile::TilePlace& place, float lse,
-                                         bool visible) {
-  const float score_scale = kIsIdentity<S> ? scale : 1.0f;
+template <bool kModifierBranches, class Params>
+ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
+                                         const tile::TilePlace& place, float lse, bool visible) {
+  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   float derivative = 1.0f;
   if constexpr (!kIsIdentity<S>) {
     // Without a branch what scores have in common is read once. A modifier that may hide one is
@@ -63,7 +63,7 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const S& 
     constexpr bool kAlways = !kModifierBranches && !kMayHide<S>;
     if (kAlways || visible) {
       const ScoreIndex at = kAlways ? place.nearest_inside(i) : i;
-      const auto modified = score_mod(scale * s, at, place.extent);
+      const auto modified = p.score_mod(p.scale * s, at, place.extent);
       s = modified.value;
       derivative = modified.derivative;
       visible = visible && (!kMayHide<S> || s != -kInf);
@@ -96,7 +96,6 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
                                               const float* lse, const float* delta,
                                               const Kept& kept, const Shown& shown) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
-  const S score_mod = p.score_mod;  // a copy: what it makes of its members alone is made once
   const float keep_scale = kept.scale();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -109,8 +108,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
       const float s = p_frag.at(r, c);
       const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
-      const Probability prob = probability_of<Shown::kModifierBranches>(s, i, score_mod, p.scale,
-                                                                        place, row_lse, visible);
+      const Probability prob =
+          probability_of<Shown::kModifierBranches>(s, i, p, place, row_lse, visible);
       const bool keep = kept.keep(r, c);
       const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
       p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
@@ -144,7 +143,6 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
                                             const tile::TilePlace& place, const float* lse,
                                             const Kept& kept, const Shown& shown) {
   using S = std::remove_cvref_t<decltype(p.score_mod)>;
-  const S score_mod = p.score_mod;  // a copy: what it makes of its members alone is made once
   const float keep_scale = kept.scale();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -153,8 +151,8 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
     for (int c = 0; c < Registers::kRegCols; ++c) {
       const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
       const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
-      const Probability prob = probability_of<Shown::kModifierBranches>(
-          p_frag.at(r, c), i, score_mod, p.scale, place, row_lse, visible);
+      const Probability prob =
+          probability_of<Shown::kModifierBranches>(p_frag.at(r, c), i, p, place, row_lse, visible);
       p_frag.at(r, c) = kept.keep(r, c) ? prob.value * keep_scale : 0.0f;
       factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
     }
