@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <vector>
 
@@ -147,6 +148,15 @@ TEST_CASE("score_mod.softcap") {
   CHECK(f(1e6, 30.0f) == 30.0);
   CHECK(f(-1e6, 30.0f) == -30.0);
   CHECK(f(1e-3, 1e6f) == Approx(1e-3));
+  // 1 / cap is no float, or one with few digits.
+  using Limits = std::numeric_limits<float>;
+  const auto in_float = [](float s, float cap) { return Softcap{cap}(s, {}, {}).value; };
+  for (const float cap : {Limits::denorm_min(), Limits::min(), Limits::max()}) {
+    CHECK(in_float(0.0f, cap) == 0.0f);
+  }
+  CHECK(in_float(1.0f, Limits::denorm_min()) == Limits::denorm_min());
+  CHECK(in_float(-1.0f, Limits::min()) == -Limits::min());
+  CHECK(in_float(1.0f, Limits::max()) == Approx(1.0));
 }
 
 TEST_CASE("score_mod.alibi") {
