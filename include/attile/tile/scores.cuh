@@ -54,11 +54,10 @@ struct PackedTilePlace {
   }
 };
 
-/// Calls f(r, c, inside) for each score that this thread holds of a tile: whether it is inside the
-/// extent and an interval mask shows it. By the thread's rows or by its columns, of whichever it
-/// has fewer.
-template <class Registers, class Place, class M, class F>
-ATTILE_DEVICE void for_each_by_intervals(const Place& place, const M& mask, F&& f) {
+/// S = -inf where an interval mask, or the end of the columns, hides it: by the thread's rows or by
+/// its columns, of whichever it has fewer.
+template <class Registers, class Place, class M>
+ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Place& place, const M& mask) {
   constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
   constexpr int kLines = kByRows ? Registers::kRegRows : Registers::kRegCols;
   constexpr int kLength = kByRows ? Registers::kRegCols : Registers::kRegRows;
@@ -84,17 +83,9 @@ ATTILE_DEVICE void for_each_by_intervals(const Place& place, const M& mask, F&& 
     ATTILE_UNROLL
     for (int i = 0; i < kLength; ++i) {
       const int at = kByRows ? Registers::col_offset(i) : Registers::row_offset(i);
-      f(kByRows ? line : i, kByRows ? i : line, at >= begin && at < end);
+      if (at < begin || at >= end) scores.at(kByRows ? line : i, kByRows ? i : line) = -kInf;
     }
   }
-}
-
-/// S = -inf where an interval mask, or the end of the rows or columns, hides it.
-template <class Registers, class Place, class M>
-ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Place& place, const M& mask) {
-  for_each_by_intervals<Registers>(place, mask, [&](int r, int c, bool inside) {
-    if (!inside) scores.at(r, c) = -kInf;
-  });
 }
 
 /// S' = score_mod(scale * S), and -inf where the mask hides it. Policies are asked only about
@@ -135,32 +126,29 @@ class ScoreBits {
   static constexpr int kCount = Registers::kRegRows * Registers::kRegCols;
   static constexpr int kWords = ceil_div(kCount, 32);
 
+  template <class Place>
+  ATTILE_DEVICE static ScoreIndex index(const Place& place, int i) {
+    return place.at(Registers::row(i / Registers::kRegCols),
+                    Registers::col(i % Registers::kRegCols));
+  }
+
   std::uint32_t words_[kWords] = {};
 };
 
-/// Which scores of a tile are inside the extent and visible, for those that are asked about, once,
-/// before they are made: what the mask reads has come by then, and a bit is left of it. As far as
-/// the mask has no branch, it is sent for for all scores at a time, and once where they have it in
-/// common.
+/// Which scores of a tile are inside the extent and visible, for those that are asked about before
+/// they are made: what the mask reads has come by then, and a bit is left of it. As far as the mask
+/// has no branch, it is sent for for all scores at a time, and once where they have it in common.
 template <class Registers>
 class VisibleBits : ScoreBits<Registers> {
  public:
   static constexpr bool kModifierBranches = false;
-
   template <class M, class Place>
   ATTILE_DEVICE void ask(const M& mask, const Place& place) {
-    if constexpr (IntervalMask<M>) {
-      for_each_by_intervals<Registers>(place, mask,
-                                       [&](int r, int c, bool inside) { set(r, c, inside); });
-    } else {
-      ATTILE_UNROLL
-      for (int r = 0; r < Registers::kRegRows; ++r) {
-        ATTILE_UNROLL
-        for (int c = 0; c < Registers::kRegCols; ++c) {
-          const ScoreIndex at = place.at(Registers::row(r), Registers::col(c));
-          set(r, c, place.inside(at) & mask.visible(place.nearest_inside(at), place.extent));
-        }
-      }
+    ATTILE_UNROLL
+    for (int w = 0; w < this->kWords; ++w) {
+      this->words_[w] = word(w, place, [&](const ScoreIndex& at) {
+        return place.inside(at) & mask.visible(place.nearest_inside(at), place.extent);
+      });
     }
   }
   /// Of two masks first what the second one reads is sent for. Asked together they would keep all
@@ -169,11 +157,15 @@ class VisibleBits : ScoreBits<Registers> {
     requires(!And<A, B>::kIntervals)
   ATTILE_DEVICE void ask(const And<A, B>& mask, const Place& place) {
     const Place again = place.again();
-    ask(mask.b, place);
-    VisibleBits first;
-    first.ask(mask.a, again);
     ATTILE_UNROLL
-    for (int w = 0; w < this->kWords; ++w) this->words_[w] &= first.words_[w];
+    for (int w = 0; w < this->kWords; ++w) {
+      this->words_[w] = word(w, place, [&](const ScoreIndex& at) {
+        return mask.b.visible(place.nearest_inside(at), place.extent);
+      });
+      this->words_[w] &= word(w, again, [&](const ScoreIndex& at) {
+        return again.inside(at) & mask.a.visible(again.nearest_inside(at), again.extent);
+      });
+    }
   }
 
   ATTILE_DEVICE bool visible(int r, int c, const ScoreIndex&) const { return this->get(r, c); }
@@ -189,9 +181,15 @@ class VisibleBits : ScoreBits<Registers> {
   }
 
  private:
-  ATTILE_DEVICE void set(int r, int c, bool is_visible) {
-    const int i = r * Registers::kRegCols + c;
-    this->words_[i / 32] |= std::uint32_t{is_visible} << (i % 32);
+  /// Word w of the bits, with what f(score) says of each of its scores.
+  template <class Place, class F>
+  ATTILE_DEVICE static std::uint32_t word(int w, const Place& place, const F& f) {
+    std::uint32_t bits = 0;
+    ATTILE_UNROLL
+    for (int i = w * 32; i < min(w * 32 + 32, VisibleBits::kCount); ++i) {
+      bits |= static_cast<std::uint32_t>(f(VisibleBits::index(place, i))) << (i % 32);
+    }
+    return bits;
   }
 };
 
@@ -214,8 +212,7 @@ class KeepBits : ScoreBits<Registers> {
     for (int w = 0; w < this->kWords; ++w) {
       ATTILE_UNROLL_BY(1)
       for (int i = w * 32; i < min(w * 32 + 32, this->kCount); ++i) {
-        const ScoreIndex at = place.at(Registers::row(i / Registers::kRegCols),
-                                       Registers::col(i % Registers::kRegCols));
+        const ScoreIndex at = this->index(place, i);
         const bool keep = place.inside(at) && sampler.keep(at);
         this->words_[w] |= std::uint32_t{keep} << (i % 32);
       }
