@@ -196,7 +196,7 @@ inline constexpr auto kCases = [] {
       {.name = "dim_192_128", .q_len = 65, .kv_len = 70, .head_dim = 192, .head_dim_v = 128},
       {.name = "dim_64_40", .q_len = 33, .kv_len = 70, .head_dim = 64, .head_dim_v = 40},
       {.name = "dim_32_96", .q_len = 33, .kv_len = 70, .head_dim = 32, .head_dim_v = 96},
-      {.name = "dim_1_256", .q_len = 9, .kv_len = 70, .head_dim = 1, .head_dim_v = 256},
+      {.name = "dim_1_256", .q_len = 33, .kv_len = 70, .head_dim = 1, .head_dim_v = 256},
       {.name = "dim_256_1", .q_len = 9, .kv_len = 70, .head_dim = 256, .head_dim_v = 1},
       {.name = "causal_dim_192_128", .policy = kCausal, .q_heads = 2, .kv_heads = 1, .q_len = 70,
        .kv_len = 70, .head_dim = 192, .head_dim_v = 128},
