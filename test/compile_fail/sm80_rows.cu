@@ -5,6 +5,7 @@
 // promises: attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the Across
 // promises: attile::sm80::ForwardTraits: Br must be a multiple of the warps
 // promises: attile::sm80::ForwardTraits: the warps must be a multiple of the Across
+// promises: attile::tile::WarpLine: at most 15 lines
 #include <attile/forward.cuh>
 
 attile::ForwardTraits<57, 64, 64, __half>::Args rows;
@@ -17,3 +18,5 @@ attile::ForwardTraits<32, 96, 64, __half, attile::NoMask, attile::NoScoreMod, at
                       attile::sm80::Tuning<6, 3>>::Args rows_across;
 attile::ForwardTraits<32, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
                       attile::sm80::Tuning<1, 2>>::Args warps_across;
+attile::ForwardTraits<256, 32, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
+                      64, attile::sm80::Tuning<32, 2>>::Args lines;

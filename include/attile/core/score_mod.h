@@ -132,8 +132,8 @@ struct Softcap {
 
   template <class Real>
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex, Extent) const {
-    // Once for all scores: a division takes ten instructions, and registers. Not infinite, as it
-    // is of the smallest numbers: a score of 0 stays 0.
+    // The same for all scores, for the compiler to work out once: a division takes ten
+    // instructions, and registers. Not infinite, as it is of the smallest numbers: 0 stays 0.
     const Real inverse = min(Real(1) / Real(cap), Real(3e38f));
     const Real t = std::tanh(s * inverse);
     return {Real(cap) * t, Real(1) - t * t};
