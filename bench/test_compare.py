@@ -520,7 +520,7 @@ class Interface(unittest.TestCase):
                 ("batch", -1, "batch is negative"), ("q_heads", 0, "q_heads must be at least 1"),
                 ("kv_heads", 3, "q_heads must be a multiple of kv_heads"),
                 ("q_len", -1, "q_len is negative"), ("kv_len", -1, "kv_len is negative"),
-                ("scale", -1.0, "scale must be finite and > 0"),
+                ("scale", -1.0, "scale must be 2^-100 to 2^100"),
                 ("lse", 2, "lse is not aligned to 4 bytes")):
             with self.subTest(name):
                 self.setUp()

@@ -50,12 +50,19 @@ constexpr int larger_dim(const Args& args) {
 }  // namespace detail
 
 /// `check` of the kernel that args.head_dim and args.head_dim_v lead to; head_dim must be given.
-template <class Ds = AllDims, class Args>
+/// kMode: as in `backward`, of whose arguments it asks.
+template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, class Args>
 Check check(const Args& args) {
   if (args.head_dim == 0) return refuse("head_dim is not given");
   return detail::with_dim(Ds{}, detail::larger_dim(args),
                           refuse("head_dim or head_dim_v is larger than every kernel here"),
-                          [&](auto D) { return attile::check<D.value>(args); });
+                          [&](auto D) {
+                            if constexpr (requires { args.dout; }) {
+                              return attile::check<D.value, D.value, kMode>(args);
+                            } else {
+                              return attile::check<D.value>(args);
+                            }
+                          });
 }
 
 /// `forward` by the kernel that args.head_dim and args.head_dim_v lead to.

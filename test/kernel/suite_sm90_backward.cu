@@ -17,6 +17,8 @@ using D96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>>;
 using D128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>>;
 using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
 using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
+using InOrder96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>, DqMode::kInOrder>;
+using InOrder192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 using InOrder256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 using InOrder64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 using InOrder128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>, DqMode::kInOrder>;
@@ -32,27 +34,30 @@ using D64x160 = Own<64, 64, Dims<64, 160>>;
 // X(element type, Policy, executor)
 #if ATTILE_TEST_FULL
 #define ATTILE_DEFAULTS(X, policy) X(HalfType, policy, D64) X(Bf16Type, policy, D128)
-#define ATTILE_SM90(X)                \
-  X(HalfType, kNone, D96)             \
-  X(Bf16Type, kCausal, D96)           \
-  X(HalfType, kNone, D192)            \
-  X(HalfType, kNone, D256)            \
-  X(Bf16Type, kCausal, D256)          \
-  X(HalfType, kEverything, D256)      \
-  X(HalfType, kCausal, InOrder256)    \
-  X(Bf16Type, kCausal, D192x64)       \
-  X(HalfType, kNone, D64x160)         \
-  X(HalfType, kNone, InOrder64)       \
-  X(HalfType, kCausal, InOrder128)    \
-  X(Bf16Type, kEverything, InOrder64) \
-  X(HalfType, kDocument, InOrder128)  \
-  X(HalfType, kLearned, D64)          \
-  X(Bf16Type, kLearned, D128)         \
-  X(HalfType, kLearned, InOrder64)    \
-  X(HalfType, kLearnedDropout, D64)   \
-  X(HalfType, kCausal, OneGroup)      \
-  X(HalfType, kNone, ThreeGroups)     \
-  X(Bf16Type, kNone, D72)             \
+#define ATTILE_SM90(X)                 \
+  X(HalfType, kNone, D96)              \
+  X(Bf16Type, kCausal, D96)            \
+  X(HalfType, kNone, D192)             \
+  X(HalfType, kNone, D256)             \
+  X(Bf16Type, kCausal, D256)           \
+  X(HalfType, kEverything, D256)       \
+  X(HalfType, kCausal, InOrder96)      \
+  X(Bf16Type, kDocument, InOrder192)   \
+  X(HalfType, kCausal, InOrder256)     \
+  X(HalfType, kEverything, InOrder256) \
+  X(Bf16Type, kCausal, D192x64)        \
+  X(HalfType, kNone, D64x160)          \
+  X(HalfType, kNone, InOrder64)        \
+  X(HalfType, kCausal, InOrder128)     \
+  X(Bf16Type, kEverything, InOrder64)  \
+  X(HalfType, kDocument, InOrder128)   \
+  X(HalfType, kLearned, D64)           \
+  X(Bf16Type, kLearned, D128)          \
+  X(HalfType, kLearned, InOrder64)     \
+  X(HalfType, kLearnedDropout, D64)    \
+  X(HalfType, kCausal, OneGroup)       \
+  X(HalfType, kNone, ThreeGroups)      \
+  X(Bf16Type, kNone, D72)              \
   X(HalfType, kCausal, D64x32)
 #else
 #define ATTILE_DEFAULTS(X, policy)

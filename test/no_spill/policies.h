@@ -5,7 +5,8 @@
 
 // What the tests of spills compile: default tiles leave every thread enough registers, so ptxas
 // must have no spill to tell of. A sample of policies; with ATTILE_TEST_FULL all combinations of
-// the library's.
+// the library's, with the head dimensions and modes that each file names. Of what none names some
+// kernels spill, all of them in order (docs/tuning.md).
 
 namespace attile::no_spill {
 

@@ -83,6 +83,8 @@ const bool kRegistered = [] {
   register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kWide);
   register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_160_64", RolesInOrder{},
                                                                 kWide / 4);
+  register_cases<Direction::kBackward, __half, Policy::kEverything>("sm90_160_64", RolesInOrder{},
+                                                                    kWide / 4);
   register_cases<Direction::kBackward, __nv_bfloat16, Policy::kEverything>("sm90_192", Roles192{},
                                                                            kWide);
   return true;

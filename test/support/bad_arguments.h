@@ -111,13 +111,15 @@ void bad_sizes(const Bad& bad) {
   bad("head_dim lowest", "head_dim is negative", [](auto& a) { a.head_dim = kLow; });
   bad("head_dim_v -1", "head_dim_v is negative", [](auto& a) { a.head_dim_v = -1; });
   bad("head_dim_v lowest", "head_dim_v is negative", [](auto& a) { a.head_dim_v = kLow; });
-  const char* scale = "scale must be finite and > 0";
+  const char* scale = "scale must be 2^-100 to 2^100";
   bad("scale 0", scale, [](auto& a) { a.scale = 0.0f; });
   bad("scale -0", scale, [](auto& a) { a.scale = -0.0f; });
   bad("scale -1", scale, [](auto& a) { a.scale = -1.0f; });
   bad("scale nan", scale, [](auto& a) { a.scale = kNan; });
   bad("scale inf", scale, [](auto& a) { a.scale = attile::kInf; });
   bad("scale -inf", scale, [](auto& a) { a.scale = -attile::kInf; });
+  bad("scale too small", scale, [](auto& a) { a.scale = 0x0.ffffffp-100f; });
+  bad("scale too large", scale, [](auto& a) { a.scale = 0x1.000002p100f; });
   bad("batch -1 and null q", "batch is negative", [](auto& a) {
     a.batch = -1;
     a.q.data = nullptr;

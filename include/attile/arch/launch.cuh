@@ -89,9 +89,11 @@ template <class... Params>
 }
 
 /// The same behind a kernel that this thread has just launched on the stream, which may not have
-/// ended when blocks of this one begin. Each block comes to `await_dependencies`
-/// (grid_dependency.cuh): all that it does with what that kernel reads or writes is behind it, and
-/// it does not end before it, so that whoever waits for this kernel has waited for that one too.
+/// ended when blocks of this one begin. One block at least comes to `await_dependencies`
+/// (grid_dependency.cuh) before it ends, so that whoever waits for this kernel has waited for that
+/// one too. What any block does with what that kernel reads or writes is behind its own
+/// `await_dependencies`, or behind what that kernel has told it of by flags, which then must not
+/// let this one begin before they are cleared.
 /// As `launch` where the code that would run lacks the wait, because it was compiled for an
 /// architecture before 9.0, whatever the device; and where the driver is older than CUDA 12.3,
 /// which could not capture it.

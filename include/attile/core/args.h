@@ -40,7 +40,7 @@ struct ForwardArgs {
   int head_dim = 0;    ///< 0: the D of the kernel
   int head_dim_v = 0;  ///< 0: head_dim if that is given, else the Dv of the kernel
 
-  std::optional<float> scale{};  ///< finite and > 0; not given: 1 / sqrt(head_dim)
+  std::optional<float> scale{};  ///< 2^-100 to 2^100; not given: 1 / sqrt(head_dim)
   M mask{};
   S score_mod{};
   P dropout{};

@@ -8,7 +8,6 @@
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -85,8 +84,8 @@ Check check_problem(const Args& a, int D, int Dv) {
   const auto [qk, v] = head_dims(a, D, Dv);
   if (D > 0 && qk > D) return refuse("head_dim is larger than the D of the kernel");
   if (Dv > 0 && v > Dv) return refuse("head_dim_v is larger than the Dv of the kernel");
-  if (a.scale && !(std::isfinite(*a.scale) && *a.scale > 0.0f)) {
-    return refuse("scale must be finite and > 0");
+  if (a.scale && !(*a.scale >= 0x1p-100f && *a.scale <= 0x1p100f)) {
+    return refuse("scale must be 2^-100 to 2^100");
   }
   if (a.batch == 0 || a.q_len == 0 || a.kv_len == 0) return {};
   if (const char* why = policy_fault(a.mask)) return refuse(why);

@@ -12,6 +12,8 @@
 #include <attile/kernel/backward_params.cuh>
 #include <attile/kernel/backward_preprocess.cuh>
 
+#include <cstdint>
+
 // What all families of backward passes have in common: which block takes which tile, and the shells
 // of the kernels.
 
@@ -91,7 +93,8 @@ template <class Traits>
 ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
   if (p.kv_tiles == 0) return tile;
   const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.rounds.heads;
-  const int late = min(late_heads * (p.q_heads / p.kv_heads) * p.q_tiles, arch::block_count());
+  const std::int64_t late_tiles = std::int64_t{late_heads} * (p.q_heads / p.kv_heads) * p.q_tiles;
+  const int late = static_cast<int>(min<std::int64_t>(late_tiles, arch::block_count()));
   return tile < late ? tile - late + arch::block_count() : tile - late;
 }
 
