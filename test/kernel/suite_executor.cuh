@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/cases.h"
+#include "support/catch.h"
 #include "support/gpu_executor.h"
 
 namespace attile_test {
