@@ -120,7 +120,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kPartRows = kByRoles && !kPlain ? 32 : 64;
   static constexpr int kParts = Br / kPartRows;
   /// Registers of the warpgroups by their Role, kByRoles: with the loader's 24 all there are.
-  static constexpr int kRoleRegisters[] = {96, kPlain ? 192 : 200, kPlain ? 200 : 192};
+  static constexpr int kRoleRegisters[] = {96, kPlain ? 192 : 208, kPlain ? 200 : 184};
   /// Rows of registers count on from warpgroup to warpgroup, kByRoles too, where all have the same
   /// ones.
   static constexpr int kRows = kGroups * kGroupRows;
