@@ -112,9 +112,15 @@ constexpr Sm90Tiles sm90_other_forward_tiles(int dim) {
   return {128, dim <= 192 ? 48 : 32, 2};
 }
 
-/// Tiles of the sm90 backward kernel.
-constexpr Sm90Tiles sm90_backward_tiles(int dim) {
-  return {dim <= 96 ? 128 : 64, dim <= 128 ? 128 : 64, 2};
+/// Tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuning).
+struct Sm90BackwardTiles {
+  int br, bc, stages, p_steps;
+};
+constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v) {
+  const int larger = max(dim, dim_v);
+  if (larger <= 128) return {larger <= 96 ? 128 : 64, 128, 2, 1};
+  if (dim <= 192 && dim_v <= 128) return {64, 64, 3, 3};
+  return {64, 64, 2, 1};
 }
 
 /// Tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
@@ -193,11 +199,11 @@ struct Sm90Forward {
 
 template <class Args, int D, int Dv, DqMode kMode>
 struct Sm90Backward {
-  static constexpr Sm90Tiles kTiles = sm90_backward_tiles(max(D, Dv));
+  static constexpr Sm90BackwardTiles kTiles = sm90_backward_tiles(D, Dv);
   using type = sm90::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
                                     typename Args::MaskType, typename Args::ScoreModType,
                                     typename Args::DropoutType, Dv, kMode,
-                                    sm90::BackwardTuning<kTiles.stages>>;
+                                    sm90::BackwardTuning<kTiles.stages, kTiles.p_steps>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>

@@ -78,7 +78,7 @@ inline constexpr int kSuiteCalls = 0 ATTILE_FP32_CALL_D64(ATTILE_ONE)
 inline constexpr int kSuiteTileKernels = ATTILE_TEST_FULL ? 30 : 2;
 inline constexpr int kSuiteSm80TileKernels = ATTILE_TEST_FULL ? 72 : 2;
 inline constexpr int kSuiteSm90Kernels = ATTILE_TEST_FULL ? 75 : 3;
-inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 56 : 2;
+inline constexpr int kSuiteSm90BackwardKernels = ATTILE_TEST_FULL ? 59 : 2;
 
 static_assert(ATTILE_TEST_FULL || 2 * (kSuiteCombinations + kSuiteCalls) + kSuiteTileKernels +
                                           kSuiteSm80TileKernels + kSuiteSm90Kernels +

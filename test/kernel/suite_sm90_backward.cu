@@ -16,6 +16,8 @@ using D64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
 using D96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>>;
 using D128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>>;
 using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
+using D192x128 = GpuExecutor<Dims<192, 128>, Sm90DefaultTiles<>>;
+using InOrder192x128 = GpuExecutor<Dims<192, 128>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
 using InOrder96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>, DqMode::kInOrder>;
 using InOrder192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>, DqMode::kInOrder>;
@@ -38,6 +40,9 @@ using D64x160 = Own<64, 64, Dims<64, 160>>;
   X(HalfType, kNone, D96)              \
   X(Bf16Type, kCausal, D96)            \
   X(HalfType, kNone, D192)             \
+  X(HalfType, kNone, D192x128)         \
+  X(Bf16Type, kEverything, D192x128)   \
+  X(Bf16Type, kCausal, InOrder192x128) \
   X(HalfType, kNone, D256)             \
   X(Bf16Type, kCausal, D256)           \
   X(HalfType, kEverything, D256)       \

@@ -52,7 +52,8 @@ inline constexpr bool kMakesGradientOf = !kLearns<S> || max(D, Dv) <= 128;
 /// Registers of a thread for sums: D = 128 or 64: dK and dV 128 or 64, S, dP and dQ 32 each, P and
 /// dS as operands 16 each; D = 256: dV 128, S 32, P 16; dK 128, dP 32, dS 16; dQ 32 twice.
 /// Shared memory, in KB, with 2 stages: D = 128, 64 x 128: K, V 64, Q, dO 64, dS 32, dQ 32; D = 64,
-/// 128 x 128: 32, 64, 64, 32; D = 256: 64, 128, dS 16, P 16.
+/// 128 x 128: 32, 64, 64, 32; D = 256: 64, 128, dS 16, P 16; D = 192, Dv = 128 with 3, and P of 3
+/// steps: 40, 120, 16, 48.
 template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
           Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
@@ -165,8 +166,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kDsTiles = 2;  // of this step and of the one before
   /// P as it lies in registers, of the parts of a tile in turn, kByRoles.
   static constexpr std::size_t kPPlace = kDsPlace + kDsTiles * DsTile::kBytes;
-  static constexpr int kPBuffers = kParts;
-  static constexpr std::size_t kPBytes = kByRoles ? sizeof(float) * Br * Bc : 0;
+  static constexpr int kPBuffers = TuningType::kPSteps * kParts;
+  static constexpr std::size_t kPBytes =
+      kByRoles ? sizeof(float) * Br * Bc * TuningType::kPSteps : 0;
   static constexpr std::size_t kDqPlace = kPPlace + kPBytes;
   static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
@@ -202,7 +204,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
       kColumnsSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::BackwardTraits: the tiles of K, V, Q, dO and dS take more than the "
       "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc, or "
-      "fewer stages");
+      "fewer stages or steps of P");
 };
 
 }  // namespace attile::sm90

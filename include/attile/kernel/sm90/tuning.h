@@ -51,11 +51,16 @@ struct Tuning {
 /// What changes the speed of a backward pass and not the result, but for the order of sums.
 /// Stages   tiles of Q, and of dO, in shared memory: a product of the next ones begins before those
 ///          in hand are done with.
-template <int Stages = 2>
+/// PSteps   above 128 columns, tiles of P in shared memory on their way from the warpgroup that
+/// makes
+///          them to the one that makes dS of them.
+template <int Stages = 2, int PSteps = 1>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
+  static_assert(PSteps >= 1, "attile::sm90::BackwardTuning: at least 1 tile of P");
 
   static constexpr int kStages = Stages;
+  static constexpr int kPSteps = PSteps;
 
   /// The family that attile::BackwardTraits takes by this tuning.
   template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
