@@ -352,9 +352,9 @@ ForwardResult forward(const ForwardArgs<T, M, S, P>& args) {
 /// and no output of `args` is written.
 ///   dV = dropout(P)^T dO,  dP = dropout(dO V^T),  dS = P * (dP - D + dLSE) * score_mod'(S),
 ///   D = rowsum(dO * O),  dQ = scale dS K,  dK = scale dS^T Q                 [docs: the contract]
-/// Shapes   those of BackwardArgs; dk and dv are summed over a kv head's group. `learned`: what
-///          add_gradient of a modifier that learns has added, with ds in fp64; its memory is named
-///          but not written.
+/// Shapes   those of BackwardArgs; head_dim must be given; dk and dv are summed over a kv head's
+///          group. `learned`: what add_gradient of a modifier that learns has added, with ds in
+///          fp64; its memory is named but not written.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 BackwardResult backward(const BackwardArgs<T, M, S, P>& args) {
   return detail::Attention<detail::Exact, BackwardArgs<T, M, S, P>>{args, {}}.backward();

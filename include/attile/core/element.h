@@ -15,7 +15,7 @@ namespace attile {
 
 /// The element types of Q, K, V, O and their gradients.
 template <class T>
-concept Element =
+concept Element =  // fp32, fp16, bf16
     std::same_as<T, float> || std::same_as<T, __half> || std::same_as<T, __nv_bfloat16>;
 
 ATTILE_HOST_DEVICE float to_float(float x) { return x; }

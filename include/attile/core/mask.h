@@ -14,7 +14,7 @@ namespace attile {
 /// A mask says which scores a row sees: `visible(index, extent)`. It is copied to the device, so
 /// pointers in it are device pointers (host pointers for the CPU executor).
 template <class M>
-concept Mask = std::is_trivially_copyable_v<M> &&
+concept Mask = std::is_trivially_copyable_v<M> &&  // members const and ATTILE_HOST_DEVICE
     requires(const M& mask, ScoreIndex index, Extent extent) {
   { mask.visible(index, extent) } -> std::same_as<bool>;
 };
@@ -28,6 +28,11 @@ concept SpanMask = Mask<M> &&
   { mask.columns(batch, head, run, extent) } -> std::same_as<Span>;
   { mask.rows(batch, head, run, extent) } -> std::same_as<Span>;
 };
+
+/// Whether a mask has `columns` or `rows`, and yet is no SpanMask: nobody would ask it.
+template <Mask M>
+inline constexpr bool kHalfSpanMask = !SpanMask<M> &&
+    (requires { &M::columns; } || requires { &M::rows; });
 
 /// A SpanMask of which each row sees one interval of columns, and each column is seen by one
 /// interval of rows, which `columns` and `rows` name for a run of one: it is applied with two
