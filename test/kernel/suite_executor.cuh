@@ -136,6 +136,16 @@ bool sm90_addresses(const Args& a) {
   }
 }
 
+/// Whether the traits' own kernel runs the problem, or what stands in for it.
+template <class Traits, class Kernel>
+bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
+  const bool own = attile::sm90::runs<Traits>(args);
+  if (attile::arch::device_architecture() == 900 && !attile::arch::is_empty(kernel)) {
+    REQUIRE(own == sm90_addresses(args));
+  }
+  return own;
+}
+
 /// The kernels of one choice of tiles, head dimensions and way to dQ, for the suite.
 template <class Dim, class TileChoice = PortableTiles<>,
           attile::DqMode kMode = attile::DqMode::kAccumulate>
@@ -154,12 +164,9 @@ struct GpuExecutor {
       using Fallback = typename TileChoice::template Fallback<Args, Dim>;
       if (const auto check = attile::check<Fallback>(host_args); !check) return check;
       return run_on_device(host_args, regions, [](const Args& args) {
-        const bool own = attile::sm90::runs<Traits>(args);
-        if (attile::arch::device_architecture() == 900 &&
-            !attile::arch::is_empty(attile::forward_kernel<Traits>)) {
-          REQUIRE(own == sm90_addresses(args));
-        }
-        return own ? attile::forward<Traits>(args) : attile::forward<Fallback>(args);
+        return runs_on_sm90<Traits>(attile::forward_kernel<Traits>, args)
+                   ? attile::forward<Traits>(args)
+                   : attile::forward<Fallback>(args);
       });
     } else {
       if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
@@ -180,12 +187,8 @@ struct GpuExecutor {
       using Fallback = typename TileChoice::template BackwardFallback<Args, Dim, kMode>;
       if (const auto check = attile::check<Fallback>(host_args); !check) return check;
       return run_on_device(host_args, regions, [&](const Args& args) {
-        const bool own = attile::sm90::runs<Traits>(args);
-        if (attile::arch::device_architecture() == 900 &&
-            !attile::arch::is_empty(attile::detail::columns_kernel<Traits>())) {
-          REQUIRE(own == sm90_addresses(args));
-        }
-        return own ? run(std::type_identity<Traits>{}, args)
+        return runs_on_sm90<Traits>(attile::detail::columns_kernel<Traits>(), args)
+                   ? run(std::type_identity<Traits>{}, args)
                    : run(std::type_identity<Fallback>{}, args);
       });
     } else {

@@ -67,8 +67,6 @@ Check check_tensor(const Tensor<T>& t, TensorTexts texts, int batch, int heads, 
 /// Sizes, scale and policies. D, Dv: the most that the kernel was built for; 0: anything.
 template <class Args>
 Check check_problem(const Args& a, int D, int Dv) {
-  static_assert(!kHalfSpanMask<typename Args::MaskType>,
-                "attile: a mask has both columns and rows, as SpanMask wants them, or neither");
   if (a.batch < 0) return refuse("batch is negative");
   if (a.q_len < 0) return refuse("q_len is negative");
   if (a.kv_len < 0) return refuse("kv_len is negative");

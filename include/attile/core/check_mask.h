@@ -20,8 +20,6 @@ struct MaskFault {
 /// Cost: q_len * kv_len evaluations, two or three times.
 template <Mask M>
 MaskFault check_mask(const M& mask, int batch, int head, Extent extent, int run_length) {
-  static_assert(!kHalfSpanMask<M>,
-                "attile: a mask has both columns and rows, as SpanMask wants them, or neither");
   const auto hold = [&](Interval run, Span span, int other_length, bool run_is_rows) -> MaskFault {
     for (int x = run.begin; x < run.end; ++x) {
       for (int y = 0; y < other_length; ++y) {

@@ -29,10 +29,14 @@ concept SpanMask = Mask<M> &&
   { mask.rows(batch, head, run, extent) } -> std::same_as<Span>;
 };
 
-/// Whether a mask has `columns` or `rows`, and yet is no SpanMask: nobody would ask it.
+/// Whether a mask is asked where its visible scores lie. One with `columns` or `rows` that is no
+/// SpanMask would silently not be: it does not compile.
 template <Mask M>
-inline constexpr bool kHalfSpanMask = !SpanMask<M> &&
-    (requires { &M::columns; } || requires { &M::rows; });
+ATTILE_HOST_DEVICE constexpr bool answers_spans() {
+  static_assert(SpanMask<M> || !(requires { &M::columns; } || requires { &M::rows; }),
+                "attile: a mask has both columns and rows, as SpanMask wants them, or neither");
+  return SpanMask<M>;
+}
 
 /// A SpanMask of which each row sees one interval of columns, and each column is seen by one
 /// interval of rows, which `columns` and `rows` name for a run of one: it is applied with two
@@ -44,7 +48,7 @@ concept IntervalMask = SpanMask<M> && M::kIntervals;
 template <Mask M>
 ATTILE_HOST_DEVICE Span visible_columns(const M& mask, int batch, int head, Interval rows,
                                         Extent extent) {
-  if constexpr (SpanMask<M>) {
+  if constexpr (answers_spans<M>()) {
     return mask.columns(batch, head, rows, extent);
   } else {
     return {{0, extent.kv_len}, {0, 0}};
@@ -55,7 +59,7 @@ ATTILE_HOST_DEVICE Span visible_columns(const M& mask, int batch, int head, Inte
 template <Mask M>
 ATTILE_HOST_DEVICE Span visible_rows(const M& mask, int batch, int head, Interval columns,
                                      Extent extent) {
-  if constexpr (SpanMask<M>) {
+  if constexpr (answers_spans<M>()) {
     return mask.rows(batch, head, columns, extent);
   } else {
     return {{0, extent.q_len}, {0, 0}};

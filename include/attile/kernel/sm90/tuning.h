@@ -51,9 +51,8 @@ struct Tuning {
 /// What changes the speed of a backward pass and not the result, but for the order of sums.
 /// Stages   tiles of Q, and of dO, in shared memory: a product of the next ones begins before those
 ///          in hand are done with.
-/// PSteps   above 128 columns, tiles of P in shared memory on their way from the warpgroup that
-/// makes
-///          them to the one that makes dS of them.
+/// PSteps   tiles of P in shared memory, above 128 columns, on their way from the warpgroup that
+///          makes them to the one that makes dS of them.
 template <int Stages = 2, int PSteps = 1>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
