@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Tests of the parts of compare.py that need neither PyTorch nor a GPU. ATTILE_C_LIBRARY, where it
-is set, is a library of attile_c.cu, forward, D = 64, fp16, Causal, whose interface is tried."""
+"""Tests of chart.py, and of the parts of compare.py that need neither PyTorch nor a GPU.
+ATTILE_C_LIBRARY, where it is set, is a library of attile_c.cu, forward, D = 64, fp16, Causal, whose
+interface is tried."""
 import argparse
 import contextlib
 import ctypes
@@ -18,6 +19,7 @@ import xml.etree.ElementTree
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import chart  # noqa: E402
 import compare  # noqa: E402
 import compare_build  # noqa: E402
 import compare_cells  # noqa: E402
@@ -278,6 +280,18 @@ class Refusals(unittest.TestCase):
         said = compare.sentence(ValueError("x" * 999))
         self.assertRegex(said, "^x{200,} …$")
         self.assertLessEqual(len(said), 240)
+
+
+class Chart(unittest.TestCase):
+    def test_is_drawn_from_its_figures(self):
+        self.assertEqual(chart.main(["--check"]), 0)
+
+    def test_ratios_are_those_of_the_rates(self):
+        cells = json.loads(chart.DATA.read_text(encoding="utf-8"))["cells"]
+        self.assertEqual(len({(c["direction"], c["D"], c["mask"], c["S"]) for c in cells}), 36)
+        for c in cells:
+            ratio = c["attile"] / max(c["fa3"], c["cudnn"])
+            self.assertAlmostEqual(c["ratio"], ratio, delta=1.1 * ratio / c["attile"] + 5e-4)
 
 
 class Report(unittest.TestCase):

@@ -116,16 +116,26 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
   return {};
 }
 
+/// The same of a call that computes: also why it would refuse this workspace, a null one included,
+/// with which `backward` computes nothing.
+template <class Traits>
+Check check(const typename Traits::Args& args, const void* workspace,
+            std::size_t workspace_bytes) requires(Traits::kDirection == Direction::kBackward) {
+  if (const Check arguments = check<Traits>(args); !arguments) return arguments;
+  return check_workspace(workspace, workspace_bytes, backward_workspace<Traits>(args).bytes);
+}
+
 /// dQ, dK and dV by the kernels that `Traits` names.
-/// Scratch  with a null `workspace` nothing is launched: `workspace_bytes` is set to the bytes that
-///          the call needs (see BackwardWorkspace). Else `workspace` is device memory of at least
-///          that size, aligned to 16 bytes, in use until the work on `stream` is done.
+/// Scratch  with a null `workspace` nothing is launched: `workspace_bytes`, a variable, is set to
+///          the bytes that the call needs (see BackwardWorkspace). Else `workspace` is device
+///          memory of at least that size, aligned to 16 bytes, in use until the work on `stream` is
+///          done; `workspace_bytes` may then be a constant.
 /// Shapes   see BackwardArgs. Scope: host; asynchronous on `stream`, never allocates or waits, can
 ///          be captured.
-/// Errors   what `check<Traits>(args)` says, before anything is launched; cudaErrorInvalidValue for
-///          a workspace that is too small or misaligned; else the first launch's error.
+/// Errors   what `check<Traits>(args, workspace, workspace_bytes)` says, or without a workspace
+///          `check<Traits>(args)`, before anything is launched; else the first launch's error.
 template <class Traits>
-[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+[[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const typename Traits::Args& args,
                                    cudaStream_t stream = nullptr) {
   if (const Check ok = check<Traits>(args); !ok) return ok.error;
@@ -168,12 +178,20 @@ auto with_backward_kernel(const Args& args, const F& f) {
   }
 }
 
-/// `check` for the one-call `backward`.
+/// `check` for the one-call `backward`, without and with a workspace.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
 Check check(const BackwardArgs<T, M, S, P>& args) {
   return with_backward_kernel<D, Dv, kMode>(
       args, [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
+}
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
+          Dropout P>
+Check check(const BackwardArgs<T, M, S, P>& args, const void* workspace,
+            std::size_t workspace_bytes) {
+  return with_backward_kernel<D, Dv, kMode>(args, [&](auto kernel) {
+    return check<typename decltype(kernel)::type>(args, workspace, workspace_bytes);
+  });
 }
 
 /// The one call: `backward<64>(workspace, workspace_bytes, args, stream)`, with the default tiles;
@@ -182,7 +200,7 @@ Check check(const BackwardArgs<T, M, S, P>& args) {
 /// and so in its size.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
-[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+[[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const BackwardArgs<T, M, S, P>& args,
                                    cudaStream_t stream = nullptr) {
   return with_backward_kernel<D, Dv, kMode>(args, [&](auto kernel) {

@@ -4,6 +4,8 @@
 // From a run-time head_dim and element type to a kernel. Opt-in, because it compiles a kernel for
 // each entry of the list: name the head dimensions that you need, e.g. Dims<64, 128>.
 #include <attile/backward.cuh>
+#include <attile/core/status.h>
+#include <attile/core/workspace.h>
 #include <attile/forward.cuh>
 
 #include <cstddef>
@@ -47,22 +49,38 @@ constexpr int larger_dim(const Args& args) {
   return args.head_dim > args.head_dim_v ? args.head_dim : args.head_dim_v;
 }
 
+/// What f(std::integral_constant<int, D>) says of the D that the arguments lead to.
+template <class Ds, class Args, class F>
+Check check_dims(const Args& args, F&& f) {
+  if (args.head_dim == 0) return refuse("head_dim is not given");
+  return with_dim(Ds{}, larger_dim(args),
+                  refuse("head_dim or head_dim_v is larger than every kernel here"), f);
+}
+
 }  // namespace detail
 
 /// `check` of the kernel that args.head_dim and args.head_dim_v lead to; head_dim must be given.
 /// kMode: as in `backward`, of whose arguments it asks.
 template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, class Args>
 Check check(const Args& args) {
-  if (args.head_dim == 0) return refuse("head_dim is not given");
-  return detail::with_dim(Ds{}, detail::larger_dim(args),
-                          refuse("head_dim or head_dim_v is larger than every kernel here"),
-                          [&](auto D) {
-                            if constexpr (requires { args.dout; }) {
-                              return attile::check<D.value, D.value, kMode>(args);
-                            } else {
-                              return attile::check<D.value>(args);
-                            }
-                          });
+  return detail::check_dims<Ds>(args, [&](auto D) {
+    if constexpr (requires { args.dout; }) {
+      return attile::check<D.value, D.value, kMode>(args);
+    } else {
+      return attile::check<D.value>(args);
+    }
+  });
+}
+
+/// The same of a call of `backward` that computes: also why it would refuse this workspace, null
+/// included.
+template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
+          Dropout P>
+Check check(const BackwardArgs<T, M, S, P>& args, const void* workspace,
+            std::size_t workspace_bytes) {
+  return detail::check_dims<Ds>(args, [&](auto D) {
+    return attile::check<D.value, D.value, kMode>(args, workspace, workspace_bytes);
+  });
 }
 
 /// `forward` by the kernel that args.head_dim and args.head_dim_v lead to.
@@ -79,7 +97,7 @@ template <class Ds = AllDims, Element T, Mask M, ScoreMod S, Dropout P>
 /// Errors   what `check` says, else the launch's.
 template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
-[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+[[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const BackwardArgs<T, M, S, P>& args,
                                    cudaStream_t stream = nullptr) {
   if (args.head_dim == 0) return cudaErrorInvalidValue;

@@ -106,6 +106,16 @@ std::size_t forward_workspace(const typename Traits::Args& args) {
   return max<std::size_t>(sizeof(float) * rows * round_up(v, 4), 16);
 }
 
+/// Bytes of scratch memory that a call needs.
+template <class Traits>
+std::size_t needed_bytes(const typename Traits::Args& args) {
+  if constexpr (Traits::kDirection == Direction::kForward) {
+    return forward_workspace<Traits>(args);
+  } else {
+    return backward_workspace<Traits>(args).bytes;
+  }
+}
+
 }  // namespace detail
 
 /// The kernels that the one-call `forward` and `backward` run for these arguments. Their tiles need
@@ -139,21 +149,29 @@ Check check(const typename Traits::Args& args,
   return attile::check<Traits>(detail::with_state(args, state));
 }
 
+/// The same of a call that computes: also why it would refuse this workspace, null included.
+template <class Traits>
+Check check(const typename Traits::Args& args, const State& state, const void* workspace,
+            std::size_t workspace_bytes) {
+  if (const Check ok = check<Traits>(args, state); !ok) return ok;
+  return check_workspace(workspace, workspace_bytes, detail::needed_bytes<Traits>(args));
+}
+
 /// O, l, m and the state of dropout's random numbers; and LSE, where args.lse wants it.
 /// Scratch  as in attile::backward; fp32 needs none (16 bytes), 16-bit types 4 * round_up(Dv, 4)
 ///          bytes for each query row, where O is summed up.
 /// Shapes   see ForwardArgs and State. Scope: host; asynchronous on `stream`, never allocates or
 ///          waits, can be captured.
 /// Source   arXiv 2205.14135, Algorithm 2.
-/// Errors   what `check<Traits>(args, state)` says, cudaErrorInvalidValue for a workspace that is
-///          too small or misaligned, before anything is launched; else the launch's error.
+/// Errors   what `check<Traits>(args, state, workspace, workspace_bytes)` says, or without a
+///          workspace `check<Traits>(args, state)`, before anything is launched; else the launch's.
 template <class Traits>
-[[nodiscard]] cudaError_t forward(void* workspace, std::size_t& workspace_bytes,
+[[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes,
                                   const typename Traits::Args& args, const State& state,
                                   cudaStream_t stream = nullptr) requires(Traits::kDirection ==
                                                                           Direction::kForward) {
   if (const Check ok = check<Traits>(args, state); !ok) return ok.error;
-  const std::size_t needed = detail::forward_workspace<Traits>(args);
+  const std::size_t needed = detail::needed_bytes<Traits>(args);
   if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed)) {
     return *answer;
   }
@@ -180,13 +198,13 @@ template <class Traits>
 /// Scratch  as in attile::backward, and so are Shapes, Scope and Errors.
 /// Source   arXiv 2205.14135, Algorithm 4.
 template <class Traits>
-[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+[[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const typename Traits::Args& args, const State& state,
                                    cudaStream_t stream = nullptr) requires(Traits::kDirection ==
                                                                            Direction::kBackward) {
   if (const Check ok = check<Traits>(args, state); !ok) return ok.error;
   const auto with_m = detail::with_state(args, state);
-  const std::size_t needed = backward_workspace<Traits>(with_m).bytes;
+  const std::size_t needed = detail::needed_bytes<Traits>(with_m);
   if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed)) {
     return *answer;
   }
@@ -196,14 +214,14 @@ template <class Traits>
 
 /// The one calls, with the default tiles.
 template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
-[[nodiscard]] cudaError_t forward(void* workspace, std::size_t& workspace_bytes,
+[[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes,
                                   const ForwardArgs<T, M, S, P>& args, const State& state,
                                   cudaStream_t stream = nullptr) {
   return forward<DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv>>(workspace, workspace_bytes,
                                                                        args, state, stream);
 }
 template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
-[[nodiscard]] cudaError_t backward(void* workspace, std::size_t& workspace_bytes,
+[[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const BackwardArgs<T, M, S, P>& args, const State& state,
                                    cudaStream_t stream = nullptr) {
   return backward<DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, Dv>>(

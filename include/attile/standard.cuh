@@ -254,27 +254,39 @@ Check check(const BackwardArgs<T, M, S, P>& a) {
 
 #undef ATTILE_STRIDES_TEXT
 
+/// The same of a call that computes: also why it would refuse this workspace, null included.
+template <class Args>
+Check check(const Args& args, const void* workspace, std::size_t workspace_bytes) {
+  if (const Check ok = check(args); !ok) return ok;
+  if constexpr (requires { args.dout; }) {
+    return check_workspace(workspace, workspace_bytes, backward_workspace(args).bytes);
+  } else {
+    return check_workspace(workspace, workspace_bytes, forward_workspace(args).bytes);
+  }
+}
+
 /// O, P and, where wanted, LSE:
 ///   S = scale Q K^T,  P = softmax(S'),  O = dropout(P) V     [arXiv 2205.14135, Algorithm 0]
 /// S and the sums of products are fp32, P is rounded to T.
 /// Shapes   see ForwardArgs, but `head_dim` is required: there is no kernel's D to stand for it.
 ///          `p`: probabilities_bytes(args), before dropout, for `backward`.
-/// Scratch  as in attile::backward: a null `workspace` only sets `workspace_bytes`, and needs
-///          neither `handle` nor `p`; else device memory, aligned to 16 bytes.
+/// Scratch  as in attile::backward: a null `workspace` only sets `workspace_bytes`, a variable, and
+///          needs neither `handle` nor `p`; else device memory, aligned to 16 bytes.
 /// Scope    host; asynchronous on `stream`. The handle's stream and its pointer, math and atomics
 ///          modes are put back. A workspace that the caller gave the handle (cublasSetWorkspace) is
 ///          used if the handle is on `stream` already, and is lost if not. With one, and on that
 ///          stream, nothing is allocated and the call can be captured; without, cuBLAS puts nodes
 ///          that allocate into a captured graph.
 /// Bits     the same each time, but cuBLAS may choose another kernel for another batch.
-/// Errors   before anything is launched what `check(args)` says, cudaErrorInvalidValue for a
-///          workspace too small or misaligned or such a `p`, cudaErrorInvalidResourceHandle for a
-///          handle that is none; else the first launch's error or what cuBLAS says: see
-///          `to_cuda_error` (out of its memory: cudaErrorMemoryAllocation; a failed launch:
-///          cudaErrorLaunchFailure; no kernel for the operands: cudaErrorNotSupported).
+/// Errors   before anything is launched what `check` says, cudaErrorInvalidValue for a `p` that is
+///          null or misaligned, cudaErrorInvalidResourceHandle for a handle that is none; else the
+///          first launch's error or what cuBLAS says: see `to_cuda_error` (out of its memory:
+///          cudaErrorMemoryAllocation; a failed launch: cudaErrorLaunchFailure; no kernel for the
+///          operands: cudaErrorNotSupported).
 template <Element T, Mask M, ScoreMod S, Dropout P>
 [[nodiscard]] cudaError_t forward(cublasHandle_t handle, T* p, void* workspace,
-                                  std::size_t& workspace_bytes, const ForwardArgs<T, M, S, P>& args,
+                                  WorkspaceBytes workspace_bytes,
+                                  const ForwardArgs<T, M, S, P>& args,
                                   cudaStream_t stream = nullptr) {
   if (const Check ok = check(args); !ok) return ok.error;
   const Sizes sizes = sizes_of(args);
@@ -321,7 +333,7 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
 /// Scratch, Scope, Bits, Errors: as in `forward`.
 template <Element T, Mask M, ScoreMod S, Dropout P>
 [[nodiscard]] cudaError_t backward(cublasHandle_t handle, const T* p, void* workspace,
-                                   std::size_t& workspace_bytes,
+                                   WorkspaceBytes workspace_bytes,
                                    const BackwardArgs<T, M, S, P>& args,
                                    cudaStream_t stream = nullptr) {
   if (const Check ok = check(args); !ok) return ok.error;

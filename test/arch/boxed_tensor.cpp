@@ -40,13 +40,25 @@ TEST_CASE("boxed_tensor.strides") {
   for (const std::int64_t bad : {std::int64_t{0}, std::int64_t{-256}, std::int64_t{8},
                                  std::int64_t{264}, std::int64_t{1} << 40}) {
     CHECK_FALSE(boxable_with([&](BoxedTensor& x) { x.stride_bytes[1] = bad; }));
-    // That of a dimension with one element, or of the elements themselves, is not used.
+    // That of a dimension with one element is not used.
     CHECK(boxable_with([&](BoxedTensor& x) { x.stride_bytes[4] = bad; }));
-    CHECK(boxable_with([&](BoxedTensor& x) { x.stride_bytes[0] = bad; }));
   }
   CHECK(boxable_with([](BoxedTensor& x) { x.stride_bytes[2] = (std::int64_t{1} << 40) - 16; }));
   // Rows of a dimension may lie within those of another one.
   CHECK(boxable_with([](BoxedTensor& x) { x.stride_bytes[2] = 16; }));
+}
+
+TEST_CASE("boxed_tensor.what_copies_can_write") {
+  for (int columns = 1; columns <= 100; ++columns) {
+    BoxedTensor tensor = good();
+    tensor.size[0] = columns;
+    CHECK(boxable(tensor));
+    CHECK(attile::arch::storable(tensor) == (columns % 8 == 0));
+  }
+  BoxedTensor elsewhere = good();
+  elsewhere.size[0] = 64;
+  elsewhere.data = nullptr;
+  CHECK_FALSE(attile::arch::storable(elsewhere));
 }
 
 }  // namespace

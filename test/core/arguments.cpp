@@ -47,6 +47,9 @@ TEST_CASE("arguments.bad_for_a_kernel") {
     args.head_dim_v = 0;
     Expect{64, 32, &count}("head_dim 40, Dv 32", "head_dim_v is larger than the Dv of the kernel",
                            args);
+    args.head_dim = SmallProblem::kDim;
+    args.head_dim_v = 0;
+    Expect{8, 4, &count}("head_dim_v is that of the kernel", nullptr, args);
   };
   SmallProblem problem;
   wide(problem.forward());
@@ -88,6 +91,16 @@ TEST_CASE("arguments.head_dims") {
   CHECK(dims(64, 64) == std::pair(40, 40));
   CHECK(dims(0, 0) == std::pair(40, 40));
   CHECK(dims(192, 128) == std::pair(40, 40));
+  CHECK(dims(64, 32) == std::pair(40, 40));  // and so refused
+  CHECK(dims(64, 0) == std::pair(40, 40));
+  a.head_dim = 192;
+  CHECK(dims(192, 128) == std::pair(192, 128));
+  CHECK(dims(192, 192) == std::pair(192, 192));
+  CHECK(dims(192, 256) == std::pair(192, 192));
+  CHECK(dims(0, 0) == std::pair(192, 192));
+  a.head_dim_v = 136;
+  CHECK(dims(192, 128) == std::pair(192, 136));  // given, and so refused
+  a.head_dim = 40;
   a.head_dim_v = 56;
   CHECK(dims(64, 64) == std::pair(40, 56));
   CHECK(dims(0, 0) == std::pair(40, 56));

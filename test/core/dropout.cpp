@@ -72,7 +72,15 @@ TEST_CASE("dropout.probability_is_rounded_to_16_bits") {
   CHECK(threshold(0.5f) == 32768);
   CHECK(threshold(1.0f - 0x1p-16f) == 65535);
   CHECK(threshold(1.0f) == 65536);
-  CHECK(PhiloxDropout{1.0f - 0x1p-16f, 0, 0, nullptr, nullptr}.fault() == nullptr);
+  // The largest probability that is taken: the next one, 1 - 2^-17, would be rounded to 1.
+  constexpr float kLargest = 1.0f - 0x1p-17f - 0x1p-24f;
+  CHECK(threshold(kLargest) == 65535);
+  CHECK(threshold(1.0f - 0x1p-17f) == 65536);
+  const auto fault = [](float p) { return PhiloxDropout{p, 0, 0, nullptr, nullptr}.fault(); };
+  CHECK(fault(1.0f - 0x1p-16f) == nullptr);
+  CHECK(fault(kLargest) == nullptr);
+  CHECK(fault(1.0f - 0x1p-17f) != nullptr);
+  CHECK(fault(-0x1p-149f) != nullptr);
   CHECK(PhiloxDropout{0.0f, 0, 0, nullptr, nullptr}.sampler(1).keep_scale() == 1.0f);
 }
 

@@ -2,7 +2,11 @@
 #include <attile/core/check_mask.h>
 #include <attile/core/mask.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/masks.h"
@@ -137,6 +141,119 @@ TEST_CASE("mask.lengths_of_2_to_the_30") {
   CHECK(same(SlidingWindow{1, 0}.columns(0, 0, last, square).touched, {kLong - 2, kLong}));
   const Prefix prefix{2147483647, nullptr};
   CHECK(same(prefix.columns(0, 0, {0, 1}, square).full, {0, kLong}));
+}
+
+/// Lengths near which sums of positions and sizes leave the range of an int, or nearly do.
+const std::vector<Extent>& long_extents() {
+  constexpr int kLong = 1 << 30;
+  static const std::vector<Extent> all = {
+      {kLong, kLong}, {kLong - 7, kLong}, {kLong, kLong - 7}, {1, kLong},
+      {kLong, 1},     {kLong, kLong / 2}, {kLong / 3, kLong}, {9, 11},
+      {11, 9}};
+  return all;
+}
+
+/// Positions at and near the ends of an axis and of the diagonal.
+std::vector<int> positions(int length, int diagonal) {
+  std::vector<int> all;
+  for (const std::int64_t near :
+       {std::int64_t{0}, std::int64_t{length} / 2, std::int64_t{length}, std::int64_t{diagonal}}) {
+    for (const std::int64_t x : {near - 2, near - 1, near, near + 1}) {
+      if (0 <= x && x < length) all.push_back(static_cast<int>(x));
+    }
+  }
+  return all;
+}
+
+/// What a line of scores sees of [0, length), in 64 bits; [end, end) where it sees nothing.
+struct Seen {
+  std::int64_t begin, end;
+  Seen(std::int64_t first, std::int64_t last, std::int64_t length)
+      : begin(std::max<std::int64_t>(first, 0)), end(std::min(last + 1, length)) {}
+  bool is(Interval x) const { return begin < end ? x.begin == begin && x.end == end : x.empty(); }
+};
+
+/// Holds a mask of one batch against row_sees(row) and col_sees(col), both Seen, for rows and
+/// columns at and near the ends.
+template <class M, class RowSees, class ColSees>
+void hold_lines(const M& mask, Extent e, const RowSees& row_sees, const ColSees& col_sees) {
+  int wrong = 0;
+  const std::vector<int> rows = positions(e.q_len, -e.shift());
+  const std::vector<int> cols = positions(e.kv_len, e.shift());
+  for (const int row : rows) {
+    const Seen seen = row_sees(row);
+    const Span span = mask.columns(0, 0, {row, row + 1}, e);
+    wrong += !seen.is(span.touched) + !seen.is(span.full);
+    for (const int col : cols) {
+      wrong += mask.visible({0, 0, row, col}, e) != (seen.begin <= col && col < seen.end);
+    }
+  }
+  for (const int col : cols) {
+    const Seen seen = col_sees(col);
+    const Span span = mask.rows(0, 0, {col, col + 1}, e);
+    wrong += !seen.is(span.touched) + !seen.is(span.full);
+  }
+  INFO("q_len " << e.q_len << ", kv_len " << e.kv_len);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("mask.windows_of_any_size_at_any_length") {
+  constexpr int kLong = 1 << 30, kHighest = std::numeric_limits<int>::max();
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  const int sizes[] = {std::numeric_limits<int>::min(),
+                       -1,
+                       0,
+                       1,
+                       5,
+                       kLong - 1,
+                       kLong,
+                       kLong + 1,
+                       kHighest - 1,
+                       kHighest};
+  for (const Extent e : long_extents()) {
+    for (const int left : sizes) {
+      for (const int right : sizes) {
+        INFO("window of " << left << ", " << right);
+        const std::int64_t to_left = left < 0 ? kFar : left, to_right = right < 0 ? kFar : right;
+        const std::int64_t shift = std::int64_t{e.kv_len} - e.q_len;
+        hold_lines(
+            attile::SlidingWindow{left, right}, e,
+            [&](int row) { return Seen(row + shift - to_left, row + shift + to_right, e.kv_len); },
+            [&](int col) { return Seen(col - shift - to_right, col - shift + to_left, e.q_len); });
+      }
+    }
+  }
+}
+
+/// A length in device memory is below 0 or above kv_len without a check: it counts as 0 or kv_len.
+TEST_CASE("mask.prefixes_of_any_length") {
+  constexpr int kLong = 1 << 30, kHighest = std::numeric_limits<int>::max();
+  for (const Extent e : long_extents()) {
+    for (const int length : {std::numeric_limits<int>::min(), -kLong, -1, 0, 1, 7, 10, 12,
+                             kLong - 1, kLong, kLong + 1, kHighest - 1, kHighest}) {
+      INFO("length " << length);
+      const std::int64_t prefix = std::clamp<std::int64_t>(length, 0, e.kv_len);
+      const std::int64_t shift = std::int64_t{e.kv_len} - e.q_len;
+      const auto row_sees = [&](int row) {
+        return Seen(0, std::max(prefix - 1, row + shift), e.kv_len);
+      };
+      const auto col_sees = [&](int col) {
+        return Seen(col < prefix ? 0 : col - shift, e.q_len - 1, e.q_len);
+      };
+      hold_lines(attile::Prefix{-1, &length}, e, row_sees, col_sees);
+      if (length >= 0) hold_lines(attile::Prefix{length, nullptr}, e, row_sees, col_sees);
+    }
+  }
+}
+
+/// A prefix adds to what is causal, and does not take from it.
+TEST_CASE("mask.prefix_is_a_union") {
+  const Extent e{4, 6};
+  CHECK(visible_in_row(attile::Prefix{5, nullptr}, 0, e) == 5);
+  CHECK(visible_in_row(attile::Prefix{5, nullptr}, 3, e) == 6);
+  CHECK(visible_in_row(attile::Prefix{1, nullptr}, 0, e) == 3);
+  const attile::And<attile::Prefix, attile::Causal> both{.first = {5, nullptr}, .second = {}};
+  CHECK(visible_in_row(both, 0, e) == 3);
 }
 
 /// Causal, with one lie.

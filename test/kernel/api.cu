@@ -394,14 +394,29 @@ TEST_CASE("the workspace of a backward pass is used to its last byte and no furt
   REQUIRE_CUDA(attile::backward<40>(nullptr, bytes, problem.backward()));
   constexpr std::size_t kGuard = 256;
   const Device<unsigned char> workspace(bytes + kGuard);
-  std::size_t given = bytes - 1;
+  auto dispatched = problem.backward();
+  dispatched.head_dim = 40;
   const auto refused = [&](void* at, std::size_t size) {
-    return attile::backward<40>(at, size, problem.backward());
+    const attile::Check said = attile::check<40>(problem.backward(), at, size);
+    CHECK(said.error == cudaErrorInvalidValue);
+    CHECK(std::string(said.why) ==
+          attile::dispatch::check<attile::dispatch::Dims<40>>(dispatched, at, size).why);
+    const std::size_t constant = size;
+    CHECK(attile::backward<40>(at, constant, problem.backward()) == said.error);
+    return std::string(said.why);
   };
-  CHECK(refused(workspace.get(), given) == cudaErrorInvalidValue);
-  CHECK(refused(workspace.get() + 4, bytes) == cudaErrorInvalidValue);
+  CHECK(refused(workspace.get(), bytes - 1) ==
+        "workspace_bytes is less than the call needs: a null workspace asks how many");
+  CHECK(refused(workspace.get() + 4, bytes) == "workspace is not aligned to 16 bytes");
+  CHECK(refused(nullptr, bytes) ==
+        "workspace is null: such a call only sets workspace_bytes, which then must be a variable");
   for (const float x : problem.dq.download()) CHECK(std::isnan(x));
-  REQUIRE_CUDA(attile::backward<40>(workspace.get(), bytes, problem.backward()));
+  auto negative = problem.backward();
+  negative.q_len = -1;
+  CHECK(std::string(attile::check<40>(negative, nullptr, 0).why) == "q_len is negative");
+  CHECK(attile::check<40>(problem.backward(), workspace.get(), bytes));
+  const std::size_t constant = bytes;
+  REQUIRE_CUDA(attile::backward<40>(workspace.get(), constant, problem.backward()));
   const auto after = workspace.download();
   for (std::size_t i = bytes; i < after.size(); ++i) CHECK(after[i] == 0xFF);
   for (const float x : problem.dq.download()) CHECK(std::isfinite(x));

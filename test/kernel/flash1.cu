@@ -158,6 +158,22 @@ TEST_CASE("flash1.check_says_what_is_wrong_with_the_state") {
           cudaErrorInvalidValue);
     CHECK(bytes == 7);
   }
+  const std::size_t enough = std::size_t{1} << 40;
+  unsigned char* const workspace = reinterpret_cast<unsigned char*>(l);  // of 16 bytes, not used
+  const std::string misaligned = "workspace is not aligned to 16 bytes";
+  const std::string too_small =
+      "workspace_bytes is less than the call needs: a null workspace asks how many";
+  const flash1::State good{l, m, nullptr};
+  CHECK(why(flash1::check<ForwardKernel>(args, good, workspace, enough)).empty());
+  CHECK(why(flash1::check<ForwardKernel>(args, good, workspace + 4, enough)) == misaligned);
+  CHECK(why(flash1::check<ForwardKernel>(args, good, workspace, 15)) == too_small);
+  CHECK(why(flash1::check<BackwardKernel>(gradients, good, workspace, enough)).empty());
+  CHECK(why(flash1::check<BackwardKernel>(gradients, good, workspace + 4, enough)) == misaligned);
+  CHECK(why(flash1::check<BackwardKernel>(gradients, good, workspace, 15)) == too_small);
+  CHECK(flash1::forward<ForwardKernel>(workspace, std::size_t{15}, args, good) ==
+        cudaErrorInvalidValue);
+  CHECK(flash1::backward<BackwardKernel>(nullptr, enough, gradients, good) ==
+        cudaErrorInvalidValue);
   CHECK(why(flash1::check<ForwardKernel>(args, {l, m, nullptr})).empty());
   CHECK(why(flash1::check<BackwardKernel>(gradients, {l, m, nullptr})).empty());
 }

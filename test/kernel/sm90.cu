@@ -97,6 +97,11 @@ TEST_CASE("sm90 kernels refuse what copies cannot address, and write nothing") {
   args = memory.args();
   args.v.row_stride = 0;
   refuses(args);
+  args = memory.args();
+  args.head_dim_v = 51;  // rows of O that a copy would write behind
+  refuses(args);
+  args.head_dim_v = 56;
+  CHECK(bool(attile::check<Kernel>(args)));
   CHECK(memory.output() == before);
   CHECK(cudaGetLastError() == cudaSuccess);
 }

@@ -321,11 +321,11 @@ TEST_CASE("standard: pointers beside the arguments are checked before anything i
   const GuardedWorkspace memory(bytes + 16);
   unsigned char* const good = static_cast<unsigned char*>(memory.get());
   const auto forward = [&](cublasHandle_t h, float* probabilities, void* workspace,
-                           std::size_t size) {
+                           const std::size_t size) {
     return standard::forward(h, probabilities, workspace, size, problem.forward);
   };
   const auto backward = [&](cublasHandle_t h, const float* probabilities, void* workspace,
-                            std::size_t size) {
+                            const std::size_t size) {
     return standard::backward(h, probabilities, workspace, size, problem.backward);
   };
   CHECK(forward(handle(), nullptr, good, bytes) == cudaErrorInvalidValue);
@@ -336,6 +336,18 @@ TEST_CASE("standard: pointers beside the arguments are checked before anything i
   CHECK(backward(handle(), good_p, good + 8, bytes) == cudaErrorInvalidValue);
   CHECK(backward(handle(), good_p, good, bytes - 1) == cudaErrorInvalidValue);
   CHECK(backward(nullptr, good_p, good, bytes) == cudaErrorInvalidResourceHandle);
+  CHECK(forward(handle(), good_p, nullptr, bytes) == cudaErrorInvalidValue);
+  CHECK(backward(handle(), good_p, nullptr, bytes) == cudaErrorInvalidValue);
+  const auto why = [](attile::Check check) { return std::string(check.why); };
+  const std::string misaligned = "workspace is not aligned to 16 bytes";
+  const std::string too_small =
+      "workspace_bytes is less than the call needs: a null workspace asks how many";
+  CHECK(why(standard::check(problem.forward, good + 8, bytes)) == misaligned);
+  CHECK(why(standard::check(problem.forward, good, 15)) == too_small);
+  CHECK(why(standard::check(problem.forward, good, 16)) == "");
+  CHECK(why(standard::check(problem.backward, good + 8, bytes)) == misaligned);
+  CHECK(why(standard::check(problem.backward, good, bytes - 1)) == too_small);
+  CHECK(why(standard::check(problem.backward, good, bytes)) == "");
   CHECK(forward(handle(), good_p, good, bytes) == cudaSuccess);
   CHECK(backward(handle(), good_p, good, bytes) == cudaSuccess);
   CHECK(cudaDeviceSynchronize() == cudaSuccess);

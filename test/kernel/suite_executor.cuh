@@ -125,14 +125,19 @@ bool sm90_addresses(const Args& a) {
     return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && steps(t.batch_stride, a.batch) &&
            steps(t.head_stride, heads) && steps(t.row_stride, rows);
   };
+  // What copies write has rows of whole units of 16 bytes.
+  const auto whole = [](const auto& t, int dim) { return dim * int{sizeof *t.data} % 16 == 0; };
+  const int dim_v = a.head_dim_v > 0 ? a.head_dim_v : a.head_dim;
   const bool no_keys = a.batch == 0 || a.kv_len == 0, no_rows = a.batch == 0 || a.q_len == 0;
   const auto of_rows = [&](const auto& t) { return no_rows || addresses(t, a.q_heads, a.q_len); };
   const auto of_keys = [&](const auto& t) { return no_keys || addresses(t, a.kv_heads, a.kv_len); };
   if constexpr (requires { a.dout; }) {
     return no_keys || (of_rows(a.q) && of_rows(a.dout) && of_keys(a.k) && of_keys(a.v) &&
-                       of_keys(a.dk) && of_keys(a.dv));
+                       of_keys(a.dk) && of_keys(a.dv) && whole(a.dk, a.head_dim) &&
+                       whole(a.dv, dim_v));
   } else {
-    return no_rows || (of_rows(a.q) && of_rows(a.o) && of_keys(a.k) && of_keys(a.v));
+    return no_rows || (of_rows(a.q) && of_rows(a.o) && of_keys(a.k) && of_keys(a.v) &&
+                       whole(a.o, dim_v));
   }
 }
 

@@ -36,6 +36,13 @@ struct Row {
   int bytes() const { return (end - begin) * kElementBytes; }
 };
 
+/// What a store writes of it: whole units, beyond the tensor's row where that ends inside of one.
+Row whole_units(Row row) {
+  constexpr int kUnitElements = kUnitBytes / kElementBytes;
+  row.end = (row.end + kUnitElements - 1) / kUnitElements * kUnitElements;
+  return row;
+}
+
 /// Calls f(row number, row) for each row of the box at that place.
 template <class F>
 void for_each_row(const BoxedTensor& map, const Place& place, F f) {
@@ -256,7 +263,7 @@ void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32
       unit(block, UnitKind::kStores, me.index), now_, known, pc, "the store of ", Access::kWrite,
       adds ? Way::kAtomic : Way::kBulk};
   for_each_row(map, place, [&](int, const Row& row) {
-    if (row.bytes() != 0) touch_as_unit(writes, row.from, row.bytes());
+    if (row.bytes() != 0) touch_as_unit(writes, row.from, whole_units(row).bytes());
   });
   me.stores.push_back({map, place, shared, me.store_groups, reads.epoch, pc, adds});
 }
@@ -273,7 +280,8 @@ void Machine::read_stores(int pending) {
     for_each_unit(store.map, store.shared, [&](int at, std::uint32_t from) {
       std::memcpy(bytes.data() + at, block.shared + from, kUnitBytes);
     });
-    for_each_row(store.map, store.place, [&](int number, const Row& row) {
+    for_each_row(store.map, store.place, [&](int number, const Row& part) {
+      const Row row = whole_units(part);
       auto* const to = const_cast<unsigned char*>(row.from);
       const unsigned char* const from =
           bytes.data() + number * row_bytes(store.map) + row.begin * kElementBytes;

@@ -14,6 +14,7 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma.cuh>
 #include <attile/core/element.h>
+#include <attile/core/math.h>
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -85,7 +86,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(384, 1) registers(std::uint32_t* out) {
 
 // ---- copies of boxes ----------------------------------------------------------------------------
 
-constexpr int kSizes[5] = {72, 5, 3, 4, 2};
+/// A row ends inside of 16 bytes.
+constexpr int kSizes[5] = {67, 5, 3, 4, 2};
 /// In elements. Dimension 2 lies within a row of dimension 1.
 constexpr int kStrides[5] = {1, 3 * 80, 80, 5 * 3 * 80, 4 * 5 * 3 * 80};
 constexpr int kElements = 2 * kStrides[4];
@@ -152,9 +154,10 @@ Words words_of(const Elements& elements) {
   return words;
 }
 
-/// Calls f(element in the tensor or -1, element in shared memory) for each element of a box.
+/// Calls f(element in the tensor or -1, element in shared memory) for each element of a box, where
+/// the tensor's rows have so many elements.
 template <class F>
-void for_each_element(const arch::BoxPlace& at, int row_bytes, F f) {
+void for_each_element(const arch::BoxPlace& at, int row_bytes, int row_elements, F f) {
   for (int i = 0; i < kBoxRows * row_bytes / 2; ++i) {
     const int row = i / (row_bytes / 2);
     const int place[5] = {at.c0 + i % (row_bytes / 2), at.c1 + row % kBox[1],
@@ -162,7 +165,7 @@ void for_each_element(const arch::BoxPlace& at, int row_bytes, F f) {
                           at.c3 + row / kBox[1] / kBox[2] % kBox[3], at.c4};
     int element = 0;
     for (int d = 0; d < 5; ++d) {
-      if (place[d] < 0 || place[d] >= kSizes[d]) element = -1;
+      if (place[d] < 0 || place[d] >= (d == 0 ? row_elements : kSizes[d])) element = -1;
       if (element >= 0) element += place[d] * kStrides[d];
     }
     f(element, swizzled(i * 2, row_bytes) / 2);
@@ -200,7 +203,7 @@ Result checked(const char* name, const Words& found, const Words& expected) {
 /// What a box of these numbers is in shared memory.
 Words box_words(const Elements& numbers, const arch::BoxPlace& at, int row_bytes) {
   Elements box(kBoxRows * row_bytes / 2);
-  for_each_element(at, row_bytes,
+  for_each_element(at, row_bytes, kSizes[0],
                    [&](int from, int to) { box[to] = from < 0 ? 0 : numbers[from]; });
   return words_of(box);
 }
@@ -229,7 +232,8 @@ Result stores(int row_bytes) {
     const std::size_t bytes = kBoxRows * row_bytes;
     start("bulk_store", store_box, 64, bytes, map_of(out.get(), row_bytes), at, row_bytes);
     Elements tensor(kElements);
-    for_each_element(at, row_bytes, [&](int to, int from) {
+    // A store writes whole units of 16 bytes.
+    for_each_element(at, row_bytes, attile::round_up(kSizes[0], 8), [&](int to, int from) {
       if (to >= 0) tensor[to] = static_cast<std::uint16_t>(from % 2 == 0 ? 1000 + from / 2 : 0);
     });
     for (const std::uint32_t word : words_of(out.download())) found.push_back(word);

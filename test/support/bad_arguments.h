@@ -188,7 +188,7 @@ void bad_policies(const Bad& bad) {
   bad.template with<And<Causal, Document>>("causal and document", document, [](auto&) {});
   bad.template with<And<Prefix, Causal>>("prefix -5 and causal",
                                          "Prefix: length must not be negative",
-                                         [](auto& a) { a.mask.a.length = -5; });
+                                         [](auto& a) { a.mask.first.length = -5; });
   const char* slopes = "Alibi: slopes must not be null";
   bad.template with<NoMask, Alibi>("alibi", slopes, [](auto&) {});
   bad.template with<NoMask, Then<Softcap, Alibi>>("softcap then alibi", slopes, [](auto&) {});

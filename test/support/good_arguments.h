@@ -115,7 +115,8 @@ void visit_good(const Visit& visit) {
   backward.template with<NoMask, NoScoreMod, PhiloxDropout>(
       "dropout 0", nullptr, [](auto& a) { a.dropout.probability = 0.0f; });
   backward.template with<NoMask, NoScoreMod, PhiloxDropout>(
-      "dropout 0.9999", nullptr, [](auto& a) { a.dropout.probability = 0.9999f; });
+      "largest dropout", nullptr,
+      [](auto& a) { a.dropout.probability = 1.0f - 0x1p-17f - 0x1p-24f; });
 }
 
 }  // namespace attile_test

@@ -29,9 +29,10 @@ void visit_interval_masks(const Visit& visit) {
   for (const int left : {-1, 0, 1, 5, 64, 1000, 2147483647}) {
     for (const int right : {-1, 0, 3, 70, 2147483647}) visit(attile::SlidingWindow{left, right});
   }
-  static const int lengths[] = {5, 70};
+  static const int lengths[] = {5, 70}, outside[] = {-2147483647, 2147483647};
   for (const int length : {0, 1, 16, 57, 64, 500, 2147483647}) visit(Prefix{length, nullptr});
   visit(Prefix{-1, lengths});
+  visit(Prefix{-1, outside});
 }
 
 /// The same for masks that are made of others, and for those that know no intervals.

@@ -161,8 +161,8 @@ class PolicyData {
   void operator()(Gaps& m) const { m = {case_.period}; }
   template <class A, class B>
   void operator()(attile::And<A, B>& m) const {
-    (*this)(m.a);
-    (*this)(m.b);
+    (*this)(m.first);
+    (*this)(m.second);
   }
   template <class A, class B>
   void operator()(attile::Then<A, B>& s) const {
@@ -264,8 +264,8 @@ struct Relocate {
   }
   template <class A, class B>
   void operator()(attile::And<A, B>& m) const {
-    (*this)(m.a);
-    (*this)(m.b);
+    (*this)(m.first);
+    (*this)(m.second);
   }
   template <class A, class B>
   void operator()(attile::Then<A, B>& s) const {

@@ -147,6 +147,8 @@ class ProblemData {
         return role == Role::kQ ? 5.0f * normal : role == Role::kK ? 3.0f * normal : normal;
       case Data::kLarge:
         return role == Role::kQ || role == Role::kK ? 100.0f * normal : normal;
+      case Data::kNanQuery:
+        return role == Role::kQ && row == case_.q_len / 2 && c == 1 ? nan : normal;
       case Data::kNanKey:
         return role == Role::kK && marked_row && c == 1 ? nan : normal;
       case Data::kNanValue:

@@ -10,13 +10,14 @@ namespace attile::arch {
 struct BoxedTensor {
   const void* data;
   std::int64_t size[5];
-  std::int64_t stride_bytes[5];  ///< from one element to the next; [0] is not looked at
+  std::int64_t stride_bytes[5];  ///< from one element to the next; [0]: an element's own bytes
   int box[5];
 };
 
 /// Where in a tensor a box begins: in elements, from the contiguous dimension on, in which 16 bytes
 /// divide it (a device stops with an illegal instruction otherwise). What lies outside of the
-/// tensor reads as zeros, counts as brought, and is not written.
+/// tensor reads as zeros, counts as brought, and is not written; stores go by units of 16 bytes
+/// (see `storable`).
 struct BoxPlace {
   int c0, c1, c2, c3, c4;
 };
@@ -34,6 +35,12 @@ inline bool boxable(const BoxedTensor& tensor) {
     if (stride % 16 != 0 || stride <= 0 || stride >= std::int64_t{1} << 40) return false;
   }
   return true;
+}
+
+/// Whether copies can write it, too. A store moves whole units of 16 bytes: where a row ends inside
+/// of one it writes what lies behind, whoever owns it. A load has zeros there.
+inline bool storable(const BoxedTensor& tensor) {
+  return boxable(tensor) && tensor.size[0] * tensor.stride_bytes[0] % 16 == 0;
 }
 
 }  // namespace attile::arch

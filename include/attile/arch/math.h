@@ -46,6 +46,9 @@ ATTILE_HOST_DEVICE float fmax_above(float a, float b, float c) {
   return x;
 }
 
+/// a * b + c with one rounding.
+ATTILE_HOST_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+
 /// 1 / x. On the device one rcp.approx.ftz: within one unit in the last place.
 ATTILE_HOST_DEVICE float reciprocal(float x) {
 #ifdef __CUDA_ARCH__

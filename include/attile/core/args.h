@@ -38,7 +38,7 @@ struct ForwardArgs {
   int q_len = 0;
   int kv_len = 0;
   int head_dim = 0;    ///< 0: the D of the kernel
-  int head_dim_v = 0;  ///< 0: head_dim if that is given, else the Dv of the kernel
+  int head_dim_v = 0;  ///< 0: head_dim; Dv where that is 0, or D and above Dv
 
   std::optional<float> scale{};  ///< 2^-100 to 2^100; not given: 1 / sqrt(head_dim)
   M mask{};
@@ -73,7 +73,7 @@ struct BackwardArgs {
   int q_len = 0;
   int kv_len = 0;
   int head_dim = 0;    ///< 0: the D of the kernel
-  int head_dim_v = 0;  ///< 0: head_dim if that is given, else the Dv of the kernel
+  int head_dim_v = 0;  ///< 0: head_dim; Dv where that is 0, or D and above Dv
 
   std::optional<float> scale{};  ///< as in the forward pass
   M mask{};

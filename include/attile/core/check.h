@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/core/math.h>
 #include <attile/core/overlap.h>
 #include <attile/core/policy.h>
 #include <attile/core/score_mod.h>
@@ -16,16 +17,19 @@ namespace attile {
 /// The longest q_len and kv_len: sums of lengths and window sizes then fit an int.
 inline constexpr int kMaxLength = 1 << 30;
 
-/// head_dim and head_dim_v of a problem: as the arguments give them. A head_dim that they do not
-/// give is the kernel's D; a head_dim_v is head_dim if that is given, else the kernel's Dv.
+/// head_dim and head_dim_v of a problem, as the arguments give them. A head_dim that they do not
+/// give is the kernel's D. A head_dim_v that they do not give is the kernel's Dv if they do not give
+/// head_dim either, or if that is D and Dv is less (D 192 with Dv 128); else it is head_dim.
 struct HeadDims {
   int qk, v;
 };
 
+/// D, Dv: those of the kernel; 0: anything.
 template <class Args>
 constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
   if (args.head_dim == 0) return {D, args.head_dim_v > 0 ? args.head_dim_v : Dv};
-  return {args.head_dim, args.head_dim_v > 0 ? args.head_dim_v : args.head_dim};
+  if (args.head_dim_v > 0) return {args.head_dim, args.head_dim_v};
+  return {args.head_dim, args.head_dim == D ? min(D, Dv) : args.head_dim};
 }
 
 namespace detail {

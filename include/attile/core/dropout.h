@@ -29,8 +29,9 @@ struct NoDropout {
 /// expectation of dropout(P) is P. One Philox call serves the 8 scores (r, r + 8) x (c, c + 1,
 /// c + 8, c + 9) of a 16 x 16 block: what one lane of the tensor cores' accumulator layout holds of
 /// two neighbouring 16 x 8 tiles of S.
-/// Units   0 <= probability < 1. `seed_pointer` and `offset_pointer`, when given, win over the
-///         values and are read when the kernel runs, so that a replayed graph can draw afresh.
+/// Units   0 <= probability < 1 - 2^-17, from where on it would be rounded to 1. `seed_pointer` and
+///         `offset_pointer`, when given, win over the values and are read when the kernel runs, so
+///         that a replayed graph can draw afresh.
 struct PhiloxDropout {
   float probability = 0.0f;
   std::uint64_t seed = 0;

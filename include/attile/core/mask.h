@@ -142,7 +142,8 @@ struct CausalTopLeft {
 };
 
 /// Row i sees columns [c - left, c + right], both ends included, around the bottom-right aligned
-/// diagonal c = i + kv_len - q_len. A negative size is unlimited on that side.
+/// diagonal c = i + kv_len - q_len. A negative size is unlimited on that side, and so is one that
+/// reaches past the columns: every int is a size.
 struct SlidingWindow {
   static constexpr bool kIntervals = true;
 
@@ -161,8 +162,9 @@ struct SlidingWindow {
   }
 };
 
-/// Prefix language model: every row sees the first `length` columns, and the rest causally
-/// (bottom-right). `lengths`, when given, holds one length for each batch and wins.
+/// Prefix language model, the union of a prefix and a causal mask: row i sees column j iff
+/// j < length or j <= i + kv_len - q_len. `lengths`, when given, holds one length for each batch
+/// and wins; `check` cannot read it, so a negative one counts as 0 and one above kv_len as kv_len.
 struct Prefix {
   static constexpr bool kIntervals = true;
 
@@ -215,28 +217,28 @@ template <Mask A, Mask B>
 struct And {
   static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;
 
-  A a{};
-  B b{};
+  A first{};
+  B second{};
 
   const char* fault() const {
-    const char* first = policy_fault(a);
-    return first != nullptr ? first : policy_fault(b);
+    const char* why = policy_fault(first);
+    return why != nullptr ? why : policy_fault(second);
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
-    if constexpr (kIntervals) return a.visible(i, e) && b.visible(i, e);
-    const bool in_a = a.visible(i, e);  // both: a branch would have the scores' reads wait for
-    const bool in_b = b.visible(i, e);  // each other
-    return in_a && in_b;
+    if constexpr (kIntervals) return first.visible(i, e) && second.visible(i, e);
+    const bool in_first = first.visible(i, e);    // both: a branch would have the scores' reads
+    const bool in_second = second.visible(i, e);  // wait for each other
+    return in_first && in_second;
   }
   ATTILE_HOST_DEVICE Span columns(int batch, int head, Interval rows, Extent e) const {
-    const Span x = visible_columns(a, batch, head, rows, e);
-    const Span y = visible_columns(b, batch, head, rows, e);
+    const Span x = visible_columns(first, batch, head, rows, e);
+    const Span y = visible_columns(second, batch, head, rows, e);
     return {intersect(x.touched, y.touched), intersect(x.full, y.full)};
   }
   ATTILE_HOST_DEVICE Span rows(int batch, int head, Interval columns, Extent e) const {
-    const Span x = visible_rows(a, batch, head, columns, e);
-    const Span y = visible_rows(b, batch, head, columns, e);
+    const Span x = visible_rows(first, batch, head, columns, e);
+    const Span y = visible_rows(second, batch, head, columns, e);
     return {intersect(x.touched, y.touched), intersect(x.full, y.full)};
   }
 };

@@ -1,26 +1,65 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/status.h>
+
 #include <driver_types.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
-namespace attile::detail {
+namespace attile {
+
+/// The caller's std::size_t with the size of the scratch memory. It refers to it: a variable can be
+/// set to the size that is needed, while a constant or a temporary serves the second call alone.
+class WorkspaceBytes {
+ public:
+  WorkspaceBytes(std::size_t& variable) : bytes_(&variable), variable_(&variable) {}
+  WorkspaceBytes(const std::size_t& constant) : bytes_(&constant) {}
+
+  std::size_t value() const { return *bytes_; }
+  /// What can be set; null: nothing.
+  std::size_t* variable() const { return variable_; }
+
+ private:
+  const std::size_t* bytes_;
+  std::size_t* variable_ = nullptr;
+};
+
+/// Says in one sentence why a call that computes, and needs `needed` bytes of scratch memory, would
+/// refuse this workspace.
+inline Check check_workspace(const void* workspace, std::size_t workspace_bytes,
+                             std::size_t needed) {
+  if (workspace == nullptr) {
+    return refuse(
+        "workspace is null: such a call only sets workspace_bytes, which then must be a variable");
+  }
+  if (reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0) {
+    return refuse("workspace is not aligned to 16 bytes");
+  }
+  if (workspace_bytes < needed) {
+    return refuse("workspace_bytes is less than the call needs: a null workspace asks how many");
+  }
+  return {};
+}
+
+namespace detail {
 
 /// The two-call habit of every entry point with scratch memory: the answer to a call without any,
-/// which sets `workspace_bytes`, or with too little or misaligned memory; none where it will do.
+/// which sets `workspace_bytes`, or with one that `check_workspace` refuses; none where it will do.
 inline std::optional<cudaError_t> answer_workspace(const void* workspace,
-                                                   std::size_t& workspace_bytes,
+                                                   WorkspaceBytes workspace_bytes,
                                                    std::size_t needed) {
-  if (workspace == nullptr) {
-    workspace_bytes = needed;
+  if (workspace == nullptr && workspace_bytes.variable() != nullptr) {
+    *workspace_bytes.variable() = needed;
     return cudaSuccess;
   }
-  const bool aligned = reinterpret_cast<std::uintptr_t>(workspace) % 16 == 0;
-  if (workspace_bytes < needed || !aligned) return cudaErrorInvalidValue;
+  const Check ok = check_workspace(workspace, workspace_bytes.value(), needed);
+  if (!ok) return ok.error;
   return std::nullopt;
 }
 
-}  // namespace attile::detail
+}  // namespace detail
+
+}  // namespace attile

@@ -106,7 +106,7 @@ struct MmaTile {
     float sum[kChains] = {};
     ATTILE_UNROLL
     for (int c = 0; c < kRegCols; ++c) {
-      x[r][c] = arch::exp2(x[r][c] * unit - base);
+      x[r][c] = arch::exp2(arch::fma(x[r][c], unit, -base));
       sum[c % kChains] += x[r][c];
     }
     return sum[0] + sum[1];

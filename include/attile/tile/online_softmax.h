@@ -208,8 +208,10 @@ struct OnlineSoftmax {
   }
 
   /// LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. [Alg. 1, line 13]
+  /// The fused operation is named because the compiler is otherwise free to fuse or not in each
+  /// inlined copy, and a row's bits would then depend on which copy the schedule brings it to.
   ATTILE_HOST_DEVICE float lse(int r, float unit) const {
-    return m[r] * (unit * kLn2) + arch::log(l[r]);
+    return arch::fma(m[r], unit * kLn2, arch::log(l[r]));
   }
 
  private:

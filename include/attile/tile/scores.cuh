@@ -160,10 +160,10 @@ class VisibleBits : ScoreBits<Registers> {
     ATTILE_UNROLL
     for (int w = 0; w < this->kWords; ++w) {
       this->words_[w] = word(w, place, [&](const ScoreIndex& at) {
-        return mask.b.visible(place.nearest_inside(at), place.extent);
+        return mask.second.visible(place.nearest_inside(at), place.extent);
       });
       this->words_[w] &= word(w, again, [&](const ScoreIndex& at) {
-        return again.inside(at) & mask.a.visible(again.nearest_inside(at), again.extent);
+        return again.inside(at) & mask.first.visible(again.nearest_inside(at), again.extent);
       });
     }
   }

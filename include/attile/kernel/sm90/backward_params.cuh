@@ -22,8 +22,8 @@ struct BoxedGradients {
 
   /// Whether they can address them all.
   bool boxable() const {
-    return !has_keys || (arch::boxable(k) && arch::boxable(v) && arch::boxable(dk) &&
-                         arch::boxable(dv) &&
+    return !has_keys || (arch::boxable(k) && arch::boxable(v) && arch::storable(dk) &&
+                         arch::storable(dv) &&
                          (!has_rows || (arch::boxable(q) && arch::boxable(dout))));
   }
 

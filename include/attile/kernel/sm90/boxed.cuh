@@ -27,7 +27,8 @@ arch::BoxedTensor boxed(const Tensor<Data>& t, int batch, int heads, int length,
 inline Check not_boxable() {
   return refuse(
       "the sm90 kernels copy q, k, v, dout, dk, dv and a forward pass's o as tensors: their "
-      "addresses and strides must be multiples of 16 bytes, and strides above 0");
+      "addresses and strides must be multiples of 16 bytes, strides above 0, and the rows of a "
+      "forward pass's o and of dk and dv (head_dim_v and head_dim) multiples of 16 bytes too");
 }
 inline Check check_maps(cudaError_t error) {
   if (error == cudaSuccess) return {};

@@ -50,7 +50,7 @@ struct BoxedTensors {
   bool has_keys() const { return k.size[2] > 0; }
   /// Whether they can address them all.
   bool boxable() const {
-    return arch::boxable(q) && arch::boxable(o) &&
+    return arch::boxable(q) && arch::storable(o) &&
            (!has_keys() || (arch::boxable(k) && arch::boxable(v)));
   }
 
