@@ -18,8 +18,8 @@ namespace attile {
 inline constexpr int kMaxLength = 1 << 30;
 
 /// head_dim and head_dim_v of a problem, as the arguments give them. A head_dim that they do not
-/// give is the kernel's D. A head_dim_v that they do not give is the kernel's Dv if they do not give
-/// head_dim either, or if that is D and Dv is less (D 192 with Dv 128); else it is head_dim.
+/// give is the kernel's D. A head_dim_v that they do not give is the kernel's Dv if they do not
+/// give head_dim either, or if that is D and Dv is less (D 192 with Dv 128); else it is head_dim.
 struct HeadDims {
   int qk, v;
 };
