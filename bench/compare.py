@@ -6,6 +6,7 @@ mean.
 
   compare.py                             everything
   compare.py --quick --peers cudnn,fa2   one cell of each group
+  compare.py --before ../old/include     also the headers of another folder
   compare.py --from a.json b.json        tables and chart of earlier runs, without a GPU
 
 Needs PyTorch, a CUDA GPU and nvcc. Exit codes: 1, a result of attile is missing or wrong; 2, there
@@ -63,6 +64,13 @@ def positive(text):
     return value
 
 
+def include_folder(text):
+    path = pathlib.Path(text).resolve()
+    if not (path / "attile" / "attile.cuh").is_file():
+        raise argparse.ArgumentTypeError(f"{text} holds no attile/attile.cuh")
+    return path
+
+
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -77,6 +85,8 @@ def parse_arguments(argv):
                         help="of " + ",".join(peers))
     parser.add_argument("--in-order", action="store_true",
                         help="backward, also with DqMode::kInOrder")
+    parser.add_argument("--before", metavar="INCLUDE", type=include_folder,
+                        help="attile with the headers of that folder is a contender, too")
     parser.add_argument("--rounds", type=positive, default=5,
                         help="counted rounds, after one to warm up")
     parser.add_argument("--round-ms", type=positive, default=70,
@@ -307,14 +317,27 @@ def check_again(runs, reference):
     return found
 
 
-def measure(torch, contenders, cell, direction, options, libraries):
+def our_makers(contenders, direction, in_order, libraries, before):
+    """Of attile, by these libraries and by those of the other headers, if there are any."""
+    modes = {compare_cells.OURS: {}}
+    if in_order and direction == "backward":
+        modes[compare_cells.IN_ORDER] = {"in_order": True}
+
+    def maker(built, mode):
+        return lambda x, way: contenders.attile(x, way, built, **mode)
+
+    makers = {name: maker(libraries, mode) for name, mode in modes.items()}
+    if before:
+        makers.update((compare_cells.BEFORE[name], maker(before, mode))
+                      for name, mode in modes.items())
+    return makers
+
+
+def measure(torch, contenders, cell, direction, options, libraries, before=None):
     """A row of the results."""
     x = contenders.Inputs(cell)
     reference = contenders.Reference(x, direction)
-    makers = {compare_cells.OURS: lambda x, way: contenders.attile(x, way, libraries)}
-    if options.in_order and direction == "backward":
-        makers[compare_cells.IN_ORDER] = (
-            lambda x, way: contenders.attile(x, way, libraries, in_order=True))
+    makers = our_makers(contenders, direction, options.in_order, libraries, before)
     makers.update((name, contenders.PEERS[name]) for name in options.peers
                   if name != "flex" or cell.flex)
     runs, found = prepare(torch, makers, x, direction, reference, contenders.Refused)
@@ -332,13 +355,13 @@ def measure(torch, contenders, cell, direction, options, libraries):
             "contenders": found}
 
 
-def measure_all(torch, cells, directions, options, libraries, results, properties):
+def measure_all(torch, cells, directions, options, libraries, before, results, properties):
     import compare_contenders
 
     total = len(cells) * len(directions)
     for i, (cell, direction) in enumerate((c, d) for c in cells for d in directions):
         try:
-            row = measure(torch, compare_contenders, cell, direction, options, libraries)
+            row = measure(torch, compare_contenders, cell, direction, options, libraries, before)
         except Exception as error:  # recorded; the next cell may work
             row = {"cell": cell.name, "group": cell.group, "direction": direction,
                    "shape": dataclasses.asdict(cell),
@@ -392,9 +415,14 @@ def run(options, argv):
                "cells": []}
     libraries = build(builder, cells, directions, options.in_order,
                       "compile" in options.groups, results)
+    before = None
+    if options.before:
+        other = compare_build.Builder(options.build, nvcc, arch, options.before)
+        results["runs"][0]["sources_before"] = other.sources[:16]
+        before = build(other, cells, directions, options.in_order, False, {"compile": []})
     broken = None
     try:
-        measure_all(torch, cells, directions, options, libraries, results, properties)
+        measure_all(torch, cells, directions, options, libraries, before, results, properties)
     except Exception as error:  # the device is lost: what there is is shown
         broken = sentence(error)
     results["runs"][0].update(state_after=gpu_state(properties),

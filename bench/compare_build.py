@@ -39,9 +39,9 @@ def architecture(major, minor):
     return f"{major}{minor}{'a' if major >= 9 else ''}"
 
 
-def compile_flags(arch):
+def compile_flags(arch, include=ROOT / "include"):
     return ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-fvisibility=hidden",
-            f"-gencode=arch=compute_{arch},code=sm_{arch}", f"-I{ROOT / 'include'}"]
+            f"-gencode=arch=compute_{arch},code=sm_{arch}", f"-I{include}"]
 
 
 def kernel_macros(kernel):
@@ -51,12 +51,14 @@ def kernel_macros(kernel):
             f"-DATTILE_DQ_MODE=k{'InOrder' if kernel.in_order else 'Accumulate'}"]
 
 
-def source_hash(root=ROOT):
-    """Of every header and of attile_c.cu, by content."""
+def source_hash(root=ROOT, include=None):
+    """Of every header, those of `include` if given, and of attile_c.cu, by content."""
     digest = hashlib.sha256()
-    for path in sorted((root / "include").rglob("*")) + [root / "bench" / "attile_c.cu"]:
+    include = include or root / "include"
+    for path in sorted(include.rglob("*")) + [root / "bench" / "attile_c.cu"]:
         if path.is_file():
-            digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
+            name = path.relative_to(include if include in path.parents else root)
+            digest.update(f"{name}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -86,14 +88,15 @@ def run_measured(command, log):
 
 
 class Builder:
-    """Libraries in `folder`, one subfolder for each content."""
+    """Libraries in `folder`, one subfolder for each content, of the headers in `include`."""
 
-    def __init__(self, folder, nvcc, arch):
-        self.folder, self.nvcc, self.flags = pathlib.Path(folder), nvcc, compile_flags(arch)
+    def __init__(self, folder, nvcc, arch, include=ROOT / "include"):
+        self.folder, self.nvcc = pathlib.Path(folder), nvcc
+        self.flags = compile_flags(arch, include)
         self.folder.mkdir(parents=True, exist_ok=True)
         version = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True)
         self.version = version.stdout.strip().splitlines()[-1]
-        self.sources = source_hash()
+        self.sources = source_hash(include=include)
 
     def _compile(self, source, macros, target):
         target.mkdir(parents=True, exist_ok=True)

@@ -12,10 +12,14 @@ PEERS = {
 }
 OURS = "attile"
 IN_ORDER = "in_order"  # its backward pass that gives the same bits always
+# Each of them with the headers of another folder: an earlier state, say.
+BEFORE = {OURS: "before", IN_ORDER: "before_in_order"}
+LABELS = {IN_ORDER: "attile in order", "before": "attile before",
+          "before_in_order": "attile before, in order", **PEERS}
 
 
 def contender_label(name):
-    return "attile in order" if name == IN_ORDER else PEERS.get(name, name)
+    return LABELS.get(name, name)
 
 
 @dataclasses.dataclass(frozen=True)

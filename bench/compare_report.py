@@ -6,13 +6,14 @@ import os
 import pathlib
 import statistics
 
-from compare_cells import DIRECTIONS, IN_ORDER, OURS, PEERS, contender_label
+from compare_cells import BEFORE, DIRECTIONS, IN_ORDER, OURS, PEERS, contender_label
 
-NAMES = (OURS, IN_ORDER, *PEERS)
+NAMES = (OURS, IN_ORDER, *BEFORE.values(), *PEERS)
 
 # Okabe and Ito's colours, which also the colour-blind tell apart, on white and on black.
 COLOURS = {"attile": "#d55e00", "in_order": "#f0a060", "cudnn": "#4f9bd9", "fa2": "#009e73",
-           "efficient": "#b08ad0", "flex": "#e6a700"}
+           "efficient": "#b08ad0", "flex": "#e6a700", "before": "#9a9a9a",
+           "before_in_order": "#c4c4c4"}
 
 
 def summarise(milliseconds, flops):
@@ -32,6 +33,12 @@ def ratios(row):
     """Our rate over each peer's."""
     ours = rate_of(row, OURS)
     return {name: ours / rate for name in PEERS if ours and (rate := rate_of(row, name))}
+
+
+def before_ratios(row):
+    """{ours or in order: its rate over that of the other headers}."""
+    pairs = {now: (rate_of(row, now), rate_of(row, then)) for now, then in BEFORE.items()}
+    return {now: new / old for now, (new, old) in pairs.items() if new and old}
 
 
 def best_peer(row):
@@ -114,17 +121,22 @@ def markdown(results):
     notes = {}
     for group, direction, rows in sections(results):
         names = [n for n in NAMES if any(n in row["contenders"] for row in rows)]
+        before_head = " | attile / before" if BEFORE[OURS] in names else ""
         lines += [f"**{group}, {direction}** (TFLOP/s)", "",
                   "| cell | " + " | ".join(contender_label(n) for n in names)
-                  + " | attile / best peer | spread |", "|---" * (len(names) + 3) + "|"]
+                  + " | attile / best peer" + before_head + " | spread |",
+                  "|---" * (len(names) + 3 + bool(before_head)) + "|"]
         for row in rows:
             cells = [_entry(row, name, notes) for name in names]
             best, spread = best_peer(row), spread_percent(row)
             ratio = ratios(row).get(best)
-            cells += [f"{ratio:.2f} ({contender_label(best)})" if ratio else "",
-                      f"{spread:.0f} %" if spread is not None else ""]
+            cells.append(f"{ratio:.2f} ({contender_label(best)})" if ratio else "")
+            if before_head:
+                cells.append(", ".join(f"{r:.3f}" for r in before_ratios(row).values()))
+            cells.append(f"{spread:.0f} %" if spread is not None else "")
             lines.append(f"| {row['cell']} | " + " | ".join(cells) + " |")
         lines.append("")
+    lines += before_summary(results)
     if any(c.get("host_bound") for row in results["cells"] for c in row["contenders"].values()):
         lines += ["\\* enqueueing took the host as long as the work took the GPU.", ""]
     if notes:
@@ -133,6 +145,19 @@ def markdown(results):
     if results["compile"]:
         lines += compile_table(results["compile"])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def before_summary(results):
+    """Of each direction and mode, the least ratio to the other headers and the geometric mean."""
+    found = {}
+    for row in results["cells"]:
+        for name, ratio in before_ratios(row).items():
+            found.setdefault((row["direction"], name), []).append((ratio, row["cell"]))
+    lines = [f"{contender_label(name)} / before, {direction}: {len(all_)} cells, least "
+             f"{min(all_)[0]:.3f} ({min(all_)[1]}), geometric mean "
+             f"{statistics.geometric_mean(ratio for ratio, _ in all_):.4f}"
+             for (direction, name), all_ in found.items()]
+    return ["- " + line for line in lines] + [""] if lines else []
 
 
 def _entry(row, name, notes):

@@ -319,6 +319,18 @@ class Report(unittest.TestCase):
         for counts in widths:
             self.assertEqual(len(set(counts)), 1)
 
+    def test_other_headers_have_a_column_and_a_summary(self):
+        rows = [{"attile": ok(99), "before": ok(100)},
+                {"attile": ok(110), "before": ok(100), "in_order": ok(90),
+                 "before_in_order": ok(100)}]
+        text = compare_report.markdown(results_of(*rows))
+        self.assertIn("| attile / best peer | attile / before | spread |", text)
+        self.assertIn("| 0.990 |", text)
+        self.assertIn("| 1.100, 0.900 |", text)
+        self.assertRegex(text, r"attile / before, \w+: \d cells, least 0\.990 \(.*\), geometric mean")
+        self.assertIn("attile in order / before", text)
+        self.assertNotIn("before", compare_report.markdown(self.results))
+
     def test_compile_table(self):
         self.results["compile"] = [
             {"kernel": "forward", "wall_s": 2.0, "cpu_s": 1.5, "peak_mb": 210.0,
