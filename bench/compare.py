@@ -391,7 +391,7 @@ def show(options, results):
 
 
 def ours_are_right(results):
-    ours = (compare_cells.OURS, compare_cells.IN_ORDER)
+    ours = (*compare_cells.BEFORE, *compare_cells.BEFORE.values())
     return all(row["contenders"][name]["status"] == "ok" for row in results["cells"]
                for name in ours if name in row["contenders"]) and not any(
                    "why" in c for c in results["compile"])
@@ -419,7 +419,9 @@ def run(options, argv):
     if options.before:
         other = compare_build.Builder(options.build, nvcc, arch, options.before)
         results["runs"][0]["sources_before"] = other.sources[:16]
-        before = build(other, cells, directions, options.in_order, False, {"compile": []})
+        failed = {"compile": []}
+        before = build(other, cells, directions, options.in_order, False, failed)
+        results["compile"] += [row for row in failed["compile"] if "why" in row]
     broken = None
     try:
         measure_all(torch, cells, directions, options, libraries, before, results, properties)

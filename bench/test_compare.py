@@ -327,7 +327,7 @@ class Report(unittest.TestCase):
         self.assertIn("| attile / best peer | attile / before | spread |", text)
         self.assertIn("| 0.990 |", text)
         self.assertIn("| 1.100, 0.900 |", text)
-        self.assertRegex(text, r"attile / before, \w+: \d cells, least 0\.990 \(.*\), geometric mean")
+        self.assertRegex(text, r"attile / before, \w+: \d cells, least 0\.990 \(.*\), geometric")
         self.assertIn("attile in order / before", text)
         self.assertNotIn("before", compare_report.markdown(self.results))
 

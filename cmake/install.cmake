@@ -18,6 +18,7 @@ install(
   DESTINATION share/cmake/attile)
 install(
   FILES "${PROJECT_SOURCE_DIR}/cmake/attileConfig.cmake"
+        "${PROJECT_SOURCE_DIR}/cmake/attileArchitectures.cmake"
         "${PROJECT_SOURCE_DIR}/cmake/attileCudaStandard.cmake"
         "${PROJECT_BINARY_DIR}/attileConfigVersion.cmake"
   DESTINATION share/cmake/attile)

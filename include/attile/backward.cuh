@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/architectures.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/core/args.h>
@@ -9,11 +8,10 @@
 #include <attile/core/math.h>
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
+#include <attile/families.cuh>
 #include <attile/kernel/backward_kernel.cuh>
+#include <attile/kernel/kernel_name.h>
 #include <attile/kernel/portable/backward.cuh>
-#include <attile/kernel/sm80/backward.cuh>
-#include <attile/kernel/sm90/backward.cuh>
-#include <attile/kernel/with_tiles.cuh>
 #include <attile/tuning.cuh>
 
 #include <cstddef>
@@ -88,32 +86,53 @@ cudaError_t launch_backward(const typename Traits::Args& args,
 
 }  // namespace detail
 
-/// Says in one sentence why `backward` would refuse these arguments on the current device.
-/// Launches nothing.
+namespace detail {
+
+/// What the kernels and the device say of arguments that passed `check_arguments`.
 template <class Traits>
-Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
-                                                        Direction::kBackward) {
-  if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
-    return arguments;
-  }
+Check check_backward(const typename Traits::Args& args) {
   if (Traits::kDqMode != DqMode::kAccumulate && !adds_once(args.score_mod, score_shape(args))) {
     return refuse(
         "kTwoPass and kInOrder: scores add to an element of score_mod's gradient in no "
         "fixed order; give it an element for each score, or take kAccumulate");
   }
-  if constexpr (Traits::kLeastArchitecture > 0) {
-    const Check architecture =
-        arch::check_architecture(detail::columns_kernel<Traits>(), Traits::kLeastArchitecture);
-    if (!architecture) return architecture;
-  }
-  const detail::BackwardBlocks blocks = detail::backward_blocks<Traits>(args);
+  const BackwardBlocks blocks = backward_blocks<Traits>(args);
   const std::int64_t most =
       max(max(blocks.preprocess, blocks.columns), max(blocks.rows, blocks.postprocess));
-  const Check grid =
-      arch::check_launch(detail::columns_kernel<Traits>(), Traits::kColumnsSharedBytes, most);
-  if (!grid) return grid;
-  if constexpr (Traits::kLeastArchitecture >= 900) return sm90::check_family<Traits>(args);
-  return {};
+  return first_refusal(
+      arch::check_architecture(columns_kernel<Traits>(), Traits::kLeastArchitecture),
+      arch::check_launch(columns_kernel<Traits>(), Traits::kColumnsSharedBytes, most));
+}
+
+/// The same, of the tensors too; without a workspace, which has no say in it.
+template <class Traits>
+Check check_backward_tensors(const typename Traits::Args& args) {
+  if (const Check ok = check_backward<Traits>(args); !ok) return ok;
+  return backward_params<Traits>(args, nullptr).complete(args);
+}
+
+/// `backward` with a workspace for arguments that passed `check_arguments`.
+template <class Traits>
+[[nodiscard]] cudaError_t run_backward(void* workspace, std::size_t workspace_bytes,
+                                       const typename Traits::Args& args, cudaStream_t stream) {
+  const Check ready = first_refusal(
+      check_backward<Traits>(args),
+      check_workspace(workspace, workspace_bytes, backward_workspace<Traits>(args).bytes));
+  if (!ready) return ready.error;
+  auto params = backward_params<Traits>(args, workspace);
+  if (const Check ok = params.complete(args); !ok) return ok.error;
+  return launch_backward<Traits>(args, params, stream);
+}
+
+}  // namespace detail
+
+/// Says in one sentence why `backward` would refuse these arguments on the current device.
+/// Launches nothing.
+template <class Traits>
+Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
+                                                        Direction::kBackward) {
+  if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return ok;
+  return detail::check_backward_tensors<Traits>(args);
 }
 
 /// The same of a call that computes: also why it would refuse this workspace, a null one included,
@@ -125,11 +144,20 @@ Check check(const typename Traits::Args& args, const void* workspace,
   return check_workspace(workspace, workspace_bytes, backward_workspace<Traits>(args).bytes);
 }
 
+/// The bytes of scratch memory that `backward` needs (see BackwardWorkspace), or the sentence of
+/// `check`.
+template <class Traits>
+WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits::kDirection ==
+                                                                         Direction::kBackward) {
+  if (const Check ok = check<Traits>(args); !ok) return {ok};
+  return {{}, backward_workspace<Traits>(args).bytes};
+}
+
 /// dQ, dK and dV by the kernels that `Traits` names.
 /// Scratch  with a null `workspace` nothing is launched: `workspace_bytes`, a variable, is set to
-///          the bytes that the call needs (see BackwardWorkspace). Else `workspace` is device
-///          memory of at least that size, aligned to 16 bytes, in use until the work on `stream` is
-///          done; `workspace_bytes` may then be a constant.
+///          the bytes that the call needs (`workspace_size`). Else `workspace` is device memory of
+///          at least that size, aligned to 16 bytes, in use until the work on `stream` is done;
+///          `workspace_bytes` may then be a constant.
 /// Shapes   see BackwardArgs. Scope: host; asynchronous on `stream`, never allocates or waits, can
 ///          be captured.
 /// Errors   what `check<Traits>(args, workspace, workspace_bytes)` says, or without a workspace
@@ -138,60 +166,47 @@ template <class Traits>
 [[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const typename Traits::Args& args,
                                    cudaStream_t stream = nullptr) {
-  if (const Check ok = check<Traits>(args); !ok) return ok.error;
-  const std::size_t needed = backward_workspace<Traits>(args).bytes;
-  if (const auto answer = detail::answer_workspace(workspace, workspace_bytes, needed)) {
-    return *answer;
+  if (workspace == nullptr) {
+    return detail::answer_size(workspace_bytes, workspace_size<Traits>(args));
   }
-  return detail::launch_backward<Traits>(args, backward_params<Traits>(args, workspace), stream);
+  if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return ok.error;
+  return detail::run_backward<Traits>(workspace, workspace_bytes.value(), args, stream);
 }
 
 /// Calls f(std::type_identity<Traits>{}) for the kernels that the one-call `backward` runs for
 /// these arguments on the current device, and returns what f does; as `with_forward_kernel`.
-/// A modifier that learns is the family sm80's above 128 columns.
-/// kTwoPass is the portable family's, and so is fp32 above 128 columns on a device on which a block
-/// can have less than 163 KB of shared memory.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, class Args, class F>
 auto with_backward_kernel(const Args& args, const F& f) {
-  if constexpr (kMode == DqMode::kTwoPass) {
-    return f(std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
-  } else {
-    if constexpr (sizeof(typename Args::ElementType) == 2 &&
-                  sm90::kMakesGradientOf<typename Args::ScoreModType, D, Dv> &&
-                  arch::compiled_for([](int a) { return a == 900; })) {
-      using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
-      if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
-        return f(std::type_identity<Traits>{});
-      }
-    }
-    return detail::with_tiles(
-        [](auto kb) {
-          return detail::columns_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>();
-        },
-        [&](auto kb) {
-          return f(
-              std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
-        },
-        [&](auto kb) {
-          return f(std::type_identity<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
-        });
+  if (!check_arguments(args, D, Dv)) {
+    return detail::FamiliesOfAny::template backward<D, Dv, kMode>(args, f);
   }
+  return detail::AllFamilies::template backward<D, Dv, kMode>(args, f);
+}
+
+/// The bytes of scratch memory of the one call, or the sentence of `check`.
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
+          Dropout P>
+WorkspaceSize workspace_size(const BackwardArgs<T, M, S, P>& args) {
+  if (const Check ok = check_arguments(args, D, Dv); !ok) return {ok};
+  return detail::AllFamilies::template backward<D, Dv, kMode>(args, [&](auto kernel) {
+    using Traits = typename decltype(kernel)::type;
+    return WorkspaceSize{detail::check_backward_tensors<Traits>(args),
+                         backward_workspace<Traits>(args).bytes};
+  });
 }
 
 /// `check` for the one-call `backward`, without and with a workspace.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
 Check check(const BackwardArgs<T, M, S, P>& args) {
-  return with_backward_kernel<D, Dv, kMode>(
-      args, [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
+  return workspace_size<D, Dv, kMode>(args).check;
 }
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
           Dropout P>
 Check check(const BackwardArgs<T, M, S, P>& args, const void* workspace,
             std::size_t workspace_bytes) {
-  return with_backward_kernel<D, Dv, kMode>(args, [&](auto kernel) {
-    return check<typename decltype(kernel)::type>(args, workspace, workspace_bytes);
-  });
+  const WorkspaceSize size = workspace_size<D, Dv, kMode>(args);
+  return size ? check_workspace(workspace, workspace_bytes, size.bytes) : size.check;
 }
 
 /// The one call: `backward<64>(workspace, workspace_bytes, args, stream)`, with the default tiles;
@@ -203,9 +218,22 @@ template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask
 [[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const BackwardArgs<T, M, S, P>& args,
                                    cudaStream_t stream = nullptr) {
-  return with_backward_kernel<D, Dv, kMode>(args, [&](auto kernel) {
-    return backward<typename decltype(kernel)::type>(workspace, workspace_bytes, args, stream);
+  if (workspace == nullptr) {
+    return detail::answer_size(workspace_bytes, workspace_size<D, Dv, kMode>(args));
+  }
+  if (const Check ok = check_arguments(args, D, Dv); !ok) return ok.error;
+  return detail::AllFamilies::template backward<D, Dv, kMode>(args, [&](auto kernel) {
+    return detail::run_backward<typename decltype(kernel)::type>(workspace, workspace_bytes.value(),
+                                                                 args, stream);
   });
+}
+
+/// The kernel that the one-call `backward` runs for these arguments, as of `forward`.
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
+          Dropout P>
+const char* kernel_name(const BackwardArgs<T, M, S, P>& args) {
+  return with_backward_kernel<D, Dv, kMode>(
+      args, [](auto kernel) { return kernel_name<typename decltype(kernel)::type>(); });
 }
 
 }  // namespace attile

@@ -6,14 +6,13 @@
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/status.h>
-#include <attile/kernel/portable/forward.cuh>
-#include <attile/kernel/sm80/forward.cuh>
-#include <attile/kernel/sm90/forward.cuh>
-#include <attile/kernel/with_tiles.cuh>
-#include <attile/tuning.cuh>
+#include <attile/core/workspace.h>
+#include <attile/families.cuh>
+#include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/kernel_name.h>
 
 #include <cstddef>
-#include <cstdint>
+#include <optional>
 #include <type_traits>
 
 namespace attile {
@@ -56,23 +55,52 @@ template <class Traits>
   return arch::allow_shared(forward_kernel<Traits>, forward_shared_bytes<Traits>());
 }
 
+namespace detail {
+
+/// What the kernel and the device say of arguments that passed `check_arguments`; the kernel's
+/// parameter, where they take them.
+template <class Traits>
+Check prepare_forward(const typename Traits::Args& args,
+                      std::optional<typename Traits::Params>& params) {
+  if (args.max_blocks > 0 && !Traits::kPersistent) {
+    return refuse(
+        "max_blocks is given, and this kernel has a block for each tile of rows: the persistent "
+        "ones are the family sm90's");
+  }
+  const Check ready =
+      first_refusal(arch::check_architecture(forward_kernel<Traits>, Traits::kLeastArchitecture),
+                    arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
+                                       Traits::kCluster * Traits::Params::tile_count(args)));
+  if (!ready) return ready;
+  params.emplace(args);
+  return params->complete(args);
+}
+
+/// `forward` for arguments that passed `check_arguments`.
+template <class Traits>
+[[nodiscard]] cudaError_t launch_forward(const typename Traits::Args& args, cudaStream_t stream) {
+  std::optional<typename Traits::Params> params;
+  if (const Check ok = prepare_forward<Traits>(args, params); !ok) return ok.error;
+  const unsigned blocks = forward_blocks<Traits>(args);
+  if (blocks == 0) return cudaSuccess;
+  return arch::launch_clusters(forward_kernel<Traits>, Traits::kCluster, blocks,
+                               forward_threads<Traits>(), forward_shared_bytes<Traits>(), stream,
+                               *params);
+}
+
+/// What a forward pass needs of scratch memory, whatever the kernel: nothing, but a null workspace
+/// asks for the size, so that it is never 0.
+inline constexpr std::size_t kForwardWorkspace = 16;
+
+}  // namespace detail
+
 /// Says in one sentence why `forward` would refuse these arguments on the current device.
 /// Launches nothing.
 template <class Traits>
 Check check(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kForward) {
-  if (const Check arguments = check_arguments(args, Traits::kD, Traits::kDv); !arguments) {
-    return arguments;
-  }
-  if constexpr (Traits::kLeastArchitecture > 0) {
-    const Check architecture =
-        arch::check_architecture(forward_kernel<Traits>, Traits::kLeastArchitecture);
-    if (!architecture) return architecture;
-  }
-  const Check grid = arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
-                                        Traits::kCluster * Traits::Params::tile_count(args));
-  if (!grid) return grid;
-  if constexpr (Traits::kLeastArchitecture >= 900) return sm90::check_family<Traits>(args);
-  return {};
+  if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return ok;
+  std::optional<typename Traits::Params> params;
+  return detail::prepare_forward<Traits>(args, params);
 }
 
 /// O = dropout(softmax(mask(score_mod(scale Q K^T)))) V and, where wanted, LSE, by the kernel that
@@ -83,58 +111,83 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection == Di
 template <class Traits>
 [[nodiscard]] cudaError_t forward(const typename Traits::Args& args,
                                   cudaStream_t stream = nullptr) {
-  if (const Check ok = check<Traits>(args); !ok) return ok.error;
-  const unsigned blocks = forward_blocks<Traits>(args);
-  if (blocks == 0) return cudaSuccess;
-  return arch::launch_clusters(forward_kernel<Traits>, Traits::kCluster, blocks,
-                               forward_threads<Traits>(), forward_shared_bytes<Traits>(), stream,
-                               forward_params<Traits>(args));
+  if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return ok.error;
+  return detail::launch_forward<Traits>(args, stream);
 }
 
 /// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these
-/// arguments on the current device, and returns what f does: the sm80 kernel, with the largest
-/// tiles that the device takes of those for the architectures that this file is compiled for; for
-/// 16-bit types on compute capability 9.0, where the file is compiled for 90a and copies can
-/// address the inputs, the sm90 kernel; the portable one where the device would run code for an
-/// architecture before 8.0.
+/// arguments on the current device, and returns what f does: that of the first family that takes
+/// them (families.cuh).
 template <int D, int Dv = D, class Args, class F>
 auto with_forward_kernel(const Args& args, const F& f) {
-  if constexpr (sizeof(typename Args::ElementType) == 2 &&
-                arch::compiled_for([](int a) { return a == 900; })) {
-    using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
-    using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
-    using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
-    if (check_arguments(args, D, Dv) && sm90::runs<Traits>(args)) {
-      if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
-      if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
-        if (args.q_len >= sm90::many_rows(max(D, Dv))) return f(std::type_identity<Many>{});
-      }
-      return f(std::type_identity<Traits>{});
-    }
+  if (!check_arguments(args, D, Dv)) {
+    return detail::FamiliesOfAny::template forward<D, Dv>(args, f);
   }
-  return detail::with_tiles(
-      [](auto kb) { return forward_kernel<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>; },
-      [&](auto kb) {
-        return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
-      },
-      [&](auto kb) {
-        return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
-      });
+  return detail::AllFamilies::template forward<D, Dv>(args, f);
 }
 
 /// `check` for the one-call `forward`.
 template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
 Check check(const ForwardArgs<T, M, S, P>& args) {
-  return with_forward_kernel<D, Dv>(
-      args, [&](auto kernel) { return check<typename decltype(kernel)::type>(args); });
+  if (const Check ok = check_arguments(args, D, Dv); !ok) return ok;
+  return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
+    using Traits = typename decltype(kernel)::type;
+    std::optional<typename Traits::Params> params;
+    return detail::prepare_forward<Traits>(args, params);
+  });
 }
 
 /// The one call: `forward<64>(args, stream)`, with the default tiles. head_dim up to D (Dv).
 template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
 [[nodiscard]] cudaError_t forward(const ForwardArgs<T, M, S, P>& args,
                                   cudaStream_t stream = nullptr) {
+  if (const Check ok = check_arguments(args, D, Dv); !ok) return ok.error;
+  return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
+    return detail::launch_forward<typename decltype(kernel)::type>(args, stream);
+  });
+}
+
+/// The bytes of scratch memory of the calls below, or the sentence of `check`.
+template <class Traits>
+WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits::kDirection ==
+                                                                         Direction::kForward) {
+  return {check<Traits>(args), detail::kForwardWorkspace};
+}
+template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
+WorkspaceSize workspace_size(const ForwardArgs<T, M, S, P>& args) {
+  return {check<D, Dv>(args), detail::kForwardWorkspace};
+}
+
+/// `forward` by the two-call habit of `backward`, for callers that treat both alike.
+/// Scratch  with a null `workspace` nothing is launched, and `workspace_bytes`, a variable, is set
+///          to the bytes that the call needs; else device memory of that size, aligned to 16 bytes.
+template <class Traits>
+[[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes,
+                                  const typename Traits::Args& args,
+                                  cudaStream_t stream = nullptr) {
+  if (workspace == nullptr) {
+    return detail::answer_size(workspace_bytes, workspace_size<Traits>(args));
+  }
+  const Check ok = check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace);
+  return ok ? forward<Traits>(args, stream) : ok.error;
+}
+template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
+[[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes,
+                                  const ForwardArgs<T, M, S, P>& args,
+                                  cudaStream_t stream = nullptr) {
+  if (workspace == nullptr) {
+    return detail::answer_size(workspace_bytes, workspace_size<D, Dv>(args));
+  }
+  const Check ok = check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace);
+  return ok ? forward<D, Dv>(args, stream) : ok.error;
+}
+
+/// The kernel that the one-call `forward` runs for these arguments: "sm90 forward, Br 128, Bc 128,
+/// D 128, Dv 128".
+template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
+const char* kernel_name(const ForwardArgs<T, M, S, P>& args) {
   return with_forward_kernel<D, Dv>(
-      args, [&](auto kernel) { return forward<typename decltype(kernel)::type>(args, stream); });
+      args, [](auto kernel) { return kernel_name<typename decltype(kernel)::type>(); });
 }
 
 }  // namespace attile

@@ -299,6 +299,104 @@ TEST_CASE("the one call runs the kernel that it names, and a tuning forces the f
   }
 }
 
+TEST_CASE("kernel_name says which kernel the one call runs") {
+  using attile::Causal;
+  const Problem<__half, Causal> problem{2, 3, 150, 64};
+  const auto name = [](auto kernel) {
+    return std::string(attile::kernel_name<typename decltype(kernel)::type>());
+  };
+  const auto forward = attile::with_forward_kernel<64>(problem.forward(), name);
+  const auto backward = attile::with_backward_kernel<64>(problem.backward(), name);
+  CHECK(attile::kernel_name<64>(problem.forward()) == forward);
+  CHECK(attile::kernel_name<64>(problem.backward()) == backward);
+  using Portable = attile::ForwardTraits<64, 32, 60, float, Causal, attile::NoScoreMod,
+                                         attile::NoDropout, 40, attile::portable::Tuning<128>>;
+  static_assert(std::string_view(attile::kernel_name<Portable>()) ==
+                "portable forward, Br 64, Bc 32, D 60, Dv 40");
+  CHECK(backward.find(" backward, Br ") != std::string::npos);
+}
+
+TEST_CASE("workspace_size is what a call without workspace answers, or the sentence of check") {
+  const Problem<__half, attile::Causal> problem{2, 3, 150, 64};
+  std::size_t bytes = 7;
+  REQUIRE_CUDA(attile::backward<64>(nullptr, bytes, problem.backward()));
+  const attile::WorkspaceSize backward = attile::workspace_size<64>(problem.backward());
+  CHECK(bool(backward));
+  CHECK(backward.bytes == bytes);
+  auto bad = problem.backward();
+  bad.lse = nullptr;
+  CHECK(std::string(attile::workspace_size<64>(bad).check.why) == attile::check<64>(bad).why);
+  CHECK_FALSE(attile::workspace_size<64>(bad));
+  REQUIRE_CUDA(attile::forward<64>(nullptr, bytes, problem.forward()));
+  CHECK(bytes == attile::workspace_size<64>(problem.forward()).bytes);
+  CHECK(bytes > 0);
+}
+
+TEST_CASE("forward takes a workspace by two calls, and gives the same bits") {
+  const Problem<__half, attile::Causal> problem{2, 3, 150, 64};
+  REQUIRE_CUDA(attile::forward<64>(problem.forward()));
+  const auto without = problem.o.download();
+  REQUIRE_CUDA(cudaMemset(problem.o.get(), 0xFF, problem.o.bytes()));
+  std::size_t bytes = 0;
+  REQUIRE_CUDA(attile::forward<64>(nullptr, bytes, problem.forward()));
+  const Device<unsigned char> workspace(bytes);
+  CHECK(attile::forward<64>(workspace.get() + 1, bytes, problem.forward()) ==
+        cudaErrorInvalidValue);
+  CHECK(attile::forward<64>(workspace.get(), bytes - 1, problem.forward()) ==
+        cudaErrorInvalidValue);
+  REQUIRE_CUDA(attile::forward<64>(workspace.get(), bytes, problem.forward()));
+  CHECK(same_bits(without, problem.o.download()));
+}
+
+TEST_CASE("max_blocks leaves the bits, and is refused where a tile is a block") {
+  const Problem<__half, attile::Causal> problem{2, 3, 700, 64};
+  auto args = problem.forward();
+  REQUIRE_CUDA(attile::forward<64>(args));
+  const auto all = problem.o.download();
+  const bool persistent = attile::with_forward_kernel<64>(
+      args, [](auto kernel) { return decltype(kernel)::type::kPersistent; });
+  for (const int blocks : {1, 2, 5, 1000000}) {
+    args.max_blocks = blocks;
+    if (!persistent) {
+      CHECK(std::string(attile::check<64>(args).why).find("max_blocks") == 0);
+      CHECK(attile::forward<64>(args) == cudaErrorInvalidValue);
+      continue;
+    }
+    REQUIRE_CUDA(cudaMemset(problem.o.get(), 0xFF, problem.o.bytes()));
+    REQUIRE_CUDA(attile::forward<64>(args));
+    CHECK(same_bits(all, problem.o.download()));
+    using Traits = attile::sm90::DefaultForwardTraits<decltype(args), 64>;
+    CHECK(attile::forward_blocks<Traits>(args) <= static_cast<unsigned>(blocks));
+  }
+}
+
+TEST_CASE("head_dim 192 alone is enough for kernels of D 192 and Dv 128") {
+  using T = __half;
+  constexpr int kLen = 70, kHeads = 2;
+  const Device<T> in(3 * kLen * kHeads * 192), out(2 * kLen * kHeads * 128);
+  REQUIRE_CUDA(cudaMemset(in.get(), 0x11, in.bytes()));
+  const auto run = [&](int head_dim_v, T* to) {
+    attile::ForwardArgs<T> args{.q = attile::bshd<const T>(in.get(), kLen, kHeads, 192),
+                                .k = attile::bshd<const T>(in.get() + 7, kLen, kHeads, 192),
+                                .v = attile::bshd<const T>(in.get() + 9, kLen, kHeads, 128),
+                                .o = attile::bshd(to, kLen, kHeads, 128),
+                                .batch = 1,
+                                .q_heads = kHeads,
+                                .kv_heads = kHeads,
+                                .q_len = kLen,
+                                .kv_len = kLen,
+                                .head_dim = 192,
+                                .head_dim_v = head_dim_v};
+    return attile::forward<192, 128>(args);
+  };
+  REQUIRE_CUDA(run(0, out.get()));
+  REQUIRE_CUDA(run(128, out.get() + kLen * kHeads * 128));
+  const auto both = out.download();
+  const std::size_t half = both.size() / 2;
+  CHECK(same_bits(std::vector(both.begin(), both.begin() + half),
+                  std::vector(both.begin() + half, both.end())));
+}
+
 TEST_CASE("the one call takes the largest tiles that the device has room for") {
   using Args = attile::ForwardArgs<__nv_bfloat16>;
   int limit = 0;
@@ -326,6 +424,7 @@ TEST_CASE("the one call has larger tiles of keys for many rows under a causal ma
   static_assert(Any::kBc < Many::kBc);
   Args args;
   args.batch = args.q_heads = args.kv_heads = 1;
+  args.q_len = args.kv_len = 0;
   if (!attile::sm90::runs<Any>(args)) {
     SKIP_CASE("no device of compute capability 9.0, or no code for it");
   }
@@ -579,7 +678,7 @@ TEST_CASE("in order, with more blocks than the device holds", "[large]") {
 
 bool has_sm90() {
   using Args = attile::ForwardArgs<__nv_bfloat16, attile::Causal>;
-  return attile::sm90::runs<attile::sm90::DefaultForwardTraits<Args, 64>>({});
+  return attile::sm90::runs<attile::sm90::DefaultForwardTraits<Args, 64>>({.batch = 0});
 }
 
 /// More heads than begin abreast, and more blocks than the device holds.

@@ -59,6 +59,17 @@ class Array {
   std::unique_ptr<T, Free> memory_;
 };
 
+/// Whether something is left of the bytes that an array held at first.
+template <class T>
+bool has_gaps(const std::vector<unsigned char>& bytes) {
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(T)) {
+    bool untouched = true;
+    for (std::size_t b = 0; b < sizeof(T); ++b) untouched = untouched && bytes[i + b] == 0xFF;
+    if (untouched) return true;
+  }
+  return false;
+}
+
 /// Bytes that differ between an array of one batch element and that element's part of a whole one.
 std::size_t differing(const std::vector<unsigned char>& whole,
                       const std::vector<unsigned char>& one, int element) {
@@ -67,21 +78,41 @@ std::size_t differing(const std::vector<unsigned char>& whole,
   return count;
 }
 
+/// A user's modifier with a product and a sum in one expression, and no fused operation by name.
+struct Affine {
+  float factor = 1, summand = 0;
+
+  template <class Real>
+  ATTILE_HOST_DEVICE attile::ModifiedScore<Real> operator()(Real s, attile::ScoreIndex,
+                                                            attile::Extent) const {
+    return {s * Real(factor) + Real(summand), Real(factor)};
+  }
+};
+
 /// Slopes of the heads and a bias for each row and column, the same for all batch elements.
 struct PolicyArrays {
   Array<float> slopes, bias;
-  explicit PolicyArrays(const Shape& s)
-      : slopes(s.q_heads, 21), bias(std::size_t(s.q_len) * s.kv_len, 22) {}
+  std::int64_t columns;
 
-  [[maybe_unused]] void set(attile::NoMask&) const {}
-  [[maybe_unused]] void set(attile::Causal&) const {}
-  [[maybe_unused]] void set(attile::SlidingWindow& window) const {
-    window = {.left = 100, .right = 30};
+  explicit PolicyArrays(const Shape& s)
+      : slopes(s.q_heads, 21), bias(std::size_t(s.q_len) * s.kv_len, 22), columns(s.kv_len) {}
+
+  template <class Policy>
+  void set(Policy& policy) const {
+    if constexpr (std::is_same_v<Policy, attile::SlidingWindow>) {
+      policy = {.left = 100, .right = 30};
+    } else if constexpr (std::is_same_v<Policy, attile::Softcap>) {
+      policy = {.cap = 3.0f};
+    } else if constexpr (std::is_same_v<Policy, attile::Alibi>) {
+      policy.slopes = slopes.get();
+    } else if constexpr (std::is_same_v<Policy, attile::AdditiveBias<float>>) {
+      policy = {.bias = bias.get(), .row_stride = columns};
+    } else if constexpr (std::is_same_v<Policy, Affine>) {
+      policy = {1.25f, 0.375f};
+    } else {
+      static_assert(std::is_empty_v<Policy>, "its arrays are to be set here");
+    }
   }
-  [[maybe_unused]] void set(attile::NoScoreMod&) const {}
-  [[maybe_unused]] void set(attile::Softcap& softcap) const { softcap = {.cap = 3.0f}; }
-  [[maybe_unused]] void set(attile::Alibi& alibi) const { alibi.slopes = slopes.get(); }
-  [[maybe_unused]] void set(attile::AdditiveBias<float>& b) const { b.bias = bias.get(); }
 };
 
 /// What a problem reads.
@@ -133,14 +164,34 @@ struct Outputs {
         lse(batch * in.rows) {}
 };
 
+/// On Hopper the family sm90 has to run 16-bit types, or nothing would be tested.
+template <class Traits>
+bool is_expected() {
+  const bool hopper =
+      attile::arch::device_architecture() == 900 &&
+      attile::arch::compiled_for([](int a) { return a == 900; }) &&
+      !attile::arch::is_empty(attile::forward_kernel<
+                              attile::sm90::DefaultForwardTraits<attile::ForwardArgs<__half>, 64>>);
+  return !hopper || sizeof(typename Traits::ElementType) == 4 ||
+         std::string(Traits::kFamily) == "sm90";
+}
+
 /// The family that runs the arguments by the one call.
 struct OneCall {
   template <class Args, int D, int Dv>
   static cudaError_t forward(const Args& a) {
+    const auto expected = [](auto kernel) {
+      return is_expected<typename decltype(kernel)::type>();
+    };
+    REQUIRE(attile::with_forward_kernel<D, Dv>(a, expected));
     return attile::forward<D, Dv>(a);
   }
   template <class Args, int D, int Dv, DqMode kMode>
   static cudaError_t backward(void* workspace, std::size_t& bytes, const Args& a) {
+    const auto expected = [](auto kernel) {
+      return is_expected<typename decltype(kernel)::type>();
+    };
+    REQUIRE(attile::with_backward_kernel<D, Dv, kMode>(a, expected));
     return attile::backward<D, Dv, kMode>(workspace, bytes, a);
   }
 };
@@ -184,6 +235,8 @@ void forward_alone_and_together(const Shape& shape) {
   const Outputs<T, D, Dv> whole(in, shape.batch), one(in, 1);
   run_forward<Family, M, S>(in, whole, 0, shape.batch);
   const auto o = whole.o.bytes(), lse = whole.lse.bytes();
+  REQUIRE(!has_gaps<T>(o));
+  REQUIRE(!has_gaps<float>(lse));
   for (int b = 0; b < shape.batch; ++b) {
     INFO(shape.name << ", D " << D << ", batch element " << b);
     run_forward<Family, M, S>(in, one, b, 1);
@@ -225,6 +278,7 @@ void backward_alone_and_together(const Shape& shape) {
   run_forward<OneCall, M, S>(in, whole, 0, shape.batch);
   run_backward<Family, kMode, M, S>(in, whole, whole, 0, shape.batch);
   const auto dq = whole.dq.bytes(), dk = whole.dk.bytes(), dv = whole.dv.bytes();
+  for (const auto* gradient : {&dq, &dk, &dv}) REQUIRE(!has_gaps<T>(*gradient));
   for (int b = 0; b < shape.batch; ++b) {
     INFO(shape.name << ", D " << D << ", batch element " << b);
     run_backward<Family, kMode, M, S>(in, whole, one, b, 1);
@@ -258,6 +312,9 @@ TEST_CASE("batch_bits.forward") {
   forward_alone_and_together<OneCall, __half, 64, attile::NoMask, attile::Softcap>(kGrouped);
   forward_alone_and_together<OneCall, __half, 64, attile::NoMask, attile::AdditiveBias<float>>(
       kGrouped);
+  forward_alone_and_together<OneCall, __half, 64, attile::Causal, attile::AdditiveBias<float>>(
+      kGrouped);
+  forward_alone_and_together<OneCall, __half, 64, attile::Causal, Affine>(kGrouped);
   forward_alone_and_together<OneCall, float, 64, attile::Causal>(kGrouped);
   forward_alone_and_together<Sm80, __half, 128, attile::Causal>(kGrouped);
   forward_alone_and_together<Sm80, Bf16, 64, attile::Causal, attile::Alibi>(kOddHeads);

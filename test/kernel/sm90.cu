@@ -165,6 +165,7 @@ TEST_CASE("a device or code without 90a is told so") {
   CHECK(attile::forward<Kernel>(memory.args()) == cudaErrorNoKernelImageForDevice);
   attile::BackwardArgs<__half, attile::Causal> backward;
   backward.batch = 1, backward.q_heads = backward.kv_heads = 1;
+  backward.q_len = backward.kv_len = 0;
   CHECK(refusal(attile::check<BackwardKernel>(backward)).find("sm_90a") != std::string::npos);
 }
 

@@ -33,6 +33,23 @@ endif()
 run("configuring the consumer"
     ${CMAKE_COMMAND} -S "${CMAKE_CURRENT_LIST_DIR}/${WAY}" -B "${WORK}/build" -G "${GENERATOR}"
     "-DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}" ${options})
+# Whoever compiles for devices without the fast kernels is told so, and nobody else.
+if(output MATCHES "CMAKE_CUDA_ARCHITECTURES is")
+  message(FATAL_ERROR "a warning without a reason:\n${output}")
+endif()
+if(WAY STREQUAL "find_package")
+  foreach(case IN ITEMS "75;75, CMake's" "90;90 has the")
+    list(GET case 0 architectures)
+    list(GET case 1 words)
+    run("configuring the consumer for ${architectures}"
+        ${CMAKE_COMMAND} -S "${CMAKE_CURRENT_LIST_DIR}/${WAY}" -B "${WORK}/warned" -G "${GENERATOR}"
+        "-DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}" ${options}
+        "-DCMAKE_CUDA_ARCHITECTURES=${architectures}")
+    if(NOT output MATCHES "${words}")
+      message(FATAL_ERROR "no warning of ${architectures}:\n${output}")
+    endif()
+  endforeach()
+endif()
 run("building the consumer" ${CMAKE_COMMAND} --build "${WORK}/build")
 run("running the consumer" "${WORK}/build/consumer")
 set(refused "refused: q_heads must be a multiple of kv_heads\n")

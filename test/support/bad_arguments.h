@@ -79,12 +79,17 @@ T* shifted(T* pointer, int bytes) {
 /// What both passes refuse.
 template <class Bad>
 void bad_sizes(const Bad& bad) {
+  bad("batch forgotten", "batch is not given", [](auto& a) { a.batch = attile::kUnset; });
+  bad("q_heads forgotten", "q_heads is not given", [](auto& a) { a.q_heads = attile::kUnset; });
+  bad("kv_heads forgotten", "kv_heads is not given", [](auto& a) { a.kv_heads = attile::kUnset; });
+  bad("q_len forgotten", "q_len is not given", [](auto& a) { a.q_len = attile::kUnset; });
+  bad("kv_len forgotten", "kv_len is not given", [](auto& a) { a.kv_len = attile::kUnset; });
   bad("batch -1", "batch is negative", [](auto& a) { a.batch = -1; });
-  bad("batch lowest", "batch is negative", [](auto& a) { a.batch = kLow; });
+  bad("batch lowest", "batch is negative", [](auto& a) { a.batch = kLow + 1; });
   bad("q_len -1", "q_len is negative", [](auto& a) { a.q_len = -1; });
-  bad("q_len lowest", "q_len is negative", [](auto& a) { a.q_len = kLow; });
+  bad("q_len lowest", "q_len is negative", [](auto& a) { a.q_len = kLow + 1; });
   bad("kv_len -1", "kv_len is negative", [](auto& a) { a.kv_len = -1; });
-  bad("kv_len lowest", "kv_len is negative", [](auto& a) { a.kv_len = kLow; });
+  bad("kv_len lowest", "kv_len is negative", [](auto& a) { a.kv_len = kLow + 1; });
   bad("q_heads 0", "q_heads must be at least 1", [](auto& a) { a.q_heads = 0; });
   bad("q_heads -4", "q_heads must be at least 1", [](auto& a) { a.q_heads = -4; });
   bad("kv_heads 0", "kv_heads must be at least 1", [](auto& a) { a.kv_heads = 0; });

@@ -5,40 +5,131 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
 
+// What the current device is, and what it makes of a kernel. The runtime library is asked once for
+// each device and each kernel on it: an answer takes it as long as a fifth of a launch.
+
 namespace attile::arch {
 
-/// Multiprocessors of the current device; 1 without a device.
-inline int multiprocessors() {
-  int device = 0, count = 1;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
-    return 1;
+/// Numbers of a device. Architectures are numbered as __CUDA_ARCH__ does: 100 * major + 10 * minor
+/// of a compute capability.
+struct DeviceNumbers {
+  int architecture;          ///< 0 without a device
+  int multiprocessors;       ///< 1 without a device
+  std::size_t shared_bytes;  ///< that a block can have; 0 without a device
+};
+
+/// The current device. `check`: why it cannot be used.
+struct DeviceInfo : DeviceNumbers {
+  Check check;
+  int ordinal;
+};
+
+/// Numbers of a kernel's code that a device would run.
+struct KernelNumbers {
+  int code_architecture;  ///< for which it was compiled
+  int registers;          ///< of a thread
+};
+
+/// A kernel on the current device. `check`: why it cannot be launched there, without its numbers.
+struct KernelInfo : KernelNumbers {
+  Check check;
+};
+
+namespace detail {
+
+/// Answers by a key, of fixed size: a full table asks again each time. An answer is written once
+/// and stays. Scope    any threads at the same time, without a lock.
+template <class Key, class Answer, unsigned kEntries>
+class AnswerTable {
+ public:
+  /// Null where there is none yet.
+  Answer* find(const Key& key) {
+    for (unsigned i = 0; i < kProbes; ++i) {
+      Entry& entry = entries_[(key.hash() + i) % kEntries];
+      const int state = entry.state.load(std::memory_order_acquire);
+      if (state == kFree) return nullptr;
+      if (state == kThere && entry.key == key) return &entry.answer;
+    }
+    return nullptr;
   }
-  return count;
+  /// Null where there is no place.
+  template <class Fill>
+  Answer* insert(const Key& key, const Fill& fill) {
+    for (unsigned i = 0; i < kProbes; ++i) {
+      Entry& entry = entries_[(key.hash() + i) % kEntries];
+      int state = kFree;
+      if (entry.state.compare_exchange_strong(state, kWriting, std::memory_order_acq_rel)) {
+        entry.key = key;
+        fill(entry.answer);
+        entry.state.store(kThere, std::memory_order_release);
+        return &entry.answer;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr unsigned kProbes = 16;
+  enum State { kFree, kWriting, kThere };
+  struct Entry {
+    std::atomic<int> state{kFree};
+    Key key;
+    Answer answer;
+  };
+  Entry entries_[kEntries];
+};
+
+struct DeviceKey {
+  int device = 0;
+
+  unsigned hash() const { return static_cast<unsigned>(device); }
+  bool operator==(const DeviceKey&) const = default;
+};
+
+struct KernelKey {
+  const void* kernel = nullptr;
+  int device = 0;
+
+  unsigned hash() const {
+    return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(kernel) / 16) * 31 +
+           static_cast<unsigned>(device);
+  }
+  bool operator==(const KernelKey&) const = default;
+};
+
+/// What is known of a kernel on a device, and what has been asked of the runtime for it.
+struct KernelAnswers {
+  KernelNumbers numbers;
+  std::atomic<std::size_t> shared_bytes;  ///< that it is allowed; 0: not asked
+  std::atomic<int> clusters;              ///< that run at the same time; 0: not asked
+};
+
+// Zeros at first, so that a program's file does not grow by them.
+inline AnswerTable<DeviceKey, DeviceNumbers, 64> device_table;
+inline AnswerTable<KernelKey, KernelAnswers, 1024> kernel_table;
+
+inline cudaError_t ask_device(DeviceNumbers& numbers, int device) {
+  int major = 0, minor = 0, shared = 0;
+  cudaError_t error = cudaSuccess;
+  const auto ask = [&](int& answer, cudaDeviceAttr what) {
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&answer, what, device);
+  };
+  ask(major, cudaDevAttrComputeCapabilityMajor);
+  ask(minor, cudaDevAttrComputeCapabilityMinor);
+  ask(shared, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  ask(numbers.multiprocessors, cudaDevAttrMultiProcessorCount);
+  numbers.architecture = 100 * major + 10 * minor;
+  numbers.shared_bytes = static_cast<std::size_t>(shared);
+  return error;
 }
 
-/// Whether a grid of `blocks` blocks with `shared_bytes` of dynamic shared memory each could be
-/// launched on the current device; a sentence that says why not. Launches nothing.
-template <class... Params>
-Check check_launch(void (*kernel)(Params...), std::size_t shared_bytes, std::int64_t blocks) {
-  if (blocks > INT_MAX) return refuse("the problem has more than 2^31 - 1 tiles");
-  int device = 0;
-  if (const cudaError_t error = cudaGetDevice(&device)) {
-    return {error, "there is no usable CUDA device"};
-  }
-  int limit = 0;
-  if (const cudaError_t error =
-          cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) {
-    return {error, "the CUDA device does not tell its shared memory limit"};
-  }
-  if (shared_bytes > static_cast<std::size_t>(limit)) {
-    return {cudaErrorInvalidConfiguration,
-            "the kernel's tiles need more shared memory than a block of this device can have"};
-  }
+template <class Kernel>
+Check ask_kernel(KernelNumbers& numbers, Kernel kernel) {
   cudaFuncAttributes attributes{};
   if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel)) {
     if (error != cudaErrorInvalidDeviceFunction && error != cudaErrorNoKernelImageForDevice) {
@@ -47,7 +138,117 @@ Check check_launch(void (*kernel)(Params...), std::size_t shared_bytes, std::int
     static_cast<void>(cudaGetLastError());  // said here; not to be found by the caller's next look
     return {error, "the kernel was not compiled for the architecture of this device"};
   }
+  numbers = {attributes.ptxVersion * 10, attributes.numRegs};
   return {};
+}
+
+}  // namespace detail
+
+inline DeviceInfo device_info() {
+  DeviceInfo info{{0, 1, 0}, {}, 0};
+  if (const cudaError_t error = cudaGetDevice(&info.ordinal)) {
+    info.check = {error, "there is no usable CUDA device"};
+    return info;
+  }
+  DeviceNumbers numbers{};
+  if (const DeviceNumbers* const known = detail::device_table.find({info.ordinal})) {
+    numbers = *known;
+  } else if (const cudaError_t error = detail::ask_device(numbers, info.ordinal)) {
+    info.check = {error, "the CUDA device does not tell its attributes"};
+    return info;
+  } else {
+    detail::device_table.insert({info.ordinal}, [&](DeviceNumbers& to) { to = numbers; });
+  }
+  static_cast<DeviceNumbers&>(info) = numbers;
+  return info;
+}
+
+namespace detail {
+
+/// What is known of a kernel on the current device, and its numbers; null where the runtime refuses
+/// to say (`info.check`), or there is no room to keep them.
+template <class... Params>
+KernelAnswers* answers_of(void (*kernel)(Params...), KernelInfo& info) {
+  int device = 0;
+  if (const cudaError_t error = cudaGetDevice(&device)) {
+    info.check = {error, "there is no usable CUDA device"};
+    return nullptr;
+  }
+  const KernelKey key{reinterpret_cast<const void*>(kernel), device};
+  KernelNumbers& numbers = info;
+  if (KernelAnswers* const known = kernel_table.find(key)) {
+    numbers = known->numbers;
+    return known;
+  }
+  info.check = ask_kernel(numbers, kernel);
+  if (!info.check) return nullptr;
+  return kernel_table.insert(key, [&](KernelAnswers& to) { to.numbers = numbers; });
+}
+
+}  // namespace detail
+
+template <class... Params>
+KernelInfo kernel_info(void (*kernel)(Params...)) {
+  KernelInfo info{};
+  static_cast<void>(detail::answers_of(kernel, info));
+  return info;
+}
+
+/// Multiprocessors of the current device; 1 without a device.
+inline int multiprocessors() { return device_info().multiprocessors; }
+
+/// Compute capability of the current device; 0 without a device.
+inline int device_architecture() { return device_info().architecture; }
+
+/// The shared memory that a block of the current device can have; 0 without a device. Units: KB.
+inline int device_shared_kb() { return static_cast<int>(device_info().shared_bytes / 1024); }
+
+/// Whether the code of `kernel` that the current device would run was compiled for an architecture
+/// before `least`, so that it lacks what came with it. Not where there is no code at all.
+template <class... Params>
+bool lacks(void (*kernel)(Params...), int least) {
+  const KernelInfo info = kernel_info(kernel);
+  return info.check && info.code_architecture < least;
+}
+
+/// Whether there is nothing in the code of `kernel` that the current device would run: it was not
+/// compiled for an architecture with the family's own instructions ("90a", and not "90"). By its
+/// registers, so not in code for a debugger (nvcc -G).
+template <class... Params>
+bool is_empty(void (*kernel)(Params...)) {
+  constexpr int kFew = 16;  // registers; the tiles of a kernel take more
+  const KernelInfo info = kernel_info(kernel);
+  return info.check && info.registers <= kFew;
+}
+
+/// `lacks` and `is_empty`, as a sentence.
+template <class... Params>
+Check check_architecture(void (*kernel)(Params...), int least) {
+  const int device = device_architecture();
+  if (device == 0) return {};  // for check_launch to find and to say
+  if (least >= 900 && (device != 900 || lacks(kernel, least) || is_empty(kernel))) {
+    return {cudaErrorNoKernelImageForDevice,
+            "the kernel needs a device of compute capability 9.0, and to be compiled for its own "
+            "instructions: for sm_90a, not sm_90"};
+  }
+  if (!lacks(kernel, least)) return {};
+  return {cudaErrorNoKernelImageForDevice,
+          "the kernel needs compute capability 8.0 or later, of the device and among those that it "
+          "was compiled for"};
+}
+
+/// Whether a grid of `blocks` blocks with `shared_bytes` of dynamic shared memory each could be
+/// launched on the current device; a sentence that says why not. Launches nothing.
+template <class... Params>
+Check check_launch(void (*kernel)(Params...), std::size_t shared_bytes, std::int64_t blocks) {
+  if (blocks > INT_MAX) return refuse("the problem has more than 2^31 - 1 tiles");
+  const DeviceInfo device = device_info();
+  if (!device.check) return device.check;
+  if (shared_bytes > device.shared_bytes) {
+    return {cudaErrorInvalidConfiguration,
+            "the kernel's tiles need more shared memory than a block of this device can have"};
+  }
+  return kernel_info(kernel).check;
 }
 
 }  // namespace attile::arch

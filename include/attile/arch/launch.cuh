@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/architectures.cuh>
+#include <attile/arch/device.cuh>
 #include <attile/core/config.h>
 
 #include <cuda_runtime.h>
@@ -24,11 +24,23 @@ ATTILE_DEVICE unsigned char* dynamic_shared() {
   return attile_dynamic_shared;
 }
 
-/// Allows `kernel` that much dynamic shared memory. Errors: those of the runtime.
+/// Allows `kernel` that much dynamic shared memory on the current device; what a kernel may take
+/// anyway, or has been allowed, is not asked for again. Errors: those of the runtime.
 template <class... Params>
 [[nodiscard]] cudaError_t allow_shared(void (*kernel)(Params...), std::size_t bytes) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(bytes));
+  constexpr std::size_t kAlways = 48 << 10;
+  if (bytes <= kAlways) return cudaSuccess;
+  KernelInfo info{};
+  detail::KernelAnswers* const known = detail::answers_of(kernel, info);
+  if (known != nullptr && known->shared_bytes.load(std::memory_order_acquire) >= bytes) {
+    return cudaSuccess;
+  }
+  const cudaError_t error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (error == cudaSuccess && known != nullptr) {
+    known->shared_bytes.store(bytes, std::memory_order_release);
+  }
+  return error;
 }
 
 inline cudaLaunchConfig_t launch_config(unsigned blocks, unsigned threads, std::size_t shared_bytes,
@@ -113,11 +125,14 @@ template <class... Params>
 
 /// How many clusters of `cluster` blocks run at the same time on the current device, which has no
 /// other work: the clusters of a persistent grid. Blocks of a cluster share a part of the device
-/// (GPC), so it may be fewer than `multiprocessors()` has room for; 0 without such a device. Asks
-/// the driver each time.
+/// (GPC), so it may be fewer than `multiprocessors()` has room for; 0 without such a device. A
+/// kernel is always asked about with the same numbers, and the driver once.
 template <class... Params>
 int clusters_at_once(void (*kernel)(Params...), unsigned cluster, unsigned threads,
                      std::size_t shared_bytes) {
+  KernelInfo info{};
+  detail::KernelAnswers* const known = detail::answers_of(kernel, info);
+  if (known != nullptr && known->clusters.load() > 0) return known->clusters.load();
   int count = 0;
   cudaLaunchAttribute dimension = cluster_dimension(cluster);
   cudaLaunchConfig_t config = launch_config(cluster, threads, shared_bytes, nullptr);
@@ -128,6 +143,7 @@ int clusters_at_once(void (*kernel)(Params...), unsigned cluster, unsigned threa
     static_cast<void>(cudaGetLastError());  // said here; not to be found by the caller's next look
     return 0;
   }
+  if (known != nullptr) known->clusters.store(count);
   return count;
 }
 

@@ -46,6 +46,15 @@ ATTILE_HOST_DEVICE float fmax_above(float a, float b, float c) {
   return x;
 }
 
+/// a * b with a rounding of its own, whatever it is added to.
+ATTILE_HOST_DEVICE float multiply(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
 /// a * b + c with one rounding.
 ATTILE_HOST_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 

@@ -16,6 +16,9 @@ namespace attile {
 /// Which pass a kernel computes.
 enum class Direction { kForward, kBackward };
 
+/// A size that the caller has forgotten, which is refused. 0 said aloud is an empty problem.
+inline constexpr int kUnset = -2147483647 - 1;
+
 /// One attention forward pass: O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V.
 /// An aggregate for designated initialisers; pointers are device pointers (host pointers for the
 /// CPU executor and the reference).
@@ -32,18 +35,22 @@ struct ForwardArgs {
   Tensor<T> o{};         ///< (batch, q_heads, q_len, head_dim_v), written
   float* lse = nullptr;  ///< dense (batch, q_heads, q_len), written: m + ln(l); null: not wanted
 
-  int batch = 0;
-  int q_heads = 0;
-  int kv_heads = 0;  ///< divides q_heads; query head h reads kv head h / (q_heads / kv_heads)
-  int q_len = 0;
-  int kv_len = 0;
-  int head_dim = 0;    ///< 0: the D of the kernel
-  int head_dim_v = 0;  ///< 0: head_dim; Dv where that is 0, or D and above Dv
+  int batch = kUnset;  ///< 0: an empty problem
+  int q_heads = kUnset;
+  int kv_heads = kUnset;  ///< divides q_heads; query head h reads kv head h / (q_heads / kv_heads)
+  int q_len = kUnset;     ///< 0: an empty problem
+  int kv_len = kUnset;    ///< 0: no row sees a key
+  int head_dim = 0;       ///< 0: the D of the kernel
+  int head_dim_v = 0;     ///< 0: head_dim; Dv where that is 0, or D and above Dv
 
   std::optional<float> scale{};  ///< 2^-100 to 2^100; not given: 1 / sqrt(head_dim)
   M mask{};
   S score_mod{};
   P dropout{};
+  /// At most so many thread blocks at a time, which leaves the other multiprocessors to other work;
+  /// 0: as many as the device runs. The result does not depend on it. Kernels that have a block for
+  /// each tile of rows refuse it: only those of the family sm90 are persistent.
+  int max_blocks = 0;
 };
 
 /// One attention backward pass: the gradients of a forward pass with the same problem.
@@ -67,11 +74,11 @@ struct BackwardArgs {
   Tensor<T> dk{};               ///< the shape of K, written (summed over a kv head's group)
   Tensor<T> dv{};               ///< the shape of V, written (summed over a kv head's group)
 
-  int batch = 0;
-  int q_heads = 0;
-  int kv_heads = 0;
-  int q_len = 0;
-  int kv_len = 0;
+  int batch = kUnset;
+  int q_heads = kUnset;
+  int kv_heads = kUnset;
+  int q_len = kUnset;
+  int kv_len = kUnset;
   int head_dim = 0;    ///< 0: the D of the kernel
   int head_dim_v = 0;  ///< 0: head_dim; Dv where that is 0, or D and above Dv
 

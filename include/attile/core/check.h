@@ -14,7 +14,7 @@
 
 namespace attile {
 
-/// The longest q_len and kv_len: sums of lengths and window sizes then fit an int.
+/// The longest q_len and kv_len: sums of two lengths then fit an int.
 inline constexpr int kMaxLength = 1 << 30;
 
 /// head_dim and head_dim_v of a problem, as the arguments give them. A head_dim that they do not
@@ -71,6 +71,11 @@ Check check_tensor(const Tensor<T>& t, TensorTexts texts, int batch, int heads, 
 /// Sizes, scale and policies. D, Dv: the most that the kernel was built for; 0: anything.
 template <class Args>
 Check check_problem(const Args& a, int D, int Dv) {
+  if (a.batch == kUnset) return refuse("batch is not given");
+  if (a.q_heads == kUnset) return refuse("q_heads is not given");
+  if (a.kv_heads == kUnset) return refuse("kv_heads is not given");
+  if (a.q_len == kUnset) return refuse("q_len is not given");
+  if (a.kv_len == kUnset) return refuse("kv_len is not given");
   if (a.batch < 0) return refuse("batch is negative");
   if (a.q_len < 0) return refuse("q_len is negative");
   if (a.kv_len < 0) return refuse("kv_len is negative");
@@ -142,6 +147,7 @@ constexpr Check first_refusal(Checks... checks) {
 template <Element T, Mask M, ScoreMod S, Dropout P>
 Check check_arguments(const ForwardArgs<T, M, S, P>& a, int D, int Dv) {
   if (const Check problem = detail::check_problem(a, D, Dv); !problem) return problem;
+  if (a.max_blocks < 0) return refuse("max_blocks is negative");
   const auto [qk, v] = head_dims(a, D, Dv);
   using detail::check_tensor;
   const Check tensors = detail::first_refusal(

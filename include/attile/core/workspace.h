@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 namespace attile {
 
@@ -17,6 +18,14 @@ class WorkspaceBytes {
  public:
   WorkspaceBytes(std::size_t& variable) : bytes_(&variable), variable_(&variable) {}
   WorkspaceBytes(const std::size_t& constant) : bytes_(&constant) {}
+  /// A variable of another type could not be set.
+  template <class Other>
+    requires(std::is_arithmetic_v<Other>)
+  WorkspaceBytes(Other&) = delete;
+  /// And this is no size.
+  template <class Other>
+    requires(std::is_floating_point_v<Other> || std::is_same_v<Other, bool>)
+  WorkspaceBytes(Other&&) = delete;
 
   std::size_t value() const { return *bytes_; }
   /// What can be set; null: nothing.
@@ -25,6 +34,14 @@ class WorkspaceBytes {
  private:
   const std::size_t* bytes_;
   std::size_t* variable_ = nullptr;
+};
+
+/// The bytes of scratch memory that a call needs, or why there is no such call.
+struct [[nodiscard]] WorkspaceSize {
+  Check check;
+  std::size_t bytes = 0;
+
+  constexpr explicit operator bool() const { return bool(check); }
 };
 
 /// Says in one sentence why a call that computes, and needs `needed` bytes of scratch memory, would
@@ -46,15 +63,20 @@ inline Check check_workspace(const void* workspace, std::size_t workspace_bytes,
 
 namespace detail {
 
-/// The two-call habit of every entry point with scratch memory: the answer to a call without any,
-/// which sets `workspace_bytes`, or with one that `check_workspace` refuses; none where it will do.
+/// What a call without workspace answers: it sets the variable, if it is one.
+inline cudaError_t answer_size(WorkspaceBytes workspace_bytes, const WorkspaceSize& size) {
+  if (!size) return size.check.error;
+  if (workspace_bytes.variable() == nullptr) return check_workspace(nullptr, 0, 0).error;
+  *workspace_bytes.variable() = size.bytes;
+  return cudaSuccess;
+}
+
+/// The two-call habit of an entry point whose arguments have been checked: what a call without
+/// workspace answers, or one with a workspace that `check_workspace` refuses; none where it will do.
 inline std::optional<cudaError_t> answer_workspace(const void* workspace,
                                                    WorkspaceBytes workspace_bytes,
                                                    std::size_t needed) {
-  if (workspace == nullptr && workspace_bytes.variable() != nullptr) {
-    *workspace_bytes.variable() = needed;
-    return cudaSuccess;
-  }
+  if (workspace == nullptr) return answer_size(workspace_bytes, {{}, needed});
   const Check ok = check_workspace(workspace, workspace_bytes.value(), needed);
   if (!ok) return ok.error;
   return std::nullopt;

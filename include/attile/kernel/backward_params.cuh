@@ -45,6 +45,9 @@ struct BackwardParams {
   float half_unit;     ///< 0.5 / scale: half of an LSE, in raw scores
   int ascending_from;  ///< kAlternatesFrom: the first column of the heads that ascend
 
+  /// What a family adds that can fail, or why its kernels do not take the arguments.
+  [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
+
   /// Rows of the statistics of one head: whole tiles, so that the loop reads without a bound.
   ATTILE_HOST_DEVICE std::int64_t stat_rows() const {
     return static_cast<std::int64_t>(q_tiles) * Traits::kBr;
@@ -163,14 +166,15 @@ int slices_abreast(const typename Traits::Args& args) {
   return static_cast<int>(max<std::int64_t>(min(abreast, slices), 1));
 }
 
-/// The kernels' parameters for arguments that passed `check`.
+/// The kernels' parameters for arguments that passed `check_arguments`; the rest is `complete`'s.
+/// Without a workspace they are nothing to launch with.
 template <class Traits>
 typename Traits::Params backward_params(const typename Traits::Args& args, void* workspace,
                                         const float* l = nullptr) {
   const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
   const BackwardWorkspace parts = backward_workspace<Traits>(args);
   const auto part = [&](std::size_t offset) -> void* {
-    return static_cast<unsigned char*>(workspace) + offset;
+    return workspace == nullptr ? nullptr : static_cast<unsigned char*>(workspace) + offset;
   };
   typename Traits::Params p{};
   p.q = tile::tensor_param(args.q, qk);
@@ -208,7 +212,6 @@ typename Traits::Params backward_params(const typename Traits::Args& args, void*
   p.score_mod = args.score_mod;
   p.dropout = args.dropout;
   p.half_unit = 0.5f / p.scale;
-  if constexpr (Traits::kLeastArchitecture >= 900) static_cast<void>(p.make_maps(args));
   return p;
 }
 

@@ -40,9 +40,12 @@ struct ForwardParams {
     return std::int64_t{args.batch} * args.q_heads * ceil_div(args.q_len, Traits::kBr);
   }
 
-  /// Of arguments that passed `check`.
+  /// Of arguments that passed `check_arguments`; the rest is `complete`'s.
   explicit ForwardParams(const typename Traits::Args& args)
       : ForwardParams(args, head_dims(args, Traits::kD, Traits::kDv)) {}
+
+  /// What a family adds that can fail, or why its kernel does not take the arguments.
+  [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
 
  private:
   ForwardParams(const typename Traits::Args& args, HeadDims dims)
@@ -63,10 +66,13 @@ struct ForwardParams {
         dropout(args.dropout) {}
 };
 
-/// The kernel's one parameter, for arguments that passed `check`.
+/// The kernel's one parameter, for arguments that passed `check`: what can fail has succeeded
+/// there.
 template <class Traits>
 typename Traits::Params forward_params(const typename Traits::Args& args) {
-  return typename Traits::Params(args);
+  typename Traits::Params params(args);
+  static_cast<void>(params.complete(args));
+  return params;
 }
 
 /// The kernel of every family: what the `forward_block` of the traits' own namespace computes.
@@ -75,20 +81,21 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     forward_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p);
 
 /// Blocks of the grid: one for each tile; or, of kernels that are kPersistent, as many as run at
-/// the same time, each for several tiles.
+/// the same time, and no more than the arguments allow, each for several tiles.
 template <class Traits>
 std::int64_t forward_block_count(const typename Traits::Args& args) {
   const std::int64_t tiles = Traits::Params::tile_count(args);
-  if constexpr (Traits::kCluster > 1) {
-    const int at_once = Traits::kPersistent
-                            ? arch::clusters_at_once(forward_kernel<Traits>, Traits::kCluster,
-                                                     Traits::kThreads, Traits::kSharedBytes)
-                            : 0;
-    return (at_once > 0 ? min<std::int64_t>(tiles, at_once) : tiles) * Traits::kCluster;
-  } else if constexpr (Traits::kPersistent) {
-    return min<std::int64_t>(tiles, arch::multiprocessors() * Traits::kBlocksPerSm);
+  if constexpr (!Traits::kPersistent) {
+    return tiles * Traits::kCluster;
   } else {
-    return tiles;
+    int at_once = arch::multiprocessors() * Traits::kBlocksPerSm;
+    if constexpr (Traits::kCluster > 1) {
+      at_once = max(arch::clusters_at_once(forward_kernel<Traits>, Traits::kCluster,
+                                           Traits::kThreads, Traits::kSharedBytes),
+                    1);
+    }
+    if (args.max_blocks > 0) at_once = min(at_once, max(args.max_blocks / Traits::kCluster, 1));
+    return min<std::int64_t>(tiles, at_once) * Traits::kCluster;
   }
 }
 

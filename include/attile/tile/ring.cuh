@@ -169,7 +169,8 @@ class Ring {
 };
 
 /// Sends a tile away, to rows row0 on and columns col0 on of a matrix, in as many boxes as it has
-/// panels; what lies beyond the matrix stays. Scope    one thread, which
+/// panels; what lies beyond the matrix stays, but for the rest of 16 bytes in which a row ends
+/// (arch::storable). Scope    one thread, which
 /// `arch::bulk_wait_read` later tells that the tile can be written again.
 /// Barriers `fence_async_proxy` by those who wrote the tile, and one behind it.
 template <class Tile>

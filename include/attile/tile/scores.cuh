@@ -105,7 +105,11 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Place& place, const 
         s = -kInf;
         return;
       }
-      if constexpr (!kIsIdentity<S>) s = modifier(scale * s, i, place.extent).value;
+      if constexpr (!kIsIdentity<S>) {
+        // A named product: the compiler could fuse it with a sum of the modifier's in one place and
+        // not in another, and a row's bits would depend on which of them it meets.
+        s = modifier(arch::multiply(scale, s), i, place.extent).value;
+      }
       if constexpr (kMasked) {
         if (!mask.visible(i, place.extent)) s = -kInf;
       }

@@ -347,7 +347,7 @@ template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kBackward) {
   return arch::device_architecture() == Traits::kLeastArchitecture &&
          !arch::is_empty(attile::detail::columns_kernel<Traits>()) &&
-         BoxedGradients<Traits>(args).boxable();
+         bool(BoxedGradients<Traits>(args).check());
 }
 
 }  // namespace attile::sm90

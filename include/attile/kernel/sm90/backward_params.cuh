@@ -20,11 +20,14 @@ struct BoxedGradients {
   explicit BoxedGradients(const typename Traits::Args& a)
       : BoxedGradients(a, head_dims(a, Traits::kD, Traits::kDv)) {}
 
-  /// Whether they can address them all.
-  bool boxable() const {
-    return !has_keys || (arch::boxable(k) && arch::boxable(v) && arch::storable(dk) &&
-                         arch::storable(dv) &&
-                         (!has_rows || (arch::boxable(q) && arch::boxable(dout))));
+  /// Why they cannot address them all, or would write behind rows.
+  Check check() const {
+    if (!has_keys) return {};
+    const bool keys =
+        arch::boxable(k) && arch::boxable(v) && arch::boxable(dk) && arch::boxable(dv);
+    const bool rows = !has_rows || (arch::boxable(q) && arch::boxable(dout));
+    if (!keys || !rows) return not_boxable(Direction::kBackward);
+    return arch::storable(dk) && arch::storable(dv) ? Check{} : not_storable(Direction::kBackward);
   }
 
  private:
@@ -46,8 +49,15 @@ template <class Traits>
 struct BackwardParams : attile::BackwardParams<Traits> {
   arch::TensorMap q_map, k_map, v_map, do_map, dk_map, dv_map;
 
-  [[nodiscard]] cudaError_t make_maps(const typename Traits::Args& args) {
+  /// Makes the maps.
+  [[nodiscard]] Check complete(const typename Traits::Args& args) {
     const BoxedGradients<Traits> boxed(args);
+    const Check copies = boxed.check();
+    return copies ? check_maps(make_maps(boxed)) : copies;
+  }
+
+ private:
+  [[nodiscard]] cudaError_t make_maps(const BoxedGradients<Traits>& boxed) {
     if (!boxed.has_keys) return cudaSuccess;  // nothing is read
     if (const cudaError_t error = arch::make_map(k_map, boxed.k)) return error;
     if (const cudaError_t error = arch::make_map(v_map, boxed.v)) return error;
@@ -58,14 +68,5 @@ struct BackwardParams : attile::BackwardParams<Traits> {
     return arch::make_map(do_map, boxed.dout);
   }
 };
-
-/// What else the family asks of arguments that passed `check_arguments`.
-template <class Traits>
-Check check_family(const typename Traits::Args& args) requires(Traits::kDirection ==
-                                                               Direction::kBackward) {
-  if (!BoxedGradients<Traits>(args).boxable()) return not_boxable();
-  BackwardParams<Traits> params{};
-  return check_maps(params.make_maps(args));
-}
 
 }  // namespace attile::sm90

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/boxed_tensor.h>
+#include <attile/core/args.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
 
@@ -24,11 +25,22 @@ arch::BoxedTensor boxed(const Tensor<Data>& t, int batch, int heads, int length,
           {Tile::Layout::kPanelColumns, packed, rows, 1, 1}};
 }
 
-inline Check not_boxable() {
-  return refuse(
-      "the sm90 kernels copy q, k, v, dout, dk, dv and a forward pass's o as tensors: their "
-      "addresses and strides must be multiples of 16 bytes, strides above 0, and the rows of a "
-      "forward pass's o and of dk and dv (head_dim_v and head_dim) multiples of 16 bytes too");
+/// Why copies cannot address the tensors of a pass.
+inline Check not_boxable(Direction direction) {
+  return refuse(direction == Direction::kForward
+                    ? "the sm90 kernels copy q, k, v and o in boxes: their addresses and strides "
+                      "must be multiples of 16 bytes, and strides above 0 and below 2^40 bytes"
+                    : "the sm90 kernels copy q, k, v, dout, dk and dv in boxes: their addresses "
+                      "and strides must be multiples of 16 bytes, and strides above 0 and below "
+                      "2^40 bytes");
+}
+/// Why copies would write behind the rows of a pass's results.
+inline Check not_storable(Direction direction) {
+  return refuse(direction == Direction::kForward
+                    ? "the sm90 kernels write o in units of 16 bytes: its rows, head_dim_v "
+                      "elements, must be multiples of 16 bytes"
+                    : "the sm90 kernels write dk and dv in units of 16 bytes: their rows, head_dim "
+                      "and head_dim_v elements, must be multiples of 16 bytes");
 }
 inline Check check_maps(cudaError_t error) {
   if (error == cudaSuccess) return {};

@@ -360,7 +360,7 @@ bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Dire
   return arch::device_architecture() == Traits::kLeastArchitecture &&
          !arch::is_empty(forward_kernel<Traits>) &&
          (args.batch == 0 || args.q_len == 0 ||
-          BoxedTensors<Traits>(args, packing_of<Traits>(args)).boxable());
+          BoxedTensors<Traits>(args, packing_of<Traits>(args)).check());
 }
 
 /// Whether the kernel of `Packed`, which packs query heads, takes enough less time than that of

@@ -48,10 +48,11 @@ struct BoxedTensors {
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
 
   bool has_keys() const { return k.size[2] > 0; }
-  /// Whether they can address them all.
-  bool boxable() const {
-    return arch::boxable(q) && arch::storable(o) &&
-           (!has_keys() || (arch::boxable(k) && arch::boxable(v)));
+  /// Why they cannot address them all, or would write behind rows.
+  Check check() const {
+    const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
+    if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
+    return arch::storable(o) ? Check{} : not_storable(Direction::kForward);
   }
 
  private:
@@ -108,7 +109,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
            ceil_div(args.q_len, tile_rows(packing));
   }
 
-  /// Of arguments that passed `check_family`.
+  /// Of arguments that passed `check_arguments`.
   explicit ForwardParams(const typename Traits::Args& args)
       : attile::ForwardParams<Traits>(args),
         unit(tile::score_unit<typename Traits::ScoreModType>(this->scale)),
@@ -118,7 +119,14 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = lead_rows(args.q_len, tile_rows(packing), packing.rows);
     if constexpr (!kRowsAlike<typename Traits::MaskType>) sections = sections_of(args);
-    static_cast<void>(maps.make(BoxedTensors<Traits>(args, packing)));
+  }
+
+  /// Makes the maps.
+  [[nodiscard]] Check complete(const typename Traits::Args& args) {
+    if (args.batch == 0 || args.q_len == 0) return {};
+    const BoxedTensors<Traits> boxed(args, packing);
+    const Check copies = boxed.check();
+    return copies ? check_maps(maps.make(boxed)) : copies;
   }
 
  private:
@@ -243,16 +251,6 @@ ATTILE_DEVICE auto items_of(const ForwardParams<Traits>& p, int block) {
   } else {
     return GrowingItems(cluster, clusters, p.q_tiles, p.slices, p.sections);
   }
-}
-
-/// What else the family asks of arguments that passed `check_arguments`.
-template <class Traits>
-Check check_family(const typename Traits::Args& args) requires(Traits::kDirection ==
-                                                               Direction::kForward) {
-  if (args.batch == 0 || args.q_len == 0) return {};
-  const BoxedTensors<Traits> boxed(args, packing_of<Traits>(args));
-  if (!boxed.boxable()) return not_boxable();
-  return check_maps(TensorMaps().make(boxed));
 }
 
 }  // namespace attile::sm90

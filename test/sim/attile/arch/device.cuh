@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/architectures.cuh>
 #include <attile/core/status.h>
 
 #include <climits>
@@ -9,12 +10,30 @@
 
 #include "sim/machine.h"
 
-// The simulated counterpart of include/attile/arch/device.cuh.
+// The simulated counterpart of include/attile/arch/device.cuh: a device of compute capability 9.0.
 
 namespace attile::arch {
 
 /// Fewer than a launch has tiles, so that blocks of a persistent kernel compute several.
 inline int multiprocessors() { return sim::kMostResident; }
+
+inline int device_architecture() { return kArchitectures[0]; }
+inline int device_shared_kb() { return shared_kb(kArchitectures[0]); }
+
+template <class... Params>
+bool lacks(void (*)(Params...), int) {
+  return false;
+}
+
+template <class... Params>
+bool is_empty(void (*)(Params...)) {
+  return false;
+}
+
+template <class... Params>
+Check check_architecture(void (*)(Params...), int) {
+  return {};
+}
 
 template <class... Params>
 Check check_launch(void (*)(Params...), std::size_t shared_bytes, std::int64_t blocks) {

@@ -29,6 +29,7 @@ inline float fmax_above(float a, float b, float c) {
   const auto bits = [](float x) { return std::bit_cast<std::int32_t>(x); };
   return std::bit_cast<float>(std::max({bits(a), bits(b), bits(c)}));
 }
+inline float multiply(float a, float b) { return a * b; }
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float log(float x) { return std::log(x); }

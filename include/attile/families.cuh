@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/architectures.cuh>
+#include <attile/arch/device.cuh>
+#include <attile/core/mask.h>
+#include <attile/core/math.h>
+#include <attile/kernel/backward_kernel.cuh>
+#include <attile/kernel/dq_mode.h>
+#include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/portable/backward.cuh>
+#include <attile/kernel/portable/forward.cuh>
+#include <attile/kernel/sm80/backward.cuh>
+#include <attile/kernel/sm80/forward.cuh>
+#include <attile/kernel/sm90/backward.cuh>
+#include <attile/kernel/sm90/forward.cuh>
+#include <attile/tuning.cuh>
+
+#include <type_traits>
+
+// The families of kernels, and what each of them takes: the one calls run the first one that takes
+// the arguments. A family is
+//   kForward<Args, D, Dv>, kBackward<Args, D, Dv, kMode>   whether this file has its kernels;
+//   takes_forward<D, Dv>(args), takes_backward<D, Dv, kMode>(args)   whether the current device
+//                              runs them for arguments that passed `check_arguments`;
+//   forward<D, Dv>(args, f), backward<D, Dv, kMode>(args, f)   calls f(std::type_identity<Traits>)
+//                              with the one among them that is the fastest, and returns what f
+//                              does.
+
+namespace attile::detail {
+
+/// wgmma, TMA and warp specialisation: 16-bit types on compute capability 9.0, where copies can
+/// address the tensors. A modifier that learns it takes backward up to 128 columns.
+struct Sm90Family {
+  template <class Args>
+  static constexpr bool kCompiled =
+      sizeof(typename Args::ElementType) == 2 && arch::compiled_for([](int a) { return a == 900; });
+  template <class Args, int D, int Dv>
+  static constexpr bool kForward = kCompiled<Args>;
+  template <class Args, int D, int Dv, DqMode kMode>
+  static constexpr bool kBackward =
+      kCompiled<Args>&& kMode !=
+      DqMode::kTwoPass&& sm90::kMakesGradientOf<typename Args::ScoreModType, D, Dv>;
+
+  template <int D, int Dv, class Args>
+  static bool takes_forward(const Args& args) {
+    return sm90::runs<sm90::DefaultForwardTraits<Args, D, Dv>>(args);
+  }
+  template <int D, int Dv, DqMode kMode, class Args>
+  static bool takes_backward(const Args& args) {
+    return sm90::runs<sm90::DefaultBackwardTraits<Args, D, Dv, kMode>>(args);
+  }
+
+  template <int D, int Dv, class Args, class F>
+  static auto forward(const Args& args, const F& f) {
+    using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
+    using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
+    using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
+    if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
+    if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
+      if (args.q_len >= sm90::many_rows(max(D, Dv))) return f(std::type_identity<Many>{});
+    }
+    return f(std::type_identity<Traits>{});
+  }
+  template <int D, int Dv, DqMode kMode, class Args, class F>
+  static auto backward(const Args&, const F& f) {
+    return f(std::type_identity<sm90::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
+  }
+};
+
+/// mma.sync and cp.async: all types on compute capability 8.0 and later, with the largest tiles
+/// that the device takes of those for the architectures that this file is compiled for. Backward in
+/// fp32 above 128 columns it is the portable kernels that fit a device of 99 KB.
+struct Sm80Family {
+  static constexpr bool kCompiled = arch::compiled_for([](int a) { return a >= 800; });
+  template <class Args, int D, int Dv>
+  static constexpr bool kForward = kCompiled;
+  template <class Args, int D, int Dv, DqMode kMode>
+  static constexpr bool kBackward = kCompiled&& kMode != DqMode::kTwoPass;
+
+  template <int D, int Dv, class Args>
+  static bool takes_forward(const Args&) {
+    return has_code(forward_kernel<sm80::DefaultForwardTraits<Args, D, Dv, kLeastKb>>);
+  }
+  template <int D, int Dv, DqMode kMode, class Args>
+  static bool takes_backward(const Args&) {
+    return has_code(columns_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kLeastKb>>());
+  }
+
+  template <int D, int Dv, class Args, class F>
+  static auto forward(const Args&, const F& f) {
+    return with_shared_kb([&](auto kb) {
+      return f(std::type_identity<sm80::DefaultForwardTraits<Args, D, Dv, kb.value>>{});
+    });
+  }
+  template <int D, int Dv, DqMode kMode, class Args, class F>
+  static auto backward(const Args&, const F& f) {
+    return with_shared_kb([&](auto kb) {
+      return f(std::type_identity<DefaultBackwardTraits<Args, D, Dv, kMode, kb.value>>{});
+    });
+  }
+
+ private:
+  /// Whether the tiles for blocks with kSharedKb are for a device of which this file has code.
+  template <int kSharedKb>
+  static constexpr bool kTakesTiles = arch::compiled_for([](int a) {
+    return a >= 800 && arch::shared_kb(a) == kSharedKb;
+  });
+  /// Devices with 99 KB run code for 8.0 too.
+  static constexpr int kLeastKb = kTakesTiles<99> || kTakesTiles<163> ? 99 : 227;
+
+  template <class Kernel>
+  static bool has_code(Kernel kernel) {
+    if constexpr (arch::compiled_for([](int a) { return a < 800; })) {
+      return !arch::lacks(kernel, 800);
+    } else {
+      return true;
+    }
+  }
+  /// f(kb): the shared memory that the default tiles are for. Units    KB, a constant.
+  template <class F>
+  static auto with_shared_kb(const F& f) {
+    const int shared_kb = arch::device_shared_kb();
+    if constexpr (kTakesTiles<227> && kLeastKb < 227) {
+      if (shared_kb >= 227) return f(std::integral_constant<int, 227>{});
+    }
+    if constexpr (kTakesTiles<163>) {
+      if (shared_kb >= 163) return f(std::integral_constant<int, 163>{});
+    }
+    return f(std::integral_constant<int, kLeastKb>{});
+  }
+};
+
+/// Shared memory and FMAs: everything.
+struct PortableFamily {
+  template <class Args, int D, int Dv>
+  static constexpr bool kForward = true;
+  template <class Args, int D, int Dv, DqMode kMode>
+  static constexpr bool kBackward = true;
+
+  template <int D, int Dv, class Args>
+  static bool takes_forward(const Args&) {
+    return true;
+  }
+  template <int D, int Dv, DqMode kMode, class Args>
+  static bool takes_backward(const Args&) {
+    return true;
+  }
+
+  template <int D, int Dv, class Args, class F>
+  static auto forward(const Args&, const F& f) {
+    return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv>>{});
+  }
+  template <int D, int Dv, DqMode kMode, class Args, class F>
+  static auto backward(const Args&, const F& f) {
+    return f(std::type_identity<portable::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
+  }
+};
+
+/// Families in the order in which they are asked; the last one takes everything.
+template <class Family, class... Others>
+struct Families {
+  template <int D, int Dv, class Args, class F>
+  static auto forward(const Args& args, const F& f) {
+    if constexpr (sizeof...(Others) == 0) {
+      return Family::template forward<D, Dv>(args, f);
+    } else {
+      if constexpr (Family::template kForward<Args, D, Dv>) {
+        if (Family::template takes_forward<D, Dv>(args)) {
+          return Family::template forward<D, Dv>(args, f);
+        }
+      }
+      return Families<Others...>::template forward<D, Dv>(args, f);
+    }
+  }
+  template <int D, int Dv, DqMode kMode, class Args, class F>
+  static auto backward(const Args& args, const F& f) {
+    if constexpr (sizeof...(Others) == 0) {
+      return Family::template backward<D, Dv, kMode>(args, f);
+    } else {
+      if constexpr (Family::template kBackward<Args, D, Dv, kMode>) {
+        if (Family::template takes_backward<D, Dv, kMode>(args)) {
+          return Family::template backward<D, Dv, kMode>(args, f);
+        }
+      }
+      return Families<Others...>::template backward<D, Dv, kMode>(args, f);
+    }
+  }
+};
+
+using AllFamilies = Families<Sm90Family, Sm80Family, PortableFamily>;
+/// Of arguments that `check_arguments` refuses, which nothing may be concluded from.
+using FamiliesOfAny = Families<Sm80Family, PortableFamily>;
+
+}  // namespace attile::detail
