@@ -24,19 +24,30 @@ ATTILE_DEVICE unsigned char* dynamic_shared() {
   return attile_dynamic_shared;
 }
 
-/// Allows `kernel` that much dynamic shared memory on the current device; what a kernel may take
-/// anyway, or has been allowed, is not asked for again. Errors: those of the runtime.
+namespace detail {
+
+/// Dynamic shared memory that any kernel may take.
+inline constexpr std::size_t kAlwaysAllowed = 48 << 10;
+
+template <class... Params>
+cudaError_t ask_for_shared(void (*kernel)(Params...), std::size_t bytes) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(bytes));
+}
+
+}  // namespace detail
+
+/// Allows `kernel` that much dynamic shared memory on the current device. What has been allowed is
+/// not asked for again. Errors: those of the runtime.
 template <class... Params>
 [[nodiscard]] cudaError_t allow_shared(void (*kernel)(Params...), std::size_t bytes) {
-  constexpr std::size_t kAlways = 48 << 10;
-  if (bytes <= kAlways) return cudaSuccess;
+  if (bytes <= detail::kAlwaysAllowed) return cudaSuccess;
   KernelInfo info{};
   detail::KernelAnswers* const known = detail::answers_of(kernel, info);
   if (known != nullptr && known->shared_bytes.load(std::memory_order_acquire) >= bytes) {
     return cudaSuccess;
   }
-  const cudaError_t error = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  const cudaError_t error = detail::ask_for_shared(kernel, bytes);
   if (error == cudaSuccess && known != nullptr) {
     known->shared_bytes.store(bytes, std::memory_order_release);
   }
@@ -61,6 +72,22 @@ inline cudaLaunchAttribute cluster_dimension(unsigned blocks) {
   attribute.val.clusterDim.z = 1;
   return attribute;
 }
+
+namespace detail {
+
+/// The launch itself. A device that has been reset since a kernel was allowed its shared memory has
+/// forgotten that, and is told again.
+template <class... Params>
+cudaError_t launch(const cudaLaunchConfig_t& config, void (*kernel)(Params...),
+                   const Params&... params) {
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, params...);
+  if (error != cudaErrorInvalidValue || config.dynamicSmemBytes <= kAlwaysAllowed) return error;
+  static_cast<void>(cudaGetLastError());
+  if (const cudaError_t refused = ask_for_shared(kernel, config.dynamicSmemBytes)) return refused;
+  return cudaLaunchKernelEx(&config, kernel, params...);
+}
+
+}  // namespace detail
 
 /// Whether a `launch_dependent` can be captured in a graph.
 inline bool driver_captures_dependents() {
@@ -89,7 +116,7 @@ template <class... Params>
     config.attrs = &dimension;
     config.numAttrs = 1;
   }
-  return cudaLaunchKernelEx(&config, kernel, params...);
+  return detail::launch<Params...>(config, kernel, params...);
 }
 
 /// The same without clusters.
@@ -120,7 +147,7 @@ template <class... Params>
   cudaLaunchConfig_t config = launch_config(blocks, threads, shared_bytes, stream);
   config.attrs = &serialization;
   config.numAttrs = driver_captures_dependents() && !lacks(kernel, 900) ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, params...);
+  return detail::launch<Params...>(config, kernel, params...);
 }
 
 /// How many clusters of `cluster` blocks run at the same time on the current device, which has no
