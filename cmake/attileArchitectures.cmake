@@ -2,7 +2,7 @@
 # Warns a project whose CUDA code would run slower kernels than its devices have, without a word:
 # for 7.5, which CMake chooses where nobody does, there is no tensor core code, and Hopper's own
 # kernels are in code for 90a, not for 90. Silence: -DATTILE_ARCHITECTURE_WARNINGS=OFF.
-option(ATTILE_ARCHITECTURE_WARNINGS "Warn about CUDA architectures without attile's fast kernels" ON)
+option(ATTILE_ARCHITECTURE_WARNINGS "Warn of CUDA architectures without attile's best kernels" ON)
 mark_as_advanced(ATTILE_ARCHITECTURE_WARNINGS)
 
 function(attile_warn_of_architectures)

@@ -79,23 +79,32 @@ function(attile_nvcc_flags result)
   set(${result} ${flags} PARENT_SCOPE)
 endfunction()
 
-# attile_no_spill_test(source architecture...): ptxas finds registers for every kernel that the
-# source names, on each architecture.
+# attile_no_spill_test(source [FULL] architecture...): ptxas finds registers for every kernel that
+# the source names, on each architecture; FULL: for all policies, which takes long.
 function(attile_no_spill_test source)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FULL" "" "")
   cmake_path(GET source STEM name)
-  foreach(architecture IN LISTS ARGN)
+  set(test_name no_spill)
+  set(label compile)
+  set(full 0)
+  if(arg_FULL)
+    set(test_name no_spill_full)
+    set(label slow)
+    set(full 1)
+  endif()
+  foreach(architecture IN LISTS arg_UNPARSED_ARGUMENTS)
     attile_nvcc_flags(flags)
     list(APPEND flags -std=c++20 -I${PROJECT_SOURCE_DIR}/include -arch=sm_${architecture}
-         -DATTILE_TEST_FULL=$<BOOL:${ATTILE_TEST_FULL}>)
+         -DATTILE_TEST_FULL=${full})
     list(JOIN flags "|" flags)
-    set(test no_spill.${name}.${architecture})
+    set(test ${test_name}.${name}.${architecture})
     add_test(
       NAME compile.${test}
       COMMAND
         ${CMAKE_COMMAND} -DCOMPILER=${CMAKE_CUDA_COMPILER} -DFLAGS=${flags} -DSOURCE=${source}
         -DOBJECT=${CMAKE_CURRENT_BINARY_DIR}/${test}.cubin -P
         ${PROJECT_SOURCE_DIR}/cmake/expect_no_spill.cmake)
-    set_tests_properties(compile.${test} PROPERTIES LABELS compile TIMEOUT 1800)
+    set_tests_properties(compile.${test} PROPERTIES LABELS ${label} TIMEOUT 1800 COST 30000)
   endforeach()
 endfunction()
 

@@ -6,14 +6,10 @@ namespace {
 
 using namespace attile_test;
 
-#define ATTILE_SUITE(name, policy)                                          \
-  TEST_CASE("suite.cpu.fp16.forward." #name) {                              \
-    run_suite<Direction::kForward, __half, Policy::policy>(CpuExecutor{});  \
-  }                                                                         \
-  TEST_CASE("suite.cpu.fp16.backward." #name) {                             \
-    run_suite<Direction::kBackward, __half, Policy::policy>(CpuExecutor{}); \
-  }
-ATTILE_OTHER_TYPE_POLICIES(ATTILE_SUITE)
-#undef ATTILE_SUITE
+const bool kRegistered = [] {
+  const Suite suite("cpu.host", kOtherTypePolicies);
+  suite.both<__half>("default", CpuExecutor{}, kOtherTypePolicies);
+  return true;
+}();
 
 }  // namespace

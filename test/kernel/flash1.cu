@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// FlashAttention-1: the suite in tiles of several kinds, its state, and what it alone refuses.
+// FlashAttention-1: its state, and what it alone refuses.
 #include <cmath>
 #include <string>
 
@@ -9,32 +9,7 @@ namespace {
 
 using namespace attile_test;
 
-using HalfType = __half;
-using Bf16Type = __nv_bfloat16;
 using Small = Flash1Executor<64, 0, 32, 48>;
-using Odd = Flash1Executor<64, 0, 17, 5>;
-using Default64 = Flash1Executor<64>;
-using Default256 = Flash1Executor<256, 64>;
-
-// X(name, element type, Policy, executor)
-#define ATTILE_FEW_FLASH1(X)         \
-  X(causal.odd, float, kCausal, Odd) \
-  X(dropout.default, HalfType, kDropout, Default64)
-
-#define ATTILE_MORE_FLASH1(X)                    \
-  X(none.default, float, kNone, Default64)       \
-  X(causal.default, float, kCausal, Default64)   \
-  X(none.large, float, kNone, Default256)        \
-  X(causal.large, HalfType, kCausal, Default256) \
-  X(everything.odd, HalfType, kEverything, Odd)  \
-  X(none.small, HalfType, kNone, Small)          \
-  X(causal.small, Bf16Type, kCausal, Small)      \
-  X(everything.default, Bf16Type, kEverything, Default64)
-
-ATTILE_FEW_FLASH1(ATTILE_FLASH1_SUITE)
-#if ATTILE_TEST_FULL
-ATTILE_MORE_FLASH1(ATTILE_FLASH1_SUITE)
-#endif
 
 constexpr int kLen = 70, kHeads = 2, kDim = 8;
 using Args = attile::ForwardArgs<float, attile::Causal, attile::NoScoreMod, attile::PhiloxDropout>;

@@ -121,12 +121,4 @@ struct Flash1Executor {
   }
 };
 
-#define ATTILE_FLASH1_SUITE(name, type, policy, executor)              \
-  TEST_CASE("suite.flash1." #type ".forward." #name) {                 \
-    run_suite<Direction::kForward, type, Policy::policy>(executor{});  \
-  }                                                                    \
-  TEST_CASE("suite.flash1." #type ".backward." #name) {                \
-    run_suite<Direction::kBackward, type, Policy::policy>(executor{}); \
-  }
-
 }  // namespace attile_test

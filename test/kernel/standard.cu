@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Standard attention: the suite, rows of every kernel's length, and what only it refuses.
+// Standard attention: rows of every kernel's length, and what only it refuses.
 #include <attile/standard.cuh>
 
 #include <cublas_v2.h>
@@ -11,116 +11,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernel/standard_executor.cuh"
 #include "support/bad_arguments.h"
-#include "support/gpu_executor.h"
 #include "support/problem.h"
-#include "support/suite_cases.h"
 
 namespace {
 
 using namespace attile_test;
-namespace standard = attile::standard;
-
-/// As unlike what the passes need as a handle can be. Made once and never destroyed: at exit the
-/// CUDA run time may be gone already.
-cublasHandle_t handle() {
-  static const cublasHandle_t made = [] {
-    cublasHandle_t h = nullptr;
-    REQUIRE(cublasCreate(&h) == CUBLAS_STATUS_SUCCESS);
-    REQUIRE(cublasSetPointerMode(h, CUBLAS_POINTER_MODE_DEVICE) == CUBLAS_STATUS_SUCCESS);
-    REQUIRE(cublasSetMathMode(h, CUBLAS_TF32_TENSOR_OP_MATH) == CUBLAS_STATUS_SUCCESS);
-    REQUIRE(cublasSetAtomicsMode(h, CUBLAS_ATOMICS_ALLOWED) == CUBLAS_STATUS_SUCCESS);
-    return h;
-  }();
-  return made;
-}
-
-template <class Args>
-cudaError_t run_forward(const Args& args, const GuardedWorkspace& p) {
-  using T = typename Args::ElementType;
-  return with_workspace([&](void* workspace, std::size_t& bytes) {
-    return standard::forward(handle(), static_cast<T*>(p.get()), workspace, bytes, args);
-  });
-}
-
-/// For the suite: everything but the layouts that cuBLAS cannot address.
-struct StandardExecutor {
-  static constexpr bool kRepeatsBackward = true;
-  static constexpr bool kRepeatsSums = false;
-
-  Direction direction;
-
-  bool takes(const Case& c) const {
-    if (c.layout == Layout::kReversed) return false;
-    return direction == Direction::kForward || c.layout != Layout::kBroadcast;
-  }
-
-  template <class Args>
-  attile::Check forward(const Args& host_args, const std::vector<Region>& regions) const {
-    if (const attile::Check check = standard::check(host_args); !check) return check;
-    return run_on_device(host_args, regions, [](const Args& args) {
-      const GuardedWorkspace p(standard::probabilities_bytes(args));
-      if (const auto error = run_forward(args, p)) return error;
-      return p.check();
-    });
-  }
-
-  template <class Args>
-  attile::Check backward(const Args& host_args, const std::vector<Region>& regions) const {
-    using T = typename Args::ElementType;
-    if (const attile::Check check = standard::check(host_args); !check) return check;
-    return run_on_device(host_args, regions, [](const Args& args) {
-      const int dim = attile::head_dims(args, 0, 0).v;
-      const GuardedWorkspace p(standard::probabilities_bytes(args));
-      const GuardedWorkspace o(sizeof(T) * args.batch * args.q_heads * args.q_len * dim);
-      if (const auto error = run_forward(forward_of(args, static_cast<T*>(o.get())), p)) {
-        return error;
-      }
-      if (const auto error = with_workspace([&](void* workspace, std::size_t& bytes) {
-            return standard::backward(handle(), static_cast<const T*>(p.get()), workspace, bytes,
-                                      args);
-          })) {
-        return error;
-      }
-      return p.check();
-    });
-  }
-};
-
-// ---- the suite ----------------------------------------------------------------------------------
-
-#if ATTILE_TEST_FULL
-#define ATTILE_STANDARD_FP32(X) ATTILE_EACH_POLICY(X) ATTILE_LEARNED_POLICIES(X)
-#define ATTILE_STANDARD_FP16(X) ATTILE_FEW_POLICIES(X)
-#define ATTILE_STANDARD_BF16(X) ATTILE_FEW_POLICIES(X)
-#else
-#define ATTILE_STANDARD_FP32(X) X(none, kNone) X(causal, kCausal) X(everything, kEverything)
-#define ATTILE_STANDARD_FP16(X) X(causal, kCausal)
-#define ATTILE_STANDARD_BF16(X) X(everything, kEverything)
-#endif
-
-template <Direction kDirection, class T, Policy kPolicy>
-void run_standard_suite() {
-  run_suite<kDirection, T, kPolicy>(StandardExecutor{kDirection});
-}
-
-#define ATTILE_SUITE(dtype, T, name, policy)                       \
-  TEST_CASE("suite.standard." dtype ".forward." #name) {           \
-    run_standard_suite<Direction::kForward, T, Policy::policy>();  \
-  }                                                                \
-  TEST_CASE("suite.standard." dtype ".backward." #name) {          \
-    run_standard_suite<Direction::kBackward, T, Policy::policy>(); \
-  }
-#define ATTILE_SUITE_FP32(name, policy) ATTILE_SUITE("fp32", float, name, policy)
-#define ATTILE_SUITE_FP16(name, policy) ATTILE_SUITE("fp16", __half, name, policy)
-#define ATTILE_SUITE_BF16(name, policy) ATTILE_SUITE("bf16", __nv_bfloat16, name, policy)
-ATTILE_STANDARD_FP32(ATTILE_SUITE_FP32)
-ATTILE_STANDARD_FP16(ATTILE_SUITE_FP16)
-ATTILE_STANDARD_BF16(ATTILE_SUITE_BF16)
-#undef ATTILE_SUITE_BF16
-#undef ATTILE_SUITE_FP16
-#undef ATTILE_SUITE_FP32
-#undef ATTILE_SUITE
 
 /// Rows that a short block holds, a long block holds, and none holds; of any alignment.
 template <class T, Policy kPolicy>
@@ -328,16 +225,16 @@ TEST_CASE("standard: pointers beside the arguments are checked before anything i
                             const std::size_t size) {
     return standard::backward(h, probabilities, workspace, size, problem.backward);
   };
-  CHECK(forward(handle(), nullptr, good, bytes) == cudaErrorInvalidValue);
-  CHECK(forward(handle(), good_p, good + 8, bytes) == cudaErrorInvalidValue);
-  CHECK(forward(handle(), good_p, good, 15) == cudaErrorInvalidValue);
+  CHECK(forward(standard_handle(), nullptr, good, bytes) == cudaErrorInvalidValue);
+  CHECK(forward(standard_handle(), good_p, good + 8, bytes) == cudaErrorInvalidValue);
+  CHECK(forward(standard_handle(), good_p, good, 15) == cudaErrorInvalidValue);
   CHECK(forward(nullptr, good_p, good, bytes) == cudaErrorInvalidResourceHandle);
-  CHECK(backward(handle(), nullptr, good, bytes) == cudaErrorInvalidValue);
-  CHECK(backward(handle(), good_p, good + 8, bytes) == cudaErrorInvalidValue);
-  CHECK(backward(handle(), good_p, good, bytes - 1) == cudaErrorInvalidValue);
+  CHECK(backward(standard_handle(), nullptr, good, bytes) == cudaErrorInvalidValue);
+  CHECK(backward(standard_handle(), good_p, good + 8, bytes) == cudaErrorInvalidValue);
+  CHECK(backward(standard_handle(), good_p, good, bytes - 1) == cudaErrorInvalidValue);
   CHECK(backward(nullptr, good_p, good, bytes) == cudaErrorInvalidResourceHandle);
-  CHECK(forward(handle(), good_p, nullptr, bytes) == cudaErrorInvalidValue);
-  CHECK(backward(handle(), good_p, nullptr, bytes) == cudaErrorInvalidValue);
+  CHECK(forward(standard_handle(), good_p, nullptr, bytes) == cudaErrorInvalidValue);
+  CHECK(backward(standard_handle(), good_p, nullptr, bytes) == cudaErrorInvalidValue);
   const auto why = [](attile::Check check) { return std::string(check.why); };
   const std::string misaligned = "workspace is not aligned to 16 bytes";
   const std::string too_small =
@@ -348,8 +245,8 @@ TEST_CASE("standard: pointers beside the arguments are checked before anything i
   CHECK(why(standard::check(problem.backward, good + 8, bytes)) == misaligned);
   CHECK(why(standard::check(problem.backward, good, bytes - 1)) == too_small);
   CHECK(why(standard::check(problem.backward, good, bytes)) == "");
-  CHECK(forward(handle(), good_p, good, bytes) == cudaSuccess);
-  CHECK(backward(handle(), good_p, good, bytes) == cudaSuccess);
+  CHECK(forward(standard_handle(), good_p, good, bytes) == cudaSuccess);
+  CHECK(backward(standard_handle(), good_p, good, bytes) == cudaSuccess);
   CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
 

@@ -1,32 +1,22 @@
 // SPDX-License-Identifier: MIT
-// The one call, backward: the sm80 kernels with their default tiles.
+// The one call, backward: the kernels that the device has the instructions for, in default tiles.
 #include "kernel/suite_executor.cuh"
-#include "kernel/suite_kernels.h"
 
-namespace {
+namespace suite_call_backward_bf16 {
 
 using namespace attile_test;
 
-#define ATTILE_SUITE(name, policy)                                                       \
-  TEST_CASE("suite.gpu.bf16.call.backward.d64." #name) {                                 \
-    run_suite<Direction::kBackward, __nv_bfloat16, Policy::policy>(OneCall<Dims<64>>{}); \
-  }
-ATTILE_BF16_CALL_D64(ATTILE_SUITE)
-#undef ATTILE_SUITE
+const bool kRegistered = [] {
+  using enum Policy;
+  const Suite suite("gpu.call", in_full(kAllPolicies));
+  suite.backward<__nv_bfloat16>("d64", OneCall<Dims<64>>{},
+                                in_full(kUnlearnedPolicies, policies<kEverything>));
+  // The smaller ones too, padded inside.
+  suite.backward<__nv_bfloat16>("d128", OneCall<Dims<128>>{},
+                                in_full(kUnlearnedPolicies, policies<kNone>));
+  // Above 128 columns what is learned is the family sm80's.
+  suite.backward<__nv_bfloat16>("d256", OneCall<Dims<256>>{}, in_full(kAllPolicies));
+  return true;
+}();
 
-// The smaller ones too, padded inside.
-#define ATTILE_SUITE(name, policy)                                                        \
-  TEST_CASE("suite.gpu.bf16.call.backward.d128." #name) {                                 \
-    run_suite<Direction::kBackward, __nv_bfloat16, Policy::policy>(OneCall<Dims<128>>{}); \
-  }
-ATTILE_BF16_CALL_D128(ATTILE_SUITE)
-#undef ATTILE_SUITE
-
-#define ATTILE_SUITE(name, policy)                                                        \
-  TEST_CASE("suite.gpu.bf16.call.backward.d256." #name) {                                 \
-    run_suite<Direction::kBackward, __nv_bfloat16, Policy::policy>(OneCall<Dims<256>>{}); \
-  }
-ATTILE_BF16_CALL_D256(ATTILE_SUITE)
-#undef ATTILE_SUITE
-
-}  // namespace
+}  // namespace suite_call_backward_bf16

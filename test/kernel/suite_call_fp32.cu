@@ -1,31 +1,20 @@
 // SPDX-License-Identifier: MIT
 // The one calls for fp32: the sm80 kernels with their default tiles.
 #include "kernel/suite_executor.cuh"
-#include "kernel/suite_kernels.h"
 
-namespace {
+namespace suite_call_fp32 {
 
 using namespace attile_test;
 
-#define ATTILE_SUITE_OF(name, policy, dims, ...)                                    \
-  TEST_CASE("suite.gpu.fp32.call." dims "." #name) {                                \
-    run_suite<Direction::kForward, float, Policy::policy>(OneCall<__VA_ARGS__>{});  \
-  }                                                                                 \
-  TEST_CASE("suite.gpu.fp32.call.backward." dims "." #name) {                       \
-    run_suite<Direction::kBackward, float, Policy::policy>(OneCall<__VA_ARGS__>{}); \
-  }
+const bool kRegistered = [] {
+  using enum Policy;
+  const Suite suite("gpu.call", in_full(kAllPolicies));
+  suite.both<float>("d64", OneCall<SplitDims<64>>{},
+                    in_full(kUnlearnedPolicies, policies<kCausal>));
+  constexpr auto kLarge = in_full(policies<kNone, kCausal, kDropout, kEverything>);
+  suite.both<float>("d128", OneCall<SplitDims<128, 128, 64>>{}, kLarge);
+  suite.both<float>("d256", OneCall<SplitDims<256, 256, 128>>{}, kLarge);
+  return true;
+}();
 
-#define ATTILE_SUITE(name, policy) ATTILE_SUITE_OF(name, policy, "d64", SplitDims<64>)
-ATTILE_FP32_CALL_D64(ATTILE_SUITE)
-#undef ATTILE_SUITE
-
-#define ATTILE_SUITE(name, policy) ATTILE_SUITE_OF(name, policy, "d128", SplitDims<128, 128, 64>)
-ATTILE_FP32_CALL_LARGE(ATTILE_SUITE)
-#undef ATTILE_SUITE
-
-#define ATTILE_SUITE(name, policy) ATTILE_SUITE_OF(name, policy, "d256", SplitDims<256, 256, 128>)
-ATTILE_FP32_CALL_LARGE(ATTILE_SUITE)
-#undef ATTILE_SUITE
-#undef ATTILE_SUITE_OF
-
-}  // namespace
+}  // namespace suite_call_fp32

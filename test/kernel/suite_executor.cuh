@@ -12,6 +12,7 @@
 #include "support/cases.h"
 #include "support/catch.h"
 #include "support/gpu_executor.h"
+#include "support/suite_cases.h"
 
 namespace attile_test {
 

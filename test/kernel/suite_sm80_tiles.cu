@@ -3,7 +3,6 @@
 // default tiles of devices with less shared memory, and fp32 (that with the one call's tiles is in
 // suite_call_fp32.cu).
 #include "kernel/suite_executor.cuh"
-#include "kernel/suite_kernels.h"
 
 namespace suite_sm80_tiles {
 
@@ -11,8 +10,6 @@ using namespace attile_test;
 using attile::sm80::BackwardTuning;
 using attile::sm80::Tuning;
 
-using HalfType = __half;
-using Bf16Type = __nv_bfloat16;
 using Dims64 = Dims<64>;
 
 template <int Br, int Bc, class Dim = Dims64, class T = Tuning<>, class B = BackwardTuning<>>
@@ -58,66 +55,42 @@ using Tf32D128 =
     GpuExecutor<ModerateDims<128, 128, 64>, Tiles<64, 32, Tuning<4, 1, 2, Products::kOne>,
                                                   BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
 
-// X(element type, Policy, executor)
-#define ATTILE_FEW_TILES(X) X(Bf16Type, kCausal, Own64x48D96x128)
-
-#define ATTILE_MORE_TILES(X)                \
-  X(HalfType, kNone, Own16x16)              \
-  X(Bf16Type, kCausal, Own16x16)            \
-  X(HalfType, kWindow, Own32x48)            \
-  X(Bf16Type, kEverything, Own64x96)        \
-  X(HalfType, kCausal, Own128x128)          \
-  X(Bf16Type, kWindowPrefix, Own192x64)     \
-  X(HalfType, kCausalDropout, Own48x80)     \
-  X(HalfType, kLearned, Own48x80)           \
-  X(HalfType, kCausal, Narrow128x32)        \
-  X(Bf16Type, kPrefix, Wide64x32)           \
-  X(HalfType, kCausal, Own64x64D40)         \
-  X(HalfType, kNone, Own64x64D72)           \
-  X(Bf16Type, kNone, Own64x64D80)           \
-  X(HalfType, kNone, Own64x64D128x96)       \
-  X(Bf16Type, kNone, Own64x32D192x128)      \
-  X(HalfType, kNone, Own64x64D64x256)       \
-  X(Bf16Type, kCausal, Default128On99)      \
-  X(HalfType, kCausal, Default256On163)     \
-  X(Bf16Type, kEverything, Default256On227) \
-  X(HalfType, kDropout, Default256On227)    \
-  X(HalfType, kCausal, Lines64x64D192x136)  \
-  X(Bf16Type, kNone, Lines32x96D256)        \
-  X(HalfType, kCausalDropout, Line32x64)    \
-  X(float, kCausal, FloatLines)             \
-  X(float, kNone, FloatD128)                \
-  X(float, kCausal, FloatD128)              \
-  X(float, kNone, FloatD256)                \
-  X(float, kCausal, FloatD256)              \
-  X(float, kCausal, FloatInOrder)           \
-  X(float, kLearned, FloatInOrder)          \
-  X(float, kNone, Float32x48D96)            \
-  X(float, kCausal, Float16x32D64x40)       \
-  X(float, kNone, Tf32D64)                  \
-  X(float, kEverything, Tf32D64)            \
-  X(float, kCausal, Tf32D128)
-
-#define ATTILE_SUITE(type, policy, executor)                                    \
-  TEST_CASE("suite.gpu.sm80.tiles." #type "." #policy "." #executor) {          \
-    run_suite<Direction::kForward, type, Policy::policy>(executor{});           \
-  }                                                                             \
-  TEST_CASE("suite.gpu.sm80.tiles.backward." #type "." #policy "." #executor) { \
-    run_suite<Direction::kBackward, type, Policy::policy>(executor{});          \
-  }
-ATTILE_FEW_TILES(ATTILE_SUITE)
-#if ATTILE_TEST_FULL
-ATTILE_MORE_TILES(ATTILE_SUITE)
-#endif
-#undef ATTILE_SUITE
-
-#define ATTILE_ONE(...) +2
-static_assert(kSuiteSm80TileKernels == (ATTILE_TEST_FULL ? 0 ATTILE_FEW_TILES(ATTILE_ONE)
-                                                               ATTILE_MORE_TILES(ATTILE_ONE)
-                                                         : 0 ATTILE_FEW_TILES(ATTILE_ONE)));
-#undef ATTILE_ONE
-
-#undef ATTILE_FEW_TILES
-#undef ATTILE_MORE_TILES
+const bool kRegistered = [] {
+  using enum Policy;
+  // What sm80 has with the other policies, gpu.call demands.
+  const Suite suite("gpu.sm80", policies<>);
+  suite.both<__nv_bfloat16>("64x48_d96x128", Own64x48D96x128{}, policies<kCausal>);
+  suite.both<__half>("16x16", Own16x16{}, in_full(policies<kNone>));
+  suite.both<__nv_bfloat16>("16x16", Own16x16{}, in_full(policies<kCausal>));
+  suite.both<__half>("32x48", Own32x48{}, in_full(policies<kWindow>));
+  suite.both<__nv_bfloat16>("64x96", Own64x96{}, in_full(policies<kEverything>));
+  suite.both<__half>("128x128", Own128x128{}, in_full(policies<kCausal>));
+  suite.both<__nv_bfloat16>("192x64", Own192x64{}, in_full(policies<kWindowPrefix>));
+  suite.both<__half>("48x80", Own48x80{}, in_full(policies<kCausalDropout, kLearned>));
+  suite.both<__half>("narrow128x32", Narrow128x32{}, in_full(policies<kCausal>));
+  suite.both<__nv_bfloat16>("wide64x32", Wide64x32{}, in_full(policies<kPrefix>));
+  suite.both<__half>("64x64_d40", Own64x64D40{}, in_full(policies<kCausal>));
+  suite.both<__half>("64x64_d72", Own64x64D72{}, in_full(policies<kNone>));
+  suite.both<__nv_bfloat16>("64x64_d80", Own64x64D80{}, in_full(policies<kNone>));
+  suite.both<__half>("64x64_d128x96", Own64x64D128x96{}, in_full(policies<kNone>));
+  suite.both<__nv_bfloat16>("64x32_d192x128", Own64x32D192x128{}, in_full(policies<kNone>));
+  suite.both<__half>("64x64_d64x256", Own64x64D64x256{}, in_full(policies<kNone>));
+  suite.both<__nv_bfloat16>("default128on99", Default128On99{}, in_full(policies<kCausal>));
+  suite.both<__half>("default256on163", Default256On163{}, in_full(policies<kCausal>));
+  suite.both<__nv_bfloat16>("default256on227", Default256On227{}, in_full(policies<kEverything>));
+  suite.both<__half>("default256on227", Default256On227{}, in_full(policies<kDropout>));
+  suite.both<__half>("lines64x64_d192x136", Lines64x64D192x136{}, in_full(policies<kCausal>));
+  suite.both<__nv_bfloat16>("lines32x96_d256", Lines32x96D256{}, in_full(policies<kNone>));
+  suite.both<__half>("line32x64", Line32x64{}, in_full(policies<kCausalDropout>));
+  suite.both<float>("float_lines", FloatLines{}, in_full(policies<kCausal>));
+  suite.both<float>("float_d128", FloatD128{}, in_full(policies<kNone, kCausal>));
+  suite.both<float>("float_d256", FloatD256{}, in_full(policies<kNone, kCausal>));
+  suite.both<float>("float_in_order", FloatInOrder{}, in_full(policies<kCausal, kLearned>));
+  suite.both<float>("float32x48_d96", Float32x48D96{}, in_full(policies<kNone>));
+  suite.both<float>("float16x32_d64x40", Float16x32D64x40{}, in_full(policies<kCausal>));
+  suite.both<float>("tf32_d64", Tf32D64{}, in_full(policies<kNone, kEverything>));
+  suite.both<float>("tf32_d128", Tf32D128{}, in_full(policies<kCausal>));
+  return true;
+}();
 
 }  // namespace suite_sm80_tiles

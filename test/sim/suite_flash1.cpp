@@ -9,11 +9,8 @@ using namespace attile_test;
 using Small = Flash1Executor<64, 0, 16, 24>;
 
 const bool kRegistered = [] {
-#define ATTILE_REGISTER(name, policy)                                                       \
-  register_cases<Direction::kForward, float, Policy::policy>("flash1", Small{}, kLessCost); \
-  register_cases<Direction::kBackward, float, Policy::policy>("flash1", Small{}, kLessCost);
-  ATTILE_SIMULATED_POLICIES(ATTILE_REGISTER)
-#undef ATTILE_REGISTER
+  const Suite suite("sim.flash1", kSimulatedPolicies);
+  suite.both<float>("16x24", simulated<Small>(kLessCost), kSimulatedPolicies);
   return true;
 }();
 

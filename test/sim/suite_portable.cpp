@@ -31,33 +31,20 @@ void check_that_sums_are_refused() {
 }
 
 const bool kRegistered = [] {
-#define ATTILE_REGISTER(name, policy)                                                           \
-  register_cases<Direction::kForward, float, Policy::policy>("portable", Default{}, kMostCost); \
-  register_cases<Direction::kBackward, float, Policy::policy>("portable", Default{}, kMostCost);
-  ATTILE_SIMULATED_POLICIES(ATTILE_REGISTER)
-#undef ATTILE_REGISTER
-  register_cases<Direction::kBackward, float, Policy::kCausal>("portable_two_pass", TwoPass{},
-                                                               kLessCost);
-  register_cases<Direction::kBackward, float, Policy::kEverything>("portable_two_pass", TwoPass{},
-                                                                   kLessCost);
-  register_cases<Direction::kBackward, float, Policy::kLearned>("portable", Default{}, kLessCost);
-  register_cases<Direction::kBackward, float, Policy::kLearnedDropout>("portable", Default{},
-                                                                       kMostCost);
-  register_cases<Direction::kBackward, float, Policy::kLearned>("portable_two_pass", TwoPass{},
-                                                                kLessCost);
-  register_test("portable_two_pass.learned_sums_are_refused", check_that_sums_are_refused<TwoPass>);
+  using enum Policy;
+  const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies);
+  suite.both<float>("d64", simulated<Default>(), kSimulatedPolicies);
+  suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
+  suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
+  suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
+  suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
+                        policies<kCausal, kEverything, kLearned>);
+  suite.test("learned", "backward", "two_pass.sums_are_refused",
+             check_that_sums_are_refused<TwoPass>);
   // Rows that do not fill the threads' places.
-  register_cases<Direction::kForward, float, Policy::kCausal>("portable_20x24", Odd{}, kLessCost);
-  register_cases<Direction::kBackward, float, Policy::kCausal>("portable_20x24", Odd{}, kLessCost);
+  suite.both<float>("20x24", simulated<Odd>(kLessCost), policies<kCausal>);
   // Rows and columns whose last vector reaches into the padding.
-  register_cases<Direction::kForward, float, Policy::kCausal>("portable_57x57", Padded{},
-                                                              kLessCost);
-  register_cases<Direction::kBackward, float, Policy::kCausal>("portable_57x57", Padded{},
-                                                               kLessCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("portable_fp16", Default{},
-                                                               kLessCost);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("portable_fp16", Default{},
-                                                                kLessCost);
+  suite.both<float>("57x57", simulated<Padded>(kLessCost), policies<kCausal>);
   return true;
 }();
 

@@ -44,30 +44,18 @@ using Deep =
     GpuExecutor<Dims<128, 128, 96>, MatrixTiles<32, 32, Tuning<2>, BackwardTuning<4, 2, 2, 1, 1>>>;
 
 const bool kRegistered = [] {
-#define ATTILE_REGISTER(name, policy)                                                           \
-  register_cases<Direction::kForward, __half, Policy::policy>("sm80_fp16", Large{}, kMostCost); \
-  register_cases<Direction::kBackward, __half, Policy::policy>("sm80_fp16", Large{}, kMostCost);
-  ATTILE_SIMULATED_POLICIES(ATTILE_REGISTER)
-#undef ATTILE_REGISTER
-  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm80_bf16_32x32", Small{},
-                                                                      kMostCost);
-  register_cases<Direction::kBackward, __nv_bfloat16, Policy::kCausal>("sm80_bf16_32x32", Small{},
-                                                                       kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm80_in_order", InOrder{},
-                                                                kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kLearned>("sm80_fp16", Small{}, kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kLearnedDropout>("sm80_fp16", Small{},
-                                                                        kMostCost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm80_128", Deep{}, kWideCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_lines", Lines{}, kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm80_lines_192_136", WideLines{},
-                                                             kWideCost);
-  register_cases<Direction::kForward, __half, Policy::kCausalDropout>("sm80_line", Line{},
-                                                                      kMostCost);
-  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausalDocument>("sm80_line", Line{},
-                                                                              kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm80_64_32", Narrow{}, kMostCost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm80_64_32", Narrow{}, kMostCost);
+  using enum Policy;
+  const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies);
+  suite.both<__half>("128x64", simulated<Large>(), kSimulatedPolicies);
+  suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
+  suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
+  suite.backward<__half>("in_order", simulated<InOrder>(), policies<kCausal>);
+  suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
+  suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal>);
+  suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
+  suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
+  suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
+  suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
   return true;
 }();
 

@@ -34,28 +34,16 @@ static_assert(kThreeByDefault<attile::ForwardArgs<float>>);
 static_assert(Tuning<>::kProducts == Products::kThree);
 static_assert(BackwardTuning<>::kProducts == Products::kThree);
 
-template <Policy kPolicy, class Executor>
-void add(const char* family, const Executor& executor, double most_cost = kLessCost) {
-  register_cases<Direction::kForward, float, kPolicy>(family, executor, most_cost);
-  register_cases<Direction::kBackward, float, kPolicy>(family, executor, most_cost);
-}
-
 const bool kRegistered = [] {
-  add<Policy::kNone>("sm80_fp32", D64{}, kMostCost);
-  add<Policy::kCausal>("sm80_fp32", D64{}, kMostCost);
-  add<Policy::kEverything>("sm80_fp32", D64{}, kMostCost);
-  add<Policy::kNone>("sm80_fp32_across", Across{});
-  add<Policy::kCausal>("sm80_fp32_64_32", Narrow{});
-  register_cases<Direction::kForward, float, Policy::kCausal>("sm80_fp32_lines", Lines{},
-                                                              kLessCost);
-  add<Policy::kNone>("sm80_tf32", One{});
-  add<Policy::kCausalDropout>("sm80_tf32", One{});
-  add<Policy::kNone>("sm80_fp32_256", D256{}, kWideCost);
-  add<Policy::kCausal>("sm80_fp32_256", D256{}, kWideCost);
-  register_cases<Direction::kBackward, float, Policy::kCausal>("sm80_fp32_in_order", InOrder{},
-                                                               kLessCost);
-  register_cases<Direction::kBackward, float, Policy::kLearned>("sm80_fp32_in_order", InOrder{},
-                                                                kLessCost);
+  using enum Policy;
+  const Suite suite("sim.sm80_fp32", policies<kNone, kCausal, kEverything, kLearned>);
+  suite.both<float>("d64", simulated<D64>(), policies<kNone, kCausal, kEverything>);
+  suite.both<float>("across", simulated<Across>(kLessCost), policies<kNone>);
+  suite.both<float>("d64x32", simulated<Narrow>(kLessCost), policies<kCausal>);
+  suite.forward<float>("lines", simulated<Lines>(kLessCost), policies<kCausal>);
+  suite.both<float>("one_product", simulated<One>(kLessCost), policies<kNone, kCausalDropout>);
+  suite.both<float>("d256", simulated<D256>(kWideCost), policies<kNone, kCausal>);
+  suite.backward<float>("in_order", simulated<InOrder>(kLessCost), policies<kCausal, kLearned>);
   return true;
 }();
 

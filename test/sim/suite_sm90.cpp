@@ -43,52 +43,8 @@ using Roles192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>>;
 using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<attile::sm90::Rows::kPacked>>;
 
 // The same case takes longer here than in the other families.
-constexpr double kMost = ATTILE_TEST_FULL ? kLessCost : kMostCost;
+constexpr double kMost = kTestFull ? kLessCost : kMostCost;
 constexpr double kWide = 1.2e6;
-
-const bool kRegistered = [] {
-#define ATTILE_REGISTER(name, policy) \
-  register_cases<Direction::kForward, __half, Policy::policy>("sm90_fp16", Two{}, kMost);
-  ATTILE_SIMULATED_POLICIES(ATTILE_REGISTER)
-#undef ATTILE_REGISTER
-  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_192", Three{}, kMost);
-  register_cases<Direction::kForward, __nv_bfloat16, Policy::kCausal>("sm90_64", Plain{}, kMost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_cluster", Cluster{}, kMost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_cluster", Cluster{}, kMost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_packed", Packed{}, kMost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed", Packed{}, kMost);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_64_32", Narrow{}, kMost);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_256", Deep{}, kWide);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_256", Deep{}, kWide);
-  register_cases<Direction::kForward, __half, Policy::kCausal>("sm90_packed_256", PackedDeep{},
-                                                               kWide / 8);
-  register_cases<Direction::kForward, __half, Policy::kNone>("sm90_96", D96{}, kWide);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_rows", Rows{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_columns", Columns{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_columns", Columns{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kDocument>("sm90_columns", Columns{}, kWide);
-  register_cases<Direction::kBackward, __half, Policy::kEverything>("sm90_columns", Columns{},
-                                                                    kMost);
-  register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_columns", Columns{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kDocument>("sm90_columns_in_order",
-                                                                  ColumnsInOrder{}, kWide);
-  register_cases<Direction::kBackward, __nv_bfloat16, Policy::kCausal>("sm90_one", OneGroup{},
-                                                                       kMost);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_in_order", InOrder{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kLearned>("sm90_rows", Rows{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kLearnedDropout>("sm90_rows", Rows{}, kMost);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_96", D96{}, kWide / 4);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_96_in_order", KeepsTurns{},
-                                                                kWide / 4);
-  register_cases<Direction::kBackward, __half, Policy::kNone>("sm90_256", Roles256{}, kWide);
-  register_cases<Direction::kBackward, __half, Policy::kCausal>("sm90_160_64", RolesInOrder{},
-                                                                kWide / 4);
-  register_cases<Direction::kBackward, __half, Policy::kEverything>("sm90_160_64", RolesInOrder{},
-                                                                    kWide / 4);
-  register_cases<Direction::kBackward, __nv_bfloat16, Policy::kEverything>("sm90_192", Roles192{},
-                                                                           kWide);
-  return true;
-}();
 
 struct Nothing {
   static constexpr bool kIntervals = true;
@@ -116,10 +72,38 @@ void nothing_is_visible() {
   }
 }
 
-TEST_CASE("sm90.backward.nothing_is_visible") {
-  nothing_is_visible<64>();
-  nothing_is_visible<96>();
-  nothing_is_visible<192>();
-}
+const bool kRegistered = [] {
+  using enum Policy;
+  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies);
+  suite.forward<__half>("128x64", simulated<Two>(kMost), kSimulatedPolicies);
+  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost), policies<kCausal>);
+  suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
+  suite.forward<__half>("cluster", simulated<Cluster>(kMost), policies<kCausal, kNone>);
+  suite.forward<__half>("packed", simulated<Packed>(kMost), policies<kNone, kCausal>);
+  suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
+  suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal>);
+  suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
+  suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
+  suite.backward<__half>("rows", simulated<Rows>(kMost),
+                         policies<kNone, kLearned, kLearnedDropout>);
+  suite.backward<__half>("columns", simulated<Columns>(kMost),
+                         policies<kCausal, kNone, kEverything, kLearned>);
+  suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument>);
+  suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
+  suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
+  suite.backward<__half>("in_order", simulated<InOrder>(kMost), policies<kCausal>);
+  suite.backward<__half>("d96", simulated<D96>(kWide / 4), policies<kNone>);
+  suite.backward<__half>("d96_in_order", simulated<KeepsTurns>(kWide / 4), policies<kCausal>);
+  suite.backward<__half>("d256", simulated<Roles256>(kWide), policies<kNone>);
+  suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
+                         policies<kCausal, kEverything>);
+  suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide), policies<kEverything>);
+  suite.test("own_mask", "backward", "nothing_is_visible", [] {
+    nothing_is_visible<64>();
+    nothing_is_visible<96>();
+    nothing_is_visible<192>();
+  });
+  return true;
+}();
 
 }  // namespace

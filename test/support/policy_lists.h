@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "support/cases.h"
+
 // Set to 1 where there is a GPU: everything is built, not only what shows the most.
 #ifndef ATTILE_TEST_FULL
 #define ATTILE_TEST_FULL 0
 #endif
 
-/// X(name in test names, Policy) for every combination of policies.
-#define ATTILE_EACH_POLICY(X) ATTILE_MASK_POLICIES(X) ATTILE_MODIFIER_POLICIES(X)
-
-#define ATTILE_MASK_POLICIES(X)       \
+/// The one list of all policies: X(name in names of tests, Policy).
+#define ATTILE_EACH_POLICY(X)         \
   X(none, kNone)                      \
   X(causal, kCausal)                  \
   X(causal_top_left, kCausalTopLeft)  \
@@ -17,44 +17,75 @@
   X(prefix, kPrefix)                  \
   X(document, kDocument)              \
   X(causal_document, kCausalDocument) \
-  X(window_prefix, kWindowPrefix)
-
-#define ATTILE_MODIFIER_POLICIES(X) \
-  X(alibi, kAlibi)                  \
-  X(softcap, kSoftcap)              \
-  X(bias, kBias)                    \
-  X(softcap_alibi, kSoftcapAlibi)   \
-  X(dropout, kDropout)              \
-  X(causal_dropout, kCausalDropout) \
-  X(user, kUser)                    \
-  X(everything, kEverything)
-
-/// Those that learn: forward they are as the others, so that few executors run that.
-#define ATTILE_LEARNED_POLICIES(X) \
-  X(learned, kLearned)             \
+  X(window_prefix, kWindowPrefix)     \
+  X(alibi, kAlibi)                    \
+  X(softcap, kSoftcap)                \
+  X(bias, kBias)                      \
+  X(softcap_alibi, kSoftcapAlibi)     \
+  X(dropout, kDropout)                \
+  X(causal_dropout, kCausalDropout)   \
+  X(user, kUser)                      \
+  X(everything, kEverything)          \
+  X(learned, kLearned)                \
   X(learned_dropout, kLearnedDropout)
 
+namespace attile_test {
+
+inline constexpr bool kTestFull = ATTILE_TEST_FULL;
+
+/// The policy in names of tests. One that ATTILE_EACH_POLICY lacks is an error of -Wswitch.
+constexpr const char* name_of(Policy policy) {
+  switch (policy) {
+#define ATTILE_NAME(name, policy) \
+  case Policy::policy:            \
+    return #name;
+    ATTILE_EACH_POLICY(ATTILE_NAME)
+#undef ATTILE_NAME
+  }
+  return "";
+}
+
+/// A list of policies: `policies<kNone, kCausal>` is one, and lists are added with +.
+template <Policy... kPolicies>
+struct Policies {};
+template <Policy... kPolicies>
+inline constexpr Policies<kPolicies...> policies{};
+
+template <Policy... kFirst, Policy... kSecond>
+constexpr Policies<kFirst..., kSecond...> operator+(Policies<kFirst...>, Policies<kSecond...>) {
+  return {};
+}
+
+/// `all` in a build with ATTILE_TEST_FULL, `sample` in any other.
+template <class All, class Sample = Policies<>>
+constexpr auto in_full(All all, Sample sample = {}) {
+  if constexpr (kTestFull) {
+    return all;
+  } else {
+    return sample;
+  }
+}
+
+inline constexpr auto kMaskPolicies =
+    policies<Policy::kNone, Policy::kCausal, Policy::kCausalTopLeft, Policy::kWindow,
+             Policy::kPrefix, Policy::kDocument, Policy::kCausalDocument, Policy::kWindowPrefix>;
+inline constexpr auto kModifierPolicies =
+    policies<Policy::kAlibi, Policy::kSoftcap, Policy::kBias, Policy::kSoftcapAlibi,
+             Policy::kDropout, Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
+/// Those that learn: forward they are as the others, so that few executors run that.
+inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLearnedDropout>;
+inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;
+inline constexpr auto kAllPolicies = kUnlearnedPolicies + kLearnedPolicies;
+
 /// Those that a second and third element type run: T shows in loads and stores alone.
-#define ATTILE_FEW_POLICIES(X)      \
-  X(none, kNone)                    \
-  X(causal, kCausal)                \
-  X(causal_dropout, kCausalDropout) \
-  X(everything, kEverything)
+inline constexpr auto kFewPolicies =
+    policies<Policy::kNone, Policy::kCausal, Policy::kCausalDropout, Policy::kEverything>;
+inline constexpr auto kOtherTypePolicies = in_full(kUnlearnedPolicies, kFewPolicies);
 
 /// Those that the simulated machine runs. How scores are masked and modified the other executors
 /// look at; there it is how threads share the work that a policy gives them.
-#define ATTILE_FEW_SIMULATED_POLICIES(X) \
-  ATTILE_FEW_POLICIES(X)                 \
-  X(window, kWindow)                     \
-  X(prefix, kPrefix)                     \
-  X(document, kDocument)                 \
-  X(bias, kBias)                         \
-  X(user, kUser)
+inline constexpr auto kSimulatedPolicies = in_full(
+    kUnlearnedPolicies, kFewPolicies + policies<Policy::kWindow, Policy::kPrefix, Policy::kDocument,
+                                                Policy::kBias, Policy::kUser>);
 
-#if ATTILE_TEST_FULL
-#define ATTILE_OTHER_TYPE_POLICIES ATTILE_EACH_POLICY
-#define ATTILE_SIMULATED_POLICIES ATTILE_EACH_POLICY
-#else
-#define ATTILE_OTHER_TYPE_POLICIES ATTILE_FEW_POLICIES
-#define ATTILE_SIMULATED_POLICIES ATTILE_FEW_SIMULATED_POLICIES
-#endif
+}  // namespace attile_test

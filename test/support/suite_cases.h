@@ -2,23 +2,20 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "support/catch.h"
 #include "support/policy_lists.h"
 #include "support/suite.h"
 
+// The table of kernels that a suite is: test/README.md says how to read and to extend one.
+
 namespace attile_test {
 
 enum class Direction { kForward, kBackward };
-
-/// Whether the executor runs the case in this direction with these policies.
-template <Direction kDirection, Policy kPolicy, class Executor>
-bool belongs(const Executor& executor, const Case& c) {
-  return c.policy == kPolicy && (kDirection == Direction::kForward || c.backward) &&
-         executor.takes(c);
-}
 
 /// Runs the case and says what is wrong with it.
 template <Direction kDirection, attile::Element T, Policy kPolicy, class Executor>
@@ -30,23 +27,102 @@ std::string case_faults(Executor& executor, const Case& c) {
   }
 }
 
-/// Runs every case with these policies that the executor takes, each in a section of its name.
-template <Direction kDirection, attile::Element T, Policy kPolicy, class Executor>
-void run_suite(Executor executor) {
-  // A sample of the cases, for tools under which all of them would take hours.
-  const char* const sample = std::getenv("ATTILE_SUITE_EVERY");
-  const int every = sample != nullptr ? std::max(1, std::atoi(sample)) : 1;
-  int taken = 0;
-  for (const Case& c : kCases) {
-    if (!belongs<kDirection, kPolicy>(executor, c)) continue;
-    if (taken++ % every != 0) continue;
-    DYNAMIC_SECTION(c.name) {
-      const std::string faults = case_faults<kDirection, T, kPolicy>(executor, c);
-      INFO(faults);
-      CHECK(faults.empty());
-    }
-  }
-  REQUIRE(taken > 0);
+/// FLOPs of a case, roughly, and a price for each block: what its time goes with.
+inline double cost(const Case& c) {
+  return static_cast<double>(c.batch) * c.q_heads * (1.0 * c.q_len * c.kv_len * c.head_dim + 2e4);
 }
+
+/// What an executor has seen beside the results, where it looks at more; then it forgets that.
+template <class Executor>
+std::string reports_of(const Executor& executor) {
+  if constexpr (requires { executor.take_reports(); }) {
+    return executor.take_reports();
+  } else {
+    return {};
+  }
+}
+
+/// How long a case takes, roughly: it decides which entries of ctest begin first.
+template <class Executor>
+double seconds_of(const Executor& executor, const Case& c) {
+  if constexpr (requires { executor.seconds(c); }) {
+    return executor.seconds(c);
+  } else {
+    return 1e-8 * cost(c);
+  }
+}
+
+template <attile::Element T>
+constexpr const char* type_name() {
+  if constexpr (std::same_as<T, float>) return "fp32";
+  if constexpr (std::same_as<T, __half>) return "fp16";
+  if constexpr (std::same_as<T, __nv_bfloat16>) return "bf16";
+}
+
+/// The kernels of one family on one executor. A row of the table, which is a call of forward(),
+/// backward() or both(), is a kernel for each of its policies. It registers a test for each case
+/// with that policy that the executor takes, with the name
+///   EXECUTOR.FAMILY.POLICY.DIRECTION/TYPE.KERNEL/CASE
+/// of which all that comes before the first slash is one entry of ctest. A kernel that takes no
+/// case has a test that fails.
+class Suite {
+ public:
+  /// `name`: EXECUTOR.FAMILY. A policy of `must_have` that no row of any table of this name in the
+  /// program has is a test that fails.
+  template <Policy... kPolicies>
+  explicit Suite(std::string name, Policies<kPolicies...> must_have) : name_(std::move(name)) {
+    static_cast<void>(must_have);
+    (demand_policy(name_, name_of(kPolicies)), ...);
+  }
+
+  template <attile::Element T, class Executor, Policy... kPolicies>
+  void forward(const std::string& kernel, const Executor& executor, Policies<kPolicies...>) const {
+    (add<Direction::kForward, T, kPolicies>(kernel, executor), ...);
+  }
+  template <attile::Element T, class Executor, Policy... kPolicies>
+  void backward(const std::string& kernel, const Executor& executor, Policies<kPolicies...>) const {
+    (add<Direction::kBackward, T, kPolicies>(kernel, executor), ...);
+  }
+  template <attile::Element T, class Executor, Policy... kPolicies>
+  void both(const std::string& kernel, const Executor& executor, Policies<kPolicies...> p) const {
+    forward<T>(kernel, executor, p);
+    backward<T>(kernel, executor, p);
+  }
+
+  /// A test that is none of the cases.
+  void test(const std::string& policy, const std::string& direction, const std::string& test,
+            std::function<void()> run, double seconds = 0) const {
+    add_to_entry(name_, policy, direction, seconds);
+    register_test(name_ + "." + policy + "." + direction + "/" + test, std::move(run));
+  }
+
+ private:
+  template <Direction kDirection, attile::Element T, Policy kPolicy, class Executor>
+  void add(const std::string& kernel, const Executor& executor) const {
+    // A sample of the cases, for tools under which all of them would take hours.
+    const char* const sample = std::getenv("ATTILE_SUITE_EVERY");
+    const int every = sample != nullptr ? std::max(1, std::atoi(sample)) : 1;
+    constexpr bool kIsBackward = kDirection == Direction::kBackward;
+    const std::string direction = kIsBackward ? "backward" : "forward";
+    const std::string prefix = std::string(type_name<T>()) + "." + kernel + "/";
+    int taken = 0;
+    for (const Case& c : kCases) {
+      if (c.policy != kPolicy || (kIsBackward && !c.backward) || !executor.takes(c)) continue;
+      if (taken++ % every != 0) continue;
+      const auto run = [executor, &c]() mutable {
+        std::string faults = reports_of(executor);
+        faults += case_faults<kDirection, T, kPolicy>(executor, c);
+        faults += reports_of(executor);
+        INFO(faults);
+        CHECK(faults.empty());
+      };
+      test(name_of(kPolicy), direction, prefix + c.name, run, seconds_of(executor, c));
+    }
+    if (taken > 0) return;
+    test(name_of(kPolicy), direction, prefix + "no_case", [] { FAIL("the kernel takes no case"); });
+  }
+
+  std::string name_;
+};
 
 }  // namespace attile_test

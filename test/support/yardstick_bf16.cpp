@@ -6,7 +6,6 @@ namespace attile_test {
 
 #define ATTILE_YARDSTICK(name, policy) ATTILE_INSTANTIATE_YARDSTICK(__nv_bfloat16, Policy::policy)
 ATTILE_EACH_POLICY(ATTILE_YARDSTICK)
-ATTILE_LEARNED_POLICIES(ATTILE_YARDSTICK)
 #undef ATTILE_YARDSTICK
 
 }  // namespace attile_test

@@ -71,8 +71,8 @@ inline cudaError_t answer_size(WorkspaceBytes workspace_bytes, const WorkspaceSi
   return cudaSuccess;
 }
 
-/// The two-call habit of an entry point whose arguments have been checked: what a call without
-/// workspace answers, or one with a workspace that `check_workspace` refuses; none where it will do.
+/// The two-call habit of an entry point whose arguments have been checked: what a call without a
+/// workspace answers, or one whose workspace `check_workspace` refuses; none where it will do.
 inline std::optional<cudaError_t> answer_workspace(const void* workspace,
                                                    WorkspaceBytes workspace_bytes,
                                                    std::size_t needed) {

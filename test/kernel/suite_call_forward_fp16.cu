@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// The one call, forward: the kernels that the device has the instructions for, in default tiles.
+#include "kernel/suite_executor.cuh"
+
+namespace suite_call_forward_fp16 {
+
+using namespace attile_test;
+
+const bool kRegistered = [] {
+  using enum Policy;
+  const Suite suite("gpu.call", in_full(kAllPolicies));
+  suite.forward<__half>("d64", OneCall<Dims<64>>{}, in_full(kUnlearnedPolicies, policies<kCausal>));
+  // The smaller ones too, padded inside.
+  suite.forward<__half>("d128", OneCall<Dims<128>>{}, in_full(kUnlearnedPolicies));
+  suite.forward<__half>("d256", OneCall<Dims<256>>{}, in_full(kUnlearnedPolicies));
+  return true;
+}();
+
+}  // namespace suite_call_forward_fp16

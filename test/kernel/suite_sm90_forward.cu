@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// The sm90 kernels: their default tiles, and tiles and tunings that a caller may choose.
+#include "kernel/suite_executor.cuh"
+
+namespace suite_sm90_forward {
+
+using namespace attile_test;
+using attile::sm90::Rows;
+using attile::sm90::Tuning;
+
+using Dims64 = Dims<64>;
+
+template <int Br, int Bc, class Dim = Dims64, class T = Tuning<>>
+using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc, T>>;
+
+using D64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
+using D96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<>>;
+using D128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>>;
+using D192x128 = GpuExecutor<Dims<192, 128>, Sm90DefaultTiles<>>;
+using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
+using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
+using Packed64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kPacked>>;
+using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kPacked>>;
+using Many64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kMany>>;
+using Many96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<Rows::kMany>>;
+using Many128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kMany>>;
+using Many192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<Rows::kMany>>;
+// Panels of 64, 32 and 16 columns; Q's and O's apart.
+using Own64x64D40 = Own<64, 64, Dims<40>>;
+using Own128x48D72 = Own<128, 48, Dims<72>>;
+using Own128x96D80 = Own<128, 96, Dims<80>>;
+using Own192x64D64x32 = Own<192, 64, Dims<64, 32>>;
+using Own128x64D64x256 = Own<128, 64, Dims<64, 256>>;
+// Wide tiles, and stages.
+using NotPersistent = Own<64, 128, Dims64, Tuning<2, false, false>>;
+using ThreeGroups = Own<192, 80, Dims<128>, Tuning<2>>;
+// Two blocks that share K and V.
+using Cluster = Own<128, 128, Dims<128>, Tuning<2, false, true, 2>>;
+using FourStages = Own<128, 32, Dims64, Tuning<4>>;
+using Widest = Own<128, 208, Dims64, Tuning<2>>;
+
+const bool kRegistered = [] {
+  using enum Policy;
+  const Suite suite("gpu.sm90", in_full(kAllPolicies));
+  suite.forward<__half>("d64", D64{}, in_full(kUnlearnedPolicies, policies<kCausal>));
+  suite.forward<__nv_bfloat16>("d128", D128{}, in_full(kUnlearnedPolicies, policies<kEverything>));
+  suite.forward<__half>("d256", D256{}, in_full(kUnlearnedPolicies));
+  suite.forward<__nv_bfloat16>("packed128", Packed128{}, policies<kCausal>);
+  suite.forward<__half>("packed64", Packed64{}, in_full(policies<kNone, kEverything>));
+  suite.forward<__nv_bfloat16>("packed64", Packed64{}, in_full(policies<kCausal, kWindow>));
+  suite.forward<__half>("many64", Many64{}, in_full(policies<kCausal>));
+  suite.forward<__nv_bfloat16>("many96", Many96{}, in_full(policies<kCausal>));
+  suite.forward<__half>("many128", Many128{}, in_full(policies<kCausal>));
+  suite.forward<__nv_bfloat16>("many192", Many192{}, in_full(policies<kCausal>));
+  suite.forward<__half>("d96", D96{}, in_full(policies<kNone>));
+  suite.forward<__nv_bfloat16>("d96", D96{}, in_full(policies<kCausal>));
+  suite.forward<__half>("d192x128", D192x128{}, in_full(policies<kNone>));
+  suite.forward<__nv_bfloat16>("d192x128", D192x128{}, in_full(policies<kCausal>));
+  suite.forward<__half>("d192", D192{}, in_full(policies<kCausal>));
+  suite.forward<__nv_bfloat16>("d192", D192{}, in_full(policies<kNone>));
+  suite.forward<__half>("64x64_d40", Own64x64D40{}, in_full(policies<kCausal>));
+  suite.forward<__half>("128x48_d72", Own128x48D72{}, in_full(policies<kNone>));
+  suite.forward<__nv_bfloat16>("128x96_d80", Own128x96D80{}, in_full(policies<kNone>));
+  suite.forward<__half>("192x64_d64x32", Own192x64D64x32{}, in_full(policies<kCausal>));
+  suite.forward<__half>("128x64_d64x256", Own128x64D64x256{}, in_full(policies<kNone>));
+  suite.forward<__half>("not_persistent", NotPersistent{}, in_full(policies<kWindow>));
+  suite.forward<__half>("three_groups", ThreeGroups{}, in_full(policies<kNone, kCausal>));
+  suite.forward<__nv_bfloat16>("four_stages", FourStages{}, in_full(policies<kPrefix>));
+  suite.forward<__half>("widest", Widest{}, in_full(policies<kNone>));
+  suite.forward<__half>("cluster", Cluster{}, in_full(policies<kNone>));
+  suite.forward<__nv_bfloat16>("cluster", Cluster{}, in_full(policies<kCausal>));
+  return true;
+}();
+
+}  // namespace suite_sm90_forward
