@@ -38,9 +38,10 @@ struct Sm90Family {
   template <class Args, int D, int Dv>
   static constexpr bool kForward = kCompiled<Args>;
   template <class Args, int D, int Dv, DqMode kMode>
-  static constexpr bool kBackward =
-      kCompiled<Args>&& kMode !=
-      DqMode::kTwoPass&& sm90::kMakesGradientOf<typename Args::ScoreModType, D, Dv>;
+  static constexpr bool kBackward = [] {
+    if (kMode == DqMode::kTwoPass) return false;
+    return kCompiled<Args> ? sm90::kMakesGradientOf<typename Args::ScoreModType, D, Dv> : false;
+  }();
 
   template <int D, int Dv, class Args>
   static bool takes_forward(const Args& args) {
@@ -76,7 +77,7 @@ struct Sm80Family {
   template <class Args, int D, int Dv>
   static constexpr bool kForward = kCompiled;
   template <class Args, int D, int Dv, DqMode kMode>
-  static constexpr bool kBackward = kCompiled&& kMode != DqMode::kTwoPass;
+  static constexpr bool kBackward = (kMode != DqMode::kTwoPass) && kCompiled;
 
   template <int D, int Dv, class Args>
   static bool takes_forward(const Args&) {
@@ -131,22 +132,8 @@ struct Sm80Family {
   }
 };
 
-/// Shared memory and FMAs: everything.
+/// Shared memory and FMAs: everything. Nobody asks the last family what it takes.
 struct PortableFamily {
-  template <class Args, int D, int Dv>
-  static constexpr bool kForward = true;
-  template <class Args, int D, int Dv, DqMode kMode>
-  static constexpr bool kBackward = true;
-
-  template <int D, int Dv, class Args>
-  static bool takes_forward(const Args&) {
-    return true;
-  }
-  template <int D, int Dv, DqMode kMode, class Args>
-  static bool takes_backward(const Args&) {
-    return true;
-  }
-
   template <int D, int Dv, class Args, class F>
   static auto forward(const Args&, const F& f) {
     return f(std::type_identity<portable::DefaultForwardTraits<Args, D, Dv>>{});

@@ -16,41 +16,15 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/device.h"
 #include "support/random.h"
 
 namespace {
 
+using attile_test::Device;
 using attile_test::Random;
 
 #define REQUIRE_CUDA(call) REQUIRE((call) == cudaSuccess)
-
-/// Device memory, filled with NaNs.
-template <class T>
-class Device {
- public:
-  explicit Device(std::size_t size) : size_(size) {
-    REQUIRE_CUDA(cudaMalloc(&data_, bytes()));
-    REQUIRE_CUDA(cudaMemset(data_, 0xFF, bytes()));
-  }
-  explicit Device(const std::vector<T>& values) : Device(values.size()) {
-    REQUIRE_CUDA(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice));
-  }
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
-  ~Device() { static_cast<void>(cudaFree(data_)); }
-
-  T* get() const { return data_; }
-  std::size_t bytes() const { return size_ * sizeof(T); }
-  std::vector<T> download() const {
-    std::vector<T> values(size_);
-    REQUIRE_CUDA(cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost));
-    return values;
-  }
-
- private:
-  T* data_ = nullptr;
-  std::size_t size_;
-};
 
 template <class T>
 std::vector<T> normal(std::size_t size, std::uint64_t seed) {
@@ -716,50 +690,6 @@ TEST_CASE("in order, with heads in rounds", "[large]") {
   if (!has_sm90()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
   in_order_is_what_is_accumulated<64>();
   in_order_is_what_is_accumulated<256>();
-}
-
-template <int D, int kKvHeads>
-void batches_are_what_they_are_alone() {
-  constexpr int kBatch = 3, kHeads = 6, kLen = 700;
-  using Of = Problem<__nv_bfloat16, attile::Causal>;
-  using Forward = attile::sm90::DefaultForwardTraits<typename Of::Forward, D>;
-  using Backward =
-      attile::sm90::DefaultBackwardTraits<typename Of::Backward, D, D, attile::DqMode::kInOrder>;
-  const Of problem{kBatch, kHeads, kLen, D};
-  auto forward = problem.forward();
-  auto backward = problem.backward();
-  forward.kv_heads = backward.kv_heads = kKvHeads;
-  std::size_t bytes = 0;
-  REQUIRE_CUDA(attile::backward<Backward>(nullptr, bytes, backward));
-  const Device<unsigned char> workspace(bytes);
-  const auto results = [&] {
-    REQUIRE_CUDA(attile::forward<Forward>(forward));
-    REQUIRE_CUDA(attile::backward<Backward>(workspace.get(), bytes, backward));
-    return std::array{problem.o.download(), problem.dq.download(), problem.dk.download(),
-                      problem.dv.download()};
-  };
-  const auto together = results();
-  for (const auto* out : {&problem.o, &problem.dq, &problem.dk, &problem.dv}) {
-    REQUIRE_CUDA(cudaMemset(out->get(), 0xFF, out->bytes()));
-  }
-  forward.batch = backward.batch = 1;
-  auto alone = results();
-  const auto next = [](auto&... tensors) { ((tensors.data += tensors.batch_stride), ...); };
-  for (int b = 1; b < kBatch; ++b) {
-    next(forward.q, forward.k, forward.v, forward.o);
-    next(backward.q, backward.k, backward.v, backward.o, backward.dout);
-    next(backward.dq, backward.dk, backward.dv);
-    forward.lse += kHeads * kLen;
-    backward.lse += kHeads * kLen;
-    alone = results();
-  }
-  for (std::size_t i = 0; i < alone.size(); ++i) CHECK(same_bits(together[i], alone[i]));
-}
-
-TEST_CASE("in order, a batch has the same bits alone and among others") {
-  if (!has_sm90()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
-  batches_are_what_they_are_alone<64, 6>();
-  batches_are_what_they_are_alone<256, 2>();
 }
 
 template <attile::DqMode kMode>

@@ -6,17 +6,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <cstring>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "support/catch.h"
+#include "support/device.h"
 #include "support/random.h"
 
 namespace {
 
 using attile::DqMode;
+using attile_test::Device;
 using Bf16 = __nv_bfloat16;
 
 struct Shape {
@@ -24,57 +26,35 @@ struct Shape {
   int batch, q_heads, kv_heads, q_len, kv_len;
 };
 
-struct Free {
-  void operator()(void* p) const { static_cast<void>(cudaFree(p)); }
-};
-
-/// An array in device memory: random normal numbers, or NaN.
+/// Normal numbers of a few that are drawn.
 template <class T>
-class Array {
- public:
-  explicit Array(std::size_t count) : count_(count) {
-    void* p = nullptr;
-    REQUIRE(cudaMalloc(&p, count * sizeof(T)) == cudaSuccess);
-    memory_.reset(static_cast<T*>(p));
-    REQUIRE(cudaMemset(p, 0xFF, count * sizeof(T)) == cudaSuccess);
-  }
-  Array(std::size_t count, int seed) : Array(count) {
-    constexpr std::size_t kDrawn = 1 << 16;
-    const attile_test::Random random(seed);
-    std::vector<T> drawn(kDrawn), values(count);
-    for (std::size_t i = 0; i < kDrawn; ++i) drawn[i] = attile::from_float<T>(random.normal(i));
-    for (std::size_t i = 0; i < count; ++i) values[i] = drawn[random.bits(i) % kDrawn];
-    REQUIRE(cudaMemcpy(get(), values.data(), count * sizeof(T), cudaMemcpyHostToDevice) ==
-            cudaSuccess);
-  }
-  T* get() const { return memory_.get(); }
-  std::vector<unsigned char> bytes() const {
-    std::vector<unsigned char> to(count_ * sizeof(T));
-    REQUIRE(cudaMemcpy(to.data(), get(), to.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-    return to;
-  }
+std::vector<T> random_values(std::size_t count, int seed) {
+  constexpr std::size_t kDrawn = 1 << 16;
+  const attile_test::Random random(seed);
+  std::vector<T> drawn(kDrawn), values(count);
+  for (std::size_t i = 0; i < kDrawn; ++i) drawn[i] = attile::from_float<T>(random.normal(i));
+  for (std::size_t i = 0; i < count; ++i) values[i] = drawn[random.bits(i) % kDrawn];
+  return values;
+}
 
- private:
-  std::size_t count_;
-  std::unique_ptr<T, Free> memory_;
-};
-
-/// Whether something is left of the bytes that an array held at first.
+/// Whether an element is left as the memory was at first.
 template <class T>
-bool has_gaps(const std::vector<unsigned char>& bytes) {
-  for (std::size_t i = 0; i < bytes.size(); i += sizeof(T)) {
-    bool untouched = true;
-    for (std::size_t b = 0; b < sizeof(T); ++b) untouched = untouched && bytes[i + b] == 0xFF;
-    if (untouched) return true;
+bool has_gaps(const std::vector<T>& values) {
+  unsigned char untouched[sizeof(T)];
+  std::memset(untouched, 0xFF, sizeof untouched);
+  for (const T& value : values) {
+    if (std::memcmp(&value, untouched, sizeof value) == 0) return true;
   }
   return false;
 }
 
-/// Bytes that differ between an array of one batch element and that element's part of a whole one.
-std::size_t differing(const std::vector<unsigned char>& whole,
-                      const std::vector<unsigned char>& one, int element) {
+/// Elements with other bits in an array of one batch element than in its part of a whole one.
+template <class T>
+std::size_t differing(const std::vector<T>& whole, const std::vector<T>& one, int element) {
   std::size_t count = 0;
-  for (std::size_t i = 0; i < one.size(); ++i) count += whole[element * one.size() + i] != one[i];
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    count += std::memcmp(&whole[element * one.size() + i], &one[i], sizeof(T)) != 0;
+  }
   return count;
 }
 
@@ -91,11 +71,13 @@ struct Affine {
 
 /// Slopes of the heads and a bias for each row and column, the same for all batch elements.
 struct PolicyArrays {
-  Array<float> slopes, bias;
+  Device<float> slopes, bias;
   std::int64_t columns;
 
   explicit PolicyArrays(const Shape& s)
-      : slopes(s.q_heads, 21), bias(std::size_t(s.q_len) * s.kv_len, 22), columns(s.kv_len) {}
+      : slopes(random_values<float>(s.q_heads, 21)),
+        bias(random_values<float>(std::size_t(s.q_len) * s.kv_len, 22)),
+        columns(s.kv_len) {}
 
   template <class Policy>
   void set(Policy& policy) const {
@@ -120,17 +102,17 @@ template <class T, int D, int Dv>
 struct Inputs {
   Shape s;
   std::size_t rows, keys;  // of a batch element
-  Array<T> q, k, v, dout;
+  Device<T> q, k, v, dout;
   PolicyArrays policies;
 
   explicit Inputs(const Shape& shape)
       : s(shape),
         rows(std::size_t(s.q_heads) * s.q_len),
         keys(std::size_t(s.kv_heads) * s.kv_len),
-        q(s.batch * rows * D, 1),
-        k(s.batch * keys * D, 2),
-        v(s.batch * keys * Dv, 3),
-        dout(s.batch * rows * Dv, 4),
+        q(random_values<T>(s.batch * rows * D, 1)),
+        k(random_values<T>(s.batch * keys * D, 2)),
+        v(random_values<T>(s.batch * keys * Dv, 3)),
+        dout(random_values<T>(s.batch * rows * Dv, 4)),
         policies(s) {}
 
   /// Of `batch` elements from `first` on.
@@ -153,8 +135,8 @@ struct Inputs {
 /// What it writes, of `batch` elements.
 template <class T, int D, int Dv>
 struct Outputs {
-  Array<T> o, dq, dk, dv;
-  Array<float> lse;
+  Device<T> o, dq, dk, dv;
+  Device<float> lse;
 
   Outputs(const Inputs<T, D, Dv>& in, int batch)
       : o(batch * in.rows * Dv),
@@ -234,14 +216,15 @@ void forward_alone_and_together(const Shape& shape) {
   const Inputs<T, D, Dv> in(shape);
   const Outputs<T, D, Dv> whole(in, shape.batch), one(in, 1);
   run_forward<Family, M, S>(in, whole, 0, shape.batch);
-  const auto o = whole.o.bytes(), lse = whole.lse.bytes();
-  REQUIRE(!has_gaps<T>(o));
-  REQUIRE(!has_gaps<float>(lse));
+  const auto o = whole.o.download();
+  const auto lse = whole.lse.download();
+  REQUIRE(!has_gaps(o));
+  REQUIRE(!has_gaps(lse));
   for (int b = 0; b < shape.batch; ++b) {
     INFO(shape.name << ", D " << D << ", batch element " << b);
     run_forward<Family, M, S>(in, one, b, 1);
-    CHECK(differing(o, one.o.bytes(), b) == 0);
-    CHECK(differing(lse, one.lse.bytes(), b) == 0);
+    CHECK(differing(o, one.o.download(), b) == 0);
+    CHECK(differing(lse, one.lse.download(), b) == 0);
   }
 }
 
@@ -264,7 +247,7 @@ void run_backward(const Inputs<T, D, Dv>& in, const Outputs<T, D, Dv>& made,
     return Family::template backward<Args, D, Dv, kMode>(workspace, bytes, a);
   };
   REQUIRE(call(nullptr) == cudaSuccess);
-  const Array<float> workspace((bytes + 3) / 4);
+  const Device<unsigned char> workspace(bytes);
   REQUIRE(call(workspace.get()) == cudaSuccess);
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
 }
@@ -277,14 +260,14 @@ void backward_alone_and_together(const Shape& shape) {
   const Outputs<T, D, Dv> whole(in, shape.batch), one(in, 1);
   run_forward<OneCall, M, S>(in, whole, 0, shape.batch);
   run_backward<Family, kMode, M, S>(in, whole, whole, 0, shape.batch);
-  const auto dq = whole.dq.bytes(), dk = whole.dk.bytes(), dv = whole.dv.bytes();
-  for (const auto* gradient : {&dq, &dk, &dv}) REQUIRE(!has_gaps<T>(*gradient));
+  const auto dq = whole.dq.download(), dk = whole.dk.download(), dv = whole.dv.download();
+  for (const auto* gradient : {&dq, &dk, &dv}) REQUIRE(!has_gaps(*gradient));
   for (int b = 0; b < shape.batch; ++b) {
     INFO(shape.name << ", D " << D << ", batch element " << b);
     run_backward<Family, kMode, M, S>(in, whole, one, b, 1);
-    if (kMode != DqMode::kAccumulate) CHECK(differing(dq, one.dq.bytes(), b) == 0);
-    CHECK(differing(dk, one.dk.bytes(), b) == 0);
-    CHECK(differing(dv, one.dv.bytes(), b) == 0);
+    if (kMode != DqMode::kAccumulate) CHECK(differing(dq, one.dq.download(), b) == 0);
+    CHECK(differing(dk, one.dk.download(), b) == 0);
+    CHECK(differing(dv, one.dv.download(), b) == 0);
   }
 }
 
@@ -293,6 +276,8 @@ void backward_alone_and_together(const Shape& shape) {
 [[maybe_unused]] constexpr Shape kGrouped{"576 tiles", 6, 16, 2, 696, 696};
 [[maybe_unused]] constexpr Shape kOddHeads{"135 tiles", 5, 3, 3, 1100, 1100};
 [[maybe_unused]] constexpr Shape kFewRows{"packed heads", 70, 32, 4, 3, 600};
+constexpr Shape kFewHeads{"108 tiles", 3, 6, 6, 700, 700};
+constexpr Shape kFewGroups{"108 tiles, grouped", 3, 6, 2, 700, 700};
 [[maybe_unused]] constexpr Shape kSmall{"120 tiles", 5, 6, 3, 250, 250};
 
 }  // namespace
@@ -300,6 +285,8 @@ void backward_alone_and_together(const Shape& shape) {
 TEST_CASE("batch_bits.forward") {
   forward_alone_and_together<OneCall, Bf16, 128>(kLong);
   forward_alone_and_together<OneCall, Bf16, 128, attile::Causal>(kLong);
+  forward_alone_and_together<OneCall, Bf16, 64, attile::Causal>(kFewHeads);
+  forward_alone_and_together<OneCall, Bf16, 256, attile::Causal>(kFewGroups);
 #if ATTILE_TEST_FULL
   forward_alone_and_together<OneCall, Bf16, 128, attile::Causal>(kMany);
   forward_alone_and_together<OneCall, Bf16, 128, attile::Causal>(kFewRows);
@@ -324,6 +311,8 @@ TEST_CASE("batch_bits.forward") {
 
 TEST_CASE("batch_bits.backward") {
   backward_alone_and_together<OneCall, Bf16, 128, DqMode::kInOrder, attile::Causal>(kGrouped);
+  backward_alone_and_together<OneCall, Bf16, 64, DqMode::kInOrder, attile::Causal>(kFewHeads);
+  backward_alone_and_together<OneCall, Bf16, 256, DqMode::kInOrder, attile::Causal>(kFewGroups);
 #if ATTILE_TEST_FULL
   backward_alone_and_together<OneCall, Bf16, 128, DqMode::kInOrder, attile::Causal>(kOddHeads);
   backward_alone_and_together<OneCall, Bf16, 128, DqMode::kAccumulate, attile::Causal>(kGrouped);

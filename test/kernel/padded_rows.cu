@@ -5,29 +5,26 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <cstring>
 #include <vector>
 
 #include "support/catch.h"
+#include "support/device.h"
 #include "support/random.h"
 
 namespace {
-
-struct Free {
-  void operator()(void* p) const { static_cast<void>(cudaFree(p)); }
-};
 
 /// A (row, head, dim) array with places between rows; all of it is 0xFF at first.
 template <class T>
 class Rows {
  public:
   Rows(int rows, int heads, int dim, std::int64_t row_stride, std::int64_t head_stride)
-      : rows_(rows), heads_(heads), dim_(dim), row_stride_(row_stride), head_stride_(head_stride) {
-    void* p = nullptr;
-    REQUIRE(cudaMalloc(&p, elements() * sizeof(T)) == cudaSuccess);
-    memory_.reset(static_cast<T*>(p));
-    REQUIRE(cudaMemset(p, 0xFF, elements() * sizeof(T)) == cudaSuccess);
-  }
+      : rows_(rows),
+        heads_(heads),
+        dim_(dim),
+        row_stride_(row_stride),
+        head_stride_(head_stride),
+        memory_(elements()) {}
   Rows(int rows, int heads, int dim) : Rows(rows, heads, dim, heads * dim, dim) {}
 
   /// Standard normal numbers, the same wherever the rows lie.
@@ -71,7 +68,7 @@ class Rows {
 
   int rows_, heads_, dim_;
   std::int64_t row_stride_, head_stride_;
-  std::unique_ptr<T, Free> memory_;
+  attile_test::Device<T> memory_;
 };
 
 }  // namespace
@@ -85,18 +82,14 @@ TEST_CASE("padded_rows.forward_bf16_head_dim_51") {
   q.fill(1), k.fill(2), v.fill(3);
   std::vector<float> slopes(kHeads);
   for (int h = 0; h < kHeads; ++h) slopes[h] = 1.0f / (h + 1);
-  void* p = nullptr;
-  REQUIRE(cudaMalloc(&p, kHeads * sizeof(float)) == cudaSuccess);
-  const std::unique_ptr<void, Free> on_device(p);
-  REQUIRE(cudaMemcpy(p, slopes.data(), kHeads * sizeof(float), cudaMemcpyHostToDevice) ==
-          cudaSuccess);
+  const attile_test::Device<float> on_device(slopes);
   const auto run = [&](const Rows<T>& to) {
     attile::ForwardArgs<T, attile::CausalTopLeft, attile::Alibi> args{};
     args.q = q.view(), args.k = k.view(), args.v = v.view(), args.o = to.view();
     args.batch = 1, args.q_heads = kHeads, args.kv_heads = kKvHeads;
     args.q_len = args.kv_len = kLen;
     args.head_dim = kDim;
-    args.score_mod.slopes = static_cast<const float*>(p);
+    args.score_mod.slopes = on_device.get();
     REQUIRE(attile::forward<80>(args) == cudaSuccess);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     return to.bits();
@@ -112,12 +105,10 @@ TEST_CASE("padded_rows.backward_fp16_head_dim_48_and_4") {
   Rows<T> o(kLen, kHeads, kDimV, 8 * kHeads, 8), dq(kLen, kHeads, kDim), dk(kLen, kHeads, kDim);
   Rows<T> dv(kLen, kHeads, kDimV, 8 * kHeads, 8), dense(kLen, kHeads, kDimV);
   q.fill(1), k.fill(2), v.fill(3), dout.fill(4);
-  void* p = nullptr;
-  REQUIRE(cudaMalloc(&p, kHeads * kLen * sizeof(float)) == cudaSuccess);
-  const std::unique_ptr<void, Free> lse(p);
+  const attile_test::Device<float> lse(kHeads * kLen);
   const auto describe = [&](auto& args) {
     args.q = q.view(), args.k = k.view(), args.v = v.view(), args.o = o.view();
-    args.lse = static_cast<float*>(p);
+    args.lse = lse.get();
     args.batch = 1, args.q_heads = args.kv_heads = kHeads;
     args.q_len = args.kv_len = kLen;
     args.head_dim = kDim, args.head_dim_v = kDimV;
@@ -132,10 +123,8 @@ TEST_CASE("padded_rows.backward_fp16_head_dim_48_and_4") {
     args.dq = dq.view(), args.dk = dk.view(), args.dv = to.view();
     const attile::WorkspaceSize size = attile::workspace_size<128>(args);
     REQUIRE(bool(size));
-    void* memory = nullptr;
-    REQUIRE(cudaMalloc(&memory, size.bytes) == cudaSuccess);
-    const std::unique_ptr<void, Free> workspace(memory);
-    REQUIRE(attile::backward<128>(memory, size.bytes, args) == cudaSuccess);
+    const attile_test::Device<unsigned char> workspace(size.bytes);
+    REQUIRE(attile::backward<128>(workspace.get(), size.bytes, args) == cudaSuccess);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     return to.bits();
   };
