@@ -45,7 +45,7 @@ using Args =
 
 template <class A>
 concept Backward = requires(A a) {
-  a.dout;
+  a.dout.data;
 };
 
 template <class Element>
@@ -110,9 +110,7 @@ extern "C" {
 std::size_t attile_problem_bytes() { return sizeof(AttileProblem); }
 
 /// Why the kernel would refuse `problem`, in one sentence; empty when it would not.
-const char* attile_check(const AttileProblem* problem) {
-  return check(args_of(*problem)).why;
-}
+const char* attile_check(const AttileProblem* problem) { return check(args_of(*problem)).why; }
 
 /// Sets `bytes` to the scratch memory that `attile_run` needs: 0 for a forward kernel.
 /// Errors   a cudaError_t; 0 for success.

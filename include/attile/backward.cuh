@@ -22,13 +22,16 @@
 namespace attile {
 
 /// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
-/// up to D (Dv for V). Takes `BackwardTraits<...>::Args`. The tuning's namespace is the family:
-/// `sm80::BackwardTuning<>`, the default but for kTwoPass, `sm90::BackwardTuning<>` (16-bit types),
-/// or `portable::Tuning<>`.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+/// up to D (Dv for V). E: an element type, or Elements; the policies in any order, or
+/// a bundle of all in the first place. Takes `BackwardTraits<...>::Args`. The tuning's namespace is
+/// the family: `sm80::BackwardTuning<>`, the default but for kTwoPass, `sm90::BackwardTuning<>`
+/// (16-bit types), or `portable::Tuning<>`.
+template <int Br, int Bc, int D, class E, class First = NoMask, class Second = NoScoreMod,
+          class Third = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class Tuning = DefaultBackwardTuning<kMode>>
-using BackwardTraits = typename Tuning::template Backward<Br, Bc, D, T, M, S, P, Dv, kMode>;
+using BackwardTraits =
+    typename Tuning::template Backward<Br, Bc, D, ElementsOf<E>, Policies<First, Second, Third>, Dv,
+                                       kMode>;
 
 namespace detail {
 
@@ -99,9 +102,8 @@ Check check_backward(const typename Traits::Args& args) {
   const BackwardBlocks blocks = backward_blocks<Traits>(args);
   const std::int64_t most =
       max(max(blocks.preprocess, blocks.columns), max(blocks.rows, blocks.postprocess));
-  return first_refusal(
-      arch::check_architecture(columns_kernel<Traits>(), Traits::kLeastArchitecture),
-      arch::check_launch(columns_kernel<Traits>(), Traits::kColumnsSharedBytes, most));
+  return arch::check_launch(columns_kernel<Traits>(), Traits::kColumnsSharedBytes, most,
+                            Traits::kLeastArchitecture);
 }
 
 /// The same, of the tensors too; without a workspace, which has no say in it.
@@ -184,9 +186,8 @@ auto with_backward_kernel(const Args& args, const F& f) {
 }
 
 /// The bytes of scratch memory of the one call, or the sentence of `check`.
-template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
-          Dropout P>
-WorkspaceSize workspace_size(const BackwardArgs<T, M, S, P>& args) {
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
+WorkspaceSize workspace_size(const Args& args) {
   if (const Check ok = check_arguments(args, D, Dv); !ok) return {ok};
   return detail::AllFamilies::template backward<D, Dv, kMode>(args, [&](auto kernel) {
     using Traits = typename decltype(kernel)::type;
@@ -196,15 +197,12 @@ WorkspaceSize workspace_size(const BackwardArgs<T, M, S, P>& args) {
 }
 
 /// `check` for the one-call `backward`, without and with a workspace.
-template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
-          Dropout P>
-Check check(const BackwardArgs<T, M, S, P>& args) {
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
+Check check(const Args& args) {
   return workspace_size<D, Dv, kMode>(args).check;
 }
-template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
-          Dropout P>
-Check check(const BackwardArgs<T, M, S, P>& args, const void* workspace,
-            std::size_t workspace_bytes) {
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
+Check check(const Args& args, const void* workspace, std::size_t workspace_bytes) {
   const WorkspaceSize size = workspace_size<D, Dv, kMode>(args);
   return size ? check_workspace(workspace, workspace_bytes, size.bytes) : size.check;
 }
@@ -213,11 +211,9 @@ Check check(const BackwardArgs<T, M, S, P>& args, const void* workspace,
 /// `backward<64, 64, DqMode::kInOrder>` gives the same bits at every run. The workspace is asked
 /// for with the arguments of the call: their addresses and strides have a say in which kernels run,
 /// and so in its size.
-template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
-          Dropout P>
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 [[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
-                                   const BackwardArgs<T, M, S, P>& args,
-                                   cudaStream_t stream = nullptr) {
+                                   const Args& args, cudaStream_t stream = nullptr) {
   if (workspace == nullptr) {
     return detail::answer_size(workspace_bytes, workspace_size<D, Dv, kMode>(args));
   }
@@ -229,9 +225,8 @@ template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask
 }
 
 /// The kernel that the one-call `backward` runs for these arguments, as of `forward`.
-template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
-          Dropout P>
-const char* kernel_name(const BackwardArgs<T, M, S, P>& args) {
+template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
+const char* kernel_name(const Args& args) {
   return with_backward_kernel<D, Dv, kMode>(
       args, [](auto kernel) { return kernel_name<typename decltype(kernel)::type>(); });
 }

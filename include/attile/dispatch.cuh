@@ -64,7 +64,7 @@ Check check_dims(const Args& args, F&& f) {
 template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, class Args>
 Check check(const Args& args) {
   return detail::check_dims<Ds>(args, [&](auto D) {
-    if constexpr (requires { args.dout; }) {
+    if constexpr (!Args::kIsForward) {
       return attile::check<D.value, D.value, kMode>(args);
     } else {
       return attile::check<D.value>(args);
@@ -74,10 +74,8 @@ Check check(const Args& args) {
 
 /// The same of a call of `backward` that computes: also why it would refuse this workspace, null
 /// included.
-template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
-          Dropout P>
-Check check(const BackwardArgs<T, M, S, P>& args, const void* workspace,
-            std::size_t workspace_bytes) {
+template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
+Check check(const Args& args, const void* workspace, std::size_t workspace_bytes) {
   return detail::check_dims<Ds>(args, [&](auto D) {
     return attile::check<D.value, D.value, kMode>(args, workspace, workspace_bytes);
   });
@@ -85,9 +83,8 @@ Check check(const BackwardArgs<T, M, S, P>& args, const void* workspace,
 
 /// `forward` by the kernel that args.head_dim and args.head_dim_v lead to.
 /// Errors   what `check` says, else the launch's.
-template <class Ds = AllDims, Element T, Mask M, ScoreMod S, Dropout P>
-[[nodiscard]] cudaError_t forward(const ForwardArgs<T, M, S, P>& args,
-                                  cudaStream_t stream = nullptr) {
+template <class Ds = AllDims, ForwardPass Args>
+[[nodiscard]] cudaError_t forward(const Args& args, cudaStream_t stream = nullptr) {
   if (args.head_dim == 0) return cudaErrorInvalidValue;
   return detail::with_dim(Ds{}, detail::larger_dim(args), cudaErrorInvalidValue,
                           [&](auto D) { return attile::forward<D.value>(args, stream); });
@@ -95,11 +92,9 @@ template <class Ds = AllDims, Element T, Mask M, ScoreMod S, Dropout P>
 
 /// `backward` by the kernels that args.head_dim and args.head_dim_v lead to.
 /// Errors   what `check` says, else the launch's.
-template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, Element T, Mask M, ScoreMod S,
-          Dropout P>
+template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 [[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
-                                   const BackwardArgs<T, M, S, P>& args,
-                                   cudaStream_t stream = nullptr) {
+                                   const Args& args, cudaStream_t stream = nullptr) {
   if (args.head_dim == 0) return cudaErrorInvalidValue;
   return detail::with_dim(Ds{}, detail::larger_dim(args), cudaErrorInvalidValue, [&](auto D) {
     return attile::backward<D.value, D.value, kMode>(workspace, workspace_bytes, args, stream);

@@ -21,17 +21,19 @@
 // The families of kernels, and what each of them takes: the one calls run the first one that takes
 // the arguments. A family is
 //   kForward<Args, D, Dv>, kBackward<Args, D, Dv, kMode>   whether this file has its kernels;
+//   kTakesAll   whether it runs all that it has kernels for wherever this file's code runs, so that
+//               kernels of the families behind it are not compiled;
 //   takes_forward<D, Dv>(args), takes_backward<D, Dv, kMode>(args)   whether the current device
-//                              runs them for arguments that passed `check_arguments`;
+//               runs them for arguments that passed `check_arguments`;
 //   forward<D, Dv>(args, f), backward<D, Dv, kMode>(args, f)   calls f(std::type_identity<Traits>)
-//                              with the one among them that is the fastest, and returns what f
-//                              does.
+//               with the one among them that is the fastest, and returns what f does.
 
 namespace attile::detail {
 
 /// wgmma, TMA and warp specialisation: 16-bit types on compute capability 9.0, where copies can
 /// address the tensors. A modifier that learns it takes backward up to 128 columns.
 struct Sm90Family {
+  static constexpr bool kTakesAll = false;  // but what copies can address
   template <class Args>
   static constexpr bool kCompiled =
       sizeof(typename Args::ElementType) == 2 && arch::compiled_for([](int a) { return a == 900; });
@@ -55,11 +57,14 @@ struct Sm90Family {
   template <int D, int Dv, class Args, class F>
   static auto forward(const Args& args, const F& f) {
     using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
-    using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
-    using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
-    if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
-    if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
-      if (args.q_len >= sm90::many_rows(max(D, Dv))) return f(std::type_identity<Many>{});
+    // Only a length of its own, which bounds are not, may choose a sequence's kernel.
+    if constexpr (Args::SequencesType::kUniform) {
+      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
+      using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
+      if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
+      if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
+        if (args.q_len >= sm90::many_rows(max(D, Dv))) return f(std::type_identity<Many>{});
+      }
     }
     return f(std::type_identity<Traits>{});
   }
@@ -74,6 +79,7 @@ struct Sm90Family {
 /// fp32 above 128 columns it is the portable kernels that fit a device of 99 KB.
 struct Sm80Family {
   static constexpr bool kCompiled = arch::compiled_for([](int a) { return a >= 800; });
+  static constexpr bool kTakesAll = !arch::compiled_for([](int a) { return a < 800; });
   template <class Args, int D, int Dv>
   static constexpr bool kForward = kCompiled;
   template <class Args, int D, int Dv, DqMode kMode>
@@ -81,11 +87,11 @@ struct Sm80Family {
 
   template <int D, int Dv, class Args>
   static bool takes_forward(const Args&) {
-    return has_code(forward_kernel<sm80::DefaultForwardTraits<Args, D, Dv, kLeastKb>>);
+    return !arch::lacks(forward_kernel<sm80::DefaultForwardTraits<Args, D, Dv, kLeastKb>>, 800);
   }
   template <int D, int Dv, DqMode kMode, class Args>
   static bool takes_backward(const Args&) {
-    return has_code(columns_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kLeastKb>>());
+    return !arch::lacks(columns_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kLeastKb>>(), 800);
   }
 
   template <int D, int Dv, class Args, class F>
@@ -110,14 +116,6 @@ struct Sm80Family {
   /// Devices with 99 KB run code for 8.0 too.
   static constexpr int kLeastKb = kTakesTiles<99> || kTakesTiles<163> ? 99 : 227;
 
-  template <class Kernel>
-  static bool has_code(Kernel kernel) {
-    if constexpr (arch::compiled_for([](int a) { return a < 800; })) {
-      return !arch::lacks(kernel, 800);
-    } else {
-      return true;
-    }
-  }
   /// f(kb): the shared memory that the default tiles are for. Units    KB, a constant.
   template <class F>
   static auto with_shared_kb(const F& f) {
@@ -149,7 +147,10 @@ template <class Family, class... Others>
 struct Families {
   template <int D, int Dv, class Args, class F>
   static auto forward(const Args& args, const F& f) {
-    if constexpr (sizeof...(Others) == 0) {
+    constexpr bool kIsLast = sizeof...(Others) == 0;
+    if constexpr (kIsLast) {
+      return Family::template forward<D, Dv>(args, f);
+    } else if constexpr (Family::kTakesAll && Family::template kForward<Args, D, Dv>) {
       return Family::template forward<D, Dv>(args, f);
     } else {
       if constexpr (Family::template kForward<Args, D, Dv>) {
@@ -162,7 +163,10 @@ struct Families {
   }
   template <int D, int Dv, DqMode kMode, class Args, class F>
   static auto backward(const Args& args, const F& f) {
-    if constexpr (sizeof...(Others) == 0) {
+    constexpr bool kIsLast = sizeof...(Others) == 0;
+    if constexpr (kIsLast) {
+      return Family::template backward<D, Dv, kMode>(args, f);
+    } else if constexpr (Family::kTakesAll && Family::template kBackward<Args, D, Dv, kMode>) {
       return Family::template backward<D, Dv, kMode>(args, f);
     } else {
       if constexpr (Family::template kBackward<Args, D, Dv, kMode>) {

@@ -23,15 +23,17 @@ namespace attile::flash1 {
 using State = portable::Flash1State;
 
 /// The traits of a forward kernel with the caller's tiles.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
-using ForwardTraits = portable::Flash1ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+template <int Br, int Bc, int D, class E, class First = NoMask, class Second = NoScoreMod,
+          class Third = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
+using ForwardTraits = portable::Flash1ForwardTraits<Br, Bc, D, ElementsOf<E>,
+                                                    Policies<First, Second, Third>, Dv, Tuning>;
 
 /// The traits of backward kernels with the caller's tiles.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
+template <int Br, int Bc, int D, class E, class First = NoMask, class Second = NoScoreMod,
+          class Third = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
 using BackwardTraits =
-    portable::BackwardTraits<Br, Bc, D, T, M, S, P, Dv, DqMode::kInOrder, Tuning>;
+    portable::BackwardTraits<Br, Bc, D, ElementsOf<E>, Policies<First, Second, Third>, Dv,
+                             DqMode::kInOrder, Tuning>;
 
 namespace detail {
 
@@ -53,13 +55,11 @@ template <class Args, int D, int Dv>
 struct Default {
   static constexpr auto kForward = forward_tiles(D > Dv ? D : Dv);
   static constexpr auto kBackward = backward_tiles(D > Dv ? D : Dv);
-  using T = typename Args::ElementType;
-  using M = typename Args::MaskType;
-  using S = typename Args::ScoreModType;
-  using P = typename Args::DropoutType;
-  using Forward = ForwardTraits<kForward.br, kForward.bc, D, T, M, S, P, Dv,
+  using E = typename Args::Elements;
+  using P = typename Args::Policies;
+  using Forward = ForwardTraits<kForward.br, kForward.bc, D, E, P, NoScoreMod, NoDropout, Dv,
                                 portable::Tuning<kForward.threads, kForward.blocks_per_sm>>;
-  using Backward = BackwardTraits<kBackward.br, kBackward.bc, D, T, M, S, P, Dv,
+  using Backward = BackwardTraits<kBackward.br, kBackward.bc, D, E, P, NoScoreMod, NoDropout, Dv,
                                   portable::Tuning<kBackward.threads, kBackward.blocks_per_sm>>;
 };
 
@@ -102,7 +102,8 @@ template <class Traits>
 std::size_t forward_workspace(const typename Traits::Args& args) {
   if (Traits::kSumsInOutput) return 16;
   const int v = head_dims(args, Traits::kD, Traits::kDv).v;
-  const std::size_t rows = static_cast<std::size_t>(args.batch) * args.q_heads * args.q_len;
+  const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
+  const std::size_t rows = static_cast<std::size_t>(shape.batches) * args.q_heads * shape.rows;
   return max<std::size_t>(sizeof(float) * rows * round_up(v, 4), 16);
 }
 
@@ -177,19 +178,18 @@ template <class Traits>
   }
   const std::int64_t blocks = detail::forward_blocks<Traits>(args);
   if (blocks == 0) return cudaSuccess;
-  const auto params = forward_params<Traits>(args);
-  tile::TensorParam<float> sums;
+  Tensor<float> sums;
   if constexpr (Traits::kSumsInOutput) {
-    sums = params.o;
+    sums = args.o;
   } else {
-    const int v = params.head_dim_v;
-    sums = tile::tensor_param(
-        bhsd(static_cast<float*>(workspace), args.q_len, args.q_heads, round_up(v, 4)), v);
+    const int v = head_dims(args, Traits::kD, Traits::kDv).v;
+    const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
+    sums = bhsd(static_cast<float*>(workspace), shape.rows, args.q_heads, round_up(v, 4));
   }
-  const portable::Flash1Params<Traits> flash1_params{params, sums, state};
+  const portable::Flash1Params<Traits> params(args, sums, state);
   return arch::launch(portable::flash1_forward_kernel<Traits>, static_cast<unsigned>(blocks),
                       static_cast<unsigned>(Traits::kThreads), Traits::kSharedBytes, stream,
-                      flash1_params);
+                      params);
 }
 
 /// dQ, dK and dV from O, l and m of `forward`. With PhiloxDropout, args.dropout draws from what was
@@ -213,19 +213,18 @@ template <class Traits>
 }
 
 /// The one calls, with the default tiles.
-template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
-[[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes,
-                                  const ForwardArgs<T, M, S, P>& args, const State& state,
-                                  cudaStream_t stream = nullptr) {
-  return forward<DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv>>(workspace, workspace_bytes,
-                                                                       args, state, stream);
+template <int D, int Dv = D, ForwardPass Args>
+[[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes, const Args& args,
+                                  const State& state, cudaStream_t stream = nullptr) {
+  return forward<DefaultForwardTraits<Args, D, Dv>>(workspace, workspace_bytes, args, state,
+                                                    stream);
 }
-template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
+template <int D, int Dv = D, BackwardPass Args>
 [[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
-                                   const BackwardArgs<T, M, S, P>& args, const State& state,
+                                   const Args& args, const State& state,
                                    cudaStream_t stream = nullptr) {
-  return backward<DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, Dv>>(
-      workspace, workspace_bytes, args, state, stream);
+  return backward<DefaultBackwardTraits<Args, D, Dv>>(workspace, workspace_bytes, args, state,
+                                                      stream);
 }
 
 }  // namespace attile::flash1

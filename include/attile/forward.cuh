@@ -18,11 +18,13 @@
 namespace attile {
 
 /// The traits of a forward kernel with the caller's tiles: Br query rows by Bc key rows, head_dim
-/// up to D (Dv for V). Takes `ForwardTraits<...>::Args`. The tuning's namespace is the family:
-/// `sm80::Tuning<>`, `sm90::Tuning<>` (16-bit types), or `portable::Tuning<>`.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, class Tuning = sm80::Tuning<>>
-using ForwardTraits = typename Tuning::template Forward<Br, Bc, D, T, M, S, P, Dv>;
+/// up to D (Dv for V). E: an element type, or Elements; the policies in any order, or
+/// a bundle of all in the first place. Takes `ForwardTraits<...>::Args`. The tuning's namespace is
+/// the family: `sm80::Tuning<>`, `sm90::Tuning<>` (16-bit types), or `portable::Tuning<>`.
+template <int Br, int Bc, int D, class E, class First = NoMask, class Second = NoScoreMod,
+          class Third = NoDropout, int Dv = D, class Tuning = sm80::Tuning<>>
+using ForwardTraits =
+    typename Tuning::template Forward<Br, Bc, D, ElementsOf<E>, Policies<First, Second, Third>, Dv>;
 
 // The caller's own launch (after `check`):
 //   forward_prepare<K>();
@@ -67,10 +69,9 @@ Check prepare_forward(const typename Traits::Args& args,
         "max_blocks is given, and this kernel has a block for each tile of rows: the persistent "
         "ones are the family sm90's");
   }
-  const Check ready =
-      first_refusal(arch::check_architecture(forward_kernel<Traits>, Traits::kLeastArchitecture),
-                    arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes,
-                                       Traits::kCluster * Traits::Params::tile_count(args)));
+  const std::int64_t most = Traits::kCluster * Traits::Params::tile_count(args);
+  const Check ready = arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes, most,
+                                         Traits::kLeastArchitecture);
   if (!ready) return ready;
   params.emplace(args);
   return params->complete(args);
@@ -127,8 +128,8 @@ auto with_forward_kernel(const Args& args, const F& f) {
 }
 
 /// `check` for the one-call `forward`.
-template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
-Check check(const ForwardArgs<T, M, S, P>& args) {
+template <int D, int Dv = D, ForwardPass Args>
+Check check(const Args& args) {
   if (const Check ok = check_arguments(args, D, Dv); !ok) return ok;
   return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
     using Traits = typename decltype(kernel)::type;
@@ -138,9 +139,8 @@ Check check(const ForwardArgs<T, M, S, P>& args) {
 }
 
 /// The one call: `forward<64>(args, stream)`, with the default tiles. head_dim up to D (Dv).
-template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
-[[nodiscard]] cudaError_t forward(const ForwardArgs<T, M, S, P>& args,
-                                  cudaStream_t stream = nullptr) {
+template <int D, int Dv = D, ForwardPass Args>
+[[nodiscard]] cudaError_t forward(const Args& args, cudaStream_t stream = nullptr) {
   if (const Check ok = check_arguments(args, D, Dv); !ok) return ok.error;
   return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
     return detail::launch_forward<typename decltype(kernel)::type>(args, stream);
@@ -153,8 +153,8 @@ WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits:
                                                                          Direction::kForward) {
   return {check<Traits>(args), detail::kForwardWorkspace};
 }
-template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
-WorkspaceSize workspace_size(const ForwardArgs<T, M, S, P>& args) {
+template <int D, int Dv = D, ForwardPass Args>
+WorkspaceSize workspace_size(const Args& args) {
   return {check<D, Dv>(args), detail::kForwardWorkspace};
 }
 
@@ -171,9 +171,8 @@ template <class Traits>
   const Check ok = check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace);
   return ok ? forward<Traits>(args, stream) : ok.error;
 }
-template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
-[[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes,
-                                  const ForwardArgs<T, M, S, P>& args,
+template <int D, int Dv = D, ForwardPass Args>
+[[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes, const Args& args,
                                   cudaStream_t stream = nullptr) {
   if (workspace == nullptr) {
     return detail::answer_size(workspace_bytes, workspace_size<D, Dv>(args));
@@ -184,8 +183,8 @@ template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
 
 /// The kernel that the one-call `forward` runs for these arguments: "sm90 forward, Br 128, Bc 128,
 /// D 128, Dv 128".
-template <int D, int Dv = D, Element T, Mask M, ScoreMod S, Dropout P>
-const char* kernel_name(const ForwardArgs<T, M, S, P>& args) {
+template <int D, int Dv = D, ForwardPass Args>
+const char* kernel_name(const Args& args) {
   return with_forward_kernel<D, Dv>(
       args, [](auto kernel) { return kernel_name<typename decltype(kernel)::type>(); });
 }

@@ -220,8 +220,8 @@ std::size_t probabilities_bytes(const Args& args) {
 /// Says in one sentence why `forward` would refuse these arguments on the current device. Launches
 /// nothing. Beyond the contract, head_dim must be given, and Q, K, V and O must be what cuBLAS can
 /// address: a row stride of at least the row's length, no negative stride.
-template <Element T, Mask M, ScoreMod S, Dropout P>
-Check check(const ForwardArgs<T, M, S, P>& a) {
+template <ForwardPass Args>
+Check check(const Args& a) {
   if (const Check arguments = check_arguments(a, 0, 0); !arguments) return arguments;
   const HeadDims dim = head_dims(a, 0, 0);
   using detail::check_strides;
@@ -230,14 +230,14 @@ Check check(const ForwardArgs<T, M, S, P>& a) {
       check_strides(a.o, ATTILE_STRIDES_TEXT("o"), a.batch, a.q_heads, a.q_len, dim.v),
       detail::check_sizes(a));
   if (!problem) return problem;
-  return detail::with_softmax_kernel<ForwardArgs<T, M, S, P>>(
+  return detail::with_softmax_kernel<Args>(
       a.kv_len, [&](auto kernel, int, std::size_t) { return arch::check_launch(kernel, 0, 0); });
 }
 
 /// The same for `backward`: head_dim must be given, and Q, K, V, dO, dQ, dK and dV must be what
 /// cuBLAS can address.
-template <Element T, Mask M, ScoreMod S, Dropout P>
-Check check(const BackwardArgs<T, M, S, P>& a) {
+template <BackwardPass Args>
+Check check(const Args& a) {
   if (const Check arguments = check_arguments(a, 0, 0); !arguments) return arguments;
   const HeadDims dim = head_dims(a, 0, 0);
   using detail::check_strides;
@@ -249,7 +249,7 @@ Check check(const BackwardArgs<T, M, S, P>& a) {
       check_strides(a.dv, ATTILE_STRIDES_TEXT("dv"), a.batch, a.kv_heads, a.kv_len, dim.v),
       detail::check_sizes(a));
   if (!problem) return problem;
-  return arch::check_launch(gradient_kernel<BackwardArgs<T, M, S, P>>, 0, 0);
+  return arch::check_launch(gradient_kernel<Args>, 0, 0);
 }
 
 #undef ATTILE_STRIDES_TEXT
@@ -258,7 +258,7 @@ Check check(const BackwardArgs<T, M, S, P>& a) {
 template <class Args>
 Check check(const Args& args, const void* workspace, std::size_t workspace_bytes) {
   if (const Check ok = check(args); !ok) return ok;
-  if constexpr (requires { args.dout; }) {
+  if constexpr (!Args::kIsForward) {
     return check_workspace(workspace, workspace_bytes, backward_workspace(args).bytes);
   } else {
     return check_workspace(workspace, workspace_bytes, forward_workspace(args).bytes);
@@ -283,11 +283,11 @@ Check check(const Args& args, const void* workspace, std::size_t workspace_bytes
 ///          first launch's error or what cuBLAS says: see `to_cuda_error` (out of its memory:
 ///          cudaErrorMemoryAllocation; a failed launch: cudaErrorLaunchFailure; no kernel for the
 ///          operands: cudaErrorNotSupported).
-template <Element T, Mask M, ScoreMod S, Dropout P>
-[[nodiscard]] cudaError_t forward(cublasHandle_t handle, T* p, void* workspace,
-                                  WorkspaceBytes workspace_bytes,
-                                  const ForwardArgs<T, M, S, P>& args,
+template <ForwardPass Args>
+[[nodiscard]] cudaError_t forward(cublasHandle_t handle, typename Args::ElementType* p,
+                                  void* workspace, WorkspaceBytes workspace_bytes, const Args& args,
                                   cudaStream_t stream = nullptr) {
+  using T = typename Args::ElementType;
   if (const Check ok = check(args); !ok) return ok.error;
   const Sizes sizes = sizes_of(args);
   const ForwardWorkspace w = forward_workspace(args);
@@ -301,7 +301,7 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
 
   float* s = part<float>(workspace, w.s);
   if constexpr (std::same_as<T, float>) s = p;
-  T* const dropped = P::kEnabled ? part<T>(workspace, w.dropped) : nullptr;
+  T* const dropped = Args::DropoutType::kEnabled ? part<T>(workspace, w.dropped) : nullptr;
   const auto [D, Dv] = sizes.dim;
   const Products products{handle, args.batch, args.kv_heads, sizes.group};
   if (sizes.scores() > 0) {
@@ -318,10 +318,11 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   if (sizes.scores() == 0) {
     return detail::store_rows(args.o, nullptr, args.batch, args.q_heads, args.q_len, Dv, stream);
   }
-  return products.each_head<Form::kNN>({args.q_len, Dv, args.kv_len}, 1.0f,
-                                       detail::per_score(args, sizes, P::kEnabled ? dropped : p),
-                                       per_kv_head(args.v, args.kv_len, Dv),
-                                       per_q_head(args.o, args.q_len, Dv, sizes.group));  // line 3
+  return products.each_head<Form::kNN>(
+      {args.q_len, Dv, args.kv_len}, 1.0f,
+      detail::per_score(args, sizes, Args::DropoutType::kEnabled ? dropped : p),
+      per_kv_head(args.v, args.kv_len, Dv),
+      per_q_head(args.o, args.q_len, Dv, sizes.group));  // line 3
 }
 
 /// dQ, dK and dV from the P that `forward` wrote for the same problem:
@@ -329,13 +330,12 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
 ///   dQ = scale dS K,  dK = scale dS^T Q,  D = rowsum(dO * O)  [arXiv 2205.14135, Algorithm 3]
 /// Sums are fp32; dS is rounded to T. LSE must be given but is not read. Where several scores add
 /// to an element of the gradient of a modifier that learns, they do in no fixed order.
-/// Shapes   see BackwardArgs; `head_dim` is required, and `p` is that of `forward`.
-/// Scratch, Scope, Bits, Errors: as in `forward`.
-template <Element T, Mask M, ScoreMod S, Dropout P>
-[[nodiscard]] cudaError_t backward(cublasHandle_t handle, const T* p, void* workspace,
-                                   WorkspaceBytes workspace_bytes,
-                                   const BackwardArgs<T, M, S, P>& args,
-                                   cudaStream_t stream = nullptr) {
+/// Shapes   see BackwardArgs; `head_dim` is required. `p`, Scratch, Scope, Bits, Errors: `forward`.
+template <BackwardPass Args>
+[[nodiscard]] cudaError_t backward(cublasHandle_t handle, const typename Args::ElementType* p,
+                                   void* workspace, WorkspaceBytes workspace_bytes,
+                                   const Args& args, cudaStream_t stream = nullptr) {
+  using T = typename Args::ElementType;
   if (const Check ok = check(args); !ok) return ok.error;
   const Sizes sizes = sizes_of(args);
   const BackwardWorkspace w = backward_workspace(args);
@@ -359,7 +359,7 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   float* const dp = part<float>(workspace, w.dp);
   float* const s = part<float>(workspace, w.s);
   T* const ds = part<T>(workspace, w.ds);
-  T* const dropped = P::kEnabled ? part<T>(workspace, w.dropped) : nullptr;
+  T* const dropped = Args::DropoutType::kEnabled ? part<T>(workspace, w.dropped) : nullptr;
   float* const sums = w.has_sums ? part<float>(workspace, w.sums) : nullptr;
   const float scale = scale_of(args, D);
   const int group = sizes.group;
@@ -373,7 +373,7 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
                                                        detail::per_score(args, sizes, dp))) {
     return error;  // line 2: dP = dO V^T
   }
-  if constexpr (kNeedsScores<S>) {
+  if constexpr (kNeedsScores<typename Args::ScoreModType>) {
     if (const auto error = products.each_head<Form::kNT>({args.q_len, args.kv_len, D}, scale, q, k,
                                                          detail::per_score(args, sizes, s))) {
       return error;
@@ -382,10 +382,10 @@ template <Element T, Mask M, ScoreMod S, Dropout P>
   if (const auto error = detail::launch_gradient(args, sizes, p, dp, s, ds, dropped, stream)) {
     return error;  // line 3: dS
   }
-  if (const auto error =
-          detail::group_gradient(products, {args.kv_len, Dv, args.q_len}, 1.0f,
-                                 detail::per_score<const T>(args, sizes, P::kEnabled ? dropped : p),
-                                 dout, args.dv, sums, stream)) {
+  if (const auto error = detail::group_gradient(
+          products, {args.kv_len, Dv, args.q_len}, 1.0f,
+          detail::per_score<const T>(args, sizes, Args::DropoutType::kEnabled ? dropped : p), dout,
+          args.dv, sums, stream)) {
     return error;  // line 1: dV = dropout(P)^T dO
   }
   if (const auto error =

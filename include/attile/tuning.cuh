@@ -156,10 +156,8 @@ constexpr Sm80BackwardTiles sm80_fp32_backward_tiles(int dim, int shared_kb) {
 }
 
 template <class Args, int D, int Dv, int Br, int Bc, class Tuning>
-using ForwardOf =
-    typename Tuning::template Forward<Br, Bc, D, typename Args::ElementType,
-                                      typename Args::MaskType, typename Args::ScoreModType,
-                                      typename Args::DropoutType, Dv>;
+using ForwardOf = typename Tuning::template Forward<Br, Bc, D, typename Args::Elements,
+                                                    typename Args::Policies, Dv>;
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct PortableForward {
@@ -171,9 +169,8 @@ struct PortableForward {
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct PortableBackward {
   static constexpr Tiles kTiles = portable_backward_tiles(max(D, Dv), kSharedKb);
-  using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
-                                        typename Args::MaskType, typename Args::ScoreModType,
-                                        typename Args::DropoutType, Dv, kMode,
+  using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
+                                        typename Args::Policies, Dv, kMode,
                                         portable::Tuning<kTiles.threads, kTiles.blocks_per_sm>>;
 };
 
@@ -200,9 +197,8 @@ struct Sm90Forward {
 template <class Args, int D, int Dv, DqMode kMode>
 struct Sm90Backward {
   static constexpr Sm90BackwardTiles kTiles = sm90_backward_tiles(D, Dv);
-  using type = sm90::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
-                                    typename Args::MaskType, typename Args::ScoreModType,
-                                    typename Args::DropoutType, Dv, kMode,
+  using type = sm90::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
+                                    typename Args::Policies, Dv, kMode,
                                     sm90::BackwardTuning<kTiles.stages, kTiles.p_steps>>;
 };
 
@@ -213,9 +209,8 @@ struct Sm80Backward {
           ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
           : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
   using type =
-      sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::ElementType,
-                           typename Args::MaskType, typename Args::ScoreModType,
-                           typename Args::DropoutType, Dv, kMode,
+      sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
+                           typename Args::Policies, Dv, kMode,
                            sm80::BackwardTuning<kTiles.warps, kTiles.across, kTiles.dq_across,
                                                 kTiles.blocks_per_sm, kTiles.stages>>;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// promises: type constraint failed for "Halve"
+// promises: attile: this type is no policy: neither a Mask, nor a ScoreMod, nor a Dropout, nor a
+// Sequences has all that its concept asks for
 #include <attile/forward.cuh>
 
 struct Halve {

@@ -2,4 +2,5 @@
 // promises: attile::sm90::BackwardTraits: with a score modifier that learns D and Dv must be
 #include <attile/kernel/sm90/backward_traits.cuh>
 
-attile::sm90::BackwardTraits<64, 64, 192, __half, attile::NoMask, attile::LearnedBias<>>::Args args;
+attile::sm90::BackwardTraits<64, 64, 192, attile::Elements<__half>,
+                             attile::Policies<attile::LearnedBias<>>, 192>::Args args;

@@ -4,6 +4,7 @@
 #include <attile/reference.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "support/catch.h"
@@ -84,9 +85,9 @@ double loss(P& p, const Case& c) {
   const std::vector<double> dout = p.dout.gather();
   double sum = 0;
   for (std::size_t i = 0; i < dout.size(); ++i) sum += result.o[i] * dout[i];
+  const std::vector<double> dlse = p.dlse().gather();
   for (std::size_t i = 0; c.dlse && i < result.lse.size(); ++i) {
-    const double dlse = p.dlse_buffer().data()[i];
-    if (std::isfinite(result.lse[i])) sum += result.lse[i] * dlse;
+    if (std::isfinite(result.lse[i])) sum += result.lse[i] * dlse[i];
   }
   return sum;
 }
@@ -95,17 +96,17 @@ double loss(P& p, const Case& c) {
 template <class P>
 void check_gradient(P& p, const Case& c, TestTensor<float>& input,
                     const std::vector<double>& want) {
-  std::int64_t elements = input.shape.elements();
-  std::vector<float*> places;
-  input.for_each([&](float& x, std::int64_t) { places.push_back(&x); });
-  for (std::int64_t i = 0; i < elements; i += 1 + elements / 7) {
-    const float x = *places[i];
+  std::vector<std::pair<float*, std::int64_t>> elements;  // and their indices in a dense tensor
+  input.for_each([&](float& x, std::int64_t i) { elements.emplace_back(&x, i); });
+  for (std::size_t n = 0; n < elements.size(); n += 1 + elements.size() / 7) {
+    const auto [place, i] = elements[n];
+    const float x = *place;
     const float h = 1e-3f;
-    *places[i] = x + h;
-    const double above = loss(p, c), step_above = *places[i];
-    *places[i] = x - h;
-    const double below = loss(p, c), step_below = *places[i];
-    *places[i] = x;
+    *place = x + h;
+    const double above = loss(p, c), step_above = *place;
+    *place = x - h;
+    const double below = loss(p, c), step_below = *place;
+    *place = x;
     const double difference = (above - below) / (step_above - step_below);
     INFO(input.name << " " << i);
     CHECK(want[i] == Approx(difference).margin(2e-5).epsilon(2e-5));

@@ -81,16 +81,18 @@ struct PolicyArrays {
 
   template <class Policy>
   void set(Policy& policy) const {
+    // Types are named: nvcc 13.0 takes a list without one, assigned in a template, in the order of
+    // the members, whatever its designators say.
     if constexpr (std::is_same_v<Policy, attile::SlidingWindow>) {
-      policy = {.left = 100, .right = 30};
+      policy = Policy{.left = 100, .right = 30};
     } else if constexpr (std::is_same_v<Policy, attile::Softcap>) {
-      policy = {.cap = 3.0f};
+      policy = Policy{.cap = 3.0f};
     } else if constexpr (std::is_same_v<Policy, attile::Alibi>) {
       policy.slopes = slopes.get();
     } else if constexpr (std::is_same_v<Policy, attile::AdditiveBias<float>>) {
-      policy = {.bias = bias.get(), .row_stride = columns};
+      policy = Policy{.bias = bias.get(), .row_stride = columns};
     } else if constexpr (std::is_same_v<Policy, Affine>) {
-      policy = {1.25f, 0.375f};
+      policy = Policy{1.25f, 0.375f};
     } else {
       static_assert(std::is_empty_v<Policy>, "its arrays are to be set here");
     }

@@ -27,7 +27,7 @@ A problem(float* memory) {
   a.k = tensor();
   a.v = tensor();
   a.o = tensor();
-  if constexpr (requires { a.dq; }) {
+  if constexpr (!A::kIsForward) {
     a.dout = tensor();
     a.dq = tensor();
     a.dk = tensor();

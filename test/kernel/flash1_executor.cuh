@@ -37,7 +37,8 @@ class StateMemory {
  private:
   template <class Args>
   static std::size_t bytes_of(const Args& a) {
-    return sizeof(float) * a.batch * a.q_heads * a.q_len;
+    const attile::RowShape shape = a.sequences.q_shape(a.batch, a.q_len);
+    return sizeof(float) * shape.batches * a.q_heads * shape.rows;
   }
 
   GuardedWorkspace l_, m_, rng_;
@@ -59,12 +60,12 @@ struct Flash1Executor {
 
   template <class Args>
   struct Tiles {
-    using T = typename Args::ElementType;
-    using M = typename Args::MaskType;
-    using S = typename Args::ScoreModType;
-    using P = typename Args::DropoutType;
-    using Forward = flash1::ForwardTraits<kBr, kBc, kD, T, M, S, P, kD, Tuning<128>>;
-    using Backward = flash1::BackwardTraits<kBr, kBc, kD, T, M, S, P, kD, Tuning<128>>;
+    using E = typename Args::Elements;
+    using P = typename Args::Policies;
+    using S = attile::NoScoreMod;
+    using D = attile::NoDropout;
+    using Forward = flash1::ForwardTraits<kBr, kBc, kD, E, P, S, D, kD, Tuning<128>>;
+    using Backward = flash1::BackwardTraits<kBr, kBc, kD, E, P, S, D, kD, Tuning<128>>;
   };
   template <class Args>
   struct Defaults {
@@ -104,7 +105,8 @@ struct Flash1Executor {
     return run_on_device(host_args, regions, [](Args args) {
       const StateMemory memory(args);
       const int dim = attile::head_dims(args, 0, 0).v;
-      const GuardedWorkspace o(sizeof(T) * args.batch * args.q_heads * args.q_len * dim);
+      const attile::RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
+      const GuardedWorkspace o(sizeof(T) * shape.batches * args.q_heads * shape.rows * dim);
       if (const auto error =
               run_forward(forward_of(args, static_cast<T*>(o.get())), memory.state())) {
         return error;

@@ -73,14 +73,13 @@ struct Sm80Tiles {
 template <int Br, int Bc, class Tuning = attile::portable::Tuning<>, class BackwardTuning = Tuning>
 struct Tiles {
   template <class Args, class Dim>
-  using Forward = attile::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
-                                        typename Args::MaskType, typename Args::ScoreModType,
-                                        typename Args::DropoutType, Dim::Dv, Tuning>;
+  using Forward =
+      attile::ForwardTraits<Br, Bc, Dim::D, typename Args::Elements, typename Args::Policies,
+                            attile::NoScoreMod, attile::NoDropout, Dim::Dv, Tuning>;
   template <class Args, class Dim, attile::DqMode kMode>
   using Backward =
-      attile::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType, typename Args::MaskType,
-                             typename Args::ScoreModType, typename Args::DropoutType, Dim::Dv,
-                             kMode, BackwardTuning>;
+      attile::BackwardTraits<Br, Bc, Dim::D, typename Args::Elements, typename Args::Policies,
+                             attile::NoScoreMod, attile::NoDropout, Dim::Dv, kMode, BackwardTuning>;
 };
 
 /// The caller's tiles in the family sm90; where its copies cannot address the inputs, those of
@@ -89,15 +88,13 @@ template <int Br, int Bc, class Tuning, class BackwardTuning = attile::sm90::Bac
 struct Sm90Tiles {
   template <class Args, class Dim, attile::DqMode kMode>
   using Backward =
-      attile::sm90::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
-                                   typename Args::MaskType, typename Args::ScoreModType,
-                                   typename Args::DropoutType, Dim::Dv, kMode, BackwardTuning>;
+      attile::sm90::BackwardTraits<Br, Bc, Dim::D, typename Args::Elements, typename Args::Policies,
+                                   Dim::Dv, kMode, BackwardTuning>;
   template <class Args, class Dim, attile::DqMode kMode>
   using BackwardFallback = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
   template <class Args, class Dim>
-  using Forward = attile::sm90::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
-                                              typename Args::MaskType, typename Args::ScoreModType,
-                                              typename Args::DropoutType, Dim::Dv, Tuning>;
+  using Forward = attile::sm90::ForwardTraits<Br, Bc, Dim::D, typename Args::Elements,
+                                              typename Args::Policies, Dim::Dv, Tuning>;
   template <class Args, class Dim>
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
 };
@@ -119,26 +116,29 @@ struct Sm90DefaultTiles {
 /// not by its code: or the suite would pass without it.
 template <class Args>
 bool sm90_addresses(const Args& a) {
-  const auto addresses = [&](const auto& t, int heads, int rows) {
+  const auto addresses = [&](const auto& t, attile::RowShape shape, int heads) {
     const auto steps = [&](std::int64_t stride, int count) {
       return count == 1 || (stride > 0 && stride * int{sizeof *t.data} % 16 == 0);
     };
-    return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && steps(t.batch_stride, a.batch) &&
-           steps(t.head_stride, heads) && steps(t.row_stride, rows);
+    return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 &&
+           steps(t.batch_stride, shape.batches) && steps(t.head_stride, heads) &&
+           steps(t.row_stride, shape.rows);
   };
   // What copies write has rows of whole units of 16 bytes.
   const auto whole = [](const auto& t, int dim) { return dim * int{sizeof *t.data} % 16 == 0; };
   const int dim_v = a.head_dim_v > 0 ? a.head_dim_v : a.head_dim;
   const bool no_keys = a.batch == 0 || a.kv_len == 0, no_rows = a.batch == 0 || a.q_len == 0;
-  const auto of_rows = [&](const auto& t) { return no_rows || addresses(t, a.q_heads, a.q_len); };
-  const auto of_keys = [&](const auto& t) { return no_keys || addresses(t, a.kv_heads, a.kv_len); };
-  if constexpr (requires { a.dout; }) {
-    return no_keys || (of_rows(a.q) && of_rows(a.dout) && of_keys(a.k) && of_keys(a.v) &&
-                       of_keys(a.dk) && of_keys(a.dv) && whole(a.dk, a.head_dim) &&
-                       whole(a.dv, dim_v));
+  const attile::RowShape queries = a.sequences.q_shape(a.batch, a.q_len);
+  const attile::RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);
+  const auto of_rows = [&](const auto& t) { return no_rows || addresses(t, queries, a.q_heads); };
+  const auto of_keys = [&](const auto& t) { return no_keys || addresses(t, keys, a.kv_heads); };
+  if constexpr (!Args::kIsForward) {
+    return no_keys ||
+           (of_rows(a.q) && of_rows(a.dout) && of_keys(a.k) && of_keys(a.v) && of_keys(a.dk) &&
+            of_keys(a.dv) && whole(a.dk, a.head_dim) && whole(a.dv, dim_v));
   } else {
-    return no_rows || (of_rows(a.q) && of_rows(a.o) && of_keys(a.k) && of_keys(a.v) &&
-                       whole(a.o, dim_v));
+    return no_rows ||
+           (of_rows(a.q) && of_rows(a.o) && of_keys(a.k) && of_keys(a.v) && whole(a.o, dim_v));
   }
 }
 

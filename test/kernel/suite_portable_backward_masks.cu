@@ -9,7 +9,7 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("gpu.portable", in_full(kAllPolicies));
   suite.backward<float>("d64", GpuExecutor<Dims<64>>{},
-                        in_full(kMaskPolicies, policies<kNone, kCausal>));
+                        in_full(kMaskPolicies + kSequencePolicies, policies<kNone, kCausal>));
   suite.backward<float>("d256", GpuExecutor<Dims<256, 256, 64>>{},
                         in_full(policies<kNone, kCausal>, policies<kCausal>));
   return true;

@@ -8,7 +8,7 @@ using namespace attile_test;
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("gpu.portable", in_full(kAllPolicies));
-  suite.forward<float>("d64", GpuExecutor<Dims<64>>{}, kMaskPolicies);
+  suite.forward<float>("d64", GpuExecutor<Dims<64>>{}, kMaskPolicies + in_full(kSequencePolicies));
   suite.forward<float>("d256", GpuExecutor<Dims<256, 256, 64>>{},
                        in_full(policies<kNone, kCausal>, policies<kCausal>));
   return true;

@@ -66,7 +66,8 @@ const bool kRegistered = [] {
   suite.both<__nv_bfloat16>("64x96", Own64x96{}, in_full(policies<kEverything>));
   suite.both<__half>("128x128", Own128x128{}, in_full(policies<kCausal>));
   suite.both<__nv_bfloat16>("192x64", Own192x64{}, in_full(policies<kWindowPrefix>));
-  suite.both<__half>("48x80", Own48x80{}, in_full(policies<kCausalDropout, kLearned>));
+  suite.both<__half>("48x80", Own48x80{},
+                     in_full(kSequencePolicies + policies<kCausalDropout, kLearned>));
   suite.both<__half>("narrow128x32", Narrow128x32{}, in_full(policies<kCausal>));
   suite.both<__nv_bfloat16>("wide64x32", Wide64x32{}, in_full(policies<kPrefix>));
   suite.both<__half>("64x64_d40", Own64x64D40{}, in_full(policies<kCausal>));
@@ -80,10 +81,12 @@ const bool kRegistered = [] {
   suite.both<__nv_bfloat16>("default256on227", Default256On227{}, in_full(policies<kEverything>));
   suite.both<__half>("default256on227", Default256On227{}, in_full(policies<kDropout>));
   suite.both<__half>("lines64x64_d192x136", Lines64x64D192x136{}, in_full(policies<kCausal>));
-  suite.both<__nv_bfloat16>("lines32x96_d256", Lines32x96D256{}, in_full(policies<kNone>));
+  suite.both<__nv_bfloat16>("lines32x96_d256", Lines32x96D256{},
+                            in_full(policies<kNone, kOwnLengthsCausal>));
   suite.both<__half>("line32x64", Line32x64{}, in_full(policies<kCausalDropout>));
   suite.both<float>("float_lines", FloatLines{}, in_full(policies<kCausal>));
-  suite.both<float>("float_d128", FloatD128{}, in_full(policies<kNone, kCausal>));
+  suite.both<float>("float_d128", FloatD128{},
+                    in_full(kSequencePolicies + policies<kNone, kCausal>));
   suite.both<float>("float_d256", FloatD256{}, in_full(policies<kNone, kCausal>));
   suite.both<float>("float_in_order", FloatInOrder{}, in_full(policies<kCausal, kLearned>));
   suite.both<float>("float32x48_d96", Float32x48D96{}, in_full(policies<kNone>));

@@ -8,9 +8,10 @@ using namespace attile_test;
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("gpu.standard", in_full(kAllPolicies));
+  const Suite suite("gpu.standard", in_full(kUnlearnedPolicies + kLearnedPolicies));
   constexpr StandardExecutor kForward{Direction::kForward}, kBackward{Direction::kBackward};
-  constexpr auto kFp32 = in_full(kAllPolicies, policies<kNone, kCausal, kEverything>);
+  constexpr auto kFp32 =
+      in_full(kUnlearnedPolicies + kLearnedPolicies, policies<kNone, kCausal, kEverything>);
   constexpr auto kFp16 = in_full(kFewPolicies, policies<kCausal>);
   constexpr auto kBf16 = in_full(kFewPolicies, policies<kEverything>);
   suite.forward<float>("cublas", kForward, kFp32);

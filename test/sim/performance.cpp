@@ -284,9 +284,10 @@ TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
   meets_no_bank_twice(counted_forward<attile::sm80::DefaultForwardTraits<ForwardArgs, 256>>());
   meets_no_bank_twice(counted_backward<attile::sm80::DefaultBackwardTraits<BackwardArgs, 128>>());
   // P and dS from registers; panels of 16 columns.
-  meets_no_bank_twice(counted_backward<attile::sm80::BackwardTraits<
-                          16, 64, 64, float, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
-                          64, DqMode::kAccumulate, BackwardTuning<4, 1, 4>>>());
+  meets_no_bank_twice(
+      counted_backward<
+          attile::sm80::BackwardTraits<16, 64, 64, attile::Elements<float>, attile::Policies<>, 64,
+                                       DqMode::kAccumulate, BackwardTuning<4, 1, 4>>>());
 }
 
 TEST_CASE("performance.sm80_lines_meet_no_bank_twice") {

@@ -9,8 +9,8 @@ using namespace attile_test;
 using Small = Flash1Executor<64, 0, 16, 24>;
 
 const bool kRegistered = [] {
-  const Suite suite("sim.flash1", kSimulatedPolicies);
-  suite.both<float>("16x24", simulated<Small>(kLessCost), kSimulatedPolicies);
+  const Suite suite("sim.flash1", kSimulatedPolicies + kSequencePolicies);
+  suite.both<float>("16x24", simulated<Small>(kLessCost), kSimulatedPolicies + kSequencePolicies);
   return true;
 }();
 

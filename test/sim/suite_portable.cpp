@@ -32,13 +32,13 @@ void check_that_sums_are_refused() {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies);
-  suite.both<float>("d64", simulated<Default>(), kSimulatedPolicies);
+  const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
+  suite.both<float>("d64", simulated<Default>(), kSimulatedPolicies + kSequencePolicies);
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
-                        policies<kCausal, kEverything, kLearned>);
+                        policies<kCausal, kEverything, kLearned, kOwnLengthsCausal>);
   suite.test("learned", "backward", "two_pass.sums_are_refused",
              check_that_sums_are_refused<TwoPass>);
   // Rows that do not fill the threads' places.

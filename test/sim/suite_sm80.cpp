@@ -13,14 +13,12 @@ using namespace attile_test;
 template <int Br, int Bc, class Tuning, class BackwardTuning>
 struct MatrixTiles {
   template <class Args, class Dim>
-  using Forward = attile::sm80::ForwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
-                                              typename Args::MaskType, typename Args::ScoreModType,
-                                              typename Args::DropoutType, Dim::Dv, Tuning>;
+  using Forward = attile::sm80::ForwardTraits<Br, Bc, Dim::D, typename Args::Elements,
+                                              typename Args::Policies, Dim::Dv, Tuning>;
   template <class Args, class Dim, attile::DqMode kMode>
   using Backward =
-      attile::sm80::BackwardTraits<Br, Bc, Dim::D, typename Args::ElementType,
-                                   typename Args::MaskType, typename Args::ScoreModType,
-                                   typename Args::DropoutType, Dim::Dv, kMode, BackwardTuning>;
+      attile::sm80::BackwardTraits<Br, Bc, Dim::D, typename Args::Elements, typename Args::Policies,
+                                   Dim::Dv, kMode, BackwardTuning>;
 };
 
 using attile::sm80::BackwardTuning;
@@ -45,13 +43,13 @@ using Deep =
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies);
-  suite.both<__half>("128x64", simulated<Large>(), kSimulatedPolicies);
+  const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
+  suite.both<__half>("128x64", simulated<Large>(), kSimulatedPolicies + kSequencePolicies);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
-  suite.backward<__half>("in_order", simulated<InOrder>(), policies<kCausal>);
+  suite.backward<__half>("in_order", simulated<InOrder>(), policies<kCausal, kOwnLengthsCausal>);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
-  suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal>);
+  suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal, kOwnLengths>);
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);

@@ -37,7 +37,7 @@ static_assert(BackwardTuning<>::kProducts == Products::kThree);
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80_fp32", policies<kNone, kCausal, kEverything, kLearned>);
-  suite.both<float>("d64", simulated<D64>(), policies<kNone, kCausal, kEverything>);
+  suite.both<float>("d64", simulated<D64>(), policies<kNone, kCausal, kEverything, kOwnLengths>);
   suite.both<float>("across", simulated<Across>(kLessCost), policies<kNone>);
   suite.both<float>("d64x32", simulated<Narrow>(kLessCost), policies<kCausal>);
   suite.forward<float>("lines", simulated<Lines>(kLessCost), policies<kCausal>);

@@ -5,6 +5,8 @@
 #include "sim/one_head.h"
 #include "sim/suite.h"
 #include "support/catch.h"
+#include "support/own_lengths.h"
+#include "support/random.h"
 
 namespace {
 
@@ -72,32 +74,77 @@ void nothing_is_visible() {
   }
 }
 
+/// O and LSE of the first of two packed sequences, of 40 rows, where the other one's Q has that
+/// size: rows of it lie in the tile with the first one's, and see the same keys there.
+std::vector<float> beside_neighbour(float size) {
+  constexpr int kDim = 64, kRows = 40, kKeys = 200, kAll = 2 * kKeys;
+  using Args = attile::ForwardArgs<__half, OwnLengths>;
+  using Traits =
+      typename attile::sm90::Tuning<>::Forward<128, 64, kDim, Args::Elements, Args::Policies, kDim>;
+  const auto numbers = [&](int seed, float later) {
+    const Random random(static_cast<std::uint64_t>(seed));
+    std::vector<__half> x;
+    for (int i = 0; i < kAll * kDim; ++i) {
+      x.push_back(__float2half(random.normal(i) * (i < kRows * kDim ? 1.0f : later)));
+    }
+    return x;
+  };
+  using Ints = example::DeviceArray<int>;
+  const example::DeviceArray<__half> q(numbers(1, size)), k(numbers(2, 1)), v(numbers(3, 1));
+  const example::DeviceArray<__half> o{std::vector<__half>(kAll * kDim)};
+  const example::DeviceArray<float> lse{std::vector<float>(kAll)};
+  const Ints q_first(std::vector<int>{0, kRows}), q_len(std::vector<int>{kRows, 30});
+  const Ints kv_first(std::vector<int>{0, kKeys}), kv_len(std::vector<int>{kKeys, kKeys});
+  Args args;
+  args.q = attile::bshd<const __half>(q.get(), kAll, 1, kDim);
+  args.k = attile::bshd<const __half>(k.get(), kAll, 1, kDim);
+  args.v = attile::bshd<const __half>(v.get(), kAll, 1, kDim);
+  args.o = attile::bshd(o.get(), kAll, 1, kDim);
+  args.lse = lse.get();
+  args.batch = 2, args.q_heads = args.kv_heads = 1, args.q_len = kRows, args.kv_len = kKeys;
+  args.sequences = {q_first.get(), q_len.get(), kv_first.get(), kv_len.get(), kAll, kAll};
+  REQUIRE(attile::forward<Traits>(args) == cudaSuccess);
+  REQUIRE(machine_reports() == "");
+  std::vector<float> bits;
+  const auto of_first = o.download();
+  for (int i = 0; i < kRows * kDim; ++i) bits.push_back(attile::to_float(of_first[i]));
+  const auto lse_of_first = lse.download();
+  bits.insert(bits.end(), lse_of_first.begin(), lse_of_first.begin() + kRows);
+  return bits;
+}
+
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies);
-  suite.forward<__half>("128x64", simulated<Two>(kMost), kSimulatedPolicies);
-  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost), policies<kCausal>);
+  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
+  suite.forward<__half>("128x64", simulated<Two>(kMost), kSimulatedPolicies + kSequencePolicies);
+  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
+                               policies<kCausal, kOwnLengthsCausal>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("cluster", simulated<Cluster>(kMost), policies<kCausal, kNone>);
   suite.forward<__half>("packed", simulated<Packed>(kMost), policies<kNone, kCausal>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
-  suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal>);
+  suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal, kOwnLengths>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
   suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
   suite.backward<__half>("rows", simulated<Rows>(kMost),
-                         policies<kNone, kLearned, kLearnedDropout>);
+                         policies<kNone, kLearned, kLearnedDropout, kOwnLengths>);
   suite.backward<__half>("columns", simulated<Columns>(kMost),
-                         policies<kCausal, kNone, kEverything, kLearned>);
+                         policies<kCausal, kNone, kEverything, kLearned> + kSequencePolicies);
   suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
-  suite.backward<__half>("in_order", simulated<InOrder>(kMost), policies<kCausal>);
+  suite.backward<__half>("in_order", simulated<InOrder>(kMost),
+                         policies<kCausal, kOwnLengthsCausal>);
   suite.backward<__half>("d96", simulated<D96>(kWide / 4), policies<kNone>);
-  suite.backward<__half>("d96_in_order", simulated<KeepsTurns>(kWide / 4), policies<kCausal>);
-  suite.backward<__half>("d256", simulated<Roles256>(kWide), policies<kNone>);
+  suite.backward<__half>("d96_in_order", simulated<KeepsTurns>(kWide / 4),
+                         policies<kCausal, kOwnLengthsCausal>);
+  suite.backward<__half>("d256", simulated<Roles256>(kWide),
+                         policies<kNone, kOwnLengths, kOwnLengthsCausal, kOwnLengthsEverything>);
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
-                         policies<kCausal, kEverything>);
+                         policies<kCausal, kEverything, kOwnLengthsCausal>);
   suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide), policies<kEverything>);
+  suite.test("own_lengths", "forward", "neighbours_change_no_bits",
+             [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
   suite.test("own_mask", "backward", "nothing_is_visible", [] {
     nothing_is_visible<64>();
     nothing_is_visible<96>();

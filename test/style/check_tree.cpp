@@ -205,6 +205,7 @@ class Checker {
       if (file.is_library()) {
         check_includes(file);
         check_seam(file);
+        check_kernel_body(file);
         check_names(file);
         check_static_asserts(file);
         check_functions(file);
@@ -227,6 +228,7 @@ class Checker {
   void check_header(const File& file);
   void check_includes(const File& file);
   void check_seam(const File& file);
+  void check_kernel_body(const File& file);
   void check_names(const File& file);
   void check_static_asserts(const File& file);
   void check_functions(const File& file);
@@ -416,6 +418,31 @@ void Checker::check_seam(const File& file) {
     }
     if (code.find("<<<") != code.npos) report(file, i, "'<<<' outside arch/");
     if (trim(code).starts_with("#pragma unroll")) report(file, i, "#pragma unroll outside arch/");
+  }
+}
+
+// ---- one work tile ------------------------------------------------------------------------------
+
+// Where a row lies, and how long its sequence is, a kernel knows from its work tile: these are for
+// the problem and its schedules. Standard attention is products of whole tensors, and has none.
+const auto kProblemWords = list_of("q_heads kv_heads group_heads packs slices bounds");
+
+bool is_kernel_body(std::string_view path) {
+  const std::string_view folder = "include/attile/kernel/";
+  if (!path.starts_with(folder) || path.starts_with("include/attile/kernel/standard/"))
+    return false;
+  std::string_view name = path.substr(path.rfind('/') + 1);
+  name = name.substr(0, name.find('.'));
+  return name != "problem" && !name.ends_with("_params") && !name.ends_with("_schedule");
+}
+
+void Checker::check_kernel_body(const File& file) {
+  if (!is_kernel_body(file.path)) return;
+  for (std::size_t i = 0; i < file.code.size(); ++i) {
+    for (const auto& [word, at] : words_of(file.code[i])) {
+      if (!contains(kProblemWords, word)) continue;
+      report(file, i, "'" + std::string(word) + "' in a kernel, which indexes by its work tile");
+    }
   }
 }
 
@@ -663,6 +690,15 @@ std::vector<Planted> planted_violations() {
   in(arch, "#ifdef __CUDACC__\n#endif\n", 2, "'__CUDACC__' outside core/config.h");
   for (const char* word : {"__global__", "__device__", "__host__", "__forceinline__"}) {
     in(tile, std::string(word) + " void f();\n", 2, "outside core/config.h and arch/");
+  }
+
+  for (const char* word : {"head / p.group_heads", "slice % p.q_heads", "p.kv_heads",
+                           "p.bounds.q_len", "p.packs", "p.slices()"}) {
+    in(kernel, std::string("auto x = ") + word + ";\n", 2, "which indexes by its work tile");
+  }
+  for (const char* name : {"portable/forward_params.cuh", "sm90/x_schedule.cuh", "problem.cuh",
+                           "standard/softmax.cuh"}) {
+    all.push_back({library + "kernel/" + name, top + "int x = p.q_heads;\n", 0, ""});
   }
 
   in(core, "using namespace std;\n", 2, "'using namespace' in a header");

@@ -257,8 +257,9 @@ void bad_learned_gradients(const Bad& bad) {
   const char* users_null = "the gradient of score_mod is null";
   bad.template with<NoMask, LearnedFactor>("user's gradient null", users_null, [](auto&) {});
   bad.template with<NoMask, attile::Then<Learned, LearnedFactor>>(
-      "learned bias, user's gradient null", users_null,
-      [&](auto& a) { a.score_mod.first = {{p.bias}, {p.bias_gradient}}; });
+      "learned bias, user's gradient null", users_null, [&](auto& a) {
+        a.score_mod.first = {{p.bias}, {p.bias_gradient}};
+      });
   bad.template with<NoMask, LearnedFactor>(
       "user's gradient misaligned", "the gradient of score_mod is not aligned to 4 bytes",
       [&](auto& a) { a.score_mod.gradient.data = shifted(p.bias_gradient, 1); });

@@ -25,6 +25,9 @@ enum class Policy {
   kEverything,
   kLearned,
   kLearnedDropout,
+  kOwnLengths,
+  kOwnLengthsCausal,
+  kOwnLengthsEverything,
 };
 
 /// Where the rows of a case's tensors lie.
@@ -53,6 +56,12 @@ enum class Data {
   kNanKey,        ///< one key of each head is NaN
   kNanValue,      ///< one component of one value of each head is NaN
 };
+
+/// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
+constexpr bool has_own_lengths(Policy p) {
+  return p == Policy::kOwnLengths || p == Policy::kOwnLengthsCausal ||
+         p == Policy::kOwnLengthsEverything;
+}
 
 constexpr bool learns(Policy p) { return p == Policy::kLearned || p == Policy::kLearnedDropout; }
 
@@ -519,6 +528,50 @@ inline constexpr auto kCases = [] {
        .q_len = 33, .kv_len = 49, .head_dim = 256},
       {.name = "everything_unaligned", .policy = kEverything, .q_len = 57, .kv_len = 57,
        .head_dim = 41, .layout = kUnaligned},
+
+      // Sequences of their own lengths: without queries, without keys, without both, of one row.
+      {.name = "own_lengths_100_130", .policy = kOwnLengths, .batch = 8, .q_heads = 2,
+       .kv_heads = 2, .q_len = 100, .kv_len = 130},
+      {.name = "own_lengths_130_70_bhsd", .policy = kOwnLengths, .batch = 5, .q_heads = 4,
+       .kv_heads = 2, .q_len = 130, .kv_len = 70, .layout = kBhsd, .dlse = true},
+      {.name = "own_lengths_padded", .policy = kOwnLengths, .batch = 6, .kv_heads = 1,
+       .q_len = 65, .kv_len = 65, .head_dim = 40, .head_dim_v = 56, .layout = kPadded},
+      {.name = "own_lengths_unaligned", .policy = kOwnLengths, .batch = 6, .kv_heads = 1,
+       .q_len = 33, .kv_len = 49, .head_dim = 41, .layout = kUnaligned, .lse = false},
+      {.name = "own_lengths_dim_128", .policy = kOwnLengths, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 80, .kv_len = 80, .head_dim = 128},
+      {.name = "own_lengths_dim_192", .policy = kOwnLengths, .batch = 3, .q_heads = 1,
+       .kv_heads = 1, .q_len = 40, .kv_len = 70, .head_dim = 192, .head_dim_v = 128},
+      {.name = "own_lengths_dim_256", .policy = kOwnLengths, .batch = 3, .q_heads = 1,
+       .kv_heads = 1, .q_len = 40, .kv_len = 70, .head_dim = 256},
+      {.name = "own_lengths_causal_130_130", .policy = kOwnLengthsCausal, .batch = 8,
+       .q_heads = 2, .kv_heads = 1, .q_len = 130, .kv_len = 130, .dlse = true},
+      {.name = "own_lengths_24_40", .policy = kOwnLengths, .batch = 6, .q_heads = 1,
+       .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 56, .head_dim_v = 40,
+       .layout = kPadded},
+      {.name = "own_lengths_causal_24_40_dim_256", .policy = kOwnLengthsCausal, .batch = 3,
+       .q_heads = 2, .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 256},
+      {.name = "own_lengths_causal_dim_96", .policy = kOwnLengthsCausal, .batch = 4,
+       .q_heads = 1, .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 96},
+      {.name = "own_lengths_causal_dim_160", .policy = kOwnLengthsCausal, .batch = 4,
+       .q_heads = 1, .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 160, .head_dim_v = 64},
+      {.name = "own_lengths_causal_40_24", .policy = kOwnLengthsCausal, .batch = 6,
+       .q_heads = 1, .kv_heads = 1, .q_len = 40, .kv_len = 24},
+      {.name = "own_lengths_causal_heads_2", .policy = kOwnLengthsCausal, .batch = 4,
+       .q_heads = 2, .kv_heads = 1, .q_len = 24, .kv_len = 40, .layout = kPadded},
+      {.name = "own_lengths_everything_40_24", .policy = kOwnLengthsEverything, .batch = 6,
+       .q_heads = 1, .kv_heads = 1, .q_len = 40, .kv_len = 24},
+      {.name = "own_lengths_causal_40_200", .policy = kOwnLengthsCausal, .batch = 5,
+       .q_heads = 2, .kv_heads = 2, .q_len = 40, .kv_len = 200, .layout = kPadded},
+      {.name = "own_lengths_causal_dim_256", .policy = kOwnLengthsCausal, .batch = 3,
+       .q_heads = 2, .kv_heads = 1, .q_len = 70, .kv_len = 70, .head_dim = 256},
+      {.name = "own_lengths_everything_100_100", .policy = kOwnLengthsEverything, .batch = 6,
+       .q_heads = 4, .kv_heads = 2, .q_len = 100, .kv_len = 100, .dlse = true},
+      {.name = "own_lengths_everything_dim_128", .policy = kOwnLengthsEverything, .batch = 5,
+       .q_heads = 2, .kv_heads = 1, .q_len = 50, .kv_len = 66, .head_dim = 128,
+       .layout = kBhsd},
+      {.name = "own_lengths_everything_dim_256", .policy = kOwnLengthsEverything, .batch = 3,
+       .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 256},
   });
   // clang-format on
 }();

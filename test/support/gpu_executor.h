@@ -117,13 +117,14 @@ class GuardedWorkspace {
 };
 
 /// The forward pass of the same problem, with another O and without LSE.
-template <class T, class M, class S, class P>
-attile::ForwardArgs<T, M, S, P> forward_of(const attile::BackwardArgs<T, M, S, P>& a, T* o) {
+template <class E, class P>
+attile::Arguments<attile::Direction::kForward, E, P> forward_of(
+    const attile::Arguments<attile::Direction::kBackward, E, P>& a, typename E::O* o) {
   const int dim = attile::head_dims(a, 0, 0).v;
   return {.q = a.q,
           .k = a.k,
           .v = a.v,
-          .o = attile::bhsd(o, a.q_len, a.q_heads, dim),
+          .o = attile::bhsd(o, a.sequences.q_shape(a.batch, a.q_len).rows, a.q_heads, dim),
           .batch = a.batch,
           .q_heads = a.q_heads,
           .kv_heads = a.kv_heads,
@@ -134,7 +135,8 @@ attile::ForwardArgs<T, M, S, P> forward_of(const attile::BackwardArgs<T, M, S, P
           .scale = a.scale,
           .mask = a.mask,
           .score_mod = a.score_mod,
-          .dropout = a.dropout};
+          .dropout = a.dropout,
+          .sequences = a.sequences};
 }
 
 /// Calls one pass with a workspace of just the size that it asks for.

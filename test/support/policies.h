@@ -9,6 +9,7 @@
 
 #include "support/cases.h"
 #include "support/learned_factor.h"
+#include "support/own_lengths.h"
 #include "support/random.h"
 #include "support/tensors.h"
 
@@ -33,11 +34,10 @@ struct Bend {
   }
 };
 
-template <class M = attile::NoMask, class S = attile::NoScoreMod, class P = attile::NoDropout>
+/// The policies of a case.
+template <class... Ps>
 struct Combination {
-  using Mask = M;
-  using ScoreMod = S;
-  using Dropout = P;
+  using type = attile::Policies<Ps...>;
 };
 
 namespace detail {
@@ -45,8 +45,6 @@ namespace detail {
 using attile::And;
 using attile::Causal;
 using attile::Document;
-using attile::NoMask;
-using attile::NoScoreMod;
 using attile::PhiloxDropout;
 using SoftcapAlibi = attile::Then<attile::Softcap, attile::Alibi>;
 using FactorSoftcapBias =
@@ -74,15 +72,15 @@ struct CombinationOf<Policy::kWindowPrefix>
 template <>
 struct CombinationOf<Policy::kAlibi> : Combination<Causal, attile::Alibi> {};
 template <>
-struct CombinationOf<Policy::kSoftcap> : Combination<NoMask, attile::Softcap> {};
+struct CombinationOf<Policy::kSoftcap> : Combination<attile::Softcap> {};
 template <>
-struct CombinationOf<Policy::kBias> : Combination<NoMask, attile::AdditiveBias<float>> {};
+struct CombinationOf<Policy::kBias> : Combination<attile::AdditiveBias<float>> {};
 template <>
 struct CombinationOf<Policy::kSoftcapAlibi> : Combination<Causal, SoftcapAlibi> {};
 template <>
-struct CombinationOf<Policy::kDropout> : Combination<NoMask, NoScoreMod, PhiloxDropout> {};
+struct CombinationOf<Policy::kDropout> : Combination<PhiloxDropout> {};
 template <>
-struct CombinationOf<Policy::kCausalDropout> : Combination<Causal, NoScoreMod, PhiloxDropout> {};
+struct CombinationOf<Policy::kCausalDropout> : Combination<Causal, PhiloxDropout> {};
 template <>
 struct CombinationOf<Policy::kUser> : Combination<Gaps, Bend> {};
 template <>
@@ -93,26 +91,35 @@ struct CombinationOf<Policy::kLearned> : Combination<Causal, FactorSoftcapBias> 
 template <>
 struct CombinationOf<Policy::kLearnedDropout>
     : Combination<Causal, FactorSoftcapBias, PhiloxDropout> {};
+template <>
+struct CombinationOf<Policy::kOwnLengths> : Combination<OwnLengths> {};
+template <>
+struct CombinationOf<Policy::kOwnLengthsCausal> : Combination<Causal, OwnLengths> {};
+template <>
+struct CombinationOf<Policy::kOwnLengthsEverything>
+    : Combination<Gaps, SoftcapAlibi, PhiloxDropout, OwnLengths> {};
 
 }  // namespace detail
 
 template <Policy kPolicy>
-using CombinationOf = detail::CombinationOf<kPolicy>;
+using CombinationOf = typename detail::CombinationOf<kPolicy>::type;
 
 template <attile::Element T, Policy kPolicy>
-using ForwardArgsOf = attile::ForwardArgs<T, typename CombinationOf<kPolicy>::Mask,
-                                          typename CombinationOf<kPolicy>::ScoreMod,
-                                          typename CombinationOf<kPolicy>::Dropout>;
+using ForwardArgsOf = attile::ForwardArgs<T, CombinationOf<kPolicy>>;
 template <attile::Element T, Policy kPolicy>
-using BackwardArgsOf = attile::BackwardArgs<T, typename CombinationOf<kPolicy>::Mask,
-                                            typename CombinationOf<kPolicy>::ScoreMod,
-                                            typename CombinationOf<kPolicy>::Dropout>;
+using BackwardArgsOf = attile::BackwardArgs<T, CombinationOf<kPolicy>>;
 
 /// The arrays that a case's policies point to, and the policies.
 class PolicyData {
  public:
+  PackedRows q_rows, kv_rows;  ///< of sequences with lengths of their own
+
   explicit PolicyData(const Case& c)
-      : case_(c), bias_(bias_elements()), gradients_(2 * gradient_elements()) {
+      : q_rows(c.batch, c.q_len, false),
+        kv_rows(c.batch, c.kv_len, true),
+        case_(c),
+        bias_(bias_elements()),
+        gradients_(2 * gradient_elements()) {
     for (int b = 0; b < c.batch; ++b) {
       for (int i = 0; i < c.q_len; ++i) q_ids_.push_back(document(b, i, c.q_len));
       for (int j = 0; j < c.kv_len; ++j) {
@@ -159,6 +166,10 @@ class PolicyData {
     }
   }
   void operator()(Gaps& m) const { m = {case_.period}; }
+  void operator()(OwnLengths& s) const {
+    s = {q_rows.first.data(),   q_rows.length.data(), kv_rows.first.data(),
+         kv_rows.length.data(), q_rows.rows,          kv_rows.rows};
+  }
   template <class A, class B>
   void operator()(attile::And<A, B>& m) const {
     (*this)(m.first);
@@ -173,9 +184,11 @@ class PolicyData {
   void operator()(Policy&) const {}  // has no parameters
 
   std::vector<Region> regions() {
-    return {region(q_ids_),      region(kv_ids_), region(lengths_),
-            region(slopes_),     bias_.region(),  {seed_and_offset_, sizeof(seed_and_offset_)},
-            gradients_.region(), region(factors_)};
+    return {
+        region(q_ids_),        region(kv_ids_),       region(lengths_),
+        region(slopes_),       bias_.region(),        {seed_and_offset_, sizeof(seed_and_offset_)},
+        gradients_.region(),   region(factors_),      region(q_rows.first),
+        region(q_rows.length), region(kv_rows.first), region(kv_rows.length)};
   }
   /// Of what is learned, with room between its elements.
   Buffer<float>& gradient_buffer() { return gradients_; }
@@ -258,6 +271,12 @@ struct Relocate {
     (*this)(s.factors);
     (*this)(s.gradient.data);
   }
+  void operator()(OwnLengths& s) const {
+    (*this)(s.q_first);
+    (*this)(s.q_len);
+    (*this)(s.kv_first);
+    (*this)(s.kv_len);
+  }
   void operator()(attile::PhiloxDropout& p) const {
     (*this)(p.seed_pointer);
     (*this)(p.offset_pointer);
@@ -272,8 +291,8 @@ struct Relocate {
     (*this)(s.first);
     (*this)(s.second);
   }
-  template <class T, class M, class S, class P>
-  void operator()(attile::ForwardArgs<T, M, S, P>& a) const {
+  template <class E, class P>
+  void operator()(attile::Arguments<attile::Direction::kForward, E, P>& a) const {
     (*this)(a.q);
     (*this)(a.k);
     (*this)(a.v);
@@ -281,8 +300,8 @@ struct Relocate {
     (*this)(a.lse);
     policies(a);
   }
-  template <class T, class M, class S, class P>
-  void operator()(attile::BackwardArgs<T, M, S, P>& a) const {
+  template <class E, class P>
+  void operator()(attile::Arguments<attile::Direction::kBackward, E, P>& a) const {
     (*this)(a.q);
     (*this)(a.k);
     (*this)(a.v);
@@ -304,6 +323,7 @@ struct Relocate {
     (*this)(a.mask);
     (*this)(a.score_mod);
     (*this)(a.dropout);
+    (*this)(a.sequences);
   }
 };
 

@@ -9,25 +9,28 @@
 #endif
 
 /// The one list of all policies: X(name in names of tests, Policy).
-#define ATTILE_EACH_POLICY(X)         \
-  X(none, kNone)                      \
-  X(causal, kCausal)                  \
-  X(causal_top_left, kCausalTopLeft)  \
-  X(window, kWindow)                  \
-  X(prefix, kPrefix)                  \
-  X(document, kDocument)              \
-  X(causal_document, kCausalDocument) \
-  X(window_prefix, kWindowPrefix)     \
-  X(alibi, kAlibi)                    \
-  X(softcap, kSoftcap)                \
-  X(bias, kBias)                      \
-  X(softcap_alibi, kSoftcapAlibi)     \
-  X(dropout, kDropout)                \
-  X(causal_dropout, kCausalDropout)   \
-  X(user, kUser)                      \
-  X(everything, kEverything)          \
-  X(learned, kLearned)                \
-  X(learned_dropout, kLearnedDropout)
+#define ATTILE_EACH_POLICY(X)              \
+  X(none, kNone)                           \
+  X(causal, kCausal)                       \
+  X(causal_top_left, kCausalTopLeft)       \
+  X(window, kWindow)                       \
+  X(prefix, kPrefix)                       \
+  X(document, kDocument)                   \
+  X(causal_document, kCausalDocument)      \
+  X(window_prefix, kWindowPrefix)          \
+  X(alibi, kAlibi)                         \
+  X(softcap, kSoftcap)                     \
+  X(bias, kBias)                           \
+  X(softcap_alibi, kSoftcapAlibi)          \
+  X(dropout, kDropout)                     \
+  X(causal_dropout, kCausalDropout)        \
+  X(user, kUser)                           \
+  X(everything, kEverything)               \
+  X(learned, kLearned)                     \
+  X(learned_dropout, kLearnedDropout)      \
+  X(own_lengths, kOwnLengths)              \
+  X(own_lengths_causal, kOwnLengthsCausal) \
+  X(own_lengths_everything, kOwnLengthsEverything)
 
 namespace attile_test {
 
@@ -74,8 +77,11 @@ inline constexpr auto kModifierPolicies =
              Policy::kDropout, Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
 inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLearnedDropout>;
+/// Sequences of their own lengths.
+inline constexpr auto kSequencePolicies =
+    policies<Policy::kOwnLengths, Policy::kOwnLengthsCausal, Policy::kOwnLengthsEverything>;
 inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;
-inline constexpr auto kAllPolicies = kUnlearnedPolicies + kLearnedPolicies;
+inline constexpr auto kAllPolicies = kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies;
 
 /// Those that a second and third element type run: T shows in loads and stores alone.
 inline constexpr auto kFewPolicies =

@@ -41,7 +41,8 @@ class ProblemData {
     for (TestTensor<T>* t : {&q, &k, &v, &dout}) fill(*t);
     for (const TestTensor<T>* t : {&q, &k, &v, &dout}) t->buffer->fill_gaps_of_input();
     const Random random(11);
-    for (std::int64_t i = 0; i < rows_of_statistics(); ++i) dlse_.data()[i] = random.normal(i);
+    statistic("dlse", dlse_).for_each([&](float& x, std::int64_t i) { x = random.normal(i); });
+    dlse_.fill_gaps_of_input();
   }
   ProblemData(const ProblemData&) = delete;
   ProblemData& operator=(const ProblemData&) = delete;
@@ -51,12 +52,12 @@ class ProblemData {
     o.for_each(
         [&](T& x, std::int64_t i) { x = attile::from_float<T>(static_cast<float>(result.o[i])); });
     o.buffer->fill_gaps_of_input();
-    for (std::size_t i = 0; i < result.lse.size(); ++i) {
-      lse_.data()[i] = static_cast<float>(result.lse[i]);
-    }
+    lse().for_each([&](float& x, std::int64_t i) { x = static_cast<float>(result.lse[i]); });
+    lse_.fill_gaps_of_input();
   }
 
-  std::vector<double> lse() const { return {lse_.data(), lse_.data() + rows_of_statistics()}; }
+  TestTensor<float> lse() { return statistic("lse", lse_); }
+  TestTensor<float> dlse() { return statistic("dlse", dlse_); }
   Buffer<float>& lse_buffer() { return lse_; }
   Buffer<float>& dlse_buffer() { return dlse_; }
   Buffer<T>& buffer(int i) { return buffers_[i]; }
@@ -84,8 +85,27 @@ class ProblemData {
   TestTensor<T> q, k, v, o, dout, dq, dk, dv;
 
  private:
+  bool is_packed() const { return has_own_lengths(case_.policy); }
   std::int64_t rows_of_statistics() const {
+    if (is_packed()) return std::int64_t{case_.q_heads} * policies_.q_rows.rows;
     return std::int64_t{case_.batch} * case_.q_heads * case_.q_len;
+  }
+  /// LSE, or its gradient.
+  TestTensor<float> statistic(const char* name, Buffer<float>& buffer) {
+    const Shape shape{case_.batch, case_.q_heads, case_.q_len, 1};
+    return {name,
+            {},
+            &buffer,
+            shape,
+            place(Layout::kBhsd, {}, allocated({}, shape)),
+            false,
+            is_packed() ? &policies_.q_rows : nullptr};
+  }
+  /// What a tensor of that shape is a view of.
+  Shape allocated(Role role, Shape shape) const {
+    if (!is_packed()) return shape;
+    const PackedRows& rows = is_key_or_value(role) ? policies_.kv_rows : policies_.q_rows;
+    return {1, shape.heads, rows.rows, shape.dim};
   }
 
   Shape shape_of(Role role) const {
@@ -99,10 +119,17 @@ class ProblemData {
 
   TestTensor<T> make(const char* name, Role role) {
     const Shape shape = shape_of(role);
-    const Placement placement = place(case_.layout, role, shape);
+    const Placement placement = place(case_.layout, role, allocated(role, shape));
     Buffer<T>& buffer = buffers_[static_cast<int>(role)];
     buffer = Buffer<T>(placement.elements);
-    return {name, role, &buffer, shape, placement, case_.layout == Layout::kBhsd};
+    const PackedRows& rows = is_key_or_value(role) ? policies_.kv_rows : policies_.q_rows;
+    return {name,
+            role,
+            &buffer,
+            shape,
+            placement,
+            case_.layout == Layout::kBhsd,
+            is_packed() ? &rows : nullptr};
   }
 
   /// (batch, row, q heads then k heads then v heads, dim) in the first one's buffer.
@@ -206,6 +233,7 @@ class Problem : public ProblemData<T> {
     this->policies_(a.mask);
     this->policies_(a.score_mod);
     this->policies_(a.dropout);
+    this->policies_(a.sequences);
   }
 };
 

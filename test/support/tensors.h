@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/cases.h"
+#include "support/own_lengths.h"
 
 namespace attile_test {
 
@@ -148,30 +149,34 @@ struct TestTensor {
   Shape shape{};
   Placement placement{};
   bool null_when_empty = false;
+  const PackedRows* packed = nullptr;  ///< where each sequence's rows lie, if not along the batch
 
   attile::Tensor<T> view() const {
     T* data = shape.elements() == 0 && null_when_empty ? nullptr : buffer->data() + placement.first;
     return {data, placement.batch_stride, placement.head_stride, placement.row_stride};
   }
 
-  /// Calls visit(element, index in the dense tensor) in dense order.
+  /// Calls visit(element, index in the dense tensor) in dense order, for the rows that there are.
   template <class Visit>
   void for_each(const Visit& visit) const {
-    std::int64_t index = 0;
     for (int b = 0; b < shape.batch; ++b) {
+      const int rows = packed == nullptr ? shape.rows : packed->length[b];
       for (int h = 0; h < shape.heads; ++h) {
-        for (int i = 0; i < shape.rows; ++i) {
-          T* row = buffer->data() + placement.at(b, h, i, 0);
-          for (int c = 0; c < shape.dim; ++c) visit(row[c], index++);
+        for (int i = 0; i < rows; ++i) {
+          const std::int64_t index =
+              ((std::int64_t{b} * shape.heads + h) * shape.rows + i) * shape.dim;
+          const std::int64_t at = packed == nullptr ? placement.at(b, h, i, 0)
+                                                    : placement.at(0, h, packed->first[b] + i, 0);
+          for (int c = 0; c < shape.dim; ++c) visit(buffer->data()[at + c], index + c);
         }
       }
     }
   }
 
+  /// Dense; 0 where there is no row.
   std::vector<double> gather() const {
-    std::vector<double> dense;
-    dense.reserve(shape.elements());
-    for_each([&](T& x, std::int64_t) { dense.push_back(attile::to_float(x)); });
+    std::vector<double> dense(shape.elements());
+    for_each([&](T& x, std::int64_t i) { dense[i] = attile::to_float(x); });
     return dense;
   }
 };

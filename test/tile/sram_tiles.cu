@@ -10,11 +10,11 @@
 namespace {
 
 template <int Br, int Bc, int D, int Dv = D>
-using Forward = attile::portable::ForwardTraits<Br, Bc, D, __half, attile::NoMask,
-                                                attile::NoScoreMod, attile::NoDropout, Dv>;
+using Forward =
+    attile::portable::ForwardTraits<Br, Bc, D, attile::Elements<__half>, attile::Policies<>, Dv>;
 template <int Br, int Bc, int D, int Dv = D>
-using Backward = attile::portable::BackwardTraits<Br, Bc, D, float, attile::NoMask,
-                                                  attile::NoScoreMod, attile::NoDropout, Dv>;
+using Backward =
+    attile::portable::BackwardTraits<Br, Bc, D, attile::Elements<float>, attile::Policies<>, Dv>;
 
 template <int Br, int Bc, int D, int Dv = D>
 void check_bytes() {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/shared_word.h>
 #include <attile/core/status.h>
 
 #include <cuda_runtime.h>
 
-#include <atomic>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +38,13 @@ struct KernelNumbers {
 /// A kernel on the current device. `check`: why it cannot be launched there, without its numbers.
 struct KernelInfo : KernelNumbers {
   Check check;
+
+  /// See the functions of these names.
+  bool lacks(int least) const { return check && code_architecture < least; }
+  bool is_empty() const {
+    constexpr int kFew = 16;  // registers; the tiles of a kernel take more
+    return check && registers <= kFew;
+  }
 };
 
 namespace detail {
@@ -51,7 +58,7 @@ class AnswerTable {
   Answer* find(const Key& key) {
     for (unsigned i = 0; i < kProbes; ++i) {
       Entry& entry = entries_[(key.hash() + i) % kEntries];
-      const int state = entry.state.load(std::memory_order_acquire);
+      const int state = entry.state.load();
       if (state == kFree) return nullptr;
       if (state == kThere && entry.key == key) return &entry.answer;
     }
@@ -62,11 +69,10 @@ class AnswerTable {
   Answer* insert(const Key& key, const Fill& fill) {
     for (unsigned i = 0; i < kProbes; ++i) {
       Entry& entry = entries_[(key.hash() + i) % kEntries];
-      int state = kFree;
-      if (entry.state.compare_exchange_strong(state, kWriting, std::memory_order_acq_rel)) {
+      if (entry.state.exchange_if(kFree, kWriting)) {
         entry.key = key;
         fill(entry.answer);
-        entry.state.store(kThere, std::memory_order_release);
+        entry.state.store(kThere);
         return &entry.answer;
       }
     }
@@ -77,7 +83,7 @@ class AnswerTable {
   static constexpr unsigned kProbes = 16;
   enum State { kFree, kWriting, kThere };
   struct Entry {
-    std::atomic<int> state{kFree};
+    SharedWord<int> state;  // kFree at first
     Key key;
     Answer answer;
   };
@@ -105,8 +111,8 @@ struct KernelKey {
 /// What is known of a kernel on a device, and what has been asked of the runtime for it.
 struct KernelAnswers {
   KernelNumbers numbers;
-  std::atomic<std::size_t> shared_bytes;  ///< that it is allowed; 0: not asked
-  std::atomic<int> clusters;              ///< that run at the same time; 0: not asked
+  SharedWord<std::size_t> shared_bytes;  ///< that it is allowed; 0: not asked
+  SharedWord<int> clusters;              ///< that run at the same time; 0: not asked
 };
 
 // Zeros at first, so that a program's file does not grow by them.
@@ -165,15 +171,10 @@ inline DeviceInfo device_info() {
 
 namespace detail {
 
-/// What is known of a kernel on the current device, and its numbers; null where the runtime refuses
-/// to say (`info.check`), or there is no room to keep them.
+/// What is known of a kernel on a device, the current one, and its numbers; null where the runtime
+/// refuses to say (`info.check`), or there is no room to keep them.
 template <class... Params>
-KernelAnswers* answers_of(void (*kernel)(Params...), KernelInfo& info) {
-  int device = 0;
-  if (const cudaError_t error = cudaGetDevice(&device)) {
-    info.check = {error, "there is no usable CUDA device"};
-    return nullptr;
-  }
+KernelAnswers* answers_of(void (*kernel)(Params...), int device, KernelInfo& info) {
   const KernelKey key{reinterpret_cast<const void*>(kernel), device};
   KernelNumbers& numbers = info;
   if (KernelAnswers* const known = kernel_table.find(key)) {
@@ -185,13 +186,30 @@ KernelAnswers* answers_of(void (*kernel)(Params...), KernelInfo& info) {
   return kernel_table.insert(key, [&](KernelAnswers& to) { to.numbers = numbers; });
 }
 
+/// The same on the current device.
+template <class... Params>
+KernelAnswers* answers_of(void (*kernel)(Params...), KernelInfo& info) {
+  int device = 0;
+  if (const cudaError_t error = cudaGetDevice(&device)) {
+    info.check = {error, "there is no usable CUDA device"};
+    return nullptr;
+  }
+  return answers_of(kernel, device, info);
+}
+
 }  // namespace detail
 
+/// `device`: the current one.
+template <class... Params>
+KernelInfo kernel_info(void (*kernel)(Params...), const DeviceInfo& device) {
+  KernelInfo info{};
+  info.check = device.check;
+  if (device.check) static_cast<void>(detail::answers_of(kernel, device.ordinal, info));
+  return info;
+}
 template <class... Params>
 KernelInfo kernel_info(void (*kernel)(Params...)) {
-  KernelInfo info{};
-  static_cast<void>(detail::answers_of(kernel, info));
-  return info;
+  return kernel_info(kernel, device_info());
 }
 
 /// Multiprocessors of the current device; 1 without a device.
@@ -207,8 +225,7 @@ inline int device_shared_kb() { return static_cast<int>(device_info().shared_byt
 /// before `least`, so that it lacks what came with it. Not where there is no code at all.
 template <class... Params>
 bool lacks(void (*kernel)(Params...), int least) {
-  const KernelInfo info = kernel_info(kernel);
-  return info.check && info.code_architecture < least;
+  return kernel_info(kernel).lacks(least);
 }
 
 /// Whether there is nothing in the code of `kernel` that the current device would run: it was not
@@ -216,39 +233,41 @@ bool lacks(void (*kernel)(Params...), int least) {
 /// registers, so not in code for a debugger (nvcc -G).
 template <class... Params>
 bool is_empty(void (*kernel)(Params...)) {
-  constexpr int kFew = 16;  // registers; the tiles of a kernel take more
-  const KernelInfo info = kernel_info(kernel);
-  return info.check && info.registers <= kFew;
+  return kernel_info(kernel).is_empty();
 }
 
-/// `lacks` and `is_empty`, as a sentence.
+/// Whether the current device is of an architecture, and has code of `kernel` with its own
+/// instructions.
 template <class... Params>
-Check check_architecture(void (*kernel)(Params...), int least) {
-  const int device = device_architecture();
-  if (device == 0) return {};  // for check_launch to find and to say
-  if (least >= 900 && (device != 900 || lacks(kernel, least) || is_empty(kernel))) {
-    return {cudaErrorNoKernelImageForDevice,
-            "the kernel needs a device of compute capability 9.0, and to be compiled for its own "
-            "instructions: for sm_90a, not sm_90"};
-  }
-  if (!lacks(kernel, least)) return {};
-  return {cudaErrorNoKernelImageForDevice,
-          "the kernel needs compute capability 8.0 or later, of the device and among those that it "
-          "was compiled for"};
+bool has_own_code(void (*kernel)(Params...), int architecture) {
+  const DeviceInfo device = device_info();
+  return device.architecture == architecture && !kernel_info(kernel, device).is_empty();
 }
 
 /// Whether a grid of `blocks` blocks with `shared_bytes` of dynamic shared memory each could be
-/// launched on the current device; a sentence that says why not. Launches nothing.
+/// launched on the current device; a sentence that says why not. Launches nothing. `least`: the
+/// architecture that the kernel is for, and what comes after it; 900 is for itself alone.
 template <class... Params>
-Check check_launch(void (*kernel)(Params...), std::size_t shared_bytes, std::int64_t blocks) {
-  if (blocks > INT_MAX) return refuse("the problem has more than 2^31 - 1 tiles");
+Check check_launch(void (*kernel)(Params...), std::size_t shared_bytes, std::int64_t blocks,
+                   int least = 0) {
   const DeviceInfo device = device_info();
+  const KernelInfo code = kernel_info(kernel, device);
+  const bool is_own = least < 900 || (device.architecture == least && !code.is_empty());
+  if (device.check && !(is_own && !code.lacks(least))) {
+    return {cudaErrorNoKernelImageForDevice,
+            least >= 900
+                ? "the kernel needs a device of compute capability 9.0, and to be compiled for its "
+                  "own instructions: for sm_90a, not sm_90"
+                : "the kernel needs compute capability 8.0 or later, of the device and among those "
+                  "that it was compiled for"};
+  }
+  if (blocks > INT_MAX) return refuse("the problem has more than 2^31 - 1 tiles");
   if (!device.check) return device.check;
   if (shared_bytes > device.shared_bytes) {
     return {cudaErrorInvalidConfiguration,
             "the kernel's tiles need more shared memory than a block of this device can have"};
   }
-  return kernel_info(kernel).check;
+  return code.check;
 }
 
 }  // namespace attile::arch

@@ -35,6 +35,20 @@ cudaError_t ask_for_shared(void (*kernel)(Params...), std::size_t bytes) {
                               static_cast<int>(bytes));
 }
 
+/// `known`: what is known of the kernel on the current device, or null.
+template <class... Params>
+cudaError_t allow_shared(void (*kernel)(Params...), std::size_t bytes, KernelAnswers* known) {
+  if (bytes <= kAlwaysAllowed) return cudaSuccess;
+  if (known != nullptr && known->shared_bytes.load() >= bytes) {
+    return cudaSuccess;
+  }
+  const cudaError_t error = ask_for_shared(kernel, bytes);
+  if (error == cudaSuccess && known != nullptr) {
+    known->shared_bytes.store(bytes);
+  }
+  return error;
+}
+
 }  // namespace detail
 
 /// Allows `kernel` that much dynamic shared memory on the current device. What has been allowed is
@@ -43,15 +57,7 @@ template <class... Params>
 [[nodiscard]] cudaError_t allow_shared(void (*kernel)(Params...), std::size_t bytes) {
   if (bytes <= detail::kAlwaysAllowed) return cudaSuccess;
   KernelInfo info{};
-  detail::KernelAnswers* const known = detail::answers_of(kernel, info);
-  if (known != nullptr && known->shared_bytes.load(std::memory_order_acquire) >= bytes) {
-    return cudaSuccess;
-  }
-  const cudaError_t error = detail::ask_for_shared(kernel, bytes);
-  if (error == cudaSuccess && known != nullptr) {
-    known->shared_bytes.store(bytes, std::memory_order_release);
-  }
-  return error;
+  return detail::allow_shared(kernel, bytes, detail::answers_of(kernel, info));
 }
 
 inline cudaLaunchConfig_t launch_config(unsigned blocks, unsigned threads, std::size_t shared_bytes,
@@ -140,13 +146,15 @@ template <class... Params>
 [[nodiscard]] cudaError_t launch_dependent(void (*kernel)(Params...), unsigned blocks,
                                            unsigned threads, std::size_t shared_bytes,
                                            cudaStream_t stream, const Params&... params) {
-  if (const cudaError_t error = allow_shared(kernel, shared_bytes)) return error;
+  KernelInfo code{};
+  detail::KernelAnswers* const known = detail::answers_of(kernel, code);
+  if (const cudaError_t error = detail::allow_shared(kernel, shared_bytes, known)) return error;
   cudaLaunchAttribute serialization{};
   serialization.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   serialization.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = launch_config(blocks, threads, shared_bytes, stream);
   config.attrs = &serialization;
-  config.numAttrs = driver_captures_dependents() && !lacks(kernel, 900) ? 1 : 0;
+  config.numAttrs = driver_captures_dependents() && !code.lacks(900) ? 1 : 0;
   return detail::launch<Params...>(config, kernel, params...);
 }
 

@@ -1,97 +1,122 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/core/dropout.h>
 #include <attile/core/element.h>
 #include <attile/core/index.h>
-#include <attile/core/mask.h>
-#include <attile/core/score_mod.h>
+#include <attile/core/policies.h>
 #include <attile/core/tensor.h>
 
 #include <cmath>
 #include <optional>
+#include <type_traits>
 
 namespace attile {
 
 /// Which pass a kernel computes.
 enum class Direction { kForward, kBackward };
 
-/// A size that the caller has forgotten, which is refused. 0 said aloud is an empty problem.
+/// A size that the caller has not given, which is refused. An explicit 0 is an empty problem.
 inline constexpr int kUnset = -2147483647 - 1;
 
-/// One attention forward pass: O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V.
-/// An aggregate for designated initialisers; pointers are device pointers (host pointers for the
-/// CPU executor and the reference).
-template <Element T, Mask M = NoMask, ScoreMod S = NoScoreMod, Dropout P = NoDropout>
-struct ForwardArgs {
-  using ElementType = T;
-  using MaskType = M;
-  using ScoreModType = S;
-  using DropoutType = P;
+/// Stands where arguments of the other direction have a member: it takes no value.
+template <Direction kWay>
+struct OnlyIn {};
 
-  Tensor<const T> q{};   ///< (batch, q_heads, q_len, head_dim)
-  Tensor<const T> k{};   ///< (batch, kv_heads, kv_len, head_dim)
-  Tensor<const T> v{};   ///< (batch, kv_heads, kv_len, head_dim_v)
-  Tensor<T> o{};         ///< (batch, q_heads, q_len, head_dim_v), written
-  float* lse = nullptr;  ///< dense (batch, q_heads, q_len), written: m + ln(l); null: not wanted
+/// One attention pass, forward or backward: `ForwardArgs` and `BackwardArgs` name it.
+///   forward   O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V, LSE = m + ln(l)
+///   backward  the gradients of a forward pass with the same problem
+/// An aggregate for designated initialisers; pointers are device pointers (host pointers for the
+/// CPU executor and the reference). E: Elements; P: PolicyBundle.
+/// Shapes are those of `Uniform` sequences; another policy of theirs says how many places along the
+/// batch axis, and rows in each, the tensors have. Every row of every sequence is written, and
+/// nothing has to be zeroed by the caller. A score modifier that
+/// learns names the memory of its own gradient (see LearnedBias).
+template <Direction kWay, class E, class P>
+struct Arguments {
+  static constexpr Direction kDirection = kWay;
+  static constexpr bool kIsForward = kWay == Direction::kForward;
+  using Elements = E;
+  using ElementType = typename E::Q;
+  using Policies = P;
+  using MaskType = typename P::MaskType;
+  using ScoreModType = typename P::ScoreModType;
+  using DropoutType = typename P::DropoutType;
+  using SequencesType = typename P::SequencesType;
+
+ private:
+  template <class Forward, class Backward>
+  using ByDirection = std::conditional_t<kIsForward, Forward, Backward>;
+  template <class Member>
+  using InForward = ByDirection<Member, OnlyIn<Direction::kForward>>;
+  template <class Member>
+  using InBackward = ByDirection<OnlyIn<Direction::kBackward>, Member>;
+
+ public:
+  Tensor<const typename E::Q> q{};  ///< (batch, q_heads, q_len, head_dim)
+  Tensor<const typename E::K> k{};  ///< (batch, kv_heads, kv_len, head_dim)
+  Tensor<const typename E::V> v{};  ///< (batch, kv_heads, kv_len, head_dim_v)
+  /// (batch, q_heads, q_len, head_dim_v): written by the forward pass, read by the backward pass.
+  Tensor<ByDirection<typename E::O, const typename E::O>> o{};
+  /// Dense (batch, q_heads, q_len): m + ln(l). Written by the forward pass, null where it is not
+  /// wanted; read by the backward pass.
+  ByDirection<float, const float>* lse = nullptr;
+  InBackward<Tensor<const typename E::O>> dout{};  ///< gradient of O, the shape of O
+  InBackward<const float*> dlse{};         ///< gradient of LSE, the shape of LSE; null: zero
+  InBackward<Tensor<typename E::Q>> dq{};  ///< the shape of Q, written
+  InBackward<Tensor<typename E::K>>
+      dk{};  ///< the shape of K, written: the sum of a kv head's group
+  InBackward<Tensor<typename E::V>> dv{};  ///< the shape of V, written, likewise
 
   int batch = kUnset;  ///< 0: an empty problem
   int q_heads = kUnset;
   int kv_heads = kUnset;  ///< divides q_heads; query head h reads kv head h / (q_heads / kv_heads)
-  int q_len = kUnset;     ///< 0: an empty problem
-  int kv_len = kUnset;    ///< 0: no row sees a key
+  int q_len = kUnset;     ///< rows of the longest sequence; 0: an empty problem
+  int kv_len = kUnset;    ///< keys of the longest sequence; 0: no row sees a key
   int head_dim = 0;       ///< 0: the D of the kernel
   int head_dim_v = 0;     ///< 0: head_dim; Dv where that is 0, or D and above Dv
 
   std::optional<float> scale{};  ///< 2^-100 to 2^100; not given: 1 / sqrt(head_dim)
-  M mask{};
-  S score_mod{};
-  P dropout{};
+  MaskType mask{};
+  ScoreModType score_mod{};
+  DropoutType dropout{};
+  SequencesType sequences{};
   /// At most so many thread blocks at a time, which leaves the other multiprocessors to other work;
   /// 0: as many as the device runs. The result does not depend on it. Kernels that have a block for
   /// each tile of rows refuse it: only those of the family sm90 are persistent.
-  int max_blocks = 0;
+  InForward<int> max_blocks{};
 };
 
-/// One attention backward pass: the gradients of a forward pass with the same problem.
-/// Every output is written whole; nothing has to be zeroed by the caller. A score modifier that
-/// learns names the memory of its own gradient (see LearnedBias).
-template <Element T, Mask M = NoMask, ScoreMod S = NoScoreMod, Dropout P = NoDropout>
-struct BackwardArgs {
-  using ElementType = T;
-  using MaskType = M;
-  using ScoreModType = S;
-  using DropoutType = P;
+/// The arguments of a forward pass: an element type, or Elements, and the policies in any order
+/// (see Policies). `ForwardArgs<__half, Causal, PhiloxDropout>`.
+template <class E, class... Ps>
+using ForwardArgs = Arguments<Direction::kForward, ElementsOf<E>, Policies<Ps...>>;
 
-  Tensor<const T> q{};          ///< (batch, q_heads, q_len, head_dim)
-  Tensor<const T> k{};          ///< (batch, kv_heads, kv_len, head_dim)
-  Tensor<const T> v{};          ///< (batch, kv_heads, kv_len, head_dim_v)
-  Tensor<const T> o{};          ///< (batch, q_heads, q_len, head_dim_v), from the forward pass
-  const float* lse = nullptr;   ///< dense (batch, q_heads, q_len), from the forward pass
-  Tensor<const T> dout{};       ///< gradient of O, the shape of O
-  const float* dlse = nullptr;  ///< gradient of LSE, the shape of LSE; null: zero
-  Tensor<T> dq{};               ///< the shape of Q, written
-  Tensor<T> dk{};               ///< the shape of K, written (summed over a kv head's group)
-  Tensor<T> dv{};               ///< the shape of V, written (summed over a kv head's group)
+/// The arguments of a backward pass, likewise.
+template <class E, class... Ps>
+using BackwardArgs = Arguments<Direction::kBackward, ElementsOf<E>, Policies<Ps...>>;
 
-  int batch = kUnset;
-  int q_heads = kUnset;
-  int kv_heads = kUnset;
-  int q_len = kUnset;
-  int kv_len = kUnset;
-  int head_dim = 0;    ///< 0: the D of the kernel
-  int head_dim_v = 0;  ///< 0: head_dim; Dv where that is 0, or D and above Dv
-
-  std::optional<float> scale{};  ///< as in the forward pass
-  M mask{};
-  S score_mod{};
-  P dropout{};
-};
+/// Arguments of a forward pass, and of a backward pass, whatever their types.
+template <class Args>
+concept ForwardPass = Args::kDirection == Direction::kForward;
+template <class Args>
+concept BackwardPass = Args::kDirection == Direction::kBackward;
 
 /// The scores that a problem has.
 template <class Args>
 constexpr ScoreShape score_shape(const Args& args) {
   return {args.batch, args.q_heads, {args.q_len, args.kv_len}};
+}
+
+/// The lengths of one sequence of a problem.
+template <class Args>
+ATTILE_HOST_DEVICE Extent extent_of(const Args& args, int sequence) {
+  return args.sequences.extent(sequence, Extent{args.q_len, args.kv_len});
+}
+
+/// A tensor of LSE's shape.
+template <class T, class Args>
+constexpr RowTensor<T> per_row(const Args& args, T* data) {
+  return {data, args.q_heads, args.sequences.q_shape(args.batch, args.q_len).rows};
 }
 
 /// The scale that a problem runs with.

@@ -58,7 +58,8 @@ struct TensorTexts {
   }
 
 template <class T>
-Check check_tensor(const Tensor<T>& t, TensorTexts texts, int batch, int heads, int rows, int dim) {
+Check check_tensor(const Tensor<T>& t, TensorTexts texts, RowShape shape, int heads, int dim) {
+  const auto [batch, rows] = shape;
   if (batch == 0 || heads == 0 || rows == 0) return {};
   if (t.data == nullptr) return refuse(texts.null);
   if (misaligned(t.data)) return refuse(texts.misaligned);
@@ -96,10 +97,22 @@ Check check_problem(const Args& a, int D, int Dv) {
   if (a.scale && !(*a.scale >= 0x1p-100f && *a.scale <= 0x1p100f)) {
     return refuse("scale must be 2^-100 to 2^100");
   }
+  const RowShape queries = a.sequences.q_shape(a.batch, a.q_len);
+  const RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);
+  if (queries.batches < 0 || queries.rows < 0 || keys.batches < 0 || keys.rows < 0) {
+    return refuse("sequences: a tensor has a negative number of rows");
+  }
+  const auto forgotten = [&](const RowShape& shape, int length) {
+    return a.batch > 0 && length > 0 && (shape.batches == 0 || shape.rows == 0);
+  };
+  if (forgotten(queries, a.q_len) || forgotten(keys, a.kv_len)) {
+    return refuse("sequences: a tensor has no rows, and sequences may be longer");
+  }
+  if (std::int64_t{queries.batches} * a.q_heads > INT32_MAX) {
+    return refuse("batch * q_heads must be below 2^31");
+  }
   if (a.batch == 0 || a.q_len == 0 || a.kv_len == 0) return {};
-  if (const char* why = policy_fault(a.mask)) return refuse(why);
-  if (const char* why = policy_fault(a.score_mod)) return refuse(why);
-  if (const char* why = policy_fault(a.dropout)) return refuse(why);
+  if (const char* why = Args::Policies::of(a).fault()) return refuse(why);
   return {};
 }
 
@@ -107,8 +120,7 @@ Check check_problem(const Args& a, int D, int Dv) {
 template <ScoreMod S>
 inline constexpr std::size_t kLearners = kLearns<S> ? 1 : 0;
 template <ScoreMod First, ScoreMod Second>
-inline constexpr std::size_t kLearners<Then<First, Second>> =
-    kLearners<First> + kLearners<Second>;
+inline constexpr std::size_t kLearners<Then<First, Second>> = kLearners<First> + kLearners<Second>;
 
 /// Holds what each modifier that learns says of its gradient, as one without gradient_fault may say
 /// anything, and writes where it begins to first[0, kLearners): null without elements.
@@ -144,56 +156,60 @@ constexpr Check first_refusal(Checks... checks) {
 
 /// Says why a forward pass with these arguments would be refused, whatever the executor.
 /// D, Dv: the head dimensions of the kernel; 0: the arguments must give them.
-template <Element T, Mask M, ScoreMod S, Dropout P>
-Check check_arguments(const ForwardArgs<T, M, S, P>& a, int D, int Dv) {
+template <ForwardPass Args>
+Check check_arguments(const Args& a, int D, int Dv) {
   if (const Check problem = detail::check_problem(a, D, Dv); !problem) return problem;
   if (a.max_blocks < 0) return refuse("max_blocks is negative");
   const auto [qk, v] = head_dims(a, D, Dv);
+  const RowShape q_shape = a.sequences.q_shape(a.batch, a.q_len);
+  const RowShape kv_shape = a.sequences.kv_shape(a.batch, a.kv_len);
   using detail::check_tensor;
-  const Check tensors = detail::first_refusal(
-      check_tensor(a.q, ATTILE_TENSOR_TEXTS("q"), a.batch, a.q_heads, a.q_len, qk),
-      check_tensor(a.k, ATTILE_TENSOR_TEXTS("k"), a.batch, a.kv_heads, a.kv_len, qk),
-      check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), a.batch, a.kv_heads, a.kv_len, v),
-      check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), a.batch, a.q_heads, a.q_len, v));
+  const Check tensors =
+      detail::first_refusal(check_tensor(a.q, ATTILE_TENSOR_TEXTS("q"), q_shape, a.q_heads, qk),
+                            check_tensor(a.k, ATTILE_TENSOR_TEXTS("k"), kv_shape, a.kv_heads, qk),
+                            check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), kv_shape, a.kv_heads, v),
+                            check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), q_shape, a.q_heads, v));
   if (!tensors) return tensors;
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
   if (a.batch == 0 || a.q_len == 0) return {};
-  if (a.o.data == a.q.data) return refuse("o is the memory of q: it cannot be computed in place");
-  const void* const lse = a.lse;
-  if (lse != nullptr && (lse == a.o.data || lse == a.q.data)) {
+  const void *const o = a.o.data, *const lse = a.lse;
+  if (o == a.q.data) return refuse("o is the memory of q: it cannot be computed in place");
+  if (lse != nullptr && (lse == o || lse == a.q.data)) {
     return refuse("lse is the memory of o or q");
   }
   if (a.kv_len == 0) return {};
   if (lse != nullptr && (lse == a.k.data || lse == a.v.data)) {
     return refuse("lse is the memory of k or v");
   }
-  if (a.o.data == a.k.data) return refuse("o is the memory of k, which other rows still read");
-  if (a.o.data == a.v.data) return refuse("o is the memory of v, which other rows still read");
+  if (o == a.k.data) return refuse("o is the memory of k, which other rows still read");
+  if (o == a.v.data) return refuse("o is the memory of v, which other rows still read");
   return {};
 }
 
 /// Says why a backward pass with these arguments would be refused, whatever the executor.
-template <Element T, Mask M, ScoreMod S, Dropout P>
-Check check_arguments(const BackwardArgs<T, M, S, P>& a, int D, int Dv) {
+template <BackwardPass Args>
+Check check_arguments(const Args& a, int D, int Dv) {
   if (const Check problem = detail::check_problem(a, D, Dv); !problem) return problem;
   const auto [qk, v] = head_dims(a, D, Dv);
+  const RowShape q_shape = a.sequences.q_shape(a.batch, a.q_len);
+  const RowShape kv_shape = a.sequences.kv_shape(a.batch, a.kv_len);
   using detail::check_tensor;
   const Check tensors = detail::first_refusal(
-      check_tensor(a.q, ATTILE_TENSOR_TEXTS("q"), a.batch, a.q_heads, a.q_len, qk),
-      check_tensor(a.k, ATTILE_TENSOR_TEXTS("k"), a.batch, a.kv_heads, a.kv_len, qk),
-      check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), a.batch, a.kv_heads, a.kv_len, v),
-      check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), a.batch, a.q_heads, a.q_len, v),
-      check_tensor(a.dout, ATTILE_TENSOR_TEXTS("dout"), a.batch, a.q_heads, a.q_len, v),
-      check_tensor(a.dq, ATTILE_TENSOR_TEXTS("dq"), a.batch, a.q_heads, a.q_len, qk),
-      check_tensor(a.dk, ATTILE_TENSOR_TEXTS("dk"), a.batch, a.kv_heads, a.kv_len, qk),
-      check_tensor(a.dv, ATTILE_TENSOR_TEXTS("dv"), a.batch, a.kv_heads, a.kv_len, v));
+      check_tensor(a.q, ATTILE_TENSOR_TEXTS("q"), q_shape, a.q_heads, qk),
+      check_tensor(a.k, ATTILE_TENSOR_TEXTS("k"), kv_shape, a.kv_heads, qk),
+      check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), kv_shape, a.kv_heads, v),
+      check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), q_shape, a.q_heads, v),
+      check_tensor(a.dout, ATTILE_TENSOR_TEXTS("dout"), q_shape, a.q_heads, v),
+      check_tensor(a.dq, ATTILE_TENSOR_TEXTS("dq"), q_shape, a.q_heads, qk),
+      check_tensor(a.dk, ATTILE_TENSOR_TEXTS("dk"), kv_shape, a.kv_heads, qk),
+      check_tensor(a.dv, ATTILE_TENSOR_TEXTS("dv"), kv_shape, a.kv_heads, v));
   if (!tensors) return tensors;
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
   if (detail::misaligned(a.dlse)) return refuse("dlse is not aligned to 4 bytes");
   if (a.batch > 0 && a.q_len > 0 && a.lse == nullptr) return refuse("lse is null");
   const ScoreShape shape = score_shape(a);
   if (const char* why = gradient_fault(a.score_mod, shape)) return refuse(why);
-  const void* outputs[3 + detail::kLearners<S>] = {};
+  const void* outputs[3 + detail::kLearners<typename Args::ScoreModType>] = {};
   const Check learned = detail::check_learned(a.score_mod, shape, outputs + 3);
   if (!learned) return learned;
   if (a.batch == 0) return {};

@@ -69,6 +69,40 @@ ATTILE_HOST_DEVICE float float_of(std::uint32_t word) {
   return x;
 }
 
+/// The element types of Q, K, V and O, one for each role: O's is that of dO too, those of dQ, dK
+/// and dV are Q's, K's and V's.
+template <Element TQ, Element TK = TQ, Element TV = TQ, Element TO = TQ>
+struct Elements {
+  using Q = TQ;
+  using K = TK;
+  using V = TV;
+  using O = TO;
+  static constexpr bool kAllEqual = std::same_as<Q, K> && std::same_as<Q, V> && std::same_as<Q, O>;
+};
+
+namespace detail {
+
+template <class E>
+inline constexpr bool kIsElements = false;
+template <Element Q, Element K, Element V, Element O>
+inline constexpr bool kIsElements<Elements<Q, K, V, O>> = true;
+
+template <class E>
+struct AllRoles {
+  using type = Elements<E>;
+};
+template <class E>
+  requires kIsElements<E>
+struct AllRoles<E> {
+  using type = E;
+};
+
+}  // namespace detail
+
+/// Of one element type those of all roles; of `Elements` themselves.
+template <class E>
+using ElementsOf = typename detail::AllRoles<E>::type;
+
 /// The name that error messages and programs print.
 template <Element T>
 constexpr const char* element_name() {

@@ -194,9 +194,19 @@ struct Prefix {
   }
 };
 
+/// Whether a mask finds its data by the lengths that all sequences have in common, so that it takes
+/// no sequences with lengths of their own. Says so by `kUniformOnly`.
+template <class M>
+inline constexpr bool kUniformOnly = [] {
+  if constexpr (requires { M::kUniformOnly; }) return bool(M::kUniformOnly);
+  return false;
+}();
+
 /// A row sees the columns of its own document.
 /// Shapes   q_ids (batch, q_len), kv_ids (batch, kv_len): the same array for self-attention.
 struct Document {
+  static constexpr bool kUniformOnly = true;
+
   const int* q_ids = nullptr;
   const int* kv_ids = nullptr;
 
@@ -216,6 +226,7 @@ struct Document {
 template <Mask A, Mask B>
 struct And {
   static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;
+  static constexpr bool kUniformOnly = attile::kUniformOnly<A> || attile::kUniformOnly<B>;
 
   A first{};
   B second{};

@@ -30,6 +30,19 @@ struct Tensor {
   }
 };
 
+/// A dense (batch, head, row) array of one number for each row of each head.
+template <class T>
+struct RowTensor {
+  T* data = nullptr;
+  int heads = 0;
+  int rows = 0;  ///< of each head
+
+  /// The number of one row.
+  ATTILE_HOST_DEVICE T* row(int batch, int head, std::int64_t row) const {
+    return data + static_cast<std::int64_t>(batch * heads + head) * rows + row;
+  }
+};
+
 /// A dense (batch, row, head, dim) array: rows of all heads interleaved.
 template <class T>
 constexpr Tensor<T> bshd(T* data, std::int64_t rows, std::int64_t heads, std::int64_t dim) {

@@ -101,7 +101,9 @@ class BackwardWorker {
     own_head_ = static_cast<int>(item / count % own_heads(args));
     batch_ = static_cast<int>(item / count / own_heads(args));
     const std::int64_t begin = std::int64_t{block} * problem_.tile_rows;
-    own_ = clip(begin, begin + problem_.tile_rows, own_length(args));
+    const Extent extent = problem_.extent(batch_);
+    own_ = clip(begin, begin + problem_.tile_rows, kByColumns ? extent.kv_len : extent.q_len);
+    if (own_.empty()) return;
     load_own();
     const int heads = kByColumns ? problem_.group : 1;
     for (int i = 0; i < heads; ++i) {
@@ -133,10 +135,20 @@ class BackwardWorker {
     return {begin, min(begin + kRows, own_.end)};
   }
 
+  /// A tensor from the sequence's first row on: of the side that the block owns, or the other one.
+  template <class X>
+  Tensor<X> own_rows(const Tensor<X>& tensor) const {
+    return kByColumns ? problem_.kv_rows(tensor, batch_) : problem_.q_rows(tensor, batch_);
+  }
+  template <class X>
+  Tensor<X> other_rows(const Tensor<X>& tensor) const {
+    return kByColumns ? problem_.q_rows(tensor, batch_) : problem_.kv_rows(tensor, batch_);
+  }
+
   void load_own() {
     const Args& args = problem_.args;
-    const auto& qk = kByColumns ? args.k : args.q;
-    const auto& vo = kByColumns ? args.v : args.dout;
+    const auto qk = own_rows(kByColumns ? args.k : args.q);
+    const auto vo = own_rows(kByColumns ? args.v : args.dout);
     pack_transposed<kRows>(RowBlock<T>(qk, batch_, own_head_, own_), problem_.D, qk_strips_);
     pack_transposed<kRows>(RowBlock<T>(vo, batch_, own_head_, own_), problem_.Dv, vo_strips_);
     const std::ptrdiff_t rows = problem_.tile_rows;
@@ -147,10 +159,10 @@ class BackwardWorker {
   /// The tiles of the other side that one query head's mask lets this block see.
   void visit_head() {
     const Args& args = problem_.args;
-    const int length = kByColumns ? args.q_len : args.kv_len;
+    const Extent extent = problem_.extent(batch_);
+    const int length = kByColumns ? extent.q_len : extent.kv_len;
     if constexpr (!kByColumns) load_row_terms(own_, problem_.tile_rows);
     if (length == 0) return;
-    const Extent extent = problem_.extent;
     const Span span = kByColumns ? visible_rows(args.mask, batch_, q_head_, own_, extent)
                                  : visible_columns(args.mask, batch_, q_head_, own_, extent);
     const int Bc = problem_.tile_cols;
@@ -165,8 +177,8 @@ class BackwardWorker {
 
   void load_tile(Interval tile) {
     const Args& args = problem_.args;
-    const auto& qk = kByColumns ? args.q : args.k;
-    const auto& vo = kByColumns ? args.dout : args.v;
+    const auto qk = other_rows(kByColumns ? args.q : args.k);
+    const auto vo = other_rows(kByColumns ? args.dout : args.v);
     const int head = kByColumns ? q_head_ : kv_head();
     const RowBlock<T> qk_block(qk, batch_, head, tile);
     const RowBlock<T> vo_block(vo, batch_, head, tile);
@@ -239,7 +251,7 @@ class BackwardWorker {
       const float ds = p * (dp - delta_[own_row]);
       if (ds == 0.0f) continue;
       problem_.args.score_mod.add_gradient(problem_.scale * raw_[at], ds, place.at(r, c),
-                                           problem_.extent, Add{});
+                                           problem_.extent(batch_), Add{});
     }
   }
 
@@ -272,14 +284,14 @@ class BackwardWorker {
   /// dQ = scale dS K, or dK = scale dS^T Q and dV.
   void write_own() {
     const Args& args = problem_.args;
-    const auto& qk = kByColumns ? args.dk : args.dq;
+    const auto qk = own_rows(kByColumns ? args.dk : args.dq);
     for (int x = own_.begin; x < own_.end; ++x) {
       const std::ptrdiff_t r = x - own_.begin;
       write_row(qk_sum_ + r * problem_.padded_dim(), problem_.scale, problem_.D,
                 qk.row(batch_, own_head_, x));
       if constexpr (kByColumns) {
         write_row(vo_sum_ + r * problem_.padded_dim_v(), 1.0f, problem_.Dv,
-                  args.dv.row(batch_, own_head_, x));
+                  own_rows(args.dv).row(batch_, own_head_, x));
       }
     }
   }
@@ -326,14 +338,19 @@ class RowTermsWorker {
     const Args& args = problem_.args;
     const int batch = static_cast<int>(slice / args.q_heads);
     const int head = static_cast<int>(slice % args.q_heads);
-    for (int i = 0; i < args.q_len; ++i) {
+    const auto o_rows = problem_.q_rows(args.o, batch);
+    const auto dout_rows = problem_.q_rows(args.dout, batch);
+    const auto lse_rows = problem_.q_rows(per_row(args, args.lse), batch);
+    const auto dlse_rows = problem_.q_rows(per_row(args, args.dlse), batch);
+    for (int i = 0; i < problem_.extent(batch).q_len; ++i) {
       const std::int64_t at = slice * args.q_len + i;
-      const bool empty = args.lse[at] == -kInf;
-      problem_.row_terms.lse[at] = empty ? kInf : args.lse[at];
-      const auto* const dout = args.dout.row(batch, head, i);
-      const auto* const o = args.o.row(batch, head, i);
+      const float lse = *lse_rows.row(batch, head, i);
+      const bool empty = lse == -kInf;
+      problem_.row_terms.lse[at] = empty ? kInf : lse;
+      const auto* const dout = dout_rows.row(batch, head, i);
+      const auto* const o = o_rows.row(batch, head, i);
       float delta = dot(dout, o, problem_.Dv);
-      if (args.dlse != nullptr) delta -= args.dlse[at];
+      if (args.dlse != nullptr) delta -= *dlse_rows.row(batch, head, i);
       problem_.row_terms.delta[at] = empty ? 0.0f : delta;
     }
   }
@@ -350,11 +367,10 @@ class RowTermsWorker {
 ///          are made by one thread.
 /// Errors   never throws: bad arguments, no memory and no thread are each a Check that says so.
 ///          Masks, modifiers and dropouts must not throw.
-template <Element T, Mask M, ScoreMod S, Dropout P, class V = NativeFloats>
-[[nodiscard]] Check backward(const BackwardArgs<T, M, S, P>& args, const Options& options = {}) {
+template <BackwardPass Args, class V = NativeFloats>
+[[nodiscard]] Check backward(const Args& args, const Options& options = {}) {
   if (const Check check = check_arguments(args, 0, 0); !check) return check;
   if (const Check check = check_options(options); !check) return check;
-  using Args = BackwardArgs<T, M, S, P>;
   const std::size_t rows = std::size_t{1} * args.batch * args.q_heads * args.q_len;
   const Scratch scratch(2 * rows * sizeof(float));
   if (scratch.data == nullptr) return out_of_memory();

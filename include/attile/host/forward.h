@@ -48,19 +48,22 @@ class ForwardWorker {
     head_ = static_cast<int>(item / count % args.q_heads);
     batch_ = static_cast<int>(item / count / args.q_heads);
     const std::int64_t begin = std::int64_t{block} * problem_.tile_rows;
-    rows_ = clip(begin, begin + problem_.tile_rows, args.q_len);
+    const Extent extent = problem_.extent(batch_);
+    rows_ = clip(begin, begin + problem_.tile_rows, extent.q_len);
+    if (rows_.empty()) return;
 
-    pack_transposed<kRows>(RowBlock<T>(args.q, batch_, head_, rows_), problem_.D, q_strips_);
+    const Tensor<const T> q = problem_.q_rows(args.q, batch_);
+    pack_transposed<kRows>(RowBlock<T>(q, batch_, head_, rows_), problem_.D, q_strips_);
     for (int i = 0; i < strips(); ++i) softmax_[i].reset();
     std::fill_n(o_, std::ptrdiff_t{problem_.tile_rows} * o_stride(), 0.0f);  // line 5
 
-    if (args.kv_len > 0) {
+    if (extent.kv_len > 0) {
       const int Bc = problem_.tile_cols;
       const TileRange tiles =
-          tiles_of(visible_columns(args.mask, batch_, head_, rows_, problem_.extent), Bc);
+          tiles_of(visible_columns(args.mask, batch_, head_, rows_, extent), Bc);
       for (int j = tiles.first; j < tiles.last; ++j) {  // line 6
         const bool full = tiles.full_first <= j && j < tiles.full_last;
-        visit_tile(clip(std::int64_t{j} * Bc, std::int64_t{j + 1} * Bc, args.kv_len), full);
+        visit_tile(clip(std::int64_t{j} * Bc, std::int64_t{j + 1} * Bc, extent.kv_len), full);
       }
     }
     for (int i = 0; i < strips(); ++i) write_strip(i);
@@ -83,9 +86,11 @@ class ForwardWorker {
   void visit_tile(Interval columns, bool full) {
     const Args& args = problem_.args;
     const int kv_head = head_ / problem_.group;
-    pack_transposed<kPanelWidth<V>>(RowBlock<T>(args.k, batch_, kv_head, columns), problem_.D,
+    const Tensor<const T> k = problem_.kv_rows(args.k, batch_);
+    const Tensor<const T> v = problem_.kv_rows(args.v, batch_);
+    pack_transposed<kPanelWidth<V>>(RowBlock<T>(k, batch_, kv_head, columns), problem_.D,
                                     kt_panels_);
-    pack_rows<V>(RowBlock<T>(args.v, batch_, kv_head, columns), problem_.Dv, problem_.tile_cols,
+    pack_rows<V>(RowBlock<T>(v, batch_, kv_head, columns), problem_.Dv, problem_.tile_cols,
                  v_panels_);
     for (int i = 0; i < strips(); ++i) {
       const Place<false> place{batch_, head_, strip_rows(i), columns};
@@ -122,13 +127,15 @@ class ForwardWorker {
     OutputRows<V> output{o_strip(i), o_stride()};
     softmax_[i].finish(output, problem_.sampler.keep_scale());  // line 12
     const Interval rows = strip_rows(i);
+    const Tensor<T> o = problem_.q_rows(args.o, batch_);
+    const RowTensor<float> lse = per_row(args, args.lse);
     for (int r = 0; r < rows.end - rows.begin; ++r) {
       const int row = rows.begin + r;
       write_row(output.o + std::ptrdiff_t{r} * o_stride(), 1.0f, problem_.Dv,
-                args.o.row(batch_, head_, row));
+                o.row(batch_, head_, row));
       if (args.lse == nullptr) continue;
-      const std::int64_t slice = std::int64_t{batch_} * args.q_heads + head_;
-      args.lse[slice * args.q_len + row] = softmax_[i].lse(r, problem_.unit());  // line 13
+      *problem_.q_rows(lse, batch_).row(batch_, head_, row) =
+          softmax_[i].lse(r, problem_.unit());  // line 13
     }
   }
 
@@ -150,12 +157,12 @@ class ForwardWorker {
 ///          lengths. The same bits come out whatever the number of threads.
 /// Errors   never throws: bad arguments, no memory and no thread are each a Check that says so,
 ///          and then nothing has been written. Masks, modifiers and dropouts must not throw.
-template <Element T, Mask M, ScoreMod S, Dropout P, class V = NativeFloats>
-[[nodiscard]] Check forward(const ForwardArgs<T, M, S, P>& args, const Options& options = {}) {
+template <ForwardPass Args, class V = NativeFloats>
+[[nodiscard]] Check forward(const Args& args, const Options& options = {}) {
   if (const Check check = check_arguments(args, 0, 0); !check) return check;
   if (const Check check = check_options(options); !check) return check;
-  const Problem<V, ForwardArgs<T, M, S, P>> problem(args, options);
-  using Worker = ForwardWorker<V, ForwardArgs<T, M, S, P>>;
+  const Problem<V, Args> problem(args, options);
+  using Worker = ForwardWorker<V, Args>;
   return run_items<Worker>(problem, Worker::items(problem), problem.threads);
 }
 

@@ -34,6 +34,8 @@ inline Check check_options(const Options& options) {
 /// One forward or backward pass with every choice made: sizes, tiles, threads.
 template <class V, class Args>
 struct Problem {
+  static_assert(Args::Elements::kAllEqual,
+                "attile::host: the CPU executor takes Q, K, V and O of one element type");
   using T = typename Args::ElementType;
   using ScoreModType = typename Args::ScoreModType;
   using DropoutType = typename Args::DropoutType;
@@ -42,7 +44,6 @@ struct Problem {
   int D, Dv;
   int group;  ///< query heads that share a kv head
   float scale;
-  Extent extent;
   typename DropoutType::Sampler sampler;
   int threads, tile_rows, tile_cols;
 
@@ -52,7 +53,6 @@ struct Problem {
         Dv(head_dims(a, 0, 0).v),
         group(a.q_heads / a.kv_heads),
         scale(scale_of(a, D)),
-        extent{a.q_len, a.kv_len},
         sampler(a.dropout.sampler(a.q_heads)) {
     threads = options.threads > 0 ? options.threads : worthwhile_threads();
     tile_rows = round_up(options.tile_rows > 0 ? options.tile_rows : default_tile_rows(), kRows);
@@ -61,6 +61,17 @@ struct Problem {
 
   /// What turns the scores that `modify_scores` leaves into log2 units.
   float unit() const { return kIsIdentity<ScoreModType> ? scale * kLog2e : kLog2e; }
+
+  Extent extent(int sequence) const { return extent_of(args, sequence); }
+  /// A tensor from the first row of a sequence's queries on, or of its keys.
+  template <class X>
+  auto q_rows(const X& tensor, int sequence) const {
+    return rows_from(tensor, args.sequences.q_origin(sequence));
+  }
+  template <class X>
+  auto kv_rows(const X& tensor, int sequence) const {
+    return rows_from(tensor, args.sequences.kv_origin(sequence));
+  }
 
   int padded_dim() const { return round_up(D, V::kWidth); }
   int padded_dim_v() const { return round_up(Dv, V::kWidth); }

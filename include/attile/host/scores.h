@@ -47,9 +47,10 @@ Reach whole_tile(int columns) {
 template <class V, bool kTransposed, class P>
 Reach reach_of(const P& problem, const Place<kTransposed>& place) {
   const auto& mask = problem.args.mask;
-  const Span span =
-      kTransposed ? visible_rows(mask, place.batch, place.head, place.strip, problem.extent)
-                  : visible_columns(mask, place.batch, place.head, place.strip, problem.extent);
+  const Extent extent = problem.extent(place.batch);
+  const Span span = kTransposed
+                        ? visible_rows(mask, place.batch, place.head, place.strip, extent)
+                        : visible_columns(mask, place.batch, place.head, place.strip, extent);
   const auto in_tile = [&](Interval x) -> Interval {
     const Interval inside = intersect(x, place.tile);
     return {inside.begin - place.tile.begin, inside.end - place.tile.begin};
@@ -70,12 +71,13 @@ void modify_scores(const P& problem, const Place<kTransposed>& place, const Reac
   constexpr bool kModified = !kIsIdentity<typename P::ScoreModType>;
   if constexpr (!kMasked && !kModified) return;
   const auto& args = problem.args;
+  const Extent extent = problem.extent(place.batch);
   for (int r = 0; r < place.strip.end - place.strip.begin; ++r) {
     float* const row = s + r * kMaxTileColumns;
     float* const slope = kModified && derivative ? derivative + r * kMaxTileColumns : nullptr;
     for (int c = reach.wide.begin; c < reach.wide.end; ++c) {
       if (kMasked && !reach.full.contains(c)) {
-        if (c >= reach.valid.end || !args.mask.visible(place.at(r, c), problem.extent)) {
+        if (c >= reach.valid.end || !args.mask.visible(place.at(r, c), extent)) {
           row[c] = -kInf;
           if (slope != nullptr) slope[c] = 0.0f;
           continue;
@@ -85,8 +87,7 @@ void modify_scores(const P& problem, const Place<kTransposed>& place, const Reac
         continue;
       }
       if constexpr (kModified) {
-        const auto modified =
-            args.score_mod(problem.scale * row[c], place.at(r, c), problem.extent);
+        const auto modified = args.score_mod(problem.scale * row[c], place.at(r, c), extent);
         row[c] = static_cast<float>(modified.value);
         if (slope != nullptr) slope[c] = static_cast<float>(modified.derivative);
       }

@@ -9,6 +9,8 @@
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/kernel/dq_mode.h>
+#include <attile/kernel/problem.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/copy.cuh>
 
 #include <cstddef>
@@ -17,73 +19,90 @@
 
 namespace attile {
 
-/// What the kernels get: the arguments with everything resolved that the host knows.
+/// The one argument of the kernels of a backward pass: the problem, its gradients, and the parts of
+/// the workspace. Scratch rows are the rows of each query head of each sequence, rounded up to
+/// whole tiles of the longest sequence.
 template <class Traits>
-struct BackwardParams {
-  using T = typename Traits::ElementType;
+struct BackwardParams : Problem<Traits> {
+  using typename Problem<Traits>::T;
 
-  tile::TensorParam<const T> q, k, v, o, dout;
+  tile::TensorParam<const T> dout;
   tile::TensorParam<T> dq, dk, dv;
-  const float* lse;  ///< LSE; where l is given, m
-  const float* l;    ///< null, or the l of FlashAttention-1: LSE = m + ln(l)
-  const float* dlse;
-  float* row_lse;  ///< (batch, q_heads, stat_rows): LSE; +inf where P must be 0
-  float* delta;    ///< (batch, q_heads, stat_rows): rowsum(dO * O) - dLSE; 0 past q_len
-  float* dq_sum;   ///< (batch, q_heads, stat_rows, kDqCols); null with kTwoPass
-  int* turns;      ///< kInOrder: see turn_of and begun
-  int* shares;     ///< see share_taken; null where the kernel before writes all zeros
-  int* flags;      ///< kTellsAdded: see added
-  int batch, q_heads, kv_heads;
-  Extent extent;
-  int head_dim, head_dim_v;
-  int q_tiles, kv_tiles;
-  HeadRounds rounds;  ///< of kv heads: see column_of
-  float scale;
-  typename Traits::MaskType mask;
-  typename Traits::ScoreModType score_mod;
-  typename Traits::DropoutType dropout;
-  float half_unit;     ///< 0.5 / scale: half of an LSE, in raw scores
-  int ascending_from;  ///< kAlternatesFrom: the first column of the heads that ascend
+  RowTensor<const float> l;  ///< null, or the l of FlashAttention-1: LSE = m + ln(l), m is `lse`
+  RowTensor<const float> dlse;
+  float* row_lse = nullptr;  ///< a number for each scratch row: LSE; +inf where P must be 0
+  float* delta = nullptr;    ///< likewise: rowsum(dO * O) - dLSE; 0 past the sequence's rows
+  float* dq_sum = nullptr;   ///< kDqCols for each scratch row; null with kTwoPass
+  int* turns = nullptr;      ///< kInOrder: see turn_of and begun
+  int* shares = nullptr;     ///< see share_taken; null where the kernel before writes all zeros
+  int* flags = nullptr;      ///< kTellsAdded: see added
+  int q_tiles, kv_tiles;     ///< of each sequence and head
+  HeadRounds rounds;         ///< of kv heads: see column_of
+  float half_unit;           ///< 0.5 / scale: half of an LSE, in raw scores
+  int ascending_from;        ///< kAlternatesFrom: the first column of the heads that ascend
+
+  /// Of arguments that passed `check_arguments`; the rest is `complete`'s. Without a workspace they
+  /// are nothing to launch with. `l`: of FlashAttention-1, whose m is in the place of LSE.
+  BackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows);
 
   /// What a family adds that can fail, or why its kernels do not take the arguments.
   [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
 
-  /// Rows of the statistics of one head: whole tiles, so that the loop reads without a bound.
-  ATTILE_HOST_DEVICE std::int64_t stat_rows() const {
+  /// Tiles of query rows of all sequences and heads.
+  ATTILE_HOST_DEVICE std::int64_t row_tile_count() const {
+    return static_cast<std::int64_t>(this->batch) * this->q_heads * q_tiles;
+  }
+  /// Scratch rows of one head: whole tiles, so that the loop reads without a bound.
+  ATTILE_HOST_DEVICE std::int64_t scratch_rows() const {
     return static_cast<std::int64_t>(q_tiles) * Traits::kBr;
   }
-  ATTILE_HOST_DEVICE std::int64_t slices() const {
-    return static_cast<std::int64_t>(batch) * q_heads;
+  /// Those of the query heads that read one head of K and V.
+  ATTILE_HOST_DEVICE std::int64_t group_scratch_rows() const {
+    return this->group_heads * scratch_rows();
   }
-  /// The tiles of query rows that see any of a tile of K and V.
-  ATTILE_HOST_DEVICE TileRange rows_of(int b, int head, int kv_tile) const {
-    const Extent here{arch::opaque(extent.q_len), arch::opaque(extent.kv_len)};
-    return row_tiles(mask, b, head, kv_tile * Traits::kBc, Traits::kBc, Traits::kBr, here);
+  /// Behind the last query head that reads the head of K and V of a pass over keys.
+  ATTILE_HOST_DEVICE int head_end(const WorkTile& key) const {
+    return key.head + this->group_heads;
+  }
+  /// The scratch row that a work tile's rows begin with.
+  ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
+    return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
+  }
+  /// The tiles of query rows of a work tile's head that see any of a tile of K and V.
+  ATTILE_HOST_DEVICE TileRange rows_of(const WorkTile& at, int kv_tile) const {
+    const Extent lengths = this->extent(at);
+    const Extent here{arch::opaque(lengths.q_len), arch::opaque(lengths.kv_len)};
+    if (!this->kUniform && kv_tile * Traits::kBc >= here.kv_len) return {};  // behind its last key
+    return row_tiles(this->policies.mask, at.sequence, at.head, kv_tile * Traits::kBc, Traits::kBc,
+                     Traits::kBr, here);
   }
   /// Whether the tiles of K and V of a column's kv head ascend (`column_of`).
   ATTILE_HOST_DEVICE bool ascends(int column) const {
     return Traits::kAlternatesFrom > 0 && column >= ascending_from;
   }
-  /// The tile of K and V that was the latest to add its part to the dQ of those rows; kv_tiles at
-  /// first.
-  ATTILE_HOST_DEVICE int* turn_of(int b, int head, int row0) const {
-    return turns + (static_cast<std::int64_t>(b) * q_heads + head) * q_tiles + row0 / Traits::kBr;
+  /// The tile of K and V that was the latest to add its part to the dQ of a work tile's rows;
+  /// kv_tiles at first.
+  ATTILE_HOST_DEVICE int* turn_of(const WorkTile& at) const {
+    return turns + (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles +
+           at.row0 / Traits::kBr;
   }
   /// Blocks of the pass over K/V blocks that have begun.
-  ATTILE_HOST_DEVICE int* begun() const { return turns + slices() * q_tiles; }
-  /// Each column has a share of the zeros that the sum of dQ begins with, which any block may
-  /// write: not 0 once somebody does, and 1 once that is done.
+  ATTILE_HOST_DEVICE int* begun() const { return turns + row_tile_count(); }
+  /// The sum of dQ begins as zeros, in one share for each column (backward_schedule.cuh), which any
+  /// block may write: share_taken is not 0 once a block has begun with it, share_cleared is 1 once
+  /// the share is zeros.
   ATTILE_HOST_DEVICE int* share_taken(int column) const { return shares + column; }
   ATTILE_HOST_DEVICE int* share_cleared(int column) const { return shares + columns() + column; }
-  /// kTellsAdded: not 0 when what a teller knows of a column's dQ has been added to the sum.
+  /// kTellsAdded: not 0 once a part of a column's dQ has been added to the sum. `teller`: the warp
+  /// or warpgroup that says so of its part.
   ATTILE_HOST_DEVICE int* added(int column, int teller) const {
     return flags + std::int64_t{Traits::kTellers} * column + teller;
   }
   /// Tiles of K and V of all kv heads, and blocks of that pass.
-  ATTILE_HOST_DEVICE int columns() const { return batch * kv_heads * kv_tiles; }
-  /// The fp32 sum of dQ of one head from a row on; the family decides how a tile of it lies.
-  ATTILE_DEVICE float* dq_sum_of(std::int64_t slice, int row) const {
-    return dq_sum + (slice * stat_rows() + row) * Traits::kDqCols;
+  ATTILE_HOST_DEVICE int columns() const { return this->batch * this->kv_heads * kv_tiles; }
+  /// The fp32 sum of dQ of a work tile's rows; the family decides how a tile of it lies.
+  ATTILE_DEVICE float* dq_sum_of(const WorkTile& at) const {
+    return dq_sum + scratch_row(at) * Traits::kDqCols;
   }
 };
 
@@ -93,6 +112,7 @@ struct BackwardParams {
 ///         with matrix instructions), not with kTwoPass. Turns 4 for each tile of query rows and 4
 ///         more, with kInOrder; shares 8 for each tile of keys of each kv head, kClearsInPass;
 ///         flags 4 for each teller of each of those tiles, kTellsAdded.
+/// Turns and shares lie in the same place, as no pass has both.
 struct BackwardWorkspace {
   std::size_t row_lse, delta, dq_sum, turns, flags, bytes;  ///< turns, or shares
 };
@@ -108,6 +128,8 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t columns =
       static_cast<std::size_t>(args.batch) * args.kv_heads * ceil_div(args.kv_len, Traits::kBc);
   const std::size_t shares = Traits::kClearsInPass ? 2 * sizeof(int) * columns : 0;
+  static_assert(!(Traits::kClearsInPass && Traits::kDqMode == DqMode::kInOrder),
+                "attile::BackwardWorkspace: turns and shares lie in the same place");
   std::size_t flags = 0;
   if constexpr (Traits::kTellsAdded) flags = sizeof(int) * Traits::kTellers * columns;
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
@@ -166,53 +188,41 @@ int slices_abreast(const typename Traits::Args& args) {
   return static_cast<int>(max<std::int64_t>(min(abreast, slices), 1));
 }
 
-/// The kernels' parameters for arguments that passed `check_arguments`; the rest is `complete`'s.
-/// Without a workspace they are nothing to launch with.
+template <class Traits>
+BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* workspace,
+                                       const float* l_of_rows)
+    : Problem<Traits>(args),
+      dout(tile::tensor_param(args.dout, this->head_dim_v)),
+      dq(tile::tensor_param(args.dq, this->head_dim)),
+      dk(tile::tensor_param(args.dk, this->head_dim)),
+      dv(tile::tensor_param(args.dv, this->head_dim_v)),
+      l(per_row(args, l_of_rows)),
+      dlse(per_row(args, args.dlse)),
+      q_tiles(ceil_div(args.q_len, Traits::kBr)),
+      kv_tiles(ceil_div(args.kv_len, Traits::kBc)),
+      half_unit(0.5f / this->scale) {
+  const int kv_heads = this->kv_heads;
+  const int descending = this->batch * (alternates<Traits>(args) ? (kv_heads + 1) / 2 : kv_heads);
+  ascending_from = descending * kv_tiles;
+  rounds = {descending, slices_abreast<Traits>(args)};
+  if (workspace == nullptr) return;
+  const BackwardWorkspace parts = backward_workspace<Traits>(args);
+  const auto part = [&](std::size_t offset) -> void* {
+    return static_cast<unsigned char*>(workspace) + offset;
+  };
+  row_lse = static_cast<float*>(part(parts.row_lse));
+  delta = static_cast<float*>(part(parts.delta));
+  if (Traits::kDqMode != DqMode::kTwoPass) dq_sum = static_cast<float*>(part(parts.dq_sum));
+  if (Traits::kDqMode == DqMode::kInOrder) turns = static_cast<int*>(part(parts.turns));
+  if (Traits::kTellsAdded) flags = static_cast<int*>(part(parts.flags));
+  if (clears_in_pass<Traits>(args) && columns() > 0) shares = static_cast<int*>(part(parts.turns));
+}
+
+/// The kernels' parameter for arguments that passed `check_arguments`; the rest is `complete`'s.
 template <class Traits>
 typename Traits::Params backward_params(const typename Traits::Args& args, void* workspace,
                                         const float* l = nullptr) {
-  const auto [qk, v] = head_dims(args, Traits::kD, Traits::kDv);
-  const BackwardWorkspace parts = backward_workspace<Traits>(args);
-  const auto part = [&](std::size_t offset) -> void* {
-    return workspace == nullptr ? nullptr : static_cast<unsigned char*>(workspace) + offset;
-  };
-  typename Traits::Params p{};
-  p.q = tile::tensor_param(args.q, qk);
-  p.k = tile::tensor_param(args.k, qk);
-  p.v = tile::tensor_param(args.v, v);
-  p.o = tile::tensor_param(args.o, v);
-  p.dout = tile::tensor_param(args.dout, v);
-  p.dq = tile::tensor_param(args.dq, qk);
-  p.dk = tile::tensor_param(args.dk, qk);
-  p.dv = tile::tensor_param(args.dv, v);
-  p.lse = args.lse;
-  p.l = l;
-  p.dlse = args.dlse;
-  p.row_lse = static_cast<float*>(part(parts.row_lse));
-  p.delta = static_cast<float*>(part(parts.delta));
-  if (Traits::kDqMode != DqMode::kTwoPass) p.dq_sum = static_cast<float*>(part(parts.dq_sum));
-  if (Traits::kDqMode == DqMode::kInOrder) p.turns = static_cast<int*>(part(parts.turns));
-  if (Traits::kTellsAdded) p.flags = static_cast<int*>(part(parts.flags));
-  p.batch = args.batch;
-  p.q_heads = args.q_heads;
-  p.kv_heads = args.kv_heads;
-  p.extent = {args.q_len, args.kv_len};
-  p.head_dim = qk;
-  p.head_dim_v = v;
-  p.q_tiles = ceil_div(args.q_len, Traits::kBr);
-  p.kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  const int descending = p.batch * (alternates<Traits>(args) ? (p.kv_heads + 1) / 2 : p.kv_heads);
-  p.ascending_from = descending * p.kv_tiles;
-  p.rounds = {descending, slices_abreast<Traits>(args)};
-  if (clears_in_pass<Traits>(args) && p.columns() > 0) {
-    p.shares = static_cast<int*>(part(parts.turns));
-  }
-  p.scale = scale_of(args, qk);
-  p.mask = args.mask;
-  p.score_mod = args.score_mod;
-  p.dropout = args.dropout;
-  p.half_unit = 0.5f / p.scale;
-  return p;
+  return typename Traits::Params(args, workspace, l);
 }
 
 }  // namespace attile

@@ -13,9 +13,11 @@
 #include <attile/core/schedule.h>
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_params.cuh>
+#include <attile/kernel/backward_schedule.cuh>
 #include <attile/kernel/dq_mode.h>
 #include <attile/kernel/learn.cuh>
 #include <attile/kernel/turns.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/copy.cuh>
 
 #include <cstddef>
@@ -139,9 +141,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     *p.begun() = 0;
   }
   if constexpr (kLearns<typename Traits::ScoreModType>) {
-    clear_gradient<kPreprocessThreads<Traits>>(p.score_mod, {p.batch, p.q_heads, p.extent});
+    clear_gradient<kPreprocessThreads<Traits>>(p.policies.score_mod, p.score_shape());
   }
-  if (p.slices() * p.q_tiles == 0) return;
+  if (p.row_tile_count() == 0) return;
   const auto clear = [&](int* flags, std::int64_t count) {
     constexpr std::int64_t kThreads = kPreprocessThreads<Traits>;
     for (std::int64_t i = arch::block_index() * kThreads + thread; i < count;
@@ -151,44 +153,44 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   };
   if (p.shares != nullptr) clear(p.shares, std::int64_t{2} * p.columns());
   if constexpr (Traits::kTellsAdded) clear(p.flags, p.added(p.columns(), 0) - p.flags);
-  const int tile = row_tile_of_block<Traits>();
-  const int slice = tile / p.q_tiles;
-  const int row0 = tile % p.q_tiles * Traits::kBr;
-  const int batch = slice / p.q_heads;
-  const int head = slice % p.q_heads;
+  const WorkTile tile = row_tile(p, row_tile_of_block<Traits>());
+  const int q_len = p.extent(tile).q_len;
   bool written = false;  // by a tile of K and V that sees those rows
   if constexpr (kInOrder) {
-    written = nearest_seen(p, {batch, head, row0, 0, p.extent}, 0, 1) < p.kv_tiles;
-    if (thread == 0) *p.turn_of(batch, head, row0) = p.kv_tiles;
+    written = nearest_seen(p, tile, 0, 1) < p.kv_tiles;
+    if (thread == 0) *p.turn_of(tile) = p.kv_tiles;
   }
-  const auto dout = p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v);
-  const auto o = p.o.slice(batch, head, p.extent.q_len, p.head_dim_v);
+  const auto dout = p.rows_of_head(p.dout, tile, p.head_dim_v);
+  const auto o = p.o_of(tile);
   const Products products{reinterpret_cast<typename Traits::ElementType*>(
       arch::dynamic_shared() + thread / kWarp * Products::kBytes)};
   for (int first = thread / kWarp * kWarp; first < Traits::kBr;
        first += kPreprocessThreads<Traits>) {
     const int rows = kWhole ? kWarp : min(Traits::kBr - first, kWarp);  // of the warp
-    const int row = row0 + first + thread % kWarp;
-    const bool there = row < p.extent.q_len && thread % kWarp < rows;
-    const std::int64_t stat = static_cast<std::int64_t>(slice) * p.extent.q_len + row;
+    const int row = tile.row0 + first + thread % kWarp;
+    const bool there = row < q_len && thread % kWarp < rows;
     float lse = -kInf, dlse = 0.0f;
     if (there) {
-      lse = p.l == nullptr ? p.lse[stat] : p.lse[stat] + arch::log(p.l[stat]);
-      if (p.dlse != nullptr) dlse = p.dlse[stat];
+      const auto of_row = [&](const auto& x) {
+        return p.first_row(x, tile.sequence, tile.head)[row];
+      };
+      lse = of_row(p.lse);
+      if (p.l.data != nullptr) lse += arch::log(of_row(p.l));
+      if (p.dlse.data != nullptr) dlse = of_row(p.dlse);
     }
     const auto clear_sum = [&] {
       if (p.dq_sum == nullptr || written || p.shares != nullptr) return;
       const int mine = thread % kWarp * 4;
-      float* const zeros = p.dq_sum_of(slice, row0 + first) + mine;
+      float* const zeros = p.dq_sum_of(tile) + first * Traits::kDqCols + mine;
       ATTILE_UNROLL_BY(8)
       for (int i = 0; i < rows * Traits::kDqCols; i += kWarp * 4) {
         if (kWhole || i + mine < rows * Traits::kDqCols) arch::store(zeros + i, Float4{});
       }
     };
     const float sum =
-        products(dout, o, row0 + first, min(p.extent.q_len - row0 - first, rows), clear_sum);
+        products(dout, o, tile.row0 + first, min(q_len - tile.row0 - first, rows), clear_sum);
     if (thread % kWarp >= rows) continue;
-    const std::int64_t at = slice * p.stat_rows() + row;
+    const std::int64_t at = p.scratch_row(tile) + first + thread % kWarp;
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
     p.row_lse[at] = lse == -kInf ? kInf : lse;
     p.delta[at] = lse == -kInf ? 0.0f : sum - dlse;

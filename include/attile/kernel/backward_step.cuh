@@ -53,7 +53,7 @@ inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
 template <bool kModifierBranches, class Params>
 ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
                                          const tile::TilePlace& place, float lse, bool visible) {
-  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   float derivative = 1.0f;
   if constexpr (!kIsIdentity<S>) {
@@ -63,7 +63,7 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
     constexpr bool kAlways = !kModifierBranches && !kMayHide<S>;
     if (kAlways || visible) {
       const ScoreIndex at = kAlways ? place.nearest_inside(i) : i;
-      const auto modified = p.score_mod(p.scale * s, at, place.extent);
+      const auto modified = p.policies.score_mod(p.scale * s, at, place.extent);
       s = modified.value;
       derivative = modified.derivative;
       visible = visible && (!kMayHide<S> || s != -kInf);
@@ -95,7 +95,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
                                               const Params& p, const tile::TilePlace& place,
                                               const float* lse, const float* delta,
                                               const Kept& kept, const Shown& shown) {
-  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float keep_scale = kept.scale();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -116,7 +116,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       const float ds = score_gradient(prob.value, dp, row_delta);
       if constexpr (kLearn && kLearns<S>) {
         if (prob.visible && ds != 0.0f) {
-          p.score_mod.add_gradient(p.scale * s, ds, i, place.extent, AddAtomically{});
+          p.policies.score_mod.add_gradient(p.scale * s, ds, i, place.extent, AddAtomically{});
         }
       }
       ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
@@ -133,7 +133,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
   const tile::KeepBits<Registers, Sampler> kept(place, sampler);
   probabilities_and_gradient<kMasked, kLearn>(
       p_frag, ds_frag, p, place, lse, delta, kept,
-      AskedMask<std::remove_cvref_t<decltype(p.mask)>>{p.mask, place});
+      AskedMask<std::remove_cvref_t<decltype(p.policies.mask)>>{p.policies.mask, place});
 }
 
 /// Its first half alone, where another warpgroup makes dS: leaves dropout(P) in `p_frag` (from S),
@@ -142,7 +142,7 @@ template <bool kMasked, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor, const Params& p,
                                             const tile::TilePlace& place, const float* lse,
                                             const Kept& kept, const Shown& shown) {
-  using S = std::remove_cvref_t<decltype(p.score_mod)>;
+  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float keep_scale = kept.scale();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -164,10 +164,10 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
 template <class Registers, class Params, class F>
 ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
                              const tile::TilePlace& place, F&& f) {
-  using S = std::remove_cvref_t<decltype(p.score_mod)>;
-  using M = std::remove_cvref_t<decltype(p.mask)>;
+  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
+  using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   if constexpr (!kAsksEachScore<M, S>) {
-    if (edge) tile::hide_outside_intervals(scores, place, p.mask);
+    if (edge) tile::hide_outside_intervals(scores, place, p.policies.mask);
     f(std::false_type{});
   } else if (edge) {
     f(std::true_type{});
@@ -182,8 +182,8 @@ template <class Registers, class Params, class F>
 ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
                               const tile::TilePlace& place,
                               const tile::VisibleBits<Registers>& shown, F&& f) {
-  using S = std::remove_cvref_t<decltype(p.score_mod)>;
-  using M = std::remove_cvref_t<decltype(p.mask)>;
+  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
+  using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   if constexpr (kIsIdentity<S> && kAsksEachScore<M, S>) {
     if (edge) shown.hide(scores);
     f(std::false_type{});
@@ -205,8 +205,10 @@ ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Regi
 }
 
 /// Whether the step is but products, exponentials and a mask's edge, and comes in two halves.
-template <class M, class S, class P>
-inline constexpr bool kPlainStep = kIsIdentity<S>&& IntervalMask<M> && !P::kEnabled;
+template <class Policies>
+inline constexpr bool kPlainStep =
+    kIsIdentity<typename Policies::ScoreModType>&& IntervalMask<typename Policies::MaskType> &&
+    !Policies::DropoutType::kEnabled;
 
 /// What a tile's statistics have for a thread's rows, read ahead of its scores.
 template <class Registers>

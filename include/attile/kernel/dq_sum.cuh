@@ -10,6 +10,7 @@
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_params.cuh>
 #include <attile/kernel/kernel_traits.h>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 
@@ -75,12 +76,11 @@ ATTILE_DEVICE void add_to_sum(float* sum, const typename Traits::DqRegisters& dq
 /// Scope    all threads of the block. `shared`: Traits::kDqSharedBytes, aligned to 128 bytes.
 template <class Traits>
   requires requires { Traits::dq_origin(0); }
-ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head, int row0,
+ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, const WorkTile& at,
                             unsigned char* shared) {
   using Registers = typename Traits::DqRegisters;
   const typename Traits::QTile dq_smem{shared};
-  const float* const sum =
-      p.dq_sum_of(static_cast<std::int64_t>(batch) * p.q_heads + head, row0) + dq_begin<Traits>();
+  const float* const sum = p.dq_sum_of(at) + dq_begin<Traits>();
   for (int part = 0; part < Traits::kDqParts; ++part) {
     const float* const from = sum + part * Traits::kBr * Registers::kCols;
     Registers dq_frag;
@@ -99,12 +99,12 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head
         for (int e = 0; e < 4; ++e) dq_frag.x[r + e / 2][c + e % 2] = x[e];
       }
     }
-    const TileOrigin at = Traits::dq_origin(arch::thread_index());
-    tile::stage(dq_smem, dq_frag, p.scale, at.col + part * Registers::kCols, at.row);
+    const TileOrigin origin = Traits::dq_origin(arch::thread_index());
+    tile::stage(dq_smem, dq_frag, p.scale, origin.col + part * Registers::kCols, origin.row);
   }
   arch::barrier();  // dQ is written before others read it
-  tile::store_tile<Traits::kDqThreads / arch::kWarpSize>(
-      p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_smem, row0);
+  tile::store_tile<Traits::kDqThreads / arch::kWarpSize>(p.rows_of_head(p.dq, at, p.head_dim),
+                                                         dq_smem, at.row0);
 }
 
 }  // namespace attile

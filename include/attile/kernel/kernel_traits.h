@@ -22,14 +22,24 @@ struct TileOrigin {
 
 /// What the traits of every kernel say, whatever the family: its direction, its tiles of Br rows of
 /// Q and Bc of K and V, the head dimensions it takes, its types and policies.
-template <Direction kWay, int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
+/// E: Elements; P: PolicyBundle.
+template <Direction kWay, int Br, int Bc, int D, class E, class P, int Dv>
 struct KernelTraits {
-  using ElementType = T;
-  using MaskType = M;
-  using ScoreModType = S;
-  using DropoutType = P;
-  using Args = std::conditional_t<kWay == Direction::kForward, ForwardArgs<T, M, S, P>,
-                                  BackwardArgs<T, M, S, P>>;
+  static_assert(
+      detail::kIsElements<E> && detail::kIsBundle<P>,
+      "attile: a family's traits take Elements<T> and Policies<...>, where they took T, a "
+      "mask, a score modifier and a dropout (docs/migration.md)");
+  static_assert(
+      E::kAllEqual,
+      "attile: the kernels take Q, K, V and O of one element type, which is that of their "
+      "gradients too");
+  using ElementType = typename E::Q;
+  using Policies = P;
+  using MaskType = typename P::MaskType;
+  using ScoreModType = typename P::ScoreModType;
+  using DropoutType = typename P::DropoutType;
+  using SequencesType = typename P::SequencesType;
+  using Args = Arguments<kWay, E, P>;
 
   /// Whether a block computes several tiles, as many blocks as run at the same time.
   static constexpr bool kPersistent = false;

@@ -7,6 +7,7 @@
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
+#include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/core/vec.h>
 
@@ -33,7 +34,11 @@ struct TensorParam {
   int vectors;  ///< int: bools of the parameters would be kept in registers, as bits
 
   ATTILE_DEVICE Matrix<T> slice(int batch, int head, int rows, int cols) const {
-    return {tensor.row(batch, head, 0), tensor.row_stride, rows, cols, vectors};
+    return slice(RowOrigin{batch, 0}, head, rows, cols);
+  }
+  /// The same of rows that begin there.
+  ATTILE_DEVICE Matrix<T> slice(RowOrigin first, int head, int rows, int cols) const {
+    return {tensor.row(first.batch, head, first.row), tensor.row_stride, rows, cols, vectors};
   }
 };
 

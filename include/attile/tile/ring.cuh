@@ -5,9 +5,12 @@
 #include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/cluster.cuh>
 #include <attile/arch/mbarrier.cuh>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/math.h>
+#include <attile/core/vec.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +36,43 @@ struct RingPlace {
   }
 };
 
+/// Writes zeros to the rows of a tile from row `first` on, for products that read them.
+/// Scope    `threads` threads, of which this is number `thread`.
+/// Barriers one after, or an arrival, for those who begin the products.
+template <class Tile>
+ATTILE_DEVICE void clear_rows_from(const Tile& tile, int first, int thread = 0, int threads = 1) {
+  constexpr int kUnit = Tile::Layout::kUnitElements;
+  constexpr int kUnits = Tile::kCols / kUnit;
+  for (int i = max(first, 0) * kUnits + thread; i < Tile::kRows * kUnits; i += threads) {
+    arch::store(&tile.at(i / kUnits, i % kUnits * kUnit), Vec<typename Tile::Element, kUnit>{});
+  }
+  arch::fence_async_proxy();
+}
+
+/// A barrier of the loading thread's own. Copies complete on it, instead of on the barrier of a
+/// stage, so that the thread can change the tile, and only then arrives at the stage's barrier, for
+/// which the readers wait.
+/// Scope    one thread.
+class Landing {
+ public:
+  ATTILE_DEVICE explicit Landing(arch::Mbarrier* barrier) : barrier_(barrier) {}
+
+  /// The barrier that counts the bytes of copies to come.
+  ATTILE_DEVICE arch::Mbarrier* expect(int bytes) const {
+    arch::mbarrier_arrive_expect(barrier_, bytes);
+    return barrier_;
+  }
+  /// Waits for them.
+  ATTILE_DEVICE void wait() {
+    arch::mbarrier_wait(barrier_, parity_);
+    parity_ ^= 1;
+  }
+
+ private:
+  arch::Mbarrier* barrier_;
+  int parity_ = 0;
+};
+
 /// Tiles in shared memory through which one thread passes on what it brings from device memory:
 /// kStages of them, each free, or under way, or full.
 ///
@@ -55,6 +95,7 @@ class Ring {
  public:
   using Place = RingPlace<kStages>;
   static constexpr std::size_t kBytes = kStages * Tile::kBytes;
+  static constexpr int kTileBytes = Tile::kRows * Tile::kCols * sizeof(typename Tile::Element);
   /// Of the boxes that the maps have to have.
   static constexpr int kBoxRows = kPanelsApart ? Tile::kRows : Tile::kRows / kCluster;
 
@@ -86,7 +127,24 @@ class Ring {
     at.next();
   }
 
-  /// `fill` in parts, for a thread that brings something else to the same stage.
+  /// `fill` of a tile of which only the first `there` rows are the sequence's: its readers see
+  /// zeros in the others, whatever lies behind those rows.
+  ATTILE_DEVICE void fill_part(Place& at, const arch::TensorMap& map, int row0, int head, int batch,
+                               int there, Landing& landing) const {
+    static_assert(kCluster == 1, "attile::tile::Ring: blocks of a cluster have no landing");
+    await_free(at);
+    send(landing.expect(kTileBytes), at, map, row0, head, batch);
+    landing.wait();
+    pass_part(at, there);
+    at.next();
+  }
+  /// Its end, for a tile that has landed: zeros, and the readers may have it.
+  ATTILE_DEVICE void pass_part(const Place& at, int there) const {
+    clear_rows_from(tile(at.stage), there);
+    arch::mbarrier_arrive(full(at.stage));
+  }
+
+  /// The steps of `fill`, for a thread that brings something else to the same stage.
   ATTILE_DEVICE void await_free(const Place& at) const {
     arch::mbarrier_wait(empty(at.stage), at.parity ^ 1);
   }

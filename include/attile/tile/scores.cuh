@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/math.h>
 #include <attile/arch/opaque.h>
 #include <attile/core/config.h>
 #include <attile/core/dropout.h>
@@ -92,13 +93,17 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Place& place,
 /// scores inside the extent, so what they read from memory never ends past a length.
 /// Units    in: raw products; out: log2-able by scale * log2(e) with NoScoreMod (S stays raw), by
 ///          log2(e) otherwise (see `score_unit`).
-template <bool kMasked, class Registers, class Place, class M, class S>
-ATTILE_DEVICE void modify_and_mask(Registers& scores, const Place& place, const M& mask,
-                                   const S& score_mod, float scale) {
+/// Policies: PolicyBundle.
+template <bool kMasked, class Registers, class Place, class Policies>
+ATTILE_DEVICE void modify_and_mask(Registers& scores, const Place& place, const Policies& policies,
+                                   float scale) {
+  using M = typename Policies::MaskType;
+  using S = typename Policies::ScoreModType;
   if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
-    hide_outside_intervals(scores, place, mask);
+    hide_outside_intervals(scores, place, policies.mask);
   } else if constexpr (kMasked || !kIsIdentity<S>) {
-    const S modifier = score_mod;  // a copy: what it makes of its members alone is made once
+    const S modifier =
+        policies.score_mod;  // a copy: what it makes of its members alone is made once
     scores.for_each([&](int r, int c, float& s) {
       const ScoreIndex i = place.at(r, c);
       if (!place.inside(i)) {
@@ -111,7 +116,7 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Place& place, const 
         s = modifier(arch::multiply(scale, s), i, place.extent).value;
       }
       if constexpr (kMasked) {
-        if (!mask.visible(i, place.extent)) s = -kInf;
+        if (!policies.mask.visible(i, place.extent)) s = -kInf;
       }
     });
   }

@@ -122,8 +122,8 @@ struct WideTile {
 };
 
 template <int Rows, int Cols, int kWarps>
-using SumTile = std::conditional_t<(Cols > 128), WideTile<Rows, Cols, kWarps>,
-                                   MmaTile<Rows, Cols, kWarps>>;
+using SumTile =
+    std::conditional_t<(Cols > 128), WideTile<Rows, Cols, kWarps>, MmaTile<Rows, Cols, kWarps>>;
 
 /// Begins acc += A B, two groups of products.
 template <class T, int Rows, int Cols, int kWarps, class A, class B>

@@ -12,6 +12,7 @@
 #include <attile/kernel/backward_step.cuh>
 #include <attile/kernel/portable/backward_traits.cuh>
 #include <attile/kernel/turns.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/register_tile.cuh>
@@ -53,34 +54,27 @@ struct BackwardTiles {
 template <class Traits>
 ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
                                     unsigned char* shared) {
-  const KeyTile key(p, column);
-  const int batch = key.batch, kv_head = key.kv_head, kv_tile = key.index;
+  const WorkTile key = key_tile(p, column);
   constexpr int kThreads = Traits::kThreads;
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const BackwardTiles<Traits> smem(shared);
   const typename Traits::PTile p_smem{reinterpret_cast<float*>(smem.rest)};  // (Br, Bc)
-  const int col0 = kv_tile * Traits::kBc;
-  const auto sampler = p.dropout.sampler(p.q_heads);
-  const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
-  const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  tile::load<kThreads>(smem.k, k_gmem, col0);  // line 6
-  tile::load<kThreads>(smem.v, v_gmem, col0);
+  const int col0 = key.kv_tile() * Traits::kBc;
+  const auto sampler = p.sampler();
+  tile::load<kThreads>(smem.k, p.k_of(key), col0);  // line 6
+  tile::load<kThreads>(smem.v, p.v_of(key), col0);
   arch::await_dependencies();            // the statistics, the sum of dQ and the turns are there
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
 
-  const auto step = [&](auto masked, int head, int q_tile) {
-    const tile::TilePlace place{batch, head, q_tile * Traits::kBr, col0, p.extent};
-    const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
-    const std::int64_t stat = slice * p.stat_rows() + place.row0;
-    tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim),
-                         place.row0);  // line 9
-    tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v),
-                         place.row0);
+  const auto step = [&](auto masked, const WorkTile& at) {
+    const std::int64_t stat = p.scratch_row(at);
+    tile::load<kThreads>(smem.q, p.q_of(at), at.row0);  // line 9
+    tile::load<kThreads>(smem.dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
     [[maybe_unused]] bool writes = false;
-    if constexpr (kInOrder) writes = begin_turn(p, place, kv_tile);  // each warp for itself
+    if constexpr (kInOrder) writes = begin_turn(p, at, at.kv_tile());  // each warp for itself
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -88,8 +82,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     ds_frag.clear();
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
-    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, place, p.row_lse + stat,
-                                             p.delta + stat, sampler);
+    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, p.place(at, col0),
+                                             p.row_lse + stat, p.delta + stat, sampler);
     tile::stage(p_smem, p_frag);
     tile::stage(smem.ds, ds_frag);
     arch::barrier();  // P and dS are written before anyone reads them
@@ -97,62 +91,58 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     tile::matmul_tn(dv_frag, p_smem, smem.dout);  // line 12
     tile::matmul_tn(dk_frag, smem.ds, smem.q);    // line 16
     if constexpr (Traits::kDqMode != DqMode::kTwoPass) {
-      const tile::Matrix<float> sum{p.dq_sum_of(slice, 0), Traits::kDqCols, p.extent.q_len,
+      const tile::Matrix<float> sum{p.dq_sum_of(at), Traits::kDqCols, p.extent(at).q_len - at.row0,
                                     Traits::kDqCols, true};
       typename Traits::DqRegisters dq_frag;
       if (kInOrder && !writes) {
-        tile::load(dq_frag, sum, place.row0);
+        tile::load(dq_frag, sum, 0);
       } else {
         dq_frag.clear();
       }
       tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
       if constexpr (kInOrder) {
-        tile::store(sum, dq_frag, place.row0);
+        tile::store(sum, dq_frag, 0);
       } else {
         dq_frag.for_each([&](int r, int c, float x) {
-          const std::int64_t row = place.row0 + r;
-          if (row < sum.rows) arch::atomic_add(sum.data + row * sum.row_stride + c, x);
+          if (r < sum.rows) arch::atomic_add(sum.row(r) + c, x);
         });
       }
     }
     arch::barrier();  // everyone has read Q, dO, P and dS before the next tiles are written
     if constexpr (kInOrder) {
-      if (arch::thread_index() == 0) pass_turn(p, place, kv_tile);
+      if (arch::thread_index() == 0) pass_turn(p, at, at.kv_tile());
     }
   };
 
-  const int group = p.q_heads / p.kv_heads;
-  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    visit(p.rows_of(batch, head, kv_tile),
-          [&](auto masked, int q_tile) { step(masked, head, q_tile); });  // lines 8 to 17
+  WorkTile at = key;
+  for (; at.head < p.head_end(key); ++at.head) {
+    visit(p.rows_of(at, at.kv_tile()), [&](auto masked, int q_tile) {  // lines 8 to 17
+      at.row0 = q_tile * Traits::kBr;
+      step(masked, at);
+    });
   }
-  tile::store(p.dk.slice(batch, kv_head, p.extent.kv_len, p.head_dim), dk_frag, col0,
-              p.scale);  // line 18
-  tile::store(p.dv.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v), dv_frag, col0);
+  tile::store(p.keys_of_head(p.dk, key, p.head_dim), dk_frag, col0, p.scale);  // line 18
+  tile::store(p.keys_of_head(p.dv, key, p.head_dim_v), dv_frag, col0);
 }
 
 /// dQ of one tile of query rows, for kTwoPass: the same steps, over the tiles of K and V.
 /// Scope    all threads of the block. `shared`: Traits::kRowsSharedBytes, aligned to 16 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int head, int q_tile,
+ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile& at,
                                  unsigned char* shared) {
   constexpr int kThreads = Traits::kThreads;
   const BackwardTiles<Traits> smem(shared);
-  const int kv_head = head / (p.q_heads / p.kv_heads);
-  const int row0 = q_tile * Traits::kBr;
-  const Interval rows{row0, min(row0 + Traits::kBr, p.extent.q_len)};
-  const std::int64_t stat =
-      (static_cast<std::int64_t>(batch) * p.q_heads + head) * p.stat_rows() + row0;
-  const auto sampler = p.dropout.sampler(p.q_heads);
-  const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
-  const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
-  tile::load<kThreads>(smem.q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  // line 9
-  tile::load<kThreads>(smem.dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v), row0);
+  const std::int64_t stat = p.scratch_row(at);
+  const auto sampler = p.sampler();
+  const auto k_gmem = p.k_of(at);
+  const auto v_gmem = p.v_of(at);
+  tile::load<kThreads>(smem.q, p.q_of(at), at.row0);  // line 9
+  tile::load<kThreads>(smem.dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
   typename Traits::DqRegisters dq_frag;
   dq_frag.clear();
 
   const auto step = [&](auto masked, int kv_tile) {
-    const tile::TilePlace place{batch, head, row0, kv_tile * Traits::kBc, p.extent};
+    const tile::TilePlace place = p.place(at, kv_tile * Traits::kBc);
     tile::load<kThreads>(smem.k, k_gmem, place.col0);  // line 6
     tile::load<kThreads>(smem.v, v_gmem, place.col0);
     arch::barrier();  // K and V (the first time Q and dO) are written before anyone reads them
@@ -162,7 +152,7 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
     ds_frag.clear();
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
-    constexpr bool kLearn = false;                // the pass over K/V blocks has
+    constexpr bool kLearn = false;                // the pass over keys adds to that gradient
     probabilities_and_gradient<masked.value, kLearn>(p_frag, ds_frag, p, place, p.row_lse + stat,
                                                      p.delta + stat, sampler);
     tile::stage(smem.ds, ds_frag);
@@ -171,35 +161,30 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, int batch, int
     arch::barrier();  // everyone has read K, V and dS before the next tiles are written
   };
 
-  const TileRange range =
-      tiles_of(visible_columns(p.mask, batch, head, rows, p.extent), Traits::kBc);
-  visit(range, step);
-  tile::store(p.dq.slice(batch, head, p.extent.q_len, p.head_dim), dq_frag, row0, p.scale);
+  visit(p.keys_seen(at, at.head, at.row0, Traits::kBr), step);
+  tile::store(p.rows_of_head(p.dq, at, p.head_dim), dq_frag, at.row0, p.scale);
 }
 
-/// One block for each tile of query rows of each head.
+/// One block for each tile of query rows of each head, a head's last rows first.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_rows_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
-  const int slice = arch::block_index() / p.q_tiles;
-  const int q_tile = p.q_tiles - 1 - arch::block_index() % p.q_tiles;
-  arch::await_dependencies();  // so is the kernel of the statistics, which that one has awaited
-  backward_rows<Traits>(p, slice / p.q_heads, slice % p.q_heads, q_tile, arch::dynamic_shared());
+  arch::await_dependencies();  // the pass over keys, which has waited for the statistics
+  backward_rows<Traits>(p, last_rows_first(p, arch::block_index()), arch::dynamic_shared());
 }
 
 /// dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
 template <class Traits>
-ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, int batch, int head, int row0,
-                            unsigned char*) {
+ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, const WorkTile& at, unsigned char*) {
   using T = typename Traits::ElementType;
   constexpr int kCols = Traits::kDqCols;
-  const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
-  const float* const sum = p.dq_sum_of(slice, row0);
+  const auto dq = p.rows_of_head(p.dq, at, p.head_dim);
+  const float* const sum = p.dq_sum_of(at);
   for (int i = arch::thread_index(); i < Traits::kBr * kCols; i += Traits::kThreads) {
-    const int row = row0 + i / kCols;
+    const int row = at.row0 + i / kCols;
     const int col = i % kCols;
-    if (row >= p.extent.q_len || col >= p.head_dim) continue;
-    p.dq.tensor.row(batch, head, row)[col] = from_float<T>(p.scale * sum[i]);
+    if (!dq.has_row(row) || col >= dq.cols) continue;
+    dq.row(row)[col] = from_float<T>(p.scale * sum[i]);
   }
 }
 

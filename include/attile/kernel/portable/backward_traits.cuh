@@ -14,10 +14,9 @@ namespace attile::portable {
 /// Every constant of one portable backward pass.
 /// Br, Bc  rows of Q and of K, V in a tile: any numbers >= 1.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
           class TuningType = Tuning<>>
-struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P, Dv> {
+struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> {
   static_assert(Br >= 1 && Bc >= 1, "attile::BackwardTraits: Br and Bc must be at least 1");
   static_assert(D >= 1 && D <= 256, "attile::BackwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::BackwardTraits: Dv must be 1 to 256");

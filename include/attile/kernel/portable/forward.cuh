@@ -5,7 +5,9 @@
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
 #include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/forward_schedule.cuh>
 #include <attile/kernel/portable/forward_traits.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/online_softmax.h>
@@ -28,19 +30,17 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const auto v_smem = carver.take<typename Traits::VTile>();                  // (Bc, Dv)
   const typename Traits::PTile p_smem{k_smem.data};                           // (Br, Bc)
 
-  const QueryTile at(p, block);
-  const int batch = at.batch, head = at.head, row0 = at.row0;
-  const int kv_head = head / (p.q_heads / p.kv_heads);
-  const auto k_gmem = p.k.slice(batch, kv_head, p.extent.kv_len, p.head_dim);
-  const auto v_gmem = p.v.slice(batch, kv_head, p.extent.kv_len, p.head_dim_v);
+  const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
+  const TileRange range = at.kv_tiles;
+  const auto k_gmem = p.k_of(at);
+  const auto v_gmem = p.v_of(at);
   const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
-  const auto sampler = p.dropout.sampler(p.q_heads);
-  const TileRange range = tiles_seen(p, batch, head, row0, Traits::kBr);
+  const auto sampler = p.sampler();
   tile::Transfer<kThreads, typename Traits::KTile, T> k_transfer;
   tile::Transfer<kThreads, typename Traits::VTile, T> v_transfer;
 
-  tile::load<kThreads>(q_smem, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);  // line 4
-  typename Traits::OutputRegisters o_frag;                                                 // line 5
+  tile::load<kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
+  typename Traits::OutputRegisters o_frag;            // line 5
   tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows> softmax;
   o_frag.clear();
   softmax.reset();
@@ -48,7 +48,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   if constexpr (Traits::kPrefetch) k_transfer.fetch(k_gmem, range.first * kBc);
 
   const auto step = [&](auto masked, int kv_tile) {
-    const tile::TilePlace place{batch, head, row0, kv_tile * kBc, p.extent};
+    const tile::TilePlace place = p.place(at, kv_tile * kBc);
     if constexpr (Traits::kPrefetch) {
       v_transfer.fetch(v_gmem, place.col0);  // line 7, with V on its way while S is made
       k_transfer.put(k_smem, k_gmem, place.col0);
@@ -62,7 +62,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);  // line 8
     if constexpr (Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, place.col0);
-    tile::modify_and_mask<masked.value>(s_frag, place, p.mask, p.score_mod, p.scale);
+    tile::modify_and_mask<masked.value>(s_frag, place, p.policies, p.scale);
     softmax.step(s_frag, o_frag, unit);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
 
@@ -77,10 +77,9 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   };
   visit(range, step);  // lines 6 to 11
 
-  softmax.finish(o_frag, sampler.keep_scale());                                     // line 12
-  tile::store(p.o.slice(batch, head, p.extent.q_len, p.head_dim_v), o_frag, row0);  // line 14
-  store_lse<typename Traits::OutputRegisters>(p, at.place(0, p.extent), softmax,
-                                              unit);  // lines 13, 15
+  softmax.finish(o_frag, sampler.keep_scale());                                   // line 12
+  tile::store(p.o_of(at), o_frag, at.row0);                                       // line 14
+  store_lse<typename Traits::OutputRegisters>(p, p.place(at, 0), softmax, unit);  // lines 13, 15
 }
 
 }  // namespace attile::portable

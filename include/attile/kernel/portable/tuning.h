@@ -6,10 +6,9 @@
 
 namespace attile::portable {
 
-template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
+template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
 struct ForwardTraits;
-template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode,
-          class TuningType>
+template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class TuningType>
 struct BackwardTraits;
 
 /// What a portable kernel can be tuned by, besides its tiles. A type and not a value: nvcc 13.0
@@ -27,10 +26,10 @@ struct Tuning {
                 "attile::portable::Tuning: threads must be a multiple of 32 up to 1024");
 
   /// The family that attile::ForwardTraits and attile::BackwardTraits take by this tuning.
-  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
-  using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
-  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
-  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, Tuning>;
+  template <int Br, int Bc, int D, class E, class P, int Dv>
+  using Forward = ForwardTraits<Br, Bc, D, E, P, Dv, Tuning>;
+  template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>
+  using Backward = BackwardTraits<Br, Bc, D, E, P, Dv, kMode, Tuning>;
 };
 
 }  // namespace attile::portable

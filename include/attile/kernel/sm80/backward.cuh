@@ -14,6 +14,7 @@
 #include <attile/kernel/query_cursor.cuh>
 #include <attile/kernel/sm80/backward_traits.cuh>
 #include <attile/kernel/turns.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -40,14 +41,12 @@ struct QueryStage {
         lse(reinterpret_cast<float*>(shared + Traits::QTile::kBytes + Traits::DoTile::kBytes)),
         delta(lse + Traits::kBr) {}
 
-  ATTILE_DEVICE void send_for(const BackwardParams<Traits>& p, int batch, int head,
-                              int row0) const {
+  ATTILE_DEVICE void send_for(const BackwardParams<Traits>& p, const WorkTile& at) const {
     constexpr int kThreads = Traits::kThreads;
     constexpr int kUnits = Traits::kBr / 4;  // of 16 bytes
-    tile::load_async<kThreads>(q, p.q.slice(batch, head, p.extent.q_len, p.head_dim), row0);
-    tile::load_async<kThreads>(dout, p.dout.slice(batch, head, p.extent.q_len, p.head_dim_v), row0);
-    const std::int64_t slice = static_cast<std::int64_t>(batch) * p.q_heads + head;
-    const std::int64_t stat = slice * p.stat_rows() + row0;
+    tile::load_async<kThreads>(q, p.q_of(at), at.row0);
+    tile::load_async<kThreads>(dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
+    const std::int64_t stat = p.scratch_row(at);
     for (int i = arch::thread_index(); i < 2 * kUnits; i += kThreads) {
       const float* const from = i < kUnits ? p.row_lse + stat : p.delta + stat - Traits::kBr;
       arch::async_copy_16(arch::shared_address(lse + i * 4), from + i * 4, true);
@@ -147,12 +146,10 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag);
   arch::barrier();  // dK and dV are written before others read them
-  const KeyTile key(p, column);
-  const int col0 = key.index * Traits::kBc;
-  tile::store_tile<Traits::kWarps>(p.dk.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim),
-                                   k_smem, col0);
-  tile::store_tile<Traits::kWarps>(
-      p.dv.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v), v_smem, col0);
+  const WorkTile key = key_tile(p, column);
+  const int col0 = key.kv_tile() * Traits::kBc;
+  tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dk, key, p.head_dim), k_smem, col0);
+  tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dv, key, p.head_dim_v), v_smem, col0);
 }
 
 /// What a loop keeps of where its tile of K and V is, and what it works out anew, so that it does
@@ -166,27 +163,30 @@ enum class Kept {
 template <class Traits>
 inline constexpr Kept kKept = [] {
   constexpr bool kShortPlain = Traits::kDqCols <= 64 && sizeof(typename Traits::ElementType) == 2 &&
-                               kPlainStep<typename Traits::MaskType, typename Traits::ScoreModType,
-                                          typename Traits::DropoutType>;
+                               kPlainStep<typename Traits::Policies>;
   if (Traits::kDqMode == DqMode::kInOrder) {
     return Traits::kBeginsAtHalf || kShortPlain ? Kept::kBatch : Kept::kBatchAndColumn;
   }
   const bool is_number = Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
   return is_number ? Kept::kNumber : Kept::kBatchAndColumn;
 }();
-/// Where the scores of a step stand. `col0`: the first column of `key`.
+/// The work tile of a step.
 template <class Traits>
-ATTILE_DEVICE tile::TilePlace place_of(const BackwardParams<Traits>& p, int column,
-                                       const KeyTile& key, int col0,
-                                       const QueryCursor<Traits>& rows) {
-  tile::TilePlace place{arch::opaque(key.batch), rows.head, rows.row0(), col0, p.extent};
-  if constexpr (kKept<Traits> == Kept::kBatch) place.col0 = arch::opaque(col0);
+ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int column, WorkTile key,
+                                 const QueryCursor<Traits>& rows) {
   if constexpr (kKept<Traits> == Kept::kNumber) {
-    const KeyTile anew(p, arch::opaque(column));
-    place.batch = anew.batch;
-    place.col0 = anew.index * Traits::kBc;
+    key = key_tile(p, arch::opaque(column));
+  } else {
+    key.sequence = arch::opaque(key.sequence);
   }
-  return place;
+  return rows.tile(key);
+}
+/// Where its scores stand. `col0`: the first column of its tile of keys.
+template <class Traits>
+ATTILE_DEVICE tile::TilePlace place_of(const BackwardParams<Traits>& p, const WorkTile& at,
+                                       int col0) {
+  if constexpr (kKept<Traits> == Kept::kNumber) return p.place(at, at.kv_tile() * Traits::kBc);
+  return p.place(at, kKept<Traits> == Kept::kBatch ? arch::opaque(col0) : col0);
 }
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
@@ -205,21 +205,23 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
   unsigned char* const stages = v_smem.data + Traits::VTile::kBytes;
   const PTile ds_smem{stages + Traits::kStages * Traits::kStageBytes};  // (Bc, Br): dS^T
   const PTile p_smem{ds_smem.data + PTile::kBytes};                     // (Bc, Br): P^T
-  const KeyTile key(p, column);
-  const int col0 = key.index * Traits::kBc;
-  const auto sampler = p.dropout.sampler(p.q_heads);
-  const auto k_gmem = p.k.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim);
-  const auto v_gmem = p.v.slice(key.batch, key.kv_head, p.extent.kv_len, p.head_dim_v);
+  const WorkTile key = key_tile(p, column);
+  const int col0 = key.kv_tile() * Traits::kBc;
+  const auto sampler = p.sampler();
 
-  tile::load_async<kThreads>(k_smem, k_gmem, col0);  // line 6
-  tile::load_async<kThreads>(v_smem, v_gmem, col0);
+  tile::load_async<kThreads>(k_smem, p.k_of(key), col0);  // line 6
+  tile::load_async<kThreads>(v_smem, p.v_of(key), col0);
   QueryCursor<Traits> next(p, column);
   int step = 0;
   const auto stage_of = [&](int i) {
     return QueryStage<Traits>(stages + (Traits::kStages == 2 ? i % 2 : 0) * Traits::kStageBytes);
   };
   const auto send_for_next = [&] {
-    if (next.more()) stage_of(step).send_for(p, arch::opaque(key.batch), next.head, next.row0());
+    if (next.more()) {
+      WorkTile at = key;
+      at.sequence = arch::opaque(key.sequence);
+      stage_of(step).send_for(p, next.tile(at));
+    }
     arch::async_copy_commit();
   };
   arch::await_dependencies();  // the statistics, the sum of dQ and the turns are there
@@ -232,7 +234,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const tile::TilePlace place = place_of(p, column, key, col0, next);
+    const WorkTile at = step_tile(p, column, key, next);
+    const tile::TilePlace place = place_of(p, at, col0);
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
@@ -248,27 +251,24 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
     probabilities_and_gradient(edge, p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
-    const auto sum_here = [&] {
-      return p.dq_sum_of(place.batch * p.q_heads + place.head, place.row0);
-    };
     constexpr bool kSumFirst = kKept<Traits> == Kept::kNumber;
     float* sum = nullptr;
-    if constexpr (kSumFirst) sum = sum_here();
+    if constexpr (kSumFirst) sum = p.dq_sum_of(at);
     if constexpr (Traits::kStages == 1) {
       if constexpr (Traits::kAcross > 1) arch::barrier();  // Q and dO have been read
       next.advance();
       send_for_next();
     }
 
-    if constexpr (!kSumFirst) sum = sum_here();
+    if constexpr (!kSumFirst) sum = p.dq_sum_of(at);
     bool writes = false;
     if constexpr (kInOrder) {  // each warp for itself
-      writes = begin_turn(p, place, arch::opaque(key.index));
+      writes = begin_turn(p, at, arch::opaque(key.kv_tile()));
     }
     add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      if (arch::thread_index() == 0) pass_turn(p, place, arch::opaque(key.index));
+      if (arch::thread_index() == 0) pass_turn(p, at, arch::opaque(key.kv_tile()));
     }
   }
 

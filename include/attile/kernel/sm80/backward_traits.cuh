@@ -18,10 +18,10 @@ namespace attile::sm80 {
 /// Every constant of one backward pass with the matrix instructions of compute capability 8.0.
 /// Br, Bc  rows of Q and of K, V in a tile, multiples of 16; see BackwardTuning.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
-struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P, Dv> {
+struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> {
+  using T = typename E::Q;
   static_assert(Br >= 1 && Br % 16 == 0 && Bc >= 1 && Bc % 16 == 0,
                 "attile::sm80::BackwardTraits: Br and Bc must be multiples of 16");
   static_assert(D >= 1 && D <= 256, "attile::sm80::BackwardTraits: D must be 1 to 256");
@@ -72,7 +72,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   /// stands between S and LSE, which need not be near each other then. Of fp32 every 16 products
   /// are added with rounding.
   static constexpr bool kBeginsAtHalf =
-      sizeof(T) == 2 && kIsIdentity<S> && kQkColumns > tile::kOneSumDepth;
+      sizeof(T) == 2 && kIsIdentity<typename P::ScoreModType> && kQkColumns > tile::kOneSumDepth;
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using DoTile = tile::PanelTile<Br, kVColumns, T>;
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;

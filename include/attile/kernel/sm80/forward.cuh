@@ -7,7 +7,9 @@
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
 #include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/forward_schedule.cuh>
 #include <attile/kernel/sm80/forward_traits.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>
@@ -16,33 +18,35 @@
 
 namespace attile::sm80 {
 
-/// The tiles of K and V in shared memory, of the kv head that a query head reads.
+/// The tiles of K and V in shared memory, of the sequence and head that a work tile reads.
 template <class Traits>
 struct KeyValueTiles {
   static constexpr int kThreads = Traits::kThreads;
 
   const ForwardParams<Traits>& p;
-  int batch, kv_head;
+  WorkTile at;
   typename Traits::KTile k;  // (Bc, D)
   typename Traits::VTile v;  // (Bc, Dv)
 
-  ATTILE_DEVICE KeyValueTiles(const ForwardParams<Traits>& params, int b, int head,
+  ATTILE_DEVICE KeyValueTiles(const ForwardParams<Traits>& params, const WorkTile& tile,
                               unsigned char* shared)
-      : p(params),
-        batch(b),
-        kv_head(head / (p.q_heads / p.kv_heads)),
-        k{shared},
-        v{shared + Traits::KTile::kBytes} {}
+      : p(params), at(tile), k{shared}, v{shared + Traits::KTile::kBytes} {}
 
   ATTILE_DEVICE unsigned char* end() const { return v.data + Traits::VTile::kBytes; }
 
   ATTILE_DEVICE void send_for_k(int kv_tile) const {
-    const auto gmem = p.k.slice(arch::opaque(batch), kv_head, p.extent.kv_len, p.head_dim);
-    tile::load_async<kThreads>(k, gmem, kv_tile * Traits::kBc);
+    tile::load_async<kThreads>(k, p.k_of(here()), kv_tile * Traits::kBc);
   }
   ATTILE_DEVICE void send_for_v(int kv_tile) const {
-    const auto gmem = p.v.slice(arch::opaque(batch), kv_head, p.extent.kv_len, p.head_dim_v);
-    tile::load_async<kThreads>(v, gmem, kv_tile * Traits::kBc);
+    tile::load_async<kThreads>(v, p.v_of(here()), kv_tile * Traits::kBc);
+  }
+
+ private:
+  /// The work tile, for which the compiler works addresses out again instead of keeping them.
+  ATTILE_DEVICE WorkTile here() const {
+    WorkTile tile = at;
+    tile.sequence = arch::opaque(at.sequence);
+    return tile;
   }
 };
 
@@ -77,11 +81,10 @@ ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsig
   const typename Traits::OTile o_smem{shared};
   tile::stage(o_smem, o_frag);
   line.barrier();  // its warps see its rows of O, which are no other line's
-  const QueryTile at(p, block);
+  const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
   constexpr int kRows = Outputs::kWarpRows / Traits::kAcross;
   const int across = Outputs::warp_col() / Outputs::kWarpCols;
-  tile::store_rows<kRows>(p.o.slice(at.batch, at.head, p.extent.q_len, p.head_dim_v), o_smem,
-                          Outputs::warp_row() + across * kRows, at.row0);
+  tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + across * kRows, at.row0);
 }
 
 /// FlashAttention-2, forward, for one tile of query rows of one head (arXiv 2307.08691, Algorithm
@@ -97,22 +100,20 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   constexpr int kThreads = Traits::kThreads;
   constexpr int kBc = Traits::kBc;
   const typename Traits::QTile q_smem{shared};  // (Br, D)
-  const QueryTile at(p, block);
-  const int batch = at.batch, head = at.head, row0 = at.row0;
-  const KeyValueTiles<Traits> kv_smem(p, batch, head, shared + Traits::kQoBytes);
+  const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
+  const KeyValueTiles<Traits> kv_smem(p, at, shared + Traits::kQoBytes);
   const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), of lines of several warps
   const Line line(kv_smem.end() + Traits::kPBytes);
   const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
-  const auto sampler = p.dropout.sampler(p.q_heads);
-  const TileRange range = tiles_seen(p, batch, head, row0, Traits::kBr);  // what the block loads
+  const auto sampler = p.sampler();
+  const TileRange range = at.kv_tiles;  // what the block loads
   // What the warp computes. A line has no registers for a range of its own, and its rows see nearly
   // what the block's do; nor for its place, which is worked out anew.
   const TileRange mine =
-      Line::kOneWarp ? tiles_seen(p, batch, head, row0 + Scores::warp_row(), Scores::kWarpRows)
+      Line::kOneWarp ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows)
                      : range;
 
-  tile::load_async<kThreads>(q_smem, p.q.slice(batch, head, p.extent.q_len, p.head_dim),
-                             row0);  // line 4
+  tile::load_async<kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
   if (range.first < range.last) kv_smem.send_for_k(range.first);
   arch::async_copy_commit();
   Outputs o_frag;  // line 5
@@ -122,9 +123,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 
   ATTILE_UNROLL_BY(1)
   for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {  // lines 6 and 7
-    const QueryTile here = Line::kOneWarp ? at : QueryTile(p, arch::opaque(block));
-    const tile::TilePlace place{here.batch, here.head, arch::opaque(here.row0), kv_tile * kBc,
-                                p.extent};
+    const WorkTile here =
+        Line::kOneWarp ? at : OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
+    tile::TilePlace place = p.place(here, kv_tile * kBc);
+    place.row0 = arch::opaque(place.row0);
     const bool seen = !Line::kOneWarp || mine.contains(kv_tile);
     arch::async_copy_wait<0>();
     arch::barrier();  // K is there for all; V has been read
@@ -144,9 +146,9 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::async_copy_commit();
     if (!seen) continue;
     if (mine.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag, place, p.mask, p.score_mod, p.scale);
+      tile::modify_and_mask<false>(s_frag, place, p.policies, p.scale);
     } else {
-      tile::modify_and_mask<true>(s_frag, place, p.mask, p.score_mod, p.scale);
+      tile::modify_and_mask<true>(s_frag, place, p.policies, p.scale);
     }
     softmax.template step<Traits::kRescaleSlack>(s_frag, o_frag, unit, line);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
@@ -159,8 +161,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   }
   softmax.finish(o_frag, sampler.keep_scale(), line);          // line 12
   store_output(p, arch::opaque(block), shared, o_frag, line);  // line 14
-  const QueryTile end(p, arch::opaque(block));
-  store_lse<Outputs>(p, end.place(0, p.extent), softmax, unit);  // lines 13, 15
+  const WorkTile end = OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
+  store_lse<Outputs>(p, p.place(end, 0), softmax, unit);  // lines 13, 15
 }
 
 }  // namespace attile::sm80

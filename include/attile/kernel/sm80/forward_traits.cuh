@@ -17,9 +17,9 @@ namespace attile::sm80 {
 /// Br, Bc  rows of Q and of K, V in a tile: Br a multiple of 16 rows for each line of warps, Bc of
 ///         16 for each warp of a line.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
-struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, Dv> {
+template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
+struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
+  using T = typename E::Q;
   static_assert(Br >= 16 && Br % 16 == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16");
   static_assert(Bc >= 1 && Bc % 16 == 0,

@@ -12,10 +12,9 @@ namespace attile::sm80 {
 /// to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
 using tile::Products;
 
-template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
+template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
 struct ForwardTraits;
-template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode,
-          class TuningType>
+template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class TuningType>
 struct BackwardTraits;
 
 /// What changes the speed and, but for Products, not the result. A type and not a value, as
@@ -44,8 +43,8 @@ struct Tuning {
   static constexpr int kAcross = Across;
 
   /// The family that attile::ForwardTraits takes by this tuning.
-  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
-  using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+  template <int Br, int Bc, int D, class E, class P, int Dv>
+  using Forward = ForwardTraits<Br, Bc, D, E, P, Dv, Tuning>;
 };
 
 /// The warps of a block with Br rows of Q, as Tuning says.
@@ -90,8 +89,8 @@ struct BackwardTuning {
   }
 
   /// The family that attile::BackwardTraits takes by this tuning.
-  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
-  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, BackwardTuning>;
+  template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>
+  using Backward = BackwardTraits<Br, Bc, D, E, P, Dv, kMode, BackwardTuning>;
 };
 
 }  // namespace attile::sm80

@@ -25,6 +25,7 @@
 #include <attile/kernel/sm90/clear_sum.cuh>
 #include <attile/kernel/sm90/gradient_group.cuh>
 #include <attile/kernel/turns.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/ring.cuh>
@@ -54,17 +55,23 @@ ATTILE_DEVICE void prefetch_for_next(const BackwardParams<Traits>& p) {
   const int next = arch::block_index() + arch::multiprocessor_bound();
   if (next >= arch::block_count()) return;
   const int column = column_of(p, next);
-  const KeyTile key(p, column);
-  prefetch_tile<typename Traits::KTile>(p.k_map, key.index * Traits::kBc, key.kv_head, key.batch);
-  prefetch_tile<typename Traits::VTile>(p.v_map, key.index * Traits::kBc, key.kv_head, key.batch);
+  const WorkTile key = key_tile(p, column);
+  const RowOrigin keys = p.policies.sequences.kv_origin(key.sequence);
+  const int key0 = keys.row + key.kv_tile() * Traits::kBc;
+  prefetch_tile<typename Traits::KTile>(p.k_map, key0, key.kv_head, keys.batch);
+  prefetch_tile<typename Traits::VTile>(p.v_map, key0, key.kv_head, keys.batch);
   const QueryCursor<Traits> first(p, column);
   if (!first.more()) return;
-  prefetch_tile<typename Traits::QTile>(p.q_map, first.row0(), first.head, key.batch);
-  prefetch_tile<typename Traits::DoTile>(p.do_map, first.row0(), first.head, key.batch);
+  const RowOrigin rows = p.policies.sequences.q_origin(key.sequence);
+  const int row0 = rows.row + first.row0();
+  prefetch_tile<typename Traits::QTile>(p.q_map, row0, first.head, rows.batch);
+  prefetch_tile<typename Traits::DoTile>(p.do_map, row0, first.head, rows.batch);
 }
 
-/// Sends for K and V, and for Q, dO, LSE and delta of all tiles of rows that see them. Scope    one
-/// thread.
+/// Sends for K and V, and for Q, dO, LSE and delta of all tiles of rows that see them. Behind a
+/// sequence's last row lies its neighbour's, or what nobody has written; P and dS are 0 there, and
+/// meet zeros.
+/// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int column,
                               const BackwardMemory<Traits>& smem) {
@@ -73,11 +80,21 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int column,
   const auto v_ring = smem.v();
   const auto q_ring = smem.q();
   const auto do_ring = smem.dout();
+  constexpr bool kClears = !Problem<Traits>::kUniform;
+  tile::Landing landing = smem.landing();
   {
-    const KeyTile key(p, column);
+    const WorkTile key = key_tile(p, column);
+    const RowOrigin keys = p.policies.sequences.kv_origin(key.sequence);
+    const int key0 = keys.row + key.kv_tile() * Traits::kBc;
+    const int there = p.extent(key).kv_len - key.kv_tile() * Traits::kBc;
     tile::RingPlace<1> k_at, v_at;
-    k_ring.fill(k_at, p.k_map, key.index * Traits::kBc, key.kv_head, key.batch);  // line 6
-    v_ring.fill(v_at, p.v_map, key.index * Traits::kBc, key.kv_head, key.batch);
+    if (kClears && there < Traits::kBc) {
+      k_ring.fill_part(k_at, p.k_map, key0, key.kv_head, keys.batch, there, landing);
+      v_ring.fill_part(v_at, p.v_map, key0, key.kv_head, keys.batch, there, landing);
+    } else {
+      k_ring.fill(k_at, p.k_map, key0, key.kv_head, keys.batch);  // line 6
+      v_ring.fill(v_at, p.v_map, key0, key.kv_head, keys.batch);
+    }
   }
   // The statistics, the sum of dQ and the turns are there, also for those whom this thread tells
   // of the first tile, or that there is none.
@@ -87,20 +104,29 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int column,
   tile::RingPlace<Traits::kStages> at;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, column); next.more(); next.advance()) {
-    const int batch = KeyTile(p, arch::opaque(column)).batch;
+    const WorkTile rows = next.tile(key_tile(p, arch::opaque(column)));
+    const RowOrigin origin = p.policies.sequences.q_origin(rows.sequence);
     const Statistics statistics = smem.statistics(at.stage);
     q_ring.await_free(at);
-    arch::store(statistics.step(), Vec<int, 4>{next.head, next.row0(), next.edge(), 0});
-    arch::Mbarrier* const barrier =
-        q_ring.announce(at, Traits::QTile::kBytes + 2 * Statistics::kRowBytes);
-    q_ring.send(barrier, at, p.q_map, next.row0(), next.head, batch);
-    const std::int64_t stat =
-        (static_cast<std::int64_t>(batch) * p.q_heads + next.head) * p.stat_rows() + next.row0();
+    arch::store(statistics.step(), Vec<int, 4>{rows.head, rows.row0, next.edge(), 0});
+    const int there = p.extent(rows).q_len - rows.row0;
+    const bool is_part = kClears && there < Traits::kBr;
+    constexpr int kBytes = Traits::QTile::kBytes + 2 * Statistics::kRowBytes;
+    arch::Mbarrier* const barrier = is_part ? landing.expect(kBytes) : q_ring.announce(at, kBytes);
+    q_ring.send(barrier, at, p.q_map, origin.row + rows.row0, rows.head, origin.batch);
+    const std::int64_t stat = p.scratch_row(rows);
     arch::bulk_load(arch::shared_address(statistics.lse()), p.row_lse + stat, Statistics::kRowBytes,
                     barrier);
     arch::bulk_load(arch::shared_address(statistics.delta()), p.delta + stat, Statistics::kRowBytes,
                     barrier);
-    do_ring.fill(at, p.do_map, next.row0(), next.head, batch);
+    if (is_part) {
+      landing.wait();
+      q_ring.pass_part(at, there);
+      do_ring.fill_part(at, p.do_map, origin.row + rows.row0, rows.head, origin.batch, there,
+                        landing);
+    } else {
+      do_ring.fill(at, p.do_map, origin.row + rows.row0, rows.head, origin.batch);
+    }
   }
   q_ring.await_free(at);
   arch::store(smem.statistics(at.stage).step(), Vec<int, 4>{-1, 0, 0, 0});
@@ -138,16 +164,16 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int column,
   const std::uint32_t dq = arch::shared_address(smem.dq() + part);
   smem.await_zeros();
   arch::fence_async_proxy_global();  // for those who have written them
-  const KeyTile key(p, column);
+  const WorkTile key = key_tile(p, column);
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, column); next.more(); next.advance(), ++step) {
     if (kInOrder && step % kTurns != sender) continue;
-    float* const sum = p.dq_sum_of(key.batch * p.q_heads + next.head, next.row0()) + part;
-    const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
+    const WorkTile at = next.tile(key);
+    float* const sum = p.dq_sum_of(at) + part;
     bool writes = false;
     if constexpr (kInOrder) {
-      writes = begin_turn(p, place, key.index, p.ascends(column));
+      writes = begin_turn(p, at, at.kv_tile(), p.ascends(column));
       arch::fence_async_proxy_global();  // for those who have added
     }
     if (!sends) continue;
@@ -163,7 +189,7 @@ ATTILE_DEVICE void send_dq(const BackwardParams<Traits>& p, int column,
     arch::mbarrier_arrive(smem.dq_sent(sender));
     if constexpr (kInOrder) {
       arch::bulk_wait<0>();
-      pass_turn(p, place, key.index);
+      pass_turn(p, at, at.kv_tile());
     }
   }
   if constexpr (Traits::kTellsAdded) {
@@ -183,10 +209,10 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column, int 
     smem.await_zeros();  // also where nothing is added
     if (arch::thread_index() == 0) arch::store_release(p.added(column, 0), 1);
   }
-  const KeyTile key(p, column);
-  const int row0 = key.index * Traits::kBc + group * kGroupRows;
-  store_gradient(smem.dk(group), dk_frag, p.scale, p.dk_map, key, row0, group);
-  store_gradient(smem.dv(group), dv_frag, 1.0f, p.dv_map, key, row0, group);
+  const WorkTile key = key_tile(p, column);
+  const int row0 = key.kv_tile() * Traits::kBc + group * kGroupRows;
+  store_dk(p, key, smem.dk(group), dk_frag, row0, group);
+  store_dv(p, key, smem.dv(group), dv_frag, row0, group);
   arch::bulk_wait_read<0>();  // before shared memory goes
 }
 
@@ -269,7 +295,7 @@ template <class Traits>
 ATTILE_DEVICE void walk_rows(const GradientGroup<Traits>& group,
                              typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag) {
-  const auto sampler = group.p.dropout.sampler(group.p.q_heads);
+  const auto sampler = group.p.sampler();
   QueryTile<Traits> tile(group.smem, {});
   if (tile.is_none()) return;
   QueryTile<Traits> next = step_by_rows<true>(group, tile, tile, 0, dk_frag, dv_frag, sampler);
@@ -301,7 +327,7 @@ ATTILE_DEVICE void gradients(const BackwardParams<Traits>& p, int column, int gr
   static_cast<void>(smem.k().wait({}));
   const auto v_smem = smem.v().wait({});
   const auto walk = [&](const typename Traits::VLeft& v_left) {
-    const KeyTile key(p, column);
+    const WorkTile key = key_tile(p, column);
     walk_rows(GradientGroup<Traits>{{p, smem, key, group}, v_left}, dk_frag, dv_frag);
   };
   if constexpr (Traits::kVInRegisters) {
@@ -345,8 +371,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
 /// Whether the current device runs the kernels for arguments that passed `check_arguments`.
 template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kBackward) {
-  return arch::device_architecture() == Traits::kLeastArchitecture &&
-         !arch::is_empty(attile::detail::columns_kernel<Traits>()) &&
+  return arch::has_own_code(attile::detail::columns_kernel<Traits>(), Traits::kLeastArchitecture) &&
          bool(BoxedGradients<Traits>(args).check());
 }
 

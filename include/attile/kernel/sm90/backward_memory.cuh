@@ -93,7 +93,12 @@ struct BackwardMemory {
   ATTILE_DEVICE int* writes_sum() const { return dq_rows(Traits::kDsTiles); }
 
   /// Ends its only phase when the sum of dQ can be added to, kClearsInPass.
-  ATTILE_DEVICE arch::Mbarrier* sum_cleared() const { return barriers() + Traits::kBarriers - 1; }
+  ATTILE_DEVICE arch::Mbarrier* sum_cleared() const {
+    return barriers() + Traits::kBarriers - 1 - Traits::kLands;
+  }
+  ATTILE_DEVICE tile::Landing landing() const {
+    return tile::Landing(barriers() + Traits::kBarriers - 1);
+  }
   ATTILE_DEVICE void await_zeros() const {
     if constexpr (Traits::kClearsInPass) arch::mbarrier_wait(sum_cleared(), 0);
   }
@@ -143,6 +148,9 @@ struct BackwardMemory {
         arch::mbarrier_init(added_handover(0).taken, 1);
       }
       if constexpr (Traits::kClearsInPass) arch::mbarrier_init(sum_cleared(), 1);
+      if constexpr (Traits::kLands) {
+        arch::mbarrier_init(barriers() + Traits::kBarriers - 1, 1);
+      }
       arch::mbarrier_publish();
       arch::fence_async_proxy();  // what was written here before is not written after copies
     }

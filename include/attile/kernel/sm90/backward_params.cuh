@@ -34,12 +34,18 @@ struct BoxedGradients {
   using T = typename Traits::ElementType;
 
   BoxedGradients(const typename Traits::Args& a, HeadDims dims)
-      : q(boxed<typename Traits::QTile, T>(a.q, a.batch, a.q_heads, a.q_len, dims.qk)),
-        k(boxed<typename Traits::KTile, T>(a.k, a.batch, a.kv_heads, a.kv_len, dims.qk)),
-        v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v)),
-        dout(boxed<typename Traits::DoTile, T>(a.dout, a.batch, a.q_heads, a.q_len, dims.v)),
-        dk(boxed<typename Traits::DkTile, T>(a.dk, a.batch, a.kv_heads, a.kv_len, dims.qk)),
-        dv(boxed<typename Traits::DvTile, T>(a.dv, a.batch, a.kv_heads, a.kv_len, dims.v)),
+      : q(boxed<typename Traits::QTile, T>(a.q, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
+                                           dims.qk)),
+        k(boxed<typename Traits::KTile, T>(a.k, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
+                                           dims.qk)),
+        v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
+                                           dims.v)),
+        dout(boxed<typename Traits::DoTile, T>(a.dout, a.sequences.q_shape(a.batch, a.q_len),
+                                               a.q_heads, dims.v)),
+        dk(boxed<typename Traits::DkTile, T>(a.dk, a.sequences.kv_shape(a.batch, a.kv_len),
+                                             a.kv_heads, dims.qk)),
+        dv(boxed<typename Traits::DvTile, T>(a.dv, a.sequences.kv_shape(a.batch, a.kv_len),
+                                             a.kv_heads, dims.v)),
         has_keys(a.batch > 0 && a.kv_len > 0),
         has_rows(a.batch > 0 && a.q_len > 0) {}
 };
@@ -47,7 +53,9 @@ struct BoxedGradients {
 /// What the kernels get.
 template <class Traits>
 struct BackwardParams : attile::BackwardParams<Traits> {
-  arch::TensorMap q_map, k_map, v_map, do_map, dk_map, dv_map;
+  arch::TensorMap q_map{}, k_map{}, v_map{}, do_map{}, dk_map{}, dv_map{};
+
+  using attile::BackwardParams<Traits>::BackwardParams;
 
   /// Makes the maps.
   [[nodiscard]] Check complete(const typename Traits::Args& args) {

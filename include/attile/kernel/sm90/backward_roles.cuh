@@ -16,6 +16,7 @@
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/gradient_group.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/ring.cuh>
 #include <attile/tile/scores.cuh>
@@ -41,15 +42,17 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int column,
   typename Traits::DqRegisters dq[2];
   int head, row0;  // of the tile in hand
   bool writes;     // the sum, instead of adding to it
-  const auto key = [&] { return KeyTile(p, arch::opaque(column)); };
-  const auto place = [&] { return tile::TilePlace{key().batch, head, row0, 0, p.extent}; };
+  const auto rows = [&] {
+    WorkTile at = key_tile(p, arch::opaque(column));
+    at.head = head;
+    at.row0 = row0;
+    return at;
+  };
   const auto start = [&](int step, int part, int to) {
     tile::start_left_transposed_product<T>(dq[to % 2], smem.ds(step), 0, smem.k().tile(0),
                                            part * 64);
   };
-  const auto add = [&](int part) {
-    add_dq_to_sum(p, place(), dq[part % 2], writes, part);
-  };
+  const auto add = [&](int part) { add_dq_to_sum(p, rows(), dq[part % 2], writes, part); };
   const auto add_last = [&](int step) {
     add(kLast);
     end_turn(smem, step);
@@ -138,14 +141,14 @@ ATTILE_DEVICE void make_p_part(
   const tile::TilePlace place = group.place(tile, kRow);
   const Scores* made = &s;
   if constexpr (Traits::kPlain) {
-    if (tile.edge) tile::hide_outside_intervals(p_rows, place, group.p.mask);
+    if (tile.edge) tile::hide_outside_intervals(p_rows, place, group.p.policies.mask);
     plain_probabilities(p_rows, group.p.scale, group.lse(tile, kRow));  // read anew: no registers
   } else {
     typename Group::Rows factor_rows{factor};
     with_shown(tile.edge, p_rows, group.p, place, shown, [&](auto masked) {
-      probabilities_and_factor<decltype(masked)::value>(
-          p_rows, factor_rows, group.p, place, smem.statistics(tile.at.stage).lse() + kRow,
-          kept, shown);
+      probabilities_and_factor<decltype(masked)::value>(p_rows, factor_rows, group.p, place,
+                                                        smem.statistics(tile.at.stage).lse() + kRow,
+                                                        kept, shown);
     });
     made = &factor;
   }
@@ -162,8 +165,8 @@ template <class Traits>
 ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int column,
                            const BackwardMemory<Traits>& smem) {
   constexpr int kNumber = static_cast<int>(Role::kDv);
-  const ScoreGroup<Traits> group{p, smem, KeyTile(p, column), kNumber};
-  const auto sampler = p.dropout.sampler(p.q_heads);
+  const ScoreGroup<Traits> group{p, smem, key_tile(p, column), kNumber};
+  const auto sampler = p.sampler();
   typename Traits::DvRegisters dv_frag;
   dv_frag.clear();
   static_cast<void>(smem.k().wait({}));
@@ -184,17 +187,16 @@ ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int column,
   }
   // Nobody reads dO any more: of all tiles dS has been made.
   smem.p_handover(parts + Traits::kPBuffers - 1).await_taken();
-  const KeyTile key(p, arch::opaque(column));
-  store_gradient(smem.dv(0), dv_frag, 1.0f, p.dv_map, key, key.index * Traits::kBc, kNumber);
+  const WorkTile key = key_tile(p, arch::opaque(column));
+  store_dv(p, key, smem.dv(0), dv_frag, key.kv_tile() * Traits::kBc, kNumber);
   arch::bulk_wait_read<0>();  // before shared memory goes
 }
 
 /// dP^T and dS^T of part kPart of a tile (lines 13 and 14).
 template <int kPart, class Traits, class Sampler>
-ATTILE_DEVICE void make_ds_part(
-    const ScoreGroup<Traits>& group, const QueryTile<Traits>& tile, int parts,
-    typename Traits::ScoreRegisters& ds_frag, typename Traits::DkRegisters& dk_frag,
-    const Sampler& sampler) {
+ATTILE_DEVICE void make_ds_part(const ScoreGroup<Traits>& group, const QueryTile<Traits>& tile,
+                                int parts, typename Traits::ScoreRegisters& ds_frag,
+                                typename Traits::DkRegisters& dk_frag, const Sampler& sampler) {
   using Group = ScoreGroup<Traits>;
   using T = typename Traits::ElementType;
   using Scores = typename Group::Scores;
@@ -228,8 +230,8 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int column,
   using Left = tile::RegisterLeft<T, typename Traits::ScoreRegisters>;
   constexpr int kNumber = static_cast<int>(Role::kDk);
   constexpr int kParts = Traits::kParts;
-  const ScoreGroup<Traits> group{p, smem, KeyTile(p, column), kNumber};
-  const auto sampler = p.dropout.sampler(p.q_heads);
+  const ScoreGroup<Traits> group{p, smem, key_tile(p, column), kNumber};
+  const auto sampler = p.sampler();
   typename Traits::DkRegisters dk_frag;
   dk_frag.clear();
   static_cast<void>(smem.v().wait({}));
@@ -266,8 +268,8 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int column,
   smem.ds_handover(step).await_taken();
   hand_over_ds(step, -1, 0);
   // Nobody reads Q any more: P of all tiles is there.
-  const KeyTile key(p, arch::opaque(column));
-  store_gradient(smem.dk(0), dk_frag, p.scale, p.dk_map, key, key.index * Traits::kBc, kNumber);
+  const WorkTile key = key_tile(p, arch::opaque(column));
+  store_dk(p, key, smem.dk(0), dk_frag, key.kv_tile() * Traits::kBc, kNumber);
   arch::bulk_wait_read<0>();  // before shared memory goes
 }
 

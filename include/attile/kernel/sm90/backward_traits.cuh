@@ -54,10 +54,10 @@ inline constexpr bool kMakesGradientOf = !kLearns<S> || max(D, Dv) <= 128;
 /// Shared memory, in KB, with 2 stages: D = 128, 64 x 128: K, V 64, Q, dO 64, dS 32, dQ 32; D = 64,
 /// 128 x 128: 32, 64, 64, 32; D = 256: 64, 128, dS 16, P 16; D = 192, Dv = 128 with 3, and P of 3
 /// steps: 40, 120, 16, 48.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
-struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P, Dv> {
+struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> {
+  using T = typename E::Q;
   static_assert(sizeof(T) == 2,
                 "attile::sm90::BackwardTraits: fp16 and bf16; fp32 is for the other families");
   static_assert(Bc == 64 || Bc == 128 || Bc == 192,
@@ -67,7 +67,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::BackwardTraits: Dv must be 1 to 256");
   static_assert(max(D, Dv) <= 128 || (Br == 64 && Bc == 64),
                 "attile::sm90::BackwardTraits: above 128 columns Br and Bc must be 64");
-  static_assert(kMakesGradientOf<S, D, Dv>,
+  static_assert(kMakesGradientOf<typename P::ScoreModType, D, Dv>,
                 "attile::sm90::BackwardTraits: with a score modifier that learns D and Dv must be "
                 "at most 128; above, take the family sm80");
   static_assert(kMode != DqMode::kTwoPass,
@@ -85,7 +85,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
   static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
-  static constexpr bool kPlain = kPlainStep<M, S, P>;
+  static constexpr bool kPlain = kPlainStep<P>;
   /// Senders that await their turn take more than 24 registers, which the others then miss: where a
   /// step is not plain there are none.
   static constexpr int kLoaderRegisters =
@@ -97,7 +97,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   /// kByRoles a turn takes long, and blocks of a head that ascends wait for it before they begin,
   /// which only long ones make up for. A step that is not plain lacks the registers for it.
   static constexpr int kAlternatesFrom =
-      kMode != DqMode::kInOrder || kRowsAlike<M> || !kPlain ? 0 : (kByRoles ? 2 : 1);
+      kMode != DqMode::kInOrder || kRowsAlike<typename P::MaskType> || !kPlain ? 0
+                                                                               : (kByRoles ? 2 : 1);
 
   /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
   static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;
@@ -148,9 +149,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr int kDqThreads = kByRoles ? arch::kWarpgroupSize : kComputing;
   /// Threads whose part of a tile of the sum of dQ is contiguous.
   static constexpr int kDqLine = arch::kWarpgroupSize;
-  using DqRegisters =
-      std::conditional_t<kByRoles, tile::MmaTile<Br, 64, 4>,
-                         tile::MmaTile<kRows, kQkColumns / kDqAcross, kGroups * 4>>;
+  using DqRegisters = std::conditional_t<kByRoles, tile::MmaTile<Br, 64, 4>,
+                                         tile::MmaTile<kRows, kQkColumns / kDqAcross, kGroups * 4>>;
   /// What DqRegisters count from, of a thread.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
     if constexpr (kDqAcross == 1) return {};
@@ -174,7 +174,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, T, M, S, P
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
   /// Pairs of barriers behind those of the rings, before the two of the turns.
   static constexpr int kBarrierPairs = kByRoles ? kDsTiles + kPBuffers : 4;
-  static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
+  /// One more where tiles end with another sequence's rows.
+  static constexpr bool kLands = !P::SequencesType::kUniform;
+  static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1 + kLands;
   static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
                                              (kDsTiles + 1) * kDqRowsBytes +
                                              kBarriers * sizeof(arch::Mbarrier);

@@ -3,6 +3,7 @@
 
 #include <attile/arch/boxed_tensor.h>
 #include <attile/core/args.h>
+#include <attile/core/sequences.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
 
@@ -15,12 +16,12 @@ namespace attile::sm90 {
 /// A tensor and the box of it that fills one panel of a tile: of `rows` rows of `packed`
 /// neighbouring heads each.
 template <class Tile, class T, class Data>
-arch::BoxedTensor boxed(const Tensor<Data>& t, int batch, int heads, int length, int dim,
-                        int packed = 1, int rows = Tile::kRows) {
+arch::BoxedTensor boxed(const Tensor<Data>& t, RowShape shape, int heads, int dim, int packed = 1,
+                        int rows = Tile::kRows) {
   constexpr int kBytes = sizeof(T);
   const std::int64_t head_bytes = t.head_stride * kBytes;
   return {t.data,
-          {dim, packed, length, heads / packed, batch},
+          {dim, packed, shape.rows, heads / packed, shape.batches},
           {kBytes, head_bytes, t.row_stride * kBytes, head_bytes * packed, t.batch_stride * kBytes},
           {Tile::Layout::kPanelColumns, packed, rows, 1, 1}};
 }

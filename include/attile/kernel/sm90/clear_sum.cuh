@@ -6,8 +6,9 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
-#include <attile/kernel/backward_kernel.cuh>
+#include <attile/kernel/backward_schedule.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
+#include <attile/kernel/work_tile.h>
 
 #include <cstdint>
 
@@ -25,16 +26,15 @@ template <class Traits>
 ATTILE_DEVICE void clear_share(const BackwardParams<Traits>& p, int column) {
   const int lane = arch::thread_index() % arch::kWarpSize;
   if (arch::uniform(lane == 0 ? arch::fetch_add(p.share_taken(column), 1) : 0) != 0) return;
-  const KeyTile key(p, column);
-  const int heads = p.q_heads / p.kv_heads;
-  const std::int64_t floats = heads * p.stat_rows() * Traits::kDqCols;
-  float* const sum = p.dq_sum_of(key.batch * p.q_heads + key.kv_head * heads, 0);
+  const WorkTile key = key_tile(p, column);
+  const std::int64_t floats = p.group_scratch_rows() * Traits::kDqCols;
+  float* const sum = p.dq_sum_of(key);  // of its first head and row
   constexpr int kStep = arch::kWarpSize * 4;
   const std::int64_t steps = floats / kStep;  // whole: a tile has 64 rows or more
   const auto begin = [&](int index) { return steps * index / p.kv_tiles; };
-  const std::int64_t end = begin(key.index + 1);
+  const std::int64_t end = begin(key.kv_tile() + 1);
   ATTILE_UNROLL_BY(4)
-  for (std::int64_t i = begin(key.index); i < end; ++i) {
+  for (std::int64_t i = begin(key.kv_tile()); i < end; ++i) {
     arch::store(sum + i * kStep + lane * 4, Float4{});
   }
   arch::warp_barrier();
@@ -45,7 +45,7 @@ ATTILE_DEVICE void clear_share(const BackwardParams<Traits>& p, int column) {
 /// lane for some shares: what it has acquired counts for all behind a barrier of the warp.
 template <class Traits>
 ATTILE_DEVICE void await_zeros(const BackwardParams<Traits>& p, int column) {
-  const int first = column - KeyTile(p, column).index;
+  const int first = column - key_tile(p, column).kv_tile();
   const int lane = arch::thread_index() % arch::kWarpSize;
   ATTILE_UNROLL_BY(1)
   for (int i = 0; i < p.kv_tiles; i += arch::kWarpSize) {

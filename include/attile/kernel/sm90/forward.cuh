@@ -6,18 +6,17 @@
 #include <attile/arch/cluster.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/mbarrier.cuh>
-#include <attile/arch/memory.cuh>
-#include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
-#include <attile/core/vec.h>
 #include <attile/kernel/forward_kernel.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
+#include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/online_softmax.h>
@@ -29,60 +28,63 @@
 namespace attile::sm90 {
 
 /// Sends for a warpgroup's part of Q of all tiles that a block computes, and says which rows it is:
-/// the parts go round, as under a causal mask each takes a step more than the one before it.
+/// the parts go round, as under a causal mask each takes a step more than the one before it. Behind
+/// a sequence's last row come zeros, and not its neighbour's rows: what those see would decide with
+/// the others when a warp rescales, and so on the sequence's bits.
 /// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem, int group) {
   const auto ring = smem.q(group);
+  tile::Landing landing = smem.landing(1 + group);
   typename Traits::QRing::Place place;
   int turn = 0;
-  for (auto items = items_of(p, block); items.more(); items.next(), ++turn) {
+  for (ForwardSchedule<Traits> work(p, block); work.more(); work.next(), ++turn) {
     const int part = (group + turn) % Traits::kGroups;
-    const GroupRows<Traits> mine(p, WorkTile<Traits>(p, items.item()), group, part);
-    const RowTile<Traits>& at = mine.at;
-    const int heads = at.packed_heads(p);
-    const int rows = at.group_rows(p);
+    const GroupRows<Traits> mine(p, work.tile(), group, part);
+    const RowOrigin origin = p.policies.sequences.q_origin(mine.sequence);
+    const int heads = p.packed_heads();
+    const int rows = p.group_rows();
     ring.await_free(place);
     smem.rows(group, turn) = mine;
-    ring.fill(place, p.maps.q, at.row0 + group * rows, at.head / heads, at.batch, rows * heads);
+    const int first = mine.row0 + group * rows;
+    const int there = mine.extent_of(p).q_len - first;
+    if (Traits::kLands && there < rows) {
+      ring.fill_part(place, p.maps.q, origin.row + first, mine.head, origin.batch, there, landing);
+    } else {
+      ring.fill(place, p.maps.q, origin.row + first, p.box_head(mine.head), origin.batch,
+                rows * heads);
+    }
   }
   ring.await_free(place);
   smem.rows(group, turn) = GroupRows<Traits>();
   static_cast<void>(ring.announce(place, 0));
 }
 
-/// Sends for K, or V, of all tiles that they see. Scope    one thread.
-template <class Traits, class Ring>
+/// Sends for K, or V, of all tiles that they see. Behind a sequence's last key lies its
+/// neighbour's V, or what nobody has written; P is 0 there, and meets zeros.
+/// Scope    one thread.
+template <bool kIsV, class Traits, class Ring>
 ATTILE_DEVICE void load_keys(const ForwardParams<Traits>& p, int block, const Ring& ring,
-                             const arch::TensorMap& map) {
+                             const arch::TensorMap& map, tile::Landing landing) {
+  constexpr bool kClears = kIsV && Traits::kLands;
   typename Ring::Place place;
-  for (auto items = items_of(p, block); items.more(); items.next()) {
-    const WorkTile<Traits> at(p, items.item());
-    const TileRange range = at.cluster_seen(p);
-    for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {
-      ring.fill(place, map, kv_tile * Traits::kBc, at.kv_head, at.batch);
+  for (ForwardSchedule<Traits> work(p, block); work.more(); work.next()) {
+    const WorkTile at = work.tile();
+    const RowOrigin origin = p.policies.sequences.kv_origin(at.sequence);
+    for (int kv_tile = at.kv_tiles.first; kv_tile < at.kv_tiles.last; ++kv_tile) {
+      const int key0 = origin.row + kv_tile * Traits::kBc;
+      const int there = p.extent(at).kv_len - kv_tile * Traits::kBc;
+      if constexpr (kClears) {
+        if (there < Traits::kBc) {
+          ring.fill_part(place, map, key0, at.kv_head, origin.batch, there, landing);
+          continue;
+        }
+      }
+      ring.fill(place, map, key0, at.kv_head, origin.batch);
     }
   }
   if constexpr (Traits::kCluster > 1) ring.drain(place);
-}
-
-/// Packed rows may not fill a warpgroup's part of Q: what is left is zeros, which no copy touches.
-/// Scope    all threads of a warpgroup that computes.
-/// Barriers one after, for the warpgroup.
-template <class Traits>
-ATTILE_DEVICE void clear_unused_rows(const ForwardParams<Traits>& p,
-                                     const typename Traits::QTile& q_smem) {
-  using Tile = typename Traits::QTile;
-  constexpr int kUnit = Tile::Layout::kUnitElements;
-  constexpr int kUnits = Tile::kCols / kUnit;
-  const int used = p.packing.heads * p.packing.rows * kUnits;
-  const int thread = arch::thread_index() % arch::kWarpgroupSize;
-  for (int i = used + thread; i < Tile::kRows * kUnits; i += arch::kWarpgroupSize) {
-    arch::store(&q_smem.at(i / kUnits, i % kUnits * kUnit),
-                Vec<typename Traits::ElementType, kUnit>{});
-  }
-  arch::fence_async_proxy();
 }
 
 /// Where a warpgroup is in the rings, and how it goes past tiles that it does not want.
@@ -134,7 +136,9 @@ class GroupForward {
     if constexpr (Traits::kPacked) {
       ATTILE_UNROLL
       for (int stage = 0; stage < Traits::kQStages; ++stage) {
-        clear_unused_rows(p, smem.q(group).tile(stage));
+        // Packed rows may not fill the tile; no copy touches what is left.
+        tile::clear_rows_from(smem.q(group).tile(stage), p.packing.heads * p.packing.rows,
+                              arch::thread_index() % arch::kWarpgroupSize, arch::kWarpgroupSize);
       }
       sync();  // zeros are there for the products
     }
@@ -159,7 +163,7 @@ class GroupForward {
     return smem_.rows(group_, turn);
   }
   ATTILE_DEVICE void begin_rows() {
-    range_ = rows().mine;
+    range_ = rows().kv_tiles;
     softmax_.reset();
   }
 
@@ -269,11 +273,11 @@ class GroupForward {
   /// Line 9: S as the policies want it, m, and what O is then to be multiplied by.
   ATTILE_DEVICE typename Softmax::Rescaling raise_maximum(int kv_tile,
                                                           const typename Softmax::Limit& limit) {
-    const auto where = rows().at.place(p_, group_, kv_tile * Traits::kBc);
+    const auto where = p_.place(rows().at(p_), group_, kv_tile * Traits::kBc);
     if (range_.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag_, where, p_.mask, p_.score_mod, p_.scale);
+      tile::modify_and_mask<false>(s_frag_, where, p_.policies, p_.scale);
     } else {
-      tile::modify_and_mask<true>(s_frag_, where, p_.mask, p_.score_mod, p_.scale);
+      tile::modify_and_mask<true>(s_frag_, where, p_.policies, p_.scale);
     }
     const bool above = Softmax::above(s_frag_, limit);
     return softmax_.raise_maximum(s_frag_, p_.unit, Scores::any_lane(above));
@@ -282,16 +286,15 @@ class GroupForward {
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, p_.unit);
     if constexpr (Traits::DropoutType::kEnabled) {
-      tile::drop(s_frag_, rows().at.place(p_, group_, kv_tile * Traits::kBc),
-                 p_.dropout.sampler(p_.q_heads));
+      tile::drop(s_frag_, p_.place(rows().at(p_), group_, kv_tile * Traits::kBc), p_.sampler());
     }
     p_left_ = Probabilities(s_frag_);
   }
 
   /// O and LSE of rows whose last product is done (lines 12 to 15).
   ATTILE_DEVICE void finish(const Rows& rows, Softmax& softmax) {
-    const RowTile<Traits> at = rows.at;
-    softmax.finish(o_frag_, p_.dropout.sampler(p_.q_heads).keep_scale());
+    const WorkTile at = rows.at(p_);
+    softmax.finish(o_frag_, p_.sampler().keep_scale());
     const auto o_smem = smem_.o(group_);
     ATTILE_UNROLL
     for (int col0 = 0; col0 < Outputs::kCols; col0 += Traits::OTile::kCols) {  // line 14
@@ -300,12 +303,28 @@ class GroupForward {
       tile::stage(o_smem, o_frag_, 1.0f, -col0, group_ * kGroupRows);
       arch::fence_async_proxy();
       sync();
-      if (is_sender()) {
-        tile::send_tile(o_smem, p_.maps.o, col0, at.row0 + group_ * at.group_rows(p_),
-                        at.head / at.packed_heads(p_), at.batch);
-      }
+      store_rows(o_smem, at, col0);
     }
-    store_lse<Outputs>(p_, at.place(p_, group_, 0), softmax, p_.unit);  // lines 13, 15
+    store_lse<Outputs>(p_, p_.place(at, group_, 0), softmax, p_.unit);  // lines 13, 15
+  }
+
+  /// Sends staged rows of O away, columns col0 on. Where rows of another sequence may follow, by
+  /// the threads, which write this one's alone.
+  ATTILE_DEVICE void store_rows(const typename Traits::OTile& o_smem, const WorkTile& at,
+                                int col0) const {
+    const int row0 = at.row0 + group_ * p_.group_rows();
+    if constexpr (ForwardParams<Traits>::kUniform) {
+      if (!is_sender()) return;
+      tile::send_tile(o_smem, p_.maps.o, col0, row0, p_.box_head(at.head), at.sequence);
+    } else {
+      constexpr int kWarpRows = kGroupRows * arch::kWarpSize / arch::kWarpgroupSize;
+      auto target = p_.o_of(at);
+      target.data += col0;
+      target.cols -= col0;
+      const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
+      tile::store_rows<kWarpRows>(target, o_smem, warp * kWarpRows, row0);
+      sync();  // all have read it before it is written again
+    }
   }
 
   ATTILE_DEVICE typename Softmax::Limit limit() const {
@@ -336,7 +355,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     if (arch::cluster_size() != Traits::kCluster) arch::trap();  // launched without clusters
   }
   if (arch::thread_index() == Traits::kGroups * arch::kWarpgroupSize) {
-    p.maps.prefetch(p.extent.kv_len > 0);
+    p.maps.prefetch();
   }
   const ForwardMemory<Traits> smem{shared};
   smem.init();
@@ -344,8 +363,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   if (group == Traits::kGroups) {
     arch::give_registers<Traits::kLoaderRegisters>();
     const int thread = arch::thread_index() % arch::kWarpgroupSize;
-    if (thread == 0) load_keys(p, block, smem.k(), p.maps.k);
-    if (thread == arch::kWarpSize) load_keys(p, block, smem.v(), p.maps.v);
+    if (thread == 0) load_keys<false>(p, block, smem.k(), p.maps.k, smem.landing(0));
+    if (thread == arch::kWarpSize) {
+      load_keys<true>(p, block, smem.v(), p.maps.v, smem.landing(0));
+    }
     const int q_group = thread - 2 * arch::kWarpSize;
     if (0 <= q_group && q_group < Traits::kGroups) load_q(p, block, smem, q_group);
   } else {
@@ -357,20 +378,9 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 /// Whether the current device runs the kernel for arguments that passed `check_arguments`.
 template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kForward) {
-  return arch::device_architecture() == Traits::kLeastArchitecture &&
-         !arch::is_empty(forward_kernel<Traits>) &&
+  return arch::has_own_code(forward_kernel<Traits>, Traits::kLeastArchitecture) &&
          (args.batch == 0 || args.q_len == 0 ||
           BoxedTensors<Traits>(args, packing_of<Traits>(args)).check());
-}
-
-/// Whether the kernel of `Packed`, which packs query heads, takes enough less time than that of
-/// `Traits`.
-template <class Traits, class Packed>
-bool packing_pays(const typename Traits::Args& args) {
-  const Packing packing(args.q_heads / args.kv_heads);
-  const std::int64_t apart = packing.heads * slice_time(args.q_len, Traits::kGroups, kGroupRows);
-  const std::int64_t packed = slice_time(args.q_len, Packed::kGroups, packing.rows);
-  return packing.heads > 1 && 10 * packed <= 9 * apart;
 }
 
 }  // namespace attile::sm90

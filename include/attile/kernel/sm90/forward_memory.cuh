@@ -5,8 +5,9 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
-#include <attile/kernel/sm90/forward_params.cuh>
+#include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/tile/ring.cuh>
 
 namespace attile::sm90 {
 
@@ -43,12 +44,20 @@ struct ForwardMemory {
     return {data + Traits::kOPlace + group * Traits::OTile::kBytes};
   }
 
+  /// Of V (0), or of the Q of warpgroup i - 1: where kLands.
+  ATTILE_DEVICE tile::Landing landing(int i) const {
+    return tile::Landing(barriers() + Traits::kRingBarriers + i);
+  }
+
   /// Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     if (arch::thread_index() == 0) {
       for (int group = 0; group < Traits::kGroups; ++group) q(group).init(4);
       k().init(Traits::kGroups * 4);
       v().init(Traits::kGroups * 4);
+      for (int i = 0; i < Traits::kLandings; ++i) {
+        arch::mbarrier_init(barriers() + Traits::kRingBarriers + i, 1);
+      }
       arch::mbarrier_publish();
     }
     if constexpr (Traits::kCluster == 1) {

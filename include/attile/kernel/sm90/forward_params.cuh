@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/cluster.cuh>
 #include <attile/arch/tensor_map.cuh>
-#include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/mask.h>
@@ -14,12 +12,18 @@
 #include <attile/kernel/forward_kernel.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/scores.cuh>
 
 #include <cstdint>
 #include <type_traits>
 
 namespace attile::sm90 {
+
+/// Whether all tiles of rows take the same time, but for the first one of a sequence.
+template <class Traits>
+inline constexpr bool kEvenRows =
+    Traits::SequencesType::kUniform&& kRowsAlike<typename Traits::MaskType>;
 
 /// Query heads that share a tile, and rows of each of them that a warpgroup has.
 struct Packing {
@@ -48,7 +52,7 @@ struct BoxedTensors {
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
 
   bool has_keys() const { return k.size[2] > 0; }
-  /// Why they cannot address them all, or would write behind rows.
+  /// Refuses tensors that TMA cannot address, or whose rows it would write behind.
   Check check() const {
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
@@ -59,31 +63,33 @@ struct BoxedTensors {
   using T = typename Traits::ElementType;
 
   BoxedTensors(const typename Traits::Args& a, Packing packing, HeadDims dims)
-      : q(boxed<typename Traits::QTile, T>(a.q, a.batch, a.q_heads, a.q_len, dims.qk, packing.heads,
-                                           packing.rows)),
-        k(boxed<typename Traits::KTile, T>(a.k, a.batch, a.kv_heads, a.kv_len, dims.qk, 1,
-                                           Traits::KRing::kBoxRows)),
-        v(boxed<typename Traits::VTile, T>(a.v, a.batch, a.kv_heads, a.kv_len, dims.v, 1,
-                                           Traits::VRing::kBoxRows)),
-        o(boxed<typename Traits::OTile, T>(a.o, a.batch, a.q_heads, a.q_len, dims.v, packing.heads,
-                                           packing.rows)) {}
+      : q(boxed<typename Traits::QTile, T>(a.q, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
+                                           dims.qk, packing.heads, packing.rows)),
+        k(boxed<typename Traits::KTile, T>(a.k, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
+                                           dims.qk, 1, Traits::KRing::kBoxRows)),
+        v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
+                                           dims.v, 1, Traits::VRing::kBoxRows)),
+        o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
+                                           dims.v, packing.heads, packing.rows)) {}
 };
 
-/// The maps by which they go.
+/// The descriptors by which TMA addresses Q, K, V and O.
 struct TensorMaps {
   arch::TensorMap q, k, v, o;
+  bool has_keys = false;  ///< else those of K and V are not made, and nobody may touch them
 
   /// Errors   arch::make_map's.
   template <class Traits>
   [[nodiscard]] cudaError_t make(const BoxedTensors<Traits>& boxed) {
     if (const cudaError_t error = arch::make_map(q, boxed.q)) return error;
     if (const cudaError_t error = arch::make_map(o, boxed.o)) return error;
-    if (!boxed.has_keys()) return cudaSuccess;  // K and V are not read
+    has_keys = boxed.has_keys();
+    if (!has_keys) return cudaSuccess;
     if (const cudaError_t error = arch::make_map(k, boxed.k)) return error;
     return arch::make_map(v, boxed.v);
   }
 
-  ATTILE_DEVICE void prefetch(bool has_keys) const {
+  ATTILE_DEVICE void prefetch() const {
     arch::prefetch_map(q);
     arch::prefetch_map(o);
     if (!has_keys) return;
@@ -92,16 +98,18 @@ struct TensorMaps {
   }
 };
 
-/// What the kernel gets.
+/// The one argument of the kernel. Its q_tiles count tiles of the rows that a whole cluster has, of
+/// a pack of query heads.
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
   TensorMaps maps{};
   float unit;   ///< tile::score_unit
-  float slack;  ///< Traits::kRescaleSlack, as the scores are
+  float slack;  ///< Traits::kRescaleSlack, in units of the scores
   Packing packing;
-  int slices;           ///< batches times packs of heads
-  Sections sections{};  ///< where not kRowsAlike
-  int lead;             ///< attile::lead_rows
+  int packs;            ///< packs of query heads that a sequence has
+  int slices;           ///< sequences times packs
+  Sections sections{};  ///< where not kEvenRows
+  int lead;             ///< attile::lead_rows; 0 where lengths differ
 
   static std::int64_t tile_count(const typename Traits::Args& args) {
     const Packing packing = packing_of<Traits>(args);
@@ -115,10 +123,11 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         unit(tile::score_unit<typename Traits::ScoreModType>(this->scale)),
         slack(Traits::kRescaleSlack / unit),
         packing(packing_of<Traits>(args)),
-        slices(args.batch * (args.q_heads / packing.heads)) {
+        packs(args.q_heads / packing.heads),
+        slices(args.batch * packs) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
-    lead = lead_rows(args.q_len, tile_rows(packing), packing.rows);
-    if constexpr (!kRowsAlike<typename Traits::MaskType>) sections = sections_of(args);
+    lead = this->kUniform ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
+    if constexpr (!kEvenRows<Traits>) sections = sections_of(args);
   }
 
   /// Makes the maps.
@@ -129,6 +138,40 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     return copies ? check_maps(maps.make(boxed)) : copies;
   }
 
+  /// Query heads that share a tile.
+  ATTILE_DEVICE int packed_heads() const { return Traits::kPacked ? packing.heads : 1; }
+  /// What the maps of Q and O count as the head of a tile: packs of heads.
+  ATTILE_DEVICE int box_head(int head) const {
+    return Traits::kPacked ? head / packing.heads : head;
+  }
+  /// Rows of each of them that a warpgroup has.
+  ATTILE_DEVICE int group_rows() const { return Traits::kPacked ? packing.rows : kGroupRows; }
+  /// The scores of a warpgroup's registers, from key col0 on. A thread counts its rows through the
+  /// whole block, so that they begin at the tile's row0; those of packed heads count in the
+  /// warpgroup, which takes the others off again (`first`).
+  ATTILE_DEVICE auto place(const WorkTile& at, int group, int col0) const {
+    if constexpr (Traits::kPacked) {
+      return tile::PackedTilePlace{at.sequence,   at.head,          at.row0 + group * packing.rows,
+                                   col0,          this->extent(at), group * kGroupRows,
+                                   packing.heads, packing.rows};
+    } else {
+      return attile::ForwardParams<Traits>::place(at, col0);
+    }
+  }
+  /// The tiles of keys that `rows` rows of any of a tile's heads see, from row `from` on, which may
+  /// be below 0.
+  ATTILE_DEVICE TileRange tiles_seen(const WorkTile& at, int from, int rows) const {
+    const int first = max(from, 0);
+    const int count = from + rows - first;
+    TileRange range = this->keys_seen(at, at.head, first, count);
+    if constexpr (Traits::kPacked) {
+      for (int i = 1; i < packing.heads; ++i) {
+        range = either(range, this->keys_seen(at, at.head + i, first, count));
+      }
+    }
+    return range;
+  }
+
  private:
   static int tile_rows(Packing packing) {
     return Traits::kCluster * Traits::kGroups * packing.rows;
@@ -136,121 +179,20 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
                                sizeof(typename Traits::ElementType);
-    const int packs = args.q_heads / args.kv_heads / packing.heads;  // that share a kv head
+    const int sharing = this->group_heads / packing.heads;  // packs that share a kv head
     const int blocks = static_cast<int>(forward_block_count<Traits>(args) / Traits::kCluster);
-    return Sections::of(bytes / packs, this->q_tiles, slices, max(blocks, 1));
+    return Sections::of(bytes / sharing, this->q_tiles, slices, max(blocks, 1));
   }
 };
 
-/// Which rows of which heads a tile is. row0 may be below 0: a slice's first tile may lack whole
-/// groups of rows.
-template <class Traits>
-struct RowTile {
-  int batch, head, row0;
-
-  /// What of it a warpgroup has.
-  ATTILE_DEVICE auto place(const ForwardParams<Traits>& p, int group, int col0) const {
-    if constexpr (Traits::kPacked) {
-      const int rows = p.packing.rows;
-      return tile::PackedTilePlace{
-          batch,           head, row0 + group * rows, col0, p.extent, group * kGroupRows,
-          p.packing.heads, rows};
-    } else {
-      return tile::TilePlace{batch, head, row0, col0, p.extent};
-    }
-  }
-
-  ATTILE_DEVICE static int packed_heads(const ForwardParams<Traits>& p) {
-    return Traits::kPacked ? p.packing.heads : 1;
-  }
-  ATTILE_DEVICE static int group_rows(const ForwardParams<Traits>& p) {
-    return Traits::kPacked ? p.packing.rows : kGroupRows;
-  }
-};
-
-/// The same, and what it reads of K and V.
-template <class Traits>
-struct WorkTile : RowTile<Traits> {
-  using RowTile<Traits>::batch;
-  using RowTile<Traits>::head;
-  using RowTile<Traits>::row0;
-  using RowTile<Traits>::packed_heads;
-  using RowTile<Traits>::group_rows;
-  int kv_head, cluster_row0;
-
-  ATTILE_DEVICE WorkTile(const ForwardParams<Traits>& p, WorkItem item) {
-    const int packs = p.q_heads / packed_heads(p);
-    batch = item.slice / packs;
-    head = item.slice % packs * packed_heads(p);
-    kv_head = head / (p.q_heads / p.kv_heads);
-    const int rows = Traits::kGroups * group_rows(p);
-    cluster_row0 = item.row_tile * Traits::kCluster * rows - p.lead;
-    row0 = cluster_row0 + (Traits::kCluster == 1 ? 0 : arch::cluster_rank() * rows);
-  }
-
-  /// The tiles of Bc columns that one of its groups of rows sees.
-  ATTILE_DEVICE TileRange seen(const ForwardParams<Traits>& p, int part) const {
-    return rows_seen(p, row0 + part * group_rows(p), group_rows(p));
-  }
-  /// Those that any block of the cluster sees.
-  ATTILE_DEVICE TileRange cluster_seen(const ForwardParams<Traits>& p) const {
-    return rows_seen(p, cluster_row0, Traits::kCluster * Traits::kGroups * group_rows(p));
-  }
-
- private:
-  ATTILE_DEVICE TileRange rows_seen(const ForwardParams<Traits>& p, int from, int rows) const {
-    const int first = max(from, 0);
-    const int count = from + rows - first;
-    TileRange range = tiles_seen(p, batch, head, first, count);
-    if constexpr (Traits::kPacked) {
-      for (int i = 1; i < p.packing.heads; ++i) {
-        range = either(range, tiles_seen(p, batch, head + i, first, count));
-      }
-    }
-    return range;
-  }
-};
-
-/// A warpgroup's rows of a tile, and the tiles of K and V that they see. Behind the last ones of a
-/// block come some that say so.
-/// at       the tile, moved so that the warpgroup's place in it has these rows.
-template <class Traits>
-struct alignas(16) GroupRows {
-  TileRange mine;
-  int before = 0, after = 0;  ///< tiles of K and V that come for other warpgroups only
-  RowTile<Traits> at{-1, 0, 0};
-
-  GroupRows() = default;
-  /// `part`: of the tile's rows, those that the warpgroup `group` has.
-  ATTILE_DEVICE GroupRows(const ForwardParams<Traits>& p, const WorkTile<Traits>& tile, int group,
-                          int part)
-      : at(tile) {
-    at.row0 += (part - group) * tile.group_rows(p);
-    const TileRange all = tile.cluster_seen(p);
-    mine = tile.seen(p, part).between(all.first, all.last);
-    if (empty()) mine.first = mine.last = all.last;
-    before = mine.first - all.first;
-    after = all.last - mine.last;
-  }
-
-  ATTILE_DEVICE bool is_end() const { return at.batch < 0; }
-  /// Whether they are rows of Q at all.
-  ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p, int group) const {
-    return at.row0 + group * RowTile<Traits>::group_rows(p) >= 0;
-  }
-  ATTILE_DEVICE bool empty() const { return mine.first >= mine.last; }
-};
-
-/// The tiles of a block, one after another.
-template <class Traits>
-ATTILE_DEVICE auto items_of(const ForwardParams<Traits>& p, int block) {
-  const int cluster = block / Traits::kCluster;
-  const int clusters = arch::block_count() / Traits::kCluster;
-  if constexpr (kRowsAlike<typename Traits::MaskType>) {
-    return EvenItems(cluster, clusters, p.q_tiles, p.slices, p.lead > 0);
-  } else {
-    return GrowingItems(cluster, clusters, p.q_tiles, p.slices, p.sections);
-  }
+/// Whether the kernel of `Packed`, which packs query heads, takes enough less time than that of
+/// `Traits`.
+template <class Traits, class Packed>
+bool packing_pays(const typename Traits::Args& args) {
+  const Packing packing(args.q_heads / args.kv_heads);
+  const std::int64_t apart = packing.heads * slice_time(args.q_len, Traits::kGroups, kGroupRows);
+  const std::int64_t packed = slice_time(args.q_len, Packed::kGroups, packing.rows);
+  return packing.heads > 1 && 10 * packed <= 9 * apart;
 }
 
 }  // namespace attile::sm90

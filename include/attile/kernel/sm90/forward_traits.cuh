@@ -22,9 +22,9 @@ struct ForwardParams;
 /// Br, Bc  rows of Q and of K, V in a tile: Br 64 for each warpgroup that computes, of which there
 ///         are 1 to 3, Bc a multiple of 16.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
-template <int Br, int Bc, int D, Element T, Mask M = NoMask, ScoreMod S = NoScoreMod,
-          Dropout P = NoDropout, int Dv = D, class TuningType = Tuning<>>
-struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, Dv> {
+template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
+struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
+  using T = typename E::Q;
   static_assert(sizeof(T) == 2,
                 "attile::sm90::ForwardTraits: fp16 and bf16; fp32 is for the other families");
   static_assert(Br == 64 || Br == 128 || Br == 192,
@@ -33,6 +33,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
                 "attile::sm90::ForwardTraits: Bc must be a multiple of 16, up to 256");
   static_assert(D >= 1 && D <= 256, "attile::sm90::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::ForwardTraits: Dv must be 1 to 256");
+
+  static_assert(!TuningType::kPacked || P::SequencesType::kUniform,
+                "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
+                "have the same lengths, Uniform");
+
+  static_assert(TuningType::kCluster == 1 || P::SequencesType::kUniform,
+                "attile::sm90::ForwardTraits: blocks bring K and V together only where all "
+                "sequences have the same lengths, Uniform");
 
   using Params = sm90::ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm90";
@@ -85,8 +93,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, T, M, S, P, 
   static constexpr std::size_t kQPlace = kOPlace + kGroups * OTile::kBytes;
   static constexpr std::size_t kRowsPlace = kQPlace + kGroups * QRing::kBytes;
   static constexpr std::size_t kBarrierPlace = kRowsPlace + kGroups * kRowsBytes;
+  static constexpr int kRingBarriers = 2 * (kGroups * kQStages + 2 * kStages);
+  /// Whether tiles of V and Q may end with another sequence's rows, which become zeros on the way:
+  /// a landing for V and one for each warpgroup's Q.
+  static constexpr bool kLands = !P::SequencesType::kUniform;
+  static constexpr int kLandings = kLands ? 1 + kGroups : 0;
   static constexpr std::size_t kSharedBytes =
-      kBarrierPlace + sizeof(arch::Mbarrier) * 2 * (kGroups * kQStages + 2 * kStages);
+      kBarrierPlace + sizeof(arch::Mbarrier) * (kRingBarriers + kLandings);
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "

@@ -22,6 +22,7 @@
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/turns.cuh>
+#include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/ring.cuh>
 #include <attile/tile/scores.cuh>
@@ -51,8 +52,8 @@ struct ScoreGroup {
 
   const BackwardParams<Traits>& p;
   const BackwardMemory<Traits>& smem;
-  KeyTile key;
-  int number;  ///< of the warpgroup
+  WorkTile key;  ///< the block's
+  int number;    ///< of the warpgroup
 
   /// The first of its rows of K and V.
   ATTILE_DEVICE int first_key() const { return Traits::kByRoles ? 0 : number * kGroupRows; }
@@ -95,14 +96,17 @@ struct ScoreGroup {
   }
   /// Where the scores of its registers stand, for the rows of Q from `part` on.
   ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part) const {
-    return {arch::opaque(key.batch), tile.head, tile.row0 + part,
-            key.index * Traits::kBc - register_row(), p.extent};
+    WorkTile at = key;
+    at.sequence = arch::opaque(key.sequence);
+    at.head = tile.head;
+    at.row0 = tile.row0 + part;
+    return p.place(at, key.kv_tile() * Traits::kBc - register_row());
   }
   /// What the mask and dropout say of the same scores. Asked while products are under way.
   ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& tile, int part) const {
     tile::VisibleBits<Rows> shown;
     if constexpr (kAsksEachScore<typename Traits::MaskType, typename Traits::ScoreModType>) {
-      if (tile.edge) shown.ask(p.mask, place(tile, part));
+      if (tile.edge) shown.ask(p.policies.mask, place(tile, part));
     }
     return shown;
   }
@@ -119,6 +123,14 @@ struct ScoreGroup {
                                   int part) const {
     tile::stage(to, x, 1.0f, part, register_row());
   }
+  /// The work tile of the rows of Q that have come.
+  ATTILE_DEVICE WorkTile rows(const Tile& tile) const {
+    WorkTile at = key;
+    at.sequence = arch::opaque(key.sequence);
+    at.head = tile.head;
+    at.row0 = tile.row0;
+    return at;
+  }
   /// The tile of Q and dO is no longer needed.
   ATTILE_DEVICE void release(const Tile& tile) const {
     typename Tile::Place q_at = tile.at, do_at = tile.at;
@@ -127,28 +139,54 @@ struct ScoreGroup {
   }
 };
 
-/// Sends rows row0 on of dK or dV times `factor` away by way of shared memory (line 18): what
-/// warpgroup `number` has of it. Scope    all threads of the warpgroup; its first one is later told
-/// by `arch::bulk_wait_read` that `smem` has been read.
-template <class Tile, class Registers>
+/// Waits for the threads of warpgroup `number`.
+ATTILE_DEVICE void group_barrier(int number) { arch::barrier(2 + number, arch::kWarpgroupSize); }
+
+/// Sends keys row0 on of dK or dV times `factor` away by way of shared memory (line 18): what
+/// warpgroup `number` has of it. By a copy, or where keys of another sequence may follow by the
+/// threads, which write this one's alone. `target`: the keys of the head that `key` is of.
+/// Scope    all threads of the warpgroup; its first one is later told by `arch::bulk_wait_read`
+///          that `smem` has been read.
+template <bool kUniform, class Tile, class Registers, class T>
 ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
-                                  const arch::TensorMap& map, const KeyTile& key, int row0,
-                                  int number) {
+                                  const arch::TensorMap& map, const tile::Matrix<T>& target,
+                                  const WorkTile& key, int row0, int number) {
   tile::stage(smem, frag, factor, 0, number * kGroupRows);
   arch::fence_async_proxy();
-  arch::barrier(2 + number, arch::kWarpgroupSize);
-  if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
-  tile::send_tile(smem, map, 0, row0, key.kv_head, key.batch);
+  group_barrier(number);
+  if constexpr (kUniform) {
+    if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
+    tile::send_tile(smem, map, 0, row0, key.kv_head, key.sequence);
+  } else {
+    constexpr int kWarpRows = kGroupRows * arch::kWarpSize / arch::kWarpgroupSize;
+    const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
+    tile::store_rows<kWarpRows>(target, smem, warp * kWarpRows, row0);
+  }
+}
+
+/// What warpgroup `number` has of dK, and of dV: keys row0 on.
+template <class Traits, class Tile, class Registers>
+ATTILE_DEVICE void store_dk(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
+                            const Registers& frag, int row0, int number) {
+  const auto target = p.keys_of_head(p.dk, key, p.head_dim);
+  store_gradient<BackwardParams<Traits>::kUniform>(smem, frag, p.scale, p.dk_map, target, key, row0,
+                                                   number);
+}
+template <class Traits, class Tile, class Registers>
+ATTILE_DEVICE void store_dv(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
+                            const Registers& frag, int row0, int number) {
+  const auto target = p.keys_of_head(p.dv, key, p.head_dim_v);
+  store_gradient<BackwardParams<Traits>::kUniform>(smem, frag, 1.0f, p.dv_map, target, key, row0,
+                                                   number);
 }
 
 /// Adds what a warpgroup has of dQ of a tile to the sum, or writes it there: of its own columns, or
 /// of part `part`. Scope    all threads that hold dQ, kInOrder when it is their turn.
 template <class Traits>
-ATTILE_DEVICE void add_dq_to_sum(const BackwardParams<Traits>& p, const tile::TilePlace& place,
+ATTILE_DEVICE void add_dq_to_sum(const BackwardParams<Traits>& p, const WorkTile& at,
                                  const typename Traits::DqRegisters& dq, bool writes,
                                  int part = 0) {
-  float* const sum = p.dq_sum_of(place.batch * p.q_heads + place.head, place.row0);
-  add_to_sum<Traits>(sum + part * Traits::kBr * Traits::DqRegisters::kCols, dq, writes);
+  add_to_sum<Traits>(p.dq_sum_of(at) + part * Traits::kBr * Traits::DqRegisters::kCols, dq, writes);
 }
 
 /// Waits until it is this block's turn to add dQ of the tile of a step, kKeepsTurns; whether it
@@ -177,16 +215,15 @@ ATTILE_DEVICE void keep_turns(const BackwardParams<Traits>& p, int column, bool 
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QueryCursor<Traits> next(p, column); next.more(); next.advance(), ++step) {
-    const KeyTile key(p, arch::opaque(column));
-    const tile::TilePlace place{key.batch, next.head, next.row0(), 0, p.extent};
+    const WorkTile at = next.tile(key_tile(p, arch::opaque(column)));
     if (awaits) {
-      const bool writes = begin_turn(p, place, key.index, p.ascends(column));
+      const bool writes = begin_turn(p, at, at.kv_tile(), p.ascends(column));
       smem.turn_handover(step).await_taken();
       if (first_lane) *smem.writes_sum() = writes;
       smem.turn_handover(step).pass_made();
     } else {
       smem.added_handover(step).await_made();
-      if (first_lane) pass_turn(p, place, key.index);
+      if (first_lane) pass_turn(p, at, at.kv_tile());
       smem.added_handover(step).pass_taken();
     }
   }
@@ -242,7 +279,7 @@ struct GradientGroup : ScoreGroup<Traits> {
   ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& tile, int part) const {
     Rows p_rows{frag.s};
     this->template await_scores<kPending>(frag.s, frag.s_odd);
-    if (tile.edge) tile::hide_outside_intervals(p_rows, this->place(tile, part), p.mask);
+    if (tile.edge) tile::hide_outside_intervals(p_rows, this->place(tile, part), p.policies.mask);
     plain_probabilities(p_rows, p.scale, frag.lse);
   }
   /// dP^T, behind which kPending groups may be, -> dS^T (line 14).
@@ -293,10 +330,10 @@ struct GradientGroup : ScoreGroup<Traits> {
       // The fence is the sender's.
       arrive_warp(smem.dq_staged(kInOrder ? step % Traits::kSenders : number));
     } else {
-      const tile::TilePlace here{arch::opaque(key.batch), tile.head, tile.row0, 0, p.extent};
+      const WorkTile at = this->rows(tile);
       smem.await_zeros();
       const bool writes = take_turn(smem, step);
-      add_dq_to_sum(p, here, dq, writes);
+      add_dq_to_sum(p, at, dq, writes);
       end_turn(smem, step);
     }
   }

@@ -7,11 +7,10 @@
 
 namespace attile::sm90 {
 
-template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, class TuningType>
+template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
 struct ForwardTraits;
 
-template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode,
-          class TuningType>
+template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class TuningType>
 struct BackwardTraits;
 
 /// Rows of a tile that a warpgroup has: of Q, and backward of K and V.
@@ -44,8 +43,8 @@ struct Tuning {
   static constexpr int kCluster = Cluster;
 
   /// The family that attile::ForwardTraits takes by this tuning.
-  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv>
-  using Forward = ForwardTraits<Br, Bc, D, T, M, S, P, Dv, Tuning>;
+  template <int Br, int Bc, int D, class E, class P, int Dv>
+  using Forward = ForwardTraits<Br, Bc, D, E, P, Dv, Tuning>;
 };
 
 /// What changes the speed of a backward pass and not the result, but for the order of sums.
@@ -62,8 +61,8 @@ struct BackwardTuning {
   static constexpr int kPSteps = PSteps;
 
   /// The family that attile::BackwardTraits takes by this tuning.
-  template <int Br, int Bc, int D, Element T, Mask M, ScoreMod S, Dropout P, int Dv, DqMode kMode>
-  using Backward = BackwardTraits<Br, Bc, D, T, M, S, P, Dv, kMode, BackwardTuning>;
+  template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>
+  using Backward = BackwardTraits<Br, Bc, D, E, P, Dv, kMode, BackwardTuning>;
 };
 
 }  // namespace attile::sm90

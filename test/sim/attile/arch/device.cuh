@@ -31,12 +31,12 @@ bool is_empty(void (*)(Params...)) {
 }
 
 template <class... Params>
-Check check_architecture(void (*)(Params...), int) {
-  return {};
+bool has_own_code(void (*)(Params...), int architecture) {
+  return architecture == device_architecture();
 }
 
 template <class... Params>
-Check check_launch(void (*)(Params...), std::size_t shared_bytes, std::int64_t blocks) {
+Check check_launch(void (*)(Params...), std::size_t shared_bytes, std::int64_t blocks, int = 0) {
   if (blocks > INT_MAX) return refuse("the problem has more than 2^31 - 1 tiles");
   if (shared_bytes > sim::kMaxSharedBytes) {
     return {cudaErrorInvalidConfiguration,

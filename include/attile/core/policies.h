@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/dropout.h>
+#include <attile/core/mask.h>
+#include <attile/core/policy.h>
+#include <attile/core/score_mod.h>
+#include <attile/core/sequences.h>
+
+#include <type_traits>
+
+// The bundle of policies. One more kind of policy edits the lists of four in this file, has a field
+// of the arguments (args.h), the place that applies it, and its own header: kernels, traits,
+// families and entry points pass the bundle on. test/policy/overlay.cmake does so, and is a test.
+
+namespace attile {
+
+/// What a problem has beside its tensors and sizes: one policy of each kind. `Policies` names it.
+template <Mask M, ScoreMod S, Dropout P, Sequences Q>
+struct PolicyBundle {
+  static_assert(
+      Q::kUniform || !kUniformOnly<M>,
+      "attile: this mask finds its data by the lengths that all sequences have in common: "
+      "it takes Uniform sequences alone");
+  using MaskType = M;
+  using ScoreModType = S;
+  using DropoutType = P;
+  using SequencesType = Q;
+
+  M mask;
+  S score_mod;
+  P dropout;
+  Q sequences;
+
+  /// Of arguments, which have the members too.
+  template <class Args>
+  static constexpr PolicyBundle of(const Args& args) {
+    return {args.mask, args.score_mod, args.dropout, args.sequences};
+  }
+
+  /// Why one of them cannot be used with the values it holds; null when all can.
+  constexpr const char* fault() const {
+    if (const char* why = policy_fault(mask)) return why;
+    if (const char* why = policy_fault(score_mod)) return why;
+    if (const char* why = policy_fault(dropout)) return why;
+    return policy_fault(sequences);
+  }
+};
+
+namespace detail {
+
+template <class P>
+inline constexpr bool kIsBundle = false;
+template <Mask M, ScoreMod S, Dropout P, Sequences Q>
+inline constexpr bool kIsBundle<PolicyBundle<M, S, P, Q>> = true;
+
+/// A bundle with `Policy` in the place of its kind.
+template <class Bundle, class Policy>
+struct WithPolicy;
+
+/// The policy of one kind: `Policy` if that is of the kind, else what was there. One that does
+/// nothing, a `None`, gives way to another one.
+template <class Old, class Policy, class None, bool kIsOfKind>
+struct Chosen {
+  using type = Old;
+};
+template <class Old, class Policy, class None>
+struct Chosen<Old, Policy, None, true> {
+  static constexpr bool kKeepsOld = std::is_same_v<Policy, None>;
+  static_assert(kKeepsOld || std::is_same_v<Old, None> || std::is_same_v<Old, Policy>,
+                "attile: one mask, one score modifier, one dropout and one sequences policy: join "
+                "two masks by And, two modifiers by Then");
+  using type = std::conditional_t<kKeepsOld, Old, Policy>;
+};
+
+template <Mask M, ScoreMod S, Dropout P, Sequences Q, class Policy>
+struct WithPolicy<PolicyBundle<M, S, P, Q>, Policy> {
+  static constexpr int kKinds =
+      int{Mask<Policy>} + ScoreMod<Policy> + Dropout<Policy> + Sequences<Policy>;
+  static_assert(
+      kKinds != 0,
+      "attile: this type is no policy: neither a Mask, nor a ScoreMod, nor a Dropout, nor "
+      "a Sequences has all that its concept asks for");
+  static_assert(kKinds < 2, "attile: a policy is of one kind: this type could be two");
+  using type = PolicyBundle<typename Chosen<M, Policy, NoMask, Mask<Policy>>::type,
+                            typename Chosen<S, Policy, NoScoreMod, ScoreMod<Policy>>::type,
+                            typename Chosen<P, Policy, NoDropout, Dropout<Policy>>::type,
+                            typename Chosen<Q, Policy, Uniform, Sequences<Policy>>::type>;
+};
+
+template <class Bundle, class... Ps>
+struct BundleOf {
+  using type = Bundle;
+};
+template <class Bundle, class First, class... Others>
+struct BundleOf<Bundle, First, Others...> {
+  using type = typename BundleOf<typename WithPolicy<Bundle, First>::type, Others...>::type;
+};
+template <class Bundle, Mask M, ScoreMod S, Dropout P, Sequences Q, class... Others>
+struct BundleOf<Bundle, PolicyBundle<M, S, P, Q>, Others...> {
+  using type = typename BundleOf<Bundle, M, S, P, Q, Others...>::type;
+};
+
+}  // namespace detail
+
+/// The bundle of these policies, in any order; of a kind that is not named it has the one that does
+/// nothing. A bundle stands for all that it has: `Policies<Causal, Alibi>`, `Policies<>`.
+template <class... Ps>
+using Policies =
+    typename detail::BundleOf<PolicyBundle<NoMask, NoScoreMod, NoDropout, Uniform>, Ps...>::type;
+
+}  // namespace attile

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/tensor.h>
+
+#include <concepts>
+#include <type_traits>
+
+namespace attile {
+
+/// Where the rows of one sequence begin in a tensor: a place along the tensor's batch axis, and the
+/// first row there.
+struct RowOrigin {
+  int batch, row;
+};
+
+/// What is allocated of a tensor: places along its batch axis, and rows in each of them.
+struct RowShape {
+  int batches, rows;
+};
+
+/// A sequences policy says, for each sequence of a problem, how many rows of queries and of keys it
+/// has and where they begin. A problem has `batch` sequences; masks, modifiers and dropout know a
+/// sequence by its number, as `batch`, and its rows and columns from 0 on. The policy is copied to
+/// the device, and its pointers are device pointers: the host knows bounds of the lengths alone.
+///
+///   extent(sequence, bounds)       the sequence's lengths; `bounds` are the arguments' q_len and
+///                                  kv_len, which no sequence exceeds
+///   q_origin(sequence)             where its rows of Q, O, dO, dQ and LSE begin
+///   kv_origin(sequence)            where its rows of K, V, dK and dV begin
+///   q_shape(sequences, q_len)      host: what is allocated of the tensors of queries, of that many
+///                                  sequences; LSE is dense: (batches, q_heads, rows)
+///   kv_shape(sequences, kv_len)    host: the same of the tensors of keys
+///   static constexpr bool kUniform whether extent() is the bounds and both origins are
+///                                  {sequence, 0}: kernels then ask none of them, store by TMA, and
+///                                  let query heads share tiles and blocks share copies
+///
+/// Packed rows, for example, have q_origin {0, cu_seqlens_q[sequence]}, and cu_seqlens_q[sequence +
+/// 1] - cu_seqlens_q[sequence] of them.
+template <class Q>
+concept Sequences = std::is_trivially_copyable_v<Q> &&
+    requires(const Q& sequences, int sequence, Extent bounds) {
+  { Q::kUniform } -> std::convertible_to<bool>;
+  { sequences.extent(sequence, bounds) } -> std::same_as<Extent>;
+  { sequences.q_origin(sequence) } -> std::same_as<RowOrigin>;
+  { sequences.kv_origin(sequence) } -> std::same_as<RowOrigin>;
+  { sequences.q_shape(sequence, bounds.q_len) } -> std::same_as<RowShape>;
+  { sequences.kv_shape(sequence, bounds.kv_len) } -> std::same_as<RowShape>;
+};
+
+/// Every sequence has q_len rows of queries and kv_len rows of keys: a dense tensor. It costs
+/// nothing.
+struct Uniform {
+  static constexpr bool kUniform = true;
+
+  ATTILE_HOST_DEVICE constexpr Extent extent(int, Extent bounds) const { return bounds; }
+  ATTILE_HOST_DEVICE constexpr RowOrigin q_origin(int sequence) const { return {sequence, 0}; }
+  ATTILE_HOST_DEVICE constexpr RowOrigin kv_origin(int sequence) const { return {sequence, 0}; }
+  constexpr RowShape q_shape(int batch, int q_len) const { return {batch, q_len}; }
+  constexpr RowShape kv_shape(int batch, int kv_len) const { return {batch, kv_len}; }
+};
+
+/// The part of a tensor that begins with a sequence's first row, as (any batch, head, row).
+template <class T>
+ATTILE_HOST_DEVICE Tensor<T> rows_from(const Tensor<T>& tensor, RowOrigin origin) {
+  return {tensor.row(origin.batch, 0, origin.row), 0, tensor.head_stride, tensor.row_stride};
+}
+template <class T>
+ATTILE_HOST_DEVICE RowTensor<T> rows_from(const RowTensor<T>& numbers, RowOrigin origin) {
+  return {numbers.row(origin.batch, 0, origin.row), 0, numbers.rows};
+}
+
+}  // namespace attile

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/element.h>
+#include <attile/core/tensor.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <thread>
+#include <vector>
+
+// What the reference makes of single rows, in the arithmetic that it is asked for.
+
+namespace attile::reference::detail {
+
+/// fp64 throughout.
+struct Exact {
+  using Real = double;
+  static constexpr bool reverse = false;
+  static constexpr int lanes = 1;
+  Real score(Real x) const { return x; }
+  Real operand(Real x) const { return x; }
+  Real factor(Real x) const { return x; }
+  Real term(Real x) const { return x; }
+  static constexpr bool kMagnitudes = false;
+  static constexpr bool recomputes() { return false; }
+};
+
+/// fp64, and O, dQ, dK and dV are sums of their terms' absolute values, to which dS brings P times
+/// the terms of dP. All else is as it is, so that the backward pass needs the O that it is given.
+struct Magnitudes : Exact {
+  Real term(Real x) const { return std::abs(x); }
+  static constexpr bool kMagnitudes = true;
+  static constexpr bool recomputes() { return true; }
+};
+
+/// fp32 sums; whatever standard attention writes to memory is rounded to T.
+template <Element T>
+struct Plain {
+  using Real = float;
+  bool keep_scores;
+  bool reverse;
+  int lanes;
+  bool tf32;
+  Real score(Real x) const { return keep_scores ? x : operand(x); }
+  Real operand(Real x) const { return to_float(from_float<T>(x)); }
+  /// An operand of a product.
+  Real factor(Real x) const {
+    if (!tf32 || !std::isfinite(x)) return operand(x);
+    return float_of((word_of(x) + 0x1000u) & 0xFFFFE000u);
+  }
+  /// A term of O, dQ, dK or dV.
+  Real term(Real x) const { return x; }
+  static constexpr bool kMagnitudes = false;
+  /// Whether the backward pass makes P = exp(S' - LSE) from the LSE that it is given.
+  bool recomputes() const { return keep_scores || std::same_as<T, float>; }
+};
+
+/// Calls work(i) for 0 <= i < count, on every core.
+inline void parallel(int count, const std::function<void(int)>& work) {
+  std::atomic<int> next{0};
+  const auto run = [&] {
+    for (int i = next++; i < count; i = next++) work(i);
+  };
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<std::jthread> helpers;
+  for (int i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(run);
+  run();
+}
+
+/// One row of P and what belongs to it; hidden scores have p = 0.
+template <class Real>
+struct Row {
+  std::vector<Real> raw;         // S, of a modifier that learns
+  std::vector<Real> s;           // S', -inf where hidden
+  std::vector<Real> p;           // softmax
+  std::vector<Real> derivative;  // score_mod'(S)
+  std::vector<Real> keep;        // dropout's factor: 0, or 1 / keep probability
+  Real lse;
+};
+
+/// What is made of rows, whatever the policies.
+template <class Math>
+struct RowMath : Math {
+  using Real = typename Math::Real;
+  using Values = std::vector<Real>;
+
+  /// The n indices of a sum, in its order.
+  template <class Term>
+  void for_each(int n, const Term& term) const {
+    for (int i = 0; i < n; ++i) term(this->reverse ? n - 1 - i : i);
+  }
+
+  Real dot(const Real* x, const Real* y, int n, bool reverse) const {
+    Real part[16] = {};
+    for (int i = 0; i < n; ++i) {
+      const int c = reverse ? n - 1 - i : i;
+      part[i % this->lanes] += x[c] * y[c];
+    }
+    Real sum = 0;
+    for (const Real x : part) sum += x;
+    return sum;
+  }
+
+  void add_scaled(Real* sum, Real factor, const Real* x, int n) const {
+    for (int c = 0; c < n; ++c) sum[c] += this->term(factor * x[c]);
+  }
+
+  /// A dense (rows, dim) copy of rows of one head.
+  template <class T>
+  static Values read(const Tensor<T>& t, int batch, int head, int first, int rows, int dim) {
+    Values copy;
+    copy.reserve(static_cast<std::size_t>(rows) * dim);
+    for (int i = first; i < first + rows; ++i) {
+      const T* row = t.row(batch, head, i);
+      for (int c = 0; c < dim; ++c) copy.push_back(to_float(row[c]));
+    }
+    return copy;
+  }
+
+  /// The same of a matrix that is multiplied.
+  template <class T>
+  Values read_factor(const Tensor<T>& t, int batch, int head, int rows, int dim) const {
+    Values copy = read(t, batch, head, 0, rows, dim);
+    for (Real& x : copy) x = this->factor(x);
+    return copy;
+  }
+
+  /// Writes one head's (rows, dim) into its place in a dense tensor, which begins there.
+  void write(std::vector<double>& tensor, std::int64_t at, const Values& head) const {
+    for (std::size_t i = 0; i < head.size(); ++i) tensor[at + i] = this->operand(head[i]);
+  }
+
+  /// P = softmax(S'), LSE = m + ln(l).
+  void softmax(Row<Real>& r) const {
+    const Real hidden = -std::numeric_limits<Real>::infinity();
+    Real m = hidden;
+    for (const Real s : r.s) m = std::max(m, s);
+    const Real base = m == hidden ? Real(0) : m;
+    Real l = 0;
+    for_each(static_cast<int>(r.s.size()), [&](int j) { l += r.p[j] = std::exp(r.s[j] - base); });
+    r.lse = hidden;
+    if (l == Real(0)) return;
+    for (Real& p : r.p) p = this->operand(p / l);
+    r.lse = m + std::log(l);
+  }
+
+  /// O = dropout(P) V.
+  Values output_row(const Row<Real>& r, const Values& v, int dim) const {
+    Values o(dim, 0);
+    for_each(static_cast<int>(r.p.size()), [&](int j) {
+      if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not looked at
+      add_scaled(o.data(), this->factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * dim, dim);
+    });
+    for (Real& x : o) x = this->operand(x);
+    return o;
+  }
+};
+
+}  // namespace attile::reference::detail

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/kernel/forward_params.cuh>
+#include <attile/kernel/work_tile.h>
+
+namespace attile {
+
+/// The schedule of kernels that have a block for each tile of rows: a block's one work tile. Tiles
+/// of a head are neighbours, so that they share its K and V in L2; the last rows, which see most
+/// under a causal mask, come first. Where lengths differ, the grid has tiles for the longest
+/// sequence, and those behind the end of a shorter one see no keys and store nothing.
+template <class Traits>
+class OneTileSchedule {
+ public:
+  ATTILE_DEVICE OneTileSchedule(const ForwardParams<Traits>& p, int block) : p_(p), block_(block) {}
+
+  ATTILE_DEVICE WorkTile tile() const {
+    const int slice = block_ / p_.q_tiles;
+    WorkTile at;
+    at.sequence = slice / p_.q_heads;
+    at.head = slice % p_.q_heads;
+    at.kv_head = at.head / p_.group_heads;
+    at.row0 = (p_.q_tiles - 1 - block_ % p_.q_tiles) * Traits::kBr;
+    at.extent = p_.policies.sequences.extent(at.sequence, p_.bounds);
+    at.kv_tiles = p_.keys_seen(at, at.head, at.row0, Traits::kBr);
+    return at;
+  }
+
+ private:
+  const ForwardParams<Traits>& p_;
+  int block_;
+};
+
+}  // namespace attile

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/core/args.h>
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+#include <attile/core/tensor.h>
+#include <attile/kernel/portable/forward_traits.cuh>
+#include <attile/kernel/problem.cuh>
+#include <attile/kernel/work_tile.h>
+#include <attile/tile/copy.cuh>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace attile::portable {
+
+/// Every constant of one FlashAttention-1 forward kernel: ForwardTraits, with P in a place of its
+/// own, because K is still needed for the next rows of Q.
+template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
+struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, E, P, Dv, TuningType> {
+  using Base = ForwardTraits<Br, Bc, D, E, P, Dv, TuningType>;
+  using Params = ForwardParams<Flash1ForwardTraits>;
+
+  /// Tiles of Q that a block takes through all tiles of K and V; rows need nothing of each other.
+  /// Few enough that Q, O, l and m of the rows that all blocks are at stay in the L2 cache, where
+  /// whole heads do not; enough to share the reading of K and V.
+  static constexpr int kSlabTiles = 4;
+  /// Whether O can be kept in args.o: its sums are fp32.
+  static constexpr bool kSumsInOutput = std::is_same_v<typename E::Q, float>;
+  static constexpr std::size_t kSharedBytes =
+      Base::QTile::kBytes + Base::KTile::kBytes + Base::PTile::kBytes + Base::VTile::kBytes;
+  static_assert(kSharedBytes <= arch::kMaxSharedBytes,
+                "attile::flash1::ForwardTraits: the tiles of Q, K, V and P take more than the "
+                "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
+};
+
+/// What Algorithm 2 leaves behind besides O, for Algorithm 4. Device pointers of the caller.
+struct Flash1State {
+  float* l = nullptr;  ///< dense (batch, q_heads, q_len): sum of exp(S' - m); 0: empty row
+  float* m = nullptr;  ///< the same shape: the largest S', natural units; -inf: empty row
+  std::uint64_t* rng = nullptr;  ///< seed and offset that PhiloxDropout drew from; null: not wanted
+};
+
+/// Whether a dropout draws from a seed and an offset that can be saved.
+template <class P>
+inline constexpr bool kHasSavedState = requires(const P& dropout) {
+  { dropout.current_seed() } -> std::convertible_to<std::uint64_t>;
+  { dropout.current_offset() } -> std::convertible_to<std::uint64_t>;
+};
+
+/// What the kernel gets.
+template <class Traits>
+struct Flash1Params : Problem<Traits> {
+  tile::TensorParam<float> sums;  ///< O between two tiles of K and V; may be the memory of O
+  RowTensor<float> l, m;          ///< Flash1State's
+  std::uint64_t* rng;
+  int slabs;  ///< of each sequence and head
+
+  Flash1Params(const typename Traits::Args& args, const Tensor<float>& o_sums,
+               const Flash1State& state)
+      : Problem<Traits>(args),
+        sums(tile::tensor_param(o_sums, this->head_dim_v)),
+        l(per_row(args, state.l)),
+        m(per_row(args, state.m)),
+        rng(state.rng),
+        slabs(ceil_div(args.q_len, Traits::kBr * Traits::kSlabTiles)) {}
+
+  /// The work tile of a block: the first rows of its slab, through all heads of one sequence after
+  /// another.
+  ATTILE_DEVICE WorkTile slab(int block) const {
+    const int slice = block / slabs;
+    WorkTile at;
+    at.sequence = slice / this->q_heads;
+    at.head = slice % this->q_heads;
+    at.kv_head = at.head / this->group_heads;
+    at.row0 = block % slabs * Traits::kSlabTiles * Traits::kBr;
+    at.extent = this->policies.sequences.extent(at.sequence, this->bounds);
+    return at;
+  }
+};
+
+}  // namespace attile::portable

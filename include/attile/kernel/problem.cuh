@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/core/check.h>
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/mask.h>
+#include <attile/core/math.h>
+#include <attile/core/schedule.h>
+#include <attile/core/tensor.h>
+#include <attile/kernel/work_tile.h>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/scores.cuh>
+
+#include <type_traits>
+
+namespace attile {
+
+/// A problem as its kernels see it: the arguments with everything resolved that the host knows.
+/// A kernel reads tensors, lengths and policies through it, by a work tile. It is the first part of
+/// the parameter of every kernel but standard attention's.
+template <class Traits>
+struct Problem {
+  using Args = typename Traits::Args;
+  using T = typename Traits::ElementType;
+  using Policies = typename Traits::Policies;
+  using SequencesType = typename Traits::SequencesType;
+  static constexpr bool kUniform = SequencesType::kUniform;
+
+  tile::TensorParam<const T> q, k, v;
+  tile::TensorParam<std::conditional_t<Args::kIsForward, T, const T>> o;
+  RowTensor<std::conditional_t<Args::kIsForward, float, const float>> lse;
+  int batch;  ///< sequences
+  int q_heads, kv_heads;
+  int group_heads;  ///< query heads that read one head of K and V
+  Extent bounds;    ///< the lengths that no sequence exceeds
+  int head_dim, head_dim_v;
+  float scale;
+  Policies policies;
+
+  /// Of arguments that passed `check_arguments`.
+  explicit Problem(const Args& args) : Problem(args, head_dims(args, Traits::kD, Traits::kDv)) {}
+
+  ATTILE_HOST_DEVICE ScoreShape score_shape() const { return {batch, q_heads, bounds}; }
+  /// The lengths of a work tile's sequence. Where all sequences have the same, they are the
+  /// parameter's, which takes no registers.
+  ATTILE_HOST_DEVICE Extent extent(const WorkTile& at) const {
+    if constexpr (kUniform) {
+      return bounds;
+    } else {
+      return at.extent;
+    }
+  }
+  /// The scores of a work tile's rows, from key col0 on.
+  ATTILE_DEVICE tile::TilePlace place(const WorkTile& at, int col0) const {
+    return {at.sequence, at.head, at.row0, col0, extent(at)};
+  }
+
+  /// Q and O of a work tile's sequence and query head, and a tensor of such a shape. Row 0 is the
+  /// sequence's first row, so that a tile loads from `at.row0` on.
+  ATTILE_DEVICE auto q_of(const WorkTile& at) const { return rows_of_head(q, at, head_dim); }
+  ATTILE_DEVICE auto o_of(const WorkTile& at) const { return rows_of_head(o, at, head_dim_v); }
+  template <class X>
+  ATTILE_DEVICE tile::Matrix<X> rows_of_head(const tile::TensorParam<X>& x, const WorkTile& at,
+                                             int cols) const {
+    return x.slice(policies.sequences.q_origin(at.sequence), at.head, extent(at).q_len, cols);
+  }
+  /// K and V of its sequence and kv head, and a tensor of such a shape. Row 0 is the sequence's
+  /// first key.
+  ATTILE_DEVICE auto k_of(const WorkTile& at) const { return keys_of_head(k, at, head_dim); }
+  ATTILE_DEVICE auto v_of(const WorkTile& at) const { return keys_of_head(v, at, head_dim_v); }
+  template <class X>
+  ATTILE_DEVICE tile::Matrix<X> keys_of_head(const tile::TensorParam<X>& x, const WorkTile& at,
+                                             int cols) const {
+    return x.slice(policies.sequences.kv_origin(at.sequence), at.kv_head, extent(at).kv_len, cols);
+  }
+  /// What a tensor of LSE's shape has for a sequence's first row; its other rows follow.
+  template <class X>
+  ATTILE_DEVICE X* first_row(const RowTensor<X>& x, int sequence, int head) const {
+    const RowOrigin origin = policies.sequences.q_origin(sequence);
+    return x.row(origin.batch, head, origin.row);
+  }
+
+  /// The tiles of Bc keys that any of the `count` rows from `first` on sees. `head`: the tile's, or
+  /// another one that shares it.
+  ATTILE_DEVICE TileRange keys_seen(const WorkTile& at, int head, int first, int count) const {
+    const Extent lengths = extent(at);
+    const Interval rows{first, min(first + count, lengths.q_len)};
+    if (rows.empty()) return {};
+    return tiles_of(visible_columns(policies.mask, at.sequence, head, rows, lengths), Traits::kBc);
+  }
+
+  /// Dropout's decisions.
+  ATTILE_DEVICE auto sampler() const { return policies.dropout.sampler(q_heads); }
+
+ private:
+  Problem(const Args& args, HeadDims dims)
+      : q(tile::tensor_param(args.q, dims.qk)),
+        k(tile::tensor_param(args.k, dims.qk)),
+        v(tile::tensor_param(args.v, dims.v)),
+        o(tile::tensor_param(args.o, dims.v)),
+        lse(per_row(args, args.lse)),
+        batch(args.batch),
+        q_heads(args.q_heads),
+        kv_heads(args.kv_heads),
+        group_heads(args.q_heads / args.kv_heads),
+        bounds{args.q_len, args.kv_len},
+        head_dim(dims.qk),
+        head_dim_v(dims.v),
+        scale(scale_of(args, dims.qk)),
+        policies(Policies::of(args)) {}
+};
+
+}  // namespace attile

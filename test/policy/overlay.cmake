@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+# attile_policy_overlay(include folder): the headers that one more kind of policy edits, edited, and
+# its own: the bundle, the arguments' field and the place that applies it. What else had to change
+# for a new policy would have to be listed here.
+function(attile_policy_overlay include folder)
+  function(edit header)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${include}/${header}")
+    file(READ "${include}/${header}" text)
+    string(REPLACE ";" "@" text "${text}")  # which no header has, and no list is cut at
+    set(rest ${ARGN})
+    while(rest)
+      list(POP_FRONT rest old new)
+      string(FIND "${text}" "${old}" at)
+      if(at EQUAL -1)
+        message(FATAL_ERROR "test/policy: ${header} has no '${old}'")
+      endif()
+      string(REPLACE "${old}" "${new}" text "${text}")
+    endwhile()
+    string(REPLACE "@" ";" text "${text}")
+    file(CONFIGURE OUTPUT "${folder}/${header}" CONTENT "${text}" @ONLY)
+  endfunction()
+
+  configure_file(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/temperature.h
+                 "${folder}/attile/core/temperature.h" COPYONLY)
+  # The bundle.
+  edit(attile/core/policies.h
+       "#include <attile/core/sequences.h>"
+       "#include <attile/core/sequences.h>\n#include <attile/core/temperature.h>"
+       "Sequences Q>" "Sequences Q, Tempering H>"
+       "Sequences Q, class Policy>" "Sequences Q, Tempering H, class Policy>"
+       "Sequences Q, class... Others>" "Sequences Q, Tempering H, class... Others>"
+       "PolicyBundle<M, S, P, Q>" "PolicyBundle<M, S, P, Q, H>"
+       "BundleOf<Bundle, M, S, P, Q, Others...>" "BundleOf<Bundle, M, S, P, Q, H, Others...>"
+       "  Q sequences@" "  Q sequences@\n  H temperature@"
+       "using SequencesType = Q@" "using SequencesType = Q@\n  using TemperatureType = H@"
+       "args.sequences}" "args.sequences, args.temperature}"
+       "Dropout<Policy> + Sequences<Policy>"
+       "Dropout<Policy> + Sequences<Policy> + Tempering<Policy>"
+       "Sequences<Policy>>::type>"
+       "Sequences<Policy>>::type,
+                            typename Chosen<H, Policy, NoTemperature, Tempering<Policy>>::type>"
+       "NoDropout, Uniform>" "NoDropout, Uniform, NoTemperature>"
+       "return policy_fault(sequences)"
+       "if (const char* why = policy_fault(sequences)) return why@
+    return policy_fault(temperature)")
+  # Its field of the arguments.
+  edit(attile/core/args.h
+       "  SequencesType sequences{}@"
+       "  SequencesType sequences{}@\n  typename P::TemperatureType temperature{}@")
+  # The place that applies it.
+  edit(attile/tile/scores.cuh
+       "  if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
+    hide_outside_intervals(scores, place, policies.mask)@"
+       "  if constexpr (Policies::TemperatureType::kTempers) {
+    scores.for_each([&](int, int, float& s) { s *= policies.temperature.factor()@ })@
+  }
+  if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
+    hide_outside_intervals(scores, place, policies.mask)@")
+endfunction()
