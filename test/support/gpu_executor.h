@@ -37,14 +37,19 @@ class DeviceMemory {
     for (const Pair& p : pairs_) static_cast<void>(cudaFree(p.device));
   }
 
-  /// The place on the device of a host pointer; null for one that lies in no region.
+  /// The place on the device of a host pointer; null for one that lies in no region. The end of a
+  /// region belongs to it where no other one begins there.
   void* device(const void* host) const {
     const auto at = reinterpret_cast<std::uintptr_t>(host);
+    unsigned char* behind = nullptr;
     for (const Pair& p : pairs_) {
       const auto begin = reinterpret_cast<std::uintptr_t>(p.host.data);
-      if (begin <= at && at <= begin + p.host.bytes) return p.device + (at - begin);
+      if (at < begin || at > begin + p.host.bytes) continue;
+      unsigned char* const place = p.device + (at - begin);
+      if (at < begin + p.host.bytes) return place;
+      behind = place;
     }
-    return nullptr;
+    return behind;
   }
 
   void copy_back() {
