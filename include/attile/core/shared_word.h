@@ -8,8 +8,8 @@
 namespace attile {
 
 /// A number that threads read and write at the same time: what one has stored before, another one
-/// that loads it sees. std::atomic with acquire and release, whose header takes a translation unit
-/// 0.6 s to compile; zeros at first where it is static.
+/// that loads it sees. std::atomic with acquire and release, without its header, which is slow to
+/// compile; zeros at first where it is static.
 /// Units   T: an integer of a word or less.
 template <class T>
 class SharedWord {

@@ -63,12 +63,12 @@ class ForwardSchedule {
 template <class Traits>
 struct alignas(16) GroupRows {
   /// The sequence's lengths, where it has lengths of its own: they are the parameter's else.
-  struct Bounds {
-    Bounds() = default;
-    ATTILE_DEVICE explicit Bounds(Extent) {}
+  struct NoLengths {
+    NoLengths() = default;
+    ATTILE_DEVICE explicit NoLengths(Extent) {}
   };
   static constexpr bool kUniform = Problem<Traits>::kUniform;
-  using Lengths = std::conditional_t<kUniform, Bounds, Extent>;
+  using Lengths = std::conditional_t<kUniform, NoLengths, Extent>;
 
   TileRange kv_tiles;         ///< those that these rows see
   int before = 0, after = 0;  ///< tiles of K and V that come for other warpgroups only
@@ -101,7 +101,7 @@ struct alignas(16) GroupRows {
   }
   ATTILE_DEVICE Extent extent_of(const ForwardParams<Traits>& p) const {
     if constexpr (kUniform) {
-      return p.extent(WorkTile{});
+      return p.bounds;
     } else {
       return lengths;
     }
