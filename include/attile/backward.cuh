@@ -74,12 +74,12 @@ cudaError_t launch_backward(const typename Traits::Args& args,
                                 kPreprocessThreads<Traits>, kPreprocessSharedBytes<Traits>)) {
     return error;
   }
-  if (const auto error = launch(columns_kernel<Traits>(), blocks.columns, Traits::kThreads,
-                                Traits::kColumnsSharedBytes)) {
+  if (const auto error =
+          launch(kv_kernel<Traits>(), blocks.columns, Traits::kThreads, Traits::kKvSharedBytes)) {
     return error;
   }
   if constexpr (Traits::kDqMode == DqMode::kTwoPass) {
-    return launch(portable::backward_rows_kernel<Traits>, blocks.rows, Traits::kThreads,
+    return launch(portable::backward_q_kernel<Traits>, blocks.rows, Traits::kThreads,
                   Traits::kRowsSharedBytes);
   } else {
     return launch(backward_postprocess_kernel<Traits>, blocks.postprocess, Traits::kDqThreads,
@@ -102,7 +102,7 @@ Check check_backward(const typename Traits::Args& args) {
   const BackwardBlocks blocks = backward_blocks<Traits>(args);
   const std::int64_t most =
       max(max(blocks.preprocess, blocks.columns), max(blocks.rows, blocks.postprocess));
-  return arch::check_launch(columns_kernel<Traits>(), Traits::kColumnsSharedBytes, most,
+  return arch::check_launch(kv_kernel<Traits>(), Traits::kKvSharedBytes, most,
                             Traits::kLeastArchitecture);
 }
 

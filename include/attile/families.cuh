@@ -60,10 +60,10 @@ struct Sm90Family {
     // Only a length of its own, which bounds are not, may choose a sequence's kernel.
     if constexpr (Args::SequencesType::kUniform) {
       using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
-      using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kMany>;
+      using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kLong>;
       if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
       if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
-        if (args.q_len >= sm90::many_rows(max(D, Dv))) return f(std::type_identity<Many>{});
+        if (args.q_len >= sm90::long_sequence(max(D, Dv))) return f(std::type_identity<Many>{});
       }
     }
     return f(std::type_identity<Traits>{});
@@ -91,7 +91,7 @@ struct Sm80Family {
   }
   template <int D, int Dv, DqMode kMode, class Args>
   static bool takes_backward(const Args&) {
-    return !arch::lacks(columns_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kLeastKb>>(), 800);
+    return !arch::lacks(kv_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kLeastKb>>(), 800);
   }
 
   template <int D, int Dv, class Args, class F>

@@ -30,7 +30,6 @@ using ForwardTraits =
 //   forward_prepare<K>();
 //   forward_kernel<K><<<forward_blocks<K>(args), forward_threads<K>(), forward_shared_bytes<K>(),
 //                       stream>>>(forward_params<K>(args));
-// With sm90::Tuning's Cluster above 1, by cudaLaunchKernelEx and that cluster dimension.
 // Nothing is to be launched when forward_blocks is 0.
 
 /// Blocks of the grid. Units: blocks along x; 0 when there is nothing to compute.
@@ -69,7 +68,7 @@ Check prepare_forward(const typename Traits::Args& args,
         "max_blocks is given, and this kernel has a block for each tile of rows: the persistent "
         "ones are the family sm90's");
   }
-  const std::int64_t most = Traits::kCluster * Traits::Params::tile_count(args);
+  const std::int64_t most = Traits::Params::tile_count(args);
   const Check ready = arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes, most,
                                          Traits::kLeastArchitecture);
   if (!ready) return ready;
@@ -84,9 +83,8 @@ template <class Traits>
   if (const Check ok = prepare_forward<Traits>(args, params); !ok) return ok.error;
   const unsigned blocks = forward_blocks<Traits>(args);
   if (blocks == 0) return cudaSuccess;
-  return arch::launch_clusters(forward_kernel<Traits>, Traits::kCluster, blocks,
-                               forward_threads<Traits>(), forward_shared_bytes<Traits>(), stream,
-                               *params);
+  return arch::launch(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
+                      forward_shared_bytes<Traits>(), stream, *params);
 }
 
 /// What a forward pass needs of scratch memory, whatever the kernel: nothing, but a null workspace

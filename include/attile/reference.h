@@ -40,7 +40,7 @@ struct PlainOptions {
   bool reverse = false;  ///< sums run from their last term to their first
   int lanes = 1;         ///< partial sums that a dot product is kept in; up to 16
   /// float: Q, K, V, P, dO and dS are rounded to TF32, 11 significant bits, where they are
-  /// multiplied, as Products::kOne does.
+  /// multiplied, as Products::k1xTf32 does.
   bool tf32 = false;
 };
 
@@ -67,7 +67,7 @@ struct Attention {
     const Extent extent = extent_of(args, batch);
     const int n = extent.kv_len;
     const Real hidden = -std::numeric_limits<Real>::infinity();
-    constexpr bool kRaw = kLearns<ScoreModType>;
+    constexpr bool kRaw = kHasGradient<ScoreModType>;
     Row<Real> r{Values(kRaw ? n : 0), Values(n, hidden), Values(n), Values(n), Values(n), hidden};
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
@@ -160,7 +160,7 @@ struct Attention {
           for (int c = 0; c < Dv; ++c) terms += std::abs(do_i[c] * v[v_at + c]);
           ds_modified = std::abs(ds_modified) + r.p[j] * r.keep[j] * terms;
         }
-        if constexpr (kLearns<ScoreModType>) {
+        if constexpr (kHasGradient<ScoreModType>) {
           args.score_mod.add_gradient(r.raw[j], ds_modified, {b, h, i, j}, extent, learned.add());
         }
         const Real ds = math.factor(ds_modified * r.derivative[j]);
@@ -193,7 +193,7 @@ struct Attention {
       math.write(result.dv, std::int64_t{b_h} * args.kv_len * Dv, dv);
     };
     const int slices = args.batch * args.kv_heads;
-    if constexpr (kLearns<ScoreModType>) {
+    if constexpr (kHasGradient<ScoreModType>) {
       math.for_each(slices, work);  // heads may add to the same sums
       result.learned = learned.values();
     } else {

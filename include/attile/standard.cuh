@@ -134,7 +134,7 @@ cudaError_t launch_clear_gradient(const Args& args, cudaStream_t stream) {
   const ScoreShape shape = score_shape(args);
   const std::int64_t lines = gradient_lines(args.score_mod, shape);
   if (lines == 0) return cudaSuccess;
-  if constexpr (kLearns<typename Args::ScoreModType>) {
+  if constexpr (kHasGradient<typename Args::ScoreModType>) {
     constexpr std::int64_t kWarps = kClearThreads / arch::kWarpSize, kMostBlocks = 1 << 16;
     const auto blocks = static_cast<unsigned>(min(ceil_div(lines, kWarps), kMostBlocks));
     return arch::launch(clear_gradient_kernel<typename Args::ScoreModType>, blocks, kClearThreads,

@@ -50,7 +50,7 @@ double tolerance(const std::vector<double>& exact, const std::vector<double>& pl
   return 2 * max_error(plain, exact) + rounding<T>(exact);
 }
 
-/// What three products of TF32 for each one (Products::kThree) add to the tolerance of O, dQ, dK,
+/// What three products of TF32 for each one (Products::k3xTf32) add to the tolerance of O, dQ, dK,
 /// dV or what is learned: 2^-21 of the largest sum of absolute values. A factor x = big + rest is
 /// off by the bit of the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most 2^-11 |x| each,
 /// are not multiplied with each other, so that a product is off by up to (2^-23 + 2^-23 + 2^-22)

@@ -81,7 +81,7 @@ constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
 
 /// Which tiles the sm90 forward kernel has: its defaults, those for several query heads in a tile,
 /// or those for many rows.
-enum class Rows { kAny, kPacked, kMany };
+enum class Rows { kAny, kPacked, kLong };
 
 /// Tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
@@ -99,7 +99,7 @@ constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows row
     return edges ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
   }
   if (dim <= 128 && edges) return {192, 64, 4};
-  if (dim <= 128) return rows == Rows::kMany ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
+  if (dim <= 128) return rows == Rows::kLong ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
   if (dim <= 192 && dv <= 128) return edges ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
   if (dim <= 192) return edges ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
   return {128, 64, 2};
@@ -249,10 +249,10 @@ namespace sm90 {
 
 using detail::Rows;
 
-/// From this q_len on `Causal` has the kernel of Rows::kMany, whose larger Bc gains where a mask's
+/// From this q_len on `Causal` has the kernel of Rows::kLong, whose larger Bc gains where a mask's
 /// edge is a small part of what rows see, and loses as much elsewhere (docs/tuning.md; other masks
 /// are not measured).
-constexpr int many_rows(int dim) { return dim <= 64 ? 1536 : 4096; }
+constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
 
 /// The sm90 kernels for these arguments with the default tiles.
 template <class Args, int D, int Dv = D, Rows kRows = Rows::kAny>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// promises: attile::sm80::ForwardTraits: Products::kOne is of fp32
-// promises: attile::sm80::BackwardTraits: Products::kOne is of fp32
+// promises: attile::sm80::ForwardTraits: Products::k1xTf32 is of fp32
+// promises: attile::sm80::BackwardTraits: Products::k1xTf32 is of fp32
 #include <attile/backward.cuh>
 #include <attile/forward.cuh>
 
 using attile::sm80::Products;
 
 attile::ForwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout, 64,
-                      attile::sm80::Tuning<0, 1, 0, Products::kOne>>::Args forward;
+                      attile::sm80::Tuning<0, 1, 0, Products::k1xTf32>>::Args forward;
 attile::BackwardTraits<64, 64, 64, __half, attile::NoMask, attile::NoScoreMod, attile::NoDropout,
                        64, attile::DqMode::kAccumulate,
-                       attile::sm80::BackwardTuning<0, 0, 0, 1, 1, Products::kOne>>::Args backward;
+                       attile::sm80::BackwardTuning<0, 0, 0, 1, 1, Products::k1xTf32>>::Args
+    backward;

@@ -5,7 +5,7 @@
 // promises: attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the Across
 // promises: attile::sm80::ForwardTraits: Br must be a multiple of the warps
 // promises: attile::sm80::ForwardTraits: the warps must be a multiple of the Across
-// promises: attile::tile::WarpLine: at most 15 lines
+// promises: attile::tile::RowWarps: at most 15 lines
 #include <attile/forward.cuh>
 
 attile::ForwardTraits<57, 64, 64, __half>::Args rows;

@@ -239,26 +239,26 @@ double unevenness(const RowTiles& tiles, int blocks, const ItemsOf& items_of) {
 
 /// Tiles of all slices that are computed never, or more than once.
 template <class ItemsOf>
-int computed_wrongly(int slices, int q_tiles, int blocks, const ItemsOf& items_of) {
-  std::vector<int> seen(slices * q_tiles);
+int computed_wrongly(int batch_heads, int q_tiles, int blocks, const ItemsOf& items_of) {
+  std::vector<int> seen(batch_heads * q_tiles);
   for (int block = 0; block < blocks; ++block) {
     for (auto items = items_of(block); items.more(); items.next()) {
-      ++seen.at(items.item().slice * q_tiles + items.item().row_tile);
+      ++seen.at(items.item().batch_head * q_tiles + items.item().row_tile);
     }
   }
-  return slices * q_tiles - static_cast<int>(std::count(seen.begin(), seen.end(), 1));
+  return batch_heads * q_tiles - static_cast<int>(std::count(seen.begin(), seen.end(), 1));
 }
 
 TEST_CASE("the last tile of rows ends with them, and the first one lacks whole groups") {
   for (const int groups : {1, 2, 3}) {
-    for (const int group_rows : {1, 21, 64}) {
+    for (const int warpgroup_rows : {1, 21, 64}) {
       for (int q_len = 0; q_len < 400; ++q_len) {
-        const int tile_rows = groups * group_rows;
-        const int lead = attile::lead_rows(q_len, tile_rows, group_rows);
+        const int tile_rows = groups * warpgroup_rows;
+        const int lead = attile::lead_rows(q_len, tile_rows, warpgroup_rows);
         const int beyond = attile::round_up(q_len, tile_rows) - lead - q_len;
-        CHECK(lead % group_rows == 0);
+        CHECK(lead % warpgroup_rows == 0);
         CHECK(lead < tile_rows);
-        CHECK((0 <= beyond && beyond < group_rows));
+        CHECK((0 <= beyond && beyond < warpgroup_rows));
       }
     }
   }
@@ -270,18 +270,19 @@ TEST_CASE("work is dealt out evenly") {
     int dim, br, bc;
   };
   const auto check = [](const Shape& shape, int length, bool causal) {
-    const int slices = 16384 / length * (2048 / shape.dim);
+    const int batch_heads = 16384 / length * (2048 / shape.dim);
     const RowTiles tiles{length, shape.br, shape.bc, causal};
     const std::int64_t bytes = std::int64_t{length} * 2 * shape.dim * 2;
-    const auto sections = attile::Sections::of(bytes, tiles.count(), slices, kBlocks);
+    const auto sections = attile::Sections::of(bytes, tiles.count(), batch_heads, kBlocks);
     INFO("dim " << shape.dim << ", " << shape.br << " x " << shape.bc << ", length " << length);
     if (causal) {
       CHECK(unevenness(tiles, kBlocks, [&](int block) {
-              return attile::GrowingItems(block, kBlocks, tiles.count(), slices, sections);
+              return attile::GrowingItems(block, kBlocks, tiles.count(), batch_heads, sections);
             }) < 1.04);
     } else {
       CHECK(unevenness(tiles, kBlocks, [&](int block) {
-              return attile::EvenItems(block, kBlocks, tiles.count(), slices, tiles.lead() > 0);
+              return attile::EvenItems(block, kBlocks, tiles.count(), batch_heads,
+                                       tiles.lead() > 0);
             }) < 1.04);
     }
   };
@@ -362,27 +363,27 @@ TEST_CASE("sections are what L2 holds where that can be even, too") {
   constexpr std::int64_t kMegabyte = 1 << 20;
   // 64 slices of 16 tiles: whole pairs of turns of 132 blocks would be those of 33 slices.
   const auto of_two = attile::Sections::of(2 * kMegabyte, 16, 64, 132);
-  CHECK(of_two.slices == 16);
+  CHECK(of_two.batch_heads == 16);
   CHECK(of_two.alternates);
   const auto of_one = attile::Sections::of(kMegabyte, 8, 128, 132);
-  CHECK(of_one.slices == 33);
+  CHECK(of_one.batch_heads == 33);
   CHECK(!of_one.alternates);
 }
 
 TEST_CASE("each tile of each slice is somebody's, once") {
-  for (const int slices : {1, 7, 40}) {
+  for (const int batch_heads : {1, 7, 40}) {
     for (const int q_tiles : {1, 5, 12, 32}) {
       for (const int blocks : {1, 3, 8, 132}) {
         for (const int megabytes : {1, 3, 40}) {
           const auto sections =
-              attile::Sections::of(std::int64_t{megabytes} << 20, q_tiles, slices, blocks);
-          CHECK(computed_wrongly(slices, q_tiles, blocks, [&](int block) {
-                  return attile::GrowingItems(block, blocks, q_tiles, slices, sections);
+              attile::Sections::of(std::int64_t{megabytes} << 20, q_tiles, batch_heads, blocks);
+          CHECK(computed_wrongly(batch_heads, q_tiles, blocks, [&](int block) {
+                  return attile::GrowingItems(block, blocks, q_tiles, batch_heads, sections);
                 }) == 0);
         }
         for (const bool is_short : {false, true}) {
-          CHECK(computed_wrongly(slices, q_tiles, blocks, [&](int block) {
-                  return attile::EvenItems(block, blocks, q_tiles, slices, is_short);
+          CHECK(computed_wrongly(batch_heads, q_tiles, blocks, [&](int block) {
+                  return attile::EvenItems(block, blocks, q_tiles, batch_heads, is_short);
                 }) == 0);
         }
       }
@@ -393,14 +394,14 @@ TEST_CASE("each tile of each slice is somebody's, once") {
 TEST_CASE("a short tile of rows follows the others of its slice") {
   constexpr int kSlices = 512, kTiles = 6, kBlocks = 132;
   for (int block = 0; block < kBlocks; ++block) {
-    int slice = 0;
+    int batch_head = 0;
     for (attile::EvenItems items(block, kBlocks, kTiles, kSlices, true); items.more();
          items.next()) {
       const attile::WorkItem item = items.item();
       if (item.row_tile > 0) {
-        slice = item.slice;
+        batch_head = item.batch_head;
       } else {
-        CHECK(std::abs(item.slice - slice) <= 1 + kBlocks / (kTiles - 1));
+        CHECK(std::abs(item.batch_head - batch_head) <= 1 + kBlocks / (kTiles - 1));
       }
     }
   }

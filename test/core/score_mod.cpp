@@ -215,10 +215,10 @@ TEST_CASE("score_mod.traits") {
   static_assert(kMayHide<Then<Softcap, AdditiveBias<float>>>);
   static_assert(kMayHide<Then<AdditiveBias<float>, Softcap>>);
   static_assert(!kMayHide<Then<Softcap, Alibi>>);
-  static_assert(kLearns<LearnedBias<float>> && kMayHide<LearnedBias<float>>);
-  static_assert(kLearns<Then<LearnedBias<float>, Alibi>>);
-  static_assert(kLearns<Then<Softcap, LearnedBias<__half>>>);
-  static_assert(!kLearns<AdditiveBias<float>> && !kLearns<Then<Softcap, Alibi>>);
+  static_assert(kHasGradient<LearnedBias<float>> && kMayHide<LearnedBias<float>>);
+  static_assert(kHasGradient<Then<LearnedBias<float>, Alibi>>);
+  static_assert(kHasGradient<Then<Softcap, LearnedBias<__half>>>);
+  static_assert(!kHasGradient<AdditiveBias<float>> && !kHasGradient<Then<Softcap, Alibi>>);
   static_assert(ScoreMod<Bend>);
   struct OnlyFloat {
     ModifiedScore<float> operator()(float s, ScoreIndex, Extent) const { return {s, 1.0f}; }

@@ -44,7 +44,7 @@ struct LearnedSlopes {
   Alibi alibi{};
   float* gradient = nullptr;  // (q_heads)
 
-  static constexpr bool kLearns = true;
+  static constexpr bool kHasGradient = true;
 
   template <class Real>
   ATTILE_HOST_DEVICE attile::ModifiedScore<Real> operator()(Real s, attile::ScoreIndex i,

@@ -394,7 +394,7 @@ TEST_CASE("the one call takes the largest tiles that the device has room for") {
 TEST_CASE("the one call has larger tiles of keys for many rows under a causal mask") {
   using Args = attile::ForwardArgs<__nv_bfloat16, attile::Causal>;
   using Any = attile::sm90::DefaultForwardTraits<Args, 128>;
-  using Many = attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::Rows::kMany>;
+  using Many = attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::Rows::kLong>;
   static_assert(Any::kBc < Many::kBc);
   Args args;
   args.batch = args.q_heads = args.kv_heads = 1;
@@ -410,10 +410,10 @@ TEST_CASE("the one call has larger tiles of keys for many rows under a causal ma
     return attile::with_forward_kernel<128>(
         args, [&](auto kernel) { return std::is_same_v<decltype(kernel), decltype(wanted)>; });
   };
-  for (const int q_len : {64, 1024, attile::sm90::many_rows(128) - 1}) {
+  for (const int q_len : {64, 1024, attile::sm90::long_sequence(128) - 1}) {
     CHECK(has(std::type_identity<Any>{}, q_len));
   }
-  CHECK(has(std::type_identity<Many>{}, attile::sm90::many_rows(128)));
+  CHECK(has(std::type_identity<Many>{}, attile::sm90::long_sequence(128)));
 }
 
 TEST_CASE("refused arguments launch nothing and write nothing") {
@@ -663,7 +663,7 @@ void in_order_is_what_is_accumulated() {
   const auto args = problem.backward();
   const auto gradients = [&]<attile::DqMode kMode>() {
     using Traits = attile::sm90::DefaultBackwardTraits<std::decay_t<decltype(args)>, D, D, kMode>;
-    REQUIRE(attile::slices_abreast<Traits>(args) < kHeads);
+    REQUIRE(attile::heads_in_flight<Traits>(args) < kHeads);
     std::size_t bytes = 0;
     REQUIRE_CUDA(attile::backward<Traits>(nullptr, bytes, args));
     const Device<unsigned char> workspace(bytes);

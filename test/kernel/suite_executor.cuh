@@ -193,7 +193,7 @@ struct GpuExecutor {
       using Fallback = typename TileChoice::template BackwardFallback<Args, Dim, kMode>;
       if (const auto check = attile::check<Fallback>(host_args); !check) return check;
       return run_on_device(host_args, regions, [&](const Args& args) {
-        return runs_on_sm90<Traits>(attile::detail::columns_kernel<Traits>(), args)
+        return runs_on_sm90<Traits>(attile::detail::kv_kernel<Traits>(), args)
                    ? run(std::type_identity<Traits>{}, args)
                    : run(std::type_identity<Fallback>{}, args);
       });

@@ -49,11 +49,12 @@ using Float32x48D96 = Own<32, 48, SplitDims<96>, Tuning<1, 1, 2>, BackwardTuning
 using FloatLines = Own<32, 64, SplitDims<64, 40>, Tuning<4, 2>, BackwardTuning<4, 2, 2>>;
 using Float16x32D64x40 = Own<16, 32, SplitDims<64, 40>, Tuning<1>, BackwardTuning<2, 1, 2>>;
 using attile::sm80::Products;
-using Tf32D64 = GpuExecutor<ModerateDims<64>, Tiles<64, 64, Tuning<4, 1, 2, Products::kOne>,
-                                                    BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
-using Tf32D128 =
-    GpuExecutor<ModerateDims<128, 128, 64>, Tiles<64, 32, Tuning<4, 1, 2, Products::kOne>,
-                                                  BackwardTuning<4, 2, 2, 2, 1, Products::kOne>>>;
+using Tf32D64 =
+    GpuExecutor<ModerateDims<64>, Tiles<64, 64, Tuning<4, 1, 2, Products::k1xTf32>,
+                                        BackwardTuning<4, 2, 2, 2, 1, Products::k1xTf32>>>;
+using Tf32D128 = GpuExecutor<ModerateDims<128, 128, 64>,
+                             Tiles<64, 32, Tuning<4, 1, 2, Products::k1xTf32>,
+                                   BackwardTuning<4, 2, 2, 2, 1, Products::k1xTf32>>>;
 
 const bool kRegistered = [] {
   using enum Policy;

@@ -21,10 +21,10 @@ using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
 using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
 using Packed64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kPacked>>;
 using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kPacked>>;
-using Many64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kMany>>;
-using Many96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<Rows::kMany>>;
-using Many128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kMany>>;
-using Many192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<Rows::kMany>>;
+using Many64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kLong>>;
+using Many96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<Rows::kLong>>;
+using Many128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kLong>>;
+using Many192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<Rows::kLong>>;
 // Panels of 64, 32 and 16 columns; Q's and O's apart.
 using Own64x64D40 = Own<64, 64, Dims<40>>;
 using Own128x48D72 = Own<128, 48, Dims<72>>;
@@ -34,8 +34,6 @@ using Own128x64D64x256 = Own<128, 64, Dims<64, 256>>;
 // Wide tiles, and stages.
 using NotPersistent = Own<64, 128, Dims64, Tuning<2, false, false>>;
 using ThreeGroups = Own<192, 80, Dims<128>, Tuning<2>>;
-// Two blocks that share K and V.
-using Cluster = Own<128, 128, Dims<128>, Tuning<2, false, true, 2>>;
 using FourStages = Own<128, 32, Dims64, Tuning<4>>;
 using Widest = Own<128, 208, Dims64, Tuning<2>>;
 
@@ -69,8 +67,6 @@ const bool kRegistered = [] {
   suite.forward<__half>("three_groups", ThreeGroups{}, in_full(policies<kNone, kCausal>));
   suite.forward<__nv_bfloat16>("four_stages", FourStages{}, in_full(policies<kPrefix>));
   suite.forward<__half>("widest", Widest{}, in_full(policies<kNone>));
-  suite.forward<__half>("cluster", Cluster{}, in_full(policies<kNone>));
-  suite.forward<__nv_bfloat16>("cluster", Cluster{}, in_full(policies<kCausal>));
   return true;
 }();
 

@@ -12,7 +12,7 @@ struct NamedKernels {
   static bool named() {
     bool result = true;
     if constexpr (detail::kSm80Backward<T, DqMode::kAccumulate, D, kSharedKb>) {
-      result = backward_columns_kernel<Traits<D, T, M, S, P, DqMode::kAccumulate>> != nullptr;
+      result = backward_kv_kernel<Traits<D, T, M, S, P, DqMode::kAccumulate>> != nullptr;
     }
     // Of fp32 the largest tiles for 163 KB are left out: 4 to 12 bytes (docs/tuning.md).
     if constexpr (sizeof(T) == 2 || D <= 128 || kSharedKb > 163) {

@@ -10,7 +10,7 @@ using namespace attile::no_spill;
 struct NamedKernels {
   template <int D, DqMode kMode, class T, class M, class S, class P>
   static constexpr auto kKernel =
-      detail::columns_kernel<sm90::DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, D, kMode>>();
+      detail::kv_kernel<sm90::DefaultBackwardTraits<BackwardArgs<T, M, S, P>, D, D, kMode>>();
 
   template <class T, class M, class S, class P>
   bool operator()() const {

@@ -50,10 +50,10 @@ function(attile_policy_overlay include folder)
   # The place that applies it.
   edit(attile/tile/scores.cuh
        "  if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
-    hide_outside_intervals(scores, place, policies.mask)@"
+    hide_outside_intervals(scores, coord, policies.mask)@"
        "  if constexpr (Policies::TemperatureType::kTempers) {
     scores.for_each([&](int, int, float& s) { s *= policies.temperature.factor()@ })@
   }
   if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
-    hide_outside_intervals(scores, place, policies.mask)@")
+    hide_outside_intervals(scores, coord, policies.mask)@")
 endfunction()

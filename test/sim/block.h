@@ -51,7 +51,7 @@ struct Copy {
 struct Load {
   Block* block;  ///< that it goes to
   BoxedTensor map;
-  Place place;
+  Coord coord;
   std::uint32_t shared;
   std::uint32_t barrier;  ///< its offset in shared memory
   const Block* from;      ///< the block of `thread`
@@ -65,7 +65,7 @@ struct Load {
 /// A box on its way to device memory.
 struct Store {
   BoxedTensor map;
-  Place place;
+  Coord coord;
   std::uint32_t shared;
   int group;  ///< how many the thread had closed when it began
   Epoch epoch;

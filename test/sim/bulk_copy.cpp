@@ -45,8 +45,8 @@ Row whole_units(Row row) {
 
 /// Calls f(row number, row) for each row of the box at that place.
 template <class F>
-void for_each_row(const BoxedTensor& map, const Place& place, F f) {
-  const std::array<std::int64_t, 5> at{place.c0, place.c1, place.c2, place.c3, place.c4};
+void for_each_row(const BoxedTensor& map, const Coord& coord, F f) {
+  const std::array<std::int64_t, 5> at{coord.c0, coord.c1, coord.c2, coord.c3, coord.c4};
   const auto begin = std::clamp<std::int64_t>(-at[0], 0, map.box[0]);
   const auto end = std::clamp<std::int64_t>(map.size[0] - at[0], begin, map.box[0]);
   const int rows = box_bytes(map) / row_bytes(map);
@@ -64,9 +64,9 @@ void for_each_row(const BoxedTensor& map, const Place& place, F f) {
 }
 
 /// The box as it lies in the tensor, row by row, with zeros for what is outside of it.
-std::vector<unsigned char> gather(const BoxedTensor& map, const Place& place) {
+std::vector<unsigned char> gather(const BoxedTensor& map, const Coord& coord) {
   std::vector<unsigned char> bytes(box_bytes(map));
-  for_each_row(map, place, [&](int number, const Row& row) {
+  for_each_row(map, coord, [&](int number, const Row& row) {
     unsigned char* const to = bytes.data() + number * row_bytes(map) + row.begin * kElementBytes;
     std::memcpy(to, row.from, row.bytes());
   });
@@ -145,9 +145,9 @@ void Machine::touch_as_unit(const UnitTouch& touch, const unsigned char* p, std:
   }
 }
 
-void Machine::check_box(const BoxedTensor& map, const Place& place, std::uint32_t shared,
+void Machine::check_box(const BoxedTensor& map, const Coord& coord, std::uint32_t shared,
                         const char* verb, const void* pc) {
-  if (const int begin = place.c0 * kElementBytes; begin % kUnitBytes != 0) {
+  if (const int begin = coord.c0 * kElementBytes; begin % kUnitBytes != 0) {
     report("misaligned", who() + verb + shared_text(shared) + " (" + place_of(pc) +
                              ") a box that begins at byte " + std::to_string(begin) +
                              " of the tensor's rows, which is no multiple of 16");
@@ -175,13 +175,13 @@ void Machine::check_published(Block& block, const void* address, const Known& kn
 }
 
 /// To each of `blocks`; reads device memory once.
-void Machine::bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place,
+void Machine::bulk_load(std::uint32_t shared, const BoxedTensor& map, const Coord& coord,
                         const void* barrier, const std::vector<Block*>& blocks, const void* pc) {
   const Thread& me = *current_;
   const Known known = known_now();
   for (Block* const block : blocks) check_published(*block, barrier, known, pc);
-  check_box(map, place, shared, " brings to ", pc);
-  for_each_row(map, place, [&](int, const Row& row) {
+  check_box(map, coord, shared, " brings to ", pc);
+  for_each_row(map, coord, [&](int, const Row& row) {
     if (row.bytes() == 0) return;
     access(row.from, row.bytes(), {.access = Access::kRead, .way = Way::kBulk}, pc);
   });
@@ -197,15 +197,15 @@ void Machine::bulk_load(std::uint32_t shared, const BoxedTensor& map, const Plac
       touch_as_unit(touch, block->shared + at, kUnitBytes);
       std::memset(block->shared + at, kPoison, kUnitBytes);
     });
-    loads_.push_back({block, map, place, shared, offset, me.block, me.index, unit, epoch, pc,
-                      gather(map, place)});
+    loads_.push_back({block, map, coord, shared, offset, me.block, me.index, unit, epoch, pc,
+                      gather(map, coord)});
   }
 }
 
 /// The box is there, and its barrier knows.
 void Machine::bring_bytes(const Load& load) {
   Block& block = *load.block;
-  if (gather(load.map, load.place) != load.bytes) {
+  if (gather(load.map, load.coord) != load.bytes) {
     report("in flight", "the copy of " + who(load.thread, load.from->index) + " (" +
                             place_of(load.pc) +
                             ") lands, and its source has changed since it began");
@@ -234,12 +234,12 @@ void Machine::land_loads() {
 }
 
 /// Its source is read at any time from now on; that it has arrived knows who has awaited its end.
-void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared,
+void Machine::bulk_store(const BoxedTensor& map, const Coord& coord, std::uint32_t shared,
                          bool adds, const void* pc) {
   Thread& me = *current_;
   Block& block = *me.block;
-  check_box(map, place, shared, " stores from ", pc);
-  if (std::min({place.c0, place.c1, place.c2, place.c3, place.c4}) < 0) {
+  check_box(map, coord, shared, " stores from ", pc);
+  if (std::min({coord.c0, coord.c1, coord.c2, coord.c3, coord.c4}) < 0) {
     report("out of bounds", who() + " stores from " + shared_text(shared) + " (" + place_of(pc) +
                                 ") a box that begins before the tensor");
   }
@@ -262,10 +262,10 @@ void Machine::bulk_store(const BoxedTensor& map, const Place& place, std::uint32
   const UnitTouch writes{
       unit(block, UnitKind::kStores, me.index), now_, known, pc, "the store of ", Access::kWrite,
       adds ? Way::kAtomic : Way::kBulk};
-  for_each_row(map, place, [&](int, const Row& row) {
+  for_each_row(map, coord, [&](int, const Row& row) {
     if (row.bytes() != 0) touch_as_unit(writes, row.from, whole_units(row).bytes());
   });
-  me.stores.push_back({map, place, shared, me.store_groups, reads.epoch, pc, adds});
+  me.stores.push_back({map, coord, shared, me.store_groups, reads.epoch, pc, adds});
 }
 
 /// The thread's stores, but for its `pending` latest groups and those that are in none, have read
@@ -280,7 +280,7 @@ void Machine::read_stores(int pending) {
     for_each_unit(store.map, store.shared, [&](int at, std::uint32_t from) {
       std::memcpy(bytes.data() + at, block.shared + from, kUnitBytes);
     });
-    for_each_row(store.map, store.place, [&](int number, const Row& part) {
+    for_each_row(store.map, store.coord, [&](int number, const Row& part) {
       const Row row = whole_units(part);
       auto* const to = const_cast<unsigned char*>(row.from);
       const unsigned char* const from =
@@ -331,18 +331,18 @@ void Machine::fence_proxy() {
   current_->block->fences[current_->index].push_back(current_->epoch);
 }
 
-void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place, void* barrier) {
+void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Coord& coord, void* barrier) {
   Machine& machine = Machine::get();
-  machine.bulk_load(shared, map, place, barrier, {&machine.block()}, __builtin_return_address(0));
+  machine.bulk_load(shared, map, coord, barrier, {&machine.block()}, __builtin_return_address(0));
 }
-void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Place& place,
+void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Coord& coord,
                          void* barrier, std::uint32_t blocks) {
   Machine& machine = Machine::get();
   const void* const pc = __builtin_return_address(0);
-  machine.bulk_load(shared, map, place, barrier, machine.blocks_in(blocks, pc), pc);
+  machine.bulk_load(shared, map, coord, barrier, machine.blocks_in(blocks, pc), pc);
 }
-void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared) {
-  Machine::get().bulk_store(map, place, shared, false, __builtin_return_address(0));
+void bulk_store(const BoxedTensor& map, const Coord& coord, std::uint32_t shared) {
+  Machine::get().bulk_store(map, coord, shared, false, __builtin_return_address(0));
 }
 void bulk_store(float* to, std::uint32_t shared, int bytes) {
   Machine::get().bulk_store(rows_of(to, bytes), {}, shared, false, __builtin_return_address(0));

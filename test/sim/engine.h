@@ -70,10 +70,10 @@ class Machine {
   void arrive_at(Block& block, const void* address, std::int64_t bytes, const void* pc);
   void arrive_in(int rank, const void* address, const void* pc);
   void wait_for_phase(void* address, int parity, const std::source_location& at, const void* pc);
-  void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place,
+  void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Coord& coord,
                  const void* barrier, const std::vector<Block*>& blocks, const void* pc);
   std::vector<Block*> blocks_in(std::uint32_t mask, const void* pc);
-  void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared, bool adds,
+  void bulk_store(const BoxedTensor& map, const Coord& coord, std::uint32_t shared, bool adds,
                   const void* pc);
   void close_stores() { ++current_->store_groups; }
   void read_stores(int pending);
@@ -153,7 +153,7 @@ class Machine {
   void end_cluster_phase_if_over(Block& first);
   void check_others_are_done(const Block& block);
   std::string of_other(const Block& block) const;
-  void check_box(const BoxedTensor& map, const Place& place, std::uint32_t shared, const char* verb,
+  void check_box(const BoxedTensor& map, const Coord& coord, std::uint32_t shared, const char* verb,
                  const void* pc);
   void multiply(const Block& block, Product& product);
   void touch_operands(Warpgroup& group, Product& product);

@@ -109,7 +109,7 @@ Traffic traffic(const void* allocation);
 
 enum class Space { kDevice, kShared };
 enum class Access { kRead, kWrite };
-enum class Way { kPlain, kAtomic, kAsynchronous, kMatrix, kBulk };
+enum class Way { kFastPath, kAtomic, kAsynchronous, kMatrix, kBulk };
 
 /// A load or store in the program, and what all warps of a launch together did there. Units: bytes
 /// that one lane moves; 32-byte sectors of device memory; passes through the banks of shared
@@ -118,7 +118,7 @@ struct Instruction {
   const void* pc = nullptr;  ///< sim::place_of (report.h) has its line
   Space space = Space::kDevice;
   Access access = Access::kRead;
-  Way way = Way::kPlain;
+  Way way = Way::kFastPath;
   unsigned bytes = 0;
   std::uint64_t executions = 0;  ///< by a warp
   std::uint64_t sectors = 0;
@@ -134,7 +134,7 @@ struct LaunchCounts {
 
   /// The sum over those of a kind, of one of the numbers above.
   std::uint64_t sum(Space space, Access access, std::uint64_t Instruction::*number,
-                    Way way = Way::kPlain) const;
+                    Way way = Way::kFastPath) const;
 };
 
 /// Whether instructions are counted from here on, which takes time. The variable
@@ -213,14 +213,14 @@ void mbarrier_arrive_in(int rank, void* barrier);
 void mbarrier_wait(void* barrier, int parity, std::source_location at);
 
 using attile::arch::BoxedTensor;
-using Place = attile::arch::BoxPlace;
+using Coord = attile::arch::TmaCoord;
 /// A box lands when the seed has it, at the latest when nothing else can go on.
-void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Place& place, void* barrier);
+void bulk_load(std::uint32_t shared, const BoxedTensor& map, const Coord& coord, void* barrier);
 /// To each of `blocks`, a bit for each by its place in the cluster.
-void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Place& place,
+void bulk_load_multicast(std::uint32_t shared, const BoxedTensor& map, const Coord& coord,
                          void* barrier, std::uint32_t blocks);
 /// Reads shared memory at the latest moment: the thread's wait for it.
-void bulk_store(const BoxedTensor& map, const Place& place, std::uint32_t shared);
+void bulk_store(const BoxedTensor& map, const Coord& coord, std::uint32_t shared);
 /// Likewise, `bytes` neighbouring bytes; adds so many bytes of floats.
 void bulk_store(float* to, std::uint32_t shared, int bytes);
 void bulk_add(float* to, std::uint32_t shared, int bytes);

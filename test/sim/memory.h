@@ -67,7 +67,7 @@ struct Toucher {
 
 struct Touch {
   Access access;
-  Way way = Way::kPlain;
+  Way way = Way::kFastPath;
   /// A vector of shared memory: what a tile's last row or column brings of the padding behind it
   /// was never written. Nobody uses it; if anyone did, it is NaN.
   bool may_reach_padding = false;

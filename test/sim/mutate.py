@@ -3,7 +3,7 @@
 """Takes one barrier, fence or wait out of a kernel at a time, or one call of a function that wraps
 one, and sees whether the suite on the simulated machine notices.
 
-  mutate.py                      all of them: hours
+  mutate.py                      all of them
   mutate.py --only flash1        those in files whose path has this in it
   mutate.py --list               names them
 
@@ -13,6 +13,8 @@ survived that are not named there."""
 import argparse
 import concurrent.futures
 import dataclasses
+import itertools
+import os
 import pathlib
 import re
 import shutil
@@ -25,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PORTABLE = ("portable", "flash1")
 MATRIX = ("sm80", "sm80_fp32")
 HOPPER = ("sm90",)
-PROGRAMS = ("cluster_ring",)  # that are no suite: test/sim/NAME.cu
+PROGRAMS = ("pipeline",)  # that are no suite: test/sim/NAME.cu
 FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/portable": PORTABLE,
@@ -33,18 +35,20 @@ FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/sm90": HOPPER}
 # What orders threads or copies: the machine's functions, and those of attile that wrap one of them,
 # which are mutated where they are called, too.
-ORDERS = (r"(?:(?:warp_|computing_|cluster_)?barrier|barrier_arrive|barrier_any|cluster_arrive"
+ORDERS = (r"(?:(?:warp_|consumers?_|cluster_)?barrier|barrier_arrive|barrier_any|cluster_arrive"
           r"|cluster_wait|async_copy_commit|async_copy_wait|mbarrier_\w+|fence_async_proxy"
           r"|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
-          r"|sync|sync_rows|wait_product|wait|release|pass|drain|(?:await|arrive|pass|tell)_\w+)")
-CALLED = r"(?:\w+(?:\([^;()]*\))?(?:\.|::|->))*(?:template )?"  # of what: `arch::`, `smem.q().`
+          r"|sync|sync_rows|wait_product|wait|release|consumer_(?:wait|release|skip)"
+          r"|producer_(?:acquire|commit)|commit_tail|(?:await|arrive|signal|release|skip)_\w+)")
+CALLED = (r"(?:\w+(?:<[^;<>]*>)?(?:\([^;()]*\))?(?:\.|::|->))*"  # of what: `arch::`, `smem.q().`
+          r"(?:template )?")
 ARGUMENTS = r"(?:<[^;<>]*>)?\([^;]*\)"
 # A statement that is such a call is taken out whole.
 STATEMENT = re.compile(
     rf"^\s*((?:if (?:constexpr )?\([^;{{}}]*\) )?(?:{CALLED}{ORDERS}{ARGUMENTS}"
-    rf"|static_cast<void>\({CALLED}(?:wait|announce)\([^;]*\)\));)")
-# A ring's tile that is waited for is taken without.
-TILE = re.compile(rf"= ({CALLED}wait\(([^;]*)\));")
+    rf"|static_cast<void>\({CALLED}(?:consumer_wait|expect)\([^;]*\)\));)")
+# A pipeline's tile that is waited for is taken without.
+TILE = re.compile(rf"= ({CALLED}consumer_wait\(([^;]*)\));")
 # Who votes at a barrier goes by its own vote.
 VOTE = re.compile(r"return (arch::barrier_any\([^;]*, (\w+)\));")
 # Every other call is one that has been overlooked here, but for those in a function's head.
@@ -78,9 +82,9 @@ def mutants(only):
                 if match := STATEMENT.match(code):
                     found.append(Mutant(relative, i, match.group(1)))
                 elif match := TILE.search(code):
-                    wait, place = match.groups()
-                    stage = "0" if place == "{}" else f"({place}).stage"
-                    tile = wait[:wait.rindex("wait(")] + f"tile({stage})"
+                    wait, state = match.groups()
+                    stage = "0" if state == "{}" else f"({state}).stage"
+                    tile = wait[:wait.rindex("consumer_wait(")] + f"tile({stage})"
                     found.append(Mutant(relative, i, wait, tile))
                 elif match := VOTE.search(code):
                     found.append(Mutant(relative, i, *match.groups()))
@@ -89,17 +93,54 @@ def mutants(only):
     return found
 
 
-def compile_flags(include):
-    return ["-std=c++20", "-O2", "-g1", "-fsanitize=thread",
-            "-fno-optimize-sibling-calls", "--param",
-            "tsan-instrument-func-entry-exit=0", "-DATTILE_TEST_FULL=1", f"-I{ROOT}/test/sim",
-            f"-I{include}", f"-I{ROOT}/test", "-isystem", "/usr/local/cuda/include",
-            "-Wno-unknown-pragmas"]
+# A suite is compiled once, with every mutant in it: the environment says which one is alive.
+SWITCH = """#pragma once
+#include <cstdlib>
+namespace attile_test {
+[[gnu::no_sanitize("thread")]] inline bool is_mutant(int number) {
+  static const char* const name = std::getenv("ATTILE_MUTANT");
+  static const int alive = name == nullptr ? -1 : std::atoi(name);
+  return number == alive;
+}
+}  // namespace attile_test
+"""
 
 
-def run(words, seconds):
+def write_mutants(folder, all_mutants):
+    """The headers with all mutants, as folder/include, and what chooses one as folder/mutants.h."""
+    shutil.copytree(ROOT / "include", folder / "include")
+    (folder / "mutants.h").write_text(SWITCH, encoding="utf-8")
+    for path, of_file in itertools.groupby(enumerate(all_mutants), lambda pair: pair[1].path):
+        lines = (ROOT / path).read_text(encoding="utf-8").splitlines(keepends=True)
+        for number, mutant in of_file:
+            alive = f"attile_test::is_mutant({number})"
+            instead = (f"if (!{alive}) {{ {mutant.text} }}" if mutant.instead == ";"
+                       else f"({alive} ? {mutant.instead} : {mutant.text})")
+            lines[mutant.line] = lines[mutant.line].replace(mutant.text, instead, 1)
+        (folder / path).write_text("".join(lines), encoding="utf-8")
+
+
+def compile_suite(folder, suite, objects):
+    """folder/suite, a program with all mutants."""
+    source = f"suite_{suite}.cpp"
+    if suite in PROGRAMS:
+        source, objects = f"{suite}.cu", [o for o in objects if "attile_sim.dir" in o]
+    code, text = run(["g++", "-std=c++20", "-O2", "-g1", "-fsanitize=thread",
+                      "-fno-optimize-sibling-calls", "--param",
+                      "tsan-instrument-func-entry-exit=0", "-DATTILE_TEST_FULL=1",
+                      f"-I{ROOT}/test/sim", f"-I{folder}/include", f"-I{ROOT}/test", "-isystem",
+                      "/usr/local/cuda/include", "-Wno-unknown-pragmas", "-include",
+                      f"{folder}/mutants.h", "-x", "c++", str(ROOT / "test/sim" / source), "-x",
+                      "none", *objects, "-lboost_context", "-ldl", "-lpthread", "-o",
+                      str(folder / suite)], 1800)
+    if code != 0:
+        raise SystemExit(f"suite {suite} does not compile with its mutants:\n{text}")
+
+
+def run(words, seconds, **environment):
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False,
+                              env={**os.environ, **environment})
     except subprocess.TimeoutExpired:
         return 1, "did not end"
     return done.returncode, done.stdout + done.stderr
@@ -114,29 +155,23 @@ def reason(mutant, text):
     raise SystemExit(f"{mutant.name}: the suite ended without a verdict:\n{text[-2000:]}")
 
 
-def try_mutant(mutant, objects):
-    """What kills it, or None."""
-    with tempfile.TemporaryDirectory() as folder:
-        include = pathlib.Path(folder) / "include"
-        shutil.copytree(ROOT / "include", include)
-        target = pathlib.Path(folder) / mutant.path
-        lines = target.read_text(encoding="utf-8").splitlines(keepends=True)
-        lines[mutant.line] = lines[mutant.line].replace(mutant.text, mutant.instead, 1)
-        target.write_text("".join(lines), encoding="utf-8")
-        for suite in FOLDERS[mutant.path.parent.as_posix()]:
-            program = pathlib.Path(folder) / suite
-            source, needs = f"suite_{suite}.cpp", objects
-            options = ["--abort", "-r", "compact"]
-            if suite in PROGRAMS:
-                source, options = f"{suite}.cu", [f"{program}.bin"]
-                needs = [o for o in objects if "attile_sim.dir" in o]
-            code, text = run(["g++", *compile_flags(include), "-x", "c++",
-                              str(ROOT / "test/sim" / source), "-x", "none", *needs,
-                              "-lboost_context", "-ldl", "-lpthread", "-o", str(program)], 600)
-            if code != 0:
-                raise SystemExit(f"{mutant.name} does not compile:\n{text}")
-            for seed in SEEDS:
-                code, text = run(["env", f"ATTILE_SIM_SEED={seed}", str(program), *options], 900)
+def run_suite(folder, suite, seed, mutant=-1, every=1):
+    options = [f"{folder / suite}.{mutant}.bin"] if suite in PROGRAMS else [
+        "--abort", "-r", "compact"]
+    return run([str(folder / suite), *options], 900, ATTILE_SIM_SEED=str(seed),
+               ATTILE_MUTANT=str(mutant), ATTILE_SUITE_EVERY=str(every))
+
+
+def suites_of(mutant):
+    return FOLDERS[mutant.path.parent.as_posix()]
+
+
+def try_mutant(folder, number, mutant):
+    """What kills it, or None. Most die of a few cases, so that those come first."""
+    for every, seeds in ((40, SEEDS[:1]), (8, SEEDS[:1]), (1, SEEDS)):
+        for suite in suites_of(mutant):
+            for seed in seeds:
+                code, text = run_suite(folder, suite, seed, number, every)
                 if code != 0:
                     return f"{reason(mutant, text)} (suite {suite}, seed {seed})"
     return None
@@ -166,9 +201,18 @@ def main(argv):
     reasons = (ROOT / "docs/simulator.md").read_text(encoding="utf-8")
     print("| mutant: without | killed by |\n|---|---|", flush=True)
     unexplained = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, killer in zip(all_mutants,
-                                  pool.map(lambda m: try_mutant(m, objects), all_mutants)):
+    suites = dict.fromkeys(suite for mutant in all_mutants for suite in suites_of(mutant))
+    with (tempfile.TemporaryDirectory() as name,
+          concurrent.futures.ThreadPoolExecutor(options.jobs) as pool):
+        folder = pathlib.Path(name)
+        write_mutants(folder, all_mutants)
+        list(pool.map(lambda suite: compile_suite(folder, suite, objects), suites))
+        for suite in suites:
+            code, text = run_suite(folder, suite, SEEDS[0])
+            if code != 0:
+                raise SystemExit(f"suite {suite} fails without a mutant:\n{text[-2000:]}")
+        killers = pool.map(lambda pair: try_mutant(folder, *pair), enumerate(all_mutants))
+        for mutant, killer in zip(all_mutants, killers):
             named = f"`{mutant.text}` in {mutant.path.name}" in reasons
             unexplained += killer is None and not named
             print(f"| {mutant.path.name}:{mutant.line + 1} `{mutant.text}` "

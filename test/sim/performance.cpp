@@ -293,7 +293,7 @@ TEST_CASE("performance.sm80_fp32_meets_no_bank_twice") {
 TEST_CASE("performance.sm80_lines_meet_no_bank_twice") {
   using Args = attile::ForwardArgs<__half, attile::Causal>;
   using Traits = attile::sm80::DefaultForwardTraits<Args, 256, 256, 227>;
-  static_assert(Traits::kAcross == 2);
+  static_assert(Traits::kWarpsN == 2);
   meets_no_bank_twice(counted_forward<Traits>());
 }
 
@@ -316,8 +316,8 @@ std::vector<std::uint64_t> fp32_flops() {
 
 TEST_CASE("performance.sm80_fp32_takes_the_products_that_its_tuning_names") {
   using attile::sm80::Products;
-  const std::vector<std::uint64_t> one = fp32_flops<Products::kOne>();
-  const std::vector<std::uint64_t> three = fp32_flops<Products::kThree>();
+  const std::vector<std::uint64_t> one = fp32_flops<Products::k1xTf32>();
+  const std::vector<std::uint64_t> three = fp32_flops<Products::k3xTf32>();
   REQUIRE(one[0] > 0);
   CHECK(three[0] == 3 * one[0]);
   CHECK(three[1] == 3 * one[1]);

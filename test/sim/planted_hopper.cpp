@@ -527,9 +527,9 @@ TEST_CASE("planted.hopper.operands_that_threads_have_written") {
 template <int kGive, int kTake, bool kWhole = true>
 void registers() {
   if (arch::thread_index() < 128) {
-    if (kWhole || arch::thread_index() >= 32) arch::give_registers<kGive>();
+    if (kWhole || arch::thread_index() >= 32) arch::reg_dealloc<kGive>();
   } else {
-    arch::take_registers<kTake>();
+    arch::reg_alloc<kTake>();
   }
 }
 

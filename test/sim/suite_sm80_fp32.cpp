@@ -24,15 +24,15 @@ using InOrder = GpuExecutor<SplitDims<64>, Tiles<32, 32, Tuning<2>, BackwardTuni
 using D256 = Own<SplitDims<256, 256, 96>, 32, 32, Tuning<2>, BackwardTuning<4, 2, 2>>;
 
 using attile::sm80::Products;
-using One = GpuExecutor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 1, 2, Products::kOne>,
-                                                BackwardTuning<6, 2, 3, 1, 1, Products::kOne>>>;
+using One = GpuExecutor<ModerateDims<96>, Tiles<32, 48, Tuning<1, 1, 2, Products::k1xTf32>,
+                                                BackwardTuning<6, 2, 3, 1, 1, Products::k1xTf32>>>;
 // Nobody gets it who does not name it.
 template <class Args>
 inline constexpr bool kThreeByDefault =
-    attile::sm80::DefaultForwardTraits<Args, 64>::kProducts == Products::kThree;
+    attile::sm80::DefaultForwardTraits<Args, 64>::kProducts == Products::k3xTf32;
 static_assert(kThreeByDefault<attile::ForwardArgs<float>>);
-static_assert(Tuning<>::kProducts == Products::kThree);
-static_assert(BackwardTuning<>::kProducts == Products::kThree);
+static_assert(Tuning<>::kProducts == Products::k3xTf32);
+static_assert(BackwardTuning<>::kProducts == Products::k3xTf32);
 
 const bool kRegistered = [] {
   using enum Policy;

@@ -18,8 +18,6 @@ using Warpgroups = GpuExecutor<Dims<64>, Sm90Tiles<Br, Bc, Tuning>>;
 using Two = Warpgroups<128, 64, Tuning<>>;
 using Three = Warpgroups<192, 32, Tuning<3>>;
 using Plain = Warpgroups<64, 64, Tuning<2, false, false>>;
-// Two blocks that share K and V.
-using Cluster = Warpgroups<128, 64, Tuning<2, false, true, 2>>;
 using Packed = Warpgroups<128, 64, Tuning<2, true>>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = GpuExecutor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
@@ -120,7 +118,6 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
                                policies<kCausal, kOwnLengthsCausal>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
-  suite.forward<__half>("cluster", simulated<Cluster>(kMost), policies<kCausal, kNone>);
   suite.forward<__half>("packed", simulated<Packed>(kMost), policies<kNone, kCausal>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal, kOwnLengths>);

@@ -76,10 +76,10 @@ ATTILE_KERNEL void ring(std::uint32_t* out) {
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(384, 1) registers(std::uint32_t* out) {
   const int i = arch::thread_index();
   if (i < arch::kWarpgroupSize) {
-    arch::give_registers<24>();
+    arch::reg_dealloc<24>();
     out[i] = static_cast<std::uint32_t>(i);
   } else {
-    arch::take_registers<240>();
+    arch::reg_alloc<240>();
     out[i] = static_cast<std::uint32_t>(2 * i + arch::block_count());
   }
 }
@@ -94,13 +94,13 @@ constexpr int kElements = 2 * kStrides[4];
 constexpr int kBox[5] = {0, 4, 2, 2, 1};
 constexpr int kBoxRows = 16;
 /// Inside, over each end of each dimension, and outside.
-constexpr arch::BoxPlace kPlaces[] = {{0, 0, 0, 0, 0},  {8, 1, 1, 2, 1},    {-8, -1, 0, 1, 0},
+constexpr arch::TmaCoord kPlaces[] = {{0, 0, 0, 0, 0},  {8, 1, 1, 2, 1},    {-8, -1, 0, 1, 0},
                                       {64, 3, 2, 3, 1}, {16, 0, -1, -1, 0}, {40, 2, 1, 0, 1},
                                       {0, 0, 0, 0, 2}};
 
 /// What lies in shared memory when the box has come.
 ATTILE_KERNEL void load_box(std::uint32_t* out, const ATTILE_GRID_CONSTANT arch::TensorMap map,
-                            arch::BoxPlace at, int row_bytes) {
+                            arch::TmaCoord at, int row_bytes) {
   auto* const words = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
   const int bytes = kBoxRows * row_bytes;
   auto* const barrier = reinterpret_cast<arch::Mbarrier*>(arch::dynamic_shared() + bytes);
@@ -116,7 +116,7 @@ ATTILE_KERNEL void load_box(std::uint32_t* out, const ATTILE_GRID_CONSTANT arch:
 }
 
 /// The box's words in shared memory are numbered from 1000 on.
-ATTILE_KERNEL void store_box(const ATTILE_GRID_CONSTANT arch::TensorMap map, arch::BoxPlace at,
+ATTILE_KERNEL void store_box(const ATTILE_GRID_CONSTANT arch::TensorMap map, arch::TmaCoord at,
                              int row_bytes) {
   auto* const words = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
   for (int w = arch::thread_index(); w < kBoxRows * row_bytes / 4; w += 64) {
@@ -157,16 +157,16 @@ Words words_of(const Elements& elements) {
 /// Calls f(element in the tensor or -1, element in shared memory) for each element of a box, where
 /// the tensor's rows have so many elements.
 template <class F>
-void for_each_element(const arch::BoxPlace& at, int row_bytes, int row_elements, F f) {
+void for_each_element(const arch::TmaCoord& at, int row_bytes, int row_elements, F f) {
   for (int i = 0; i < kBoxRows * row_bytes / 2; ++i) {
     const int row = i / (row_bytes / 2);
-    const int place[5] = {at.c0 + i % (row_bytes / 2), at.c1 + row % kBox[1],
+    const int coord[5] = {at.c0 + i % (row_bytes / 2), at.c1 + row % kBox[1],
                           at.c2 + row / kBox[1] % kBox[2],
                           at.c3 + row / kBox[1] / kBox[2] % kBox[3], at.c4};
     int element = 0;
     for (int d = 0; d < 5; ++d) {
-      if (place[d] < 0 || place[d] >= (d == 0 ? row_elements : kSizes[d])) element = -1;
-      if (element >= 0) element += place[d] * kStrides[d];
+      if (coord[d] < 0 || coord[d] >= (d == 0 ? row_elements : kSizes[d])) element = -1;
+      if (element >= 0) element += coord[d] * kStrides[d];
     }
     f(element, swizzled(i * 2, row_bytes) / 2);
   }
@@ -201,7 +201,7 @@ Result checked(const char* name, const Words& found, const Words& expected) {
 }
 
 /// What a box of these numbers is in shared memory.
-Words box_words(const Elements& numbers, const arch::BoxPlace& at, int row_bytes) {
+Words box_words(const Elements& numbers, const arch::TmaCoord& at, int row_bytes) {
   Elements box(kBoxRows * row_bytes / 2);
   for_each_element(at, row_bytes, kSizes[0],
                    [&](int from, int to) { box[to] = from < 0 ? 0 : numbers[from]; });
@@ -213,7 +213,7 @@ Result loads(int row_bytes) {
   for (int i = 0; i < kElements; ++i) numbers[i] = static_cast<std::uint16_t>(i + 1);
   const example::DeviceArray<std::uint16_t> in(numbers);
   Words found, expected;
-  for (const arch::BoxPlace& at : kPlaces) {
+  for (const arch::TmaCoord& at : kPlaces) {
     const std::size_t bytes = kBoxRows * row_bytes;
     const example::DeviceArray<std::uint32_t> out{Words(bytes / 4)};
     start("bulk_load", load_box, 64, bytes + 64, out.get(), map_of(in.get(), row_bytes), at,
@@ -226,7 +226,7 @@ Result loads(int row_bytes) {
 
 Result stores(int row_bytes) {
   Words found, expected;
-  for (const arch::BoxPlace& at : kPlaces) {
+  for (const arch::TmaCoord& at : kPlaces) {
     if (std::min({at.c0, at.c1, at.c2, at.c3, at.c4}) < 0) continue;  // loads only
     const example::DeviceArray<std::uint16_t> out{Elements(kElements)};
     const std::size_t bytes = kBoxRows * row_bytes;
@@ -271,7 +271,7 @@ ATTILE_KERNEL void circle(std::uint32_t* out) {
 
 /// Of two blocks, each brings a box to both, and another one to the other block alone.
 ATTILE_KERNEL void load_boxes(std::uint32_t* out, const ATTILE_GRID_CONSTANT arch::TensorMap map,
-                              arch::BoxPlace at0, arch::BoxPlace at1, int row_bytes) {
+                              arch::TmaCoord at0, arch::TmaCoord at1, int row_bytes) {
   auto* const words = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
   const int bytes = kBoxRows * row_bytes, rank = arch::cluster_rank();
   auto* const barrier = reinterpret_cast<arch::Mbarrier*>(arch::dynamic_shared() + 3 * bytes);
@@ -315,8 +315,8 @@ Result multicasts(int row_bytes) {
   const example::DeviceArray<std::uint16_t> in(numbers);
   const std::size_t bytes = kBoxRows * row_bytes;
   Words found, expected;
-  for (std::size_t place = 0; place + 1 < std::size(kPlaces); ++place) {
-    const arch::BoxPlace ats[2] = {kPlaces[place], kPlaces[place + 1]};
+  for (std::size_t coord = 0; coord + 1 < std::size(kPlaces); ++coord) {
+    const arch::TmaCoord ats[2] = {kPlaces[coord], kPlaces[coord + 1]};
     const example::DeviceArray<std::uint32_t> out{Words(2 * 3 * bytes / 4)};
     example::must(arch::launch_clusters(load_boxes, 2, 2, 64, 3 * bytes + 64, nullptr, out.get(),
                                         map_of(in.get(), row_bytes), ats[0], ats[1], row_bytes),
@@ -414,7 +414,7 @@ ATTILE_DEVICE void product(std::uint32_t* out, int row_bytes, bool adds) {
   }
   arch::wgmma_wait<1>();
   arch::wgmma_wait<0>();
-  arch::wgmma_touches(d);
+  arch::fence_operand(d);
   ATTILE_UNROLL
   for (int e = 0; e < N / 4; ++e) {
     for (int h = 0; h < 2; ++h) out[(row + 8 * h) * N + e / 2 * 8 + col + e % 2] = bits(d[h][e]);

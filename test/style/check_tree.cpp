@@ -206,6 +206,7 @@ class Checker {
         check_includes(file);
         check_seam(file);
         check_kernel_body(file);
+        check_old_names(file);
         check_names(file);
         check_static_asserts(file);
         check_functions(file);
@@ -229,6 +230,7 @@ class Checker {
   void check_includes(const File& file);
   void check_seam(const File& file);
   void check_kernel_body(const File& file);
+  void check_old_names(const File& file);
   void check_names(const File& file);
   void check_static_asserts(const File& file);
   void check_functions(const File& file);
@@ -421,11 +423,35 @@ void Checker::check_seam(const File& file) {
   }
 }
 
+// ---- one language -------------------------------------------------------------------------------
+
+// Identifiers that have a new name, which docs/migration.md says.
+const auto kOldNames = list_of(
+    "RingPlace Ring KRing VRing QRing DoRing TilePlace PackedTilePlace BoxPlace VectorPlace "
+    "Landing "
+    "kLands WarpLine kAcross kDqAcross kDqLine kByRoles kPlain kPlainStep kThree kOne Handover "
+    "GroupRows GroupForward ScoreGroup GradientGroup QueryTile QueryCursor kGroupRows "
+    "kGroupRegisters kLoaderRegisters kComputing kLearn kClearsInPass kTellsAdded kTellers "
+    "kKeepsTurns kHeadsAbreast slices_abreast slice_time dq_sum dq_sum_of add_to_sum turn_of "
+    "begin_turn pass_turn take_turn end_turn keep_turns clear_share share_taken share_cleared "
+    "await_zeros give_registers take_registers wgmma_touches touch_sums many_rows score_unit "
+    "half_unit kSlack kRescaleSlack raise_maximum send_tile key_tile column_of kColumnsSharedBytes "
+    "backward_columns_kernel kCluster");
+
+void Checker::check_old_names(const File& file) {
+  for (std::size_t i = 0; i < file.code.size(); ++i) {
+    for (const auto& [word, at] : words_of(file.code[i])) {
+      if (!contains(kOldNames, word)) continue;
+      report(file, i, "'" + std::string(word) + "' has a new name (docs/migration.md)");
+    }
+  }
+}
+
 // ---- one work tile ------------------------------------------------------------------------------
 
 // Where a row lies, and how long its sequence is, a kernel knows from its work tile: these are for
 // the problem and its schedules. Standard attention is products of whole tensors, and has none.
-const auto kProblemWords = list_of("q_heads kv_heads group_heads packs slices bounds");
+const auto kProblemWords = list_of("q_heads kv_heads group_heads packs batch_heads bounds");
 
 bool is_kernel_body(std::string_view path) {
   const std::string_view folder = "include/attile/kernel/";
@@ -692,13 +718,18 @@ std::vector<Planted> planted_violations() {
     in(tile, std::string(word) + " void f();\n", 2, "outside core/config.h and arch/");
   }
 
-  for (const char* word : {"head / p.group_heads", "slice % p.q_heads", "p.kv_heads",
-                           "p.bounds.q_len", "p.packs", "p.slices()"}) {
+  for (const char* word : {"head / p.group_heads", "at % p.q_heads", "p.kv_heads", "p.bounds.q_len",
+                           "p.packs", "p.batch_heads"}) {
     in(kernel, std::string("auto x = ") + word + ";\n", 2, "which indexes by its work tile");
   }
   for (const char* name : {"portable/forward_params.cuh", "sm90/x_schedule.cuh", "problem.cuh",
                            "standard/softmax.cuh"}) {
     all.push_back({library + "kernel/" + name, top + "int x = p.q_heads;\n", 0, ""});
+  }
+
+  for (const char* name : {"tile::Ring<T, 2> k;", "p.turn_of(at);", "int kGroupRows = 64;"}) {
+    in(kernel, std::string(name) + "\n", 2, "has a new name");
+    in(core, std::string(name) + "\n", 2, "has a new name");
   }
 
   in(core, "using namespace std;\n", 2, "'using namespace' in a header");

@@ -15,7 +15,7 @@ struct LearnedFactor {
   const float* factors = nullptr;   // (q_heads)
   attile::BiasGradient gradient{};  // summed as it says
 
-  static constexpr bool kLearns = true;
+  static constexpr bool kHasGradient = true;
 
   template <class Real>
   ATTILE_HOST_DEVICE attile::ModifiedScore<Real> operator()(Real s, attile::ScoreIndex i,

@@ -20,7 +20,7 @@ struct LearnedPlaces {
 
   template <class Args>
   explicit LearnedPlaces(const Args& args) {
-    if constexpr (attile::kLearns<typename Args::ScoreModType>) {
+    if constexpr (attile::kHasGradient<typename Args::ScoreModType>) {
       const attile::ScoreShape shape = attile::score_shape(args);
       attile::LearnedSums<double> sums(args.score_mod, shape);
       for_each_visible(args, [&](const attile::ScoreIndex& i) {

@@ -231,7 +231,7 @@ class PlainExecutor {
 
   template <class Args>
   void clear_learned(const Args& a) const {
-    if constexpr (attile::kLearns<typename Args::ScoreModType>) {
+    if constexpr (attile::kHasGradient<typename Args::ScoreModType>) {
       const attile::ScoreShape shape = attile::score_shape(a);
       const int between = is(Defect::kLearnedBetweenElements) ? 1 : 0;
       for (std::int64_t n = 0; n < a.score_mod.gradient_lines(shape); ++n) {
@@ -246,7 +246,7 @@ class PlainExecutor {
   template <class P>
   void learn(const P& p, attile::ScoreIndex at, float ds, float derivative) const {
     using S = typename std::remove_cvref_t<decltype(p.args)>::ScoreModType;
-    if constexpr (attile::kLearns<S>) {
+    if constexpr (attile::kHasGradient<S>) {
       if (is(Defect::kLearnedWithDerivative)) ds *= derivative;
       if (is(Defect::kLearnedLastHeadWins) && at.head < p.args.q_heads - 1) return;
       const struct {

@@ -20,7 +20,7 @@ template <int Br, int Bc, int D, int Dv = D>
 void check_bytes() {
   CAPTURE(Br, Bc, D, Dv);
   CHECK(attile::forward_tile_bytes(Br, Bc, D, Dv) == Forward<Br, Bc, D, Dv>::kSharedBytes);
-  CHECK(attile::backward_tile_bytes(Br, Bc, D, Dv) == Backward<Br, Bc, D, Dv>::kColumnsSharedBytes);
+  CHECK(attile::backward_tile_bytes(Br, Bc, D, Dv) == Backward<Br, Bc, D, Dv>::kKvSharedBytes);
 }
 
 /// The largest tiles for a memory are tiles that the traits accept, and take what was said.
@@ -31,7 +31,7 @@ void check_largest() {
   constexpr auto kForward = attile::largest_forward_tiles(kBytes, D);
   constexpr auto kBackward = attile::largest_backward_tiles(kBytes, D);
   CHECK(Forward<kForward.br, kForward.bc, D>::kSharedBytes == kForward.bytes);
-  CHECK(Backward<kBackward.br, kBackward.bc, D>::kColumnsSharedBytes == kBackward.bytes);
+  CHECK(Backward<kBackward.br, kBackward.bc, D>::kKvSharedBytes == kBackward.bytes);
   CHECK(kForward.bytes <= kBytes);
   CHECK(kBackward.bytes <= kBytes);
 }

@@ -18,7 +18,7 @@ struct BoxedTensor {
 /// divide it (a device stops with an illegal instruction otherwise). What lies outside of the
 /// tensor reads as zeros, counts as brought, and is not written; stores go by units of 16 bytes
 /// (see `storable`).
-struct BoxPlace {
+struct TmaCoord {
   int c0, c1, c2, c3, c4;
 };
 

@@ -25,7 +25,7 @@ using TensorMap = CUtensorMap;
 /// Brings a box to `shared`; `barrier` counts its bytes. Scope    one thread.
 /// Units    `shared` as `shared_address` gives it, aligned to 128 bytes; to 1024, 512, 256 with a
 ///          swizzle of 128, 64, 32 bytes. `at.c0` is a multiple of 16 bytes.
-ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const BoxPlace& at,
+ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const TmaCoord& at,
                              Mbarrier* barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -45,7 +45,7 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const B
 ///          Mbarrier in this block at which all their readers arrive. A barrier there may get its
 ///          bytes before they are announced to it, as long as an arrival is still to come.
 ATTILE_DEVICE void bulk_load_multicast(std::uint32_t shared, const TensorMap& map,
-                                       const BoxPlace& at, Mbarrier* barrier,
+                                       const TmaCoord& at, Mbarrier* barrier,
                                        std::uint16_t blocks) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -65,7 +65,7 @@ ATTILE_DEVICE void prefetch_map(const TensorMap& map) {
 }
 
 /// Has L2 fetch a box that some thread is to load soon. Nothing waits for it.
-ATTILE_DEVICE void bulk_prefetch(const TensorMap& map, const BoxPlace& at) {
+ATTILE_DEVICE void bulk_prefetch(const TensorMap& map, const TmaCoord& at) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map),
                "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4)
@@ -87,7 +87,7 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, 
 
 /// Takes a box from `shared`; it belongs to this thread's open group of stores. Units    as in
 /// `bulk_load`, and none negative: such a box stops an H200 with an illegal instruction.
-ATTILE_DEVICE void bulk_store(const TensorMap& map, const BoxPlace& at, std::uint32_t shared) {
+ATTILE_DEVICE void bulk_store(const TensorMap& map, const TmaCoord& at, std::uint32_t shared) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4, %5}], "

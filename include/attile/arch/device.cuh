@@ -112,7 +112,6 @@ struct KernelKey {
 struct KernelAnswers {
   KernelNumbers numbers;
   SharedWord<std::size_t> shared_bytes;  ///< that it is allowed; 0: not asked
-  SharedWord<int> clusters;              ///< that run at the same time; 0: not asked
 };
 
 // Zeros at first, so that a program's file does not grow by them.

@@ -158,28 +158,4 @@ template <class... Params>
   return detail::launch<Params...>(config, kernel, params...);
 }
 
-/// How many clusters of `cluster` blocks run at the same time on the current device, which has no
-/// other work: the clusters of a persistent grid. Blocks of a cluster share a part of the device
-/// (GPC), so it may be fewer than `multiprocessors()` has room for; 0 without such a device. A
-/// kernel is always asked about with the same numbers, and the driver once.
-template <class... Params>
-int clusters_at_once(void (*kernel)(Params...), unsigned cluster, unsigned threads,
-                     std::size_t shared_bytes) {
-  KernelInfo info{};
-  detail::KernelAnswers* const known = detail::answers_of(kernel, info);
-  if (known != nullptr && known->clusters.load() > 0) return known->clusters.load();
-  int count = 0;
-  cudaLaunchAttribute dimension = cluster_dimension(cluster);
-  cudaLaunchConfig_t config = launch_config(cluster, threads, shared_bytes, nullptr);
-  config.attrs = &dimension;
-  config.numAttrs = 1;
-  if (allow_shared(kernel, shared_bytes) != cudaSuccess ||
-      cudaOccupancyMaxActiveClusters(&count, kernel, &config) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // said here; not to be found by the caller's next look
-    return 0;
-  }
-  if (known != nullptr) known->clusters.store(count);
-  return count;
-}
-
 }  // namespace attile::arch

@@ -22,7 +22,7 @@ inline constexpr bool kHasWarpgroups = ATTILE_HAS_WARPGROUPS;
 /// Units    24 to 256, a multiple of 8; the kernel's bounds must say its threads and blocks.
 /// Scope    all threads of the warpgroup.
 template <int kCount>
-ATTILE_DEVICE void give_registers() {
+ATTILE_DEVICE void reg_dealloc() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
 #endif
@@ -30,7 +30,7 @@ ATTILE_DEVICE void give_registers() {
 
 /// From here on each has kCount registers, more than before: waits until that many are free.
 template <int kCount>
-ATTILE_DEVICE void take_registers() {
+ATTILE_DEVICE void reg_alloc() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 #endif

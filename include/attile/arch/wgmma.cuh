@@ -59,7 +59,7 @@ ATTILE_DEVICE void wgmma_wait() {
 /// Products of groups that were not waited for write these registers: the compiler must not move
 /// their uses above this place, nor their last ordinary writes below it.
 template <int N>
-ATTILE_DEVICE void wgmma_touches(float (&d)[2][N]) {
+ATTILE_DEVICE void fence_operand(float (&d)[2][N]) {
 #if ATTILE_HAS_WARPGROUPS
   ATTILE_UNROLL
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[0][i]), "+f"(d[1][i])::"memory");

@@ -118,7 +118,7 @@ Check check_problem(const Args& a, int D, int Dv) {
 
 /// How many modifiers learn.
 template <ScoreMod S>
-inline constexpr std::size_t kLearners = kLearns<S> ? 1 : 0;
+inline constexpr std::size_t kLearners = kHasGradient<S> ? 1 : 0;
 template <ScoreMod First, ScoreMod Second>
 inline constexpr std::size_t kLearners<Then<First, Second>> = kLearners<First> + kLearners<Second>;
 
@@ -126,7 +126,7 @@ inline constexpr std::size_t kLearners<Then<First, Second>> = kLearners<First> +
 /// anything, and writes where it begins to first[0, kLearners): null without elements.
 template <ScoreMod S>
 Check check_learned(const S& mod, const ScoreShape& shape, const void** first) {
-  if constexpr (kLearns<S>) {
+  if constexpr (kHasGradient<S>) {
     if (mod.gradient_lines(shape) == 0) return {};
     const GradientLine line = mod.gradient_line(0, shape);
     if (line.count == 0) return {};

@@ -21,7 +21,7 @@ class LearnedSums {
   template <class S>
   LearnedSums(const S& mod, const ScoreShape& shape) {
     for (std::int64_t n = 0; n < gradient_lines(mod, shape); ++n) {
-      if constexpr (kLearns<S>) {
+      if constexpr (kHasGradient<S>) {
         const GradientLine line = mod.gradient_line(n, shape);
         for (int i = 0; i < line.count; ++i) places_.push_back(line.first + i * line.stride);
       }

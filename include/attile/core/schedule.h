@@ -51,7 +51,7 @@ ATTILE_HOST_DEVICE constexpr TileRange tiles_of(Span span, int tile) {
 }
 
 /// The tiles that one of two ranges has; without the mask those that both have so.
-ATTILE_HOST_DEVICE constexpr TileRange either(const TileRange& a, const TileRange& b) {
+ATTILE_HOST_DEVICE constexpr TileRange hull(const TileRange& a, const TileRange& b) {
   if (a.first >= a.last) return {b.first, b.last, b.last, b.last};
   if (b.first >= b.last) return {a.first, a.last, a.last, a.last};
   TileRange range{min(a.first, b.first), max(a.full_first, b.full_first),
@@ -72,18 +72,19 @@ ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int h
 }
 
 /// Rows that the first of a slice's tiles would have before the first one there is: the tiles end
-/// with the last row, but for less than one of their groups of `group_rows`, of which the first
+/// with the last row, but for less than one of their groups of `warpgroup_rows`, of which the first
 /// tile then has fewer. Under a causal mask those are the rows that see least; a tile of few groups
 /// takes nearly as long as one of all (docs/tuning.md).
-ATTILE_HOST_DEVICE constexpr int lead_rows(int q_len, int tile_rows, int group_rows) {
-  return (round_up(q_len, tile_rows) - q_len) / group_rows * group_rows;
+ATTILE_HOST_DEVICE constexpr int lead_rows(int q_len, int tile_rows, int warpgroup_rows) {
+  return (round_up(q_len, tile_rows) - q_len) / warpgroup_rows * warpgroup_rows;
 }
 
 /// How long the tiles of a slice take: each as long as its groups of rows, and half as long as
 /// those that it lacks. Units: half of a group's time in a whole tile.
-ATTILE_HOST_DEVICE constexpr std::int64_t slice_time(int q_len, int groups, int group_rows) {
-  const int tile_rows = groups * group_rows;
-  const int lacking = lead_rows(q_len, tile_rows, group_rows) / group_rows;
+ATTILE_HOST_DEVICE constexpr std::int64_t batch_head_time(int q_len, int groups,
+                                                          int warpgroup_rows) {
+  const int tile_rows = groups * warpgroup_rows;
+  const int lacking = lead_rows(q_len, tile_rows, warpgroup_rows) / warpgroup_rows;
   return std::int64_t{2} * groups * ceil_div(q_len, tile_rows) - lacking;
 }
 
@@ -145,30 +146,32 @@ struct AlternatingHeads {
 
 /// A tile of query rows of a slice (batch and head).
 struct WorkItem {
-  int slice, row_tile;
+  int batch_head, row_tile;
 };
 
 /// Slices whose tiles follow each other, so that L2 has their K and V, and `blocks` blocks get
 /// about the same (see GrowingItems; test/core/schedule.cpp calculates it).
 struct Sections {
-  int slices = 0;           ///< of each
+  int batch_heads = 0;      ///< of each
   bool alternates = false;  ///< the other way round in every second one
 
-  static constexpr Sections of(std::int64_t slice_bytes, int q_tiles, int slices, int blocks) {
+  static constexpr Sections of(std::int64_t batch_head_bytes, int q_tiles, int batch_heads,
+                               int blocks) {
     constexpr std::int64_t kL2Bytes = 32 << 20;
     // As many slices are whole pairs of turns: even if dealt out forwards and backwards.
-    const int whole = max(min(2 * blocks / std::gcd(2 * blocks, q_tiles), slices), 1);
-    if (2 * whole * slice_bytes > 3 * kL2Bytes) {
+    const int whole = max(min(2 * blocks / std::gcd(2 * blocks, q_tiles), batch_heads), 1);
+    if (2 * whole * batch_head_bytes > 3 * kL2Bytes) {
       // Fewer, that take one or two turns but for a few items: even if every second section is the
       // other way round than the one before it.
       for (int turns = 2; turns > 0; --turns) {
         const int few = turns * blocks / max(q_tiles, 1);
         const bool fills = few > 0 && 16 * (turns * blocks - few * q_tiles) <= blocks;
-        if (fills && few * slice_bytes <= kL2Bytes && slices % (2 * few) == 0) return {few, true};
+        if (fills && few * batch_head_bytes <= kL2Bytes && batch_heads % (2 * few) == 0)
+          return {few, true};
       }
     }
-    const auto fit =
-        static_cast<int>(min<std::int64_t>(kL2Bytes / max<std::int64_t>(slice_bytes, 1), slices));
+    const auto fit = static_cast<int>(
+        min<std::int64_t>(kL2Bytes / max<std::int64_t>(batch_head_bytes, 1), batch_heads));
     return {max(fit / whole, 1) * whole, false};
   }
 };
@@ -179,12 +182,12 @@ struct Sections {
 /// a short one as soon as the others of its slice are begun, while L2 has its K and V.
 class EvenItems {
  public:
-  ATTILE_HOST_DEVICE constexpr EvenItems(int block, int blocks, int q_tiles, int slices,
+  ATTILE_HOST_DEVICE constexpr EvenItems(int block, int blocks, int q_tiles, int batch_heads,
                                          bool is_short)
       : blocks_(blocks),
         long_tiles_(q_tiles - (is_short ? 1 : 0)),
-        long_end_(slices * long_tiles_),
-        end_(static_cast<unsigned>(slices) * q_tiles),
+        long_end_(batch_heads * long_tiles_),
+        end_(static_cast<unsigned>(batch_heads) * q_tiles),
         long_(block),
         short_(block + (long_end_ + blocks_ - 1 - block) / blocks_ * blocks_) {}
 
@@ -212,16 +215,20 @@ class EvenItems {
 /// section is the other way round, so that nobody gets the longest of each turn.
 class GrowingItems {
  public:
-  ATTILE_HOST_DEVICE constexpr GrowingItems(int block, int blocks, int q_tiles, int slices,
+  ATTILE_HOST_DEVICE constexpr GrowingItems(int block, int blocks, int q_tiles, int batch_heads,
                                             Sections sections)
-      : block_(block), blocks_(blocks), q_tiles_(q_tiles), slices_(slices), sections_(sections) {}
+      : block_(block),
+        blocks_(blocks),
+        q_tiles_(q_tiles),
+        slices_(batch_heads),
+        sections_(sections) {}
 
   ATTILE_HOST_DEVICE constexpr bool more() const {
     return number() < std::int64_t{slices_} * q_tiles_;
   }
   ATTILE_HOST_DEVICE constexpr WorkItem item() const {
     const int item = static_cast<int>(number());
-    const int size = sections_.slices;
+    const int size = sections_.batch_heads;
     const int later = max(slices_ / size, 1) - 1;  // sections behind the first one
     const int section = min(item / (size * q_tiles_), later);
     const int before = section * size;

@@ -29,7 +29,7 @@ struct ModifiedScore {
 /// type of s if the fp64 reference should compute it in fp64. A modifier that may return -inf
 /// declares `static constexpr bool kMayHide = true`, and so may one that reads an element for each
 /// score: the backward pass does not ask such a one about what is hidden. One with parameters whose
-/// gradient is wanted declares what kLearns says.
+/// gradient is wanted declares what kHasGradient says.
 template <class S>
 concept ScoreMod = std::is_trivially_copyable_v<S> &&
     requires(const S& mod, float s, ScoreIndex index, Extent extent) {
@@ -56,8 +56,8 @@ inline constexpr bool kMayHide = [] {
 }();
 
 /// Whether the backward pass also gives the gradient of what a modifier is made of: a bias, slopes,
-/// a cap. Such a modifier declares `static constexpr bool kLearns = true` and has, const and for
-/// both sides,
+/// a cap. Such a modifier declares `static constexpr bool kHasGradient = true` and has, const and
+/// for both sides,
 ///   add_gradient(s, ds, index, extent, add): calls add(float* where, value) for each parameter
 ///     that the score s met; value is ds times the derivative of its output by that parameter,
 ///     and ds = dS' = P * (dP - D + dLSE). Not called for hidden scores.
@@ -68,8 +68,8 @@ inline constexpr bool kMayHide = [] {
 ///   adds_once(shape): whether no two scores add to the same element. Otherwise sums run in no
 ///     fixed order, and the ways to dQ that give the same bits always refuse the problem.
 template <class S>
-inline constexpr bool kLearns = [] {
-  if constexpr (requires { S::kLearns; }) return bool(S::kLearns);
+inline constexpr bool kHasGradient = [] {
+  if constexpr (requires { S::kHasGradient; }) return bool(S::kHasGradient);
   return false;
 }();
 
@@ -83,14 +83,14 @@ struct GradientLine {
 /// 0 of a modifier that does not learn.
 template <ScoreMod S>
 ATTILE_HOST_DEVICE std::int64_t gradient_lines(const S& mod, const ScoreShape& shape) {
-  if constexpr (kLearns<S>) return mod.gradient_lines(shape);
+  if constexpr (kHasGradient<S>) return mod.gradient_lines(shape);
   return 0;
 }
 
 /// Why the gradient cannot be written; null when it can.
 template <ScoreMod S>
 constexpr const char* gradient_fault(const S& mod, const ScoreShape& shape) {
-  if constexpr (kLearns<S> && requires { mod.gradient_fault(shape); }) {
+  if constexpr (kHasGradient<S> && requires { mod.gradient_fault(shape); }) {
     return mod.gradient_fault(shape);
   }
   return nullptr;
@@ -99,7 +99,7 @@ constexpr const char* gradient_fault(const S& mod, const ScoreShape& shape) {
 /// Whether no two scores add to the same element of a modifier's gradient.
 template <ScoreMod S>
 constexpr bool adds_once(const S& mod, const ScoreShape& shape) {
-  if constexpr (!kLearns<S>) return true;
+  if constexpr (!kHasGradient<S>) return true;
   if constexpr (requires { mod.adds_once(shape); }) return mod.adds_once(shape);
   return false;
 }
@@ -233,7 +233,7 @@ struct LearnedBias {
   BiasGradient gradient{};  ///< the forward pass does not look at it
 
   static constexpr bool kMayHide = true;
-  static constexpr bool kLearns = true;
+  static constexpr bool kHasGradient = true;
 
   const char* fault() const { return bias.fault(); }
 
@@ -274,7 +274,7 @@ struct Then {
   Second second{};
 
   static constexpr bool kMayHide = attile::kMayHide<First> || attile::kMayHide<Second>;
-  static constexpr bool kLearns = attile::kLearns<First> || attile::kLearns<Second>;
+  static constexpr bool kHasGradient = attile::kHasGradient<First> || attile::kHasGradient<Second>;
 
   const char* fault() const {
     const char* inner = policy_fault(first);
@@ -292,8 +292,8 @@ struct Then {
   ATTILE_HOST_DEVICE void add_gradient(Real s, Real ds, ScoreIndex i, Extent e,
                                        const Add& add) const {
     const Real inner = Real(first(s, i, e).value);
-    if constexpr (attile::kLearns<Second>) second.add_gradient(inner, ds, i, e, add);
-    if constexpr (attile::kLearns<First>) {
+    if constexpr (attile::kHasGradient<Second>) second.add_gradient(inner, ds, i, e, add);
+    if constexpr (attile::kHasGradient<First>) {
       first.add_gradient(s, ds * Real(second(inner, i, e).derivative), i, e, add);
     }
   }
@@ -302,10 +302,10 @@ struct Then {
   }
   ATTILE_HOST_DEVICE GradientLine gradient_line(std::int64_t n, const ScoreShape& s) const {
     const std::int64_t inner = attile::gradient_lines(first, s);
-    if constexpr (attile::kLearns<First>) {
+    if constexpr (attile::kHasGradient<First>) {
       if (n < inner) return first.gradient_line(n, s);
     }
-    if constexpr (attile::kLearns<Second>) return second.gradient_line(n - inner, s);
+    if constexpr (attile::kHasGradient<Second>) return second.gradient_line(n - inner, s);
     return {};
   }
   const char* gradient_fault(const ScoreShape& s) const {

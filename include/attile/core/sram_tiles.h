@@ -91,7 +91,7 @@ constexpr std::size_t forward_tile_bytes(int br, int bc, int head_dim, int head_
   return q + max(k, p) + v;
 }
 
-/// The shared memory of the portable backward kernels, `BackwardTraits::kColumnsSharedBytes`, for
+/// The shared memory of the portable backward kernels, `BackwardTraits::kKvSharedBytes`, for
 /// any element type: Q, dO, K, V, P and dS, all by rows and padded.
 /// Units    as in forward_tile_bytes.
 constexpr std::size_t backward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {

@@ -36,7 +36,7 @@ struct Add {
 /// Writes the zeros that it begins with.
 template <ScoreMod S>
 void clear_gradient(const S& mod, const ScoreShape& shape) {
-  if constexpr (kLearns<S>) {
+  if constexpr (kHasGradient<S>) {
     const std::int64_t lines = gradient_lines(mod, shape);
     for (std::int64_t n = 0; n < lines; ++n) {
       const GradientLine line = mod.gradient_line(n, shape);
@@ -117,7 +117,7 @@ class BackwardWorker {
   static constexpr int kRows = kStripRows<V>;
   static constexpr bool kModified = !kIsIdentity<typename P::ScoreModType>;
   static constexpr bool kDropout = P::DropoutType::kEnabled;
-  static constexpr bool kLearning = kLearns<typename P::ScoreModType> && !kByColumns;
+  static constexpr bool kLearning = kHasGradient<typename P::ScoreModType> && !kByColumns;
 
   static int own_heads(const Args& args) { return kByColumns ? args.kv_heads : args.q_heads; }
   static int own_length(const Args& args) { return kByColumns ? args.kv_len : args.q_len; }
@@ -204,32 +204,32 @@ class BackwardWorker {
   }
 
   void visit_strip(int i, Interval tile, bool full) {
-    const Place<kByColumns> place{batch_, q_head_, strip_positions(i), tile};
-    const Reach reach = full ? whole_tile<V>(tile.end - tile.begin) : reach_of<V>(problem_, place);
+    const Coord<kByColumns> coord{batch_, q_head_, strip_positions(i), tile};
+    const Reach reach = full ? whole_tile<V>(tile.end - tile.begin) : reach_of<V>(problem_, coord);
     if (reach.empty()) return;
     if (reach.needs_mask()) {
-      step<true>(i, place, reach);
+      step<true>(i, coord, reach);
     } else {
-      step<false>(i, place, reach);
+      step<false>(i, coord, reach);
     }
   }
 
   template <bool kMasked>
-  void step(int i, const Place<kByColumns>& place, const Reach& reach) {
+  void step(int i, const Coord<kByColumns>& coord, const Reach& reach) {
     const int D = problem_.D, Dv = problem_.Dv, depth = problem_.tile_cols;
     const std::ptrdiff_t first = std::ptrdiff_t{i} * kRows;
     multiply_scores<V>(qk_strips_ + first * D, qk_t_panels_, D, reach.wide, s_);     // S = Q K^T
     multiply_scores<V>(vo_strips_ + first * Dv, vo_t_panels_, Dv, reach.wide, dp_);  // dP = dO V^T
     if constexpr (kLearning) std::copy_n(s_, kRows * kMaxTileColumns, raw_);
-    modify_scores<kMasked>(problem_, place, reach, s_, kModified ? derivative_ : nullptr);
+    modify_scores<kMasked>(problem_, coord, reach, s_, kModified ? derivative_ : nullptr);
     if constexpr (kDropout) {
       const float scale = problem_.sampler.keep_scale();
-      for_each_kept(problem_, place, reach,
+      for_each_kept(problem_, coord, reach,
                     [&](int at, bool kept) { keep_[at] = kept ? scale : 0.0f; });
     }
     if constexpr (kLearning) {
-      for (int r = 0; r < place.strip.end - place.strip.begin; ++r) {
-        learn_row(r, i * kRows + r, place, reach.valid);
+      for (int r = 0; r < coord.strip.end - coord.strip.begin; ++r) {
+        learn_row(r, i * kRows + r, coord, reach.valid);
       }
     }
     for (int r = 0; r < kRows; ++r) differentiate_row(r, i * kRows + r, reach.wide);
@@ -241,7 +241,7 @@ class BackwardWorker {
   }
 
   /// Has the score modifier add what dS' = P * (dropout(dP) - D + dLSE) gives its parameters.
-  void learn_row(int r, int own_row, const Place<kByColumns>& place, Interval valid) {
+  void learn_row(int r, int own_row, const Coord<kByColumns>& coord, Interval valid) {
     for (int c = valid.begin; c < valid.end; ++c) {
       const int at = r * kMaxTileColumns + c;
       if (s_[at] == -kInf) continue;
@@ -250,7 +250,7 @@ class BackwardWorker {
       if constexpr (kDropout) dp *= keep_[at];
       const float ds = p * (dp - delta_[own_row]);
       if (ds == 0.0f) continue;
-      problem_.args.score_mod.add_gradient(problem_.scale * raw_[at], ds, place.at(r, c),
+      problem_.args.score_mod.add_gradient(problem_.scale * raw_[at], ds, coord.at(r, c),
                                            problem_.extent(batch_), Add{});
     }
   }

@@ -93,28 +93,28 @@ class ForwardWorker {
     pack_rows<V>(RowBlock<T>(v, batch_, kv_head, columns), problem_.Dv, problem_.tile_cols,
                  v_panels_);
     for (int i = 0; i < strips(); ++i) {
-      const Place<false> place{batch_, head_, strip_rows(i), columns};
+      const Coord<false> coord{batch_, head_, strip_rows(i), columns};
       const Reach reach =
-          full ? whole_tile<V>(columns.end - columns.begin) : reach_of<V>(problem_, place);
+          full ? whole_tile<V>(columns.end - columns.begin) : reach_of<V>(problem_, coord);
       if (reach.empty()) continue;
       if (reach.needs_mask()) {
-        step<true>(i, place, reach);
+        step<true>(i, coord, reach);
       } else {
-        step<false>(i, place, reach);
+        step<false>(i, coord, reach);
       }
     }
   }
 
   template <bool kMasked>
-  void step(int i, const Place<false>& place, const Reach& reach) {
+  void step(int i, const Coord<false>& coord, const Reach& reach) {
     multiply_scores<V>(q_strips_ + std::ptrdiff_t{i} * kRows * problem_.D, kt_panels_, problem_.D,
                        reach.wide, s_);  // line 8: S = Q K^T
-    modify_scores<kMasked>(problem_, place, reach, s_, nullptr);
+    modify_scores<kMasked>(problem_, coord, reach, s_, nullptr);
     ScoreRows<V> scores{s_, reach.wide};
     OutputRows<V> output{o_strip(i), o_stride()};
     softmax_[i].step(scores, output, problem_.unit());  // lines 9, 10
     if constexpr (P::DropoutType::kEnabled) {
-      for_each_kept(problem_, place, reach, [&](int at, bool kept) {
+      for_each_kept(problem_, coord, reach, [&](int at, bool kept) {
         if (!kept) s_[at] = 0.0f;
       });
     }

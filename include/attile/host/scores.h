@@ -16,7 +16,7 @@ namespace attile::host {
 /// Which scores one step works on: a strip of rows against a tile of columns. Transposed (for dK
 /// and dV), the strip holds columns of S and the tile rows of it.
 template <bool kTransposed>
-struct Place {
+struct Coord {
   int batch, head;
   Interval strip;  ///< positions of the strip, at most kStripRows
   Interval tile;   ///< positions of the tile
@@ -45,39 +45,39 @@ Reach whole_tile(int columns) {
 
 /// What the mask leaves of a tile for one strip.
 template <class V, bool kTransposed, class P>
-Reach reach_of(const P& problem, const Place<kTransposed>& place) {
+Reach reach_of(const P& problem, const Coord<kTransposed>& coord) {
   const auto& mask = problem.args.mask;
-  const Extent extent = problem.extent(place.batch);
+  const Extent extent = problem.extent(coord.batch);
   const Span span = kTransposed
-                        ? visible_rows(mask, place.batch, place.head, place.strip, extent)
-                        : visible_columns(mask, place.batch, place.head, place.strip, extent);
+                        ? visible_rows(mask, coord.batch, coord.head, coord.strip, extent)
+                        : visible_columns(mask, coord.batch, coord.head, coord.strip, extent);
   const auto in_tile = [&](Interval x) -> Interval {
-    const Interval inside = intersect(x, place.tile);
-    return {inside.begin - place.tile.begin, inside.end - place.tile.begin};
+    const Interval inside = intersect(x, coord.tile);
+    return {inside.begin - coord.tile.begin, inside.end - coord.tile.begin};
   };
   const Interval touched = in_tile(span.touched);
   if (touched.empty()) return {};
   constexpr int kWidth = kPanelWidth<V>;
   const Interval wide{touched.begin / kWidth * kWidth, round_up(touched.end, kWidth)};
-  return {wide, {wide.begin, min(wide.end, place.tile.end - place.tile.begin)}, in_tile(span.full)};
+  return {wide, {wide.begin, min(wide.end, coord.tile.end - coord.tile.begin)}, in_tile(span.full)};
 }
 
 /// S' = score_mod(scale S) in place, -inf where hidden; and score_mod' when it is wanted. Without a
 /// modifier S stays as it is, unscaled, and only what is hidden is written.
 /// Shapes   s, derivative (kStripRows, kMaxTileColumns); derivative may be null.
 template <bool kMasked, bool kTransposed, class P>
-void modify_scores(const P& problem, const Place<kTransposed>& place, const Reach& reach, float* s,
+void modify_scores(const P& problem, const Coord<kTransposed>& coord, const Reach& reach, float* s,
                    float* derivative) {
   constexpr bool kModified = !kIsIdentity<typename P::ScoreModType>;
   if constexpr (!kMasked && !kModified) return;
   const auto& args = problem.args;
-  const Extent extent = problem.extent(place.batch);
-  for (int r = 0; r < place.strip.end - place.strip.begin; ++r) {
+  const Extent extent = problem.extent(coord.batch);
+  for (int r = 0; r < coord.strip.end - coord.strip.begin; ++r) {
     float* const row = s + r * kMaxTileColumns;
     float* const slope = kModified && derivative ? derivative + r * kMaxTileColumns : nullptr;
     for (int c = reach.wide.begin; c < reach.wide.end; ++c) {
       if (kMasked && !reach.full.contains(c)) {
-        if (c >= reach.valid.end || !args.mask.visible(place.at(r, c), extent)) {
+        if (c >= reach.valid.end || !args.mask.visible(coord.at(r, c), extent)) {
           row[c] = -kInf;
           if (slope != nullptr) slope[c] = 0.0f;
           continue;
@@ -87,7 +87,7 @@ void modify_scores(const P& problem, const Place<kTransposed>& place, const Reac
         continue;
       }
       if constexpr (kModified) {
-        const auto modified = args.score_mod(problem.scale * row[c], place.at(r, c), extent);
+        const auto modified = args.score_mod(problem.scale * row[c], coord.at(r, c), extent);
         row[c] = static_cast<float>(modified.value);
         if (slope != nullptr) slope[c] = static_cast<float>(modified.derivative);
       }
@@ -97,11 +97,11 @@ void modify_scores(const P& problem, const Place<kTransposed>& place, const Reac
 
 /// Calls put(r * kMaxTileColumns + c, kept) for the scores that dropout decides on.
 template <bool kTransposed, class P, class Put>
-void for_each_kept(const P& problem, const Place<kTransposed>& place, const Reach& reach,
+void for_each_kept(const P& problem, const Coord<kTransposed>& coord, const Reach& reach,
                    const Put& put) {
-  for (int r = 0; r < place.strip.end - place.strip.begin; ++r) {
+  for (int r = 0; r < coord.strip.end - coord.strip.begin; ++r) {
     for (int c = reach.valid.begin; c < reach.valid.end; ++c) {
-      put(r * kMaxTileColumns + c, problem.sampler.keep(place.at(r, c)));
+      put(r * kMaxTileColumns + c, problem.sampler.keep(coord.at(r, c)));
     }
   }
 }

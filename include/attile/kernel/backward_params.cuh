@@ -30,16 +30,16 @@ struct BackwardParams : Problem<Traits> {
   tile::TensorParam<T> dq, dk, dv;
   RowTensor<const float> l;  ///< null, or the l of FlashAttention-1: LSE = m + ln(l), m is `lse`
   RowTensor<const float> dlse;
-  float* row_lse = nullptr;  ///< a number for each scratch row: LSE; +inf where P must be 0
-  float* delta = nullptr;    ///< likewise: rowsum(dO * O) - dLSE; 0 past the sequence's rows
-  float* dq_sum = nullptr;   ///< kDqCols for each scratch row; null with kTwoPass
-  int* turns = nullptr;      ///< kInOrder: see turn_of and begun
-  int* shares = nullptr;     ///< see share_taken; null where the kernel before writes all zeros
-  int* flags = nullptr;      ///< kTellsAdded: see added
-  int q_tiles, kv_tiles;     ///< of each sequence and head
-  HeadRounds rounds;         ///< of kv heads: see column_of
-  float half_unit;           ///< 0.5 / scale: half of an LSE, in raw scores
-  int ascending_from;        ///< kAlternatesFrom: the first column of the heads that ascend
+  float* row_lse = nullptr;        ///< a number for each scratch row: LSE; +inf where P must be 0
+  float* delta = nullptr;          ///< likewise: rowsum(dO * O) - dLSE; 0 past the sequence's rows
+  float* dq_accum = nullptr;       ///< kDqCols for each scratch row; null with kTwoPass
+  int* dq_semaphores = nullptr;    ///< kInOrder: see DqOrder and `begun`
+  int* zero_fill_flags = nullptr;  ///< see DqOrder; null where preprocessing writes all zeros
+  int* dq_ready_flags = nullptr;   ///< kSignalsDqReady: see DqOrder
+  int q_tiles, kv_tiles;           ///< of each sequence and head
+  HeadRounds rounds;               ///< of kv heads: see kv_block_of
+  float half_inverse_scale;        ///< 0.5 / scale: half of an LSE, in raw scores
+  int ascending_from;              ///< kAlternatesFrom: the first column of the heads that ascend
 
   /// Of arguments that passed `check_arguments`; the rest is `complete`'s. Without a workspace they
   /// are nothing to launch with. `l`: of FlashAttention-1, whose m is in the place of LSE.
@@ -51,6 +51,11 @@ struct BackwardParams : Problem<Traits> {
   /// Tiles of query rows of all sequences and heads.
   ATTILE_HOST_DEVICE std::int64_t row_tile_count() const {
     return static_cast<std::int64_t>(this->batch) * this->q_heads * q_tiles;
+  }
+  /// The number of a work tile's tile of rows among those.
+  ATTILE_HOST_DEVICE std::int64_t row_tile_number(const WorkTile& at) const {
+    return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles +
+           at.row0 / Traits::kBr;
   }
   /// Scratch rows of one head: whole tiles, so that the loop reads without a bound.
   ATTILE_HOST_DEVICE std::int64_t scratch_rows() const {
@@ -76,66 +81,53 @@ struct BackwardParams : Problem<Traits> {
     return row_tiles(this->policies.mask, at.sequence, at.head, kv_tile * Traits::kBc, Traits::kBc,
                      Traits::kBr, here);
   }
-  /// Whether the tiles of K and V of a column's kv head ascend (`column_of`).
-  ATTILE_HOST_DEVICE bool ascends(int column) const {
-    return Traits::kAlternatesFrom > 0 && column >= ascending_from;
-  }
-  /// The tile of K and V that was the latest to add its part to the dQ of a work tile's rows;
-  /// kv_tiles at first.
-  ATTILE_HOST_DEVICE int* turn_of(const WorkTile& at) const {
-    return turns + (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles +
-           at.row0 / Traits::kBr;
+  /// Whether the tiles of K and V of a column's kv head ascend (`kv_block_of`).
+  ATTILE_HOST_DEVICE bool ascends(int kv_block) const {
+    return Traits::kAlternatesFrom > 0 && kv_block >= ascending_from;
   }
   /// Blocks of the pass over K/V blocks that have begun.
-  ATTILE_HOST_DEVICE int* begun() const { return turns + row_tile_count(); }
-  /// The sum of dQ begins as zeros, in one share for each column (backward_schedule.cuh), which any
-  /// block may write: share_taken is not 0 once a block has begun with it, share_cleared is 1 once
-  /// the share is zeros.
-  ATTILE_HOST_DEVICE int* share_taken(int column) const { return shares + column; }
-  ATTILE_HOST_DEVICE int* share_cleared(int column) const { return shares + columns() + column; }
-  /// kTellsAdded: not 0 once a part of a column's dQ has been added to the sum. `teller`: the warp
-  /// or warpgroup that says so of its part.
-  ATTILE_HOST_DEVICE int* added(int column, int teller) const {
-    return flags + std::int64_t{Traits::kTellers} * column + teller;
-  }
+  ATTILE_HOST_DEVICE int* begun() const { return dq_semaphores + row_tile_count(); }
   /// Tiles of K and V of all kv heads, and blocks of that pass.
-  ATTILE_HOST_DEVICE int columns() const { return this->batch * this->kv_heads * kv_tiles; }
+  ATTILE_HOST_DEVICE int kv_blocks() const { return this->batch * this->kv_heads * kv_tiles; }
   /// The fp32 sum of dQ of a work tile's rows; the family decides how a tile of it lies.
-  ATTILE_DEVICE float* dq_sum_of(const WorkTile& at) const {
-    return dq_sum + scratch_row(at) * Traits::kDqCols;
+  ATTILE_DEVICE float* dq_accum_of(const WorkTile& at) const {
+    return dq_accum + scratch_row(at) * Traits::kDqCols;
   }
 };
 
 /// Bytes of the caller's scratch memory, and where each part of it starts.
 /// Units   bytes. For each query row, rounded up to tiles: statistics 8; the sum of dQ 4 for each
 ///         column of a tile (D rounded up to 4, or to whole pieces of the warps that share a row
-///         with matrix instructions), not with kTwoPass. Turns 4 for each tile of query rows and 4
-///         more, with kInOrder; shares 8 for each tile of keys of each kv head, kClearsInPass;
-///         flags 4 for each teller of each of those tiles, kTellsAdded.
-/// Turns and shares lie in the same place, as no pass has both.
+///         with matrix instructions), not with kTwoPass. Of what DqOrder needs: semaphores 4 for
+///         each tile of query rows and 4 more, with kInOrder; zero_fill_flags 8 for each tile of
+///         keys of each kv head, with kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of
+///         those tiles, with kSignalsDqReady.
+/// Semaphores and zero_fill_flags begin at the same place, as no pass has both.
 struct BackwardWorkspace {
-  std::size_t row_lse, delta, dq_sum, turns, flags, bytes;  ///< turns, or shares
+  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, bytes;
 };
 
 template <class Traits>
 BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
-  const std::size_t slices = static_cast<std::size_t>(args.batch) * args.q_heads;
-  const std::size_t stats = sizeof(float) * slices * round_up(args.q_len, Traits::kBr);
+  const std::size_t batch_heads = static_cast<std::size_t>(args.batch) * args.q_heads;
+  const std::size_t stats = sizeof(float) * batch_heads * round_up(args.q_len, Traits::kBr);
   const std::size_t sums = Traits::kDqMode != DqMode::kTwoPass ? stats * Traits::kDqCols : 0;
-  const std::size_t turns = Traits::kDqMode == DqMode::kInOrder
-                                ? sizeof(int) * (slices * ceil_div(args.q_len, Traits::kBr) + 1)
-                                : 0;
-  const std::size_t columns =
+  const std::size_t semaphores =
+      Traits::kDqMode == DqMode::kInOrder
+          ? sizeof(int) * (batch_heads * ceil_div(args.q_len, Traits::kBr) + 1)
+          : 0;
+  const std::size_t kv_blocks =
       static_cast<std::size_t>(args.batch) * args.kv_heads * ceil_div(args.kv_len, Traits::kBc);
-  const std::size_t shares = Traits::kClearsInPass ? 2 * sizeof(int) * columns : 0;
-  static_assert(!(Traits::kClearsInPass && Traits::kDqMode == DqMode::kInOrder),
-                "attile::BackwardWorkspace: turns and shares lie in the same place");
-  std::size_t flags = 0;
-  if constexpr (Traits::kTellsAdded) flags = sizeof(int) * Traits::kTellers * columns;
+  const std::size_t zero_fill = Traits::kZeroFillsInPass ? 2 * sizeof(int) * kv_blocks : 0;
+  static_assert(
+      !(Traits::kZeroFillsInPass && Traits::kDqMode == DqMode::kInOrder),
+      "attile::BackwardWorkspace: semaphores and zero_fill_flags begin at the same place");
+  std::size_t ready = 0;
+  if constexpr (Traits::kSignalsDqReady) ready = sizeof(int) * Traits::kDqReadyFlags * kv_blocks;
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
   const std::size_t behind = 2 * aligned_stats + sums;
-  const std::size_t bytes = max<std::size_t>(behind + turns + shares + flags, 16);
-  return {0, aligned_stats, 2 * aligned_stats, behind, behind + turns + shares, bytes};
+  const std::size_t bytes = max<std::size_t>(behind + semaphores + zero_fill + ready, 16);
+  return {0, aligned_stats, 2 * aligned_stats, behind, behind + semaphores + zero_fill, bytes};
 }
 
 /// Whether the pass writes the zeros of the sum of dQ: where the blocks of a kv head run together,
@@ -143,8 +135,8 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
 /// ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and 3 % slower with 16 MB, in
 /// shares of 32 and 64 KB (docs/tuning.md); others are not measured.
 template <class Traits>
-bool clears_in_pass(const typename Traits::Args& args) {
-  if (!Traits::kClearsInPass || args.kv_heads == 0 || args.kv_len == 0) return false;
+bool zero_fills_in_pass(const typename Traits::Args& args) {
+  if (!Traits::kZeroFillsInPass || args.kv_heads == 0 || args.kv_len == 0) return false;
   const std::int64_t rows = round_up(args.q_len, Traits::kBr);
   const std::int64_t heads = args.q_heads / args.kv_heads;
   const std::int64_t sum = heads * rows * Traits::kDqCols * std::int64_t{sizeof(float)};
@@ -153,7 +145,7 @@ bool clears_in_pass(const typename Traits::Args& args) {
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= share && share <= 128 << 10;
 }
 
-/// Whether half of the kv heads ascend: see column_of.
+/// Whether half of the kv heads ascend: see kv_block_of.
 template <class Traits>
 bool alternates(const typename Traits::Args& args) {
   return Traits::kAlternatesFrom > 0 && args.kv_heads > 0 &&
@@ -168,10 +160,10 @@ bool alternates(const typename Traits::Args& args) {
 /// Else one: blocks of one head share what L2 holds. But where there are few, and a mask makes them
 /// uneven, as many heads as fill a device, so that the longest of all begin first.
 template <class Traits>
-int slices_abreast(const typename Traits::Args& args) {
+int heads_in_flight(const typename Traits::Args& args) {
   if (args.kv_heads == 0 || args.q_len == 0 || args.kv_len == 0) return 1;
   constexpr int kDeviceBlocks = 128;
-  const std::int64_t slices = std::int64_t{args.batch} * args.kv_heads;
+  const std::int64_t batch_heads = std::int64_t{args.batch} * args.kv_heads;
   std::int64_t abreast = 1;
   if constexpr (Traits::kDqMode == DqMode::kInOrder) {
     constexpr std::int64_t kMostBlocks = 256;
@@ -181,11 +173,11 @@ int slices_abreast(const typename Traits::Args& args) {
       const int tiles = ceil_div(args.kv_len, Traits::kBc);
       abreast = max<std::int64_t>(abreast, ceil_div(kDeviceBlocks, tiles));
     }
-  } else if constexpr (Traits::kHeadsAbreast && !kRowsAlike<typename Traits::MaskType>) {
+  } else if constexpr (Traits::kHeadsInFlight && !kRowsAlike<typename Traits::MaskType>) {
     const int tiles = ceil_div(args.kv_len, Traits::kBc);
-    if (slices * tiles <= 8 * kDeviceBlocks) abreast = kDeviceBlocks / tiles;
+    if (batch_heads * tiles <= 8 * kDeviceBlocks) abreast = kDeviceBlocks / tiles;
   }
-  return static_cast<int>(max<std::int64_t>(min(abreast, slices), 1));
+  return static_cast<int>(max<std::int64_t>(min(abreast, batch_heads), 1));
 }
 
 template <class Traits>
@@ -200,11 +192,11 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
       dlse(per_row(args, args.dlse)),
       q_tiles(ceil_div(args.q_len, Traits::kBr)),
       kv_tiles(ceil_div(args.kv_len, Traits::kBc)),
-      half_unit(0.5f / this->scale) {
+      half_inverse_scale(0.5f / this->scale) {
   const int kv_heads = this->kv_heads;
   const int descending = this->batch * (alternates<Traits>(args) ? (kv_heads + 1) / 2 : kv_heads);
   ascending_from = descending * kv_tiles;
-  rounds = {descending, slices_abreast<Traits>(args)};
+  rounds = {descending, heads_in_flight<Traits>(args)};
   if (workspace == nullptr) return;
   const BackwardWorkspace parts = backward_workspace<Traits>(args);
   const auto part = [&](std::size_t offset) -> void* {
@@ -212,10 +204,13 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   };
   row_lse = static_cast<float*>(part(parts.row_lse));
   delta = static_cast<float*>(part(parts.delta));
-  if (Traits::kDqMode != DqMode::kTwoPass) dq_sum = static_cast<float*>(part(parts.dq_sum));
-  if (Traits::kDqMode == DqMode::kInOrder) turns = static_cast<int*>(part(parts.turns));
-  if (Traits::kTellsAdded) flags = static_cast<int*>(part(parts.flags));
-  if (clears_in_pass<Traits>(args) && columns() > 0) shares = static_cast<int*>(part(parts.turns));
+  if (Traits::kDqMode != DqMode::kTwoPass) dq_accum = static_cast<float*>(part(parts.dq_accum));
+  if (Traits::kDqMode == DqMode::kInOrder)
+    dq_semaphores = static_cast<int*>(part(parts.semaphores));
+  if (Traits::kSignalsDqReady) dq_ready_flags = static_cast<int*>(part(parts.ready_flags));
+  if (zero_fills_in_pass<Traits>(args) && kv_blocks() > 0) {
+    zero_fill_flags = static_cast<int*>(part(parts.semaphores));
+  }
 }
 
 /// The kernels' parameter for arguments that passed `check_arguments`; the rest is `complete`'s.

@@ -15,8 +15,8 @@
 #include <attile/kernel/backward_params.cuh>
 #include <attile/kernel/backward_schedule.cuh>
 #include <attile/kernel/dq_mode.h>
-#include <attile/kernel/learn.cuh>
-#include <attile/kernel/turns.cuh>
+#include <attile/kernel/dq_order.cuh>
+#include <attile/kernel/score_gradient.cuh>
 #include <attile/kernel/work_tile.h>
 #include <attile/tile/copy.cuh>
 
@@ -140,25 +140,18 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   if (kInOrder && arch::block_index() == 0 && thread == 0) {
     *p.begun() = 0;
   }
-  if constexpr (kLearns<typename Traits::ScoreModType>) {
+  if constexpr (kHasGradient<typename Traits::ScoreModType>) {
     clear_gradient<kPreprocessThreads<Traits>>(p.policies.score_mod, p.score_shape());
   }
   if (p.row_tile_count() == 0) return;
-  const auto clear = [&](int* flags, std::int64_t count) {
-    constexpr std::int64_t kThreads = kPreprocessThreads<Traits>;
-    for (std::int64_t i = arch::block_index() * kThreads + thread; i < count;
-         i += arch::block_count() * kThreads) {
-      flags[i] = 0;
-    }
-  };
-  if (p.shares != nullptr) clear(p.shares, std::int64_t{2} * p.columns());
-  if constexpr (Traits::kTellsAdded) clear(p.flags, p.added(p.columns(), 0) - p.flags);
+  const DqOrder<Traits> order(p);
+  order.template reset<kPreprocessThreads<Traits>>();
   const WorkTile tile = row_tile(p, row_tile_of_block<Traits>());
   const int q_len = p.extent(tile).q_len;
   bool written = false;  // by a tile of K and V that sees those rows
   if constexpr (kInOrder) {
-    written = nearest_seen(p, tile, 0, 1) < p.kv_tiles;
-    if (thread == 0) *p.turn_of(tile) = p.kv_tiles;
+    written = order.nearest_seen(tile, 0, 1) < p.kv_tiles;
+    if (thread == 0) order.reset_semaphore(tile);
   }
   const auto dout = p.rows_of_head(p.dout, tile, p.head_dim_v);
   const auto o = p.o_of(tile);
@@ -178,17 +171,17 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
       if (p.l.data != nullptr) lse += arch::log(of_row(p.l));
       if (p.dlse.data != nullptr) dlse = of_row(p.dlse);
     }
-    const auto clear_sum = [&] {
-      if (p.dq_sum == nullptr || written || p.shares != nullptr) return;
+    const auto zero_fill_dq = [&] {
+      if (p.dq_accum == nullptr || written || p.zero_fill_flags != nullptr) return;
       const int mine = thread % kWarp * 4;
-      float* const zeros = p.dq_sum_of(tile) + first * Traits::kDqCols + mine;
+      float* const zeros = p.dq_accum_of(tile) + first * Traits::kDqCols + mine;
       ATTILE_UNROLL_BY(8)
       for (int i = 0; i < rows * Traits::kDqCols; i += kWarp * 4) {
         if (kWhole || i + mine < rows * Traits::kDqCols) arch::store(zeros + i, Float4{});
       }
     };
     const float sum =
-        products(dout, o, tile.row0 + first, min(q_len - tile.row0 - first, rows), clear_sum);
+        products(dout, o, tile.row0 + first, min(q_len - tile.row0 - first, rows), zero_fill_dq);
     if (thread % kWarp >= rows) continue;
     const std::int64_t at = p.scratch_row(tile) + first + thread % kWarp;
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.

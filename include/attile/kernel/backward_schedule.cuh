@@ -19,19 +19,19 @@
 namespace attile {
 
 /// Whether columns are counted through all sequences of one kv head after another, so that which
-/// heads ascend (`column_of`) depends on the head alone. Else through all kv heads of one sequence
-/// after another.
+/// heads ascend (`kv_block_of`) depends on the head alone. Else through all kv heads of one
+/// sequence after another.
 template <class Traits>
 inline constexpr bool kHeadByHead = Traits::kAlternatesFrom > 0;
 
 /// The work tile of a column. Its head is the first one that reads the kv head.
 template <class Traits>
-ATTILE_DEVICE WorkTile key_tile(const BackwardParams<Traits>& p, int column) {
-  const int slice = column / p.kv_tiles;
-  const int index = column % p.kv_tiles;
+ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_block) {
+  const int batch_head = kv_block / p.kv_tiles;
+  const int index = kv_block % p.kv_tiles;
   WorkTile at;
-  at.sequence = kHeadByHead<Traits> ? slice % p.batch : slice / p.kv_heads;
-  at.kv_head = kHeadByHead<Traits> ? slice / p.batch : slice % p.kv_heads;
+  at.sequence = kHeadByHead<Traits> ? batch_head % p.batch : batch_head / p.kv_heads;
+  at.kv_head = kHeadByHead<Traits> ? batch_head / p.batch : batch_head % p.kv_heads;
   at.head = at.kv_head * p.group_heads;
   at.extent = p.policies.sequences.extent(at.sequence, p.bounds);
   at.kv_tiles = {index, index, index, index + 1};
@@ -42,10 +42,10 @@ ATTILE_DEVICE WorkTile key_tile(const BackwardParams<Traits>& p, int column) {
 /// another, from a head's first rows on.
 template <class Traits>
 ATTILE_DEVICE WorkTile row_tile(const BackwardParams<Traits>& p, int number) {
-  const int slice = number / p.q_tiles;
+  const int batch_head = number / p.q_tiles;
   WorkTile at;
-  at.sequence = slice / p.q_heads;
-  at.head = slice % p.q_heads;
+  at.sequence = batch_head / p.q_heads;
+  at.head = batch_head % p.q_heads;
   at.kv_head = at.head / p.group_heads;
   at.row0 = number % p.q_tiles * Traits::kBr;
   at.extent = p.policies.sequences.extent(at.sequence, p.bounds);
@@ -62,8 +62,8 @@ ATTILE_DEVICE WorkTile last_rows_first(const BackwardParams<Traits>& p, int numb
 
 /// The first column of the kv head that a work tile's rows read.
 template <class Traits>
-ATTILE_DEVICE int first_column(const BackwardParams<Traits>& p, const WorkTile& at) {
-  static_assert(!kHeadByHead<Traits>, "attile::first_column: columns go sequence by sequence");
+ATTILE_DEVICE int first_kv_block(const BackwardParams<Traits>& p, const WorkTile& at) {
+  static_assert(!kHeadByHead<Traits>, "attile::first_kv_block: columns go sequence by sequence");
   return (at.sequence * p.kv_heads + at.kv_head) * p.kv_tiles;
 }
 
@@ -75,14 +75,14 @@ ATTILE_DEVICE int first_column(const BackwardParams<Traits>& p, const WorkTile& 
 /// the first tile on, and each tile's rows from the last one on. Which heads those are must depend
 /// neither on how many batches there are nor on the device: the order of the sums would.
 template <class Traits>
-ATTILE_DEVICE int column_of(const BackwardParams<Traits>& p, int begun) {
+ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   if constexpr (Traits::kAlternatesFrom > 0) {
     const AlternatingHeads heads{p.rounds, p.ascending_from / p.kv_tiles, p.batch * p.kv_heads};
     const auto [head, index] = heads.tile(begun, p.kv_tiles);
     return head * p.kv_tiles + index;
   } else {
-    if (!kInOrder && (!Traits::kHeadsAbreast || p.rounds.one_each())) return begun;
+    if (!kInOrder && (!Traits::kHeadsInFlight || p.rounds.one_each())) return begun;
     const HeadRounds::Round round = p.rounds.round_of(begun / p.kv_tiles);
     const int among = begun - round.first * p.kv_tiles;
     const int index = kInOrder ? p.kv_tiles - 1 - among / round.heads : among / round.heads;

@@ -8,7 +8,7 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
-#include <attile/kernel/learn.cuh>
+#include <attile/kernel/score_gradient.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <type_traits>
@@ -38,10 +38,10 @@ template <class M>
 struct AskedMask {
   static constexpr bool kModifierBranches = true;  ///< a hidden score is not shown to a modifier
   const M& mask;
-  const tile::TilePlace& place;
+  const tile::TileCoord& coord;
 
   ATTILE_DEVICE bool visible(int, int, const ScoreIndex& i) const {
-    return place.inside(i) && mask.visible(i, place.extent);
+    return coord.inside(i) && mask.visible(i, coord.extent);
   }
 };
 
@@ -52,7 +52,7 @@ inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
 /// `visible`: see visible_in.
 template <bool kModifierBranches, class Params>
 ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
-                                         const tile::TilePlace& place, float lse, bool visible) {
+                                         const tile::TileCoord& coord, float lse, bool visible) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   float derivative = 1.0f;
@@ -62,8 +62,8 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
     // there are no registers for that.
     constexpr bool kAlways = !kModifierBranches && !kMayHide<S>;
     if (kAlways || visible) {
-      const ScoreIndex at = kAlways ? place.nearest_inside(i) : i;
-      const auto modified = p.policies.score_mod(p.scale * s, at, place.extent);
+      const ScoreIndex at = kAlways ? coord.nearest_inside(i) : i;
+      const auto modified = p.policies.score_mod(p.scale * s, at, coord.extent);
       s = modified.value;
       derivative = modified.derivative;
       visible = visible && (!kMayHide<S> || s != -kInf);
@@ -76,23 +76,24 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
 /// knows.
 template <bool kMasked, class S, class Shown>
 ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex& i,
-                              const tile::TilePlace& place) {
+                              const tile::TileCoord& coord) {
   if constexpr (kMasked) {
     return shown.visible(r, c, i);
   } else {
-    return kIsIdentity<S> || place.inside(i);
+    return kIsIdentity<S> || coord.inside(i);
   }
 }
 
 /// The pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
-/// the score is hidden, so is dS, but for NaN and inf in dP. With kLearn the gradient of a modifier
-/// that learns gets dS'. `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
+/// the score is hidden, so is dS, but for NaN and inf in dP. With kAddGradient the gradient of a
+/// modifier that learns gets dS'. `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
-template <bool kMasked, bool kLearn = true, class Registers, class Params, class Kept, class Shown>
+template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Kept,
+          class Shown>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
-                                              const Params& p, const tile::TilePlace& place,
+                                              const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
                                               const Kept& kept, const Shown& shown) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
@@ -105,18 +106,18 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       if (!Registers::has_col(c)) continue;
-      const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
+      const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
       const float s = p_frag.at(r, c);
-      const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
+      const bool visible = visible_in<kMasked, S>(shown, r, c, i, coord);
       const Probability prob =
-          probability_of<Shown::kModifierBranches>(s, i, p, place, row_lse, visible);
+          probability_of<Shown::kModifierBranches>(s, i, p, coord, row_lse, visible);
       const bool keep = kept.keep(r, c);
       const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
       p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
       const float ds = score_gradient(prob.value, dp, row_delta);
-      if constexpr (kLearn && kLearns<S>) {
+      if constexpr (kAddGradient && kHasGradient<S>) {
         if (prob.visible && ds != 0.0f) {
-          p.policies.score_mod.add_gradient(p.scale * s, ds, i, place.extent, AddAtomically{});
+          p.policies.score_mod.add_gradient(p.scale * s, ds, i, coord.extent, AddAtomically{});
         }
       }
       ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
@@ -125,22 +126,22 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 }
 
 /// The same; dropout is asked before, and the mask about a score when that is due.
-template <bool kMasked, bool kLearn = true, class Registers, class Params, class Sampler>
+template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
-                                              const Params& p, const tile::TilePlace& place,
+                                              const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
-  const tile::KeepBits<Registers, Sampler> kept(place, sampler);
-  probabilities_and_gradient<kMasked, kLearn>(
-      p_frag, ds_frag, p, place, lse, delta, kept,
-      AskedMask<std::remove_cvref_t<decltype(p.policies.mask)>>{p.policies.mask, place});
+  const tile::KeepBits<Registers, Sampler> kept(coord, sampler);
+  probabilities_and_gradient<kMasked, kAddGradient>(
+      p_frag, ds_frag, p, coord, lse, delta, kept,
+      AskedMask<std::remove_cvref_t<decltype(p.policies.mask)>>{p.policies.mask, coord});
 }
 
 /// Its first half alone, where another warpgroup makes dS: leaves dropout(P) in `p_frag` (from S),
 /// and what dS has of it, P * score_mod'(scale S), in `factor`.
 template <bool kMasked, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor, const Params& p,
-                                            const tile::TilePlace& place, const float* lse,
+                                            const tile::TileCoord& coord, const float* lse,
                                             const Kept& kept, const Shown& shown) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float keep_scale = kept.scale();
@@ -149,10 +150,10 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
     const float row_lse = lse[Registers::row(r)];
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      const ScoreIndex i = place.at(Registers::row(r), Registers::col(c));
-      const bool visible = visible_in<kMasked, S>(shown, r, c, i, place);
+      const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
+      const bool visible = visible_in<kMasked, S>(shown, r, c, i, coord);
       const Probability prob =
-          probability_of<Shown::kModifierBranches>(p_frag.at(r, c), i, p, place, row_lse, visible);
+          probability_of<Shown::kModifierBranches>(p_frag.at(r, c), i, p, coord, row_lse, visible);
       p_frag.at(r, c) = kept.keep(r, c) ? prob.value * keep_scale : 0.0f;
       factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
     }
@@ -163,11 +164,11 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
 /// std::bool_constant that says whether it has to ask the mask.
 template <class Registers, class Params, class F>
 ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
-                             const tile::TilePlace& place, F&& f) {
+                             const tile::TileCoord& coord, F&& f) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   if constexpr (!kAsksEachScore<M, S>) {
-    if (edge) tile::hide_outside_intervals(scores, place, p.policies.mask);
+    if (edge) tile::hide_outside_intervals(scores, coord, p.policies.mask);
     f(std::false_type{});
   } else if (edge) {
     f(std::true_type{});
@@ -180,7 +181,7 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
 /// modifier has to see them.
 template <class Registers, class Params, class F>
 ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
-                              const tile::TilePlace& place,
+                              const tile::TileCoord& coord,
                               const tile::VisibleBits<Registers>& shown, F&& f) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.policies.mask)>;
@@ -188,25 +189,25 @@ ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
     if (edge) shown.hide(scores);
     f(std::false_type{});
   } else {
-    with_mask(edge, scores, p, place, f);
+    with_mask(edge, scores, p, coord, f);
   }
 }
 
 /// `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
 template <class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Registers& ds_frag,
-                                              const Params& p, const tile::TilePlace& place,
+                                              const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
-  with_mask(edge, p_frag, p, place, [&](auto masked) {
+  with_mask(edge, p_frag, p, coord, [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
-    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, place, lse, delta, sampler);
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, sampler);
   });
 }
 
 /// Whether the step is but products, exponentials and a mask's edge, and comes in two halves.
 template <class Policies>
-inline constexpr bool kPlainStep =
+inline constexpr bool kIsFastPath =
     kIsIdentity<typename Policies::ScoreModType>&& IntervalMask<typename Policies::MaskType> &&
     !Policies::DropoutType::kEnabled;
 
@@ -223,10 +224,10 @@ struct RowValues {
 };
 
 /// The first half of a plain step: S, with what is hidden -inf, -> P. The second one is
-/// `plain_gradient`.
+/// `fast_gradient`.
 template <class Registers>
-ATTILE_DEVICE void plain_probabilities(Registers& p_frag, float scale,
-                                       const RowValues<Registers>& lse) {
+ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
+                                      const RowValues<Registers>& lse) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
@@ -238,23 +239,23 @@ ATTILE_DEVICE void plain_probabilities(Registers& p_frag, float scale,
 
 /// Scores before their product is added, where that leaves out half of LSE on both sides:
 /// s <- -LSE / 2 in raw scores. Of an empty row, whose LSE is infinite, both stay infinite: P = 0.
-/// Units    half_unit: 1 / (2 scale).
+/// Units    half_inverse_scale: 1 / (2 scale).
 template <class Registers>
 ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& half_lse,
-                                 float half_unit) {
+                                 float half_inverse_scale) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      s_frag.at(r, c) = half_lse.x[r] * (-2 * half_unit);
+      s_frag.at(r, c) = half_lse.x[r] * (-2 * half_inverse_scale);
     }
   }
 }
 
 /// dO V^T -> dS.
 template <class Registers>
-ATTILE_DEVICE void plain_gradient(const Registers& p_frag, Registers& ds_frag,
-                                  const RowValues<Registers>& delta) {
+ATTILE_DEVICE void fast_gradient(const Registers& p_frag, Registers& ds_frag,
+                                 const RowValues<Registers>& delta) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL

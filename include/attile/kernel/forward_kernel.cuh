@@ -40,24 +40,20 @@ template <class Traits>
 std::int64_t forward_block_count(const typename Traits::Args& args) {
   const std::int64_t tiles = Traits::Params::tile_count(args);
   if constexpr (!Traits::kPersistent) {
-    return tiles * Traits::kCluster;
+    return tiles;
   } else {
     int at_once = arch::multiprocessors() * Traits::kBlocksPerSm;
-    if constexpr (Traits::kCluster > 1) {
-      at_once = max(arch::clusters_at_once(forward_kernel<Traits>, Traits::kCluster,
-                                           Traits::kThreads, Traits::kSharedBytes),
-                    1);
-    }
-    if (args.max_blocks > 0) at_once = min(at_once, max(args.max_blocks / Traits::kCluster, 1));
-    return min<std::int64_t>(tiles, at_once) * Traits::kCluster;
+    if (args.max_blocks > 0) at_once = min(at_once, args.max_blocks);
+    return min<std::int64_t>(tiles, at_once);
   }
 }
 
 /// LSE of the rows that this thread holds, where it is wanted: the lanes of a row write one each.
 /// [FlashAttention-2, Alg. 1, lines 13 and 15]
-template <class Registers, class Traits, class Place>
-ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Place& place,
-                             const tile::OnlineSoftmax<Registers::kRegRows>& softmax, float unit) {
+template <class Registers, class Traits, class Coord>
+ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
+                             const tile::OnlineSoftmax<Registers::kRegRows>& softmax,
+                             float scale_log2) {
   constexpr int kLanes = Registers::kRowLanes;
   const int lane = Registers::lane_of_row();
   if (p.lse.data == nullptr || lane >= kLanes) return;
@@ -71,9 +67,9 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Place& place,
     const int r = first + lane;
     if (r >= Registers::kRegRows || !Registers::has_row(r)) continue;
     const int row = Registers::row(r);
-    if (!place.has_row(row)) continue;
-    const ScoreIndex at = place.at(row, 0);
-    p.first_row(p.lse, at.batch, at.head)[at.row] = mine.lse(0, unit);
+    if (!coord.has_row(row)) continue;
+    const ScoreIndex at = coord.at(row, 0);
+    p.first_row(p.lse, at.batch, at.head)[at.row] = mine.lse(0, scale_log2);
   }
 }
 

@@ -17,10 +17,10 @@ class OneTileSchedule {
   ATTILE_DEVICE OneTileSchedule(const ForwardParams<Traits>& p, int block) : p_(p), block_(block) {}
 
   ATTILE_DEVICE WorkTile tile() const {
-    const int slice = block_ / p_.q_tiles;
+    const int batch_head = block_ / p_.q_tiles;
     WorkTile at;
-    at.sequence = slice / p_.q_heads;
-    at.head = slice % p_.q_heads;
+    at.sequence = batch_head / p_.q_heads;
+    at.head = batch_head % p_.q_heads;
     at.kv_head = at.head / p_.group_heads;
     at.row0 = (p_.q_tiles - 1 - block_ % p_.q_tiles) * Traits::kBr;
     at.extent = p_.policies.sequences.extent(at.sequence, p_.bounds);

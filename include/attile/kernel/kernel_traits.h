@@ -43,20 +43,18 @@ struct KernelTraits {
 
   /// Whether a block computes several tiles, as many blocks as run at the same time.
   static constexpr bool kPersistent = false;
-  /// Blocks that share what they bring from device memory.
-  static constexpr int kCluster = 1;
-  /// Whether few uneven blocks of a backward pass begin longest first (`slices_abreast`).
-  static constexpr bool kHeadsAbreast = true;
+  /// Whether few uneven blocks of a backward pass begin longest first (`heads_in_flight`).
+  static constexpr bool kHeadsInFlight = true;
   /// With how many query heads over a kv head half of the kv heads of an ordered backward pass
-  /// ascend (`column_of`), and with more; 0 where they never do.
+  /// ascend (`kv_block_of`), and with more; 0 where they never do.
   static constexpr int kAlternatesFrom = 0;
   /// Whether warps that do nothing else keep a block's turns, in as few registers as that takes.
-  static constexpr bool kKeepsTurns = false;
+  static constexpr bool kDqSemaphoreWarps = false;
   /// Whether the sum of dQ begins as zeros that the pass over K/V blocks writes itself.
-  static constexpr bool kClearsInPass = false;
+  static constexpr bool kZeroFillsInPass = false;
   /// Whether it tells when it has added a column's part, so that dQ of the first heads is written
   /// beside the last columns.
-  static constexpr bool kTellsAdded = false;
+  static constexpr bool kSignalsDqReady = false;
   static constexpr Direction kDirection = kWay;
   static constexpr int kBr = Br;
   static constexpr int kBc = Bc;

@@ -53,7 +53,7 @@ struct Problem {
     }
   }
   /// The scores of a work tile's rows, from key col0 on.
-  ATTILE_DEVICE tile::TilePlace place(const WorkTile& at, int col0) const {
+  ATTILE_DEVICE tile::TileCoord coord(const WorkTile& at, int col0) const {
     return {at.sequence, at.head, at.row0, col0, extent(at)};
   }
 

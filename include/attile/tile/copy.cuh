@@ -59,7 +59,7 @@ namespace detail {
 /// ones: 8 elements of a row side by side (whole sectors of fp32), so that a warp writes to all
 /// banks.
 template <int kThreads, class Shared, int kVector>
-struct VectorPlace {
+struct VectorCoord {
   static constexpr int kPerRow = ceil_div(Shared::kCols, kVector);
   static constexpr int kSector = kVector == 4 && kPerRow % 2 == 0 ? 2 : 1;
   static constexpr int kSide = Shared::kRowMajor ? min(kPerRow, kThreads) : kSector;
@@ -72,7 +72,7 @@ struct VectorPlace {
   bool inside;
 
   /// The thread's vector i < kCount.
-  ATTILE_DEVICE explicit VectorPlace(int i) {
+  ATTILE_DEVICE explicit VectorCoord(int i) {
     const int thread = arch::thread_index();
     const int group = thread / (kSide * kDown);
     row = thread / kSide % kDown + i / kStepsAlong * kDown;
@@ -110,9 +110,9 @@ class Transfer {
   static_assert(Shared::kCols % 4 == 0, "attile::tile: a loaded tile has a multiple of 4 columns");
 
   static constexpr int kVector = 16 / sizeof(T);
-  using Place = detail::VectorPlace<kThreads, Shared, kVector>;
+  using Coord = detail::VectorCoord<kThreads, Shared, kVector>;
   /// What a thread holds in between: 64 registers at most. `put` moves the rest of a larger tile.
-  static constexpr int kHeld = min(Place::kCount, 16);
+  static constexpr int kHeld = min(Coord::kCount, 16);
 
   Vec<T, kVector> held_[kHeld];
 
@@ -143,12 +143,12 @@ class Transfer {
   ATTILE_DEVICE void read_from(const Matrix<const T>& source, int row0, int first) {
     ATTILE_UNROLL
     for (int i = 0; i < kHeld; ++i) {
-      const Place place(first + i);
-      const int row = row0 + place.row;
-      const bool there = place.inside && row < source.rows && place.col < source.cols;
+      const Coord coord(first + i);
+      const int row = row0 + coord.row;
+      const bool there = coord.inside && row < source.rows && coord.col < source.cols;
       held_[i] = {};
       if (there) {
-        held_[i] = arch::load<kVector>(source.data + row * source.row_stride + place.col);
+        held_[i] = arch::load<kVector>(source.data + row * source.row_stride + coord.col);
       }
     }
   }
@@ -156,15 +156,15 @@ class Transfer {
   ATTILE_DEVICE void write_from(const Shared& shared, int first) const {
     ATTILE_UNROLL
     for (int i = 0; i < kHeld; ++i) {
-      const Place place(first + i);
-      if (place.inside) detail::write_vector(shared, place.row, place.col, held_[i]);
+      const Coord coord(first + i);
+      if (coord.inside) detail::write_vector(shared, coord.row, coord.col, held_[i]);
     }
   }
 
   ATTILE_DEVICE void move_from(const Shared& shared, const Matrix<const T>& source, int row0,
                                int first) {
     ATTILE_UNROLL_BY(1)
-    for (; first < Place::kCount; first += kHeld) {
+    for (; first < Coord::kCount; first += kHeld) {
       read_from(source, row0, first);
       write_from(shared, first);
     }

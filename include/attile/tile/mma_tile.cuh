@@ -20,21 +20,21 @@
 namespace attile::tile {
 
 /// A (Rows, Cols) tile of floats in the registers of a block of kWarps warps. This class alone
-/// knows which thread holds what: the warps stand in lines of kAcross, and cut the tile into equal
+/// knows which thread holds what: the warps stand in lines of kWarpsN, and cut the tile into equal
 /// parts; in each 16 x 8 piece of a part lane i has columns 2 (i % 4) and 2 (i % 4) + 1 of rows
 /// i / 4 and i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8"). A thread's
 /// rows and columns are numbered without gaps: x[2 i + h][2 j + e] is row 16 i + 8 h + lane / 4,
 /// column 8 j + 2 (lane % 4) + e of its warp.
-template <int Rows, int Cols, int kWarps, int kAcross = 1>
+template <int Rows, int Cols, int kWarps, int kWarpsN = 1>
 struct MmaTile {
-  static_assert(kWarps % kAcross == 0 && Rows % (kWarps / kAcross * 16) == 0 &&
-                    Cols % (kAcross * 16) == 0,
+  static_assert(kWarps % kWarpsN == 0 && Rows % (kWarps / kWarpsN * 16) == 0 &&
+                    Cols % (kWarpsN * 16) == 0,
                 "attile::tile::MmaTile: each warp has a multiple of 16 rows, and of 16 columns");
 
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
-  static constexpr int kWarpRows = Rows / (kWarps / kAcross);
-  static constexpr int kWarpCols = Cols / kAcross;
+  static constexpr int kWarpRows = Rows / (kWarps / kWarpsN);
+  static constexpr int kWarpCols = Cols / kWarpsN;
   static constexpr int kRowLanes = 4;
   static constexpr int kRegRows = kWarpRows / 8;
   static constexpr int kRegCols = kWarpCols / 4;
@@ -102,11 +102,11 @@ struct MmaTile {
   }
 
   /// x <- 2^(x * unit - base); returns this lane's part of the row's sum.
-  ATTILE_DEVICE float exponentiate(int r, float unit, float base) {
+  ATTILE_DEVICE float exponentiate(int r, float scale_log2, float base) {
     float sum[kChains] = {};
     ATTILE_UNROLL
     for (int c = 0; c < kRegCols; ++c) {
-      x[r][c] = arch::exp2(arch::fma(x[r][c], unit, -base));
+      x[r][c] = arch::exp2(arch::fma(x[r][c], scale_log2, -base));
       sum[c % kChains] += x[r][c];
     }
     return sum[0] + sum[1];
@@ -139,10 +139,10 @@ struct MmaTile {
   }
 
   ATTILE_DEVICE static int warp_row_of(unsigned thread) {
-    return thread / (arch::kWarpSize * kAcross) * kWarpRows;
+    return thread / (arch::kWarpSize * kWarpsN) * kWarpRows;
   }
   ATTILE_DEVICE static int warp_col_of(unsigned thread) {
-    return kAcross == 1 ? 0 : thread / arch::kWarpSize % kAcross * kWarpCols;
+    return kWarpsN == 1 ? 0 : thread / arch::kWarpSize % kWarpsN * kWarpCols;
   }
 };
 
@@ -166,11 +166,11 @@ struct TransposedRegisters {
 /// shared(r - row0, col0 + c) = registers(r, c) * factor, rounded to the elements of `shared`;
 /// where that has fewer columns, for those that it has. Scope    each thread for what it holds.
 /// Barriers one after, for the lanes that read what other lanes wrote.
-template <class Tile, int Rows, int Cols, int kWarps, int kAcross>
-ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, kAcross>& registers,
+template <class Tile, int Rows, int Cols, int kWarps, int kWarpsN>
+ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, kWarpsN>& registers,
                          float factor = 1.0f, int col0 = 0, int row0 = 0) {
   using T = typename Tile::Element;
-  using Registers = MmaTile<Rows, Cols, kWarps, kAcross>;
+  using Registers = MmaTile<Rows, Cols, kWarps, kWarpsN>;
   constexpr int kPairs = Tile::Layout::kUnitElements / 2;  // of columns in 16 bytes
   const int pair = arch::thread_index() % 4;
   const LaneOffsets<Tile> offsets(Registers::row(0) - row0, pair / kPairs);

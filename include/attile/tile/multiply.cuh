@@ -73,8 +73,8 @@ ATTILE_DEVICE void add_step(float& d0, float& d1, float& d2, float& d3, const st
 /// acc += A B; fp32 by one product of operands rounded to TF32. The pieces of one step of the depth
 /// are on their way while those of the step before are multiplied.
 /// Scope    all lanes of a warp, each for what it holds; the operands are visible to it.
-template <class T, Products kProducts = Products::kThree, class Acc, class A, class B>
-  requires(sizeof(T) == 2 || kProducts == Products::kOne)
+template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
+  requires(sizeof(T) == 2 || kProducts == Products::k1xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
@@ -110,8 +110,8 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
 /// The instructions cut off what does not fit into their sums, always towards zero, so that their
 /// sums stay short, begin with the small products, and are added to `acc` by ordinary, rounding
 /// additions. Order of the depth: as A::kPaired says.
-template <class T, Products kProducts = Products::kThree, class Acc, class A, class B>
-  requires(sizeof(T) == 4 && kProducts == Products::kThree)
+template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
+  requires(sizeof(T) == 4 && kProducts == Products::k3xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;

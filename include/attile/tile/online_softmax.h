@@ -11,8 +11,8 @@ namespace attile::tile {
 /// The weight of a state whose maximum is `m` in a sum that is taken relative to `reference`:
 /// 2^((m - reference) * unit). The one place that knows of rows that have seen nothing: there
 /// m = -inf, and the weight is 0 and not NaN, also when the reference is -inf too.
-ATTILE_HOST_DEVICE float softmax_weight(float m, float reference, float unit) {
-  return m == -kInf ? 0.0f : arch::exp2((m - reference) * unit);
+ATTILE_HOST_DEVICE float softmax_weight(float m, float reference, float scale_log2) {
+  return m == -kInf ? 0.0f : arch::exp2((m - reference) * scale_log2);
 }
 
 /// The larger maximum of two states, and the weight that each has relative to it.
@@ -22,9 +22,9 @@ struct CommonMaximum {
 };
 
 /// m = max(m_a, m_b) and e^(m_a - m), e^(m_b - m): what every merge begins with.
-ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float unit) {
+ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float scale_log2) {
   const float m = arch::fmax(m_a, m_b);
-  return {m, softmax_weight(m_a, m, unit), softmax_weight(m_b, m, unit)};
+  return {m, softmax_weight(m_a, m, scale_log2), softmax_weight(m_b, m, scale_log2)};
 }
 
 /// The online softmax state of the rows that one thread holds (arXiv 1805.02867; FlashAttention-2,
@@ -59,30 +59,34 @@ struct OnlineSoftmax {
   ///          row_max(r), any_lane(x) and exponentiate(r, unit, base) -> sum of 2^(s * unit -
   ///          base), with slack also lane_max(r) and lane_max_above(r, floor) of this lane's own;
   ///          outputs give scale_row(r, factor).
-  template <int kSlack = 0, class Scores, class Output>
-  ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float unit) {
+  template <int kThreshold = 0, class Scores, class Output>
+  ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float scale_log2) {
     bool needed = true;
-    if constexpr (kSlack > 0) {
-      needed = Scores::any_lane(above(scores, limit<Scores>(kSlack * arch::reciprocal(unit))));
+    if constexpr (kThreshold > 0) {
+      needed = Scores::any_lane(
+          above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))));
     }
-    const Rescaling rescaling = raise_maximum(scores, unit, needed);
+    const Rescaling rescaling = update_max(scores, scale_log2, needed);
     rescaling.apply(output);
-    exponentiate(scores, unit);
+    exponentiate(scores, scale_log2);
   }
 
   /// The same where each warp of a line has some columns of the scores and of the output.
-  /// Scope    all threads of the line; WarpLine says what it gives.
-  template <int kSlack, class Scores, class Output, class Line>
-  ATTILE_DEVICE void step(Scores& scores, Output& output, float unit, const Line& line) {
-    if constexpr (Line::kOneWarp) return step<kSlack>(scores, output, unit);
-    if (line.any(kSlack == 0 || above(scores, limit<Scores>(kSlack * arch::reciprocal(unit))))) {
+  /// Scope    all threads of the line; RowWarps says what it gives.
+  template <int kThreshold, class Scores, class Output, class RowWarps>
+  ATTILE_DEVICE void step(Scores& scores, Output& output, float scale_log2,
+                          const RowWarps& row_warps) {
+    if constexpr (RowWarps::kOneWarp) return step<kThreshold>(scores, output, scale_log2);
+    if (row_warps.any(
+            kThreshold == 0 ||
+            above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))))) {
       Maxima maxima;
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) maxima.x[r] = scores.row_max(r);
-      line.combine(maxima.x, [](float x, float y) { return arch::fmax(x, y); });
-      raise_maximum(maxima, unit, true).apply(output);
+      row_warps.combine(maxima.x, [](float x, float y) { return arch::fmax(x, y); });
+      update_max(maxima, scale_log2, true).apply(output);
     }
-    exponentiate(scores, unit);
+    exponentiate(scores, scale_log2);
   }
 
   /// What O is to be multiplied by, where it has to be at all.
@@ -99,18 +103,18 @@ struct OnlineSoftmax {
   };
 
   /// What a score has to exceed for a maximum to be raised.
-  struct Limit {
+  struct Thresholds {
     float x[kRows];
     bool positive;  ///< no sign bit of them is set, in all lanes of a warp
   };
   /// Units    `slack` as the scores are: kSlack / unit.
   template <class Scores>
-  ATTILE_HOST_DEVICE Limit limit(float slack) const {
-    Limit result;
+  ATTILE_HOST_DEVICE Thresholds thresholds(float rescale_threshold) const {
+    Thresholds result;
     bool negative = false;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      result.x[r] = m[r] == -kInf ? -kInf : m[r] + slack;
+      result.x[r] = m[r] == -kInf ? -kInf : m[r] + rescale_threshold;
       negative |= arch::has_sign(result.x[r]);
     }
     result.positive = !Scores::any_lane(negative);
@@ -120,17 +124,17 @@ struct OnlineSoftmax {
   /// Whether one of this lane's scores exceeds its row's limit. Where no limit has its sign bit
   /// set, by half as many instructions.
   template <class Scores>
-  ATTILE_HOST_DEVICE static bool above(const Scores& scores, const Limit& limit) {
+  ATTILE_HOST_DEVICE static bool above(const Scores& scores, const Thresholds& thresholds) {
     bool above = false;
-    if (limit.positive) {
+    if (thresholds.positive) {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        above |= scores.lane_max_above(r, limit.x[r]) > limit.x[r];
+        above |= scores.lane_max_above(r, thresholds.x[r]) > thresholds.x[r];
       }
     } else {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        above |= scores.lane_max(r) > limit.x[r];
+        above |= scores.lane_max(r) > thresholds.x[r];
       }
     }
     return above;
@@ -139,14 +143,14 @@ struct OnlineSoftmax {
   /// A step in parts, for a kernel that has other work between them: m and l of l' before rowsum P.
   /// `needed`: the same in all lanes of a warp.
   template <class Scores>
-  ATTILE_HOST_DEVICE Rescaling raise_maximum(const Scores& scores, float unit, bool needed) {
+  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};
     result.needed = needed;
     if (needed) {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const float m_new = arch::fmax(m[r], scores.row_max(r));
-        result.factor[r] = softmax_weight(m[r], m_new, unit);
+        result.factor[r] = softmax_weight(m[r], m_new, scale_log2);
         l[r] *= result.factor[r];
         m[r] = m_new;
       }
@@ -156,10 +160,10 @@ struct OnlineSoftmax {
 
   /// The rest: P, and l' with it.
   template <class Scores>
-  ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float unit) {
+  ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float scale_log2) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      l[r] += scores.exponentiate(r, unit, m[r] == -kInf ? 0.0f : m[r] * unit);
+      l[r] += scores.exponentiate(r, scale_log2, m[r] == -kInf ? 0.0f : m[r] * scale_log2);
     }
   }
 
@@ -173,10 +177,10 @@ struct OnlineSoftmax {
   ///          rounding.
   template <class Output>
   ATTILE_HOST_DEVICE void merge(const OnlineSoftmax& other, Output& output, Output& other_output,
-                                float unit) {
+                                float scale_log2) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const CommonMaximum common = common_maximum(m[r], other.m[r], unit);
+      const CommonMaximum common = common_maximum(m[r], other.m[r], scale_log2);
       m[r] = common.m;
       l[r] = l[r] * common.weight_a + other.l[r] * common.weight_b;
       output.scale_row(r, common.weight_a);
@@ -187,9 +191,9 @@ struct OnlineSoftmax {
   /// `finish` where each warp of a line has some columns.
   /// Scope    all threads of the line.
   /// Barriers one of the line since its last `step`.
-  template <class Output, class Line>
-  ATTILE_DEVICE void finish(Output& output, float factor, const Line& line) {
-    line.combine(l, [](float x, float y) { return x + y; });
+  template <class Output, class RowWarps>
+  ATTILE_DEVICE void finish(Output& output, float factor, const RowWarps& row_warps) {
+    row_warps.combine(l, [](float x, float y) { return x + y; });
     finish(output, factor);
   }
 
@@ -210,8 +214,8 @@ struct OnlineSoftmax {
   /// LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. [Alg. 1, line 13]
   /// The fused operation is named because the compiler is otherwise free to fuse or not in each
   /// inlined copy, and a row's bits would then depend on which copy the schedule brings it to.
-  ATTILE_HOST_DEVICE float lse(int r, float unit) const {
-    return arch::fma(m[r], unit * kLn2, arch::log(l[r]));
+  ATTILE_HOST_DEVICE float lse(int r, float scale_log2) const {
+    return arch::fma(m[r], scale_log2 * kLn2, arch::log(l[r]));
   }
 
  private:

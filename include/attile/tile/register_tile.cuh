@@ -122,11 +122,11 @@ struct RegisterTile {
   }
 
   /// x <- 2^(x * unit - base); returns this lane's part of the row's sum.
-  ATTILE_DEVICE float exponentiate(int r, float unit, float base) {
+  ATTILE_DEVICE float exponentiate(int r, float scale_log2, float base) {
     float sum = 0.0f;
     ATTILE_UNROLL
     for (int c = 0; c < kRegCols; ++c) {
-      x[r][c] = has_col(c) ? arch::exp2(x[r][c] * unit - base) : 0.0f;
+      x[r][c] = has_col(c) ? arch::exp2(x[r][c] * scale_log2 - base) : 0.0f;
       sum += x[r][c];
     }
     return sum;

@@ -16,7 +16,7 @@
 namespace attile::tile {
 
 /// Which part of which score matrix a tile is.
-struct TilePlace {
+struct TileCoord {
   int batch, head, row0, col0;
   Extent extent;
 
@@ -26,7 +26,7 @@ struct TilePlace {
     return i.row < extent.q_len && i.col < extent.kv_len;
   }
   /// The same, for which the compiler works rows and columns out again instead of keeping them.
-  ATTILE_DEVICE TilePlace again() const {
+  ATTILE_DEVICE TileCoord again() const {
     return {batch, head, arch::opaque(row0), arch::opaque(col0), extent};
   }
   /// The score inside the extent that is nearest to it. Neither length may be 0.
@@ -37,7 +37,7 @@ struct TilePlace {
 
 /// The same for a part of a tile that has `rows` rows of `heads` neighbouring heads, from its row
 /// `first` on: a row of each head in turn.
-struct PackedTilePlace {
+struct PackedTileCoord {
   int batch, head, row0, col0;
   Extent extent;
   int first, heads, rows;
@@ -57,26 +57,26 @@ struct PackedTilePlace {
 
 /// S = -inf where an interval mask, or the end of the columns, hides it: by the thread's rows or by
 /// its columns, of whichever it has fewer.
-template <class Registers, class Place, class M>
-ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Place& place, const M& mask) {
+template <class Registers, class Coord, class M>
+ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord, const M& mask) {
   constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
   constexpr int kLines = kByRows ? Registers::kRegRows : Registers::kRegCols;
   constexpr int kLength = kByRows ? Registers::kRegCols : Registers::kRegRows;
-  const int row0 = kByRows ? 0 : place.row0 + Registers::row(0);
-  const int col0 = place.col0 + Registers::col(0);
-  const int kv_len = arch::opaque(place.extent.kv_len);
+  const int row0 = kByRows ? 0 : coord.row0 + Registers::row(0);
+  const int col0 = coord.col0 + Registers::col(0);
+  const int kv_len = arch::opaque(coord.extent.kv_len);
   ATTILE_UNROLL
   for (int line = 0; line < kLines; ++line) {
     Interval seen;
     if constexpr (kByRows) {
-      const ScoreIndex at = place.at(Registers::row(0) + Registers::row_offset(line), 0);
-      if (at.row < place.extent.q_len) {
-        seen = mask.columns(at.batch, at.head, {at.row, at.row + 1}, place.extent).touched;
+      const ScoreIndex at = coord.at(Registers::row(0) + Registers::row_offset(line), 0);
+      if (at.row < coord.extent.q_len) {
+        seen = mask.columns(at.batch, at.head, {at.row, at.row + 1}, coord.extent).touched;
       }
     } else {
       const int col = col0 + Registers::col_offset(line);
       if (col < kv_len) {
-        seen = mask.rows(place.batch, place.head, {col, col + 1}, place.extent).touched;
+        seen = mask.rows(coord.batch, coord.head, {col, col + 1}, coord.extent).touched;
       }
     }
     const int begin = seen.begin - (kByRows ? col0 : row0);
@@ -92,31 +92,31 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Place& place,
 /// S' = score_mod(scale * S), and -inf where the mask hides it. Policies are asked only about
 /// scores inside the extent, so what they read from memory never ends past a length.
 /// Units    in: raw products; out: log2-able by scale * log2(e) with NoScoreMod (S stays raw), by
-///          log2(e) otherwise (see `score_unit`).
+///          log2(e) otherwise (see `score_scale_log2`).
 /// Policies: PolicyBundle.
-template <bool kMasked, class Registers, class Place, class Policies>
-ATTILE_DEVICE void modify_and_mask(Registers& scores, const Place& place, const Policies& policies,
+template <bool kMasked, class Registers, class Coord, class Policies>
+ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const Policies& policies,
                                    float scale) {
   using M = typename Policies::MaskType;
   using S = typename Policies::ScoreModType;
   if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
-    hide_outside_intervals(scores, place, policies.mask);
+    hide_outside_intervals(scores, coord, policies.mask);
   } else if constexpr (kMasked || !kIsIdentity<S>) {
     const S modifier =
         policies.score_mod;  // a copy: what it makes of its members alone is made once
     scores.for_each([&](int r, int c, float& s) {
-      const ScoreIndex i = place.at(r, c);
-      if (!place.inside(i)) {
+      const ScoreIndex i = coord.at(r, c);
+      if (!coord.inside(i)) {
         s = -kInf;
         return;
       }
       if constexpr (!kIsIdentity<S>) {
         // A named product: the compiler could fuse it with a sum of the modifier's in one place and
         // not in another, and a row's bits would depend on which of them it meets.
-        s = modifier(arch::multiply(scale, s), i, place.extent).value;
+        s = modifier(arch::multiply(scale, s), i, coord.extent).value;
       }
       if constexpr (kMasked) {
-        if (!policies.mask.visible(i, place.extent)) s = -kInf;
+        if (!policies.mask.visible(i, coord.extent)) s = -kInf;
       }
     });
   }
@@ -135,9 +135,9 @@ class ScoreBits {
   static constexpr int kCount = Registers::kRegRows * Registers::kRegCols;
   static constexpr int kWords = ceil_div(kCount, 32);
 
-  template <class Place>
-  ATTILE_DEVICE static ScoreIndex index(const Place& place, int i) {
-    return place.at(Registers::row(i / Registers::kRegCols),
+  template <class Coord>
+  ATTILE_DEVICE static ScoreIndex index(const Coord& coord, int i) {
+    return coord.at(Registers::row(i / Registers::kRegCols),
                     Registers::col(i % Registers::kRegCols));
   }
 
@@ -151,25 +151,25 @@ template <class Registers>
 class VisibleBits : ScoreBits<Registers> {
  public:
   static constexpr bool kModifierBranches = false;
-  template <class M, class Place>
-  ATTILE_DEVICE void ask(const M& mask, const Place& place) {
+  template <class M, class Coord>
+  ATTILE_DEVICE void ask(const M& mask, const Coord& coord) {
     ATTILE_UNROLL
     for (int w = 0; w < this->kWords; ++w) {
-      this->words_[w] = word(w, place, [&](const ScoreIndex& at) {
-        return place.inside(at) & mask.visible(place.nearest_inside(at), place.extent);
+      this->words_[w] = word(w, coord, [&](const ScoreIndex& at) {
+        return coord.inside(at) & mask.visible(coord.nearest_inside(at), coord.extent);
       });
     }
   }
   /// Of two masks first what the second one reads is sent for. Asked together they would keep all
   /// rows and columns in registers until it has come.
-  template <class A, class B, class Place>
+  template <class A, class B, class Coord>
     requires(!And<A, B>::kIntervals)
-  ATTILE_DEVICE void ask(const And<A, B>& mask, const Place& place) {
-    const Place again = place.again();
+  ATTILE_DEVICE void ask(const And<A, B>& mask, const Coord& coord) {
+    const Coord again = coord.again();
     ATTILE_UNROLL
     for (int w = 0; w < this->kWords; ++w) {
-      this->words_[w] = word(w, place, [&](const ScoreIndex& at) {
-        return mask.second.visible(place.nearest_inside(at), place.extent);
+      this->words_[w] = word(w, coord, [&](const ScoreIndex& at) {
+        return mask.second.visible(coord.nearest_inside(at), coord.extent);
       });
       this->words_[w] &= word(w, again, [&](const ScoreIndex& at) {
         return again.inside(at) & mask.first.visible(again.nearest_inside(at), again.extent);
@@ -191,12 +191,12 @@ class VisibleBits : ScoreBits<Registers> {
 
  private:
   /// Word w of the bits, with what f(score) says of each of its scores.
-  template <class Place, class F>
-  ATTILE_DEVICE static std::uint32_t word(int w, const Place& place, const F& f) {
+  template <class Coord, class F>
+  ATTILE_DEVICE static std::uint32_t word(int w, const Coord& coord, const F& f) {
     std::uint32_t bits = 0;
     ATTILE_UNROLL
     for (int i = w * 32; i < min(w * 32 + 32, VisibleBits::kCount); ++i) {
-      bits |= static_cast<std::uint32_t>(f(VisibleBits::index(place, i))) << (i % 32);
+      bits |= static_cast<std::uint32_t>(f(VisibleBits::index(coord, i))) << (i % 32);
     }
     return bits;
   }
@@ -204,7 +204,7 @@ class VisibleBits : ScoreBits<Registers> {
 
 /// What turns scores into log2 units: the scale is folded in where no modifier needs it earlier.
 template <class S>
-ATTILE_HOST_DEVICE constexpr float score_unit(float scale) {
+ATTILE_HOST_DEVICE constexpr float score_scale_log2(float scale) {
   return kIsIdentity<S> ? scale * kLog2e : kLog2e;
 }
 
@@ -214,15 +214,15 @@ ATTILE_HOST_DEVICE constexpr float score_unit(float scale) {
 template <class Registers, class Sampler>
 class KeepBits : ScoreBits<Registers> {
  public:
-  template <class Place>
-  ATTILE_DEVICE KeepBits(const Place& place, const Sampler& sampler)
+  template <class Coord>
+  ATTILE_DEVICE KeepBits(const Coord& coord, const Sampler& sampler)
       : scale_(sampler.keep_scale()) {
     ATTILE_UNROLL
     for (int w = 0; w < this->kWords; ++w) {
       ATTILE_UNROLL_BY(1)
       for (int i = w * 32; i < min(w * 32 + 32, this->kCount); ++i) {
-        const ScoreIndex at = this->index(place, i);
-        const bool keep = place.inside(at) && sampler.keep(at);
+        const ScoreIndex at = this->index(coord, i);
+        const bool keep = coord.inside(at) && sampler.keep(at);
         this->words_[w] |= std::uint32_t{keep} << (i % 32);
       }
     }
@@ -241,16 +241,16 @@ template <class Registers>
 class KeepBits<Registers, NoDropout::Sampler> {
  public:
   KeepBits() = default;
-  template <class Place>
-  ATTILE_DEVICE KeepBits(const Place&, const NoDropout::Sampler&) {}
+  template <class Coord>
+  ATTILE_DEVICE KeepBits(const Coord&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }
   ATTILE_DEVICE float scale() const { return 1.0f; }
 };
 
 /// P <- dropout(P), without the factor 1 / (1 - p).
-template <class Registers, class Place, class Sampler>
-ATTILE_DEVICE void drop(Registers& p, const Place& place, const Sampler& sampler) {
-  const KeepBits<Registers, Sampler> bits(place, sampler);
+template <class Registers, class Coord, class Sampler>
+ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler) {
+  const KeepBits<Registers, Sampler> bits(coord, sampler);
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL

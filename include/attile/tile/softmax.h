@@ -39,17 +39,17 @@ ATTILE_HOST_DEVICE float row_max(const float* x, int n) {
 }
 
 /// l = sum of e^(x_i - m).
-ATTILE_HOST_DEVICE float row_sum(const float* x, int n, float m, float unit) {
+ATTILE_HOST_DEVICE float row_sum(const float* x, int n, float m, float scale_log2) {
   float l = 0.0f;
-  for (int i = 0; i < n; ++i) l += softmax_weight(x[i], m, unit);
+  for (int i = 0; i < n; ++i) l += softmax_weight(x[i], m, scale_log2);
   return l;
 }
 
 /// y_i = e^(x_i - m) / l.
 ATTILE_HOST_DEVICE void normalise_row(const float* x, float* y, int n, float m, float l,
-                                      float unit) {
+                                      float scale_log2) {
   const float inverse = inverse_sum(l);
-  for (int i = 0; i < n; ++i) y[i] = softmax_weight(x[i], m, unit) * inverse;
+  for (int i = 0; i < n; ++i) y[i] = softmax_weight(x[i], m, scale_log2) * inverse;
 }
 
 /// The output of a state that stands alone.
@@ -64,20 +64,20 @@ struct NoOutput {
 /// Passes   2; 2 loads, 1 store, 2 exps for each score.
 /// Range    e^x is infinite above x = 88.7 and 0 below -103 (below -87.3 on the device). A row that
 ///          overflows becomes inf / inf, one that underflows as a whole, or hides all, 0 / 0: NaN.
-ATTILE_HOST_DEVICE void naive_softmax(const float* x, float* y, int n, float unit = kLog2e) {
+ATTILE_HOST_DEVICE void naive_softmax(const float* x, float* y, int n, float scale_log2 = kLog2e) {
   float l = 0.0f;
-  for (int i = 0; i < n; ++i) l += arch::exp2(x[i] * unit);
-  for (int i = 0; i < n; ++i) y[i] = arch::exp2(x[i] * unit) / l;
+  for (int i = 0; i < n; ++i) l += arch::exp2(x[i] * scale_log2);
+  for (int i = 0; i < n; ++i) y[i] = arch::exp2(x[i] * scale_log2) / l;
 }
 
 /// With the maximum m taken off no exponential is above 1 and l is at least 1, as the textbooks do
 /// it: m = max x, then y_i = e^(x_i - m) and l = sum of y_i, then y_i / l.
 /// Passes   3; 3 loads, 2 stores, 1 exp for each score: the numerators go through memory.
-ATTILE_HOST_DEVICE void safe_softmax(const float* x, float* y, int n, float unit = kLog2e) {
+ATTILE_HOST_DEVICE void safe_softmax(const float* x, float* y, int n, float scale_log2 = kLog2e) {
   const float m = detail::row_max(x, n);
   float l = 0.0f;
   for (int i = 0; i < n; ++i) {
-    y[i] = softmax_weight(x[i], m, unit);
+    y[i] = softmax_weight(x[i], m, scale_log2);
     l += y[i];
   }
   const float inverse = detail::inverse_sum(l);
@@ -87,31 +87,33 @@ ATTILE_HOST_DEVICE void safe_softmax(const float* x, float* y, int n, float unit
 /// The same without the numerators in memory: m = max x, then l = sum of e^(x_i - m), then
 /// y_i = e^(x_i - m) / l.                                              [arXiv 1805.02867, Alg. 2]
 /// Passes   3; 3 loads, 1 store, 2 exps for each score.
-ATTILE_HOST_DEVICE void three_pass_softmax(const float* x, float* y, int n, float unit = kLog2e) {
+ATTILE_HOST_DEVICE void three_pass_softmax(const float* x, float* y, int n,
+                                           float scale_log2 = kLog2e) {
   const float m = detail::row_max(x, n);
-  const float l = detail::row_sum(x, n, m, unit);
-  detail::normalise_row(x, y, n, m, l, unit);
+  const float l = detail::row_sum(x, n, m, scale_log2);
+  detail::normalise_row(x, y, n, m, l, scale_log2);
 }
 
 /// The maximum and the sum in one pass: when the maximum rises, what was summed is rescaled:
 ///   m' = max(m, x_i),  l' = l e^(m - m') + e^(x_i - m')               [arXiv 1805.02867, Alg. 3]
 /// Passes   2; 2 loads, 1 store, 3 exps for each score. OnlineSoftmax::step is this for a tile of
 ///          scores at a time, which needs one rescaling for each tile.
-ATTILE_HOST_DEVICE void online_softmax(const float* x, float* y, int n, float unit = kLog2e) {
+ATTILE_HOST_DEVICE void online_softmax(const float* x, float* y, int n, float scale_log2 = kLog2e) {
   float m = -kInf, l = 0.0f;
   for (int i = 0; i < n; ++i) {
     const float m_new = arch::fmax(m, x[i]);
-    l = l * softmax_weight(m, m_new, unit) + softmax_weight(x[i], m_new, unit);
+    l = l * softmax_weight(m, m_new, scale_log2) + softmax_weight(x[i], m_new, scale_log2);
     m = m_new;
   }
-  detail::normalise_row(x, y, n, m, l, unit);
+  detail::normalise_row(x, y, n, m, l, scale_log2);
 }
 
 /// The state (m, l) of n scores by themselves, by the first two passes of `three_pass_softmax`.
-ATTILE_HOST_DEVICE OnlineSoftmax<1> softmax_state(const float* x, int n, float unit = kLog2e) {
+ATTILE_HOST_DEVICE OnlineSoftmax<1> softmax_state(const float* x, int n,
+                                                  float scale_log2 = kLog2e) {
   OnlineSoftmax<1> state;
   state.m[0] = detail::row_max(x, n);
-  state.l[0] = detail::row_sum(x, n, state.m[0], unit);
+  state.l[0] = detail::row_sum(x, n, state.m[0], scale_log2);
   return state;
 }
 
@@ -124,14 +126,14 @@ ATTILE_HOST_DEVICE OnlineSoftmax<1> softmax_state(const float* x, int n, float u
 ///          twice before the next: kept in registers or in the cache, it is loaded once.
 /// Units    block: scores, at least 1.
 ATTILE_HOST_DEVICE void blockwise_softmax(const float* x, float* y, int n, int block,
-                                          float unit = kLog2e) {
+                                          float scale_log2 = kLog2e) {
   OnlineSoftmax<1> row;
   row.reset();
   const detail::NoOutput none;
   for (int begin = 0; begin < n; begin += block) {
-    row.merge(softmax_state(x + begin, min(block, n - begin), unit), none, none, unit);
+    row.merge(softmax_state(x + begin, min(block, n - begin), scale_log2), none, none, scale_log2);
   }
-  detail::normalise_row(x, y, n, row.m[0], row.l[0], unit);
+  detail::normalise_row(x, y, n, row.m[0], row.l[0], scale_log2);
 }
 
 }  // namespace attile::tile

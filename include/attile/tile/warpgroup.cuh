@@ -44,7 +44,7 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
                                             int b_row = 0) {
   const arch::WgmmaOperand left = detail::wgmma_operand(a, a_row * A::Layout::kRowBytes);
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
-  if constexpr (kAdds) arch::wgmma_touches(acc.x);
+  if constexpr (kAdds) arch::fence_operand(acc.x);
   arch::wgmma_fence();
   ATTILE_UNROLL
   for (int k = 0; k < A::kCols / 16; ++k) {
@@ -95,7 +95,7 @@ template <class T, class Acc, class A, class B>
 ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0,
                                  bool adds = true) {
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
-  arch::wgmma_touches(acc.x);
+  arch::fence_operand(acc.x);
   arch::wgmma_fence();
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / 16; ++k) {
@@ -137,13 +137,13 @@ ATTILE_DEVICE void start_product(WideTile<Rows, Cols, kWarps>& acc, const A& a, 
 
 /// The products of a warpgroup are done: its sums may be used.
 template <class Registers>
-ATTILE_DEVICE void touch_sums(Registers& acc) {
-  arch::wgmma_touches(acc.x);
+ATTILE_DEVICE void fence_accumulators(Registers& acc) {
+  arch::fence_operand(acc.x);
 }
 template <int Rows, int Cols, int kWarps>
-ATTILE_DEVICE void touch_sums(WideTile<Rows, Cols, kWarps>& acc) {
-  arch::wgmma_touches(acc.low.x);
-  arch::wgmma_touches(acc.high.x);
+ATTILE_DEVICE void fence_accumulators(WideTile<Rows, Cols, kWarps>& acc) {
+  arch::fence_operand(acc.low.x);
+  arch::fence_operand(acc.high.x);
 }
 
 /// As for an MmaTile, all of it.
@@ -159,7 +159,7 @@ ATTILE_DEVICE void stage(const Tile& shared, const WideTile<Rows, Cols, kWarps>&
 template <int kPending, class Acc>
 ATTILE_DEVICE void wait_product(Acc& acc) {
   arch::wgmma_wait<kPending>();
-  touch_sums(acc);
+  fence_accumulators(acc);
 }
 
 }  // namespace attile::tile

@@ -10,8 +10,8 @@
 #include <attile/core/schedule.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
+#include <attile/kernel/dq_order.cuh>
 #include <attile/kernel/portable/backward_traits.cuh>
-#include <attile/kernel/turns.cuh>
 #include <attile/kernel/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
@@ -50,11 +50,11 @@ struct BackwardTiles {
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group; with
 /// the modes of one pass also this tile's part of dQ.
-/// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 16 bytes.
+/// Scope    all threads of the block. `shared`: Traits::kKvSharedBytes, aligned to 16 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
-                                    unsigned char* shared) {
-  const WorkTile key = key_tile(p, column);
+ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
+                                     unsigned char* shared) {
+  const WorkTile key = kv_work_tile(p, kv_block);
   constexpr int kThreads = Traits::kThreads;
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const BackwardTiles<Traits> smem(shared);
@@ -74,7 +74,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     tile::load<kThreads>(smem.q, p.q_of(at), at.row0);  // line 9
     tile::load<kThreads>(smem.dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
     [[maybe_unused]] bool writes = false;
-    if constexpr (kInOrder) writes = begin_turn(p, at, at.kv_tile());  // each warp for itself
+    if constexpr (kInOrder)
+      writes = DqOrder<Traits>(p).acquire(at, at.kv_tile());  // each warp for itself
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -82,7 +83,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     ds_frag.clear();
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
-    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, p.place(at, col0),
+    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, p.coord(at, col0),
                                              p.row_lse + stat, p.delta + stat, sampler);
     tile::stage(p_smem, p_frag);
     tile::stage(smem.ds, ds_frag);
@@ -91,8 +92,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     tile::matmul_tn(dv_frag, p_smem, smem.dout);  // line 12
     tile::matmul_tn(dk_frag, smem.ds, smem.q);    // line 16
     if constexpr (Traits::kDqMode != DqMode::kTwoPass) {
-      const tile::Matrix<float> sum{p.dq_sum_of(at), Traits::kDqCols, p.extent(at).q_len - at.row0,
-                                    Traits::kDqCols, true};
+      const tile::Matrix<float> sum{p.dq_accum_of(at), Traits::kDqCols,
+                                    p.extent(at).q_len - at.row0, Traits::kDqCols, true};
       typename Traits::DqRegisters dq_frag;
       if (kInOrder && !writes) {
         tile::load(dq_frag, sum, 0);
@@ -110,7 +111,7 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
     }
     arch::barrier();  // everyone has read Q, dO, P and dS before the next tiles are written
     if constexpr (kInOrder) {
-      if (arch::thread_index() == 0) pass_turn(p, at, at.kv_tile());
+      if (arch::thread_index() == 0) DqOrder<Traits>(p).release(at, at.kv_tile());
     }
   };
 
@@ -142,9 +143,9 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
   dq_frag.clear();
 
   const auto step = [&](auto masked, int kv_tile) {
-    const tile::TilePlace place = p.place(at, kv_tile * Traits::kBc);
-    tile::load<kThreads>(smem.k, k_gmem, place.col0);  // line 6
-    tile::load<kThreads>(smem.v, v_gmem, place.col0);
+    const tile::TileCoord coord = p.coord(at, kv_tile * Traits::kBc);
+    tile::load<kThreads>(smem.k, k_gmem, coord.col0);  // line 6
+    tile::load<kThreads>(smem.v, v_gmem, coord.col0);
     arch::barrier();  // K and V (the first time Q and dO) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -152,9 +153,9 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
     ds_frag.clear();
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
-    constexpr bool kLearn = false;                // the pass over keys adds to that gradient
-    probabilities_and_gradient<masked.value, kLearn>(p_frag, ds_frag, p, place, p.row_lse + stat,
-                                                     p.delta + stat, sampler);
+    constexpr bool kAddGradient = false;          // the pass over keys adds to that gradient
+    probabilities_and_gradient<masked.value, kAddGradient>(
+        p_frag, ds_frag, p, coord, p.row_lse + stat, p.delta + stat, sampler);
     tile::stage(smem.ds, ds_frag);
     Traits::ScoreRegisters::sync_rows();        // the lanes of a row see each other's dS
     tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
@@ -168,7 +169,7 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
 /// One block for each tile of query rows of each head, a head's last rows first.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
-    backward_rows_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
+    backward_q_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   arch::await_dependencies();  // the pass over keys, which has waited for the statistics
   backward_rows<Traits>(p, last_rows_first(p, arch::block_index()), arch::dynamic_shared());
 }
@@ -179,7 +180,7 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, const WorkTile& at,
   using T = typename Traits::ElementType;
   constexpr int kCols = Traits::kDqCols;
   const auto dq = p.rows_of_head(p.dq, at, p.head_dim);
-  const float* const sum = p.dq_sum_of(at);
+  const float* const sum = p.dq_accum_of(at);
   for (int i = arch::thread_index(); i < Traits::kBr * kCols; i += Traits::kThreads) {
     const int row = at.row0 + i / kCols;
     const int col = i % kCols;

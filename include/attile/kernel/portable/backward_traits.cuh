@@ -44,13 +44,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr std::size_t kOperandBytes =
       QTile::kBytes + DoTile::kBytes + KTile::kBytes + VTile::kBytes;
   /// The pass over K/V blocks holds P and dS, the pass over Q blocks dS alone.
-  static constexpr std::size_t kColumnsSharedBytes = kOperandBytes + 2 * PTile::kBytes;
+  static constexpr std::size_t kKvSharedBytes = kOperandBytes + 2 * PTile::kBytes;
   static constexpr std::size_t kRowsSharedBytes = kOperandBytes + PTile::kBytes;
   /// Of the kernel that writes dQ.
   static constexpr std::size_t kDqSharedBytes = 0;
   /// Columns of a row of the fp32 sum of dQ.
   static constexpr int kDqCols = DqRegisters::kCols;
-  static_assert(kColumnsSharedBytes <= arch::kMaxSharedBytes,
+  static_assert(kKvSharedBytes <= arch::kMaxSharedBytes,
                 "attile::BackwardTraits: the tiles of Q, dO, K, V, P and dS take more than the "
                 "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
 };

@@ -130,32 +130,32 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
   const auto step = [&](auto masked, int q_tile, int col0) {
     WorkTile at = slab;
     at.row0 = q_tile * kBr;
-    const tile::TilePlace place = p.place(at, col0);
+    const tile::TileCoord coord = p.coord(at, col0);
     Output o_frag;
     tile::OnlineSoftmax<Output::kRegRows> softmax;
-    tile::load<kThreads>(q_smem, q_gmem, place.row0);  // line 9
+    tile::load<kThreads>(q_smem, q_gmem, coord.row0);  // line 9
     if (fresh && col0 == 0) {
       o_frag.clear();
       softmax.reset();
     } else {
-      rows.load(o_frag, softmax, place.row0);
+      rows.load(o_frag, softmax, coord.row0);
     }
     arch::barrier();  // Q (the first time K and V) is written before anyone reads it
 
     typename Traits::ScoreRegisters s_frag;
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);                                          // line 10
-    tile::modify_and_mask<masked.value>(s_frag, place, p.policies, p.scale);          // line 11
+    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies, p.scale);          // line 11
     if constexpr (kIsIdentity<typename Traits::ScoreModType>) s_frag.scale(p.scale);  // line 10
     softmax.step(s_frag, o_frag, kLog2e);           // lines 12, 13
     if constexpr (Traits::DropoutType::kEnabled) {  // line 14
-      tile::drop(s_frag, place, sampler);
+      tile::drop(s_frag, coord, sampler);
       s_frag.scale(sampler.keep_scale());
     }
     tile::stage(p_smem, s_frag);
     Traits::ScoreRegisters::sync_rows();      // the lanes of a row see each other's P
     tile::matmul_nn(o_frag, p_smem, v_smem);  // line 15
-    rows.store(o_frag, softmax, place.row0);  // lines 15, 16
+    rows.store(o_frag, softmax, coord.row0);  // lines 15, 16
     arch::barrier();  // everyone has read Q and P before the next ones are written; l, m are there
   };
 

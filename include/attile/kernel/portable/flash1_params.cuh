@@ -72,10 +72,10 @@ struct Flash1Params : Problem<Traits> {
   /// The work tile of a block: the first rows of its slab, through all heads of one sequence after
   /// another.
   ATTILE_DEVICE WorkTile slab(int block) const {
-    const int slice = block / slabs;
+    const int batch_head = block / slabs;
     WorkTile at;
-    at.sequence = slice / this->q_heads;
-    at.head = slice % this->q_heads;
+    at.sequence = batch_head / this->q_heads;
+    at.head = batch_head % this->q_heads;
     at.kv_head = at.head / this->group_heads;
     at.row0 = block % slabs * Traits::kSlabTiles * Traits::kBr;
     at.extent = this->policies.sequences.extent(at.sequence, this->bounds);

@@ -34,7 +34,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const TileRange range = at.kv_tiles;
   const auto k_gmem = p.k_of(at);
   const auto v_gmem = p.v_of(at);
-  const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
+  const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.sampler();
   tile::Transfer<kThreads, typename Traits::KTile, T> k_transfer;
   tile::Transfer<kThreads, typename Traits::VTile, T> v_transfer;
@@ -48,28 +48,28 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   if constexpr (Traits::kPrefetch) k_transfer.fetch(k_gmem, range.first * kBc);
 
   const auto step = [&](auto masked, int kv_tile) {
-    const tile::TilePlace place = p.place(at, kv_tile * kBc);
+    const tile::TileCoord coord = p.coord(at, kv_tile * kBc);
     if constexpr (Traits::kPrefetch) {
-      v_transfer.fetch(v_gmem, place.col0);  // line 7, with V on its way while S is made
-      k_transfer.put(k_smem, k_gmem, place.col0);
+      v_transfer.fetch(v_gmem, coord.col0);  // line 7, with V on its way while S is made
+      k_transfer.put(k_smem, k_gmem, coord.col0);
     } else {
-      tile::load<kThreads>(k_smem, k_gmem, place.col0);  // line 7
-      tile::load<kThreads>(v_smem, v_gmem, place.col0);
+      tile::load<kThreads>(k_smem, k_gmem, coord.col0);  // line 7
+      tile::load<kThreads>(v_smem, v_gmem, coord.col0);
     }
     arch::barrier();  // Q, K and, without prefetch, V are written before anyone reads them
 
     typename Traits::ScoreRegisters s_frag;
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);  // line 8
-    if constexpr (Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, place.col0);
-    tile::modify_and_mask<masked.value>(s_frag, place, p.policies, p.scale);
-    softmax.step(s_frag, o_frag, unit);  // line 9
-    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
+    if constexpr (Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, coord.col0);
+    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies, p.scale);
+    softmax.step(s_frag, o_frag, scale_log2);  // line 9
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, sampler);
 
     arch::barrier();  // V is written before anyone reads it; K is read before P takes its place
     tile::stage(p_smem, s_frag);
     if constexpr (Traits::kPrefetch) {
-      if (kv_tile + 1 < range.last) k_transfer.fetch(k_gmem, place.col0 + kBc);
+      if (kv_tile + 1 < range.last) k_transfer.fetch(k_gmem, coord.col0 + kBc);
     }
     Traits::ScoreRegisters::sync_rows();      // the lanes of a row see each other's P
     tile::matmul_nn(o_frag, p_smem, v_smem);  // line 10
@@ -77,9 +77,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   };
   visit(range, step);  // lines 6 to 11
 
-  softmax.finish(o_frag, sampler.keep_scale());                                   // line 12
-  tile::store(p.o_of(at), o_frag, at.row0);                                       // line 14
-  store_lse<typename Traits::OutputRegisters>(p, p.place(at, 0), softmax, unit);  // lines 13, 15
+  softmax.finish(o_frag, sampler.keep_scale());  // line 12
+  tile::store(p.o_of(at), o_frag, at.row0);      // line 14
+  store_lse<typename Traits::OutputRegisters>(p, p.coord(at, 0), softmax,
+                                              scale_log2);  // lines 13, 15
 }
 
 }  // namespace attile::portable

@@ -10,10 +10,10 @@
 #include <attile/core/schedule.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
-#include <attile/kernel/dq_sum.cuh>
-#include <attile/kernel/query_cursor.cuh>
+#include <attile/kernel/dq_accum.cuh>
+#include <attile/kernel/dq_order.cuh>
+#include <attile/kernel/q_tile_loop.cuh>
 #include <attile/kernel/sm80/backward_traits.cuh>
-#include <attile/kernel/turns.cuh>
 #include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
@@ -57,12 +57,13 @@ struct QueryStage {
 /// Calls f(score, LSE / 2 in raw scores) for what this thread holds of S^T; 0 where that is not
 /// finite.
 template <class Scores, class F>
-ATTILE_DEVICE void for_each_with_half_lse(Scores& s, const float* lse, float half_unit, F&& f) {
+ATTILE_DEVICE void for_each_with_half_lse(Scores& s, const float* lse, float half_inverse_scale,
+                                          F&& f) {
   using Rows = tile::TransposedRegisters<Scores>;
   const Rows rows{s};
   ATTILE_UNROLL
   for (int r = 0; r < Rows::kRegRows; ++r) {
-    const float x = lse[Rows::row(r)] * half_unit;
+    const float x = lse[Rows::row(r)] * half_inverse_scale;
     const float half = x < kInf && x > -kInf ? x : 0.0f;
     ATTILE_UNROLL
     for (int c = 0; c < Rows::kRegCols; ++c) f(rows.at(r, c), half);
@@ -75,7 +76,9 @@ ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const Backwar
                                const typename Traits::KTile& k_smem,
                                const QueryStage<Traits>& smem) {
   using Scores = typename Traits::ScoreRegisters;
-  const auto with_half_lse = [&](auto f) { for_each_with_half_lse(s, smem.lse, p.half_unit, f); };
+  const auto with_half_lse = [&](auto f) {
+    for_each_with_half_lse(s, smem.lse, p.half_inverse_scale, f);
+  };
   if constexpr (Traits::kBeginsAtHalf) {
     with_half_lse([](float& x, float half) { x = -half; });
   } else {
@@ -101,7 +104,7 @@ ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
     tile::multiply<T, Traits::kProducts>(
         dq, tile::SharedLeftTransposed(ds_smem, Registers::warp_row()),
         tile::SharedRight(k_smem, part * Registers::kCols + Registers::warp_col()));
-    add_to_sum<Traits>(sum, dq, overwrite);
+    add_to_dq_accum<Traits>(sum, dq, overwrite);
   }
 }
 
@@ -119,7 +122,7 @@ ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
   tile::stage(ds_smem, ds_frag);
   const tile::SharedRight do_right(smem.dout, Traits::DvRegisters::warp_col());
   const tile::SharedRight q_right(smem.q, Traits::DkRegisters::warp_col());
-  if constexpr (Traits::kAcross == 1) {
+  if constexpr (Traits::kWarpsN == 1) {
     tile::multiply<T, Traits::kProducts>(dv_frag, tile::RegisterLeft<T, Scores>(p_frag), do_right);
     tile::multiply<T, Traits::kProducts>(dk_frag, tile::RegisterLeft<T, Scores>(ds_frag), q_right);
     arch::barrier();  // dS is written before others read it; Q and dO have been read
@@ -136,7 +139,7 @@ ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
 /// dK and dV by way of shared memory, where they take the places of K and V (line 18).
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
+ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
                                const typename Traits::KTile& k_smem,
                                const typename Traits::VTile& v_smem,
                                const typename Traits::DkRegisters& dk_frag,
@@ -146,7 +149,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int column,
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag);
   arch::barrier();  // dK and dV are written before others read them
-  const WorkTile key = key_tile(p, column);
+  const WorkTile key = kv_work_tile(p, kv_block);
   const int col0 = key.kv_tile() * Traits::kBc;
   tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dk, key, p.head_dim), k_smem, col0);
   tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dv, key, p.head_dim_v), v_smem, col0);
@@ -163,7 +166,7 @@ enum class Kept {
 template <class Traits>
 inline constexpr Kept kKept = [] {
   constexpr bool kShortPlain = Traits::kDqCols <= 64 && sizeof(typename Traits::ElementType) == 2 &&
-                               kPlainStep<typename Traits::Policies>;
+                               kIsFastPath<typename Traits::Policies>;
   if (Traits::kDqMode == DqMode::kInOrder) {
     return Traits::kBeginsAtHalf || kShortPlain ? Kept::kBatch : Kept::kBatchAndColumn;
   }
@@ -172,10 +175,10 @@ inline constexpr Kept kKept = [] {
 }();
 /// The work tile of a step.
 template <class Traits>
-ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int column, WorkTile key,
-                                 const QueryCursor<Traits>& rows) {
+ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int kv_block, WorkTile key,
+                                 const QTileLoop<Traits>& rows) {
   if constexpr (kKept<Traits> == Kept::kNumber) {
-    key = key_tile(p, arch::opaque(column));
+    key = kv_work_tile(p, arch::opaque(kv_block));
   } else {
     key.sequence = arch::opaque(key.sequence);
   }
@@ -183,18 +186,18 @@ ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int column, Wo
 }
 /// Where its scores stand. `col0`: the first column of its tile of keys.
 template <class Traits>
-ATTILE_DEVICE tile::TilePlace place_of(const BackwardParams<Traits>& p, const WorkTile& at,
+ATTILE_DEVICE tile::TileCoord place_of(const BackwardParams<Traits>& p, const WorkTile& at,
                                        int col0) {
-  if constexpr (kKept<Traits> == Kept::kNumber) return p.place(at, at.kv_tile() * Traits::kBc);
-  return p.place(at, kKept<Traits> == Kept::kBatch ? arch::opaque(col0) : col0);
+  if constexpr (kKept<Traits> == Kept::kNumber) return p.coord(at, at.kv_tile() * Traits::kBc);
+  return p.coord(at, kKept<Traits> == Kept::kBatch ? arch::opaque(col0) : col0);
 }
 
 /// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
 /// tile's part of dQ.
-/// Scope    all threads of the block. `shared`: Traits::kColumnsSharedBytes, aligned to 128 bytes.
+/// Scope    all threads of the block. `shared`: Traits::kKvSharedBytes, aligned to 128 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
-                                    unsigned char* shared) {
+ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
+                                     unsigned char* shared) {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using PTile = typename Traits::PTile;
@@ -205,13 +208,13 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
   unsigned char* const stages = v_smem.data + Traits::VTile::kBytes;
   const PTile ds_smem{stages + Traits::kStages * Traits::kStageBytes};  // (Bc, Br): dS^T
   const PTile p_smem{ds_smem.data + PTile::kBytes};                     // (Bc, Br): P^T
-  const WorkTile key = key_tile(p, column);
+  const WorkTile key = kv_work_tile(p, kv_block);
   const int col0 = key.kv_tile() * Traits::kBc;
   const auto sampler = p.sampler();
 
   tile::load_async<kThreads>(k_smem, p.k_of(key), col0);  // line 6
   tile::load_async<kThreads>(v_smem, p.v_of(key), col0);
-  QueryCursor<Traits> next(p, column);
+  QTileLoop<Traits> next(p, kv_block);
   int step = 0;
   const auto stage_of = [&](int i) {
     return QueryStage<Traits>(stages + (Traits::kStages == 2 ? i % 2 : 0) * Traits::kStageBytes);
@@ -234,8 +237,8 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const WorkTile at = step_tile(p, column, key, next);
-    const tile::TilePlace place = place_of(p, at, col0);
+    const WorkTile at = step_tile(p, kv_block, key, next);
+    const tile::TileCoord coord = place_of(p, at, col0);
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
@@ -249,30 +252,30 @@ ATTILE_DEVICE void backward_columns(const BackwardParams<Traits>& p, int column,
         ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
         tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-    probabilities_and_gradient(edge, p_rows, ds_rows, p, place, smem.lse, smem.delta, sampler);
+    probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler);
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
     constexpr bool kSumFirst = kKept<Traits> == Kept::kNumber;
     float* sum = nullptr;
-    if constexpr (kSumFirst) sum = p.dq_sum_of(at);
+    if constexpr (kSumFirst) sum = p.dq_accum_of(at);
     if constexpr (Traits::kStages == 1) {
-      if constexpr (Traits::kAcross > 1) arch::barrier();  // Q and dO have been read
+      if constexpr (Traits::kWarpsN > 1) arch::barrier();  // Q and dO have been read
       next.advance();
       send_for_next();
     }
 
-    if constexpr (!kSumFirst) sum = p.dq_sum_of(at);
+    if constexpr (!kSumFirst) sum = p.dq_accum_of(at);
     bool writes = false;
     if constexpr (kInOrder) {  // each warp for itself
-      writes = begin_turn(p, at, arch::opaque(key.kv_tile()));
+      writes = DqOrder<Traits>(p).acquire(at, arch::opaque(key.kv_tile()));
     }
     add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added
-      if (arch::thread_index() == 0) pass_turn(p, at, arch::opaque(key.kv_tile()));
+      if (arch::thread_index() == 0) DqOrder<Traits>(p).release(at, arch::opaque(key.kv_tile()));
     }
   }
 
-  store_dk_dv(p, arch::opaque(column), k_smem, v_smem, dk_frag, dv_frag);
+  store_dk_dv(p, arch::opaque(kv_block), k_smem, v_smem, dk_frag, dv_frag);
 }
 
 }  // namespace attile::sm80

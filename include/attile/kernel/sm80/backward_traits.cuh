@@ -34,38 +34,38 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr const char* kFamily = "sm80";
   static constexpr int kLeastArchitecture = 800;
   static constexpr DqMode kDqMode = kMode;
-  static constexpr int kAcross = TuningType::across(max(D, Dv));
+  static constexpr int kWarpsN = TuningType::across(max(D, Dv));
   static constexpr int kWarps = TuningType::warps(Bc, max(D, Dv));
   static_assert(kWarps >= 1 && kWarps <= 32,
                 "attile::sm80::BackwardTraits: a block has 1 to 32 warps; choose a smaller Bc");
-  static_assert(kWarps % kAcross == 0 && Bc % (16 * (kWarps / kAcross)) == 0,
+  static_assert(kWarps % kWarpsN == 0 && Bc % (16 * (kWarps / kWarpsN)) == 0,
                 "attile::sm80::BackwardTraits: Bc must be a multiple of 16 rows of dK and dV for "
                 "each of Warps / Across lines of warps");
-  static_assert(Br % (16 * kAcross) == 0,
+  static_assert(Br % (16 * kWarpsN) == 0,
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the Across "
                 "warps of a line");
   static constexpr int kThreads = kWarps * 32;
   /// Not so: which column is whose takes a register that spills.
-  static constexpr bool kHeadsAbreast = false;
+  static constexpr bool kHeadsInFlight = false;
   static constexpr int kDqThreads = kThreads;  ///< of the kernel that writes dQ
-  static constexpr int kDqLine = kDqThreads;
+  static constexpr int kDqContiguousThreads = kDqThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
   static constexpr Products kProducts = TuningType::kProducts;
   static_assert(
-      sizeof(T) == 4 || kProducts == Products::kThree,
-      "attile::sm80::BackwardTraits: Products::kOne is of fp32, which has three products else; "
+      sizeof(T) == 4 || kProducts == Products::k3xTf32,
+      "attile::sm80::BackwardTraits: Products::k1xTf32 is of fp32, which has three products else; "
       "16-bit types have one");
 
   // The columns of tiles that warps share are multiples of 16 for each of them.
   static constexpr int kColumns = tile::kTileColumns<T>;
-  static constexpr int kDqAcross = TuningType::dq_across(Br, Bc, max(D, Dv));
-  static_assert(kWarps % kDqAcross == 0 && Br % (16 * (kWarps / kDqAcross)) == 0,
+  static constexpr int kDqWarpsN = TuningType::dq_across(Br, Bc, max(D, Dv));
+  static_assert(kWarps % kDqWarpsN == 0 && Br % (16 * (kWarps / kDqWarpsN)) == 0,
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 rows of dQ for each of "
                 "Warps / DqAcross lines of warps");
   static constexpr int kQkColumns =
-      round_up(D, std::lcm(kColumns, 16 * std::lcm(kAcross, kDqAcross)));
-  static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kAcross));
+      round_up(D, std::lcm(kColumns, 16 * std::lcm(kWarpsN, kDqWarpsN)));
+  static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kWarpsN));
   /// Whether the sums of S begin at -LSE / 2. Tensor cores cut sums off, towards zero and at every
   /// instruction: from there on they are half as large, and off to either side in turn. It costs
   /// instructions alone, where a second sum (tile::TwoSums) costs registers. Not where a modifier
@@ -81,33 +81,33 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// dV = P^T dO and dK = dS^T Q take it from the registers. P^T is in shared memory only where a
   /// warp lacks a part of its rows.
   using PTile = tile::PanelTile<Bc, Br, T>;
-  using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kAcross>;
-  using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kAcross>;
-  using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kAcross>;
+  using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kWarpsN>;
+  using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kWarpsN>;
+  using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kWarpsN>;
   /// dQ is made in parts of at most 64 values a thread, fp32 and in order 32: dK and dV leave no
   /// room for more.
   static constexpr int kDqValues = sizeof(T) == 4 || kMode == DqMode::kInOrder ? 32 : 64;
   static_assert(
-      Br * 16 * kDqAcross <= kThreads * kDqValues,
+      Br * 16 * kDqWarpsN <= kThreads * kDqValues,
       "attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32 and in "
       "order, of Br / (Warps / DqAcross); choose a smaller Br or more warps");
   static constexpr int kDqCols = KTile::kCols;
   static constexpr int kDqParts = [] {
     int parts = ceil_div(Br * kDqCols, kThreads * kDqValues);
-    while (parts < kDqCols && kDqCols % (parts * kDqAcross * 16) != 0) ++parts;
+    while (parts < kDqCols && kDqCols % (parts * kDqWarpsN * 16) != 0) ++parts;
     return parts;
   }();
-  using DqRegisters = tile::MmaTile<Br, kDqCols / kDqParts, kWarps, kDqAcross>;
+  using DqRegisters = tile::MmaTile<Br, kDqCols / kDqParts, kWarps, kDqWarpsN>;
   /// What DqRegisters count from, of a thread.
   ATTILE_DEVICE static TileOrigin dq_origin(int) { return {}; }
 
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr std::size_t kStageBytes = QTile::kBytes + DoTile::kBytes + 2 * kStatBytes;
-  static constexpr std::size_t kColumnsSharedBytes =
-      KTile::kBytes + VTile::kBytes + kStages * kStageBytes + (kAcross > 1 ? 2 : 1) * PTile::kBytes;
+  static constexpr std::size_t kKvSharedBytes =
+      KTile::kBytes + VTile::kBytes + kStages * kStageBytes + (kWarpsN > 1 ? 2 : 1) * PTile::kBytes;
   /// Of the kernel that writes dQ.
   static constexpr std::size_t kDqSharedBytes = QTile::kBytes;
-  static_assert(kColumnsSharedBytes <= arch::kMaxSharedBytes,
+  static_assert(kKvSharedBytes <= arch::kMaxSharedBytes,
                 "attile::sm80::BackwardTraits: the tiles of K, V, Q, dO and dS take more than the "
                 "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
 };

@@ -55,17 +55,17 @@ template <class Traits>
 ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
                               const typename Traits::ScoreRegisters& p_frag,
                               const typename Traits::PTile& p_smem,
-                              const typename Traits::Line& line,
+                              const typename Traits::RowWarps& row_warps,
                               const typename Traits::VTile& v_smem) {
   using T = typename Traits::ElementType;
   using Outputs = typename Traits::OutputRegisters;
   const tile::SharedRight v_right(v_smem, Outputs::warp_col());
-  if constexpr (Traits::Line::kOneWarp) {
+  if constexpr (Traits::RowWarps::kOneWarp) {
     const tile::RegisterLeft<T, typename Traits::ScoreRegisters> p_left(p_frag);
     tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
   } else {
     tile::stage(p_smem, p_frag);
-    line.barrier();
+    row_warps.barrier();
     const tile::SharedLeft p_left(p_smem, Outputs::warp_row());
     tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
   }
@@ -76,13 +76,13 @@ ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
 template <class Traits>
 ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsigned char* shared,
                                 const typename Traits::OutputRegisters& o_frag,
-                                const typename Traits::Line& line) {
+                                const typename Traits::RowWarps& row_warps) {
   using Outputs = typename Traits::OutputRegisters;
   const typename Traits::OTile o_smem{shared};
   tile::stage(o_smem, o_frag);
-  line.barrier();  // its warps see its rows of O, which are no other line's
+  row_warps.barrier();  // its warps see its rows of O, which are no other line's
   const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
-  constexpr int kRows = Outputs::kWarpRows / Traits::kAcross;
+  constexpr int kRows = Outputs::kWarpRows / Traits::kWarpsN;
   const int across = Outputs::warp_col() / Outputs::kWarpCols;
   tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + across * kRows, at.row0);
 }
@@ -96,22 +96,22 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
-  using Line = typename Traits::Line;
+  using RowWarps = typename Traits::RowWarps;
   constexpr int kThreads = Traits::kThreads;
   constexpr int kBc = Traits::kBc;
   const typename Traits::QTile q_smem{shared};  // (Br, D)
   const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
   const KeyValueTiles<Traits> kv_smem(p, at, shared + Traits::kQoBytes);
   const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), of lines of several warps
-  const Line line(kv_smem.end() + Traits::kPBytes);
-  const float unit = tile::score_unit<typename Traits::ScoreModType>(p.scale);
+  const RowWarps row_warps(kv_smem.end() + Traits::kPBytes);
+  const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.sampler();
   const TileRange range = at.kv_tiles;  // what the block loads
   // What the warp computes. A line has no registers for a range of its own, and its rows see nearly
   // what the block's do; nor for its place, which is worked out anew.
   const TileRange mine =
-      Line::kOneWarp ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows)
-                     : range;
+      RowWarps::kOneWarp ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows)
+                         : range;
 
   tile::load_async<kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
   if (range.first < range.last) kv_smem.send_for_k(range.first);
@@ -124,10 +124,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   ATTILE_UNROLL_BY(1)
   for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {  // lines 6 and 7
     const WorkTile here =
-        Line::kOneWarp ? at : OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
-    tile::TilePlace place = p.place(here, kv_tile * kBc);
-    place.row0 = arch::opaque(place.row0);
-    const bool seen = !Line::kOneWarp || mine.contains(kv_tile);
+        RowWarps::kOneWarp ? at : OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
+    tile::TileCoord coord = p.coord(here, kv_tile * kBc);
+    coord.row0 = arch::opaque(coord.row0);
+    const bool seen = !RowWarps::kOneWarp || mine.contains(kv_tile);
     arch::async_copy_wait<0>();
     arch::barrier();  // K is there for all; V has been read
     kv_smem.send_for_v(kv_tile);
@@ -146,23 +146,24 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::async_copy_commit();
     if (!seen) continue;
     if (mine.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag, place, p.policies, p.scale);
+      tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale);
     } else {
-      tile::modify_and_mask<true>(s_frag, place, p.policies, p.scale);
+      tile::modify_and_mask<true>(s_frag, coord, p.policies, p.scale);
     }
-    softmax.template step<Traits::kRescaleSlack>(s_frag, o_frag, unit, line);  // line 9
-    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, place, sampler);
-    add_values<Traits>(o_frag, s_frag, p_smem, line, kv_smem.v);  // line 10
+    softmax.template step<Traits::kRescaleThreshold>(s_frag, o_frag, scale_log2,
+                                                     row_warps);  // line 9
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, sampler);
+    add_values<Traits>(o_frag, s_frag, p_smem, row_warps, kv_smem.v);  // line 10
   }
 
   if (range.first >= range.last) {
     arch::async_copy_wait<0>();
     arch::barrier();  // Q has arrived in the memory that O is staged in
   }
-  softmax.finish(o_frag, sampler.keep_scale(), line);          // line 12
-  store_output(p, arch::opaque(block), shared, o_frag, line);  // line 14
+  softmax.finish(o_frag, sampler.keep_scale(), row_warps);          // line 12
+  store_output(p, arch::opaque(block), shared, o_frag, row_warps);  // line 14
   const WorkTile end = OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
-  store_lse<Outputs>(p, p.place(end, 0), softmax, unit);  // lines 13, 15
+  store_lse<Outputs>(p, p.coord(end, 0), softmax, scale_log2);  // lines 13, 15
 }
 
 }  // namespace attile::sm80

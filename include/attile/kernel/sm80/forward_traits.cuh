@@ -7,7 +7,7 @@
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
-#include <attile/tile/warp_line.cuh>
+#include <attile/tile/row_warps.cuh>
 
 #include <numeric>
 
@@ -33,48 +33,48 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kWarps = warps_of(TuningType::kWarps, Br, max(D, Dv), sizeof(T));
   static_assert(kWarps >= 1 && kWarps <= 32,
                 "attile::sm80::ForwardTraits: a block has 1 to 32 warps; choose a smaller Br");
-  static constexpr int kAcross = TuningType::kAcross;
+  static constexpr int kWarpsN = TuningType::kWarpsN;
   static_assert(
-      kWarps % kAcross == 0,
+      kWarps % kWarpsN == 0,
       "attile::sm80::ForwardTraits: the warps must be a multiple of the Across warps of a "
       "line");
-  static constexpr int kLines = max(kWarps / kAcross, 1);
-  static_assert(Br % (16 * kLines) == 0,
+  static constexpr int kGroupsOfWarps = max(kWarps / kWarpsN, 1);
+  static_assert(Br % (16 * kGroupsOfWarps) == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp, or "
                 "line of warps");
   static_assert(Br % kWarps == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of the warps, which write as "
                 "many rows of O each");
-  static_assert(Bc % (16 * kAcross) == 0,
+  static_assert(Bc % (16 * kWarpsN) == 0,
                 "attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the Across "
                 "warps of a line");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = blocks_of(TuningType::kBlocksPerSm, kWarps);
   static constexpr Products kProducts = TuningType::kProducts;
   static_assert(
-      sizeof(T) == 4 || kProducts == Products::kThree,
-      "attile::sm80::ForwardTraits: Products::kOne is of fp32, which has three products else; "
+      sizeof(T) == 4 || kProducts == Products::k3xTf32,
+      "attile::sm80::ForwardTraits: Products::k1xTf32 is of fp32, which has three products else; "
       "16-bit types have one");
   /// P <= 2^8 keeps its relative precision in every type. Units: log2.
-  static constexpr int kRescaleSlack = 8;
+  static constexpr int kRescaleThreshold = 8;
 
   static constexpr int kQkColumns = round_up(D, tile::kTileColumns<T>);
-  static constexpr int kVColumns = round_up(Dv, std::lcm(tile::kTileColumns<T>, 16 * kAcross));
+  static constexpr int kVColumns = round_up(Dv, std::lcm(tile::kTileColumns<T>, 16 * kWarpsN));
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;
   using VTile = tile::PanelTile<Bc, kVColumns, T>;
   using OTile = tile::PanelTile<Br, kVColumns, T>;
   using PTile = tile::PanelTile<Br, Bc, T>;
-  using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps, kAcross>;
-  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kAcross>;
-  using Line = tile::WarpLine<kWarps, kAcross, ScoreRegisters::kRegRows>;
+  using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps, kWarpsN>;
+  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kWarpsN>;
+  using RowWarps = tile::RowWarps<kWarps, kWarpsN, ScoreRegisters::kRegRows>;
 
   // Shared memory, in this order. O takes the place of Q, which is not needed any more by then; a
   // warp with whole rows of P keeps them in registers.
   static constexpr std::size_t kQoBytes = max(QTile::kBytes, OTile::kBytes);
-  static constexpr std::size_t kPBytes = kAcross > 1 ? PTile::kBytes : 0;
+  static constexpr std::size_t kPBytes = kWarpsN > 1 ? PTile::kBytes : 0;
   static constexpr std::size_t kSharedBytes =
-      kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + Line::kBytes;
+      kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + RowWarps::kBytes;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm80::ForwardTraits: the tiles of Q (or O), K and V, of P where warps share rows, "

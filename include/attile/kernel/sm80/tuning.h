@@ -7,9 +7,9 @@
 
 namespace attile::sm80 {
 
-/// How fp32 is multiplied. kOne is of TF32's accuracy, 10 bits of mantissa, and never a default: S,
-/// LSE, O and the gradients are as far off as it makes them that Q, K, V, P, dO and dS are rounded
-/// to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
+/// How fp32 is multiplied. k1xTf32 is of TF32's accuracy, 10 bits of mantissa, and never a default:
+/// S, LSE, O and the gradients are as far off as it makes them that Q, K, V, P, dO and dS are
+/// rounded to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
 using tile::Products;
 
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
@@ -31,7 +31,7 @@ struct BackwardTraits;
 ///                 have all registers that a thread can use.
 /// Fp32Products    how fp32 is multiplied.
 template <int WarpCount = 0, int Across = 1, int ResidentBlocks = 0,
-          Products Fp32Products = Products::kThree>
+          Products Fp32Products = Products::k3xTf32>
 struct Tuning {
   static_assert(WarpCount >= 0 && WarpCount <= 32, "attile::sm80::Tuning: up to 32 warps");
   static_assert(ResidentBlocks >= 0, "attile::sm80::Tuning: a negative number of blocks");
@@ -40,7 +40,7 @@ struct Tuning {
   static constexpr int kWarps = WarpCount;
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr Products kProducts = Fp32Products;
-  static constexpr int kAcross = Across;
+  static constexpr int kWarpsN = Across;
 
   /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
@@ -69,7 +69,7 @@ constexpr int blocks_of(int tuned, int warps) {
 /// Stages   tiles of Q and dO in shared memory: with 2 the next ones travel during a whole step.
 /// Fp32Products  how fp32 is multiplied.
 template <int Warps = 0, int Across = 0, int DqAcross = 0, int ResidentBlocks = 1, int Stages = 1,
-          Products Fp32Products = Products::kThree>
+          Products Fp32Products = Products::k3xTf32>
 struct BackwardTuning {
   static_assert(Warps >= 0 && Warps <= 32, "attile::sm80::BackwardTuning: at most 32 warps");
   static_assert(ResidentBlocks >= 1, "attile::sm80::BackwardTuning: at least 1 block");

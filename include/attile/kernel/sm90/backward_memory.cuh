@@ -9,7 +9,7 @@
 #include <attile/core/vec.h>
 #include <attile/kernel/dq_mode.h>
 #include <attile/kernel/sm90/backward_traits.cuh>
-#include <attile/tile/ring.cuh>
+#include <attile/tile/pipeline.cuh>
 
 #include <cstddef>
 
@@ -21,59 +21,62 @@ ATTILE_DEVICE void arrive_warp(arch::Mbarrier* barrier) {
   if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(barrier);
 }
 
-/// A place in shared memory that one warpgroup writes and another one reads, in turns.
-/// Scope    of its functions    all lanes of a warp.
-struct Handover {
-  arch::Mbarrier* made;
-  arch::Mbarrier* taken;
+/// The barriers of a slot in shared memory that warps write and other warps read: those of a
+/// pipeline stage, without TMA.
+/// Scope    of all functions    all lanes of a warp.
+struct SlotBarriers {
+  arch::Mbarrier* full;
+  arch::Mbarrier* empty;
   int parity;
 
-  /// Before it is written.
-  ATTILE_DEVICE void await_taken() const { arch::mbarrier_wait(taken, parity ^ 1); }
-  ATTILE_DEVICE void pass_made() const { arrive_warp(made); }
-  /// Before it is read.
-  ATTILE_DEVICE void await_made() const { arch::mbarrier_wait(made, parity); }
-  ATTILE_DEVICE void pass_taken() const { arrive_warp(taken); }
+  /// Waits until the slot has been read.
+  ATTILE_DEVICE void producer_acquire() const { arch::mbarrier_wait(empty, parity ^ 1); }
+  /// Says that this warp has written it.
+  ATTILE_DEVICE void producer_commit() const { arrive_warp(full); }
+  /// Waits until the slot has been written.
+  ATTILE_DEVICE void consumer_wait() const { arch::mbarrier_wait(full, parity); }
+  /// Says that this warp has read it.
+  ATTILE_DEVICE void consumer_release() const { arrive_warp(empty); }
 };
 
 /// A block's shared memory.
 template <class Traits>
 struct BackwardMemory {
-  using KRing = typename Traits::KRing;
-  using VRing = typename Traits::VRing;
-  using QRing = typename Traits::QRing;
-  using DoRing = typename Traits::DoRing;
+  using KPipeline = typename Traits::KPipeline;
+  using VPipeline = typename Traits::VPipeline;
+  using QPipeline = typename Traits::QPipeline;
+  using DoPipeline = typename Traits::DoPipeline;
 
   unsigned char* data;
 
-  ATTILE_DEVICE KRing k() const { return {data, barriers()}; }
-  ATTILE_DEVICE VRing v() const { return {data + Traits::kVPlace, barriers() + 2}; }
-  ATTILE_DEVICE QRing q() const { return {data + Traits::kQPlace, barriers() + 4}; }
-  ATTILE_DEVICE DoRing dout() const {
-    return {data + Traits::kDoPlace, barriers() + 4 + 2 * Traits::kStages};
+  ATTILE_DEVICE KPipeline k() const { return {data, barriers()}; }
+  ATTILE_DEVICE VPipeline v() const { return {data + Traits::kVOffset, barriers() + 2}; }
+  ATTILE_DEVICE QPipeline q() const { return {data + Traits::kQOffset, barriers() + 4}; }
+  ATTILE_DEVICE DoPipeline dout() const {
+    return {data + Traits::kDoOffset, barriers() + 4 + 2 * Traits::kStages};
   }
   /// What comes with a tile of Q.
   ATTILE_DEVICE typename Traits::Statistics statistics(int stage) const {
-    return {data + Traits::kStatPlace + stage * Traits::Statistics::kBytes};
+    return {data + Traits::kStatOffset + stage * Traits::Statistics::kBytes};
   }
   /// dS^T of every other step.
   ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
-    return {data + Traits::kDsPlace + (step & 1) * Traits::DsTile::kBytes};
+    return {data + Traits::kDsOffset + (step & 1) * Traits::DsTile::kBytes};
   }
   /// P of the parts of tiles in turn, as it lies in registers.
   ATTILE_DEVICE float* p(int part) const {
-    return reinterpret_cast<float*>(data + Traits::kPPlace) +
+    return reinterpret_cast<float*>(data + Traits::kPOffset) +
            part % Traits::kPBuffers * (Traits::kPartRows * Traits::kBc);
   }
   /// A warpgroup's rows of dK and dV.
-  ATTILE_DEVICE typename Traits::DkTile dk(int group) const {
-    return {data + Traits::kDkPlace + group * Traits::DkTile::kBytes};
+  ATTILE_DEVICE typename Traits::DkTile dk(int warpgroup) const {
+    return {data + Traits::kDkOffset + warpgroup * Traits::DkTile::kBytes};
   }
-  ATTILE_DEVICE typename Traits::DvTile dv(int group) const {
-    return {data + Traits::kDvPlace + group * Traits::DvTile::kBytes};
+  ATTILE_DEVICE typename Traits::DvTile dv(int warpgroup) const {
+    return {data + Traits::kDvOffset + warpgroup * Traits::DvTile::kBytes};
   }
   /// dQ on its way to the sum, as it lies there.
-  ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqPlace); }
+  ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqOffset); }
 
   /// Ends a phase with each step of the warpgroups that compute.
   ATTILE_DEVICE arch::Mbarrier* step_barrier() const {
@@ -82,55 +85,53 @@ struct BackwardMemory {
   /// End a phase when what a sender takes of dQ is staged, and when a warpgroup's place of it, or
   /// kInOrder the first one's, has been read.
   ATTILE_DEVICE arch::Mbarrier* dq_staged(int sender) const { return step_barrier() + 1 + sender; }
-  ATTILE_DEVICE arch::Mbarrier* dq_sent(int group) const {
-    return dq_staged(Traits::kSenders + (Traits::kDqMode == DqMode::kInOrder ? 0 : group));
+  ATTILE_DEVICE arch::Mbarrier* dq_sent(int warpgroup) const {
+    return dq_staged(Traits::kSenders + (Traits::kDqMode == DqMode::kInOrder ? 0 : warpgroup));
   }
-  /// kByRoles: head and first row of every other step's dS, or -1.
+  /// kProductPerWarpgroup: head and first row of every other step's dS, or -1.
   ATTILE_DEVICE int* dq_rows(int ds_tile) const {
-    return reinterpret_cast<int*>(data + Traits::kDqRowsPlace) + 4 * ds_tile;
+    return reinterpret_cast<int*>(data + Traits::kDqRowsOffset) + 4 * ds_tile;
   }
-  /// Whether the sum is to be written, as `turn_handover` hands it over.
-  ATTILE_DEVICE int* writes_sum() const { return dq_rows(Traits::kDsTiles); }
+  /// Whether the sum is to be written, as `dq_turn` hands it over.
+  ATTILE_DEVICE int* dq_overwrites() const { return dq_rows(Traits::kDsTiles); }
 
-  /// Ends its only phase when the sum of dQ can be added to, kClearsInPass.
-  ATTILE_DEVICE arch::Mbarrier* sum_cleared() const {
-    return barriers() + Traits::kBarriers - 1 - Traits::kLands;
+  /// Ends its only phase when the sum of dQ can be added to, kZeroFillsInPass.
+  ATTILE_DEVICE arch::Mbarrier* zero_filled() const {
+    return barriers() + Traits::kBarriers - 1 - Traits::kHasTails;
   }
-  ATTILE_DEVICE tile::Landing landing() const {
-    return tile::Landing(barriers() + Traits::kBarriers - 1);
+  ATTILE_DEVICE tile::TailBarrier tail() const {
+    return tile::TailBarrier(barriers() + Traits::kBarriers - 1);
   }
-  ATTILE_DEVICE void await_zeros() const {
-    if constexpr (Traits::kClearsInPass) arch::mbarrier_wait(sum_cleared(), 0);
+  ATTILE_DEVICE void await_zero_fill() const {
+    if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_wait(zero_filled(), 0);
   }
 
-  /// dS of a step, and P of a part, kByRoles.
-  ATTILE_DEVICE Handover ds_handover(int step) const {
-    return handover(step % Traits::kDsTiles, step / Traits::kDsTiles);
+  /// dS of a step, and P of a part, kProductPerWarpgroup.
+  ATTILE_DEVICE SlotBarriers ds_slot(int step) const {
+    return slot(step % Traits::kDsTiles, step / Traits::kDsTiles);
   }
-  ATTILE_DEVICE Handover p_handover(int part) const {
-    return handover(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
+  ATTILE_DEVICE SlotBarriers p_slot(int part) const {
+    return slot(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
   }
-  /// The turn to add dQ of a step, and that it has been added, kKeepsTurns.
-  ATTILE_DEVICE Handover turn_handover(int step) const {
-    return handover(Traits::kBarrierPairs, step);
-  }
-  ATTILE_DEVICE Handover added_handover(int step) const {
-    return handover(Traits::kBarrierPairs + 1, step);
+  /// The turn to add dQ of a step, and that it has been added, kDqSemaphoreWarps.
+  ATTILE_DEVICE SlotBarriers dq_turn(int step) const { return slot(Traits::kBarrierPairs, step); }
+  ATTILE_DEVICE SlotBarriers dq_added(int step) const {
+    return slot(Traits::kBarrierPairs + 1, step);
   }
 
   /// Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     constexpr int kGroupWarps = arch::kWarpgroupSize / arch::kWarpSize;
-    constexpr int kReaders = (Traits::kByRoles ? 2 : Traits::kGroups) * kGroupWarps;
+    constexpr int kReaders = (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kGroupWarps;
     if (arch::thread_index() == 0) {
       k().init(kReaders);
       v().init(kReaders);
       q().init(kReaders);
       dout().init(kReaders);
-      if constexpr (Traits::kByRoles) {
+      if constexpr (Traits::kProductPerWarpgroup) {
         for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {
-          arch::mbarrier_init(handover(i, 0).made, kGroupWarps);
-          arch::mbarrier_init(handover(i, 0).taken, kGroupWarps);
+          arch::mbarrier_init(slot(i, 0).full, kGroupWarps);
+          arch::mbarrier_init(slot(i, 0).empty, kGroupWarps);
         }
       } else {
         arch::mbarrier_init(step_barrier(), kReaders);
@@ -140,15 +141,16 @@ struct BackwardMemory {
           if (i == 0 || !kInOrder) arch::mbarrier_init(dq_sent(i), 1);
         }
       }
-      if constexpr (Traits::kKeepsTurns) {
-        constexpr int kAdders = (Traits::kByRoles ? 1 : Traits::kGroups) * kGroupWarps;
-        arch::mbarrier_init(turn_handover(0).made, 1);
-        arch::mbarrier_init(turn_handover(0).taken, kAdders);
-        arch::mbarrier_init(added_handover(0).made, kAdders);
-        arch::mbarrier_init(added_handover(0).taken, 1);
+      if constexpr (Traits::kDqSemaphoreWarps) {
+        constexpr int kAdders =
+            (Traits::kProductPerWarpgroup ? 1 : Traits::kConsumers) * kGroupWarps;
+        arch::mbarrier_init(dq_turn(0).full, 1);
+        arch::mbarrier_init(dq_turn(0).empty, kAdders);
+        arch::mbarrier_init(dq_added(0).full, kAdders);
+        arch::mbarrier_init(dq_added(0).empty, 1);
       }
-      if constexpr (Traits::kClearsInPass) arch::mbarrier_init(sum_cleared(), 1);
-      if constexpr (Traits::kLands) {
+      if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_init(zero_filled(), 1);
+      if constexpr (Traits::kHasTails) {
         arch::mbarrier_init(barriers() + Traits::kBarriers - 1, 1);
       }
       arch::mbarrier_publish();
@@ -158,31 +160,32 @@ struct BackwardMemory {
   }
 
  private:
-  ATTILE_DEVICE Handover handover(int i, int turn) const {
-    return {step_barrier() + 2 * i, step_barrier() + 2 * i + 1, turn & 1};
+  ATTILE_DEVICE SlotBarriers slot(int i, int use) const {
+    return {step_barrier() + 2 * i, step_barrier() + 2 * i + 1, use & 1};
   }
   ATTILE_DEVICE arch::Mbarrier* barriers() const {
-    return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierPlace);
+    return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierOffset);
   }
 };
 
-/// A tile of rows of Q that has come, and what `load_tiles` has said of it.
+/// A stage of Q that has arrived, and the rows that it holds, as `load_tiles` has said.
 template <class Traits>
-struct QueryTile {
-  using Place = tile::RingPlace<Traits::kStages>;
+struct QStage {
+  using State = tile::PipelineState<Traits::kStages>;
 
-  Place at;
-  int head, row0;
-  bool edge;
+  State state;
+  int head, row0;  ///< the query head and its first row; head < 0 behind the last tile
+  bool edge;       ///< the mask hides some of its scores
 
-  ATTILE_DEVICE QueryTile(const BackwardMemory<Traits>& smem, const Place& place) : at(place) {
-    static_cast<void>(smem.q().wait(at));
-    const Vec<int, 4> said = arch::load<4>(smem.statistics(at.stage).step());
+  /// Waits for the stage.
+  ATTILE_DEVICE QStage(const BackwardMemory<Traits>& smem, const State& q_state) : state(q_state) {
+    static_cast<void>(smem.q().consumer_wait(state));
+    const Vec<int, 4> said = arch::load<4>(smem.statistics(state.stage).step());
     head = arch::uniform(said[0]);
     row0 = arch::uniform(said[1]);
     edge = arch::uniform(said[2]) != 0;
   }
-  ATTILE_DEVICE bool is_none() const { return head < 0; }
+  ATTILE_DEVICE bool is_end() const { return head < 0; }
 };
 
 }  // namespace attile::sm90

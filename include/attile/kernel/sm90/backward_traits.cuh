@@ -12,7 +12,7 @@
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
-#include <attile/tile/ring.cuh>
+#include <attile/tile/pipeline.cuh>
 #include <attile/tile/two_sums.cuh>
 #include <attile/tile/warpgroup.cuh>
 
@@ -41,7 +41,7 @@ struct QueryStatistics {
 /// Whether the kernels give the gradient of a modifier that learns: above 128 columns no warpgroup
 /// has both S and dS.
 template <class S, int D, int Dv>
-inline constexpr bool kMakesGradientOf = !kLearns<S> || max(D, Dv) <= 128;
+inline constexpr bool kMakesGradientOf = !kHasGradient<S> || max(D, Dv) <= 128;
 
 /// Every constant of one backward pass for compute capability 9.0.
 /// Br, Bc  rows of Q and of K, V in a tile: Bc 64 for each warpgroup that computes, of which there
@@ -79,32 +79,36 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kLeastArchitecture = 900;
   static constexpr DqMode kDqMode = kMode;
   /// Whether each product is one warpgroup's (backward_roles.cuh).
-  static constexpr bool kByRoles = max(D, Dv) > 128;
+  static constexpr bool kProductPerWarpgroup = max(D, Dv) > 128;
   /// Warpgroups that compute; one more brings their tiles.
-  static constexpr int kGroups = kByRoles ? 3 : Bc / kGroupRows;
-  static constexpr int kComputing = kGroups * arch::kWarpgroupSize;
-  static constexpr int kThreads = kComputing + arch::kWarpgroupSize;
+  static constexpr int kConsumers = kProductPerWarpgroup ? 3 : Bc / kWarpgroupRows;
+  static constexpr int kConsumerThreads = kConsumers * arch::kWarpgroupSize;
+  static constexpr int kThreads = kConsumerThreads + arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
-  static constexpr bool kPlain = kPlainStep<P>;
+  static constexpr bool kFastPath = kIsFastPath<P>;
   /// Senders that await their turn take more than 24 registers, which the others then miss: where a
   /// step is not plain there are none.
-  static constexpr int kLoaderRegisters =
-      !kByRoles && (kGroups == 3 || (kMode == DqMode::kInOrder && kPlain)) ? 32 : 24;
-  static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
+  static constexpr int kProducerRegisters =
+      !kProductPerWarpgroup && (kConsumers == 3 || (kMode == DqMode::kInOrder && kFastPath)) ? 32
+                                                                                             : 24;
+  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   static constexpr int kStages = TuningType::kStages;
   /// By a warp of the loader's that has nothing else to do.
-  static constexpr bool kClearsInPass = kMode == DqMode::kAccumulate && (kByRoles || kGroups < 3);
-  /// kByRoles a turn takes long, and blocks of a head that ascends wait for it before they begin,
-  /// which only long ones make up for. A step that is not plain lacks the registers for it.
+  static constexpr bool kZeroFillsInPass =
+      kMode == DqMode::kAccumulate && (kProductPerWarpgroup || kConsumers < 3);
+  /// kProductPerWarpgroup a turn takes long, and blocks of a head that ascends wait for it before
+  /// they begin, which only long ones make up for. A step that is not plain lacks the registers for
+  /// it.
   static constexpr int kAlternatesFrom =
-      kMode != DqMode::kInOrder || kRowsAlike<typename P::MaskType> || !kPlain ? 0
-                                                                               : (kByRoles ? 2 : 1);
+      kMode != DqMode::kInOrder || kRowsAlike<typename P::MaskType> || !kFastPath
+          ? 0
+          : (kProductPerWarpgroup ? 2 : 1);
 
   /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
-  static constexpr int kDqAcross = Br == Bc ? 1 : kGroups;
-  static constexpr int kQkColumns = round_up(D, kByRoles         ? 64
-                                                : kDqAcross == 1 ? 16
-                                                                 : 64 * kDqAcross);
+  static constexpr int kDqWarpsN = Br == Bc ? 1 : kConsumers;
+  static constexpr int kQkColumns = round_up(D, kProductPerWarpgroup ? 64
+                                                : kDqWarpsN == 1     ? 16
+                                                                     : 64 * kDqWarpsN);
   static constexpr int kVColumns = round_up(Dv, 16);
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;
   using VTile = tile::PanelTile<Bc, kVColumns, T>;
@@ -112,98 +116,101 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   using DoTile = tile::PanelTile<Br, kVColumns, T>;
   /// dS^T, for dQ = dS K. For dK registers have it.
   using DsTile = tile::PanelTile<Bc, Br, T>;
-  using KRing = tile::Ring<KTile, 1>;
-  using VRing = tile::Ring<VTile, 1>;
-  using QRing = tile::Ring<QTile, kStages>;
-  using DoRing = tile::Ring<DoTile, kStages>;
+  using KPipeline = tile::Pipeline<KTile, 1>;
+  using VPipeline = tile::Pipeline<VTile, 1>;
+  using QPipeline = tile::Pipeline<QTile, kStages>;
+  using DoPipeline = tile::Pipeline<DoTile, kStages>;
   using Statistics = QueryStatistics<Br>;
   /// A warpgroup makes S and dP for as many rows of Q at a time: dK and dV leave no registers for
-  /// more, nor does the second sum of S, kByRoles.
-  static constexpr int kPartRows = kByRoles && !kPlain ? 32 : 64;
+  /// more, nor does the second sum of S, kProductPerWarpgroup.
+  static constexpr int kPartRows = kProductPerWarpgroup && !kFastPath ? 32 : 64;
   static constexpr int kParts = Br / kPartRows;
-  /// Registers of the warpgroups by their Role, kByRoles: with the loader's 24 all there are.
-  static constexpr int kRoleRegisters[] = {96, kPlain ? 192 : 208, kPlain ? 200 : 184};
-  /// Rows of registers count on from warpgroup to warpgroup, kByRoles too, where all have the same
-  /// ones.
-  static constexpr int kRows = kGroups * kGroupRows;
+  /// Registers of the warpgroups by their Role, kProductPerWarpgroup: with the loader's 24 all
+  /// there are.
+  static constexpr int kRoleRegisters[] = {96, kFastPath ? 192 : 208, kFastPath ? 200 : 184};
+  /// Rows of registers count on from warpgroup to warpgroup, kProductPerWarpgroup too, where all
+  /// have the same ones.
+  static constexpr int kRows = kConsumers * kWarpgroupRows;
   /// Whether V, the left operand of dP, is in registers, where those are enough: an eighth less is
   /// read of shared memory.
-  static constexpr bool kVInRegisters = kPlain && kQkColumns + kVColumns <= 128;
-  using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kGroups * 4>;
+  static constexpr bool kVInRegisters = kFastPath && kQkColumns + kVColumns <= 128;
+  using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kConsumers * 4>;
   /// Whether S is made in one sum that begins at -LSE / 2, so that it is at most half as large
   /// where P is not 0: its error is, too.
-  static constexpr bool kBeginsAtHalf = kPlain && kQkColumns > tile::kOneSumDepth;
+  static constexpr bool kBeginsAtHalf = kFastPath && kQkColumns > tile::kOneSumDepth;
   /// Or in two. At D = 128 the second one's 32 registers are not there: up to 250 bytes of spills,
   /// and products that wait for each other (C7512).
-  static constexpr bool kTwoSums = kByRoles && !kPlain && kQkColumns > tile::kOneSumDepth;
+  static constexpr bool kTwoSums =
+      kProductPerWarpgroup && !kFastPath && kQkColumns > tile::kOneSumDepth;
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
-  using DkRegisters = tile::SumTile<kRows, kQkColumns, kGroups * 4>;
-  using DvRegisters = tile::SumTile<kRows, kVColumns, kGroups * 4>;
+  using DkRegisters = tile::SumTile<kRows, kQkColumns, kConsumers * 4>;
+  using DvRegisters = tile::SumTile<kRows, kVColumns, kConsumers * 4>;
 
   /// A warpgroup's rows of them on their way out.
-  using DkTile = tile::PanelTile<kGroupRows, kQkColumns, T>;
-  using DvTile = tile::PanelTile<kGroupRows, kVColumns, T>;
+  using DkTile = tile::PanelTile<kWarpgroupRows, kQkColumns, T>;
+  using DvTile = tile::PanelTile<kWarpgroupRows, kVColumns, T>;
 
   static constexpr int kDqCols = kQkColumns;
-  static constexpr int kDqParts = kByRoles ? kQkColumns / 64 : 1;
-  static constexpr int kDqThreads = kByRoles ? arch::kWarpgroupSize : kComputing;
+  static constexpr int kDqParts = kProductPerWarpgroup ? kQkColumns / 64 : 1;
+  static constexpr int kDqThreads = kProductPerWarpgroup ? arch::kWarpgroupSize : kConsumerThreads;
   /// Threads whose part of a tile of the sum of dQ is contiguous.
-  static constexpr int kDqLine = arch::kWarpgroupSize;
-  using DqRegisters = std::conditional_t<kByRoles, tile::MmaTile<Br, 64, 4>,
-                                         tile::MmaTile<kRows, kQkColumns / kDqAcross, kGroups * 4>>;
+  static constexpr int kDqContiguousThreads = arch::kWarpgroupSize;
+  using DqRegisters =
+      std::conditional_t<kProductPerWarpgroup, tile::MmaTile<Br, 64, 4>,
+                         tile::MmaTile<kRows, kQkColumns / kDqWarpsN, kConsumers * 4>>;
   /// What DqRegisters count from, of a thread.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
-    if constexpr (kDqAcross == 1) return {};
-    const int group = thread / arch::kWarpgroupSize;
-    return {group * kGroupRows, group * DqRegisters::kCols};
+    if constexpr (kDqWarpsN == 1) return {};
+    const int warpgroup = thread / arch::kWarpgroupSize;
+    return {warpgroup * kWarpgroupRows, warpgroup * DqRegisters::kCols};
   }
 
   /// Where things lie in shared memory. Units: bytes.
-  static constexpr std::size_t kVPlace = KRing::kBytes;
-  static constexpr std::size_t kQPlace = kVPlace + VRing::kBytes;
-  static constexpr std::size_t kDoPlace = kQPlace + QRing::kBytes;
-  static constexpr std::size_t kDsPlace = kDoPlace + DoRing::kBytes;
+  static constexpr std::size_t kVOffset = KPipeline::kBytes;
+  static constexpr std::size_t kQOffset = kVOffset + VPipeline::kBytes;
+  static constexpr std::size_t kDoOffset = kQOffset + QPipeline::kBytes;
+  static constexpr std::size_t kDsOffset = kDoOffset + DoPipeline::kBytes;
   static constexpr int kDsTiles = 2;  // of this step and of the one before
-  /// P as it lies in registers, of the parts of a tile in turn, kByRoles.
-  static constexpr std::size_t kPPlace = kDsPlace + kDsTiles * DsTile::kBytes;
+  /// P as it lies in registers, of the parts of a tile in turn, kProductPerWarpgroup.
+  static constexpr std::size_t kPOffset = kDsOffset + kDsTiles * DsTile::kBytes;
   static constexpr int kPBuffers = TuningType::kPSteps * kParts;
   static constexpr std::size_t kPBytes =
-      kByRoles ? sizeof(float) * Br * Bc * TuningType::kPSteps : 0;
-  static constexpr std::size_t kDqPlace = kPPlace + kPBytes;
+      kProductPerWarpgroup ? sizeof(float) * Br * Bc * TuningType::kPSteps : 0;
+  static constexpr std::size_t kDqOffset = kPOffset + kPBytes;
   static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
   /// Pairs of barriers behind those of the rings, before the two of the turns.
-  static constexpr int kBarrierPairs = kByRoles ? kDsTiles + kPBuffers : 4;
+  static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
   /// One more where tiles end with another sequence's rows.
-  static constexpr bool kLands = !P::SequencesType::kUniform;
-  static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1 + kLands;
+  static constexpr bool kHasTails = !P::SequencesType::kUniform;
+  static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1 + kHasTails;
   static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
                                              (kDsTiles + 1) * kDqRowsBytes +
                                              kBarriers * sizeof(arch::Mbarrier);
   /// Whether dQ goes to its sum by way of shared memory, by copies that add.
   static constexpr bool kBulkDq =
-      !kByRoles && (kPlain || kMode == DqMode::kAccumulate) &&  // in order it costs registers
-      kDqPlace + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+      !kProductPerWarpgroup &&
+      (kFastPath || kMode == DqMode::kAccumulate) &&  // in order it costs registers
+      kDqOffset + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
   /// Or by those who made it, kInOrder in the turn that two warps of the loader's keep.
-  static constexpr bool kKeepsTurns = !kBulkDq && kMode == DqMode::kInOrder;
+  static constexpr bool kDqSemaphoreWarps = !kBulkDq && kMode == DqMode::kInOrder;
   /// Warps of the loader's that send dQ: of every tile what one warpgroup has staged or, kInOrder,
   /// of every other tile all of it, so that one sends while the other one passes its turn.
-  static constexpr int kSenders = kMode == DqMode::kInOrder ? 2 : kGroups;
-  static constexpr bool kTellsAdded = kMode == DqMode::kAccumulate;
-  static constexpr int kTellers = kBulkDq ? kSenders : 1;  ///< of them
-  static constexpr std::size_t kStatPlace = kDqPlace + (kBulkDq ? kDqBytes : 0);
-  static constexpr std::size_t kDqRowsPlace = kStatPlace + kStages * Statistics::kBytes;
-  static constexpr std::size_t kBarrierPlace = kDqRowsPlace + (kDsTiles + 1) * kDqRowsBytes;
-  static constexpr std::size_t kColumnsSharedBytes =
-      kBarrierPlace + kBarriers * sizeof(arch::Mbarrier);
-  /// Where dK and dV leave from: kByRoles not the places of K and V, which other warpgroups still
-  /// read.
-  static constexpr std::size_t kDkPlace = kByRoles ? kQPlace : 0;
-  static constexpr std::size_t kDvPlace = kByRoles ? kDoPlace : kVPlace;
+  static constexpr int kSenders = kMode == DqMode::kInOrder ? 2 : kConsumers;
+  static constexpr bool kSignalsDqReady = kMode == DqMode::kAccumulate;
+  static constexpr int kDqReadyFlags = kBulkDq ? kSenders : 1;  ///< of them
+  static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
+  static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;
+  static constexpr std::size_t kBarrierOffset = kDqRowsOffset + (kDsTiles + 1) * kDqRowsBytes;
+  static constexpr std::size_t kKvSharedBytes = kBarrierOffset + kBarriers * sizeof(arch::Mbarrier);
+  /// Where dK and dV leave from: kProductPerWarpgroup not the places of K and V, which other
+  /// warpgroups still read.
+  static constexpr std::size_t kDkOffset = kProductPerWarpgroup ? kQOffset : 0;
+  static constexpr std::size_t kDvOffset = kProductPerWarpgroup ? kDoOffset : kVOffset;
   /// Of the kernel that writes dQ.
   static constexpr std::size_t kDqSharedBytes = QTile::kBytes;
   static_assert(
-      kColumnsSharedBytes <= arch::kMaxSharedBytes,
+      kKvSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::BackwardTraits: the tiles of K, V, Q, dO and dS take more than the "
       "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc, or "
       "fewer stages or steps of P");

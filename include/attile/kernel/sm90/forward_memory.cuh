@@ -1,75 +1,73 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/cluster.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
-#include <attile/tile/ring.cuh>
+#include <attile/tile/pipeline.cuh>
 
 namespace attile::sm90 {
 
 /// A block's shared memory.
 template <class Traits>
 struct ForwardMemory {
-  using QRing = typename Traits::QRing;
-  using KRing = typename Traits::KRing;
-  using VRing = typename Traits::VRing;
+  using QPipeline = typename Traits::QPipeline;
+  using KPipeline = typename Traits::KPipeline;
+  using VPipeline = typename Traits::VPipeline;
 
   unsigned char* data;
 
-  ATTILE_DEVICE QRing q(int group) const {
-    return {data + Traits::kQPlace + group * QRing::kBytes,
-            barriers() + 2 * (group * Traits::kQStages)};
+  ATTILE_DEVICE QPipeline q(int warpgroup) const {
+    return {data + Traits::kQOffset + warpgroup * QPipeline::kBytes,
+            barriers() + 2 * (warpgroup * Traits::kQStages)};
   }
-  ATTILE_DEVICE KRing k() const {
-    return {data, barriers() + 2 * (Traits::kGroups * Traits::kQStages)};
+  ATTILE_DEVICE KPipeline k() const {
+    return {data, barriers() + 2 * (Traits::kConsumers * Traits::kQStages)};
   }
-  ATTILE_DEVICE VRing v() const {
-    return {data + Traits::kVPlace,
-            barriers() + 2 * (Traits::kGroups * Traits::kQStages + Traits::kStages)};
+  ATTILE_DEVICE VPipeline v() const {
+    return {data + Traits::kVOffset,
+            barriers() + 2 * (Traits::kConsumers * Traits::kQStages + Traits::kStages)};
   }
-  /// Which rows its part of Q is, of the block's tile `turn`.
-  ATTILE_DEVICE GroupRows<Traits>& rows(int group, int turn) const {
+  /// The rows that a warpgroup computes of the block's work tile `number`.
+  ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
     constexpr int kSlots = Traits::kRowSlots;
-    static_assert(kSlots * sizeof(GroupRows<Traits>) == Traits::kRowsBytes,
-                  "attile::sm90::ForwardMemory: kRowsBytes is kRowSlots GroupRows");
-    return reinterpret_cast<GroupRows<Traits>*>(data +
-                                                Traits::kRowsPlace)[group * kSlots + turn % kSlots];
+    static_assert(kSlots * sizeof(ConsumerRows<Traits>) == Traits::kRowsBytes,
+                  "attile::sm90::ForwardMemory: kRowsBytes is kRowSlots ConsumerRows");
+    auto* const slots = reinterpret_cast<ConsumerRows<Traits>*>(data + Traits::kRowsOffset);
+    return slots[warpgroup * kSlots + number % kSlots];
   }
-  /// Where a warpgroup brings its rows of O together, some columns at a time.
-  ATTILE_DEVICE typename Traits::OTile o(int group) const {
-    return {data + Traits::kOPlace + group * Traits::OTile::kBytes};
-  }
-
-  /// Of V (0), or of the Q of warpgroup i - 1: where kLands.
-  ATTILE_DEVICE tile::Landing landing(int i) const {
-    return tile::Landing(barriers() + Traits::kRingBarriers + i);
+  /// Where a warpgroup stages its rows of O, kCols columns at a time.
+  ATTILE_DEVICE typename Traits::OTile o(int warpgroup) const {
+    return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
   }
 
-  /// Scope    all threads of the block.
+  /// The barrier for tail tiles of V (0), or of the Q of warpgroup i - 1; only with kHasTails.
+  ATTILE_DEVICE tile::TailBarrier tail_barrier(int i) const {
+    return tile::TailBarrier(barriers() + Traits::kPipelineBarriers + i);
+  }
+
+  /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
+    constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
     if (arch::thread_index() == 0) {
-      for (int group = 0; group < Traits::kGroups; ++group) q(group).init(4);
-      k().init(Traits::kGroups * 4);
-      v().init(Traits::kGroups * 4);
-      for (int i = 0; i < Traits::kLandings; ++i) {
-        arch::mbarrier_init(barriers() + Traits::kRingBarriers + i, 1);
+      for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
+        q(warpgroup).init(kWarps);
+      }
+      k().init(Traits::kConsumers * kWarps);
+      v().init(Traits::kConsumers * kWarps);
+      for (int i = 0; i < Traits::kTailBarriers; ++i) {
+        arch::mbarrier_init(barriers() + Traits::kPipelineBarriers + i, 1);
       }
       arch::mbarrier_publish();
     }
-    if constexpr (Traits::kCluster == 1) {
-      arch::barrier();  // nobody uses a barrier that is not there yet
-    } else {
-      arch::cluster_barrier();
-    }
+    arch::barrier();  // nobody uses a barrier that is not there yet
   }
 
  private:
   ATTILE_DEVICE arch::Mbarrier* barriers() const {
-    return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierPlace);
+    return reinterpret_cast<arch::Mbarrier*>(data + Traits::kBarrierOffset);
   }
 };
 

@@ -28,13 +28,13 @@ inline constexpr bool kEvenRows =
 /// Query heads that share a tile, and rows of each of them that a warpgroup has.
 struct Packing {
   int heads = 1;
-  int rows = kGroupRows;
+  int rows = kWarpgroupRows;
 
   Packing() = default;
   /// Of a group of query heads that share a kv head: the most that divide it.
-  explicit Packing(int group) {
-    for (heads = min(group, kGroupRows); group % heads != 0;) --heads;
-    rows = kGroupRows / heads;
+  explicit Packing(int warpgroup) {
+    for (heads = min(warpgroup, kWarpgroupRows); warpgroup % heads != 0;) --heads;
+    rows = kWarpgroupRows / heads;
   }
 };
 
@@ -66,9 +66,9 @@ struct BoxedTensors {
       : q(boxed<typename Traits::QTile, T>(a.q, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                            dims.qk, packing.heads, packing.rows)),
         k(boxed<typename Traits::KTile, T>(a.k, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.qk, 1, Traits::KRing::kBoxRows)),
+                                           dims.qk)),
         v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.v, 1, Traits::VRing::kBoxRows)),
+                                           dims.v)),
         o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                            dims.v, packing.heads, packing.rows)) {}
 };
@@ -98,16 +98,15 @@ struct TensorMaps {
   }
 };
 
-/// The one argument of the kernel. Its q_tiles count tiles of the rows that a whole cluster has, of
-/// a pack of query heads.
+/// The one argument of the kernel. Its q_tiles count the tiles of a pack of query heads.
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
   TensorMaps maps{};
-  float unit;   ///< tile::score_unit
-  float slack;  ///< Traits::kRescaleSlack, in units of the scores
+  float scale_log2;         ///< tile::score_scale_log2
+  float rescale_threshold;  ///< Traits::kRescaleThreshold, in units of the scores
   Packing packing;
   int packs;            ///< packs of query heads that a sequence has
-  int slices;           ///< sequences times packs
+  int batch_heads;      ///< sequences times packs
   Sections sections{};  ///< where not kEvenRows
   int lead;             ///< attile::lead_rows; 0 where lengths differ
 
@@ -120,11 +119,11 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   /// Of arguments that passed `check_arguments`.
   explicit ForwardParams(const typename Traits::Args& args)
       : attile::ForwardParams<Traits>(args),
-        unit(tile::score_unit<typename Traits::ScoreModType>(this->scale)),
-        slack(Traits::kRescaleSlack / unit),
+        scale_log2(tile::score_scale_log2<typename Traits::ScoreModType>(this->scale)),
+        rescale_threshold(Traits::kRescaleThreshold / scale_log2),
         packing(packing_of<Traits>(args)),
         packs(args.q_heads / packing.heads),
-        slices(args.batch * packs) {
+        batch_heads(args.batch * packs) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = this->kUniform ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (!kEvenRows<Traits>) sections = sections_of(args);
@@ -145,17 +144,21 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     return Traits::kPacked ? head / packing.heads : head;
   }
   /// Rows of each of them that a warpgroup has.
-  ATTILE_DEVICE int group_rows() const { return Traits::kPacked ? packing.rows : kGroupRows; }
-  /// The scores of a warpgroup's registers, from key col0 on. A thread counts its rows through the
-  /// whole block, so that they begin at the tile's row0; those of packed heads count in the
-  /// warpgroup, which takes the others off again (`first`).
-  ATTILE_DEVICE auto place(const WorkTile& at, int group, int col0) const {
+  ATTILE_DEVICE int warpgroup_rows() const {
+    return Traits::kPacked ? packing.rows : kWarpgroupRows;
+  }
+  /// The coordinates of the scores in a warpgroup's registers, from key col0 on; `at` has the rows
+  /// of that warpgroup. A thread counts its rows through the whole block (tile::MmaTile), so the
+  /// coordinates begin as many rows before.
+  ATTILE_DEVICE auto coord(const WorkTile& at, int warpgroup, int col0) const {
+    const int before = warpgroup * kWarpgroupRows;
     if constexpr (Traits::kPacked) {
-      return tile::PackedTilePlace{at.sequence,   at.head,          at.row0 + group * packing.rows,
-                                   col0,          this->extent(at), group * kGroupRows,
-                                   packing.heads, packing.rows};
+      return tile::PackedTileCoord{at.sequence,      at.head, at.row0,       col0,
+                                   this->extent(at), before,  packing.heads, packing.rows};
     } else {
-      return attile::ForwardParams<Traits>::place(at, col0);
+      auto coord = attile::ForwardParams<Traits>::coord(at, col0);
+      coord.row0 -= before;
+      return coord;
     }
   }
   /// The tiles of keys that `rows` rows of any of a tile's heads see, from row `from` on, which may
@@ -166,22 +169,20 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     TileRange range = this->keys_seen(at, at.head, first, count);
     if constexpr (Traits::kPacked) {
       for (int i = 1; i < packing.heads; ++i) {
-        range = either(range, this->keys_seen(at, at.head + i, first, count));
+        range = hull(range, this->keys_seen(at, at.head + i, first, count));
       }
     }
     return range;
   }
 
  private:
-  static int tile_rows(Packing packing) {
-    return Traits::kCluster * Traits::kGroups * packing.rows;
-  }
+  static int tile_rows(Packing packing) { return Traits::kConsumers * packing.rows; }
   Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
                                sizeof(typename Traits::ElementType);
     const int sharing = this->group_heads / packing.heads;  // packs that share a kv head
-    const int blocks = static_cast<int>(forward_block_count<Traits>(args) / Traits::kCluster);
-    return Sections::of(bytes / sharing, this->q_tiles, slices, max(blocks, 1));
+    const int blocks = static_cast<int>(forward_block_count<Traits>(args));
+    return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));
   }
 };
 
@@ -190,8 +191,9 @@ struct ForwardParams : attile::ForwardParams<Traits> {
 template <class Traits, class Packed>
 bool packing_pays(const typename Traits::Args& args) {
   const Packing packing(args.q_heads / args.kv_heads);
-  const std::int64_t apart = packing.heads * slice_time(args.q_len, Traits::kGroups, kGroupRows);
-  const std::int64_t packed = slice_time(args.q_len, Packed::kGroups, packing.rows);
+  const std::int64_t apart =
+      packing.heads * batch_head_time(args.q_len, Traits::kConsumers, kWarpgroupRows);
+  const std::int64_t packed = batch_head_time(args.q_len, Packed::kConsumers, packing.rows);
   return packing.heads > 1 && 10 * packed <= 9 * apart;
 }
 

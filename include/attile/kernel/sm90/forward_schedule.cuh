@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/cluster.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/mask.h>
@@ -13,9 +12,9 @@
 
 namespace attile::sm90 {
 
-/// The work tiles of a block, one after another. A tile's row0 is the first row of the block, and
-/// below 0 where a slice's first tile lacks whole groups of rows; its kv_tiles are those that any
-/// block of the cluster sees, which all of them bring.
+/// Gives a block its work tiles, one after another. A tile's row0 is the first row of the block,
+/// and below 0 where the first tile of a sequence's head lacks whole parts of kWarpgroupRows rows;
+/// its kv_tiles are those that any of its rows sees.
 template <class Traits>
 class ForwardSchedule {
   static constexpr bool kEven = kEvenRows<Traits>;
@@ -31,25 +30,23 @@ class ForwardSchedule {
     const WorkItem item = items_.item();
     const int packs = Traits::kPacked ? p_.packs : p_.q_heads;
     WorkTile at;
-    at.sequence = item.slice / packs;
-    at.head = item.slice % packs * p_.packed_heads();
+    at.sequence = item.batch_head / packs;
+    at.head = item.batch_head % packs * p_.packed_heads();
     at.kv_head = at.head / p_.group_heads;
     at.extent = p_.policies.sequences.extent(at.sequence, p_.bounds);
-    const int rows = Traits::kGroups * p_.group_rows();
-    const int cluster_row0 = item.row_tile * Traits::kCluster * rows - p_.lead;
-    at.row0 = cluster_row0 + (Traits::kCluster == 1 ? 0 : arch::cluster_rank() * rows);
-    at.kv_tiles = p_.tiles_seen(at, cluster_row0, Traits::kCluster * rows);
+    const int rows = Traits::kConsumers * p_.warpgroup_rows();
+    at.row0 = item.row_tile * rows - p_.lead;
+    at.kv_tiles = p_.tiles_seen(at, at.row0, rows);
     return at;
   }
 
  private:
   ATTILE_DEVICE static Items items(const ForwardParams<Traits>& p, int block) {
-    const int cluster = block / Traits::kCluster;
-    const int clusters = arch::block_count() / Traits::kCluster;
+    const int blocks = arch::block_count();
     if constexpr (kEven) {
-      return EvenItems(cluster, clusters, p.q_tiles, p.slices, p.lead > 0);
+      return EvenItems(block, blocks, p.q_tiles, p.batch_heads, p.lead > 0);
     } else {
-      return GrowingItems(cluster, clusters, p.q_tiles, p.slices, p.sections);
+      return GrowingItems(block, blocks, p.q_tiles, p.batch_heads, p.sections);
     }
   }
 
@@ -57,12 +54,13 @@ class ForwardSchedule {
   Items items_;
 };
 
-/// What the loading warp tells a warpgroup for one turn: which rows it computes, and which tiles of
-/// K and V they see. Behind the last turn of a block comes one without rows (`is_end`). It has of
-/// the work tile what its reader cannot work out again: more would be read back in the main loop.
+/// The rows of a work tile that one consumer warpgroup computes, and the tiles of K and V that they
+/// see. The producer of its Q writes it. Behind the block's last work tile comes one without rows
+/// (`is_end`). It holds of the work tile what its reader cannot work out again, because more would
+/// be read back in the main loop.
 template <class Traits>
-struct alignas(16) GroupRows {
-  /// The sequence's lengths, where it has lengths of its own: they are the parameter's else.
+struct alignas(16) ConsumerRows {
+  /// The sequence's lengths, where it has lengths of its own. Else they are the parameter's.
   struct NoLengths {
     NoLengths() = default;
     ATTILE_DEVICE explicit NoLengths(Extent) {}
@@ -70,27 +68,28 @@ struct alignas(16) GroupRows {
   static constexpr bool kUniform = Problem<Traits>::kUniform;
   using Lengths = std::conditional_t<kUniform, NoLengths, Extent>;
 
-  TileRange kv_tiles;         ///< those that these rows see
-  int before = 0, after = 0;  ///< tiles of K and V that come for other warpgroups only
+  TileRange kv_tiles;  ///< those that these rows see
+  /// Tiles of K and V that other warpgroups' rows see, ahead of these and behind them.
+  int skip_before = 0, skip_after = 0;
   int sequence = -1, head = 0;
-  int row0 = 0;  ///< the tile's, moved so that its rows for this warpgroup are these
+  int row0 = 0;  ///< the first of these rows; below 0 where there are none
 
   Lengths lengths{};
 
-  GroupRows() = default;
-  /// `part`: of the tile's rows, those that the warpgroup `group` has.
-  ATTILE_DEVICE GroupRows(const ForwardParams<Traits>& p, const WorkTile& tile, int group, int part)
+  ConsumerRows() = default;
+  /// The rows of part `part` of a work tile, which has as many parts as the block has consumers.
+  ATTILE_DEVICE ConsumerRows(const ForwardParams<Traits>& p, const WorkTile& tile, int part)
       : sequence(tile.sequence), head(tile.head), lengths(tile.extent) {
     const TileRange all = tile.kv_tiles;
-    const int rows = p.group_rows();
-    kv_tiles = p.tiles_seen(tile, tile.row0 + part * rows, rows).between(all.first, all.last);
+    const int rows = p.warpgroup_rows();
+    row0 = tile.row0 + part * rows;
+    kv_tiles = p.tiles_seen(tile, row0, rows).between(all.first, all.last);
     if (empty()) kv_tiles.first = kv_tiles.last = all.last;
-    row0 = tile.row0 + (part - group) * rows;
-    before = kv_tiles.first - all.first;
-    after = all.last - kv_tiles.last;
+    skip_before = kv_tiles.first - all.first;
+    skip_after = all.last - kv_tiles.last;
   }
 
-  /// The work tile, of these rows.
+  /// The work tile that has these rows alone.
   ATTILE_DEVICE WorkTile at(const ForwardParams<Traits>& p) const {
     return {.kv_tiles = kv_tiles,
             .sequence = sequence,
@@ -107,10 +106,10 @@ struct alignas(16) GroupRows {
     }
   }
   ATTILE_DEVICE bool is_end() const { return sequence < 0; }
-  /// Whether they are rows of Q at all. Uniform tiles end with the last row: nothing is behind it.
-  ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p, int group) const {
-    const int first = row0 + group * p.group_rows();
-    return first >= 0 && (kUniform || first < extent_of(p).q_len);
+  /// Whether they are rows of Q at all. With Uniform the last tile of a head ends with its last
+  /// row.
+  ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
+    return row0 >= 0 && (kUniform || row0 < extent_of(p).q_len);
   }
   ATTILE_DEVICE bool empty() const { return kv_tiles.first >= kv_tiles.last; }
 };

@@ -9,7 +9,7 @@
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
-#include <attile/tile/ring.cuh>
+#include <attile/tile/pipeline.cuh>
 
 #include <cstddef>
 
@@ -38,68 +38,64 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
 
-  static_assert(TuningType::kCluster == 1 || P::SequencesType::kUniform,
-                "attile::sm90::ForwardTraits: blocks bring K and V together only where all "
-                "sequences have the same lengths, Uniform");
-
   using Params = sm90::ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
   /// Warpgroups that compute; one more brings their tiles.
-  static constexpr int kGroups = Br / kGroupRows;
-  static constexpr int kThreads = (kGroups + 1) * arch::kWarpgroupSize;
+  static constexpr int kConsumers = Br / kWarpgroupRows;
+  static constexpr int kThreads = (kConsumers + 1) * arch::kWarpgroupSize;
   static constexpr int kBlocksPerSm = 1;
   static constexpr bool kPersistent = TuningType::kPersistent;
-  static constexpr int kCluster = TuningType::kCluster;
-  static constexpr int kLoaderRegisters = kGroups == 3 ? 32 : 40;
-  static constexpr int kGroupRegisters = group_registers(kGroups, kLoaderRegisters);
+  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
+  static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   /// P <= 2^8 keeps its relative precision in every type. Units: log2.
-  static constexpr int kRescaleSlack = 8;
+  static constexpr int kRescaleThreshold = 8;
   static constexpr int kStages = TuningType::kStages;
   static constexpr bool kPacked = TuningType::kPacked;
 
-  using QTile = tile::PanelTile<kGroupRows, round_up(D, 16), T>;
+  using QTile = tile::PanelTile<kWarpgroupRows, round_up(D, 16), T>;
   using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
   using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
-  using KRing = tile::Ring<KTile, kStages, kCluster>;
-  using VRing = tile::Ring<VTile, kStages, kCluster>;
-  using ScoreRegisters = tile::MmaTile<Br, Bc, kGroups * 4>;
-  using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kGroups * 4>;
+  using KPipeline = tile::Pipeline<KTile, kStages>;
+  using VPipeline = tile::Pipeline<VTile, kStages>;
+  using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
+  using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kConsumers * 4>;
 
-  /// Of GroupRows, which warpgroups keep until O of the rows before has left.
+  /// Of ConsumerRows, which warpgroups keep until O of the rows before has left.
   static constexpr int kRowSlots = 4;
   static constexpr std::size_t kRowsBytes = kRowSlots * 48;
   /// Where things lie in shared memory. Units: bytes.
   static constexpr std::size_t kPitch = 1024;  // of eight rows of a panel
-  static constexpr std::size_t kVPlace = round_up(KRing::kBytes, kPitch);
-  static constexpr std::size_t kOPlace = kVPlace + round_up(VRing::kBytes, kPitch);
+  static constexpr std::size_t kVOffset = round_up(KPipeline::kBytes, kPitch);
+  static constexpr std::size_t kOOffset = kVOffset + round_up(VPipeline::kBytes, kPitch);
 
  private:
-  static constexpr std::size_t kRest = arch::kMaxSharedBytes - kOPlace - kGroups * kRowsBytes -
-                                       sizeof(arch::Mbarrier) * 2 * (kGroups * 2 + 2 * kStages);
-  static constexpr std::size_t kOutputBytes = kGroups * kGroupRows * VTile::kCols * sizeof(T);
-  static constexpr bool kWholeOutput = kGroups * QTile::kBytes + kOutputBytes <= kRest;
+  static constexpr std::size_t kRest = arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
+                                       sizeof(arch::Mbarrier) * 2 * (kConsumers * 2 + 2 * kStages);
+  static constexpr std::size_t kOutputBytes =
+      kConsumers * kWarpgroupRows * VTile::kCols * sizeof(T);
+  static constexpr bool kWholeOutput = kConsumers * QTile::kBytes + kOutputBytes <= kRest;
 
  public:
   /// Where there is room, Q of the next tile comes beside this one.
-  static constexpr int kQStages = 2 * kGroups * QTile::kBytes + kOutputBytes <= kRest ? 2 : 1;
-  using QRing = tile::Ring<QTile, kQStages>;
+  static constexpr int kQStages = 2 * kConsumers * QTile::kBytes + kOutputBytes <= kRest ? 2 : 1;
+  using QPipeline = tile::Pipeline<QTile, kQStages>;
   static_assert(kRowSlots >= kQStages + 2,
                 "attile::sm90::ForwardTraits: rows are kept for the tiles that Q is there for, for "
                 "the one before and for the one that is sent for");
   /// O leaves by way of shared memory: all columns at once, or half of them.
-  using OTile =
-      tile::PanelTile<kGroupRows, kWholeOutput ? VTile::kCols : round_up(VTile::kCols / 2, 16), T>;
-  static constexpr std::size_t kQPlace = kOPlace + kGroups * OTile::kBytes;
-  static constexpr std::size_t kRowsPlace = kQPlace + kGroups * QRing::kBytes;
-  static constexpr std::size_t kBarrierPlace = kRowsPlace + kGroups * kRowsBytes;
-  static constexpr int kRingBarriers = 2 * (kGroups * kQStages + 2 * kStages);
+  using OTile = tile::PanelTile<kWarpgroupRows,
+                                kWholeOutput ? VTile::kCols : round_up(VTile::kCols / 2, 16), T>;
+  static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
+  static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
+  static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
+  static constexpr int kPipelineBarriers = 2 * (kConsumers * kQStages + 2 * kStages);
   /// Whether tiles of V and Q may end with another sequence's rows, which become zeros on the way:
   /// a landing for V and one for each warpgroup's Q.
-  static constexpr bool kLands = !P::SequencesType::kUniform;
-  static constexpr int kLandings = kLands ? 1 + kGroups : 0;
+  static constexpr bool kHasTails = !P::SequencesType::kUniform;
+  static constexpr int kTailBarriers = kHasTails ? 1 + kConsumers : 0;
   static constexpr std::size_t kSharedBytes =
-      kBarrierPlace + sizeof(arch::Mbarrier) * (kRingBarriers + kLandings);
+      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTailBarriers);
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "

@@ -14,11 +14,11 @@ template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class T
 struct BackwardTraits;
 
 /// Rows of a tile that a warpgroup has: of Q, and backward of K and V.
-inline constexpr int kGroupRows = 64;
+inline constexpr int kWarpgroupRows = 64;
 
 /// Of each warpgroup that computes, beside one that brings tiles and has `loader`: what setmaxnreg
 /// shares out of a block's registers. Units: registers of a thread.
-constexpr int group_registers(int groups, int loader) {
+constexpr int consumer_registers(int groups, int loader) {
   const int at_start = min(65536 / ((groups + 1) * 128) / 8 * 8, 256);
   return min((at_start * (groups + 1) - loader) / groups / 8 * 8, 256);
 }
@@ -29,18 +29,15 @@ constexpr int group_registers(int groups, int loader) {
 ///             for once: for a q_len that would leave tiles empty.
 /// Persistent  as many blocks as run at the same time, each for several tiles of Q: the next ones
 ///             travel while a tile ends. Else a block for each tile.
-/// Cluster     neighbouring blocks that bring K and V together, each a part of every tile: 1 to 8.
-template <int Stages = 2, bool Packed = false, bool Persistent = true, int Cluster = 1>
+template <int Stages = 2, bool Packed = false, bool Persistent = true>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
                 "before it frees the last one");
-  static_assert(Cluster >= 1 && Cluster <= 8, "attile::sm90::Tuning: a cluster has 1 to 8 blocks");
 
   static constexpr int kStages = Stages;
   static constexpr bool kPacked = Packed;
   static constexpr bool kPersistent = Persistent;
-  static constexpr int kCluster = Cluster;
 
   /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>

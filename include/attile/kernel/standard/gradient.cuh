@@ -8,7 +8,7 @@
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/score_mod.h>
-#include <attile/kernel/learn.cuh>
+#include <attile/kernel/score_gradient.cuh>
 #include <attile/kernel/standard/rows.cuh>
 #include <attile/kernel/standard/workspace.h>
 
@@ -48,9 +48,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(GradientPart::kThreads, 4)
   constexpr int kThreads = GradientPart::kThreads;
   using S = typename Args::ScoreModType;
   const std::int64_t at = arch::block_index();
-  const int slice = static_cast<int>(at / p.extent.q_len);
-  const int batch = slice / p.q_heads;
-  const int head = slice % p.q_heads;
+  const int batch_head = static_cast<int>(at / p.extent.q_len);
+  const int batch = batch_head / p.q_heads;
+  const int head = batch_head % p.q_heads;
   const int i = static_cast<int>(at % p.extent.q_len);
   const auto* const o = p.o.row(batch, head, i);
   const auto* const dout = p.dout.row(batch, head, i);
@@ -76,7 +76,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(GradientPart::kThreads, 4)
       float derivative = 1.0f;
       if constexpr (kNeedsScores<S>) derivative = p.score_mod(s_ij, index, p.extent).derivative;
       const float dp_ij = keep ? ds_ij * keep_scale : 0.0f;
-      if constexpr (kLearns<S>) {
+      if constexpr (kHasGradient<S>) {
         if (prob_ij != 0.0f) {
           p.score_mod.add_gradient(kNeedsScores<S> ? s_ij : 0.0f, prob_ij * (dp_ij - delta), index,
                                    p.extent, AddAtomically{});

@@ -124,8 +124,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kRowsPerBlock* arch::kWarpSize, 1)
   const std::int64_t at = static_cast<std::int64_t>(arch::block_index()) * kRowsPerBlock +
                           arch::thread_index() / arch::kWarpSize;
   if (at >= static_cast<std::int64_t>(batch) * heads * rows) return;
-  const int slice = static_cast<int>(at / rows);
-  T* const row = out.row(slice / heads, slice % heads, at % rows);
+  const int batch_head = static_cast<int>(at / rows);
+  T* const row = out.row(batch_head / heads, batch_head % heads, at % rows);
   for (int d = arch::thread_index() % arch::kWarpSize; d < dim; d += arch::kWarpSize) {
     row[d] = from_float<T>(sums != nullptr ? sums[at * dim + d] : 0.0f);
   }

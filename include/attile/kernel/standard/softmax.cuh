@@ -59,9 +59,10 @@ using PartOfRow = RowPart<512, 4>;
 /// more than the 64 registers that this leaves a thread (LongRow would spill).
 template <class Args, class Part>
 inline constexpr int kSoftmaxBlocksPerSm = [] {
-  constexpr bool kPlain = std::is_empty_v<typename Args::MaskType> &&
-                          kIsIdentity<typename Args::ScoreModType> && !Args::DropoutType::kEnabled;
-  return (kPlain ? 1024 : 512) / Part::kThreads;
+  constexpr bool kFastPath = std::is_empty_v<typename Args::MaskType> &&
+                             kIsIdentity<typename Args::ScoreModType> &&
+                             !Args::DropoutType::kEnabled;
+  return (kFastPath ? 1024 : 512) / Part::kThreads;
 }();
 
 /// Dynamic shared memory of softmax_kernel. Units: bytes.
@@ -81,8 +82,8 @@ template <class Args, class Part, bool kReread>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Part::kThreads, (kSoftmaxBlocksPerSm<Args, Part>))
     softmax_kernel(const ATTILE_GRID_CONSTANT SoftmaxParams<Args> p) {
   const std::int64_t at = arch::block_index();
-  const int slice = static_cast<int>(at / p.extent.q_len);
-  const ScoreIndex first{slice / p.q_heads, slice % p.q_heads,
+  const int batch_head = static_cast<int>(at / p.extent.q_len);
+  const ScoreIndex first{batch_head / p.q_heads, batch_head % p.q_heads,
                          static_cast<int>(at % p.extent.q_len), 0};
   const int cols = p.extent.kv_len;
   const std::int64_t row = at * cols;

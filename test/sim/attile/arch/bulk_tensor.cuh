@@ -18,18 +18,18 @@ struct TensorMap {
 };
 
 [[gnu::always_inline]] inline void bulk_load(std::uint32_t shared, const TensorMap& map,
-                                             const BoxPlace& at, Mbarrier* barrier) {
+                                             const TmaCoord& at, Mbarrier* barrier) {
   sim::bulk_load(shared, map.tensor, at, barrier);
 }
 
 [[gnu::always_inline]] inline void bulk_load_multicast(std::uint32_t shared, const TensorMap& map,
-                                                       const BoxPlace& at, Mbarrier* barrier,
+                                                       const TmaCoord& at, Mbarrier* barrier,
                                                        std::uint16_t blocks) {
   sim::bulk_load_multicast(shared, map.tensor, at, barrier, blocks);
 }
 
 inline void prefetch_map(const TensorMap&) {}
-inline void bulk_prefetch(const TensorMap&, const BoxPlace&) {}
+inline void bulk_prefetch(const TensorMap&, const TmaCoord&) {}
 
 /// As a box of rows of 16 bytes: those have no swizzle.
 [[gnu::always_inline]] inline void bulk_load(std::uint32_t shared, const void* from, int bytes,
@@ -39,7 +39,7 @@ inline void bulk_prefetch(const TensorMap&, const BoxPlace&) {}
                  barrier);
 }
 
-[[gnu::always_inline]] inline void bulk_store(const TensorMap& map, const BoxPlace& at,
+[[gnu::always_inline]] inline void bulk_store(const TensorMap& map, const TmaCoord& at,
                                               std::uint32_t shared) {
   sim::bulk_store(map.tensor, at, shared);
 }

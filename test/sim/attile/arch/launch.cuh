@@ -51,11 +51,4 @@ template <class... Params>
   return sim::launch({blocks, threads, shared_bytes, 1, true}, [&] { kernel(params...); });
 }
 
-/// As many as run beside each other, as arch::multiprocessors() has it of blocks.
-template <class... Params>
-int clusters_at_once(void (*)(Params...), unsigned cluster, unsigned, std::size_t shared_bytes) {
-  const unsigned most = sim::most_clusters(cluster);
-  return shared_bytes <= kMaxSharedBytes ? static_cast<int>(most) : 0;
-}
-
 }  // namespace attile::arch

@@ -14,12 +14,12 @@ inline constexpr int kWarpgroupSize = 128;
 inline constexpr bool kHasWarpgroups = true;
 
 template <int kCount>
-void give_registers(std::source_location at = std::source_location::current()) {
+void reg_dealloc(std::source_location at = std::source_location::current()) {
   sim::set_registers(kCount, false, at);
 }
 
 template <int kCount>
-void take_registers(std::source_location at = std::source_location::current()) {
+void reg_alloc(std::source_location at = std::source_location::current()) {
   sim::set_registers(kCount, true, at);
 }
 

@@ -46,6 +46,6 @@ void wgmma_wait(std::source_location at = std::source_location::current()) {
 }
 
 template <int N>
-void wgmma_touches(float (&)[2][N]) {}
+void fence_operand(float (&)[2][N]) {}
 
 }  // namespace attile::arch

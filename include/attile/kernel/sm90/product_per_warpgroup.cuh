@@ -11,14 +11,16 @@
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
-#include <attile/kernel/dq_sum.cuh>
+#include <attile/kernel/dq_accum.cuh>
+#include <attile/kernel/dq_order.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
-#include <attile/kernel/sm90/gradient_group.cuh>
+#include <attile/kernel/sm90/gradient_consumer.cuh>
+#include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
-#include <attile/tile/ring.cuh>
+#include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
@@ -35,15 +37,15 @@ enum class Role { kDq, kDv, kDk };  ///< of a warpgroup, by its number
 /// dQ of all tiles (line 15), 64 columns at a time: while some are added to the sum, the product
 /// of the next ones, or of the next tile, is under way.
 template <class Traits>
-ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int column,
+ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   constexpr int kLast = Traits::kDqParts - 1;
   typename Traits::DqRegisters dq[2];
   int head, row0;  // of the tile in hand
   bool writes;     // the sum, instead of adding to it
-  const auto rows = [&] {
-    WorkTile at = key_tile(p, arch::opaque(column));
+  const auto work_tile = [&] {
+    WorkTile at = kv_work_tile(p, arch::opaque(kv_block));
     at.head = head;
     at.row0 = row0;
     return at;
@@ -52,13 +54,13 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int column,
     tile::start_left_transposed_product<T>(dq[to % 2], smem.ds(step), 0, smem.k().tile(0),
                                            part * 64);
   };
-  const auto add = [&](int part) { add_dq_to_sum(p, rows(), dq[part % 2], writes, part); };
+  const auto add = [&](int part) { add_dq_tile(p, work_tile(), dq[part % 2], writes, part); };
   const auto add_last = [&](int step) {
     add(kLast);
-    end_turn(smem, step);
+    end_dq_turn(smem, step);
   };
   const auto next_tile = [&](int step) {
-    smem.ds_handover(step).await_made();
+    smem.ds_slot(step).consumer_wait();
     arch::fence_async_proxy();  // for those who have staged dS
     const Vec<int, 4> said = arch::load<4>(smem.dq_rows(step % Traits::kDsTiles));
     return Vec<int, 2>{arch::uniform(said[0]), arch::uniform(said[1])};
@@ -68,27 +70,27 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int column,
     row0 = said[1];
   };
   const auto tell = [&] {
-    if constexpr (!Traits::kTellsAdded) return;
-    smem.await_zeros();  // also where nothing is added
-    arch::barrier(2 + static_cast<int>(Role::kDq), arch::kWarpgroupSize);  // all have added
-    if (arch::thread_index() == 0) arch::store_release(p.added(arch::opaque(column), 0), 1);
+    if constexpr (!Traits::kSignalsDqReady) return;
+    smem.await_zero_fill();                         // also where nothing is added
+    consumer_barrier(static_cast<int>(Role::kDq));  // all have added
+    if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(arch::opaque(kv_block), 0);
   };
   begin_tile(next_tile(0));  // K is there: dS was made of it
   if (head < 0) return tell();
   start(0, 0, 0);
-  smem.await_zeros();
+  smem.await_zero_fill();
   tile::wait_product<0>(dq[0]);
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (;; ++step) {
-    writes = take_turn(smem, step);
+    writes = begin_dq_turn(smem, step);
     ATTILE_UNROLL
     for (int part = 0; part < kLast; ++part) {
       start(step, part + 1, part + 1);
       add(part);
       tile::wait_product<0>(dq[(part + 1) % 2]);
     }
-    smem.ds_handover(step).pass_taken();
+    smem.ds_slot(step).consumer_release();
     const Vec<int, 2> next = next_tile(step + 1);
     if (next[0] < 0) break;
     start(step + 1, 0, kLast + 1);
@@ -119,177 +121,178 @@ ATTILE_DEVICE void for_each_four(float* p, F&& f) {
 /// dV (line 12).
 template <int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_p_part(
-    const ScoreGroup<Traits>& group, const QueryTile<Traits>& tile, int parts,
+    const ScoreConsumer<Traits>& consumer, const QStage<Traits>& rows, int parts,
     tile::RegisterLeft<typename Traits::ElementType, typename Traits::ScoreRegisters>& left,
     typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
-  using Group = ScoreGroup<Traits>;
+  using Consumer = ScoreConsumer<Traits>;
   using T = typename Traits::ElementType;
-  using Scores = typename Group::Scores;
+  using Scores = typename Consumer::Scores;
   constexpr int kRow = kPart * Traits::kPartRows;
-  const auto& smem = group.smem;
+  const auto& smem = consumer.smem;
   Scores s, factor;
-  typename Group::OddScores odd;
-  typename Group::Rows p_rows{s};
-  group.start_scores(s, odd, group.lse(tile, kRow), tile, kRow);
-  const Handover handover = smem.p_handover(parts + kPart);
-  handover.await_taken();  // beside S
-  const auto do_smem = smem.dout().wait(tile.at);
-  const auto kept = group.ask_dropout(tile, kRow, sampler);
-  const auto shown = group.ask_mask(tile, kRow);
-  group.template await_scores<0>(s, odd);
-  tile::touch_sums(dv_frag);
-  const tile::TilePlace place = group.place(tile, kRow);
+  typename Consumer::OddScores odd;
+  typename Consumer::Rows p_rows{s};
+  consumer.start_scores(s, odd, consumer.lse(rows, kRow), rows, kRow);
+  const SlotBarriers handover = smem.p_slot(parts + kPart);
+  handover.producer_acquire();  // beside S
+  const auto do_smem = smem.dout().consumer_wait(rows.state);
+  const auto kept = consumer.ask_dropout(rows, kRow, sampler);
+  const auto shown = consumer.ask_mask(rows, kRow);
+  consumer.template await_scores<0>(s, odd);
+  tile::fence_accumulators(dv_frag);
+  const tile::TileCoord coord = consumer.coord(rows, kRow);
   const Scores* made = &s;
-  if constexpr (Traits::kPlain) {
-    if (tile.edge) tile::hide_outside_intervals(p_rows, place, group.p.policies.mask);
-    plain_probabilities(p_rows, group.p.scale, group.lse(tile, kRow));  // read anew: no registers
+  if constexpr (Traits::kFastPath) {
+    if (rows.edge) tile::hide_outside_intervals(p_rows, coord, consumer.p.policies.mask);
+    fast_probabilities(p_rows, consumer.p.scale,
+                       consumer.lse(rows, kRow));  // read anew: no registers
   } else {
-    typename Group::Rows factor_rows{factor};
-    with_shown(tile.edge, p_rows, group.p, place, shown, [&](auto masked) {
-      probabilities_and_factor<decltype(masked)::value>(p_rows, factor_rows, group.p, place,
-                                                        smem.statistics(tile.at.stage).lse() + kRow,
-                                                        kept, shown);
+    typename Consumer::Rows factor_rows{factor};
+    with_shown(rows.edge, p_rows, consumer.p, coord, shown, [&](auto masked) {
+      probabilities_and_factor<decltype(masked)::value>(
+          p_rows, factor_rows, consumer.p, coord, smem.statistics(rows.state.stage).lse() + kRow,
+          kept, shown);
     });
     made = &factor;
   }
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, float* to) {
     arch::store(to, Float4{made->x[r][c], made->x[r][c + 1], made->x[r][c + 2], made->x[r][c + 3]});
   });
-  handover.pass_made();
+  handover.producer_commit();
   left = tile::RegisterLeft<T, Scores>(s);
   tile::start_product<T>(dv_frag, left, do_smem, kRow);
 }
 
 /// S, P and dV of all tiles.
 template <class Traits>
-ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int column,
+ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   constexpr int kNumber = static_cast<int>(Role::kDv);
-  const ScoreGroup<Traits> group{p, smem, key_tile(p, column), kNumber};
+  const ScoreConsumer<Traits> consumer{p, smem, kv_work_tile(p, kv_block), kNumber};
   const auto sampler = p.sampler();
   typename Traits::DvRegisters dv_frag;
   dv_frag.clear();
-  static_cast<void>(smem.k().wait({}));
-  QueryTile<Traits> tile(smem, {});
+  static_cast<void>(smem.k().consumer_wait({}));
+  QStage<Traits> rows(smem, {});
   int parts = 0;
   ATTILE_UNROLL_BY(1)
-  for (; !tile.is_none(); parts += Traits::kParts) {
+  for (; !rows.is_end(); parts += Traits::kParts) {
     tile::RegisterLeft<typename Traits::ElementType, typename Traits::ScoreRegisters>
         left[Traits::kParts];
-    make_p_part<0>(group, tile, parts, left[0], dv_frag, sampler);
+    make_p_part<0>(consumer, rows, parts, left[0], dv_frag, sampler);
     if constexpr (Traits::kParts > 1) {
-      make_p_part<1>(group, tile, parts, left[1], dv_frag, sampler);
+      make_p_part<1>(consumer, rows, parts, left[1], dv_frag, sampler);
     }
-    const QueryTile<Traits> next(smem, tile.at.after());
+    const QStage<Traits> next(smem, rows.state.next());
     tile::wait_product<0>(dv_frag);
-    group.release(tile);
-    tile = next;
+    consumer.release(rows);
+    rows = next;
   }
   // Nobody reads dO any more: of all tiles dS has been made.
-  smem.p_handover(parts + Traits::kPBuffers - 1).await_taken();
-  const WorkTile key = key_tile(p, arch::opaque(column));
+  smem.p_slot(parts + Traits::kPBuffers - 1).producer_acquire();
+  const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
   store_dv(p, key, smem.dv(0), dv_frag, key.kv_tile() * Traits::kBc, kNumber);
   arch::bulk_wait_read<0>();  // before shared memory goes
 }
 
 /// dP^T and dS^T of part kPart of a tile (lines 13 and 14).
 template <int kPart, class Traits, class Sampler>
-ATTILE_DEVICE void make_ds_part(const ScoreGroup<Traits>& group, const QueryTile<Traits>& tile,
+ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QStage<Traits>& rows,
                                 int parts, typename Traits::ScoreRegisters& ds_frag,
                                 typename Traits::DkRegisters& dk_frag, const Sampler& sampler) {
-  using Group = ScoreGroup<Traits>;
+  using Consumer = ScoreConsumer<Traits>;
   using T = typename Traits::ElementType;
-  using Scores = typename Group::Scores;
+  using Scores = typename Consumer::Scores;
   constexpr int kRow = kPart * Traits::kPartRows;
-  const auto& smem = group.smem;
-  const auto do_smem = smem.dout().wait(tile.at);
+  const auto& smem = consumer.smem;
+  const auto do_smem = smem.dout().consumer_wait(rows.state);
   tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
-  const tile::KeepBits<typename Group::Rows, Sampler> kept(group.place(tile, kRow), sampler);
+  const tile::KeepBits<typename Consumer::Rows, Sampler> kept(consumer.coord(rows, kRow), sampler);
   tile::wait_product<0>(ds_frag);
-  const float* const delta = smem.statistics(tile.at.stage).delta() + kRow;
-  tile::touch_sums(dk_frag);
-  const Handover handover = smem.p_handover(parts + kPart);
-  handover.await_made();
+  const float* const delta = smem.statistics(rows.state.stage).delta() + kRow;
+  tile::fence_accumulators(dk_frag);
+  const SlotBarriers handover = smem.p_slot(parts + kPart);
+  handover.consumer_wait();
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, const float* from) {
     const Float4 factor = arch::load<4>(from);
     ATTILE_UNROLL
     for (int e = 0; e < 4; ++e) {
       float& ds = ds_frag.x[r][c + e];
       ds = score_gradient(factor[e], kept.keep(c + e, r) ? ds * kept.scale() : 0.0f,
-                          delta[Group::Rows::row(c + e)]);
+                          delta[Consumer::Rows::row(c + e)]);
     }
   });
-  handover.pass_taken();
+  handover.consumer_release();
 }
 
 /// dP, dS and dK of all tiles.
 template <class Traits>
-ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int column,
+ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   using Left = tile::RegisterLeft<T, typename Traits::ScoreRegisters>;
   constexpr int kNumber = static_cast<int>(Role::kDk);
   constexpr int kParts = Traits::kParts;
-  const ScoreGroup<Traits> group{p, smem, key_tile(p, column), kNumber};
+  const ScoreConsumer<Traits> consumer{p, smem, kv_work_tile(p, kv_block), kNumber};
   const auto sampler = p.sampler();
   typename Traits::DkRegisters dk_frag;
   dk_frag.clear();
-  static_cast<void>(smem.v().wait({}));
+  static_cast<void>(smem.v().consumer_wait({}));
   const auto hand_over_ds = [&](int step, int head, int row0) {
     if (arch::thread_index() % arch::kWarpgroupSize == 0) {
       arch::store(smem.dq_rows(step % Traits::kDsTiles), Vec<int, 4>{head, row0, 0, 0});
     }
-    smem.ds_handover(step).pass_made();
+    smem.ds_slot(step).producer_commit();
   };
-  QueryTile<Traits> tile(smem, {});
+  QStage<Traits> rows(smem, {});
   int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (; !tile.is_none(); ++step) {
+  for (; !rows.is_end(); ++step) {
     typename Traits::ScoreRegisters ds_frag;
     Left left[kParts];
-    smem.ds_handover(step).await_taken();  // here: two steps ago, and no branch behind dS
-    make_ds_part<0>(group, tile, step * kParts, ds_frag, dk_frag, sampler);
-    group.stage_scores(smem.ds(step), ds_frag, 0);
+    smem.ds_slot(step).producer_acquire();  // here: two steps ago, and no branch behind dS
+    make_ds_part<0>(consumer, rows, step * kParts, ds_frag, dk_frag, sampler);
+    consumer.stage_scores(smem.ds(step), ds_frag, 0);
     if constexpr (kParts > 1) {
       left[0] = Left(ds_frag);
-      tile::start_product<T>(dk_frag, left[0], smem.q().tile(tile.at.stage), 0);  // line 16
-      make_ds_part<1>(group, tile, step * kParts, ds_frag, dk_frag, sampler);
-      group.stage_scores(smem.ds(step), ds_frag, Traits::kPartRows);
+      tile::start_product<T>(dk_frag, left[0], smem.q().tile(rows.state.stage), 0);  // line 16
+      make_ds_part<1>(consumer, rows, step * kParts, ds_frag, dk_frag, sampler);
+      consumer.stage_scores(smem.ds(step), ds_frag, Traits::kPartRows);
     }
-    hand_over_ds(step, tile.head, tile.row0);
+    hand_over_ds(step, rows.head, rows.row0);
     left[kParts - 1] = Left(ds_frag);
-    tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(tile.at.stage),
+    tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(rows.state.stage),
                            Traits::kBr - Traits::kPartRows);
-    const QueryTile<Traits> next(smem, tile.at.after());
+    const QStage<Traits> next(smem, rows.state.next());
     tile::wait_product<0>(dk_frag);
-    group.release(tile);
-    tile = next;
+    consumer.release(rows);
+    rows = next;
   }
-  smem.ds_handover(step).await_taken();
+  smem.ds_slot(step).producer_acquire();
   hand_over_ds(step, -1, 0);
   // Nobody reads Q any more: P of all tiles is there.
-  const WorkTile key = key_tile(p, arch::opaque(column));
+  const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
   store_dk(p, key, smem.dk(0), dk_frag, key.kv_tile() * Traits::kBc, kNumber);
   arch::bulk_wait_read<0>();  // before shared memory goes
 }
 
 /// Scope    all threads of a warpgroup that computes.
 template <class Traits>
-ATTILE_DEVICE void take_role(const BackwardParams<Traits>& p, int column, int group,
-                             const BackwardMemory<Traits>& smem) {
+ATTILE_DEVICE void run_consumer(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+                                const BackwardMemory<Traits>& smem) {
   constexpr auto kRegisters = [](Role role) {
     return Traits::kRoleRegisters[static_cast<int>(role)];
   };
-  switch (static_cast<Role>(group)) {
+  switch (static_cast<Role>(warpgroup)) {
     case Role::kDq:
-      arch::give_registers<kRegisters(Role::kDq)>();
-      return make_dq(p, column, smem);
+      arch::reg_dealloc<kRegisters(Role::kDq)>();
+      return make_dq(p, kv_block, smem);
     case Role::kDv:
-      arch::take_registers<kRegisters(Role::kDv)>();
-      return make_dv(p, column, smem);
+      arch::reg_alloc<kRegisters(Role::kDv)>();
+      return make_dv(p, kv_block, smem);
     case Role::kDk:
-      arch::take_registers<kRegisters(Role::kDk)>();
-      return make_dk(p, column, smem);
+      arch::reg_alloc<kRegisters(Role::kDk)>();
+      return make_dk(p, kv_block, smem);
   }
 }
 

@@ -21,24 +21,25 @@
 
 namespace attile {
 
-/// Where a thread's value (r, c) of dQ lies in a tile of the sum, counted from `dq_begin`: what one
-/// instruction of a warp adds, the four of a 2 x 2 group or one of each lane's, is contiguous, and
-/// so is what Traits::kDqLine threads add.
+/// Where a thread's value (r, c) of dQ lies in a tile of the sum, counted from `dq_accum_begin`:
+/// what one instruction of a warp adds, the four of a 2 x 2 group or one of each lane's, is
+/// contiguous, and so is what Traits::kDqContiguousThreads threads add.
 template <class Traits>
-ATTILE_DEVICE constexpr int dq_place(int r, int c) {
+ATTILE_DEVICE constexpr int dq_accum_offset(int r, int c) {
   const int group = r / 2 * (Traits::DqRegisters::kRegCols / 2) + c / 2;
   const int element = r % 2 * 2 + c % 2;
-  return arch::kAddsVectors ? group * Traits::kDqLine * 4 + element
-                            : (group * 4 + element) * Traits::kDqLine;
+  return arch::kAddsVectors ? group * Traits::kDqContiguousThreads * 4 + element
+                            : (group * 4 + element) * Traits::kDqContiguousThreads;
 }
 template <class Traits>
-ATTILE_DEVICE int dq_begin() {
+ATTILE_DEVICE int dq_accum_begin() {
   using Registers = typename Traits::DqRegisters;
   const int thread = arch::opaque(arch::thread_index());
   const int unit = arch::kAddsVectors ? 4 : 1;
-  if constexpr (Traits::kDqLine == Traits::kDqThreads) return thread * unit;
-  return thread / Traits::kDqLine * (Traits::kDqLine * Registers::kRegRows * Registers::kRegCols) +
-         thread % Traits::kDqLine * unit;
+  if constexpr (Traits::kDqContiguousThreads == Traits::kDqThreads) return thread * unit;
+  return thread / Traits::kDqContiguousThreads *
+             (Traits::kDqContiguousThreads * Registers::kRegRows * Registers::kRegCols) +
+         thread % Traits::kDqContiguousThreads * unit;
 }
 
 /// Calls f(r, c, values) for each 2 x 2 group of what this thread holds.
@@ -56,13 +57,15 @@ ATTILE_DEVICE void for_each_of_dq(const typename Traits::DqRegisters& dq, F&& f)
 
 /// sum += dq, or sum = dq, for what this thread holds.
 template <class Traits>
-ATTILE_DEVICE void add_to_sum(float* sum, const typename Traits::DqRegisters& dq, bool overwrite) {
-  float* const mine = sum + dq_begin<Traits>();
+ATTILE_DEVICE void add_to_dq_accum(float* sum, const typename Traits::DqRegisters& dq,
+                                   bool overwrite) {
+  float* const mine = sum + dq_accum_begin<Traits>();
   for_each_of_dq<Traits>(dq, [&](int r, int c, const Float4& x) {
-    if (arch::kAddsVectors && !overwrite) return arch::atomic_add(mine + dq_place<Traits>(r, c), x);
+    if (arch::kAddsVectors && !overwrite)
+      return arch::atomic_add(mine + dq_accum_offset<Traits>(r, c), x);
     ATTILE_UNROLL
     for (int e = 0; e < 4; ++e) {
-      float* const to = mine + dq_place<Traits>(r + e / 2, c + e % 2);
+      float* const to = mine + dq_accum_offset<Traits>(r + e / 2, c + e % 2);
       if (overwrite) {
         *to = x[e];
       } else {
@@ -80,7 +83,7 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, const WorkTile& at,
                             unsigned char* shared) {
   using Registers = typename Traits::DqRegisters;
   const typename Traits::QTile dq_smem{shared};
-  const float* const sum = p.dq_sum_of(at) + dq_begin<Traits>();
+  const float* const sum = p.dq_accum_of(at) + dq_accum_begin<Traits>();
   for (int part = 0; part < Traits::kDqParts; ++part) {
     const float* const from = sum + part * Traits::kBr * Registers::kCols;
     Registers dq_frag;
@@ -90,10 +93,10 @@ ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, const WorkTile& at,
       for (int c = 0; c < Registers::kRegCols; c += 2) {
         Float4 x;
         if constexpr (arch::kAddsVectors) {
-          x = arch::load<4>(from + dq_place<Traits>(r, c));
+          x = arch::load<4>(from + dq_accum_offset<Traits>(r, c));
         } else {
           ATTILE_UNROLL
-          for (int e = 0; e < 4; ++e) x[e] = from[dq_place<Traits>(r + e / 2, c + e % 2)];
+          for (int e = 0; e < 4; ++e) x[e] = from[dq_accum_offset<Traits>(r + e / 2, c + e % 2)];
         }
         ATTILE_UNROLL
         for (int e = 0; e < 4; ++e) dq_frag.x[r + e / 2][c + e % 2] = x[e];

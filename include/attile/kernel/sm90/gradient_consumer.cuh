@@ -15,16 +15,15 @@
 #include <attile/core/vec.h>
 #include <attile/kernel/backward_kernel.cuh>
 #include <attile/kernel/backward_step.cuh>
+#include <attile/kernel/dq_accum.cuh>
 #include <attile/kernel/dq_mode.h>
-#include <attile/kernel/dq_sum.cuh>
-#include <attile/kernel/query_cursor.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
-#include <attile/kernel/turns.cuh>
+#include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
-#include <attile/tile/ring.cuh>
+#include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/two_sums.cuh>
 #include <attile/tile/warpgroup.cuh>
@@ -33,21 +32,15 @@
 
 namespace attile::sm90 {
 
-/// Waits for all warpgroups that compute.
-template <class Traits>
-ATTILE_DEVICE void computing_barrier() {
-  arch::barrier(1, Traits::kComputing);
-}
-
 /// What a warpgroup that makes S or dP has to do with one tile of K and V.
 template <class Traits>
-struct ScoreGroup {
+struct ScoreConsumer {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   struct None {};
   using OddScores = std::conditional_t<Traits::kTwoSums, Scores, None>;  ///< S's second sum
   using Rows = tile::TransposedRegisters<Scores>;
-  using Tile = QueryTile<Traits>;
+  using Tile = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
 
   const BackwardParams<Traits>& p;
@@ -56,14 +49,18 @@ struct ScoreGroup {
   int number;    ///< of the warpgroup
 
   /// The first of its rows of K and V.
-  ATTILE_DEVICE int first_key() const { return Traits::kByRoles ? 0 : number * kGroupRows; }
+  ATTILE_DEVICE int first_key() const {
+    return Traits::kProductPerWarpgroup ? 0 : number * kWarpgroupRows;
+  }
   /// Where its registers count from, of those rows.
-  ATTILE_DEVICE int register_row() const { return Traits::kByRoles ? number * kGroupRows : 0; }
+  ATTILE_DEVICE int register_row() const {
+    return Traits::kProductPerWarpgroup ? number * kWarpgroupRows : 0;
+  }
 
   /// LSE of the rows of Q from `part` on as P of a plain step is made of it: half, where S begins
   /// at the other one.
-  ATTILE_DEVICE RowStatistics lse(const Tile& tile, int part) const {
-    RowStatistics lse(smem.statistics(tile.at.stage).lse() + part);
+  ATTILE_DEVICE RowStatistics lse(const Tile& rows, int part) const {
+    RowStatistics lse(smem.statistics(rows.state.stage).lse() + part);
     if constexpr (Traits::kBeginsAtHalf) {
       ATTILE_UNROLL
       for (float& x : lse.x) x *= 0.5f;
@@ -72,14 +69,14 @@ struct ScoreGroup {
   }
   /// Begins S^T for the rows of Q from `part` on (line 10).
   ATTILE_DEVICE void start_scores(Scores& s, OddScores& odd, const RowStatistics& lse,
-                                  const Tile& tile, int part) const {
-    const auto q = smem.q().tile(tile.at.stage);
+                                  const Tile& rows, int part) const {
+    const auto q = smem.q().tile(rows.state.stage);
     if constexpr (Traits::kTwoSums) {
       const tile::TwoSums<Scores> sums{s, odd};
       tile::start_transposed_product<T>(sums, smem.k().tile(0), q, first_key(), part);
     } else if constexpr (Traits::kBeginsAtHalf) {
       Rows s_rows{s};
-      begin_at_half(s_rows, lse, p.half_unit);
+      begin_at_half(s_rows, lse, p.half_inverse_scale);
       tile::start_transposed_product<T, true>(s, smem.k().tile(0), q, first_key(), part);
     } else {
       tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), part);
@@ -90,31 +87,31 @@ struct ScoreGroup {
   ATTILE_DEVICE void await_scores(Scores& s, OddScores& odd) const {
     tile::wait_product<kPending>(s);
     if constexpr (Traits::kTwoSums) {
-      arch::wgmma_touches(odd.x);
+      arch::fence_operand(odd.x);
       tile::TwoSums<Scores>{s, odd}.join();
     }
   }
   /// Where the scores of its registers stand, for the rows of Q from `part` on.
-  ATTILE_DEVICE tile::TilePlace place(const Tile& tile, int part) const {
+  ATTILE_DEVICE tile::TileCoord coord(const Tile& rows, int part) const {
     WorkTile at = key;
     at.sequence = arch::opaque(key.sequence);
-    at.head = tile.head;
-    at.row0 = tile.row0 + part;
-    return p.place(at, key.kv_tile() * Traits::kBc - register_row());
+    at.head = rows.head;
+    at.row0 = rows.row0 + part;
+    return p.coord(at, key.kv_tile() * Traits::kBc - register_row());
   }
   /// What the mask and dropout say of the same scores. Asked while products are under way.
-  ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& tile, int part) const {
+  ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int part) const {
     tile::VisibleBits<Rows> shown;
     if constexpr (kAsksEachScore<typename Traits::MaskType, typename Traits::ScoreModType>) {
-      if (tile.edge) shown.ask(p.policies.mask, place(tile, part));
+      if (rows.edge) shown.ask(p.policies.mask, coord(rows, part));
     }
     return shown;
   }
   template <class Sampler>
-  ATTILE_DEVICE tile::KeepBits<Rows, Sampler> ask_dropout(const Tile& tile, int part,
+  ATTILE_DEVICE tile::KeepBits<Rows, Sampler> ask_dropout(const Tile& rows, int part,
                                                           const Sampler& sampler) const {
     if constexpr (Traits::DropoutType::kEnabled) {
-      return {place(tile, part), sampler};
+      return {coord(rows, part), sampler};
     } else {
       return {};
     }
@@ -123,24 +120,20 @@ struct ScoreGroup {
                                   int part) const {
     tile::stage(to, x, 1.0f, part, register_row());
   }
-  /// The work tile of the rows of Q that have come.
-  ATTILE_DEVICE WorkTile rows(const Tile& tile) const {
+  /// The work tile of a tile of rows.
+  ATTILE_DEVICE WorkTile work_tile(const Tile& rows) const {
     WorkTile at = key;
     at.sequence = arch::opaque(key.sequence);
-    at.head = tile.head;
-    at.row0 = tile.row0;
+    at.head = rows.head;
+    at.row0 = rows.row0;
     return at;
   }
-  /// The tile of Q and dO is no longer needed.
-  ATTILE_DEVICE void release(const Tile& tile) const {
-    typename Tile::Place q_at = tile.at, do_at = tile.at;
-    smem.dout().release(do_at);
-    smem.q().release(q_at);
+  /// Releases the tile of Q and dO. Scope    all lanes of a warp, behind the last product of it.
+  ATTILE_DEVICE void release(const Tile& rows) const {
+    smem.dout().consumer_release(rows.state);
+    smem.q().consumer_release(rows.state);
   }
 };
-
-/// Waits for the threads of warpgroup `number`.
-ATTILE_DEVICE void group_barrier(int number) { arch::barrier(2 + number, arch::kWarpgroupSize); }
 
 /// Sends keys row0 on of dK or dV times `factor` away by way of shared memory (line 18): what
 /// warpgroup `number` has of it. By a copy, or where keys of another sequence may follow by the
@@ -151,14 +144,14 @@ template <bool kUniform, class Tile, class Registers, class T>
 ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
                                   const arch::TensorMap& map, const tile::Matrix<T>& target,
                                   const WorkTile& key, int row0, int number) {
-  tile::stage(smem, frag, factor, 0, number * kGroupRows);
+  tile::stage(smem, frag, factor, 0, number * kWarpgroupRows);
   arch::fence_async_proxy();
-  group_barrier(number);
+  consumer_barrier(number);
   if constexpr (kUniform) {
     if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
-    tile::send_tile(smem, map, 0, row0, key.kv_head, key.sequence);
+    tile::store_by_tma(smem, map, 0, row0, key.kv_head, key.sequence);
   } else {
-    constexpr int kWarpRows = kGroupRows * arch::kWarpSize / arch::kWarpgroupSize;
+    constexpr int kWarpRows = kWarpgroupRows * arch::kWarpSize / arch::kWarpgroupSize;
     const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
     tile::store_rows<kWarpRows>(target, smem, warp * kWarpRows, row0);
   }
@@ -183,69 +176,46 @@ ATTILE_DEVICE void store_dv(const BackwardParams<Traits>& p, const WorkTile& key
 /// Adds what a warpgroup has of dQ of a tile to the sum, or writes it there: of its own columns, or
 /// of part `part`. Scope    all threads that hold dQ, kInOrder when it is their turn.
 template <class Traits>
-ATTILE_DEVICE void add_dq_to_sum(const BackwardParams<Traits>& p, const WorkTile& at,
-                                 const typename Traits::DqRegisters& dq, bool writes,
-                                 int part = 0) {
-  add_to_sum<Traits>(p.dq_sum_of(at) + part * Traits::kBr * Traits::DqRegisters::kCols, dq, writes);
+ATTILE_DEVICE void add_dq_tile(const BackwardParams<Traits>& p, const WorkTile& at,
+                               const typename Traits::DqRegisters& dq, bool writes, int part = 0) {
+  add_to_dq_accum<Traits>(p.dq_accum_of(at) + part * Traits::kBr * Traits::DqRegisters::kCols, dq,
+                          writes);
 }
 
-/// Waits until it is this block's turn to add dQ of the tile of a step, kKeepsTurns; whether it
-/// writes the sum. Scope    of both    all lanes of a warp that adds.
+/// Waits until it is this block's turn to add dQ of the tile of a step, kDqSemaphoreWarps; whether
+/// it writes the sum. Scope    of both    all lanes of a warp that adds.
 template <class Traits>
-ATTILE_DEVICE bool take_turn(const BackwardMemory<Traits>& smem, int step) {
-  if constexpr (!Traits::kKeepsTurns) return false;
-  smem.turn_handover(step).await_made();
-  const bool writes = arch::uniform(*smem.writes_sum()) != 0;
-  smem.turn_handover(step).pass_taken();
+ATTILE_DEVICE bool begin_dq_turn(const BackwardMemory<Traits>& smem, int step) {
+  if constexpr (!Traits::kDqSemaphoreWarps) return false;
+  smem.dq_turn(step).consumer_wait();
+  const bool writes = arch::uniform(*smem.dq_overwrites()) != 0;
+  smem.dq_turn(step).consumer_release();
   return writes;
 }
 template <class Traits>
-ATTILE_DEVICE void end_turn(const BackwardMemory<Traits>& smem, int step) {
-  if constexpr (!Traits::kKeepsTurns) return;
-  smem.added_handover(step).await_taken();
-  smem.added_handover(step).pass_made();
-}
-
-/// For those who add, who wait for no answer of device memory: one warp awaits the turn for each
-/// tile, another one passes it when dQ has been added. Scope    a warp.
-template <class Traits>
-ATTILE_DEVICE void keep_turns(const BackwardParams<Traits>& p, int column, bool awaits,
-                              const BackwardMemory<Traits>& smem) {
-  const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
-  int step = 0;
-  ATTILE_UNROLL_BY(1)
-  for (QueryCursor<Traits> next(p, column); next.more(); next.advance(), ++step) {
-    const WorkTile at = next.tile(key_tile(p, arch::opaque(column)));
-    if (awaits) {
-      const bool writes = begin_turn(p, at, at.kv_tile(), p.ascends(column));
-      smem.turn_handover(step).await_taken();
-      if (first_lane) *smem.writes_sum() = writes;
-      smem.turn_handover(step).pass_made();
-    } else {
-      smem.added_handover(step).await_made();
-      if (first_lane) pass_turn(p, at, at.kv_tile());
-      smem.added_handover(step).pass_taken();
-    }
-  }
+ATTILE_DEVICE void end_dq_turn(const BackwardMemory<Traits>& smem, int step) {
+  if constexpr (!Traits::kDqSemaphoreWarps) return;
+  smem.dq_added(step).producer_acquire();
+  smem.dq_added(step).producer_commit();
 }
 
 /// What one warpgroup makes of its rows of one tile of K and V: those rows of dK and dV, over all
 /// query heads of the group, and its share of the tile's part of dQ.
 template <class Traits>
-struct GradientGroup : ScoreGroup<Traits> {
-  using Group = ScoreGroup<Traits>;
-  using typename Group::Rows;
-  using typename Group::RowStatistics;
-  using typename Group::Scores;
-  using typename Group::T;
-  using typename Group::Tile;
+struct GradientConsumer : ScoreConsumer<Traits> {
+  using Base = ScoreConsumer<Traits>;
+  using typename Base::Rows;
+  using typename Base::RowStatistics;
+  using typename Base::Scores;
+  using typename Base::T;
+  using typename Base::Tile;
   using Left = tile::RegisterLeft<T, Scores>;
   using DqRegisters = typename Traits::DqRegisters;
-  using Group::first_key;
-  using Group::key;
-  using Group::number;
-  using Group::p;
-  using Group::smem;
+  using Base::first_key;
+  using Base::key;
+  using Base::number;
+  using Base::p;
+  using Base::smem;
 
   typename Traits::VLeft v_left;
 
@@ -259,50 +229,50 @@ struct GradientGroup : ScoreGroup<Traits> {
   }
   /// Begins S^T and dP^T, reads LSE, and asks the mask.
   template <class StepRegisters>
-  ATTILE_DEVICE void start(StepRegisters& frag, const Tile& tile, int part) const {
-    if constexpr (Traits::kPlain) frag.lse = this->lse(tile, part);
-    this->start_scores(frag.s, frag.s_odd, frag.lse, tile, part);
-    frag.shown = this->ask_mask(tile, part);  // before dP takes registers
-    const auto do_smem = smem.dout().wait(tile.at);
+  ATTILE_DEVICE void start(StepRegisters& frag, const Tile& rows, int part) const {
+    if constexpr (Traits::kFastPath) frag.lse = this->lse(rows, part);
+    this->start_scores(frag.s, frag.s_odd, frag.lse, rows, part);
+    frag.shown = this->ask_mask(rows, part);  // before dP takes registers
+    const auto do_smem = smem.dout().consumer_wait(rows.state);
     start_dp(frag.ds, do_smem, part);
   }
   /// Begins dQ, of the dS that was staged at a step (line 15).
   ATTILE_DEVICE void start_dq(DqRegisters& dq, int step) const {
     const TileOrigin origin = Traits::dq_origin(arch::thread_index());
     tile::start_left_transposed_product<T>(dq, smem.ds(step),
-                                           Traits::kDqAcross == 1 ? first_key() : 0,
+                                           Traits::kDqWarpsN == 1 ? first_key() : 0,
                                            smem.k().tile(0), arch::uniform(origin.col));
   }
 
   /// S^T, behind which kPending groups of products may be under way, -> P^T (line 11).
   template <int kPending, class StepRegisters>
-  ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& tile, int part) const {
+  ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& rows, int part) const {
     Rows p_rows{frag.s};
     this->template await_scores<kPending>(frag.s, frag.s_odd);
-    if (tile.edge) tile::hide_outside_intervals(p_rows, this->place(tile, part), p.policies.mask);
-    plain_probabilities(p_rows, p.scale, frag.lse);
+    if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, part), p.policies.mask);
+    fast_probabilities(p_rows, p.scale, frag.lse);
   }
   /// dP^T, behind which kPending groups may be, -> dS^T (line 14).
   template <int kPending, class StepRegisters>
-  ATTILE_DEVICE void make_ds(StepRegisters& frag, const Tile& tile, int part) const {
+  ATTILE_DEVICE void make_ds(StepRegisters& frag, const Tile& rows, int part) const {
     tile::wait_product<kPending>(frag.ds);
-    const RowStatistics delta(smem.statistics(tile.at.stage).delta() + part);
+    const RowStatistics delta(smem.statistics(rows.state.stage).delta() + part);
     Rows p_rows{frag.s}, ds_rows{frag.ds};
-    plain_gradient(p_rows, ds_rows, delta);
+    fast_gradient(p_rows, ds_rows, delta);
   }
   /// Both of a step that is not plain.
   template <class StepRegisters, class Sampler>
-  ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& tile, int part,
+  ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& rows, int part,
                                    const Sampler& sampler) const {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
-    const auto statistics = smem.statistics(tile.at.stage);
-    const auto kept = this->ask_dropout(tile, part, sampler);
+    const auto statistics = smem.statistics(rows.state.stage);
+    const auto kept = this->ask_dropout(rows, part, sampler);
     this->template await_scores<0>(frag.s, frag.s_odd);
-    arch::wgmma_touches(frag.ds.x);
-    const tile::TilePlace place = this->place(tile, part);
-    with_shown(tile.edge, p_rows, p, place, frag.shown, [&](auto masked) {
+    arch::fence_operand(frag.ds.x);
+    const tile::TileCoord coord = this->coord(rows, part);
+    with_shown(rows.edge, p_rows, p, coord, frag.shown, [&](auto masked) {
       probabilities_and_gradient<decltype(masked)::value>(
-          p_rows, ds_rows, p, place, statistics.lse() + part, statistics.delta() + part, kept,
+          p_rows, ds_rows, p, coord, statistics.lse() + part, statistics.delta() + part, kept,
           frag.shown);
     });
   }
@@ -320,21 +290,21 @@ struct GradientGroup : ScoreGroup<Traits> {
     }
   }
   /// Adds dQ of the tile of a step to the sum, or stages it for a sender to do so.
-  ATTILE_DEVICE void add_dq(const Tile& tile, int step, const DqRegisters& dq) const {
+  ATTILE_DEVICE void add_dq(const Tile& rows, int step, const DqRegisters& dq) const {
     constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
     if constexpr (Traits::kBulkDq) {
-      float* const mine = smem.dq() + dq_begin<Traits>();
+      float* const mine = smem.dq() + dq_accum_begin<Traits>();
       for_each_of_dq<Traits>(dq, [&](int r, int c, const Float4& x) {
-        arch::store(mine + dq_place<Traits>(r, c), x);
+        arch::store(mine + dq_accum_offset<Traits>(r, c), x);
       });
       // The fence is the sender's.
       arrive_warp(smem.dq_staged(kInOrder ? step % Traits::kSenders : number));
     } else {
-      const WorkTile at = this->rows(tile);
-      smem.await_zeros();
-      const bool writes = take_turn(smem, step);
-      add_dq_to_sum(p, at, dq, writes);
-      end_turn(smem, step);
+      const WorkTile at = this->work_tile(rows);
+      smem.await_zero_fill();
+      const bool writes = begin_dq_turn(smem, step);
+      add_dq_tile(p, at, dq, writes);
+      end_dq_turn(smem, step);
     }
   }
 };

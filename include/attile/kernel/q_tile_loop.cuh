@@ -15,14 +15,14 @@ namespace attile {
 /// first. It keeps the column's number, and works out from it what is rarely needed, which spares
 /// registers.
 template <class Traits>
-struct QueryCursor {
+struct QTileLoop {
   const BackwardParams<Traits>& p;
-  int column, head, step;
+  int kv_block, head, step;
   TileRange range;
 
-  ATTILE_DEVICE QueryCursor(const BackwardParams<Traits>& params, int key_column)
-      : p(params), column(key_column), step(0) {
-    head = key_tile(p, column).head - 1;
+  ATTILE_DEVICE QTileLoop(const BackwardParams<Traits>& params, int key_column)
+      : p(params), kv_block(key_column), step(0) {
+    head = kv_work_tile(p, kv_block).head - 1;
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return step < range.last; }
@@ -41,12 +41,12 @@ struct QueryCursor {
 
  private:
   ATTILE_DEVICE int row_tile() const {
-    if (!p.ascends(column)) return step;
+    if (!p.ascends(kv_block)) return step;
     return range.first + range.last - 1 - step;
   }
   ATTILE_DEVICE void enter_head() {
     while (step >= range.last) {
-      WorkTile key = key_tile(p, arch::opaque(column));
+      WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
       if (head + 1 == p.head_end(key)) return;
       ++head;
       key.head = head;

@@ -10,25 +10,25 @@
 
 namespace attile::tile {
 
-/// The kAcross of a block's kWarps warps that share the rows of MmaTiles, a line of them: what they
+/// The kWarpsN of a block's kWarps warps that share the rows of MmaTiles, a line of them: what they
 /// tell each other about kRows rows that each thread holds.
 /// Scope    all functions: all threads of the line.
 /// Barriers of the block's, a line has the one with its number, from 1 on.
-template <int kWarps, int kAcross, int kRows>
-class WarpLine {
-  static constexpr int kLines = kWarps / kAcross;
-  static constexpr int kThreads = kAcross * arch::kWarpSize;
+template <int kWarps, int kWarpsN, int kRows>
+class RowWarps {
+  static constexpr int kGroupsOfWarps = kWarps / kWarpsN;
+  static constexpr int kThreads = kWarpsN * arch::kWarpSize;
   static constexpr int kBlockThreads = kWarps * arch::kWarpSize;
-  static_assert(kAcross == 1 || kLines < 16,
-                "attile::tile::WarpLine: at most 15 lines, each with a barrier of the block's 16");
+  static_assert(kWarpsN == 1 || kGroupsOfWarps < 16,
+                "attile::tile::RowWarps: at most 15 lines, each with a barrier of the block's 16");
 
  public:
-  static constexpr bool kOneWarp = kAcross == 1;
+  static constexpr bool kOneWarp = kWarpsN == 1;
   /// Of the block's shared memory. Units: bytes.
   static constexpr std::size_t kBytes = kOneWarp ? 0 : kBlockThreads * kRows * sizeof(float);
 
   /// `shared`: kBytes for all lines, aligned to 4.
-  ATTILE_DEVICE explicit WarpLine(unsigned char* shared)
+  ATTILE_DEVICE explicit RowWarps(unsigned char* shared)
       : room_(reinterpret_cast<float*>(shared)) {}
 
   /// Orders what they did in memory before what they do after it.
@@ -63,7 +63,7 @@ class WarpLine {
     for (int r = 0; r < kRows; ++r) {
       x[r] = of_line[r * kBlockThreads];
       ATTILE_UNROLL
-      for (int w = 1; w < kAcross; ++w) {
+      for (int w = 1; w < kWarpsN; ++w) {
         x[r] = op(x[r], of_line[r * kBlockThreads + w * arch::kWarpSize]);
       }
     }

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-// The gradient of a score modifier that learns: see kLearns.
+// The gradient of a score modifier that learns: see kHasGradient.
 
 namespace attile {
 

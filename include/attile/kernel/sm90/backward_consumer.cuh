@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/opaque.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/kernel/backward_schedule.cuh>
+#include <attile/kernel/dq_order.cuh>
+#include <attile/kernel/sm90/backward_memory.cuh>
+#include <attile/kernel/sm90/backward_params.cuh>
+#include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/kernel/sm90/gradient_consumer.cuh>
+#include <attile/kernel/sm90/named_barrier.cuh>
+#include <attile/kernel/work_tile.h>
+#include <attile/tile/scores.cuh>
+#include <attile/tile/warpgroup.cuh>
+
+// A consumer warpgroup of the backward pass up to 128 columns: it makes all products of its 64 rows
+// of K and V, and its share of dQ. The lines named are those of FlashAttention-2, Algorithm 2
+// (arXiv 2307.08691).
+
+namespace attile::sm90 {
+
+/// The registers of a step, beside dK and dV.
+template <class Traits>
+struct StepRegisters {
+  using Consumer = GradientConsumer<Traits>;
+
+  typename Traits::ScoreRegisters s, ds;  ///< S, then P; dP, then dS
+  typename Consumer::OddScores s_odd;
+  typename Consumer::RowStatistics lse;
+  typename Consumer::Left p_left, ds_left;  ///< P and dS as operands
+  typename Traits::DqRegisters dq;
+  tile::VisibleBits<typename Consumer::Rows> shown;  ///< the mask's answers
+};
+
+/// Does lines 11 to 16 for part kPart of a tile of rows, whose S and dP are under way. dK of the
+/// last part is left to the caller.
+template <bool kFirst, int kPart, class Traits, class Sampler>
+ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QStage<Traits>& rows,
+                             int step, StepRegisters<Traits>& frag,
+                             typename Traits::DkRegisters& dk_frag,
+                             typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
+  using Left = typename GradientConsumer<Traits>::Left;
+  using T = typename Traits::ElementType;
+  constexpr int kRow = kPart * Traits::kPartRows;
+  const auto& smem = consumer.smem;
+  const int stage = rows.state.stage;
+  if constexpr (Traits::kFastPath) {
+    consumer.template make_p<1>(frag, rows, kRow);  // line 11
+  } else {
+    consumer.make_p_and_ds(frag, rows, kRow, sampler);  // lines 11 and 14
+  }
+  frag.p_left = Left(frag.s);
+  tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(stage), kRow);      // line 12
+  if constexpr (Traits::kFastPath) consumer.template make_ds<1>(frag, rows, kRow);  // line 14
+  if constexpr (kPart == 0 && !kFirst) consumer.await_step(step - 1);
+  consumer.stage_scores(smem.ds(step), frag.ds, kRow);
+  frag.ds_left = Left(frag.ds);
+  if constexpr (kPart < Traits::kParts - 1) {
+    tile::start_product<T>(dk_frag, frag.ds_left, smem.q().tile(stage), kRow);  // line 16
+    consumer.start(frag, rows, kRow + Traits::kPartRows);
+  }
+}
+
+/// Does one tile of rows, and dQ of the tile `before`, which the first step has not. dQ of a tile
+/// needs dS of all warpgroups, and a step later they have all staged it. Returns the next tile.
+template <bool kFirst, class Traits, class Sampler>
+ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
+                                    const QStage<Traits>& rows, const QStage<Traits>& before,
+                                    int step, typename Traits::DkRegisters& dk_frag,
+                                    typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
+  using T = typename Traits::ElementType;
+  StepRegisters<Traits> frag;
+  consumer.start(frag, rows, 0);  // lines 10 and 13
+  make_part<kFirst, 0>(consumer, rows, step, frag, dk_frag, dv_frag, sampler);
+  if constexpr (Traits::kParts > 1) {
+    make_part<kFirst, 1>(consumer, rows, step, frag, dk_frag, dv_frag, sampler);
+  }
+  if constexpr (Traits::kParts > 2) {
+    make_part<kFirst, 2>(consumer, rows, step, frag, dk_frag, dv_frag, sampler);
+  }
+  if constexpr (!kFirst) consumer.start_dq(frag.dq, step - 1);  // line 15, of the tile before
+  tile::start_product<T>(dk_frag, frag.ds_left, consumer.smem.q().tile(rows.state.stage),
+                         Traits::kBr - Traits::kPartRows);  // line 16
+  const QStage<Traits> next(consumer.smem, rows.state.next());
+  if constexpr (!kFirst) {
+    consumer.await_dq_sent(step - 1);
+    tile::wait_product<1>(frag.dq);
+  }
+  consumer.arrive_step();
+  if constexpr (!kFirst) consumer.add_dq(before, step - 1, frag.dq);
+  tile::wait_product<0>(dk_frag);
+  tile::fence_accumulators(dv_frag);
+  consumer.release(rows);
+  return next;
+}
+
+/// Does lines 8 to 17: the loop over the tiles of rows that see the kv block. The first step is
+/// compiled by itself, because a branch around a product in the loop makes the compiler serialise
+/// products (C7512).
+template <class Traits>
+ATTILE_DEVICE void q_loop(const GradientConsumer<Traits>& consumer,
+                          typename Traits::DkRegisters& dk_frag,
+                          typename Traits::DvRegisters& dv_frag) {
+  const auto sampler = consumer.p.sampler();
+  QStage<Traits> rows(consumer.smem, {});
+  if (rows.is_end()) return;
+  QStage<Traits> next = q_step<true>(consumer, rows, rows, 0, dk_frag, dv_frag, sampler);
+  int step = 1;
+  ATTILE_UNROLL_BY(1)
+  for (; !next.is_end(); ++step) {
+    const QStage<Traits> before = rows;
+    rows = next;
+    next = q_step<false>(consumer, rows, before, step, dk_frag, dv_frag, sampler);
+  }
+  typename Traits::DqRegisters dq_frag;  // line 15, of the last tile
+  consumer.await_step(step - 1);
+  consumer.start_dq(dq_frag, step - 1);
+  consumer.await_dq_sent(step - 1);
+  tile::wait_product<0>(dq_frag);
+  consumer.add_dq(rows, step - 1, dq_frag);
+}
+
+/// Writes dK and dV (line 18) by way of shared memory, where they take the place of K and V.
+template <class Traits>
+ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+                               const BackwardMemory<Traits>& smem,
+                               const typename Traits::DkRegisters& dk_frag,
+                               const typename Traits::DvRegisters& dv_frag) {
+  consumers_barrier<Traits>();  // all have read K and V, and have added their dQ
+  if constexpr (Traits::kSignalsDqReady && !Traits::kBulkDq) {
+    smem.await_zero_fill();  // also where nothing is added
+    if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(kv_block, 0);
+  }
+  const WorkTile key = kv_work_tile(p, kv_block);
+  const int row0 = key.kv_tile() * Traits::kBc + warpgroup * kWarpgroupRows;
+  store_dk(p, key, smem.dk(warpgroup), dk_frag, row0, warpgroup);
+  store_dv(p, key, smem.dv(warpgroup), dv_frag, row0, warpgroup);
+  arch::bulk_wait_read<0>();  // dK and dV have left before shared memory goes
+}
+
+/// Computes a warpgroup's rows of dK and dV of a kv block (lines 6 to 18), over all query heads
+/// that read it, and its share of the block's part of dQ. Scope    all threads of all consumer
+/// warpgroups.
+template <class Traits>
+ATTILE_DEVICE void consume(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+                           const BackwardMemory<Traits>& smem) {
+  typename Traits::DkRegisters dk_frag;  // line 7
+  typename Traits::DvRegisters dv_frag;
+  dk_frag.clear();
+  dv_frag.clear();
+  static_cast<void>(smem.k().consumer_wait({}));
+  const auto v_smem = smem.v().consumer_wait({});
+  const auto loop = [&](const typename Traits::VLeft& v_left) {
+    const WorkTile key = kv_work_tile(p, kv_block);
+    q_loop(GradientConsumer<Traits>{{p, smem, key, warpgroup}, v_left}, dk_frag, dv_frag);
+  };
+  if constexpr (Traits::kVInRegisters) {
+    loop({v_smem, Traits::DvRegisters::warp_row()});
+  } else {
+    loop(v_smem);
+  }
+  store_dk_dv(p, arch::opaque(kv_block), warpgroup, smem, dk_frag, dv_frag);
+}
+
+}  // namespace attile::sm90

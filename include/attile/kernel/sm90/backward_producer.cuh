@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/device.cuh>
+#include <attile/arch/grid_dependency.cuh>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/opaque.h>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/arch/warpgroup.cuh>
+#include <attile/core/config.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/backward_schedule.cuh>
+#include <attile/kernel/dq_mode.h>
+#include <attile/kernel/dq_order.cuh>
+#include <attile/kernel/q_tile_loop.cuh>
+#include <attile/kernel/sm90/backward_memory.cuh>
+#include <attile/kernel/sm90/backward_params.cuh>
+#include <attile/kernel/sm90/backward_traits.cuh>
+#include <attile/kernel/work_tile.h>
+#include <attile/tile/pipeline.cuh>
+
+#include <cstdint>
+
+// The producer warpgroup of the backward pass: warp 0 loads tiles, and the others look after dQ on
+// its way from the consumers to dq_accum. The lines named are those of FlashAttention-2, Algorithm
+// 2 (arXiv 2307.08691).
+
+namespace attile::sm90 {
+
+/// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
+/// it (line 9). With each tile of Q goes which rows they are (QStage); behind the last one goes a
+/// stage that says so. Behind a sequence's last row lies its neighbour's, or what nobody has
+/// written. P and dS are 0 there, but 0 * NaN is NaN, so that tail tiles get zeros. Scope    one
+/// thread.
+template <class Traits>
+ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
+                              const BackwardMemory<Traits>& smem) {
+  using Statistics = typename Traits::Statistics;
+  const auto q_pipeline = smem.q();
+  tile::TailBarrier tail = smem.tail();
+  const auto load = [&](const auto& pipeline, const auto& state, const arch::TensorMap& map,
+                        int row0, int head, int batch, int rows, bool is_tail) {
+    if (is_tail) {
+      pipeline.load_tail(state, map, row0, head, batch, rows, tail);
+    } else {
+      pipeline.producer_acquire(state);
+      pipeline.load(state, map, row0, head, batch);
+    }
+  };
+  {
+    const WorkTile key = kv_work_tile(p, kv_block);
+    const RowOrigin keys = p.policies.sequences.kv_origin(key.sequence);
+    const int key0 = keys.row + key.kv_tile() * Traits::kBc;
+    const int rows = p.extent(key).kv_len - key.kv_tile() * Traits::kBc;
+    const bool is_tail = Traits::kHasTails && rows < Traits::kBc;
+    const tile::PipelineState<1> state;
+    load(smem.k(), state, p.k_map, key0, key.kv_head, keys.batch, rows, is_tail);
+    load(smem.v(), state, p.v_map, key0, key.kv_head, keys.batch, rows, is_tail);
+  }
+  // Preprocessing is complete: the statistics, the zeros and what DqOrder resets are there, also
+  // for those who learn from this thread of the first tile, or that there is none.
+  arch::await_dependencies();
+  // Not before, because the next kernel takes flags for set that preprocessing has not yet reset.
+  if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
+  tile::PipelineState<Traits::kStages> state;
+  ATTILE_UNROLL_BY(1)
+  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance()) {
+    const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
+    const RowOrigin origin = p.policies.sequences.q_origin(at.sequence);
+    const int row0 = origin.row + at.row0;
+    const int rows = p.extent(at).q_len - at.row0;
+    const bool is_tail = Traits::kHasTails && rows < Traits::kBr;
+    const Statistics statistics = smem.statistics(state.stage);
+    q_pipeline.await_empty(state);
+    arch::store(statistics.step(), Vec<int, 4>{at.head, at.row0, loop.edge(), 0});
+    constexpr int kBytes = Traits::QTile::kBytes + 2 * Statistics::kRowBytes;
+    arch::Mbarrier* const full = is_tail ? tail.expect(kBytes) : q_pipeline.expect(state, kBytes);
+    q_pipeline.load(state, p.q_map, row0, at.head, origin.batch, full);
+    const std::int64_t scratch_row = p.scratch_row(at);
+    arch::bulk_load(arch::shared_address(statistics.lse()), p.row_lse + scratch_row,
+                    Statistics::kRowBytes, full);
+    arch::bulk_load(arch::shared_address(statistics.delta()), p.delta + scratch_row,
+                    Statistics::kRowBytes, full);
+    if (is_tail) {
+      tail.wait();
+      q_pipeline.commit_tail(state, rows);
+    }
+    load(smem.dout(), state, p.do_map, row0, at.head, origin.batch, rows, is_tail);
+    state.advance();
+  }
+  q_pipeline.await_empty(state);
+  arch::store(smem.statistics(state.stage).step(), Vec<int, 4>{-1, 0, 0, 0});  // the end
+  static_cast<void>(q_pipeline.expect(state, 0));
+}
+
+/// Has dq_accum of this block's query heads begin as zeros, and fills the chunk of a block to come
+/// (DqOrder). Scope    a warp, with kZeroFillsInPass.
+template <class Traits>
+ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
+                                const BackwardMemory<Traits>& smem) {
+  const DqOrder<Traits> order(p);
+  arch::await_dependencies();  // preprocessing has written the zeros, or reset the flags
+  if (p.zero_fill_flags != nullptr) {
+    order.zero_fill_chunk(kv_block);
+    order.await_zero_fill(kv_block);
+  }
+  arrive_warp(smem.zero_filled());
+  // Two rounds of blocks ahead, so that it is done by then and still in L2.
+  const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
+  if (p.zero_fill_flags != nullptr && ahead < p.kv_blocks()) {
+    order.zero_fill_chunk(kv_block_of(p, ahead));
+  }
+}
+
+/// Adds staged dQ to dq_accum by TMA: of every tile the part of one consumer warpgroup, or with
+/// kInOrder all of every other tile, when it is this block's turn.
+/// Scope    one thread, or with kInOrder a warp; with kBulkDq.
+template <class Traits>
+ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
+                                 const BackwardMemory<Traits>& smem, int sender) {
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+  constexpr int kParts = kInOrder ? 1 : Traits::kConsumers;
+  constexpr int kSenders = kInOrder ? Traits::kSenders : 1;  // that take tiles in turn
+  constexpr int kBytes = Traits::kDqBytes / kParts;
+  const DqOrder<Traits> order(p);
+  const int part = kInOrder ? 0 : sender * (Traits::kBr * Traits::kQkColumns / kParts);
+  const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
+  const std::uint32_t dq = arch::shared_address(smem.dq() + part);
+  smem.await_zero_fill();
+  arch::fence_async_proxy_global();  // TMA adds to zeros that threads have written
+  const WorkTile key = kv_work_tile(p, kv_block);
+  int step = 0;
+  ATTILE_UNROLL_BY(1)
+  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
+    if (kInOrder && step % kSenders != sender) continue;
+    const WorkTile at = loop.tile(key);
+    float* const accum = p.dq_accum_of(at) + part;
+    bool writes = false;
+    if constexpr (kInOrder) {
+      writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
+      arch::fence_async_proxy_global();  // TMA adds to what others' TMA has added before
+    }
+    if (!sends) continue;
+    arch::mbarrier_wait(smem.dq_staged(sender), step / kSenders & 1);
+    arch::fence_async_proxy();  // TMA reads what the consumers have staged
+    if (writes) {
+      arch::bulk_store(accum, dq, kBytes);
+    } else {
+      arch::bulk_add(accum, dq, kBytes);
+    }
+    arch::bulk_commit();
+    arch::bulk_wait_read<0>();
+    arch::mbarrier_arrive(smem.dq_sent(sender));
+    if constexpr (kInOrder) {
+      arch::bulk_wait<0>();  // it is added before the next one's turn
+      order.release(at, at.kv_tile());
+    }
+  }
+  if constexpr (Traits::kSignalsDqReady) {
+    arch::bulk_wait<0>();  // it is added before anyone is told so
+    order.signal_ready(kv_block, sender);
+  }
+}
+
+/// Waits for this block's turns to add dQ (`acquires`), or ends them when it has been added, so
+/// that the consumers, which add from registers, wait for no answer of device memory. Scope    a
+/// warp, with kDqSemaphoreWarps.
+template <class Traits>
+ATTILE_DEVICE void run_dq_semaphore(const BackwardParams<Traits>& p, int kv_block, bool acquires,
+                                    const BackwardMemory<Traits>& smem) {
+  const DqOrder<Traits> order(p);
+  const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
+  int step = 0;
+  ATTILE_UNROLL_BY(1)
+  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
+    const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
+    if (acquires) {
+      const bool writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
+      smem.dq_turn(step).producer_acquire();
+      if (first_lane) *smem.dq_overwrites() = writes;
+      smem.dq_turn(step).producer_commit();
+    } else {
+      smem.dq_added(step).consumer_wait();
+      if (first_lane) order.release(at, at.kv_tile());
+      smem.dq_added(step).consumer_release();
+    }
+  }
+}
+
+/// Runs the producer warpgroup. Scope    all its threads.
+template <class Traits>
+ATTILE_DEVICE void produce(const BackwardParams<Traits>& p, int kv_block,
+                           const BackwardMemory<Traits>& smem) {
+  const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
+  if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);
+  const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
+  if (warp == 0) {
+    if (first_lane) load_tiles(p, kv_block, smem);
+  } else if (Traits::kDqSemaphoreWarps && warp <= 2) {
+    run_dq_semaphore(p, kv_block, warp == 1, smem);
+  } else if (Traits::kBulkDq && warp <= Traits::kSenders) {
+    if (first_lane || Traits::kDqMode == DqMode::kInOrder) {
+      add_staged_dq(p, kv_block, smem, warp - 1);
+    }
+  }
+}
+
+}  // namespace attile::sm90

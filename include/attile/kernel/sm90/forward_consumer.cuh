@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/arch/warpgroup.cuh>
+#include <attile/core/config.h>
+#include <attile/core/schedule.h>
+#include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/sm90/forward_memory.cuh>
+#include <attile/kernel/sm90/forward_params.cuh>
+#include <attile/kernel/sm90/forward_schedule.cuh>
+#include <attile/kernel/sm90/named_barrier.cuh>
+#include <attile/kernel/work_tile.h>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/online_softmax.h>
+#include <attile/tile/panel_tile.cuh>
+#include <attile/tile/pipeline.cuh>
+#include <attile/tile/scores.cuh>
+#include <attile/tile/warpgroup.cuh>
+
+// A consumer warpgroup of the forward kernel. The lines named are those of FlashAttention-2,
+// Algorithm 1 (arXiv 2307.08691).
+
+namespace attile::sm90 {
+
+/// Computes the rows of one warpgroup, of all work tiles of its block.
+///
+/// `kv_loop` is the loop over tiles of K and V. In a step, S of this tile and P V of the tile
+/// before are under way together (arXiv 2407.08608, section 3.2): the tensor cores make one while
+/// the softmax of the other runs. `begin_rows` is what goes before the loop, S and P of the rows'
+/// first tile; `end_rows` is what comes behind it, P V of their last tile, and beside that S of the
+/// next rows' first tile, which is worth 5.7 % in the mean of 18 cells (H200, 2026-11-24).
+///
+/// Skipping. K's and V's pipelines bring every tile that any row of the block sees. A stage is
+/// filled again only when every consumer warpgroup has released it, so a warpgroup whose rows do
+/// not see a tile waits for it and releases it all the same: `skip_before` tiles ahead of its own,
+/// and `skip_after` behind them. K and V are skipped in turn, because another warpgroup may need a
+/// V of these before it frees a K. The exception is `end_rows`, which goes on to the next rows' K
+/// while it still holds V of its last tile. There the producer can be kStages tiles of V ahead and
+/// no further, other warpgroups cannot pass the V that is missing, and so K that lies more than
+/// kStages tiles behind may never come: that would be a deadlock. So it goes on only over as many
+/// tiles as that, and else first releases V.
+template <class Traits>
+class ForwardConsumer {
+  using T = typename Traits::ElementType;
+  using Scores = typename Traits::ScoreRegisters;
+  using Outputs = typename Traits::OutputRegisters;
+  using Probabilities = tile::RegisterLeft<T, Scores>;
+  using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
+  using Rows = ConsumerRows<Traits>;
+
+ public:
+  /// Scope    all threads of the warpgroup, as for all that follows.
+  ATTILE_DEVICE ForwardConsumer(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+                                int warpgroup)
+      : p_(p), smem_(smem), warpgroup_(warpgroup) {
+    if constexpr (Traits::kPacked) {
+      ATTILE_UNROLL
+      for (int stage = 0; stage < Traits::kQStages; ++stage) {
+        // Packed rows may not fill the tile; no copy touches what is left.
+        tile::clear_rows_from(smem.q(warpgroup).tile(stage), p.packing.heads * p.packing.rows,
+                              arch::thread_index() % arch::kWarpgroupSize, arch::kWarpgroupSize);
+      }
+      sync();  // all zeros are written before a product reads them
+    }
+  }
+
+  ATTILE_DEVICE void run() {
+    while (begin_rows()) {
+      do {
+        kv_loop();
+      } while (end_rows());
+    }
+    if (is_storing_thread()) arch::bulk_wait_read<0>();  // O has left before shared memory goes
+  }
+
+ private:
+  /// Goes to the next rows that see keys, and makes P of their first tile; false where no rows are
+  /// left. Rows that see no key have O = 0 and LSE = -inf, and are written here.
+  ATTILE_DEVICE bool begin_rows() {
+    for (;; ++number_) {
+      const Rows& next = rows_with_q(number_);
+      if (next.is_end()) return false;
+      reset_state();
+      // First, so that nobody's Q waits for the tiles that are skipped here.
+      if (next.empty()) skip_q();
+      skip_kv(next.skip_before);
+      if (!next.empty()) break;
+      if (!next.exist(p_)) continue;
+      o_frag_.clear();
+      store_output(next, softmax_);
+    }
+    start_scores();  // line 8
+    tile::wait_product<0>(s_frag_);
+    release_k(kv_tiles_.first);
+    update_max(kv_tiles_.first, thresholds());  // O is 0, and needs no rescaling
+    smem_.v().consumer_wait(v_state_);
+    make_probabilities(kv_tiles_.first);
+    return true;
+  }
+
+  /// Lines 6 to 11 for all tiles of K and V but the rows' first one, whose P is there. Behind the
+  /// loop P V of the last tile is left to do.
+  ATTILE_DEVICE void kv_loop() {
+    ATTILE_UNROLL_BY(1)
+    for (int kv_tile = kv_tiles_.first + 1; kv_tile < kv_tiles_.last; ++kv_tile) {
+      start_scores();                               // line 8, of this tile
+      start_output(kv_tile - 1 > kv_tiles_.first);  // line 10, of the tile before
+      const auto thresholds = this->thresholds();
+      tile::wait_product<1>(s_frag_);  // S is made; P V may be under way
+      release_k(kv_tile);
+      const auto rescaling = update_max(kv_tile, thresholds);  // line 9
+      smem_.v().consumer_wait(v_state_.next());
+      tile::wait_product<0>(o_frag_);
+      release_v();
+      rescaling.apply(o_frag_);     // line 10: O <- diag(e^(m_old - m_new)) O
+      make_probabilities(kv_tile);  // line 9
+    }
+  }
+
+  /// Finishes the rows: P V of their last tile, and O and LSE (lines 12 to 15). Where the next rows
+  /// see keys near enough, makes P of their first tile beside that, and returns true: O leaves
+  /// while their S is under way.
+  ATTILE_DEVICE bool end_rows() {
+    start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
+    const Rows& done = rows();
+    const int skip_after = done.skip_after;
+    const bool k_will_come = skip_after <= Traits::kStages;
+    int skipped = 0;
+    bool goes_on = k_will_come;
+    if (k_will_come) {
+      skip_k(skip_after);
+      const Rows& next = rows_with_q(number_ + 1);
+      skipped = skip_after + next.skip_before;
+      goes_on = !next.empty() && skipped <= Traits::kStages;
+    }
+    ++number_;
+    if (!goes_on) {
+      tile::wait_product<0>(o_frag_);
+      release_v();
+      if (k_will_come) {
+        skip_v(skip_after);
+      } else {
+        skip_kv(skip_after);
+      }
+      store_output(done, softmax_);
+      return false;
+    }
+    skip_k(skipped - skip_after);
+    start_scores();                  // line 8, of the next rows
+    tile::wait_product<1>(o_frag_);  // O of these rows is made; S may be under way
+    release_v();
+    skip_v(skipped);
+    store_output(done, softmax_);
+    reset_state();
+    // As in begin_rows. Where that is one function, nvcc 13.0 serialises the products (C7514).
+    tile::wait_product<0>(s_frag_);
+    release_k(kv_tiles_.first);
+    update_max(kv_tiles_.first, thresholds());  // O is 0, and needs no rescaling
+    smem_.v().consumer_wait(v_state_);
+    make_probabilities(kv_tiles_.first);
+    return true;
+  }
+
+  // The steps of the algorithm.
+
+  /// Begins S = Q K^T (line 8).
+  ATTILE_DEVICE void start_scores() {
+    const auto k_smem = smem_.k().consumer_wait(k_state_);
+    tile::start_transposed_product<T>(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
+  }
+  /// Begins O += P V (line 10), or O = P V of the rows' first tile, where O is 0 (line 5).
+  ATTILE_DEVICE void start_output(bool adds) {
+    tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(v_state_.stage), 0, adds);
+  }
+  /// S -> what the policies make of it, and m (line 9). Returns what O has to be multiplied by.
+  ATTILE_DEVICE typename Softmax::Rescaling update_max(
+      int kv_tile, const typename Softmax::Thresholds& thresholds) {
+    const auto coord = p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
+    if (kv_tiles_.full(kv_tile)) {
+      tile::modify_and_mask<false>(s_frag_, coord, p_.policies, p_.scale);
+    } else {
+      tile::modify_and_mask<true>(s_frag_, coord, p_.policies, p_.scale);
+    }
+    const bool above = Softmax::above(s_frag_, thresholds);
+    return softmax_.update_max(s_frag_, p_.scale_log2, Scores::any_lane(above));
+  }
+  /// S -> P and l (line 9), and P as the left operand of P V.
+  ATTILE_DEVICE void make_probabilities(int kv_tile) {
+    softmax_.exponentiate(s_frag_, p_.scale_log2);
+    if constexpr (Traits::DropoutType::kEnabled) {
+      tile::drop(s_frag_, p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc), p_.sampler());
+    }
+    p_left_ = Probabilities(s_frag_);
+  }
+
+  // The epilogue.
+
+  /// Writes O and LSE of rows whose last product is done (lines 12 to 15).
+  ATTILE_DEVICE void store_output(const Rows& rows, Softmax& softmax) {
+    const WorkTile at = rows.at(p_);
+    softmax.finish(o_frag_, p_.sampler().keep_scale());  // line 12
+    const auto o_smem = smem_.o(warpgroup_);
+    ATTILE_UNROLL
+    for (int col0 = 0; col0 < Outputs::kCols; col0 += Traits::OTile::kCols) {
+      if (is_storing_thread()) arch::bulk_wait_read<0>();
+      sync();  // the copy of what o_smem had before has read it
+      tile::stage(o_smem, o_frag_, 1.0f, -col0, warpgroup_ * kWarpgroupRows);
+      arch::fence_async_proxy();        // TMA reads what these threads have written,
+      sync();                           // all of them
+      store_columns(o_smem, at, col0);  // line 14
+    }
+    store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax, p_.scale_log2);  // lines 13, 15
+  }
+  /// Writes the staged columns of O, from col0 on: by TMA, or by the threads where rows of another
+  /// sequence may follow, of which TMA would write some.
+  ATTILE_DEVICE void store_columns(const typename Traits::OTile& o_smem, const WorkTile& at,
+                                   int col0) const {
+    if constexpr (ForwardParams<Traits>::kUniform) {
+      if (!is_storing_thread()) return;
+      tile::store_by_tma(o_smem, p_.maps.o, col0, at.row0, p_.box_head(at.head), at.sequence);
+    } else {
+      constexpr int kWarpRows = kWarpgroupRows * arch::kWarpSize / arch::kWarpgroupSize;
+      auto target = p_.o_of(at);
+      target.data += col0;
+      target.cols -= col0;
+      const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
+      tile::store_rows<kWarpRows>(target, o_smem, warp * kWarpRows, at.row0);
+      sync();  // all have read o_smem before it is written again
+    }
+  }
+
+  // The pipelines. A release advances the state.
+
+  /// Waits for Q of work tile `number`, and returns its rows (line 4).
+  ATTILE_DEVICE const Rows& rows_with_q(int number) const {
+    static_cast<void>(smem_.q(warpgroup_).consumer_wait(q_state_));
+    return smem_.rows(warpgroup_, number);
+  }
+  /// Releases K, which S of kv_tile has read, and behind the last tile Q.
+  ATTILE_DEVICE void release_k(int kv_tile) {
+    smem_.k().consumer_release(k_state_);
+    k_state_.advance();
+    if (kv_tile + 1 != kv_tiles_.last) return;
+    smem_.q(warpgroup_).consumer_release(q_state_);
+    q_state_.advance();
+  }
+  ATTILE_DEVICE void release_v() {
+    smem_.v().consumer_release(v_state_);
+    v_state_.advance();
+  }
+  ATTILE_DEVICE void skip_q() {
+    smem_.q(warpgroup_).consumer_skip(q_state_);
+    q_state_.advance();
+  }
+  ATTILE_DEVICE void skip_k(int tiles) {
+    ATTILE_UNROLL_BY(1)
+    for (int i = 0; i < tiles; ++i) {
+      smem_.k().consumer_skip(k_state_);
+      k_state_.advance();
+    }
+  }
+  ATTILE_DEVICE void skip_v(int tiles) {
+    ATTILE_UNROLL_BY(1)
+    for (int i = 0; i < tiles; ++i) {
+      smem_.v().consumer_skip(v_state_);
+      v_state_.advance();
+    }
+  }
+  ATTILE_DEVICE void skip_kv(int tiles) {
+    ATTILE_UNROLL_BY(1)
+    for (int i = 0; i < tiles; ++i) {
+      skip_k(1);
+      skip_v(1);
+    }
+  }
+
+  /// The rows that are computed. They are read back from shared memory, which spares registers.
+  ATTILE_DEVICE const Rows& rows() const { return smem_.rows(warpgroup_, number_); }
+  /// m = -inf, l = 0 for the rows that are computed next (line 5).
+  ATTILE_DEVICE void reset_state() {
+    kv_tiles_ = rows().kv_tiles;
+    softmax_.reset();
+  }
+  ATTILE_DEVICE typename Softmax::Thresholds thresholds() const {
+    return softmax_.template thresholds<Scores>(p_.rescale_threshold);
+  }
+  ATTILE_DEVICE void sync() const { consumer_barrier(warpgroup_); }
+  ATTILE_DEVICE static bool is_storing_thread() {
+    return arch::thread_index() % arch::kWarpgroupSize == 0;
+  }
+
+  const ForwardParams<Traits>& p_;
+  const ForwardMemory<Traits>& smem_;
+  int warpgroup_;
+  int number_ = 0;      // of the block's work tiles, the one whose rows are computed
+  TileRange kv_tiles_;  // the tiles of K and V that these rows see
+  tile::PipelineState<Traits::kQStages> q_state_;
+  tile::PipelineState<Traits::kStages> k_state_, v_state_;
+  Softmax softmax_;       // m and l
+  Scores s_frag_;         // S, then P
+  Probabilities p_left_;  // P in the type of V
+  Outputs o_frag_;        // O, not normalised
+};
+
+}  // namespace attile::sm90

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+#include <attile/core/vec.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// A pipeline of tiles in shared memory: one producer thread loads them by TMA, and warps consume
+// them.
+//
+//   // the producer thread                             // each consumer warp
+//   PipelineState<kStages> state;                      PipelineState<kStages> state;
+//   for (int i = 0; i < tiles; ++i) {                  for (int i = 0; i < tiles; ++i) {
+//     k.producer_acquire(state);                         const auto k_smem =
+//     k.consumer_wait(state); k.load(state, map, i * kBc, head, batch);          ...  // reads
+//     k_smem state.advance();                                   k.consumer_release(state);
+//   }                                                    state.advance();
+//                                                      }
+//
+// No verb advances a state. Each stage has two barriers in shared memory (mbarriers): `full`, whose
+// phase ends when the expected bytes have arrived, and `empty`, whose phase ends when every
+// consumer warp has released the tile.
+
+namespace attile::tile {
+
+/// The place of a thread in a pipeline: a stage, and the parity of the phase of its barriers.
+template <int kStages>
+struct PipelineState {
+  int stage = 0;
+  int parity = 0;
+
+  ATTILE_DEVICE void advance() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+  /// The state of the stage behind this one.
+  ATTILE_DEVICE PipelineState next() const {
+    PipelineState state = *this;
+    state.advance();
+    return state;
+  }
+};
+
+/// Writes zeros to the rows of a tile from row `first` on, for products that read them.
+/// Scope    `threads` threads, of which this one has number `thread`.
+/// Barriers one after, or an arrival, before others begin those products.
+template <class Tile>
+ATTILE_DEVICE void clear_rows_from(const Tile& tile, int first, int thread = 0, int threads = 1) {
+  constexpr int kUnit = Tile::Layout::kUnitElements;
+  constexpr int kUnits = Tile::kCols / kUnit;
+  for (int i = max(first, 0) * kUnits + thread; i < Tile::kRows * kUnits; i += threads) {
+    arch::store(&tile.at(i / kUnits, i % kUnits * kUnit), Vec<typename Tile::Element, kUnit>{});
+  }
+  arch::fence_async_proxy();  // the products read by the async proxy what this thread has written
+}
+
+/// The producer's own barrier for a tail tile, which ends with rows that are not the sequence's.
+/// The copy completes on this barrier and not on the stage's, so that the producer can write zeros
+/// over those rows before it hands the tile to the consumers.
+/// Scope    the producer thread.
+class TailBarrier {
+ public:
+  ATTILE_DEVICE explicit TailBarrier(arch::Mbarrier* barrier) : barrier_(barrier) {}
+
+  /// Returns the barrier on which copies of that many bytes complete.
+  ATTILE_DEVICE arch::Mbarrier* expect(int bytes) const {
+    arch::mbarrier_arrive_expect(barrier_, bytes);
+    return barrier_;
+  }
+  /// Waits for those copies.
+  ATTILE_DEVICE void wait() {
+    arch::mbarrier_wait(barrier_, parity_);
+    parity_ ^= 1;
+  }
+
+ private:
+  arch::Mbarrier* barrier_;
+  int parity_ = 0;
+};
+
+/// kStages tiles in shared memory, each of which is empty, on its way, or full.
+/// Shapes   `data`: kBytes, aligned as Tile; `barriers`: 2 * kStages of them.
+template <class Tile, int kStages>
+class Pipeline {
+  using Layout = typename Tile::Layout;
+  static constexpr int kPanels = Tile::kCols / Layout::kPanelColumns;
+  static constexpr int kRowBytes = Tile::kCols * sizeof(typename Tile::Element);
+
+ public:
+  using State = PipelineState<kStages>;
+  static constexpr std::size_t kBytes = kStages * Tile::kBytes;
+  /// The bytes that the copies of one tile bring.
+  static constexpr int kTileBytes = Tile::kRows * kRowBytes;
+
+  ATTILE_DEVICE Pipeline(unsigned char* data, arch::Mbarrier* barriers)
+      : data_(data), barriers_(barriers) {}
+
+  /// Initialises the barriers of all stages.
+  /// Units    consumers: warps that consume each tile.
+  /// Scope    one thread, before all else.
+  /// Barriers `mbarrier_publish` and one of the block after, before anyone uses the pipeline.
+  ATTILE_DEVICE void init(int consumers) const {
+    ATTILE_UNROLL
+    for (int stage = 0; stage < kStages; ++stage) {
+      arch::mbarrier_init(full(stage), 1);
+      arch::mbarrier_init(empty(stage), consumers);
+    }
+  }
+
+  /// Waits until the stage is empty, and expects the bytes of `rows` rows of a tile.
+  /// Scope    the producer thread.
+  ATTILE_DEVICE void producer_acquire(const State& state, int rows = Tile::kRows) const {
+    await_empty(state);
+    static_cast<void>(expect(state, rows * kRowBytes));
+  }
+  /// The two halves of `producer_acquire`, for a producer that writes or loads something else for
+  /// the same stage. What it writes before `expect` is there for the consumers that wait.
+  ATTILE_DEVICE void await_empty(const State& state) const {
+    arch::mbarrier_wait(empty(state.stage), state.parity ^ 1);  // consumers have read the last tile
+  }
+  /// Returns the barrier on which copies of that many bytes complete.
+  ATTILE_DEVICE arch::Mbarrier* expect(const State& state, int bytes) const {
+    arch::mbarrier_arrive_expect(full(state.stage), bytes);
+    return full(state.stage);
+  }
+
+  /// Begins the copy of rows row0 on of a matrix into the acquired stage, one box for each panel.
+  /// Units    head, batch: the map's fourth and fifth coordinate.
+  /// Scope    the producer thread.
+  ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map, int row0, int head,
+                          int batch) const {
+    load(state, map, row0, head, batch, full(state.stage));
+  }
+  /// Does the same on another barrier than the stage's.
+  ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map, int row0, int head,
+                          int batch, arch::Mbarrier* barrier) const {
+    ATTILE_UNROLL
+    for (int panel = 0; panel < kPanels; ++panel) {
+      arch::bulk_load(arch::shared_address(tile(state.stage).data) + panel * Layout::kPanelBytes,
+                      map, {panel * Layout::kPanelColumns, 0, row0, head, batch}, barrier);
+    }
+  }
+
+  /// Acquires and loads a tail tile, of which only the first `rows` rows are the sequence's: the
+  /// consumers see zeros in the others. Waits for the copy. Scope    the producer thread.
+  ATTILE_DEVICE void load_tail(const State& state, const arch::TensorMap& map, int row0, int head,
+                               int batch, int rows, TailBarrier& tail) const {
+    await_empty(state);
+    load(state, map, row0, head, batch, tail.expect(kTileBytes));
+    tail.wait();
+    commit_tail(state, rows);
+  }
+  /// Writes zeros behind the first `rows` rows of a tail tile that has arrived, and hands it to the
+  /// consumers. Scope    the producer thread.
+  ATTILE_DEVICE void commit_tail(const State& state, int rows) const {
+    clear_rows_from(tile(state.stage), rows);
+    arch::mbarrier_arrive(full(state.stage));
+  }
+
+  /// Waits until the stage is full, and returns its tile. Scope    all lanes of a consumer warp.
+  ATTILE_DEVICE Tile consumer_wait(const State& state) const {
+    arch::mbarrier_wait(full(state.stage), state.parity);
+    return tile(state.stage);
+  }
+  /// Says that this warp has read the tile. Scope    all lanes of a consumer warp, behind what
+  /// tells its first lane that all have read: the wait for a product, or a barrier.
+  ATTILE_DEVICE void consumer_release(const State& state) const {
+    if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(empty(state.stage));
+  }
+  /// Waits for a tile that this warp does not want, and releases it: a phase of `empty` ends only
+  /// when every consumer warp has arrived. Scope    all lanes of a consumer warp.
+  ATTILE_DEVICE void consumer_skip(const State& state) const {
+    static_cast<void>(consumer_wait(state));
+    arch::warp_barrier();  // all lanes have waited before the stage is filled again
+    consumer_release(state);
+  }
+
+  /// The tile of a stage, for a consumer that has waited for it.
+  ATTILE_DEVICE Tile tile(int stage) const { return {data_ + stage * Tile::kBytes}; }
+
+ private:
+  ATTILE_DEVICE arch::Mbarrier* full(int stage) const { return barriers_ + stage; }
+  ATTILE_DEVICE arch::Mbarrier* empty(int stage) const { return barriers_ + kStages + stage; }
+
+  unsigned char* data_;
+  arch::Mbarrier* barriers_;  // kStages `full` ones, then kStages `empty` ones
+};
+
+/// Begins the copy of a tile to rows row0 on and columns col0 on of a matrix, one box for each
+/// panel. What lies beyond the matrix stays as it is, but for the rest of 16 bytes in which a row
+/// ends (arch::storable).
+/// Scope    one thread. The tile may be written again when `arch::bulk_wait_read` has told that
+///          thread so.
+/// Barriers `fence_async_proxy` by the threads that wrote the tile, and a barrier behind it.
+template <class Tile>
+ATTILE_DEVICE void store_by_tma(const Tile& tile, const arch::TensorMap& map, int col0, int row0,
+                                int head, int batch) {
+  using Layout = typename Tile::Layout;
+  ATTILE_UNROLL
+  for (int panel = 0; panel < Tile::kCols / Layout::kPanelColumns; ++panel) {
+    arch::bulk_store(map, {col0 + panel * Layout::kPanelColumns, 0, row0, head, batch},
+                     arch::shared_address(tile.data) + panel * Layout::kPanelBytes);
+  }
+  arch::bulk_commit();
+}
+
+}  // namespace attile::tile
