@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Exact attention, forward and backward: the one header that most users need.
+// This header has exact attention, forward and backward: most users need no other one.
 #include <attile/backward.cuh>
 #include <attile/forward.cuh>

@@ -21,11 +21,11 @@
 
 namespace attile {
 
-/// The traits of backward kernels with the caller's tiles: Br query rows by Bc key rows, head_dim
-/// up to D (Dv for V). E: an element type, or Elements; the policies in any order, or
-/// a bundle of all in the first place. Takes `BackwardTraits<...>::Args`. The tuning's namespace is
-/// the family: `sm80::BackwardTuning<>`, the default but for kTwoPass, `sm90::BackwardTuning<>`
-/// (16-bit types), or `portable::Tuning<>`.
+/// Names the traits of backward kernels with the caller's tiles: Br query rows by Bc key rows,
+/// head_dim up to D (Dv for V). E: an element type, or Elements; the policies in any order, or a
+/// bundle of all as the first one. Their arguments are `BackwardTraits<...>::Args`. The tuning's
+/// namespace is the family: `sm80::BackwardTuning<>`, the default but for kTwoPass,
+/// `sm90::BackwardTuning<>` (16-bit types), or `portable::Tuning<>`.
 template <int Br, int Bc, int D, class E, class First = NoMask, class Second = NoScoreMod,
           class Third = NoDropout, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           class Tuning = DefaultBackwardTuning<kMode>>
@@ -35,7 +35,7 @@ using BackwardTraits =
 
 namespace detail {
 
-/// Blocks of each kernel of a backward pass.
+/// Holds the number of blocks of each kernel of a backward pass.
 struct BackwardBlocks {
   std::int64_t preprocess, columns, rows, postprocess;
 };
@@ -48,15 +48,15 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
   const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_slices * kv_tiles > 0;
   const std::int64_t row_blocks = slices * q_tiles;
-  // Its first block sets the counter of blocks; zeros are of a problem without rows, too.
+  // At least one block: it sets the block counter, and a gradient is zeroed without rows too.
   const bool one = counts || gradient_lines(args.score_mod, score_shape(args)) > 0;
   return {one ? max<std::int64_t>(row_blocks, 1) : row_blocks, kv_slices * kv_tiles,
           Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,
           Traits::kDqMode == DqMode::kTwoPass ? 0 : row_blocks};
 }
 
-/// Launches all kernels of a pass: the first one behind all that is on the stream, also behind a
-/// call before with the same workspace, the others while the one before them ends.
+/// Launches all kernels of a pass. The first one begins after all earlier work on the stream, as an
+/// earlier call may still use the same workspace; the others may begin while the one before ends.
 template <class Traits>
 cudaError_t launch_backward(const typename Traits::Args& args,
                             const typename Traits::Params& params, cudaStream_t stream) {
@@ -91,7 +91,7 @@ cudaError_t launch_backward(const typename Traits::Args& args,
 
 namespace detail {
 
-/// What the kernels and the device say of arguments that passed `check_arguments`.
+/// Returns what the kernels and the device say of arguments that passed `check_arguments`.
 template <class Traits>
 Check check_backward(const typename Traits::Args& args) {
   if (Traits::kDqMode != DqMode::kAccumulate && !adds_once(args.score_mod, score_shape(args))) {
@@ -106,14 +106,14 @@ Check check_backward(const typename Traits::Args& args) {
                             Traits::kLeastArchitecture);
 }
 
-/// The same, of the tensors too; without a workspace, which has no say in it.
+/// Returns the same, with the tensors; it takes no workspace, which the result does not depend on.
 template <class Traits>
 Check check_backward_tensors(const typename Traits::Args& args) {
   if (const Check ok = check_backward<Traits>(args); !ok) return ok;
   return backward_params<Traits>(args, nullptr).complete(args);
 }
 
-/// `backward` with a workspace for arguments that passed `check_arguments`.
+/// Runs `backward` with a workspace for arguments that passed `check_arguments`.
 template <class Traits>
 [[nodiscard]] cudaError_t run_backward(void* workspace, std::size_t workspace_bytes,
                                        const typename Traits::Args& args, cudaStream_t stream) {
@@ -137,8 +137,8 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection ==
   return detail::check_backward_tensors<Traits>(args);
 }
 
-/// The same of a call that computes: also why it would refuse this workspace, a null one included,
-/// with which `backward` computes nothing.
+/// Says the same of a call that computes: also why it would refuse this workspace, a null one
+/// included, with which `backward` computes nothing.
 template <class Traits>
 Check check(const typename Traits::Args& args, const void* workspace,
             std::size_t workspace_bytes) requires(Traits::kDirection == Direction::kBackward) {
@@ -146,8 +146,8 @@ Check check(const typename Traits::Args& args, const void* workspace,
   return check_workspace(workspace, workspace_bytes, backward_workspace<Traits>(args).bytes);
 }
 
-/// The bytes of scratch memory that `backward` needs (see BackwardWorkspace), or the sentence of
-/// `check`.
+/// Returns the bytes of scratch memory that `backward` needs (see BackwardWorkspace), or the
+/// sentence of `check`.
 template <class Traits>
 WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits::kDirection ==
                                                                          Direction::kBackward) {
@@ -155,7 +155,7 @@ WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits:
   return {{}, backward_workspace<Traits>(args).bytes};
 }
 
-/// dQ, dK and dV by the kernels that `Traits` names.
+/// Computes dQ, dK and dV by the kernels that `Traits` names.
 /// Scratch  with a null `workspace` nothing is launched: `workspace_bytes`, a variable, is set to
 ///          the bytes that the call needs (`workspace_size`). Else `workspace` is device memory of
 ///          at least that size, aligned to 16 bytes, in use until the work on `stream` is done;
@@ -185,7 +185,7 @@ auto with_backward_kernel(const Args& args, const F& f) {
   return detail::AllFamilies::template backward<D, Dv, kMode>(args, f);
 }
 
-/// The bytes of scratch memory of the one call, or the sentence of `check`.
+/// Returns the bytes of scratch memory of the one call, or the sentence of `check`.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 WorkspaceSize workspace_size(const Args& args) {
   if (const Check ok = check_arguments(args, D, Dv); !ok) return {ok};
@@ -196,7 +196,7 @@ WorkspaceSize workspace_size(const Args& args) {
   });
 }
 
-/// `check` for the one-call `backward`, without and with a workspace.
+/// Say why the one-call `backward` would be refused, without and with a workspace.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 Check check(const Args& args) {
   return workspace_size<D, Dv, kMode>(args).check;
@@ -207,10 +207,10 @@ Check check(const Args& args, const void* workspace, std::size_t workspace_bytes
   return size ? check_workspace(workspace, workspace_bytes, size.bytes) : size.check;
 }
 
-/// The one call: `backward<64>(workspace, workspace_bytes, args, stream)`, with the default tiles;
-/// `backward<64, 64, DqMode::kInOrder>` gives the same bits at every run. The workspace is asked
-/// for with the arguments of the call: their addresses and strides have a say in which kernels run,
-/// and so in its size.
+/// Computes a backward pass with the default tiles, in one call: `backward<64>(workspace,
+/// workspace_bytes, args, stream)`; `backward<64, 64, DqMode::kInOrder>` gives the same bits at
+/// every run. Ask for the workspace with the arguments of the call: their addresses and strides
+/// decide which kernels run, and so its size.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 [[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const Args& args, cudaStream_t stream = nullptr) {
@@ -224,7 +224,8 @@ template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Ar
   });
 }
 
-/// The kernel that the one-call `backward` runs for these arguments, as of `forward`.
+/// Returns the name of the kernel that the one-call `backward` runs for these arguments, as for
+/// `forward`.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 const char* kernel_name(const Args& args) {
   return with_backward_kernel<D, Dv, kMode>(

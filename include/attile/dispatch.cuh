@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// From a run-time head_dim and element type to a kernel. Opt-in, because it compiles a kernel for
-// each entry of the list: name the head dimensions that you need, e.g. Dims<64, 128>.
+// These functions lead from a run-time head_dim and element type to a kernel. The header is opt-in,
+// because it compiles a kernel for each entry of the list: name the head dimensions that you need,
+// e.g. Dims<64, 128>.
 #include <attile/backward.cuh>
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
@@ -13,17 +14,17 @@
 
 namespace attile::dispatch {
 
-/// The D of the kernels to build, in rising order. A problem runs on the first that holds its
+/// Lists the D of the kernels to build, in rising order. A problem runs on the first that holds its
 /// head_dim and head_dim_v.
 template <int... Ds>
 struct Dims {};
 
 using AllDims = Dims<32, 64, 128, 256>;
 
-/// A run-time element type.
+/// Names a run-time element type.
 enum class ElementKind { kFp32, kFp16, kBf16 };
 
-/// f(T{}) for the element type that `kind` names.
+/// Returns f(T{}) for the element type that `kind` names.
 template <class F>
 auto with_element(ElementKind kind, F&& f) {
   if (kind == ElementKind::kFp16) return f(__half{});
@@ -33,7 +34,7 @@ auto with_element(ElementKind kind, F&& f) {
 
 namespace detail {
 
-/// f(std::integral_constant<int, D>) for the first D that holds `dim`, else `none`.
+/// Returns f(std::integral_constant<int, D>) for the first D that holds `dim`, else `none`.
 template <int First, int... Rest, class Result, class F>
 Result with_dim(Dims<First, Rest...>, int dim, Result none, F&& f) {
   if (dim <= First) return f(std::integral_constant<int, First>{});
@@ -49,7 +50,7 @@ constexpr int larger_dim(const Args& args) {
   return args.head_dim > args.head_dim_v ? args.head_dim : args.head_dim_v;
 }
 
-/// What f(std::integral_constant<int, D>) says of the D that the arguments lead to.
+/// Returns what f(std::integral_constant<int, D>) says of the D that the arguments lead to.
 template <class Ds, class Args, class F>
 Check check_dims(const Args& args, F&& f) {
   if (args.head_dim == 0) return refuse("head_dim is not given");
@@ -59,8 +60,8 @@ Check check_dims(const Args& args, F&& f) {
 
 }  // namespace detail
 
-/// `check` of the kernel that args.head_dim and args.head_dim_v lead to; head_dim must be given.
-/// kMode: as in `backward`, of whose arguments it asks.
+/// Runs `check` for the kernel that args.head_dim and args.head_dim_v lead to; head_dim must be
+/// given. kMode: as in `backward`, for arguments of a backward pass.
 template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, class Args>
 Check check(const Args& args) {
   return detail::check_dims<Ds>(args, [&](auto D) {
@@ -72,8 +73,8 @@ Check check(const Args& args) {
   });
 }
 
-/// The same of a call of `backward` that computes: also why it would refuse this workspace, null
-/// included.
+/// Says the same of a call of `backward` that computes: also why it would refuse this workspace,
+/// null included.
 template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 Check check(const Args& args, const void* workspace, std::size_t workspace_bytes) {
   return detail::check_dims<Ds>(args, [&](auto D) {
@@ -81,7 +82,7 @@ Check check(const Args& args, const void* workspace, std::size_t workspace_bytes
   });
 }
 
-/// `forward` by the kernel that args.head_dim and args.head_dim_v lead to.
+/// Runs `forward` by the kernel that args.head_dim and args.head_dim_v lead to.
 /// Errors   what `check` says, else the launch's.
 template <class Ds = AllDims, ForwardPass Args>
 [[nodiscard]] cudaError_t forward(const Args& args, cudaStream_t stream = nullptr) {
@@ -90,7 +91,7 @@ template <class Ds = AllDims, ForwardPass Args>
                           [&](auto D) { return attile::forward<D.value>(args, stream); });
 }
 
-/// `backward` by the kernels that args.head_dim and args.head_dim_v lead to.
+/// Runs `backward` by the kernels that args.head_dim and args.head_dim_v lead to.
 /// Errors   what `check` says, else the launch's.
 template <class Ds = AllDims, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 [[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,

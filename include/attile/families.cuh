@@ -18,22 +18,22 @@
 
 #include <type_traits>
 
-// The families of kernels, and what each of them takes: the one calls run the first one that takes
-// the arguments. A family is
+// The families of kernels, and what each of them takes: the one calls run the first family that
+// takes the arguments. A family has
 //   kForward<Args, D, Dv>, kBackward<Args, D, Dv, kMode>   whether this file has its kernels;
 //   kTakesAll   whether it runs all that it has kernels for wherever this file's code runs, so that
-//               kernels of the families behind it are not compiled;
+//               kernels of the families after it are not compiled;
 //   takes_forward<D, Dv>(args), takes_backward<D, Dv, kMode>(args)   whether the current device
 //               runs them for arguments that passed `check_arguments`;
 //   forward<D, Dv>(args, f), backward<D, Dv, kMode>(args, f)   calls f(std::type_identity<Traits>)
-//               with the one among them that is the fastest, and returns what f does.
+//               with the fastest of its kernels, and returns what f does.
 
 namespace attile::detail {
 
-/// wgmma, TMA and warp specialisation: 16-bit types on compute capability 9.0, where copies can
-/// address the tensors. A modifier that learns it takes backward up to 128 columns.
+/// Runs wgmma, TMA and warp-specialised kernels: 16-bit types on compute capability 9.0, where TMA
+/// can address the tensors. Backward it takes a modifier with a gradient up to 128 columns.
 struct Sm90Family {
-  static constexpr bool kTakesAll = false;  // but what copies can address
+  static constexpr bool kTakesAll = false;  // only tensors that TMA can address
   template <class Args>
   static constexpr bool kCompiled =
       sizeof(typename Args::ElementType) == 2 && arch::compiled_for([](int a) { return a == 900; });
@@ -57,7 +57,7 @@ struct Sm90Family {
   template <int D, int Dv, class Args, class F>
   static auto forward(const Args& args, const F& f) {
     using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
-    // Only a length of its own, which bounds are not, may choose a sequence's kernel.
+    // Only a sequence's own length may choose its kernel; with other policies q_len is a bound.
     if constexpr (Args::SequencesType::kUniform) {
       using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
       using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kLong>;
@@ -74,9 +74,9 @@ struct Sm90Family {
   }
 };
 
-/// mma.sync and cp.async: all types on compute capability 8.0 and later, with the largest tiles
-/// that the device takes of those for the architectures that this file is compiled for. Backward in
-/// fp32 above 128 columns it is the portable kernels that fit a device of 99 KB.
+/// Runs kernels of mma.sync and cp.async: all types on compute capability 8.0 and later, with the
+/// largest tiles that the device takes of those for the architectures that this file is compiled
+/// for. On a device of 99 KB, backward in fp32 above 128 columns runs the portable kernels.
 struct Sm80Family {
   static constexpr bool kCompiled = arch::compiled_for([](int a) { return a >= 800; });
   static constexpr bool kTakesAll = !arch::compiled_for([](int a) { return a < 800; });
@@ -108,15 +108,15 @@ struct Sm80Family {
   }
 
  private:
-  /// Whether the tiles for blocks with kSharedKb are for a device of which this file has code.
+  /// Says whether this file has code for a device whose tiles are those for blocks with kSharedKb.
   template <int kSharedKb>
   static constexpr bool kTakesTiles = arch::compiled_for([](int a) {
     return a >= 800 && arch::shared_kb(a) == kSharedKb;
   });
-  /// Devices with 99 KB run code for 8.0 too.
+  /// Is the least of these sizes: devices with 99 KB run code for 8.0 too.
   static constexpr int kLeastKb = kTakesTiles<99> || kTakesTiles<163> ? 99 : 227;
 
-  /// f(kb): the shared memory that the default tiles are for. Units    KB, a constant.
+  /// Calls f(kb) with the shared memory that the default tiles are for. Units    KB, a constant.
   template <class F>
   static auto with_shared_kb(const F& f) {
     const int shared_kb = arch::device_shared_kb();
@@ -130,7 +130,7 @@ struct Sm80Family {
   }
 };
 
-/// Shared memory and FMAs: everything. Nobody asks the last family what it takes.
+/// Runs kernels of shared memory and FMAs, which take everything: the last family is not asked.
 struct PortableFamily {
   template <int D, int Dv, class Args, class F>
   static auto forward(const Args&, const F& f) {
@@ -142,7 +142,7 @@ struct PortableFamily {
   }
 };
 
-/// Families in the order in which they are asked; the last one takes everything.
+/// Holds families in the order in which they are asked; the last one takes everything.
 template <class Family, class... Others>
 struct Families {
   template <int D, int Dv, class Args, class F>
@@ -180,7 +180,7 @@ struct Families {
 };
 
 using AllFamilies = Families<Sm90Family, Sm80Family, PortableFamily>;
-/// Of arguments that `check_arguments` refuses, which nothing may be concluded from.
+/// Serves arguments that `check_arguments` refuses: nothing may be concluded from their values.
 using FamiliesOfAny = Families<Sm80Family, PortableFamily>;
 
 }  // namespace attile::detail

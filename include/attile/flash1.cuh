@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// FlashAttention-1 (arXiv 2205.14135, Algorithms 2 and 4), to be studied and compared with: the
-// outer loop goes over K and V; O, l and m stay in device memory. Not part of attile.cuh; `forward`
-// and `backward` there are FlashAttention-2.
+// FlashAttention-1 (arXiv 2205.14135, Algorithms 2 and 4) is here to be studied and compared with:
+// the outer loop goes over K and V; O, l and m stay in device memory. It is not part of attile.cuh;
+// `forward` and `backward` there are FlashAttention-2.
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/backward.cuh>
@@ -22,13 +22,13 @@ namespace attile::flash1 {
 
 using State = portable::Flash1State;
 
-/// The traits of a forward kernel with the caller's tiles.
+/// Names the traits of a forward kernel with the caller's tiles.
 template <int Br, int Bc, int D, class E, class First = NoMask, class Second = NoScoreMod,
           class Third = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
 using ForwardTraits = portable::Flash1ForwardTraits<Br, Bc, D, ElementsOf<E>,
                                                     Policies<First, Second, Third>, Dv, Tuning>;
 
-/// The traits of backward kernels with the caller's tiles.
+/// Names the traits of backward kernels with the caller's tiles.
 template <int Br, int Bc, int D, class E, class First = NoMask, class Second = NoScoreMod,
           class Third = NoDropout, int Dv = D, class Tuning = portable::Tuning<>>
 using BackwardTraits =
@@ -37,9 +37,9 @@ using BackwardTraits =
 
 namespace detail {
 
-/// Large tiles of K and V: each costs a pass over Q and O in device memory. They nearly fill 227 KB
-/// beside the rows of Q; in the backward pass at D = 64 the sums of dK and dV fill the registers
-/// first. Not tuned for time.
+/// Return the default tiles. Those of K and V are large, since each costs a pass over Q and O in
+/// device memory. They nearly fill 227 KB beside the rows of Q; in the backward pass at D = 64 the
+/// sums of dK and dV fill the registers first. They are not tuned for time.
 constexpr attile::detail::Tiles forward_tiles(int dim) {
   if (dim <= 64) return {64, 256, 256, 1};
   if (dim <= 128) return {32, 176, 256, 1};
@@ -63,14 +63,14 @@ struct Default {
                                   portable::Tuning<kBackward.threads, kBackward.blocks_per_sm>>;
 };
 
-/// The arguments as FlashAttention-2 would have them: m stands where LSE would.
+/// Returns the arguments for FlashAttention-2's backward kernels, with m as LSE.
 template <class Args>
 Args with_state(Args args, const State& state) {
   args.lse = state.m;
   return args;
 }
 
-/// `others`: memory that neither l, m nor rng may be.
+/// Checks l, m and rng of the state. `others`: memory that none of the three may be.
 template <class DropoutType>
 Check check_state(const State& state, bool rows, std::initializer_list<const void*> others) {
   if (rows && state.l == nullptr) return refuse("l of the state is null");
@@ -97,7 +97,7 @@ std::int64_t forward_blocks(const typename Traits::Args& args) {
          ceil_div(args.q_len, Traits::kBr * Traits::kSlabTiles);
 }
 
-/// Where a 16-bit O is summed up. Units: bytes.
+/// Returns the size of the fp32 sums of a 16-bit O. Units: bytes.
 template <class Traits>
 std::size_t forward_workspace(const typename Traits::Args& args) {
   if (Traits::kSumsInOutput) return 16;
@@ -107,7 +107,7 @@ std::size_t forward_workspace(const typename Traits::Args& args) {
   return max<std::size_t>(sizeof(float) * rows * round_up(v, 4), 16);
 }
 
-/// Bytes of scratch memory that a call needs.
+/// Returns the bytes of scratch memory that a call needs.
 template <class Traits>
 std::size_t needed_bytes(const typename Traits::Args& args) {
   if constexpr (Traits::kDirection == Direction::kForward) {
@@ -119,8 +119,8 @@ std::size_t needed_bytes(const typename Traits::Args& args) {
 
 }  // namespace detail
 
-/// The kernels that the one-call `forward` and `backward` run for these arguments. Their tiles need
-/// the 227 KB of shared memory that a block has on compute capability 9.0 and 10.0.
+/// Name the kernels that the one-call `forward` and `backward` run for these arguments. Their tiles
+/// need the 227 KB of shared memory that a block has on compute capability 9.0 and 10.0.
 template <class Args, int D, int Dv = D>
 using DefaultForwardTraits = typename detail::Default<Args, D, Dv>::Forward;
 template <class Args, int D, int Dv = D>
@@ -139,7 +139,7 @@ Check check(const typename Traits::Args& args,
   return arch::check_launch(portable::flash1_forward_kernel<Traits>, Traits::kSharedBytes, blocks);
 }
 
-/// The same for `backward`; args.lse is not looked at.
+/// Says the same for `backward`; args.lse is not read.
 template <class Traits>
 Check check(const typename Traits::Args& args,
             const State& state) requires(Traits::kDirection == Direction::kBackward) {
@@ -150,7 +150,7 @@ Check check(const typename Traits::Args& args,
   return attile::check<Traits>(detail::with_state(args, state));
 }
 
-/// The same of a call that computes: also why it would refuse this workspace, null included.
+/// Says the same of a call that computes: also why it would refuse this workspace, null included.
 template <class Traits>
 Check check(const typename Traits::Args& args, const State& state, const void* workspace,
             std::size_t workspace_bytes) {
@@ -158,7 +158,7 @@ Check check(const typename Traits::Args& args, const State& state, const void* w
   return check_workspace(workspace, workspace_bytes, detail::needed_bytes<Traits>(args));
 }
 
-/// O, l, m and the state of dropout's random numbers; and LSE, where args.lse wants it.
+/// Computes O, l, m and the state of dropout's random numbers; also LSE, where args.lse wants it.
 /// Scratch  as in attile::backward; fp32 needs none (16 bytes), 16-bit types 4 * round_up(Dv, 4)
 ///          bytes for each query row, where O is summed up.
 /// Shapes   see ForwardArgs and State. Scope: host; asynchronous on `stream`, never allocates or
@@ -192,9 +192,10 @@ template <class Traits>
                       params);
 }
 
-/// dQ, dK and dV from O, l and m of `forward`. With PhiloxDropout, args.dropout draws from what was
-/// saved: `.seed_pointer = state.rng` and `.offset_pointer = state.rng + 1`. D = rowsum(dO * O) is
-/// computed once for each row, and not again for each tile of K and V (Algorithm 4, line 19).
+/// Computes dQ, dK and dV from O, l and m of `forward`. With PhiloxDropout, args.dropout draws from
+/// what was saved: `.seed_pointer = state.rng` and `.offset_pointer = state.rng + 1`.
+/// D = rowsum(dO * O) is computed once for each row, and not again for each tile of K and V
+/// (Algorithm 4, line 19).
 /// Scratch  as in attile::backward, and so are Shapes, Scope and Errors.
 /// Source   arXiv 2205.14135, Algorithm 4.
 template <class Traits>
@@ -212,7 +213,7 @@ template <class Traits>
       with_m, backward_params<Traits>(with_m, workspace, state.l), stream);
 }
 
-/// The one calls, with the default tiles.
+/// Compute a pass with the default tiles, in one call.
 template <int D, int Dv = D, ForwardPass Args>
 [[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes, const Args& args,
                                   const State& state, cudaStream_t stream = nullptr) {

@@ -17,40 +17,41 @@
 
 namespace attile {
 
-/// The traits of a forward kernel with the caller's tiles: Br query rows by Bc key rows, head_dim
-/// up to D (Dv for V). E: an element type, or Elements; the policies in any order, or
-/// a bundle of all in the first place. Takes `ForwardTraits<...>::Args`. The tuning's namespace is
-/// the family: `sm80::Tuning<>`, `sm90::Tuning<>` (16-bit types), or `portable::Tuning<>`.
+/// Names the traits of a forward kernel with the caller's tiles: Br query rows by Bc key rows,
+/// head_dim up to D (Dv for V). E: an element type, or Elements; the policies in any order, or a
+/// bundle of all as the first one. Its arguments are `ForwardTraits<...>::Args`. The tuning's
+/// namespace is the family: `sm80::Tuning<>`, `sm90::Tuning<>` (16-bit types), or
+/// `portable::Tuning<>`.
 template <int Br, int Bc, int D, class E, class First = NoMask, class Second = NoScoreMod,
           class Third = NoDropout, int Dv = D, class Tuning = sm80::Tuning<>>
 using ForwardTraits =
     typename Tuning::template Forward<Br, Bc, D, ElementsOf<E>, Policies<First, Second, Third>, Dv>;
 
-// The caller's own launch (after `check`):
+// The caller may launch the kernel (after `check`):
 //   forward_prepare<K>();
 //   forward_kernel<K><<<forward_blocks<K>(args), forward_threads<K>(), forward_shared_bytes<K>(),
 //                       stream>>>(forward_params<K>(args));
-// Nothing is to be launched when forward_blocks is 0.
+// It must launch nothing when forward_blocks is 0.
 
-/// Blocks of the grid. Units: blocks along x; 0 when there is nothing to compute.
+/// Returns the blocks of the grid. Units: blocks along x; 0 when there is nothing to compute.
 template <class Traits>
 unsigned forward_blocks(const typename Traits::Args& args) {
   return static_cast<unsigned>(forward_block_count<Traits>(args));
 }
 
-/// Threads of a block, along x.
+/// Returns the threads of a block, along x.
 template <class Traits>
 constexpr unsigned forward_threads() {
   return Traits::kThreads;
 }
 
-/// Dynamic shared memory of a block. Units: bytes.
+/// Returns the dynamic shared memory of a block. Units: bytes.
 template <class Traits>
 constexpr std::size_t forward_shared_bytes() {
   return Traits::kSharedBytes;
 }
 
-/// Allows the kernel its shared memory on the current device; once is enough.
+/// Allows the kernel its shared memory on the current device; one call is enough.
 template <class Traits>
 [[nodiscard]] cudaError_t forward_prepare() {
   return arch::allow_shared(forward_kernel<Traits>, forward_shared_bytes<Traits>());
@@ -58,8 +59,8 @@ template <class Traits>
 
 namespace detail {
 
-/// What the kernel and the device say of arguments that passed `check_arguments`; the kernel's
-/// parameter, where they take them.
+/// Returns what the kernel and the device say of arguments that passed `check_arguments`, and makes
+/// the kernel's parameter where they take them.
 template <class Traits>
 Check prepare_forward(const typename Traits::Args& args,
                       std::optional<typename Traits::Params>& params) {
@@ -76,7 +77,7 @@ Check prepare_forward(const typename Traits::Args& args,
   return params->complete(args);
 }
 
-/// `forward` for arguments that passed `check_arguments`.
+/// Runs `forward` for arguments that passed `check_arguments`.
 template <class Traits>
 [[nodiscard]] cudaError_t launch_forward(const typename Traits::Args& args, cudaStream_t stream) {
   std::optional<typename Traits::Params> params;
@@ -87,8 +88,8 @@ template <class Traits>
                       forward_shared_bytes<Traits>(), stream, *params);
 }
 
-/// What a forward pass needs of scratch memory, whatever the kernel: nothing, but a null workspace
-/// asks for the size, so that it is never 0.
+/// Is the scratch memory of every forward pass. None is needed, but a null workspace asks for the
+/// size, so that it is never 0.
 inline constexpr std::size_t kForwardWorkspace = 16;
 
 }  // namespace detail
@@ -102,8 +103,8 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection == Di
   return detail::prepare_forward<Traits>(args, params);
 }
 
-/// O = dropout(softmax(mask(score_mod(scale Q K^T)))) V and, where wanted, LSE, by the kernel that
-/// `Traits` names.
+/// Computes O = dropout(softmax(mask(score_mod(scale Q K^T)))) V and, where wanted, LSE, by the
+/// kernel that `Traits` names.
 /// Shapes   see ForwardArgs. Scope: host; asynchronous on `stream`, never allocates or waits, can
 ///          be captured.
 /// Errors   what `check<Traits>(args)` says, before anything is launched; else the launch's error.
@@ -115,8 +116,8 @@ template <class Traits>
 }
 
 /// Calls f(std::type_identity<Traits>{}) for the kernel that the one-call `forward` runs for these
-/// arguments on the current device, and returns what f does: that of the first family that takes
-/// them (families.cuh).
+/// arguments on the current device, that of the first family that takes them (families.cuh), and
+/// returns what f does.
 template <int D, int Dv = D, class Args, class F>
 auto with_forward_kernel(const Args& args, const F& f) {
   if (!check_arguments(args, D, Dv)) {
@@ -125,7 +126,7 @@ auto with_forward_kernel(const Args& args, const F& f) {
   return detail::AllFamilies::template forward<D, Dv>(args, f);
 }
 
-/// `check` for the one-call `forward`.
+/// Says why the one-call `forward` would refuse these arguments.
 template <int D, int Dv = D, ForwardPass Args>
 Check check(const Args& args) {
   if (const Check ok = check_arguments(args, D, Dv); !ok) return ok;
@@ -136,7 +137,8 @@ Check check(const Args& args) {
   });
 }
 
-/// The one call: `forward<64>(args, stream)`, with the default tiles. head_dim up to D (Dv).
+/// Computes a forward pass with the default tiles, in one call: `forward<64>(args, stream)`.
+/// head_dim is at most D (Dv).
 template <int D, int Dv = D, ForwardPass Args>
 [[nodiscard]] cudaError_t forward(const Args& args, cudaStream_t stream = nullptr) {
   if (const Check ok = check_arguments(args, D, Dv); !ok) return ok.error;
@@ -145,7 +147,7 @@ template <int D, int Dv = D, ForwardPass Args>
   });
 }
 
-/// The bytes of scratch memory of the calls below, or the sentence of `check`.
+/// Return the bytes of scratch memory of the calls below, or the sentence of `check`.
 template <class Traits>
 WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits::kDirection ==
                                                                          Direction::kForward) {
@@ -156,7 +158,7 @@ WorkspaceSize workspace_size(const Args& args) {
   return {check<D, Dv>(args), detail::kForwardWorkspace};
 }
 
-/// `forward` by the two-call habit of `backward`, for callers that treat both alike.
+/// Run `forward` by the two-call habit of `backward`, for callers that treat both alike.
 /// Scratch  with a null `workspace` nothing is launched, and `workspace_bytes`, a variable, is set
 ///          to the bytes that the call needs; else device memory of that size, aligned to 16 bytes.
 template <class Traits>
@@ -179,8 +181,8 @@ template <int D, int Dv = D, ForwardPass Args>
   return ok ? forward<D, Dv>(args, stream) : ok.error;
 }
 
-/// The kernel that the one-call `forward` runs for these arguments: "sm90 forward, Br 128, Bc 128,
-/// D 128, Dv 128".
+/// Returns the name of the kernel that the one-call `forward` runs for these arguments: "sm90
+/// forward, Br 128, Bc 128, D 128, Dv 128".
 template <int D, int Dv = D, ForwardPass Args>
 const char* kernel_name(const Args& args) {
   return with_forward_kernel<D, Dv>(

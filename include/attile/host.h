@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The CPU executor: attention forward and backward on host memory, with the tiles, the masks and
-// the online softmax of the GPU kernels. Compile with -march=native (or the machine you build for):
-// the vectors are as wide as the compiler flags allow.
+// This header has the CPU executor: attention forward and backward on host memory, with the tiles,
+// masks and online softmax of the GPU kernels. Compile with -march=native (or the machine you build
+// for): the vectors are as wide as the compiler flags allow.
 
 #include <attile/host/backward.h>
 #include <attile/host/forward.h>

@@ -17,36 +17,36 @@
 
 namespace attile::reference {
 
-/// What a forward pass gives, dense; zeros where a sequence is shorter than the longest one.
+/// Holds the dense results of forward; zeros where a sequence is shorter than the longest one.
 struct ForwardResult {
   std::vector<double> o;    ///< (batch, q_heads, q_len, head_dim_v)
   std::vector<double> lse;  ///< (batch, q_heads, q_len)
 };
 
-/// What a backward pass gives, likewise.
+/// Holds the dense results of backward, likewise.
 struct BackwardResult {
   std::vector<double> dq;  ///< (batch, q_heads, q_len, head_dim)
   std::vector<double> dk;  ///< (batch, kv_heads, kv_len, head_dim)
   std::vector<double> dv;  ///< (batch, kv_heads, kv_len, head_dim_v)
-  /// Of a score modifier that learns: its gradient, by its lines and their elements.
+  /// The gradient of the score modifier, if it has one, by its lines and their elements.
   std::vector<double> learned;
 };
 
-/// How the plain same-dtype computation may differ from itself.
+/// Says how the plain same-dtype computation may vary.
 struct PlainOptions {
   /// S and dP stay fp32 instead of being rounded to T, and the backward pass takes LSE and O from
   /// its arguments, P = exp(S' - LSE), as it has to where P is not stored. Always so for float.
   bool keep_scores = false;
   bool reverse = false;  ///< sums run from their last term to their first
   int lanes = 1;         ///< partial sums that a dot product is kept in; up to 16
-  /// float: Q, K, V, P, dO and dS are rounded to TF32, 11 significant bits, where they are
+  /// With float, Q, K, V, P, dO and dS are rounded to TF32, 11 significant bits, where they are
   /// multiplied, as Products::k1xTf32 does.
   bool tf32 = false;
 };
 
 namespace detail {
 
-/// Attention of one problem, row by row, in the arithmetic `Math`.
+/// Computes attention of one problem, row by row, in the arithmetic `Math`.
 template <class Math, class Args>
 struct Attention {
   using Real = typename Math::Real;
@@ -62,7 +62,7 @@ struct Attention {
   int group = args.q_heads / args.kv_heads;
   typename Args::DropoutType::Sampler sampler = args.dropout.sampler(args.q_heads);
 
-  /// S = scale q K^T, S' = score_mod(S), -inf where hidden; its softmax.
+  /// Computes S = scale q K^T, S' = score_mod(S), -inf where hidden; and its softmax.
   Row<Real> softmax_row(const Real* q, const Values& k, int batch, int head, int row) const {
     const Extent extent = extent_of(args, batch);
     const int n = extent.kv_len;
@@ -84,7 +84,7 @@ struct Attention {
     return r;
   }
 
-  /// One head's factors from a sequence's first query on, or from its first key on.
+  /// Return one head's factors from a sequence's first query on, or from its first key on.
   template <class X>
   Values read_queries(const Tensor<X>& t, int b, int h, int dim) const {
     return math.read_factor(rows_from(t, args.sequences.q_origin(b)), b, h,
@@ -118,7 +118,7 @@ struct Attention {
     return result;
   }
 
-  /// The gradients of one query head; dk, dv and what is learned are added to.
+  /// Computes the gradients of one query head; adds to dk, dv and the score modifier's gradient.
   void backward_head(int b, int h, const Values& k, const Values& v, Values& dq, Values& dk,
                      Values& dv, Learned& learned) const {
     const Extent extent = extent_of(args, b);
@@ -143,8 +143,8 @@ struct Attention {
         }
       }
       const Real dlse = args.dlse != nullptr ? static_cast<Real>(of_row(args.dlse, i)) : Real(0);
-      // Summed against the order of dP: with one visible key both are sums of the same terms, and
-      // no machine can be held to take them in the same order.
+      // Summed in the reverse order of dP: with one visible key both are sums of the same terms,
+      // and no machine has to sum them in the same order.
       const Real delta = math.dot(dout.data() + std::size_t(i) * Dv, o.data(), Dv,
                                   !math.reverse);  // D = rowsum(dO * O)
       math.for_each(extent.kv_len, [&](int j) {
@@ -205,31 +205,31 @@ struct Attention {
 
 }  // namespace detail
 
-/// Standard attention in fp64, from the T inputs as they are; O and LSE of `args` are not written.
+/// Computes standard attention in fp64, from the T inputs as they are, without writing `args`.
 ///   S = scale Q K^T,  S' = score_mod(S), -inf where hidden,  P = softmax(S'),
 ///   O = dropout(P) V,  LSE = m + ln(l)                                       [docs: the contract]
 /// Shapes   those of ForwardArgs; head_dim must be given. Host pointers, in policies too.
 /// Units    LSE in natural logarithms; an empty row has O = 0, LSE = -inf.
-/// Errors   none are looked for: see check_arguments.
+/// Errors   are not looked for: see check_arguments.
 template <ForwardPass Args>
 ForwardResult forward(const Args& args) {
   return detail::Attention<detail::Exact, Args>{args, {}}.forward();
 }
 
-/// The gradients in fp64, from Q, K, V, dO and dLSE alone: `args.o` and `args.lse` are not read,
-/// and no output of `args` is written.
+/// Computes the gradients in fp64, from Q, K, V, dO and dLSE alone: `args.o` and `args.lse` are not
+/// read, and no output of `args` is written.
 ///   dV = dropout(P)^T dO,  dP = dropout(dO V^T),  dS = P * (dP - D + dLSE) * score_mod'(S),
 ///   D = rowsum(dO * O),  dQ = scale dS K,  dK = scale dS^T Q                 [docs: the contract]
 /// Shapes   those of BackwardArgs; head_dim must be given; dk and dv are summed over a kv head's
-///          group. `learned`: what add_gradient of a modifier that learns has added, with ds in
-///          fp64; its memory is named but not written.
+///          query heads. `learned`: what add_gradient of a modifier has added, with ds in fp64;
+///          the gradient's memory is named but not written.
 template <BackwardPass Args>
 BackwardResult backward(const Args& args) {
   return detail::Attention<detail::Exact, Args>{args, {}}.backward();
 }
 
-/// The plain same-dtype computation that the contract measures errors by: standard attention with
-/// fp32 sums, in which S, P and O are rounded to T as they are written to memory.
+/// Computes what the contract measures errors by, plain same-dtype attention: standard attention
+/// with fp32 sums, in which S, P and O are rounded to T as they are written to memory.
 template <ForwardPass Args>
 ForwardResult plain_forward(const Args& args, PlainOptions options = {}) {
   const detail::Plain<typename Args::Elements::O> math{options.keep_scores, options.reverse,
@@ -237,7 +237,7 @@ ForwardResult plain_forward(const Args& args, PlainOptions options = {}) {
   return detail::Attention<detail::Plain<typename Args::Elements::O>, Args>{args, {math}}.forward();
 }
 
-/// Its backward pass; dP, dS and the gradients are rounded to T too.
+/// Computes the backward pass of the same; dP, dS and the gradients are rounded to T too.
 template <BackwardPass Args>
 BackwardResult plain_backward(const Args& args, PlainOptions options = {}) {
   const detail::Plain<typename Args::Elements::O> math{options.keep_scores, options.reverse,
@@ -246,15 +246,15 @@ BackwardResult plain_backward(const Args& args, PlainOptions options = {}) {
       .backward();
 }
 
-/// For each value of O the sum of |P V| that it has, in fp64; LSE is as ever.
+/// Computes, for each value of O, the sum of its |P V| in fp64; LSE is the usual one.
 template <ForwardPass Args>
 ForwardResult forward_magnitudes(const Args& args) {
   return detail::Attention<detail::Magnitudes, Args>{args, {}}.forward();
 }
 
-/// For each value of dQ, dK and dV the sum of |scale dS K|, |scale dS Q| or |P dO|, given O and
-/// LSE, where |dS| has P * score_mod'(S) * sum |dO V| besides: what an error of dP becomes in it.
-/// For what is learned the same of dS', times its derivative.
+/// Computes, for each value of dQ, dK and dV, the sum of |scale dS K|, |scale dS Q| or |P dO|,
+/// given O and LSE, where |dS| has P * score_mod'(S) * sum |dO V| besides: what an error of dP
+/// becomes in it. For a modifier's gradient it is the same of dS', times its derivative.
 template <BackwardPass Args>
 BackwardResult backward_magnitudes(const Args& args) {
   return detail::Attention<detail::Magnitudes, Args>{args, {}}.backward();

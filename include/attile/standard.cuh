@@ -22,14 +22,14 @@
 #include <cstdint>
 #include <type_traits>
 
-// Standard attention: S and P are written to device memory, products are cuBLAS's, one kernel
-// between them (arXiv 2205.14135, Algorithm 0 and Algorithm 3). The baseline that the other kernels
-// are compared with; quadratic in memory. Not part of attile.cuh: include it by name and link
-// cuBLAS (in CMake, CUDA::cublas). Two products forward, four backward and one more for
-// kNeedsScores; hidden scores are computed like all others.
+// Standard attention writes S and P to device memory; cuBLAS computes the products, with one kernel
+// between them (arXiv 2205.14135, Algorithm 0 and Algorithm 3). It is the baseline that the other
+// kernels are compared with; quadratic in memory. It is not part of attile.cuh: include it by name
+// and link cuBLAS (in CMake, CUDA::cublas). It takes two products forward, four backward and one
+// more for kNeedsScores; hidden scores are computed like all others.
 //
-// Bytes moved for each of the N = batch * q_heads * q_len * kv_len scores, each operand of a
-// product counted once; `+`: where that is so.
+// The table has the bytes moved for each of the N = batch * q_heads * q_len * kv_len scores; each
+// operand of a product counts once, and a line with `+` only where it applies.
 //
 //   forward        fp32  16-bit     backward                   fp32  16-bit
 //   S = Q K^T      w 4   w 4        dP = dO V^T                w 4   w 4
@@ -56,7 +56,7 @@ namespace attile::standard {
 
 namespace detail {
 
-/// Whether dense rows of `cols` elements can be moved four at a time.
+/// Returns whether dense rows of `cols` elements can be moved four at a time.
 template <class... Pointers>
 bool four_at_a_time(int cols, const Pointers*... data) {
   return cols % 4 == 0 &&
@@ -77,14 +77,14 @@ auto with_softmax_kernel(int cols, const Visit& visit) {
   return with.template operator()<PartOfRow, true>();
 }
 
-/// The dense matrices of all query heads' scores.
+/// Returns the dense matrices of all query heads' scores.
 template <class X, class Args>
 Matrices<X> per_score(const Args& args, const Sizes& sizes, X* data) {
   return per_q_head(bhsd(data, args.q_len, args.q_heads, args.kv_len), args.q_len, args.kv_len,
                     sizes.group);
 }
 
-/// P, dropout(P) and LSE from S, which may be the memory of P.
+/// Computes P, dropout(P) and LSE from S, which may be the memory of P.
 template <class Args, class T = typename Args::ElementType>
 cudaError_t launch_softmax(const Args& args, const Sizes& sizes, const float* s, T* p, T* dropped,
                            cudaStream_t stream) {
@@ -105,7 +105,7 @@ cudaError_t launch_softmax(const Args& args, const Sizes& sizes, const float* s,
   return with_softmax_kernel<Args>(args.kv_len, launch);
 }
 
-/// dS, which may be the memory of dP, and dropout(P) from P, dP and, for some modifiers, S.
+/// Computes dS, which may be dP's memory, and dropout(P) from P, dP and, for some modifiers, S.
 template <class Args, class T = typename Args::ElementType>
 cudaError_t launch_gradient(const Args& args, const Sizes& sizes, const T* p, const float* dp,
                             const float* s, T* ds, T* dropped, cudaStream_t stream) {
@@ -128,7 +128,7 @@ cudaError_t launch_gradient(const Args& args, const Sizes& sizes, const T* p, co
                       sizeof(ReduceShared<float, kThreads>), stream, params);
 }
 
-/// Zeros for the gradient of a modifier that learns.
+/// Zeroes the gradient of a modifier that has one.
 template <class Args>
 cudaError_t launch_clear_gradient(const Args& args, cudaStream_t stream) {
   const ScoreShape shape = score_shape(args);
@@ -143,7 +143,7 @@ cudaError_t launch_clear_gradient(const Args& args, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-/// out = dense fp32 sums of its shape, or 0 where they are null.
+/// Writes dense fp32 sums to `out`, of the same shape, or 0 where they are null.
 template <class T>
 cudaError_t store_rows(const Tensor<T>& out, const float* sums, int batch, int heads, int rows,
                        int dim, cudaStream_t stream) {
@@ -154,7 +154,7 @@ cudaError_t store_rows(const Tensor<T>& out, const float* sums, int batch, int h
       kRowsPerBlock * arch::kWarpSize, 0, stream, out, sums, batch, heads, rows, dim);
 }
 
-/// dK or dV = alpha * (the sum of X^T Y over a group), by way of fp32 sums where they are given.
+/// Computes dK or dV = alpha * (sum of X^T Y over a kv head's query heads), by fp32 sums if given.
 template <class T>
 cudaError_t group_gradient(const Products& products, ProductSize size, float alpha,
                            const Matrices<const T>& x, const Matrices<const T>& y,
@@ -172,7 +172,7 @@ cudaError_t group_gradient(const Products& products, ProductSize size, float alp
   return store_rows(out, sums, products.batch, products.kv_heads, kv_len, dim, stream);
 }
 
-/// What both passes ask of sizes and of the current device.
+/// Checks what both passes ask of sizes and of the current device.
 template <class Args>
 Check check_sizes(const Args& args) {
   const Sizes sizes = sizes_of(args);
@@ -193,7 +193,7 @@ Check check_strides(const Tensor<T>& t, const char* why, int batch, int heads, i
 #define ATTILE_STRIDES_TEXT(name) \
   name ": cuBLAS takes no row stride below the row's length, and no negative stride"
 
-/// Q, K and V as operands of both passes.
+/// Checks Q, K and V as operands of both passes.
 template <class Args>
 Check check_inputs(const Args& a, HeadDims dim) {
   return attile::detail::first_refusal(
@@ -202,7 +202,7 @@ Check check_inputs(const Args& a, HeadDims dim) {
       check_strides(a.v, ATTILE_STRIDES_TEXT("v"), a.batch, a.kv_heads, a.kv_len, dim.v));
 }
 
-/// Whether P, which is not among the arguments, can be read and written.
+/// Returns whether P, which is not among the arguments, can be read and written.
 template <class T>
 bool usable(const T* p, const Sizes& sizes) {
   return sizes.scores() == 0 || (p != nullptr && !attile::detail::misaligned(p));
@@ -210,8 +210,8 @@ bool usable(const T* p, const Sizes& sizes) {
 
 }  // namespace detail
 
-/// Bytes of P, the dense (batch, q_heads, q_len, kv_len) array of T that `forward` writes and
-/// `backward` reads. For arguments that `check` accepts.
+/// Returns the bytes of P, the dense (batch, q_heads, q_len, kv_len) array of T that `forward`
+/// writes and `backward` reads. For arguments that `check` accepts.
 template <class Args>
 std::size_t probabilities_bytes(const Args& args) {
   return sizeof(typename Args::ElementType) * static_cast<std::size_t>(sizes_of(args).scores());
@@ -234,8 +234,8 @@ Check check(const Args& a) {
       a.kv_len, [&](auto kernel, int, std::size_t) { return arch::check_launch(kernel, 0, 0); });
 }
 
-/// The same for `backward`: head_dim must be given, and Q, K, V, dO, dQ, dK and dV must be what
-/// cuBLAS can address.
+/// Says the same for `backward`: head_dim must be given, and Q, K, V, dO, dQ, dK and dV must be
+/// what cuBLAS can address.
 template <BackwardPass Args>
 Check check(const Args& a) {
   if (const Check arguments = check_arguments(a, 0, 0); !arguments) return arguments;
@@ -254,7 +254,7 @@ Check check(const Args& a) {
 
 #undef ATTILE_STRIDES_TEXT
 
-/// The same of a call that computes: also why it would refuse this workspace, null included.
+/// Says the same of a call that computes: also why it would refuse this workspace, null included.
 template <class Args>
 Check check(const Args& args, const void* workspace, std::size_t workspace_bytes) {
   if (const Check ok = check(args); !ok) return ok;
@@ -265,7 +265,7 @@ Check check(const Args& args, const void* workspace, std::size_t workspace_bytes
   }
 }
 
-/// O, P and, where wanted, LSE:
+/// Computes O, P and, where wanted, LSE:
 ///   S = scale Q K^T,  P = softmax(S'),  O = dropout(P) V     [arXiv 2205.14135, Algorithm 0]
 /// S and the sums of products are fp32, P is rounded to T.
 /// Shapes   see ForwardArgs, but `head_dim` is required: there is no kernel's D to stand for it.
@@ -325,11 +325,11 @@ template <ForwardPass Args>
       per_q_head(args.o, args.q_len, Dv, sizes.group));  // line 3
 }
 
-/// dQ, dK and dV from the P that `forward` wrote for the same problem:
+/// Computes dQ, dK and dV from the P that `forward` wrote for the same problem:
 ///   dV = dropout(P)^T dO,  dP = dO V^T,  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S),
 ///   dQ = scale dS K,  dK = scale dS^T Q,  D = rowsum(dO * O)  [arXiv 2205.14135, Algorithm 3]
 /// Sums are fp32; dS is rounded to T. LSE must be given but is not read. Where several scores add
-/// to an element of the gradient of a modifier that learns, they do in no fixed order.
+/// to an element of a modifier's gradient, they do in no fixed order.
 /// Shapes   see BackwardArgs; `head_dim` is required. `p`, Scratch, Scope, Bits, Errors: `forward`.
 template <BackwardPass Args>
 [[nodiscard]] cudaError_t backward(cublasHandle_t handle, const typename Args::ElementType* p,

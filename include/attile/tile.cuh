@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The block-level pieces, for kernels of your own: tiles in shared memory and registers, loads and
-// stores, products, the online softmax, masks and dropout.
+// This header has the block-level pieces, for kernels of your own: tiles in shared memory and
+// registers, loads and stores, products, the online softmax, masks and dropout.
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>

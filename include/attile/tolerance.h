@@ -12,7 +12,7 @@
 
 namespace attile::reference {
 
-/// max |a - b| over the finite values of b; inf when a is not finite at one of them.
+/// Returns max |a - b| over the finite values of b; inf when a is not finite at one of them.
 inline double max_error(const std::vector<double>& a, const std::vector<double>& b) {
   double error = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
@@ -23,7 +23,7 @@ inline double max_error(const std::vector<double>& a, const std::vector<double>&
   return error;
 }
 
-/// The largest absolute value of a tensor's finite elements.
+/// Returns the largest absolute value of a tensor's finite elements.
 inline double largest_finite(const std::vector<double>& tensor) {
   double largest = 0;
   for (const double x : tensor) {
@@ -32,8 +32,8 @@ inline double largest_finite(const std::vector<double>& tensor) {
   return largest;
 }
 
-/// One rounding of a tensor to T: half the spacing of T at the tensor's largest value, and the
-/// whole spacing for float, in which the value was computed too.
+/// Returns one rounding of a tensor to T: half the spacing of T at the tensor's largest value, and
+/// the whole spacing for float, in which the value was computed too.
 template <Element T>
 double rounding(const std::vector<double>& tensor) {
   constexpr int digits = std::same_as<T, float> ? 23 : std::same_as<T, __half> ? 11 : 8;
@@ -43,31 +43,32 @@ double rounding(const std::vector<double>& tensor) {
   return std::ldexp(1.0, std::max(std::ilogb(largest) - digits, smallest));
 }
 
-/// The error that the contract allows a tensor, in max-norm: twice that of the plain computation,
-/// and one rounding of the exact result to T (float for LSE).
+/// Returns the error that the contract allows a tensor, in max-norm: twice that of the plain
+/// computation, and one rounding of the exact result to T (float for LSE).
 template <Element T>
 double tolerance(const std::vector<double>& exact, const std::vector<double>& plain) {
   return 2 * max_error(plain, exact) + rounding<T>(exact);
 }
 
-/// What three products of TF32 for each one (Products::k3xTf32) add to the tolerance of O, dQ, dK,
-/// dV or what is learned: 2^-21 of the largest sum of absolute values. A factor x = big + rest is
-/// off by the bit of the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most 2^-11 |x| each,
-/// are not multiplied with each other, so that a product is off by up to (2^-23 + 2^-23 + 2^-22)
-/// |x y|. dP, a sum of such products, is off by as much of sum |dO V|, and dS by P * score_mod'(S)
-/// of it, however small dP - D is: a row that sees one key has dS = 0, and not of one rounding.
+/// Returns what three products of TF32 for each one (Products::k3xTf32) add to the tolerance of O,
+/// dQ, dK, dV or a modifier's gradient: 2^-21 of the largest sum of absolute values. A factor x =
+/// big + rest is off by the bit of the rest that TF32 cuts off, 2^-23 |x|, and the rests, at most
+/// 2^-11 |x| each, are not multiplied with each other, so that a product is off by up to (2^-23 +
+/// 2^-23 + 2^-22) |x y|. dP, a sum of such products, is off by as much of sum |dO V|, and dS by P *
+/// score_mod'(S) of that, however small dP - D is: for a row that sees one key dS = 0, and its
+/// error is not one rounding of it.
 inline double three_products_error(const std::vector<double>& magnitudes) {
   return std::ldexp(largest_finite(magnitudes), -21);
 }
 
-/// What sums in any order add to the tolerance of what is learned, where several scores add to an
-/// element: 2^-22 of the largest sum M of absolute values. The plain computation goes row by row,
-/// and as dS' of a row adds up to its dLSE, its partial sums may be small where those of others are
-/// not. An addition is off by 0.4 * 2^-24 of its partial sum s in r.m.s.; if such errors are
-/// independent, n of them make 0.4 * 2^-24 sqrt(sum s^2). That is about 0.35 * 2^-24 M for any n if
-/// s is a random walk itself, that is if terms of both signs come in random order, which leaves a
-/// factor of eleven. Where all s are f M instead, r.m.s. errors stay below 2^-22 M up to
-/// n = (10 / f)^2: a hundred terms for f = 1.
+/// Returns what sums in any order add to the tolerance of a modifier's gradient, where several
+/// scores add to an element: 2^-22 of the largest sum M of absolute values. The plain computation
+/// goes row by row, and as dS' of a row adds up to its dLSE, its partial sums may be small where
+/// those of others are not. An addition is off by 0.4 * 2^-24 of its partial sum s in r.m.s.; if
+/// such errors are independent, n of them make 0.4 * 2^-24 sqrt(sum s^2). That is about 0.35 *
+/// 2^-24 M for any n if s is a random walk itself, that is if terms of both signs come in random
+/// order, which leaves a factor of eleven. Where all s are f M instead, r.m.s. errors stay below
+/// 2^-22 M up to n = (10 / f)^2: a hundred terms for f = 1.
 inline double any_order_error(const std::vector<double>& magnitudes) {
   return std::ldexp(largest_finite(magnitudes), -22);
 }

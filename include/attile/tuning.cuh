@@ -15,7 +15,7 @@
 
 namespace attile {
 
-/// The tuning, and with it the family, of a backward pass whose caller names its tiles and no
+/// Names the tuning, and with it the family, of a backward pass whose caller gives tiles but no
 /// family.
 template <DqMode kMode>
 using DefaultBackwardTuning =
@@ -23,17 +23,17 @@ using DefaultBackwardTuning =
 
 namespace detail {
 
-/// Tiles of one kernel. Units: rows of Q, rows of K and V, threads, blocks.
+/// Holds the tiles of one kernel. Units: rows of Q, rows of K and V, threads, blocks.
 struct Tiles {
   int br, bc, threads, blocks_per_sm;
   bool prefetch = false;
 };
 
-// What each row reached is in docs/tuning.md, "Portable tiles"; "sm80: matrix instructions" has
-// what spills.
+// docs/tuning.md gives the measured speed of each row, "Portable tiles", and what spills, "sm80:
+// matrix instructions".
 
-/// Tiles of the portable forward kernel by the larger of D and Dv, and by the shared memory that a
-/// block may take. Units: KB of 1024 bytes.
+/// Returns the tiles of the portable forward kernel for the larger of D and Dv, and for the shared
+/// memory that a block may take. Units: KB of 1024 bytes.
 constexpr Tiles portable_forward_tiles(int dim, int shared_kb) {
   const bool large = shared_kb >= 227;
   if (dim <= 64) return {128, 64, 128, 2};
@@ -41,7 +41,7 @@ constexpr Tiles portable_forward_tiles(int dim, int shared_kb) {
   return large ? Tiles{64, 64, 256, 1} : Tiles{32, 32, 128, 1};
 }
 
-/// Tiles of the portable backward kernels, likewise.
+/// Returns the tiles of the portable backward kernels, likewise.
 constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
   const bool large = shared_kb >= 227;
   if (dim <= 64) return large ? Tiles{64, 64, 128, 2} : Tiles{32, 64, 64, 2};
@@ -49,21 +49,22 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
   return {16, 24, 128, 1};
 }
 
-/// Whether scores go through the softmax as they are, but for two comparisons each at a mask's
-/// edge. Everything else takes registers.
+/// Says whether scores take the fast path: they go through the softmax as they are, except for two
+/// comparisons each at a mask's edge. Everything else takes registers.
 template <class Args>
 inline constexpr bool kPlainScores =
     IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType> &&
     !Args::DropoutType::kEnabled;
 
-/// Tiles of the sm80 forward kernel, and its tuning (sm80::Tuning).
+/// Holds the tiles of the sm80 forward kernel, and its tuning (sm80::Tuning).
 struct Sm80ForwardTiles {
   int br, bc, warps, across, blocks_per_sm;
 };
 
-/// Likewise. A warp has 32 rows where that spills nothing: not up to 128 columns of O where scores
-/// are not plain; above, with half of the columns, where shared memory has room for P. As many
-/// blocks share a multiprocessor as its shared memory, 1 KB more than a block's, has room for.
+/// Returns the tiles of the sm80 forward kernel. A warp has 32 rows where that spills nothing: up
+/// to 128 columns of O where scores are plain (kPlainScores); above, with half of the columns,
+/// where shared memory has room for P. As many blocks share a multiprocessor as its shared memory,
+/// 1 KB more than a block's, has room for.
 constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
   if (dim <= 128) {
     if (!plain) return {64, 64, 4, 1, 2};
@@ -74,27 +75,27 @@ constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain
   return {64, plain ? 64 : 32, 4, 1, 2};
 }
 
-/// The same for fp32: 16 rows a warp.
+/// Returns the same for fp32, with 16 rows a warp.
 constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
   return {64, dim <= 64 ? 64 : dim <= 128 ? 32 : 16, 4, 1, 2};
 }
 
-/// Which tiles the sm90 forward kernel has: its defaults, those for several query heads in a tile,
-/// or those for many rows.
+/// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
+/// a tile, or the one for long sequences.
 enum class Rows { kAny, kPacked, kLong };
 
-/// Tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
+/// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
   int br, bc, stages;
 };
 
-/// Tiles of the sm90 forward kernel where scores are plain. `edges`: much of what rows see lies at
-/// a mask's edge. Then few columns, of which fewer are computed in vain, and many stages, so that
-/// warpgroups that see more and less can run apart.
+/// Returns the tiles of the sm90 forward kernel where scores are plain. `edges`: much of what rows
+/// see lies at a mask's edge. Then Bc is small, so that fewer scores are computed in vain, and
+/// there are many stages, so that warpgroups that see more or fewer keys wait less for each other.
 constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows rows) {
   const int dim = max(d, dv);
   if (dim <= 96) {
-    const int rows_of_tile = rows == Rows::kPacked ? 128 : 192;  // else up to 36 bytes of spills
+    const int rows_of_tile = rows == Rows::kPacked ? 128 : 192;  // packed, 192 spill up to 36 bytes
     if (dim <= 64) return edges ? Sm90Tiles{192, 64, 5} : Sm90Tiles{rows_of_tile, 128, 3};
     return edges ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
   }
@@ -105,14 +106,15 @@ constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows row
   return {128, 64, 2};
 }
 
-/// The same where they are not: that takes registers, and Bc is smaller so that nothing is spilled.
+/// Returns the same where scores are not plain: that takes registers, and a smaller Bc avoids
+/// spills.
 constexpr Sm90Tiles sm90_other_forward_tiles(int dim) {
   if (dim <= 96) return {128, 96, 3};
   if (dim <= 128) return {128, 80, 2};
   return {128, dim <= 192 ? 48 : 32, 2};
 }
 
-/// Tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuning).
+/// Holds the tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuning).
 struct Sm90BackwardTiles {
   int br, bc, stages, p_steps;
 };
@@ -123,12 +125,12 @@ constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v) {
   return {64, 64, 2, 1};
 }
 
-/// Tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
+/// Holds the tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
 struct Sm80BackwardTiles {
   int br, bc, warps, across, dq_across, blocks_per_sm, stages;
 };
 
-/// Likewise.
+/// Returns the tiles of the sm80 backward kernels for 16-bit types.
 constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool plain) {
   const bool large = shared_kb >= 227;
   if (dim <= 64)
@@ -144,7 +146,7 @@ constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool pla
   return {large ? 128 : 64, 64, 8, 4, 4, 1, 1};
 }
 
-/// The same for fp32; above 128 they need 163 KB.
+/// Returns the same for fp32; above 128 they need 163 KB.
 constexpr Sm80BackwardTiles sm80_fp32_backward_tiles(int dim, int shared_kb) {
   if (dim <= 64) return {64, 64, 4, 2, 2, 2, 1};
   if (dim <= 128) {
@@ -217,13 +219,14 @@ struct Sm80Backward {
 
 }  // namespace detail
 
-/// Shared memory of a block that every device since compute capability 8.0 allows. Units: KB.
+/// Is the shared memory of a block that every device since compute capability 8.0 allows. Units:
+/// KB.
 inline constexpr int kCommonSharedKb = 99;
 
 namespace portable {
 
-/// The portable kernels for these arguments with the default tiles. kSharedKb: 99 fits every device
-/// since compute capability 8.0; with 227 the tiles may be larger, for 9.0 and 10.0.
+/// Names the portable kernels for these arguments with the default tiles. kSharedKb: 99 fits every
+/// device since compute capability 8.0; with 227 the tiles may be larger, for 9.0 and 10.0.
 template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
 using DefaultForwardTraits = typename detail::PortableForward<Args, D, Dv, kSharedKb>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
@@ -235,8 +238,8 @@ using DefaultBackwardTraits =
 
 namespace sm80 {
 
-/// The sm80 kernel for these arguments with the default tiles for devices on which a block can have
-/// kSharedKb: 227 (compute capability 9.0 and 10.0), 163 (8.0) or 99 (8.6, 8.9 and 12.0).
+/// Names the sm80 kernels for these arguments with the default tiles for devices on which a block
+/// can have kSharedKb: 227 (compute capability 9.0 and 10.0), 163 (8.0) or 99 (8.6, 8.9 and 12.0).
 template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
 using DefaultForwardTraits = typename detail::Sm80Forward<Args, D, Dv, kSharedKb>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
@@ -249,12 +252,12 @@ namespace sm90 {
 
 using detail::Rows;
 
-/// From this q_len on `Causal` has the kernel of Rows::kLong, whose larger Bc gains where a mask's
-/// edge is a small part of what rows see, and loses as much elsewhere (docs/tuning.md; other masks
-/// are not measured).
+/// Returns the q_len from which on `Causal` takes the kernel of Rows::kLong, whose larger Bc gains
+/// where a mask's edge is a small part of what rows see, and loses as much elsewhere
+/// (docs/tuning.md; other masks are not measured).
 constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
 
-/// The sm90 kernels for these arguments with the default tiles.
+/// Names the sm90 kernels for these arguments with the default tiles.
 template <class Args, int D, int Dv = D, Rows kRows = Rows::kAny>
 using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kRows>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
@@ -264,15 +267,15 @@ using DefaultBackwardTraits = typename detail::Sm90Backward<Args, D, Dv, kMode>:
 
 namespace detail {
 
-/// Whether there are sm80 kernels for a way to dQ, whose tiles of K, V, Q and dO fit.
+/// Says whether there are sm80 kernels for a DqMode whose tiles of K, V, Q and dO fit.
 template <class T, DqMode kMode, int kDim, int kSharedKb>
 inline constexpr bool kSm80Backward = kMode != DqMode::kTwoPass &&
                                       (sizeof(T) == 2 || kDim <= 128 || kSharedKb >= 163);
 
 }  // namespace detail
 
-/// Of the kernels before sm90, those that the one-call `backward` runs for these arguments on a
-/// device with compute capability 8.0 or later on which a block can have kSharedKb of shared
+/// Names the kernels, of those before sm90, that the one-call `backward` runs for these arguments
+/// on a device with compute capability 8.0 or later on which a block can have kSharedKb of shared
 /// memory.
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
           int kSharedKb = kCommonSharedKb>

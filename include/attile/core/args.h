@@ -12,25 +12,25 @@
 
 namespace attile {
 
-/// Which pass a kernel computes.
+/// Names the pass that a kernel computes.
 enum class Direction { kForward, kBackward };
 
-/// A size that the caller has not given, which is refused. An explicit 0 is an empty problem.
+/// Marks a size that the caller has not given, which is refused. An explicit 0 is an empty problem.
 inline constexpr int kUnset = -2147483647 - 1;
 
-/// Stands where arguments of the other direction have a member: it takes no value.
+/// Replaces a member that only the other direction's arguments have: it takes no value.
 template <Direction kWay>
 struct OnlyIn {};
 
-/// One attention pass, forward or backward: `ForwardArgs` and `BackwardArgs` name it.
+/// Holds the arguments of one attention pass, forward or backward: `ForwardArgs` and `BackwardArgs`
+/// name it.
 ///   forward   O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V, LSE = m + ln(l)
 ///   backward  the gradients of a forward pass with the same problem
-/// An aggregate for designated initialisers; pointers are device pointers (host pointers for the
-/// CPU executor and the reference). E: Elements; P: PolicyBundle.
-/// Shapes are those of `Uniform` sequences; another policy of theirs says how many places along the
-/// batch axis, and rows in each, the tensors have. Every row of every sequence is written, and
-/// nothing has to be zeroed by the caller. A score modifier that
-/// learns names the memory of its own gradient (see LearnedBias).
+/// It is an aggregate for designated initialisers; pointers are device pointers (host pointers for
+/// the CPU executor and the reference). E: Elements; P: PolicyBundle. Shapes are those of `Uniform`
+/// sequences; with another sequences policy, `q_shape` and `kv_shape` of it give the batch axis and
+/// the rows of the tensors. Every row of every sequence is written, and the caller has to zero
+/// nothing. A score modifier with a gradient names the gradient's memory itself (see LearnedBias).
 template <Direction kWay, class E, class P>
 struct Arguments {
   static constexpr Direction kDirection = kWay;
@@ -64,7 +64,7 @@ struct Arguments {
   InBackward<const float*> dlse{};         ///< gradient of LSE, the shape of LSE; null: zero
   InBackward<Tensor<typename E::Q>> dq{};  ///< the shape of Q, written
   InBackward<Tensor<typename E::K>>
-      dk{};  ///< the shape of K, written: the sum of a kv head's group
+      dk{};  ///< the shape of K, written: summed over a kv head's q heads
   InBackward<Tensor<typename E::V>> dv{};  ///< the shape of V, written, likewise
 
   int batch = kUnset;  ///< 0: an empty problem
@@ -80,46 +80,46 @@ struct Arguments {
   ScoreModType score_mod{};
   DropoutType dropout{};
   SequencesType sequences{};
-  /// At most so many thread blocks at a time, which leaves the other multiprocessors to other work;
-  /// 0: as many as the device runs. The result does not depend on it. Kernels that have a block for
-  /// each tile of rows refuse it: only those of the family sm90 are persistent.
+  /// The most thread blocks at a time, which leaves the other multiprocessors to other work; 0: as
+  /// many as the device runs. The result does not depend on it. Kernels that have a block for each
+  /// tile of rows refuse it: only those of the family sm90 are persistent.
   InForward<int> max_blocks{};
 };
 
-/// The arguments of a forward pass: an element type, or Elements, and the policies in any order
-/// (see Policies). `ForwardArgs<__half, Causal, PhiloxDropout>`.
+/// Names the arguments of a forward pass by an element type, or Elements, and the policies in any
+/// order (see Policies). `ForwardArgs<__half, Causal, PhiloxDropout>`.
 template <class E, class... Ps>
 using ForwardArgs = Arguments<Direction::kForward, ElementsOf<E>, Policies<Ps...>>;
 
-/// The arguments of a backward pass, likewise.
+/// Names the arguments of a backward pass, likewise.
 template <class E, class... Ps>
 using BackwardArgs = Arguments<Direction::kBackward, ElementsOf<E>, Policies<Ps...>>;
 
-/// Arguments of a forward pass, and of a backward pass, whatever their types.
+/// Are satisfied by the arguments of a forward pass, and of a backward pass, whatever their types.
 template <class Args>
 concept ForwardPass = Args::kDirection == Direction::kForward;
 template <class Args>
 concept BackwardPass = Args::kDirection == Direction::kBackward;
 
-/// The scores that a problem has.
+/// Returns the shape of a problem's scores.
 template <class Args>
 constexpr ScoreShape score_shape(const Args& args) {
   return {args.batch, args.q_heads, {args.q_len, args.kv_len}};
 }
 
-/// The lengths of one sequence of a problem.
+/// Returns the lengths of one sequence of a problem.
 template <class Args>
 ATTILE_HOST_DEVICE Extent extent_of(const Args& args, int sequence) {
   return args.sequences.extent(sequence, Extent{args.q_len, args.kv_len});
 }
 
-/// A tensor of LSE's shape.
+/// Returns a tensor of LSE's shape.
 template <class T, class Args>
 constexpr RowTensor<T> per_row(const Args& args, T* data) {
   return {data, args.q_heads, args.sequences.q_shape(args.batch, args.q_len).rows};
 }
 
-/// The scale that a problem runs with.
+/// Returns the scale that a problem runs with.
 template <class Args>
 float scale_of(const Args& args, int head_dim) {
   return args.scale ? *args.scale : 1.0f / std::sqrt(static_cast<float>(head_dim));

@@ -14,17 +14,17 @@
 
 namespace attile {
 
-/// The longest q_len and kv_len: sums of two lengths then fit an int.
+/// Is the longest q_len and kv_len: sums of two lengths then fit an int.
 inline constexpr int kMaxLength = 1 << 30;
 
-/// head_dim and head_dim_v of a problem, as the arguments give them. A head_dim that they do not
-/// give is the kernel's D. A head_dim_v that they do not give is the kernel's Dv if they do not
-/// give head_dim either, or if that is D and Dv is less (D 192 with Dv 128); else it is head_dim.
+/// Holds head_dim and head_dim_v of a problem. A head_dim that the arguments do not give is the
+/// kernel's D. A head_dim_v that they do not give is the kernel's Dv if they do not give head_dim
+/// either, or if that is D and Dv is less (D 192 with Dv 128); else it is head_dim.
 struct HeadDims {
   int qk, v;
 };
 
-/// D, Dv: those of the kernel; 0: anything.
+/// Returns the head dimensions of a problem. D, Dv: those of the kernel; 0: any.
 template <class Args>
 constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
   if (args.head_dim == 0) return {D, args.head_dim_v > 0 ? args.head_dim_v : Dv};
@@ -34,7 +34,7 @@ constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
 
 namespace detail {
 
-/// Whether two elements of a (batch, heads, rows, dim) view share memory.
+/// Returns whether two elements of a (batch, heads, rows, dim) view share memory.
 template <class T>
 constexpr bool overlaps_itself(const Tensor<T>& t, int batch, int heads, int rows, int dim) {
   return strides_overlap<3>({batch, heads, rows}, {t.batch_stride, t.head_stride, t.row_stride},
@@ -46,7 +46,7 @@ bool misaligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) != 0;
 }
 
-/// The texts that name one tensor.
+/// Holds the error texts for one tensor.
 struct TensorTexts {
   const char *null, *misaligned, *overlaps;
 };
@@ -69,7 +69,7 @@ Check check_tensor(const Tensor<T>& t, TensorTexts texts, RowShape shape, int he
   return {};
 }
 
-/// Sizes, scale and policies. D, Dv: the most that the kernel was built for; 0: anything.
+/// Checks sizes, scale and policies. D, Dv: the most that the kernel was built for; 0: anything.
 template <class Args>
 Check check_problem(const Args& a, int D, int Dv) {
   if (a.batch == kUnset) return refuse("batch is not given");
@@ -116,14 +116,14 @@ Check check_problem(const Args& a, int D, int Dv) {
   return {};
 }
 
-/// How many modifiers learn.
+/// Counts the modifiers that have a gradient.
 template <ScoreMod S>
 inline constexpr std::size_t kLearners = kHasGradient<S> ? 1 : 0;
 template <ScoreMod First, ScoreMod Second>
 inline constexpr std::size_t kLearners<Then<First, Second>> = kLearners<First> + kLearners<Second>;
 
-/// Holds what each modifier that learns says of its gradient, as one without gradient_fault may say
-/// anything, and writes where it begins to first[0, kLearners): null without elements.
+/// Checks the gradients of all modifiers that have one, which may lack gradient_fault, and writes
+/// where each begins to first[0, kLearners): null without elements.
 template <ScoreMod S>
 Check check_learned(const S& mod, const ScoreShape& shape, const void** first) {
   if constexpr (kHasGradient<S>) {
@@ -144,7 +144,7 @@ Check check_learned(const Then<First, Second>& mod, const ScoreShape& shape, con
   return inner ? check_learned(mod.second, shape, first + kLearners<First>) : inner;
 }
 
-/// The first refusal, or none.
+/// Returns the first refusal, or none.
 template <class... Checks>
 constexpr Check first_refusal(Checks... checks) {
   Check result;

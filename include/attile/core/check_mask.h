@@ -6,7 +6,7 @@
 
 namespace attile {
 
-/// Where a mask's answers contradict its predicate.
+/// Says where a mask's spans contradict its predicate.
 struct MaskFault {
   const char* what = nullptr;  ///< null: none found; else the broken rule
   ScoreIndex at{};             ///< a score that shows it
@@ -15,8 +15,8 @@ struct MaskFault {
   explicit operator bool() const { return what != nullptr; }
 };
 
-/// Holds a mask's `columns` and `rows` against its `visible`, for every run of `run_length` rows or
-/// columns of one head, as tiles ask for them. For tests of a mask of your own; host only.
+/// Tests a mask's `columns` and `rows` against its `visible`, for every run of `run_length` rows or
+/// columns of one head, as tiles ask for them. It is for tests of a mask of your own; host only.
 /// Cost: q_len * kv_len evaluations, two or three times.
 template <Mask M>
 MaskFault check_mask(const M& mask, int batch, int head, Extent extent, int run_length) {

@@ -6,8 +6,8 @@
 #error "attile needs C++20: compile with -std=c++20 (nvcc too; MSVC: /std:c++20)"
 #endif
 
-// The attributes of functions that device code may call. This is the library's only test for a
-// CUDA compiler: everything above arch/ is also compiled as ordinary C++.
+// These are the attributes of functions that device code may call. This is the library's only test
+// for a CUDA compiler: everything above arch/ is also compiled as ordinary C++.
 #ifdef __CUDACC__
 #define ATTILE_CUDA_COMPILER 1
 #define ATTILE_DEVICE __device__ __forceinline__

@@ -11,7 +11,7 @@
 
 namespace attile {
 
-/// No dropout; costs nothing.
+/// Drops nothing; costs nothing.
 struct NoDropout {
   static constexpr bool kEnabled = false;
   struct Sampler {
@@ -21,16 +21,16 @@ struct NoDropout {
   ATTILE_HOST_DEVICE Sampler sampler(int) const { return {}; }
 };
 
-/// Dropout of P whose decisions depend on (seed, offset, batch, head, row, col) alone, so that
-/// forward and backward agree whatever their tiles.
+/// Drops elements of P by decisions that depend on (seed, offset, batch, head, row, col) alone, so
+/// that forward and backward agree whatever their tiles.
 ///
 /// Each score has 16 random bits; it is dropped when they are below probability * 65536, rounded to
 /// nearest. What is kept is multiplied by the inverse of that rounded keep probability, so that the
-/// expectation of dropout(P) is P. One Philox call serves the 8 scores (r, r + 8) x (c, c + 1,
-/// c + 8, c + 9) of a 16 x 16 block: what one lane of the tensor cores' accumulator layout holds of
-/// two neighbouring 16 x 8 tiles of S.
+/// expectation of dropout(P) is P. One Philox call serves the 8 scores (r, r + 8) x (c, c + 1, c +
+/// 8, c + 9) of a 16 x 16 block: those that one lane holds, in the tensor cores' accumulator
+/// layout, of two neighbouring 16 x 8 tiles of S.
 /// Units   0 <= probability < 1 - 2^-17, from where on it would be rounded to 1. `seed_pointer` and
-///         `offset_pointer`, when given, win over the values and are read when the kernel runs, so
+///         `offset_pointer`, when given, replace the values and are read when the kernel runs, so
 ///         that a replayed graph can draw afresh.
 struct PhiloxDropout {
   float probability = 0.0f;
@@ -51,7 +51,7 @@ struct PhiloxDropout {
     return probability < 1.0f ? static_cast<std::uint32_t>(probability * 65536.0f + 0.5f) : 65536u;
   }
 
-  /// The state of one kernel: seed and offset are read once.
+  /// Holds the state of one kernel: seed and offset are read once.
   struct Sampler {
     std::uint32_t key0, key1, offset, threshold;
     int q_heads;
@@ -73,16 +73,17 @@ struct PhiloxDropout {
     }
   };
 
-  /// The seed that counts.
+  /// Returns the seed that the kernel uses.
   ATTILE_HOST_DEVICE std::uint64_t current_seed() const {
     return seed_pointer != nullptr ? *seed_pointer : seed;
   }
-  /// The offset that counts.
+  /// Returns the offset that the kernel uses.
   ATTILE_HOST_DEVICE std::uint64_t current_offset() const {
     return offset_pointer != nullptr ? *offset_pointer : offset;
   }
 
-  /// The offset's high half joins the key, its low half is one word of the counter.
+  /// Returns a sampler. The offset's high half joins the key, its low half is a word of the
+  /// counter.
   ATTILE_HOST_DEVICE Sampler sampler(int q_heads) const {
     const std::uint64_t s = current_seed();
     const std::uint64_t o = current_offset();

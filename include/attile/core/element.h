@@ -13,7 +13,7 @@
 
 namespace attile {
 
-/// The element types of Q, K, V, O and their gradients.
+/// Is satisfied by the element types of Q, K, V, O and their gradients.
 template <class T>
 concept Element =  // fp32, fp16, bf16
     std::same_as<T, float> || std::same_as<T, __half> || std::same_as<T, __nv_bfloat16>;
@@ -34,7 +34,7 @@ ATTILE_HOST_DEVICE T from_float(float x) {
   }
 }
 
-/// Two neighbours of a 16-bit type, rounded to nearest even by one instruction.
+/// Returns two neighbours of a 16-bit type, rounded to nearest even by one instruction.
 template <Element T>
 ATTILE_HOST_DEVICE Vec<T, 2> from_floats(float x, float y) {
   if constexpr (std::same_as<T, __half>) {
@@ -48,7 +48,7 @@ ATTILE_HOST_DEVICE Vec<T, 2> from_floats(float x, float y) {
   }
 }
 
-/// The bits of two neighbours of a 16-bit type, the first one below.
+/// Returns the bits of two neighbours of a 16-bit type, the first one in the low half.
 template <Element T>
   requires(sizeof(T) == 2)
 ATTILE_HOST_DEVICE std::uint32_t word_of(const Vec<T, 2>& pair) {
@@ -57,7 +57,7 @@ ATTILE_HOST_DEVICE std::uint32_t word_of(const Vec<T, 2>& pair) {
   return word;
 }
 
-/// The bits of an fp32 number, and the number with these bits.
+/// Return the bits of an fp32 number, and the number with these bits.
 ATTILE_HOST_DEVICE std::uint32_t word_of(float x) {
   std::uint32_t word;
   std::memcpy(&word, &x, sizeof word);
@@ -69,8 +69,8 @@ ATTILE_HOST_DEVICE float float_of(std::uint32_t word) {
   return x;
 }
 
-/// The element types of Q, K, V and O, one for each role: O's is that of dO too, those of dQ, dK
-/// and dV are Q's, K's and V's.
+/// Names the element types of Q, K, V and O, one for each role: O's is that of dO too, those of dQ,
+/// dK and dV are Q's, K's and V's.
 template <Element TQ, Element TK = TQ, Element TV = TQ, Element TO = TQ>
 struct Elements {
   using Q = TQ;
@@ -99,11 +99,11 @@ struct AllRoles<E> {
 
 }  // namespace detail
 
-/// Of one element type those of all roles; of `Elements` themselves.
+/// Names the types of all roles: those of `Elements`, or one element type for all.
 template <class E>
 using ElementsOf = typename detail::AllRoles<E>::type;
 
-/// The name that error messages and programs print.
+/// Returns the name that error messages and programs print.
 template <Element T>
 constexpr const char* element_name() {
   if constexpr (std::same_as<T, __half>) return "fp16";

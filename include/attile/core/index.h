@@ -8,26 +8,26 @@
 
 namespace attile {
 
-/// One position of the score matrix of one query head. Units: `head` counts query heads.
+/// Names one position of the score matrix of one query head. Units: `head` counts query heads.
 struct ScoreIndex {
   int batch, head, row, col;
 };
 
-/// The lengths of one batch's score matrix: q_len rows, kv_len columns.
+/// Holds the lengths of one sequence's score matrix: q_len rows, kv_len columns.
 struct Extent {
   int q_len, kv_len;
 
-  /// Added to a row, gives the column on the bottom-right aligned diagonal.
+  /// Returns what, added to a row, gives the column on the bottom-right aligned diagonal.
   ATTILE_HOST_DEVICE constexpr int shift() const { return kv_len - q_len; }
 };
 
-/// The scores of a whole problem. Units: `heads` counts query heads.
+/// Holds the shape of the scores of a whole problem. Units: `heads` counts query heads.
 struct ScoreShape {
   int batch, heads;
   Extent extent;
 };
 
-/// The rows or columns begin <= x < end; empty when begin >= end.
+/// Holds the rows or columns begin <= x < end; it is empty when begin >= end.
 struct Interval {
   int begin = 0;
   int end = 0;
@@ -40,8 +40,8 @@ ATTILE_HOST_DEVICE constexpr Interval intersect(Interval a, Interval b) {
   return {max(a.begin, b.begin), min(a.end, b.end)};
 }
 
-/// The part of [begin, end) that lies in [0, length); bounds are 64-bit so that sums of lengths
-/// and window sizes need no care.
+/// Returns the part of [begin, end) that lies in [0, length). The bounds are 64-bit so that sums of
+/// lengths and window sizes need no care.
 ATTILE_HOST_DEVICE constexpr Interval clip(std::int64_t begin, std::int64_t end, int length) {
   const std::int64_t zero = 0;
   const std::int64_t limit = length;
@@ -49,10 +49,10 @@ ATTILE_HOST_DEVICE constexpr Interval clip(std::int64_t begin, std::int64_t end,
           static_cast<int>(min(max(end, zero), limit))};
 }
 
-/// What a mask answers for a run of rows (about columns) or a run of columns (about rows).
+/// Holds what a mask says about a run of rows (columns) or about a run of columns (rows).
 struct Span {
-  Interval touched;  ///< every position that is visible from somewhere in the run lies in here
-  Interval full;     ///< each position in here is visible from everywhere in the run
+  Interval touched;  ///< holds every position that is visible from somewhere in the run
+  Interval full;     ///< holds only positions that are visible from everywhere in the run
 };
 
 }  // namespace attile

@@ -12,8 +12,8 @@
 
 namespace attile {
 
-/// What a score modifier that learns adds up: sums by the address that they are for. Nothing is
-/// written there.
+/// Adds up the gradient of a score modifier: sums by the address of their element, which itself is
+/// not written.
 /// Units    kMagnitudes: sums of absolute values.
 template <class Real, bool kMagnitudes = false>
 class LearnedSums {
@@ -29,7 +29,8 @@ class LearnedSums {
     for (const float* place : places_) sums_[place] = 0;
   }
 
-  /// As modifiers, which nvcc compiles for both sides, may call it.
+  /// Adds x to the sum of an address. Marked for both sides, since nvcc compiles its callers, the
+  /// modifiers, for both.
   struct Add {
     LearnedSums* sums;
     void (*add)(LearnedSums&, const float*, Real);

@@ -19,9 +19,10 @@ concept Mask = std::is_trivially_copyable_v<M> &&  // members const and ATTILE_H
   { mask.visible(index, extent) } -> std::same_as<bool>;
 };
 
-/// A mask that also knows where its visible scores lie, so that whole tiles are skipped and whole
-/// tiles need no test. `columns` answers for a run of rows, `rows` for a run of columns; runs are
-/// not empty and lie inside the extent. Held against `visible` by `check_mask`.
+/// A SpanMask also knows where its visible scores lie, so that whole tiles are skipped and whole
+/// tiles need no test. `columns` returns the span of a run of rows, `rows` that of a run of
+/// columns; runs are not empty and lie inside the extent. `check_mask` tests both against
+/// `visible`.
 template <class M>
 concept SpanMask = Mask<M> &&
     requires(const M& mask, int batch, int head, Interval run, Extent extent) {
@@ -29,22 +30,24 @@ concept SpanMask = Mask<M> &&
   { mask.rows(batch, head, run, extent) } -> std::same_as<Span>;
 };
 
-/// Whether a mask is asked where its visible scores lie. One with `columns` or `rows` that is no
-/// SpanMask would silently not be: it does not compile.
+/// Returns whether a mask says where its visible scores lie. A mask that has `columns` or `rows`
+/// but is no SpanMask does not compile, as these would silently never be called.
 template <Mask M>
 ATTILE_HOST_DEVICE constexpr bool answers_spans() {
-  static_assert(SpanMask<M> || !(requires { &M::columns; } || requires { &M::rows; }),
+  static_assert(SpanMask<M> || !(
+                                   requires { &M::columns; } || requires { &M::rows; }),
                 "attile: a mask has both columns and rows, as SpanMask wants them, or neither");
   return SpanMask<M>;
 }
 
-/// A SpanMask of which each row sees one interval of columns, and each column is seen by one
-/// interval of rows, which `columns` and `rows` name for a run of one: it is applied with two
-/// comparisons for each score. Says so by `kIntervals`; held against `visible` by `check_mask`.
+/// An IntervalMask is a SpanMask in which each row sees one interval of columns and each column is
+/// seen by one interval of rows, which `columns` and `rows` return for a run of one. It is applied
+/// with two comparisons for each score. It declares `kIntervals`; `check_mask` tests it against
+/// `visible`.
 template <class M>
 concept IntervalMask = SpanMask<M> && M::kIntervals;
 
-/// The columns that a run of rows sees; everything is touched where the mask does not say.
+/// Returns the columns that a run of rows sees. Where the mask does not say, each may be visible.
 template <Mask M>
 ATTILE_HOST_DEVICE Span visible_columns(const M& mask, int batch, int head, Interval rows,
                                         Extent extent) {
@@ -55,7 +58,7 @@ ATTILE_HOST_DEVICE Span visible_columns(const M& mask, int batch, int head, Inte
   }
 }
 
-/// The rows that see a run of columns; everything is touched where the mask does not say.
+/// Returns the rows that see a run of columns. Where the mask does not say, each may see them.
 template <Mask M>
 ATTILE_HOST_DEVICE Span visible_rows(const M& mask, int batch, int head, Interval columns,
                                      Extent extent) {
@@ -66,8 +69,8 @@ ATTILE_HOST_DEVICE Span visible_rows(const M& mask, int batch, int head, Interva
   }
 }
 
-/// The scores with -left <= column - (row + shift) <= right: what causal masks and windows are.
-/// A negative size is unlimited.
+/// Holds the scores with -left <= column - (row + shift) <= right, the form of causal masks and
+/// windows. A negative size is unlimited.
 struct Band {
   std::int64_t left;
   std::int64_t right;
@@ -96,7 +99,7 @@ struct Band {
   }
 };
 
-/// Every row sees every column.
+/// Lets every row see every column.
 struct NoMask {
   static constexpr bool kIntervals = true;
 
@@ -109,11 +112,11 @@ struct NoMask {
   }
 };
 
-/// Whether every row sees what its neighbours do, so that all tiles of rows take the same time.
+/// Says whether all rows see the same columns, so that all tiles of rows take the same time.
 template <class M>
 inline constexpr bool kRowsAlike = std::is_same_v<M, NoMask>;
 
-/// Bottom-right aligned: row i sees column j iff j <= i + kv_len - q_len.
+/// Lets row i see column j iff j <= i + kv_len - q_len: bottom-right aligned.
 struct Causal {
   static constexpr bool kIntervals = true;
 
@@ -128,7 +131,7 @@ struct Causal {
   }
 };
 
-/// Top-left aligned: row i sees column j iff j <= i.
+/// Lets row i see column j iff j <= i: top-left aligned.
 struct CausalTopLeft {
   static constexpr bool kIntervals = true;
 
@@ -141,9 +144,9 @@ struct CausalTopLeft {
   }
 };
 
-/// Row i sees columns [c - left, c + right], both ends included, around the bottom-right aligned
-/// diagonal c = i + kv_len - q_len. A negative size is unlimited on that side, and so is one that
-/// reaches past the columns: every int is a size.
+/// Lets row i see columns [c - left, c + right], both ends included, around the bottom-right
+/// aligned diagonal c = i + kv_len - q_len. A negative size is unlimited on that side, and so is
+/// one that reaches past the columns: every int is a size.
 struct SlidingWindow {
   static constexpr bool kIntervals = true;
 
@@ -162,9 +165,10 @@ struct SlidingWindow {
   }
 };
 
-/// Prefix language model, the union of a prefix and a causal mask: row i sees column j iff
-/// j < length or j <= i + kv_len - q_len. `lengths`, when given, holds one length for each batch
-/// and wins; `check` cannot read it, so a negative one counts as 0 and one above kv_len as kv_len.
+/// Lets row i see column j iff j < length or j <= i + kv_len - q_len: a prefix language model, the
+/// union of a prefix and a causal mask. `lengths`, when given, holds one length for each batch and
+/// replaces `length`; `check` cannot read it, so a negative one counts as 0 and one above kv_len as
+/// kv_len.
 struct Prefix {
   static constexpr bool kIntervals = true;
 
@@ -194,15 +198,15 @@ struct Prefix {
   }
 };
 
-/// Whether a mask finds its data by the lengths that all sequences have in common, so that it takes
-/// no sequences with lengths of their own. Says so by `kUniformOnly`.
+/// Says whether a mask indexes its data by the lengths that all sequences have in common, so that
+/// it takes Uniform sequences alone. Such a mask declares `kUniformOnly`.
 template <class M>
 inline constexpr bool kUniformOnly = [] {
   if constexpr (requires { M::kUniformOnly; }) return bool(M::kUniformOnly);
   return false;
 }();
 
-/// A row sees the columns of its own document.
+/// Lets a row see the columns of its own document.
 /// Shapes   q_ids (batch, q_len), kv_ids (batch, kv_len): the same array for self-attention.
 struct Document {
   static constexpr bool kUniformOnly = true;
@@ -221,8 +225,8 @@ struct Document {
   }
 };
 
-/// What both masks see. Each may be asked about scores that the other one hides; the second one is
-/// the better place for one that reads memory.
+/// Lets a row see what both masks let it see. Each may be asked about scores that the other one
+/// hides; a mask that reads memory is better as the second one.
 template <Mask A, Mask B>
 struct And {
   static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;
@@ -238,8 +242,8 @@ struct And {
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
     if constexpr (kIntervals) return first.visible(i, e) && second.visible(i, e);
-    const bool in_first = first.visible(i, e);    // both: a branch would have the scores' reads
-    const bool in_second = second.visible(i, e);  // wait for each other
+    const bool in_first = first.visible(i, e);    // both: with a branch, the reads of
+    const bool in_second = second.visible(i, e);  // different scores would wait for each other
     return in_first && in_second;
   }
   ATTILE_HOST_DEVICE Span columns(int batch, int head, Interval rows, Extent e) const {

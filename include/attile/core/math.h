@@ -11,13 +11,13 @@ inline constexpr float kLog2e = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// Smallest n with n * divisor >= value. Units: value >= 0, divisor > 0.
+/// Returns the smallest n with n * divisor >= value. Units: value >= 0, divisor > 0.
 template <class Int>
 ATTILE_HOST_DEVICE constexpr Int ceil_div(Int value, Int divisor) {
   return static_cast<Int>(value / divisor + (value % divisor != 0));
 }
 
-/// Smallest multiple of `multiple` that is >= value. Units: value >= 0, multiple > 0.
+/// Returns the smallest multiple of `multiple` that is >= value. Units: value >= 0, multiple > 0.
 template <class Int>
 ATTILE_HOST_DEVICE constexpr Int round_up(Int value, Int multiple) {
   return ceil_div(value, multiple) * multiple;

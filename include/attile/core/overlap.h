@@ -8,8 +8,8 @@
 
 namespace attile {
 
-/// Whether two pieces of a strided array share memory. Strides that interleave without touching are
-/// counted as overlapping; an axis of one piece has no say.
+/// Returns whether two pieces of a strided array share memory. Interleaved pieces that share none
+/// count as overlapping; the stride of an axis of size 1 is ignored.
 /// Units    sizes: pieces along each axis; strides: elements, of any sign; piece: elements that lie
 ///          side by side in each.
 template <std::size_t N>

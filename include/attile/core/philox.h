@@ -7,13 +7,13 @@
 
 namespace attile {
 
-/// 128 random bits.
+/// Holds 128 random bits.
 struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-/// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
-/// SC 2011): a bijection of the counter, keyed by `key`.
+/// Returns Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+/// 3", SC 2011): a bijection of the counter, keyed by `key0` and `key1`.
 ATTILE_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::uint32_t key0,
                                                     std::uint32_t key1) {
   constexpr int kRounds = 10;

@@ -9,13 +9,15 @@
 
 #include <type_traits>
 
-// The bundle of policies. One more kind of policy edits the lists of four in this file, has a field
-// of the arguments (args.h), the place that applies it, and its own header: kernels, traits,
-// families and entry points pass the bundle on. test/policy/overlay.cmake does so, and is a test.
+// This file defines the bundle of policies. One more kind of policy edits the lists of four in this
+// file, adds a field to the arguments (args.h), edits the code that applies it, and has its own
+// header: kernels, traits, families and entry points pass the bundle on. test/policy/overlay.cmake
+// does so, and is a test.
 
 namespace attile {
 
-/// What a problem has beside its tensors and sizes: one policy of each kind. `Policies` names it.
+/// Holds what a problem has beside its tensors and sizes: one policy of each kind. `Policies` names
+/// it.
 template <Mask M, ScoreMod S, Dropout P, Sequences Q>
 struct PolicyBundle {
   static_assert(
@@ -32,13 +34,13 @@ struct PolicyBundle {
   P dropout;
   Q sequences;
 
-  /// Of arguments, which have the members too.
+  /// Returns the policies of arguments, which have members of the same names.
   template <class Args>
   static constexpr PolicyBundle of(const Args& args) {
     return {args.mask, args.score_mod, args.dropout, args.sequences};
   }
 
-  /// Why one of them cannot be used with the values it holds; null when all can.
+  /// Returns why one of the policies cannot be used with the values it holds; null when all can.
   constexpr const char* fault() const {
     if (const char* why = policy_fault(mask)) return why;
     if (const char* why = policy_fault(score_mod)) return why;
@@ -54,12 +56,12 @@ inline constexpr bool kIsBundle = false;
 template <Mask M, ScoreMod S, Dropout P, Sequences Q>
 inline constexpr bool kIsBundle<PolicyBundle<M, S, P, Q>> = true;
 
-/// A bundle with `Policy` in the place of its kind.
+/// Replaces the bundle's policy of the kind of `Policy`.
 template <class Bundle, class Policy>
 struct WithPolicy;
 
-/// The policy of one kind: `Policy` if that is of the kind, else what was there. One that does
-/// nothing, a `None`, gives way to another one.
+/// Chooses the policy of one kind: `Policy` if it is of that kind, else the old one. `None`, the
+/// policy that does nothing, never replaces another one, and any other one replaces it.
 template <class Old, class Policy, class None, bool kIsOfKind>
 struct Chosen {
   using type = Old;
@@ -107,8 +109,9 @@ struct BundleOf<Bundle, PolicyBundle<M, S, P, Q>, Others...> {
 
 }  // namespace detail
 
-/// The bundle of these policies, in any order; of a kind that is not named it has the one that does
-/// nothing. A bundle stands for all that it has: `Policies<Causal, Alibi>`, `Policies<>`.
+/// Names the bundle of these policies, given in any order; a kind that is not named gets the policy
+/// that does nothing. A bundle stands for all its policies: `Policies<Causal, Alibi>`,
+/// `Policies<>`.
 template <class... Ps>
 using Policies =
     typename detail::BundleOf<PolicyBundle<NoMask, NoScoreMod, NoDropout, Uniform>, Ps...>::type;

@@ -3,7 +3,7 @@
 
 namespace attile {
 
-/// Why a policy of any kind cannot be used with the values that it holds: the sentence that
+/// Returns why a policy of any kind cannot be used with the values that it holds: the sentence that
 /// its optional `const char* fault() const` returns, null when there is none.
 template <class Policy>
 constexpr const char* policy_fault(const Policy& policy) {

@@ -12,8 +12,8 @@
 
 namespace attile {
 
-/// The tiles that a loop visits, in order: [first, full_first) need the mask, [full_first,
-/// full_last) do not, [full_last, last) do. Units: tile indices.
+/// Holds the range of tiles that a loop visits, in order: [first, full_first) need the mask,
+/// [full_first, full_last) do not, [full_last, last) do. Units: tile indices.
 struct TileRange {
   int first = 0;
   int full_first = 0;
@@ -23,20 +23,20 @@ struct TileRange {
   ATTILE_HOST_DEVICE constexpr bool contains(int tile) const {
     return first <= tile && tile < last;
   }
-  /// Whether all of that tile is visible.
+  /// Returns whether the whole tile is visible.
   ATTILE_HOST_DEVICE constexpr bool full(int tile) const {
     return full_first <= tile && tile < full_last;
   }
-  /// Those of them from `from` to before `to`; from <= to.
+  /// Returns the part of the range that lies in [from, to); from <= to.
   ATTILE_HOST_DEVICE constexpr TileRange between(int from, int to) const {
     const auto clamp = [&](int tile) { return min(max(tile, from), to); };
     return {clamp(first), clamp(full_first), clamp(full_last), clamp(last)};
   }
 };
 
-/// Cuts a mask's answer into tiles of `tile` positions (FlashAttention-2, section 3.1.1: only the
-/// blocks that the mask's edge crosses are masked). A tile that the end of the sequence cuts is
-/// never full.
+/// Returns the tiles of `tile` positions that cover a mask's span (FlashAttention-2, section 3.1.1:
+/// only the blocks that the mask's edge crosses are masked). A tile that the end of the sequence
+/// cuts is never full.
 ATTILE_HOST_DEVICE constexpr TileRange tiles_of(Span span, int tile) {
   if (span.touched.empty()) return {};
   TileRange range;
@@ -50,7 +50,7 @@ ATTILE_HOST_DEVICE constexpr TileRange tiles_of(Span span, int tile) {
   return range;
 }
 
-/// The tiles that one of two ranges has; without the mask those that both have so.
+/// Returns the smallest range that holds the tiles of both; a tile is full if it is full in both.
 ATTILE_HOST_DEVICE constexpr TileRange hull(const TileRange& a, const TileRange& b) {
   if (a.first >= a.last) return {b.first, b.last, b.last, b.last};
   if (b.first >= b.last) return {a.first, a.last, a.last, a.last};
@@ -60,8 +60,8 @@ ATTILE_HOST_DEVICE constexpr TileRange hull(const TileRange& a, const TileRange&
   return range;
 }
 
-/// The tiles of br rows that see any of the bc columns from col0 on; all need the mask where the
-/// end of the sequence cuts those columns.
+/// Returns the tiles of br rows that see any of the bc columns from col0 on. All of them need the
+/// mask where the end of the sequence cuts those columns.
 template <class M>
 ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int head, int col0,
                                                  int bc, int br, Extent extent) {
@@ -71,16 +71,16 @@ ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int h
   return range;
 }
 
-/// Rows that the first of a slice's tiles would have before the first one there is: the tiles end
-/// with the last row, but for less than one of their groups of `warpgroup_rows`, of which the first
-/// tile then has fewer. Under a causal mask those are the rows that see least; a tile of few groups
-/// takes nearly as long as one of all (docs/tuning.md).
+/// Returns how many rows of a batch head's first tile lie before row 0. The last tile ends with the
+/// last row, or less than `warpgroup_rows` after it, so that the first one lacks the rows of whole
+/// warpgroups. Under a causal mask its rows see least; a tile with few warpgroups takes nearly as
+/// long as a whole one (docs/tuning.md).
 ATTILE_HOST_DEVICE constexpr int lead_rows(int q_len, int tile_rows, int warpgroup_rows) {
   return (round_up(q_len, tile_rows) - q_len) / warpgroup_rows * warpgroup_rows;
 }
 
-/// How long the tiles of a slice take: each as long as its groups of rows, and half as long as
-/// those that it lacks. Units: half of a group's time in a whole tile.
+/// Returns how long the tiles of a batch head take: each warpgroup's rows count 2, and those that
+/// the first tile lacks count 1. Units: half of a warpgroup's time in a whole tile.
 ATTILE_HOST_DEVICE constexpr std::int64_t batch_head_time(int q_len, int groups,
                                                           int warpgroup_rows) {
   const int tile_rows = groups * warpgroup_rows;
@@ -88,8 +88,8 @@ ATTILE_HOST_DEVICE constexpr std::int64_t batch_head_time(int q_len, int groups,
   return std::int64_t{2} * groups * ceil_div(q_len, tile_rows) - lacking;
 }
 
-/// Heads in rounds, one after another: the first `larger` rounds are of one head more than the
-/// others.
+/// Divides heads into rounds, one after another: the first `larger` rounds have one head more than
+/// the others.
 struct HeadRounds {
   struct Round {
     int first, heads;
@@ -98,7 +98,7 @@ struct HeadRounds {
   int heads = 1, larger = 0;
 
   constexpr HeadRounds() = default;
-  /// `all` heads in rounds of `wanted`, or of a few more or less where that does not come out even.
+  /// Makes rounds of `wanted` of `all` heads, or of a few more or less where that leaves a rest.
   constexpr HeadRounds(int all, int wanted) {
     const int rounds = max((all + wanted / 2) / wanted, 1);
     heads = max(all / rounds, 1);
@@ -106,7 +106,7 @@ struct HeadRounds {
   }
 
   ATTILE_HOST_DEVICE constexpr bool one_each() const { return heads + larger == 1; }
-  /// The round that a head is in.
+  /// Returns the round that a head is in.
   ATTILE_HOST_DEVICE constexpr Round round_of(int head) const {
     const int smaller_from = larger * (heads + 1);
     const bool is_larger = head < smaller_from;
@@ -116,21 +116,21 @@ struct HeadRounds {
   }
 };
 
-/// The order in which an ordered backward pass begins its tiles of K and V where a mask makes them
-/// uneven. The first `descending` heads begin from their last tile, which under a causal mask is
-/// the shortest, to their first, the others, of which there are at most as many, from the first to
-/// the last. What there are more of the former comes first, then a round of either kind in turn:
-/// short tiles end in the order in which the long ones behind them may begin, a short and a long
+/// Gives the order in which a deterministic backward pass begins its kv blocks where a mask makes
+/// them uneven. The first `descending` heads go from their last kv block, which is the shortest
+/// under a causal mask, to their first; the others, which are at most as many, from the first to
+/// the last. The surplus of descending heads comes first, then rounds of the two kinds alternate:
+/// short blocks end in the order in which the long ones behind them may begin, a short and a long
 /// one together take about the same time, and those that begin last are short.
 struct AlternatingHeads {
   struct Tile {
     int head, index;
   };
 
-  HeadRounds rounds;  ///< of the heads that descend
+  HeadRounds rounds;  ///< the rounds of the descending heads
   int descending, all;
 
-  /// The tile that is the `begun`-th to begin, of `tiles` of each head.
+  /// Returns the kv block that is the `begun`-th to begin; each head has `tiles` of them.
   ATTILE_HOST_DEVICE constexpr Tile tile(int begun, int tiles) const {
     const int more = 2 * descending - all;
     const int before = begun / tiles;
@@ -144,25 +144,27 @@ struct AlternatingHeads {
   }
 };
 
-/// A tile of query rows of a slice (batch and head).
+/// Names a tile of query rows of one batch head.
 struct WorkItem {
   int batch_head, row_tile;
 };
 
-/// Slices whose tiles follow each other, so that L2 has their K and V, and `blocks` blocks get
-/// about the same (see GrowingItems; test/core/schedule.cpp calculates it).
+/// Divides batch heads into sections, whose work items follow each other: L2 then holds their K and
+/// V, and `blocks` blocks get about the same work (see GrowingItems; test/core/schedule.cpp
+/// calculates it). A wave is one item for each block.
 struct Sections {
-  int batch_heads = 0;      ///< of each
-  bool alternates = false;  ///< the other way round in every second one
+  int batch_heads = 0;      ///< in each section
+  bool alternates = false;  ///< every second section runs in reverse order
 
   static constexpr Sections of(std::int64_t batch_head_bytes, int q_tiles, int batch_heads,
                                int blocks) {
     constexpr std::int64_t kL2Bytes = 32 << 20;
-    // As many slices are whole pairs of turns: even if dealt out forwards and backwards.
+    // The items of so many batch heads fill pairs of waves: even if distributed forwards, then
+    // backwards.
     const int whole = max(min(2 * blocks / std::gcd(2 * blocks, q_tiles), batch_heads), 1);
     if (2 * whole * batch_head_bytes > 3 * kL2Bytes) {
-      // Fewer, that take one or two turns but for a few items: even if every second section is the
-      // other way round than the one before it.
+      // Fewer batch heads, whose items nearly fill one or two waves: even if every second section
+      // runs in reverse order.
       for (int turns = 2; turns > 0; --turns) {
         const int few = turns * blocks / max(q_tiles, 1);
         const bool fills = few > 0 && 16 * (turns * blocks - few * q_tiles) <= blocks;
@@ -176,10 +178,11 @@ struct Sections {
   }
 };
 
-/// The work items of one block of `blocks`, one after another, where all tiles of rows take the
-/// same time, but the first one of each slice less where it `is_short`. The long tiles are dealt
-/// out one slice after another, then the short ones, so that all blocks get the same; a block does
-/// a short one as soon as the others of its slice are begun, while L2 has its K and V.
+/// Gives one block of `blocks` its work items, one after another, where all tiles of rows take the
+/// same time, except that the first one of each batch head takes less if `is_short`. The long tiles
+/// are distributed one batch head after another, then the short ones, so that all blocks get the
+/// same; a block computes a short one as soon as the others of its batch head are begun, while L2
+/// has its K and V.
 class EvenItems {
  public:
   ATTILE_HOST_DEVICE constexpr EvenItems(int block, int blocks, int q_tiles, int batch_heads,
@@ -205,14 +208,15 @@ class EvenItems {
     return short_ < end_ && (long_ >= long_end_ || (short_ - long_end_ + 1) * long_tiles_ <= long_);
   }
 
-  // Twice as many tiles as a grid has at most, and no more, can be counted so.
+  // Unsigned: they count up to twice as many tiles as a grid has at most, and no more.
   unsigned blocks_, long_tiles_, long_end_, end_, long_, short_;
 };
 
-/// The work items of one block where later rows may see more: those of a section's slices follow
-/// each other, the last rows, which see most under a causal mask, first; the last section takes the
-/// slices that fill none. They are dealt out forwards and backwards in turn, or else every second
-/// section is the other way round, so that nobody gets the longest of each turn.
+/// Gives one block its work items where later rows may see more. The items of a section's batch
+/// heads follow each other, beginning with the last rows, which see most under a causal mask; the
+/// last section also takes the batch heads that fill no section. Items are distributed forwards and
+/// backwards in alternate waves, or else every second section runs in reverse order, so that no
+/// block gets the longest item of each wave.
 class GrowingItems {
  public:
   ATTILE_HOST_DEVICE constexpr GrowingItems(int block, int blocks, int q_tiles, int batch_heads,
@@ -229,7 +233,7 @@ class GrowingItems {
   ATTILE_HOST_DEVICE constexpr WorkItem item() const {
     const int item = static_cast<int>(number());
     const int size = sections_.batch_heads;
-    const int later = max(slices_ / size, 1) - 1;  // sections behind the first one
+    const int later = max(slices_ / size, 1) - 1;  // sections after the first one
     const int section = min(item / (size * q_tiles_), later);
     const int before = section * size;
     const int here = section == later ? slices_ - before : size;

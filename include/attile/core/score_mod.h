@@ -15,7 +15,7 @@
 
 namespace attile {
 
-/// What a score modifier makes of one score s: f(s), and f'(s) for the backward pass.
+/// Holds what a score modifier returns for a score s: f(s), and f'(s) for the backward pass.
 template <class Real>
 struct ModifiedScore {
   Real value;
@@ -24,11 +24,11 @@ struct ModifiedScore {
 
 /// A score modifier maps a score to another: `mod(s, index, extent) -> ModifiedScore`, where
 /// s = scale * (q . k). It is copied to the device, so pointers in it are device pointers (host
-/// pointers for the CPU executor). It is asked about scores inside the extent, those that the mask
-/// hides among them, of which its answer is not used. Make the call operator a template over the
-/// type of s if the fp64 reference should compute it in fp64. A modifier that may return -inf
-/// declares `static constexpr bool kMayHide = true`, and so may one that reads an element for each
-/// score: the backward pass does not ask such a one about what is hidden. One with parameters whose
+/// pointers for the CPU executor). It is called for scores inside the extent, also for those that
+/// the mask hides, where its result is not used. Make the call operator a template over the type of
+/// s if the fp64 reference should compute it in fp64. A modifier that may return -inf declares
+/// `static constexpr bool kMayHide = true`. One that reads an element for each score may declare it
+/// too: the backward pass then does not call it for hidden scores. One with parameters whose
 /// gradient is wanted declares what kHasGradient says.
 template <class S>
 concept ScoreMod = std::is_trivially_copyable_v<S> &&
@@ -48,46 +48,46 @@ struct NoScoreMod {
 template <class S>
 inline constexpr bool kIsIdentity = std::is_same_v<S, NoScoreMod>;
 
-/// Whether a modifier may turn a visible score into -inf.
+/// Says whether a modifier may turn a visible score into -inf.
 template <class S>
 inline constexpr bool kMayHide = [] {
   if constexpr (requires { S::kMayHide; }) return bool(S::kMayHide);
   return false;
 }();
 
-/// Whether the backward pass also gives the gradient of what a modifier is made of: a bias, slopes,
-/// a cap. Such a modifier declares `static constexpr bool kHasGradient = true` and has, const and
-/// for both sides,
+/// Says whether the backward pass also gives the gradient of a modifier's parameters: a bias,
+/// slopes, a cap. Such a modifier declares `static constexpr bool kHasGradient = true` and has,
+/// const and ATTILE_HOST_DEVICE,
 ///   add_gradient(s, ds, index, extent, add): calls add(float* where, value) for each parameter
-///     that the score s met; value is ds times the derivative of its output by that parameter,
+///     that the score depends on; value is ds times the derivative of its output by that parameter,
 ///     and ds = dS' = P * (dP - D + dLSE). Not called for hidden scores.
 ///   gradient_lines(shape), gradient_line(n, shape): all elements of its gradient, as that many
 ///     GradientLines, each once; they begin as zeros, in a problem without scores too.
-/// and, if it likes, for the host
+/// It may also have, for the host,
 ///   gradient_fault(shape): the sentence why it cannot be written, null when it can.
 ///   adds_once(shape): whether no two scores add to the same element. Otherwise sums run in no
-///     fixed order, and the ways to dQ that give the same bits always refuse the problem.
+///     fixed order, and the deterministic DqModes always refuse the problem.
 template <class S>
 inline constexpr bool kHasGradient = [] {
   if constexpr (requires { S::kHasGradient; }) return bool(S::kHasGradient);
   return false;
 }();
 
-/// Elements of a gradient, `stride` apart.
+/// Names elements of a gradient, `stride` apart.
 struct GradientLine {
   float* first = nullptr;
   int count = 0;
   std::int64_t stride = 1;
 };
 
-/// 0 of a modifier that does not learn.
+/// Returns the number of a modifier's gradient lines: 0 of one without a gradient.
 template <ScoreMod S>
 ATTILE_HOST_DEVICE std::int64_t gradient_lines(const S& mod, const ScoreShape& shape) {
   if constexpr (kHasGradient<S>) return mod.gradient_lines(shape);
   return 0;
 }
 
-/// Why the gradient cannot be written; null when it can.
+/// Returns why the gradient cannot be written; null when it can.
 template <ScoreMod S>
 constexpr const char* gradient_fault(const S& mod, const ScoreShape& shape) {
   if constexpr (kHasGradient<S> && requires { mod.gradient_fault(shape); }) {
@@ -96,7 +96,7 @@ constexpr const char* gradient_fault(const S& mod, const ScoreShape& shape) {
   return nullptr;
 }
 
-/// Whether no two scores add to the same element of a modifier's gradient.
+/// Returns whether no two scores add to the same element of a modifier's gradient.
 template <ScoreMod S>
 constexpr bool adds_once(const S& mod, const ScoreShape& shape) {
   if constexpr (!kHasGradient<S>) return true;
@@ -104,7 +104,7 @@ constexpr bool adds_once(const S& mod, const ScoreShape& shape) {
   return false;
 }
 
-/// ALiBi (arXiv 2108.12409): s - slope * |i + kv_len - q_len - j|.
+/// Adds ALiBi (arXiv 2108.12409): s - slope * |i + kv_len - q_len - j|.
 /// Shapes   slopes: (q_heads), or (batch, q_heads) with batch_stride = q_heads.
 struct Alibi {
   const float* slopes = nullptr;
@@ -118,12 +118,12 @@ struct Alibi {
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
     const int distance = i.row + e.shift() - i.col;
     const Real slope = slopes[i.batch * batch_stride + i.head];
-    // One rounding, by name: the same bits wherever the compiler puts the product.
+    // An explicit fma rounds once: the same bits wherever the compiler puts the product.
     return {std::fma(-slope, Real(distance < 0 ? -distance : distance), s), Real(1)};
   }
 };
 
-/// cap * tanh(s / cap). Units: cap > 0.
+/// Caps scores: cap * tanh(s / cap). Units: cap > 0.
 struct Softcap {
   float cap = 50.0f;
 
@@ -133,15 +133,15 @@ struct Softcap {
 
   template <class Real>
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex, Extent) const {
-    // The same for all scores, for the compiler to work out once: a division takes ten
-    // instructions, and registers. Not infinite, as it is of the smallest numbers: 0 stays 0.
+    // It is the same for all scores, so the compiler computes it once: a division takes ten
+    // instructions, and registers. The bound keeps it finite for the smallest caps: 0 stays 0.
     const Real inverse = min(Real(1) / Real(cap), Real(3e38f));
     const Real t = std::tanh(s * inverse);
     return {Real(cap) * t, Real(1) - t * t};
   }
 };
 
-/// s + bias[batch, head, row, col]; a bias of -inf hides the score.
+/// Adds a bias: s + bias[batch, head, row, col]; a bias of -inf hides the score.
 /// Units   strides count elements; 0 broadcasts along that axis.
 template <Element T = float>
 struct AdditiveBias {
@@ -165,11 +165,11 @@ struct AdditiveBias {
   }
 };
 
-/// Where the gradient of a bias goes: fp32, [batch, head, row, col].
+/// Says where the gradient of a bias goes: fp32, [batch, head, row, col].
 /// Units   strides count elements, of any sign. 0 sums over that axis; row_stride = -col_stride has
 ///         one element for each col - row, and row_stride = col_stride for each col + row.
 struct BiasGradient {
-  float* data = nullptr;  ///< of the score (0, 0, 0, 0)
+  float* data = nullptr;  ///< the element of the score (0, 0, 0, 0)
   std::int64_t batch_stride = 0;
   std::int64_t head_stride = 0;
   std::int64_t row_stride = 0;
@@ -183,7 +183,7 @@ struct BiasGradient {
   ATTILE_HOST_DEVICE std::int64_t lines(const ScoreShape& s) const {
     return cols(s) == 0 ? 0 : batches(s) * heads(s) * rows(s);
   }
-  /// What a row has that those before it have not.
+  /// Returns the elements that a row has and the rows before it have not.
   ATTILE_HOST_DEVICE GradientLine line(std::int64_t n, const ScoreShape& s) const {
     const std::int64_t slice = n / rows(s), row = n % rows(s);
     const std::int64_t batch = slice / heads(s), head = slice % heads(s);
@@ -191,14 +191,14 @@ struct BiasGradient {
     return {at(batch, head, row, row_stride == col_stride ? cols(s) - 1 : 0), 1, 1};
   }
 
-  /// Whether elements share memory that neither a stride of 0 nor a diagonal has them share.
+  /// Returns whether elements share memory beyond what a stride of 0 or a diagonal implies.
   bool overlaps_itself(const ScoreShape& s) const {
     const std::int64_t diagonals = rows(s) + cols(s) - 1;
     return strides_overlap<4>(
         {batches(s), heads(s), diagonal() ? diagonals : rows(s), diagonal() ? 1 : cols(s)},
         {batch_stride, head_stride, row_stride, col_stride}, 1);
   }
-  /// Whether no two scores share an element; true without scores.
+  /// Returns whether no two scores share an element; true without scores.
   bool one_for_each(const ScoreShape& s) const {
     if (s.batch == 0 || s.heads == 0 || s.extent.q_len == 0 || s.extent.kv_len == 0) return true;
     return !strides_overlap<4>({s.batch, s.heads, s.extent.q_len, s.extent.kv_len},
@@ -224,13 +224,13 @@ struct BiasGradient {
   }
 };
 
-/// An AdditiveBias that is learned: the backward pass also writes its gradient, dS' summed as the
-/// gradient's strides say, which may be others than the bias's. Hidden scores give 0.
+/// Adds a bias as AdditiveBias does, and has a gradient: the backward pass also writes dS', summed
+/// as the gradient's strides say, which may differ from the bias's. Hidden scores give 0.
 /// Cost     backward an fp32 atomic addition for each score that is not hidden.
 template <Element T = float>
 struct LearnedBias {
   AdditiveBias<T> bias{};
-  BiasGradient gradient{};  ///< the forward pass does not look at it
+  BiasGradient gradient{};  ///< the forward pass does not read it
 
   static constexpr bool kMayHide = true;
   static constexpr bool kHasGradient = true;
@@ -267,7 +267,7 @@ struct LearnedBias {
   bool adds_once(const ScoreShape& s) const { return gradient.one_for_each(s); }
 };
 
-/// The second modifier of what the first one made.
+/// Applies the second modifier to the result of the first one.
 template <ScoreMod First, ScoreMod Second>
 struct Then {
   First first{};

@@ -10,32 +10,32 @@
 
 namespace attile {
 
-/// Where the rows of one sequence begin in a tensor: a place along the tensor's batch axis, and the
-/// first row there.
+/// Says where the rows of one sequence begin in a tensor: the index along the tensor's batch axis,
+/// and the first row there.
 struct RowOrigin {
   int batch, row;
 };
 
-/// What is allocated of a tensor: places along its batch axis, and rows in each of them.
+/// Holds the allocated size of a tensor: the size of its batch axis, and the rows of each batch.
 struct RowShape {
   int batches, rows;
 };
 
 /// A sequences policy says, for each sequence of a problem, how many rows of queries and of keys it
-/// has and where they begin. A problem has `batch` sequences; masks, modifiers and dropout know a
-/// sequence by its number, as `batch`, and its rows and columns from 0 on. The policy is copied to
-/// the device, and its pointers are device pointers: the host knows bounds of the lengths alone.
+/// has and where they begin. A problem has `batch` sequences; masks, modifiers and dropout get a
+/// sequence's number as `batch`, and its rows and columns from 0 on. The policy is copied to the
+/// device, and its pointers are device pointers: the host knows only bounds of the lengths.
 ///
 ///   extent(sequence, bounds)       the sequence's lengths; `bounds` are the arguments' q_len and
 ///                                  kv_len, which no sequence exceeds
 ///   q_origin(sequence)             where its rows of Q, O, dO, dQ and LSE begin
 ///   kv_origin(sequence)            where its rows of K, V, dK and dV begin
-///   q_shape(sequences, q_len)      host: what is allocated of the tensors of queries, of that many
-///                                  sequences; LSE is dense: (batches, q_heads, rows)
+///   q_shape(sequences, q_len)      host: the allocated size of the tensors of queries, for that
+///                                  many sequences; LSE is dense: (batches, q_heads, rows)
 ///   kv_shape(sequences, kv_len)    host: the same of the tensors of keys
 ///   static constexpr bool kUniform whether extent() is the bounds and both origins are
-///                                  {sequence, 0}: kernels then ask none of them, store by TMA, and
-///                                  let query heads share tiles and blocks share copies
+///                                  {sequence, 0}: kernels then do not call them, store by TMA,
+///                                  let query heads share tiles, and let blocks share copies
 ///
 /// Packed rows, for example, have q_origin {0, cu_seqlens_q[sequence]}, and cu_seqlens_q[sequence +
 /// 1] - cu_seqlens_q[sequence] of them.
@@ -50,7 +50,7 @@ concept Sequences = std::is_trivially_copyable_v<Q> &&
   { sequences.kv_shape(sequence, bounds.kv_len) } -> std::same_as<RowShape>;
 };
 
-/// Every sequence has q_len rows of queries and kv_len rows of keys: a dense tensor. It costs
+/// Gives every sequence q_len rows of queries and kv_len rows of keys: a dense tensor. It costs
 /// nothing.
 struct Uniform {
   static constexpr bool kUniform = true;
@@ -62,7 +62,7 @@ struct Uniform {
   constexpr RowShape kv_shape(int batch, int kv_len) const { return {batch, kv_len}; }
 };
 
-/// The part of a tensor that begins with a sequence's first row, as (any batch, head, row).
+/// Returns the part of a tensor from a sequence's first row on, as (any batch, head, row).
 template <class T>
 ATTILE_HOST_DEVICE Tensor<T> rows_from(const Tensor<T>& tensor, RowOrigin origin) {
   return {tensor.row(origin.batch, 0, origin.row), 0, tensor.head_stride, tensor.row_stride};

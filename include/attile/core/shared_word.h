@@ -7,9 +7,9 @@
 
 namespace attile {
 
-/// A number that threads read and write at the same time: what one has stored before, another one
-/// that loads it sees. std::atomic with acquire and release, without its header, which is slow to
-/// compile; zeros at first where it is static.
+/// Holds a number that threads read and write at the same time: a thread that loads it sees what
+/// another one stored before. It is a std::atomic with acquire and release, without that header,
+/// which is slow to compile. A static one begins as zeros.
 /// Units   T: an integer of a word or less.
 template <class T>
 class SharedWord {
@@ -21,7 +21,7 @@ class SharedWord {
 #if defined(__GNUC__)
   T load() const { return __atomic_load_n(&value_, __ATOMIC_ACQUIRE); }
   void store(T value) { __atomic_store_n(&value_, value, __ATOMIC_RELEASE); }
-  /// Whether the number was `expected`; it is `desired` then.
+  /// Sets the number to `desired` if it is `expected`, and returns whether it was.
   bool exchange_if(T expected, T desired) {
     return __atomic_compare_exchange_n(&value_, &expected, desired, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_ACQUIRE);

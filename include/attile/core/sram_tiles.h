@@ -7,19 +7,20 @@
 
 namespace attile {
 
-/// The tiles that FlashAttention-1 takes for an on-chip memory, and what they then need of it.
+/// Holds the tiles that FlashAttention-1 takes for an on-chip memory, and the memory that they
+/// need.
 /// Units    bytes: of whole tiles in the element type, and no less than the algorithm keeps; fp32
 ///          sums of 16-bit elements would take more, and so would m, l and rowsum(dO * O).
 struct SramTiles {
   int br = 0;                      ///< rows of Q in a tile
   int bc = 0;                      ///< rows of K and V in a tile
-  std::size_t forward_bytes = 0;   ///< Q, O: Br x d; K, V: Bc x d; S, and P in its place: Br x Bc
+  std::size_t forward_bytes = 0;   ///< Q, O: Br x d; K, V: Bc x d; S, and P in S's memory: Br x Bc
   std::size_t backward_bytes = 0;  ///< Q, dO, dQ: Br x d; K, V, dK, dV: Bc x d; P, dS: Br x Bc
   bool forward_fits = false;       ///< forward_bytes are no more than the memory has
   bool backward_fits = false;
 };
 
-/// FlashAttention-1's own rule, for a memory of M elements:
+/// Returns the tiles of FlashAttention-1's own rule, for a memory of M elements:
 ///   Bc = ceil(M / 4d),  Br = min(Bc, d)
 ///                                                              [arXiv 2205.14135, Alg. 1, line 1]
 /// It makes four tiles of Bc x d fill M, and bounds S by M / 4. So the forward tiles fit with S
@@ -42,7 +43,7 @@ constexpr SramTiles sram_tiles(std::size_t sram_bytes, int head_dim, std::size_t
   return tiles;
 }
 
-/// Tiles of the portable kernels, and the shared memory that their traits ask for.
+/// Holds tiles of the portable kernels, and the shared memory that their traits ask for.
 struct FittingTiles {
   int br = 0;  ///< 0 where not even the smallest tiles fit
   int bc = 0;
@@ -51,8 +52,8 @@ struct FittingTiles {
 
 namespace detail {
 
-/// Shared tiles of floats, so many lines of so many each (tile::SharedTile): a line takes whole
-/// 16-byte units, padded an odd number of them.
+/// Return the bytes of a shared tile of floats (tile::SharedTile), `lines` lines of `length`
+/// floats: a line takes whole 16-byte units, padded an odd number of them.
 constexpr std::size_t plain_tile_bytes(int lines, int length) {
   return std::size_t{16} * lines * ceil_div(length, 4);
 }
@@ -60,7 +61,8 @@ constexpr std::size_t padded_tile_bytes(int lines, int length) {
   return std::size_t{16} * lines * (ceil_div(length, 4) | 1);
 }
 
-/// The pair with the largest product for which bytes_of(x, y) fits; of equal ones the larger x.
+/// Returns the pair with the largest product for which bytes_of(x, y) fits; of equal ones the
+/// larger x.
 template <class BytesOf>
 constexpr FittingTiles largest_tiles(std::size_t sram_bytes, BytesOf bytes_of) {
   constexpr int kStep = 16, kMost = 128;
@@ -76,9 +78,9 @@ constexpr FittingTiles largest_tiles(std::size_t sram_bytes, BytesOf bytes_of) {
 
 }  // namespace detail
 
-/// The shared memory of the portable forward kernel, `ForwardTraits::kSharedBytes`, for any element
-/// type: Q and K by columns, K padded up to D = 128; V by rows; P by columns, padded, in the place
-/// of K.
+/// Returns the shared memory of the portable forward kernel, `ForwardTraits::kSharedBytes`, for any
+/// element type: Q and K by columns, K padded up to D = 128; V by rows; P by columns, padded, in
+/// the memory of K.
 /// Units    all sizes >= 1, head_dim_v 0 for head_dim; bytes.
 constexpr std::size_t forward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
   const int d = round_up(head_dim, 4);
@@ -91,8 +93,8 @@ constexpr std::size_t forward_tile_bytes(int br, int bc, int head_dim, int head_
   return q + max(k, p) + v;
 }
 
-/// The shared memory of the portable backward kernels, `BackwardTraits::kKvSharedBytes`, for
-/// any element type: Q, dO, K, V, P and dS, all by rows and padded.
+/// Returns the shared memory of the portable backward kernels, `BackwardTraits::kKvSharedBytes`,
+/// for any element type: Q, dO, K, V, P and dS, all by rows and padded.
 /// Units    as in forward_tile_bytes.
 constexpr std::size_t backward_tile_bytes(int br, int bc, int head_dim, int head_dim_v = 0) {
   const int d = round_up(head_dim, 4);
@@ -105,10 +107,11 @@ constexpr std::size_t backward_tile_bytes(int br, int bc, int head_dim, int head
   return q + dout + k + v + 2 * p;
 }
 
-/// The largest tiles of the portable forward kernel that fit: Br and Bc multiples of 16 up to 128
-/// (256 threads then hold 64 scores each), the pair with the most scores, Br * Bc, to a barrier; of
-/// equal ones that with the larger Br, because K and V are loaded once for each Br rows of Q.
-/// The largest are not always the fastest: `portable::DefaultForwardTraits` has what was measured.
+/// Returns the largest tiles of the portable forward kernel that fit: Br and Bc are multiples of 16
+/// up to 128 (256 threads then hold 64 scores each), and the pair is the one with the most scores,
+/// Br * Bc, to a barrier; of equal ones that with the larger Br, because K and V are loaded once
+/// for each Br rows of Q. The largest are not always the fastest: `portable::DefaultForwardTraits`
+/// has measured ones.
 /// Units    as in forward_tile_bytes; sram_bytes: of one block.
 constexpr FittingTiles largest_forward_tiles(std::size_t sram_bytes, int head_dim,
                                              int head_dim_v = 0) {
@@ -116,8 +119,8 @@ constexpr FittingTiles largest_forward_tiles(std::size_t sram_bytes, int head_di
       sram_bytes, [=](int br, int bc) { return forward_tile_bytes(br, bc, head_dim, head_dim_v); });
 }
 
-/// The same for the portable backward kernels; of equal ones that with the larger Bc, because Q and
-/// dO are loaded, and dQ is added to, once for each Bc columns.
+/// Returns the same for the portable backward kernels; of equal ones that with the larger Bc,
+/// because Q and dO are loaded, and dQ is added to, once for each Bc columns.
 /// Units    as in largest_forward_tiles.
 constexpr FittingTiles largest_backward_tiles(std::size_t sram_bytes, int head_dim,
                                               int head_dim_v = 0) {

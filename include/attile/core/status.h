@@ -5,8 +5,8 @@
 
 namespace attile {
 
-/// What `check` says of a set of arguments: true, or an error with one sentence that says why.
-/// `why` is a static string; it is empty when there is nothing to say.
+/// Holds the result of checking a set of arguments: true, or an error with one sentence that says
+/// why. `why` is a static string; it is empty when there is nothing to say.
 struct [[nodiscard]] Check {
   cudaError_t error = cudaSuccess;
   const char* why = "";
@@ -14,7 +14,7 @@ struct [[nodiscard]] Check {
   constexpr explicit operator bool() const { return error == cudaSuccess; }
 };
 
-/// A refusal because of an argument's value.
+/// Returns a refusal because of an argument's value.
 constexpr Check refuse(const char* why) { return {cudaErrorInvalidValue, why}; }
 
 }  // namespace attile

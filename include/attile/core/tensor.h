@@ -8,7 +8,7 @@
 
 namespace attile {
 
-/// A (batch, head, row, dim) view; dim is contiguous.
+/// Is a (batch, head, row, dim) view; dim is contiguous.
 /// Units   strides count elements, not bytes; any sign, and 0 repeats an input along that axis.
 template <class T>
 struct Tensor {
@@ -17,12 +17,12 @@ struct Tensor {
   std::int64_t head_stride = 0;
   std::int64_t row_stride = 0;
 
-  /// The first element of one row.
+  /// Returns the first element of one row.
   ATTILE_HOST_DEVICE T* row(int batch, int head, std::int64_t row) const {
     return data + batch * batch_stride + head * head_stride + row * row_stride;
   }
 
-  /// A tensor to write may be read.
+  /// Converts a writable tensor to a tensor to read.
   template <class U>
     requires(std::is_same_v<U, const T> && !std::is_const_v<T>)
   ATTILE_HOST_DEVICE constexpr operator Tensor<U>() const {
@@ -30,26 +30,26 @@ struct Tensor {
   }
 };
 
-/// A dense (batch, head, row) array of one number for each row of each head.
+/// Is a dense (batch, head, row) array of one number for each row of each head.
 template <class T>
 struct RowTensor {
   T* data = nullptr;
   int heads = 0;
   int rows = 0;  ///< of each head
 
-  /// The number of one row.
+  /// Returns the number of one row.
   ATTILE_HOST_DEVICE T* row(int batch, int head, std::int64_t row) const {
     return data + static_cast<std::int64_t>(batch * heads + head) * rows + row;
   }
 };
 
-/// A dense (batch, row, head, dim) array: rows of all heads interleaved.
+/// Returns a dense (batch, row, head, dim) array: rows of all heads interleaved.
 template <class T>
 constexpr Tensor<T> bshd(T* data, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
   return {data, rows * heads * dim, dim, heads * dim};
 }
 
-/// A dense (batch, head, row, dim) array: each head's rows in one piece.
+/// Returns a dense (batch, head, row, dim) array: each head's rows in one piece.
 template <class T>
 constexpr Tensor<T> bhsd(T* data, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
   return {data, heads * rows * dim, rows * dim, dim};

@@ -5,7 +5,7 @@
 
 namespace attile {
 
-/// N neighbouring values that one memory instruction moves. Units: sizeof(T) * N a power of two.
+/// Holds N neighbours that one memory instruction moves. Units: sizeof(T) * N a power of two.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Vec {
   T data[N];

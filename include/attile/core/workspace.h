@@ -12,23 +12,25 @@
 
 namespace attile {
 
-/// The caller's std::size_t with the size of the scratch memory. It refers to it: a variable can be
-/// set to the size that is needed, while a constant or a temporary serves the second call alone.
+/// Refers to the caller's std::size_t with the size of the scratch memory: a variable can be set to
+/// the size that is needed, while a constant or a temporary serves the second call alone.
 class WorkspaceBytes {
  public:
   WorkspaceBytes(std::size_t& variable) : bytes_(&variable), variable_(&variable) {}
   WorkspaceBytes(const std::size_t& constant) : bytes_(&constant) {}
-  /// A variable of another type could not be set.
+  /// Refuses a variable of another type, which could not be set.
   template <class Other>
     requires(std::is_arithmetic_v<Other>)
-  WorkspaceBytes(Other&) = delete;
-  /// And this is no size.
+  WorkspaceBytes(Other&)
+  = delete;
+  /// Refuses a type that is no size.
   template <class Other>
     requires(std::is_floating_point_v<Other> || std::is_same_v<Other, bool>)
-  WorkspaceBytes(Other&&) = delete;
+  WorkspaceBytes(Other&&)
+  = delete;
 
   std::size_t value() const { return *bytes_; }
-  /// What can be set; null: nothing.
+  /// Returns the variable that can be set; null for a constant.
   std::size_t* variable() const { return variable_; }
 
  private:
@@ -36,7 +38,7 @@ class WorkspaceBytes {
   std::size_t* variable_ = nullptr;
 };
 
-/// The bytes of scratch memory that a call needs, or why there is no such call.
+/// Holds the bytes of scratch memory that a call needs, or why there is no such call.
 struct [[nodiscard]] WorkspaceSize {
   Check check;
   std::size_t bytes = 0;
@@ -63,7 +65,7 @@ inline Check check_workspace(const void* workspace, std::size_t workspace_bytes,
 
 namespace detail {
 
-/// What a call without workspace answers: it sets the variable, if it is one.
+/// Answers a call without workspace: sets the variable, if it is one.
 inline cudaError_t answer_size(WorkspaceBytes workspace_bytes, const WorkspaceSize& size) {
   if (!size) return size.check.error;
   if (workspace_bytes.variable() == nullptr) return check_workspace(nullptr, 0, 0).error;
@@ -71,8 +73,9 @@ inline cudaError_t answer_size(WorkspaceBytes workspace_bytes, const WorkspaceSi
   return cudaSuccess;
 }
 
-/// The two-call habit of an entry point whose arguments have been checked: what a call without a
-/// workspace answers, or one whose workspace `check_workspace` refuses; none where it will do.
+/// Applies the two-call habit to an entry point whose arguments have been checked. Returns what a
+/// call answers that has no workspace, or one that `check_workspace` refuses; none if the workspace
+/// will do.
 inline std::optional<cudaError_t> answer_workspace(const void* workspace,
                                                    WorkspaceBytes workspace_bytes,
                                                    std::size_t needed) {

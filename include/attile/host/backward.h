@@ -21,19 +21,19 @@
 
 namespace attile::host {
 
-/// What backward needs of every query row, (batch, q_heads, q_len). An empty row, with LSE = -inf,
-/// has lse = +inf here, so that its P = e^(-inf) = 0 without a test.
+/// Holds what backward needs of every query row, (batch, q_heads, q_len). An empty row, with LSE =
+/// -inf, has lse = +inf here, so that its P = e^(-inf) = 0 without a test.
 struct RowTerms {
   float* lse;    ///< LSE
   float* delta;  ///< D - dLSE, with D = rowsum(dO * O)
 };
 
-/// How the gradient of a score modifier that learns is added to, by one thread at a time.
+/// Adds to the gradient of a score modifier, from one thread at a time.
 struct Add {
   ATTILE_HOST_DEVICE void operator()(float* where, float x) const { *where += x; }
 };
 
-/// Writes the zeros that it begins with.
+/// Writes the zeros that the gradient of a score modifier begins with.
 template <ScoreMod S>
 void clear_gradient(const S& mod, const ScoreShape& shape) {
   if constexpr (kHasGradient<S>) {
@@ -53,10 +53,10 @@ struct BackwardProblem : Problem<V, Args> {
       : Problem<V, Args>(args, options), row_terms(terms) {}
 };
 
-/// FlashAttention-2's backward pass (arXiv 2307.08691, Alg. 2) as two passes that each own what
-/// they write, so that nothing is accumulated across threads: by rows (dQ) and by columns (dK, dV).
-/// What a score modifier learns gets its gradient in the pass by rows.
-/// Both recompute P and dP for a strip of what they own against tiles of the other side:
+/// Computes FlashAttention-2's backward pass (arXiv 2307.08691, Alg. 2) as two passes that each own
+/// what they write, so that nothing is accumulated across threads: by rows (dQ) and by columns (dK,
+/// dV). The pass by rows also computes the gradient of a score modifier. Both recompute P and dP
+/// for a strip of what they own against tiles of the other side:
 ///   by rows      strip: Q, dO   tile: K, V    dQ += dS K
 ///   by columns   strip: K, V    tile: Q, dO   dV += dropout(P)^T dO,  dK += dS^T Q
 template <class V, class Args, bool kByColumns>
@@ -95,7 +95,7 @@ class BackwardWorker {
   void operator()(std::int64_t item) {
     const Args& args = problem_.args;
     const int count = blocks(problem_);
-    // The blocks that are longest causally come first.
+    // The blocks that take longest under a causal mask come first.
     const int block =
         kByColumns ? static_cast<int>(item % count) : count - 1 - static_cast<int>(item % count);
     own_head_ = static_cast<int>(item / count % own_heads(args));
@@ -135,7 +135,8 @@ class BackwardWorker {
     return {begin, min(begin + kRows, own_.end)};
   }
 
-  /// A tensor from the sequence's first row on: of the side that the block owns, or the other one.
+  /// Return a tensor from the sequence's first row on, for the side that the block owns or the
+  /// other.
   template <class X>
   Tensor<X> own_rows(const Tensor<X>& tensor) const {
     return kByColumns ? problem_.kv_rows(tensor, batch_) : problem_.q_rows(tensor, batch_);
@@ -156,7 +157,7 @@ class BackwardWorker {
     if constexpr (kByColumns) std::fill_n(vo_sum_, rows * problem_.padded_dim_v(), 0.0f);
   }
 
-  /// The tiles of the other side that one query head's mask lets this block see.
+  /// Processes the tiles of the other side that one query head's mask lets this block see.
   void visit_head() {
     const Args& args = problem_.args;
     const Extent extent = problem_.extent(batch_);
@@ -191,7 +192,7 @@ class BackwardWorker {
     }
   }
 
-  /// The terms of these query rows, then of rows that do not exist, up to `padded` of them.
+  /// Loads the terms of these query rows, and of rows that do not exist, up to `padded` of them.
   void load_row_terms(Interval rows, int padded) {
     const Args& args = problem_.args;
     const std::int64_t slice = std::int64_t{batch_} * args.q_heads + q_head_;
@@ -240,7 +241,7 @@ class BackwardWorker {
     }
   }
 
-  /// Has the score modifier add what dS' = P * (dropout(dP) - D + dLSE) gives its parameters.
+  /// Adds what dS' = P * (dropout(dP) - D + dLSE) gives the score modifier's parameters.
   void learn_row(int r, int own_row, const Coord<kByColumns>& coord, Interval valid) {
     for (int c = valid.begin; c < valid.end; ++c) {
       const int at = r * kMaxTileColumns + c;
@@ -255,17 +256,17 @@ class BackwardWorker {
     }
   }
 
-  /// P = e^(S' - LSE),  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S): S becomes dS, and dP
-  /// becomes dropout(P), which only dV still needs.
+  /// Computes P = e^(S' - LSE),  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S): S becomes dS,
+  /// and dP becomes dropout(P), which only dV still needs.
   void differentiate_row(int r, int own_row, Interval wide) {
-    const V scale(kModified ? 1.0f : problem_.scale);  // modified scores have been scaled
+    const V scale(kModified ? 1.0f : problem_.scale);  // modified scores are already scaled
     const int begin = r * kMaxTileColumns;
     for (int c = wide.begin; c < wide.end; c += V::kWidth) {
       const V lse = kByColumns ? V::load(lse_ + c) : V(lse_[own_row]);
       const V delta = kByColumns ? V::load(delta_ + c) : V(delta_[own_row]);
       float* const s = s_ + begin + c;
       float* const dp = dp_ + begin + c;
-      // Their difference is small where P matters: taken first, it loses nothing to log2(e).
+      // S' - LSE is small where P matters: subtracted first, it loses nothing to log2(e).
       const V p = host::exp2((V::load(s) * scale - lse) * V(kLog2e));
       V dropped = p;
       V gradient = V::load(dp);
@@ -281,7 +282,7 @@ class BackwardWorker {
     }
   }
 
-  /// dQ = scale dS K, or dK = scale dS^T Q and dV.
+  /// Writes dQ = scale dS K, or dK = scale dS^T Q and dV.
   void write_own() {
     const Args& args = problem_.args;
     const auto qk = own_rows(kByColumns ? args.dk : args.dq);
@@ -297,20 +298,20 @@ class BackwardWorker {
   }
 
   const P& problem_;
-  // Of the strips: Q or K, and dO or V, packed; and their gradients, (tile_rows, padded dim).
+  // The strips: Q or K, and dO or V, packed; and their gradients, (tile_rows, padded dim).
   float* qk_strips_;
   float* vo_strips_;
   float* qk_sum_;
   float* vo_sum_ = nullptr;
-  // Of the tile: K or Q, and V or dO, packed as the columns and as the rows of B.
+  // The tile: K or Q, and V or dO, packed as the columns and as the rows of B.
   float* qk_t_panels_;
   float* vo_t_panels_;
   float* qk_panels_;
   float* vo_panels_ = nullptr;
-  // Of the query rows, wherever they are.
+  // The terms of the query rows, which are the strips' or the tile's.
   float* lse_;
   float* delta_;
-  // (kStripRows, kMaxTileColumns) each.
+  // The scores of one strip and one tile: (kStripRows, kMaxTileColumns) each.
   float* s_;
   float* dp_;
   float* derivative_ = nullptr;
@@ -322,7 +323,7 @@ class BackwardWorker {
   Interval own_{};
 };
 
-/// D - dLSE and LSE of the rows of one query head. [Alg. 2, line 4]
+/// Computes D - dLSE and LSE of the rows of one query head. [Alg. 2, line 4]
 template <class V, class Args>
 class RowTermsWorker {
  public:
@@ -359,12 +360,12 @@ class RowTermsWorker {
   const P& problem_;
 };
 
-/// The gradients of attention on the CPU: dQ, dK, dV of a problem whose pointers are host pointers.
+/// Computes the gradients of attention on the CPU: dQ, dK, dV from and to host pointers.
 /// Shapes   any head_dim; the contract is that of the GPU kernels.
 /// Scope    uses options.threads threads, scratch memory for each that does not grow with the
 ///          lengths, and 8 bytes for each row of Q. The same bits come out whatever the number of
-///          threads. Where several scores add to an element of what a modifier learns, dQ and that
-///          are made by one thread.
+///          threads. Where several scores add to an element of a modifier's gradient, one thread
+///          computes dQ and that gradient.
 /// Errors   never throws: bad arguments, no memory and no thread are each a Check that says so.
 ///          Masks, modifiers and dropouts must not throw.
 template <BackwardPass Args, class V = NativeFloats>
@@ -385,7 +386,7 @@ template <BackwardPass Args, class V = NativeFloats>
   }
   const ScoreShape shape = score_shape(args);
   clear_gradient(args.score_mod, shape);
-  // Sums over scores run in one order, whatever the threads and their shares of the rows.
+  // Sums over scores run in one order, whatever the number of threads and their rows.
   const bool one_thread = !adds_once(args.score_mod, shape);
   const Options in_order{.threads = 1, .tile_cols = options.tile_cols};
   const Problem by_rows(args, one_thread ? in_order : options, problem.row_terms);

@@ -17,8 +17,8 @@
 
 namespace attile::host {
 
-/// FlashAttention-2 (arXiv 2307.08691, Alg. 1) for one block of Br query rows at a time. A block
-/// goes through the registers in strips of kStripRows rows; scores exist for one strip only.
+/// Computes FlashAttention-2 (arXiv 2307.08691, Alg. 1) for one block of Br query rows at a time. A
+/// block goes through the registers in strips of kStripRows rows; scores exist for one strip only.
 template <class V, class Args>
 class ForwardWorker {
  public:
@@ -40,7 +40,7 @@ class ForwardWorker {
     return std::int64_t{problem.args.batch} * problem.args.q_heads * blocks(problem);
   }
 
-  /// One row block of one query head. The last blocks come first: causally they are the longest.
+  /// Computes one row block of one head, last blocks first: under a causal mask they take longest.
   void operator()(std::int64_t item) {
     const Args& args = problem_.args;
     const int count = blocks(problem_);
@@ -82,7 +82,7 @@ class ForwardWorker {
     return {begin, min(begin + kRows, rows_.end)};
   }
 
-  /// Takes K_j and V_j in, for every strip that sees some of it.
+  /// Adds K_j and V_j to every strip that sees some of that tile.
   void visit_tile(Interval columns, bool full) {
     const Args& args = problem_.args;
     const int kv_head = head_ / problem_.group;
@@ -151,7 +151,7 @@ class ForwardWorker {
   Interval rows_{};
 };
 
-/// Attention on the CPU: O and LSE of a problem whose pointers are host pointers.
+/// Computes attention on the CPU: O and LSE of a problem whose pointers are host pointers.
 /// Shapes   any head_dim; the contract is that of the GPU kernels.
 /// Scope    uses options.threads threads, and scratch memory for each that does not grow with the
 ///          lengths. The same bits come out whatever the number of threads.

@@ -12,23 +12,23 @@
 #include <cstdint>
 #include <type_traits>
 
-// What the executor multiplies: C (+)= A B in fp32, where A comes in strips of kStripRows rows and
-// B in panels of kPanelWidth columns, both packed so that the innermost loop reads memory in order.
+// The executor multiplies C (+)= A B in fp32, where A comes in strips of kStripRows rows and B in
+// panels of kPanelWidth columns, both packed so that the innermost loop reads memory in order.
 
 namespace attile::host {
 
-/// Rows of A and of C that one call of `multiply` holds in registers.
+/// Is the number of rows of A and of C that one call of `multiply` holds in registers.
 template <class V>
 inline constexpr int kStripRows = V::kWidth >= 16 ? 12 : 6;
 
-/// Vectors of a row of B and of C that one call of `multiply` holds in registers.
+/// Is the number of vectors of a row of B and of C that one call of `multiply` holds in registers.
 inline constexpr int kPanelVectors = 2;
 
 template <class V>
 inline constexpr int kPanelWidth = kPanelVectors* V::kWidth;
 
-/// The storage of a 16-bit element: its first member, read in place, because a copy of the class
-/// keeps compilers from vectorising.
+/// Returns the storage of a 16-bit element: its first member, read in place, because a copy of the
+/// class keeps compilers from vectorising.
 template <class T>
 std::uint32_t bits_of(const T& x) {
   static_assert(std::is_standard_layout_v<T> && sizeof(T) == sizeof(std::uint16_t),
@@ -36,7 +36,7 @@ std::uint32_t bits_of(const T& x) {
   return reinterpret_cast<const std::uint16_t&>(x);
 }
 
-/// to_float in arithmetic that compilers vectorise: exact, infinities and NaN included.
+/// Convert as to_float does, in arithmetic that compilers vectorise: exact, infinities and NaN too.
 inline float widen(float x) { return x; }
 inline float widen(const __nv_bfloat16& x) { return std::bit_cast<float>(bits_of(x) << 16); }
 inline float widen(const __half& x) {
@@ -49,7 +49,7 @@ inline float widen(const __half& x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | special | sign);
 }
 
-/// The rows `rows` of one head of a tensor.
+/// Refers to the rows `block` of one head of a tensor.
 template <class T>
 struct RowBlock {
   const T* first;
@@ -82,7 +82,7 @@ void pack_rows(const RowBlock<T>& block, int dim, int depth, float* to) {
   }
 }
 
-/// The sum of x[i] * y[i], as 16 sums side by side that the compiler can vectorise.
+/// Returns the sum of x[i] * y[i], as 16 partial sums that the compiler can vectorise.
 template <class T>
 float dot(const T* x, const T* y, int n) {
   constexpr int kSums = 16;
@@ -97,8 +97,8 @@ float dot(const T* x, const T* y, int n) {
   return total;
 }
 
-/// Turns `rows` rows into columns: to[c * kGroup + r] = from[r][c]. Rows are turned kRows at a time
-/// and columns four at a time, so that the block passes through registers; the rest are 0.
+/// Transposes `rows` rows into columns: to[c * kGroup + r] = from[r][c]. It takes kRows rows and
+/// four columns at a time, so that the block passes through registers; rows past `rows` become 0.
 template <int kGroup, int kRows>
 void transpose(const float* const (&from)[kRows], int rows, int columns, float* to) {
   constexpr int kColumns = 4;
@@ -124,7 +124,7 @@ void transpose(const float* const (&from)[kRows], int rows, int columns, float* 
 template <int kGroup, class T>
 void pack_transposed(const RowBlock<T>& block, int dim, float* to) {
   constexpr int kRows = kGroup % 4 == 0 ? 4 : 2;
-  constexpr int kChunk = 128;  // converted at a time
+  constexpr int kChunk = 128;  // elements converted at a time
   float converted[kRows][kChunk];
   for (int first = 0; first < block.rows; first += kGroup, to += std::ptrdiff_t{dim} * kGroup) {
     for (int r = 0; r < kGroup; r += kRows) {
@@ -153,7 +153,7 @@ void write_row(const float* from, float factor, int n, T* to) {
   for (int i = 0; i < n; ++i) to[i] = from_float<T>(from[i] * factor);
 }
 
-/// One strip of A times one panel of B: C = A B, or C += A B.
+/// Multiplies one strip of A by one panel of B: C = A B, or C += A B.
 /// Shapes   A (kStripRows, depth), element (r, k) at a[r * kRowStride + k * kDepthStride];
 ///          B (depth, kVectors * width), rows kPanelWidth apart; C rows c_stride apart.
 template <class V, int kVectors, int kRowStride, int kDepthStride, bool kAdd>
@@ -185,11 +185,11 @@ void multiply(const float* a, const float* b, int depth, float* c, std::ptrdiff_
   }
 }
 
-/// Columns of the score matrix that a strip of scores has room for: the largest tile.
+/// Is the number of columns of the score matrix that a strip has room for: the largest tile.
 inline constexpr int kMaxTileColumns = 256;
 
-/// S = A B for the panels that hold the columns `wide` of a tile, whose bounds are multiples of
-/// kPanelWidth.
+/// Computes S = A B for the panels that hold the columns `wide` of a tile, whose bounds are
+/// multiples of kPanelWidth.
 /// Shapes   A: a packed strip; B: packed panels; S (kStripRows, kMaxTileColumns).
 template <class V>
 void multiply_scores(const float* a, const float* panels, int dim, Interval wide, float* s) {
@@ -200,7 +200,7 @@ void multiply_scores(const float* a, const float* panels, int dim, Interval wide
   }
 }
 
-/// C += P B over the columns `columns` of a strip of scores.
+/// Computes C += P B over the columns `columns` of a strip of scores.
 /// Shapes   P (kStripRows, kMaxTileColumns); B: rows packed with `depth` rows to a panel;
 ///          C (kStripRows, c_stride), c_stride a multiple of the vector width, >= dim.
 template <class V>

@@ -14,7 +14,7 @@
 
 namespace attile::host {
 
-/// Cuts one piece of memory into arrays. Made without memory, it counts what would be needed.
+/// Cuts one piece of memory into arrays. An arena without memory counts how much would be needed.
 class Arena {
  public:
   static constexpr std::size_t kAlignment = 64;
@@ -22,7 +22,7 @@ class Arena {
   Arena() = default;
   explicit Arena(std::byte* memory) : memory_(memory) {}
 
-  /// An array of n values of a trivial type, uninitialised; null where there is no memory.
+  /// Returns an array of n values of a trivial type, uninitialised; null where there is no memory.
   template <class Value>
   Value* take(std::size_t n) {
     std::byte* const at = memory_ == nullptr ? nullptr : memory_ + used_;
@@ -36,7 +36,7 @@ class Arena {
   std::size_t used_ = 0;
 };
 
-/// Owns the memory of arenas; `data` is null when it could not be had.
+/// Owns the memory of arenas; `data` is null when it could not be allocated.
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes)
@@ -67,12 +67,14 @@ Check run_threads(int threads, const Body& body) {
     gate.notify_all();
   };
   const auto join = [&] {
+    // The threads use `gate` and `body`, which are destroyed after this.
     for (std::thread& helper : helpers) helper.join();
   };
   try {
     helpers.reserve(static_cast<std::size_t>(threads - 1));
     for (int i = 1; i < threads; ++i) {
       helpers.emplace_back([&gate, &body, i] {
+        // A body waits until all threads have started: if one cannot be started, none may have run.
         gate.wait(kWait);
         if (gate == kRun) body(i);
       });
@@ -93,15 +95,15 @@ Check run_threads(int threads, const Body& body) {
 }
 
 /// Calls worker(item) for 0 <= item < items. Each thread has a Worker of its own, made from the
-/// problem and an arena; a Worker is first made without memory, to learn how much it takes, and
-/// must not touch its arrays until it is called. Threads take the items in order.
+/// problem and an arena. A first Worker is made without memory to count how much one takes, so that
+/// its constructor must not access its arrays. Threads take the items in order.
 template <class Worker, class Problem>
 Check run_items(const Problem& problem, std::int64_t items, int most_threads) {
   if (items == 0) return {};
   const int threads = static_cast<int>(min<std::int64_t>(most_threads, items));
   Arena count;
   Worker(problem, count);
-  constexpr std::size_t kPage = 4096;  // keeps threads off each other's cache lines
+  constexpr std::size_t kPage = 4096;  // no two threads write to one cache line
   const std::size_t each = round_up(count.used(), kPage);
   const Scratch scratch(each * static_cast<std::size_t>(threads));
   if (scratch.data == nullptr) return out_of_memory();

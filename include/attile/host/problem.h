@@ -14,12 +14,12 @@
 
 namespace attile::host {
 
-/// How the CPU executor goes about its work. `threads` and `tile_rows` leave every bit of the
-/// results as it is. Units: 0 lets the executor choose.
+/// Holds the choices of the CPU executor. `threads` and `tile_rows` change no bit of the results.
+/// Units: 0 lets the executor choose.
 struct Options {
   int threads = 0;    ///< at most; 0: as many as the machine runs at once, fewer for little work
-  int tile_rows = 0;  ///< Br, the rows of a work item; rounded up to the registers' rows
-  int tile_cols = 0;  ///< Bc, the columns of one step; rounded up to the registers' columns, <= 256
+  int tile_rows = 0;  ///< Br, the rows of a work item; rounded up to a multiple of a strip's rows
+  int tile_cols = 0;  ///< Bc, the columns of one step; rounded up to whole panels, <= 256
 };
 
 inline Check check_options(const Options& options) {
@@ -31,7 +31,7 @@ inline Check check_options(const Options& options) {
   return {};
 }
 
-/// One forward or backward pass with every choice made: sizes, tiles, threads.
+/// Holds one forward or backward pass with every choice made: sizes, tiles, threads.
 template <class V, class Args>
 struct Problem {
   static_assert(Args::Elements::kAllEqual,
@@ -59,11 +59,11 @@ struct Problem {
     tile_cols = round_up(options.tile_cols > 0 ? options.tile_cols : default_tile_cols(), kWidth);
   }
 
-  /// What turns the scores that `modify_scores` leaves into log2 units.
+  /// Returns scale_log2, the factor from the scores that `modify_scores` leaves to log2 units.
   float unit() const { return kIsIdentity<ScoreModType> ? scale * kLog2e : kLog2e; }
 
   Extent extent(int sequence) const { return extent_of(args, sequence); }
-  /// A tensor from the first row of a sequence's queries on, or of its keys.
+  /// Return a tensor from the first row of a sequence's queries on, or of its keys.
   template <class X>
   auto q_rows(const X& tensor, int sequence) const {
     return rows_from(tensor, args.sequences.q_origin(sequence));
@@ -81,7 +81,8 @@ struct Problem {
   static constexpr int kWidth = kPanelWidth<V>;
   static_assert(kMaxTileColumns % kWidth == 0, "the largest tile must be a number of panels");
 
-  /// Starting a thread takes about as long as 4 million multiplications and additions.
+  /// Returns the threads that the work is worth: starting one takes about as long as 4 million
+  /// multiplications and additions.
   int worthwhile_threads() const {
     const double work =
         double(args.batch) * args.q_heads * args.q_len * args.kv_len * (double(D) + Dv);
@@ -89,8 +90,8 @@ struct Problem {
     return static_cast<int>(std::min(machine, 1.0 + work / 4e6));
   }
 
-  /// A packed tile is used for tile_rows rows: more rows, less packing. Fewer when there are not
-  /// enough work items to go round; the results do not depend on it.
+  /// Returns the rows that share a packed tile: more rows, less packing. There are fewer when there
+  /// are too few work items for the threads; the results do not depend on it.
   int default_tile_rows() const {
     constexpr int kMost = 264;
     const std::int64_t slices = std::max<std::int64_t>(1, std::int64_t{args.batch} * args.q_heads);
@@ -99,7 +100,7 @@ struct Problem {
     return std::min<int>(kMost, ceil_div<std::int64_t>(longest, blocks));
   }
 
-  /// The packed tiles of K and V stay in the second-level cache.
+  /// Returns the columns of a tile, so that the packed K and V stay in the second-level cache.
   int default_tile_cols() const {
     constexpr std::int64_t kFloats = 32768;
     const std::int64_t columns = kFloats / (std::int64_t{D} + Dv) / kWidth * kWidth;

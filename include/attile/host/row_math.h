@@ -15,11 +15,11 @@
 #include <thread>
 #include <vector>
 
-// What the reference makes of single rows, in the arithmetic that it is asked for.
+// The reference computes single rows with these functions, in the arithmetic that it is asked for.
 
 namespace attile::reference::detail {
 
-/// fp64 throughout.
+/// Computes in fp64 throughout.
 struct Exact {
   using Real = double;
   static constexpr bool reverse = false;
@@ -32,15 +32,15 @@ struct Exact {
   static constexpr bool recomputes() { return false; }
 };
 
-/// fp64, and O, dQ, dK and dV are sums of their terms' absolute values, to which dS brings P times
-/// the terms of dP. All else is as it is, so that the backward pass needs the O that it is given.
+/// Computes in fp64, with O, dQ, dK and dV as sums of their terms' absolute values; dS also has P
+/// times the terms of dP. All else is as in Exact, so that the backward pass needs a given O.
 struct Magnitudes : Exact {
   Real term(Real x) const { return std::abs(x); }
   static constexpr bool kMagnitudes = true;
   static constexpr bool recomputes() { return true; }
 };
 
-/// fp32 sums; whatever standard attention writes to memory is rounded to T.
+/// Computes fp32 sums, and rounds to T whatever standard attention writes to memory.
 template <Element T>
 struct Plain {
   using Real = float;
@@ -50,15 +50,15 @@ struct Plain {
   bool tf32;
   Real score(Real x) const { return keep_scores ? x : operand(x); }
   Real operand(Real x) const { return to_float(from_float<T>(x)); }
-  /// An operand of a product.
+  /// Rounds an operand of a product.
   Real factor(Real x) const {
     if (!tf32 || !std::isfinite(x)) return operand(x);
     return float_of((word_of(x) + 0x1000u) & 0xFFFFE000u);
   }
-  /// A term of O, dQ, dK or dV.
+  /// Returns a term of O, dQ, dK or dV.
   Real term(Real x) const { return x; }
   static constexpr bool kMagnitudes = false;
-  /// Whether the backward pass makes P = exp(S' - LSE) from the LSE that it is given.
+  /// Returns whether the backward pass computes P = exp(S' - LSE) from the LSE that it is given.
   bool recomputes() const { return keep_scores || std::same_as<T, float>; }
 };
 
@@ -69,15 +69,16 @@ inline void parallel(int count, const std::function<void(int)>& work) {
     for (int i = next++; i < count; i = next++) work(i);
   };
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  // They are joined on return, before `next` and `run`, which they use, are destroyed.
   std::vector<std::jthread> helpers;
   for (int i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(run);
   run();
 }
 
-/// One row of P and what belongs to it; hidden scores have p = 0.
+/// Holds one row of P and what belongs to it; hidden scores have p = 0.
 template <class Real>
 struct Row {
-  std::vector<Real> raw;         // S, of a modifier that learns
+  std::vector<Real> raw;         // S, where score_mod has a gradient
   std::vector<Real> s;           // S', -inf where hidden
   std::vector<Real> p;           // softmax
   std::vector<Real> derivative;  // score_mod'(S)
@@ -85,13 +86,13 @@ struct Row {
   Real lse;
 };
 
-/// What is made of rows, whatever the policies.
+/// Computes rows, whatever the policies.
 template <class Math>
 struct RowMath : Math {
   using Real = typename Math::Real;
   using Values = std::vector<Real>;
 
-  /// The n indices of a sum, in its order.
+  /// Calls term(i) for the n indices of a sum, in its order.
   template <class Term>
   void for_each(int n, const Term& term) const {
     for (int i = 0; i < n; ++i) term(this->reverse ? n - 1 - i : i);
@@ -112,7 +113,7 @@ struct RowMath : Math {
     for (int c = 0; c < n; ++c) sum[c] += this->term(factor * x[c]);
   }
 
-  /// A dense (rows, dim) copy of rows of one head.
+  /// Returns a dense (rows, dim) copy of rows of one head.
   template <class T>
   static Values read(const Tensor<T>& t, int batch, int head, int first, int rows, int dim) {
     Values copy;
@@ -124,7 +125,7 @@ struct RowMath : Math {
     return copy;
   }
 
-  /// The same of a matrix that is multiplied.
+  /// Returns the same for a matrix that is multiplied, with its elements rounded as operands.
   template <class T>
   Values read_factor(const Tensor<T>& t, int batch, int head, int rows, int dim) const {
     Values copy = read(t, batch, head, 0, rows, dim);
@@ -132,12 +133,12 @@ struct RowMath : Math {
     return copy;
   }
 
-  /// Writes one head's (rows, dim) into its place in a dense tensor, which begins there.
+  /// Writes one head's (rows, dim) to a dense tensor, from element `at` on.
   void write(std::vector<double>& tensor, std::int64_t at, const Values& head) const {
     for (std::size_t i = 0; i < head.size(); ++i) tensor[at + i] = this->operand(head[i]);
   }
 
-  /// P = softmax(S'), LSE = m + ln(l).
+  /// Computes P = softmax(S'), LSE = m + ln(l).
   void softmax(Row<Real>& r) const {
     const Real hidden = -std::numeric_limits<Real>::infinity();
     Real m = hidden;
@@ -151,11 +152,11 @@ struct RowMath : Math {
     r.lse = m + std::log(l);
   }
 
-  /// O = dropout(P) V.
+  /// Returns a row of O = dropout(P) V.
   Values output_row(const Row<Real>& r, const Values& v, int dim) const {
     Values o(dim, 0);
     for_each(static_cast<int>(r.p.size()), [&](int j) {
-      if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not looked at
+      if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not read
       add_scaled(o.data(), this->factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * dim, dim);
     });
     for (Real& x : o) x = this->operand(x);

@@ -13,8 +13,8 @@
 
 namespace attile::host {
 
-/// Which scores one step works on: a strip of rows against a tile of columns. Transposed (for dK
-/// and dV), the strip holds columns of S and the tile rows of it.
+/// Names the scores that one step computes: a strip of rows against a tile of columns. Transposed
+/// (for dK and dV), the strip holds columns of S and the tile rows of it.
 template <bool kTransposed>
 struct Coord {
   int batch, head;
@@ -27,23 +27,23 @@ struct Coord {
   }
 };
 
-/// How much of a tile a strip sees, in positions of the tile.
+/// Says how much of a tile a strip sees, in positions of the tile.
 struct Reach {
-  Interval wide;   ///< computed: whole panels
-  Interval valid;  ///< what of them lies inside the tile
-  Interval full;   ///< visible from the whole strip
+  Interval wide;   ///< the positions that are computed: whole panels
+  Interval valid;  ///< those of them that lie inside the tile
+  Interval full;   ///< the positions that are visible from the whole strip
 
   bool empty() const { return wide.empty(); }
   bool needs_mask() const { return wide.begin < full.begin || full.end < wide.end; }
 };
 
-/// All of a tile whose positions are all visible.
+/// Returns the reach of a strip that sees the whole tile.
 template <class V>
 Reach whole_tile(int columns) {
   return {{0, round_up(columns, kPanelWidth<V>)}, {0, columns}, {0, columns}};
 }
 
-/// What the mask leaves of a tile for one strip.
+/// Returns how much of a tile the mask lets one strip see.
 template <class V, bool kTransposed, class P>
 Reach reach_of(const P& problem, const Coord<kTransposed>& coord) {
   const auto& mask = problem.args.mask;
@@ -62,8 +62,8 @@ Reach reach_of(const P& problem, const Coord<kTransposed>& coord) {
   return {wide, {wide.begin, min(wide.end, coord.tile.end - coord.tile.begin)}, in_tile(span.full)};
 }
 
-/// S' = score_mod(scale S) in place, -inf where hidden; and score_mod' when it is wanted. Without a
-/// modifier S stays as it is, unscaled, and only what is hidden is written.
+/// Computes S' = score_mod(scale S) in place, -inf where hidden, and score_mod' where it is wanted.
+/// Without a modifier S stays as it is, unscaled, and only hidden scores are written.
 /// Shapes   s, derivative (kStripRows, kMaxTileColumns); derivative may be null.
 template <bool kMasked, bool kTransposed, class P>
 void modify_scores(const P& problem, const Coord<kTransposed>& coord, const Reach& reach, float* s,
@@ -106,7 +106,7 @@ void for_each_kept(const P& problem, const Coord<kTransposed>& coord, const Reac
   }
 }
 
-/// A strip of scores, as tile::OnlineSoftmax takes it. Marked for both sides as that is.
+/// Gives tile::OnlineSoftmax a strip of scores. It is marked for both sides as that is.
 template <class V>
 struct ScoreRows {
   float* s;
@@ -121,7 +121,7 @@ struct ScoreRows {
     return largest(result);
   }
 
-  /// s = 2^(s * unit - base), and the sum of the row.
+  /// Computes s = 2^(s * unit - base), and returns the sum of the row.
   ATTILE_HOST_DEVICE float exponentiate(int r, float unit, float base) const {
     float* const row = s + r * kMaxTileColumns;
     V total(0.0f);
@@ -134,11 +134,11 @@ struct ScoreRows {
   }
 };
 
-/// A strip of O, as tile::OnlineSoftmax takes it. One thread holds whole rows.
+/// Gives tile::OnlineSoftmax a strip of O. One thread holds whole rows.
 template <class V>
 struct OutputRows {
   float* o;
-  int stride;  ///< a multiple of the vector width
+  int stride;  ///< floats from row to row: a multiple of the vector width
 
   ATTILE_HOST_DEVICE void scale_row(int r, float factor) const {
     if (factor == 1.0f) return;

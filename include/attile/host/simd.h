@@ -23,8 +23,8 @@
 
 namespace attile::host {
 
-/// As many floats as fit a vector register in plain C++: what the executor uses where there is no
-/// std::experimental::simd. Lanes are independent; the compiler is left to vectorise them.
+/// Holds as many floats as fit a vector register, in plain C++: the executor uses it where there is
+/// no std::experimental::simd. Lanes are independent; the compiler is left to vectorise them.
 /// Scope    the host; marked for both sides because tile::OnlineSoftmax, which calls it, is.
 template <int kLanes>
 struct PlainFloats {
@@ -56,7 +56,7 @@ struct PlainFloats {
     for (int i = 0; i < kLanes; ++i) a.lane[i] *= b.lane[i];
     return a;
   }
-  /// a * b + c, fused where the machine can.
+  /// Returns a * b + c, fused where the machine can.
   ATTILE_HOST_DEVICE friend PlainFloats multiply_add(const PlainFloats& a, const PlainFloats& b,
                                                      PlainFloats c) {
     for (int i = 0; i < kLanes; ++i) c.lane[i] += a.lane[i] * b.lane[i];
@@ -66,7 +66,7 @@ struct PlainFloats {
     for (int i = 0; i < kLanes; ++i) a.lane[i] = max(a.lane[i], b.lane[i]);
     return a;
   }
-  /// x kept inside [low, high]; NaN stays.
+  /// Returns x clamped to [low, high]; NaN stays.
   ATTILE_HOST_DEVICE friend PlainFloats clamp(PlainFloats x, float low, float high) {
     for (int i = 0; i < kLanes; ++i) {
       const float raised = x.lane[i] < low ? low : x.lane[i];
@@ -74,7 +74,7 @@ struct PlainFloats {
     }
     return x;
   }
-  /// The float whose bits are those of x shifted left.
+  /// Returns the float whose bits are those of x shifted left.
   ATTILE_HOST_DEVICE friend PlainFloats shift_bits_left(PlainFloats x, int count) {
     for (int i = 0; i < kLanes; ++i) {
       std::uint32_t bits;
@@ -97,8 +97,9 @@ struct PlainFloats {
 };
 
 #ifdef __cpp_lib_experimental_parallel_simd
-/// The floats of one vector register, by std::experimental::simd; the interface of PlainFloats.
-/// The ABI is part of the name, so that files compiled for different machines can be linked.
+/// Holds the floats of one vector register, by std::experimental::simd; the interface of
+/// PlainFloats. The ABI is part of the name, so that files compiled for different machines can be
+/// linked.
 template <class Abi>
 struct SimdFloats {
   using Lanes = std::experimental::simd<float, Abi>;
@@ -152,7 +153,7 @@ using NativeFloats = SimdFloats<std::experimental::simd_abi::native<float>>;
 using NativeFloats = PlainFloats<8>;
 #endif
 
-/// 2^x: n = round(x), 2^(x - n) by a polynomial, times 2^n.
+/// Returns 2^x: n = round(x), 2^(x - n) by a polynomial, times 2^n.
 /// Units   error below 1.2 ulp where -126 <= x < 127.5; +inf from there on; 0 for x < -126.5, -inf
 ///         included; NaN gives NaN.
 template <class V>

@@ -17,13 +17,13 @@
 
 #include <cstdint>
 
-// What all families of backward passes have in common: the shells of the kernels.
+// These kernel entry points are common to all families of backward passes.
 
 namespace attile {
 
-/// The pass over K/V blocks: one block for each tile of K and V of each kv head, by the
-/// `backward_kv_block` of the traits' own namespace, which awaits the kernel before when it has
-/// sent for K and V.
+/// Runs the pass over K/V blocks, one block for each tile of K and V of each kv head, by the
+/// `backward_kv_block` of the traits' own namespace. That loads K and V before it waits for the
+/// previous kernel.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_kv_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -31,24 +31,24 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   backward_kv_block<Traits>(p, kv_block_of(p, arch::block_index()), arch::dynamic_shared());
 }
 
-/// The same for kInOrder, where a block may wait for those with smaller indices, which are given
-/// out as the blocks begin, so that whoever is waited for has begun.
+/// Does the same for kInOrder, where a block may wait for those with smaller indices. Indices are
+/// given out as the blocks begin, so that every block that is waited for has begun.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int* const kv_block = reinterpret_cast<int*>(arch::dynamic_shared());
   arch::launch_dependents();
   if (arch::thread_index() == 0) {
-    arch::await_dependencies();  // the counter and the semaphores are reset
+    arch::await_dependencies();  // the counter and the semaphores are reset before they are used
     *kv_block = kv_block_of(p, arch::fetch_add(p.begun(), 1));
   }
-  arch::barrier();
+  arch::barrier();  // the index is written before anyone reads it
   const int mine = *kv_block;
   arch::barrier();  // everyone has read it before the tiles are written there
   backward_kv_block<Traits>(p, mine, arch::dynamic_shared());
 }
 
-/// One block for each tile of query rows of each head, after the pass over K/V blocks.
+/// Stores dQ after the pass over K/V blocks: one block for each tile of query rows of each head.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -58,16 +58,16 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
   if constexpr (Traits::kSignalsDqReady) {
     DqOrder<Traits>(p).await_ready(at);
   } else {
-    arch::await_dependencies();  // the sum is complete
+    arch::await_dependencies();  // the sum is complete before it is read
   }
   store_dq(p, at, arch::dynamic_shared());
-  // Whoever waits for this kernel's end waits for that of the pass, too.
+  // Without this, a kernel that waits for the end of this one might run before that of the pass.
   if (Traits::kSignalsDqReady && arch::block_index() == 0) arch::await_dependencies();
 }
 
 namespace detail {
 
-/// The kernel of the pass over K/V blocks.
+/// Returns the kernel of the pass over K/V blocks.
 template <class Traits>
 constexpr auto kv_kernel() {
   if constexpr (Traits::kDqMode == DqMode::kInOrder) {

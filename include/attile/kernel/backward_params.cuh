@@ -19,9 +19,9 @@
 
 namespace attile {
 
-/// The one argument of the kernels of a backward pass: the problem, its gradients, and the parts of
-/// the workspace. Scratch rows are the rows of each query head of each sequence, rounded up to
-/// whole tiles of the longest sequence.
+/// Holds the one argument of the kernels of a backward pass: the problem, its gradients, and the
+/// parts of the workspace. Scratch rows are the rows of each query head of each sequence, rounded
+/// up to whole tiles of the longest sequence.
 template <class Traits>
 struct BackwardParams : Problem<Traits> {
   using typename Problem<Traits>::T;
@@ -30,83 +30,84 @@ struct BackwardParams : Problem<Traits> {
   tile::TensorParam<T> dq, dk, dv;
   RowTensor<const float> l;  ///< null, or the l of FlashAttention-1: LSE = m + ln(l), m is `lse`
   RowTensor<const float> dlse;
-  float* row_lse = nullptr;        ///< a number for each scratch row: LSE; +inf where P must be 0
-  float* delta = nullptr;          ///< likewise: rowsum(dO * O) - dLSE; 0 past the sequence's rows
-  float* dq_accum = nullptr;       ///< kDqCols for each scratch row; null with kTwoPass
+  float* row_lse = nullptr;        ///< LSE of each scratch row; +inf where P must be 0
+  float* delta = nullptr;          ///< rowsum(dO * O) - dLSE of each; 0 past the sequence's rows
+  float* dq_accum = nullptr;       ///< the fp32 sum: kDqCols per scratch row; null with kTwoPass
   int* dq_semaphores = nullptr;    ///< kInOrder: see DqOrder and `begun`
   int* zero_fill_flags = nullptr;  ///< see DqOrder; null where preprocessing writes all zeros
   int* dq_ready_flags = nullptr;   ///< kSignalsDqReady: see DqOrder
-  int q_tiles, kv_tiles;           ///< of each sequence and head
-  HeadRounds rounds;               ///< of kv heads: see kv_block_of
-  float half_inverse_scale;        ///< 0.5 / scale: half of an LSE, in raw scores
-  int ascending_from;              ///< kAlternatesFrom: the first column of the heads that ascend
+  int q_tiles, kv_tiles;           ///< the tiles of each sequence and head
+  HeadRounds rounds;               ///< the rounds of kv heads: see kv_block_of
+  float half_inverse_scale;        ///< 0.5 / scale: converts an LSE to half of it in raw scores
+  int ascending_from;              ///< kAlternatesFrom: the first kv block of heads that ascend
 
-  /// Of arguments that passed `check_arguments`; the rest is `complete`'s. Without a workspace they
-  /// are nothing to launch with. `l`: of FlashAttention-1, whose m is in the place of LSE.
+  /// Takes arguments that passed `check_arguments`; `complete` does the rest. Without a workspace
+  /// the result cannot be launched with. `l_of_rows`: FlashAttention-1's l; `args.lse` is then m.
   BackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows);
 
-  /// What a family adds that can fail, or why its kernels do not take the arguments.
+  /// Adds what a family needs and can fail; returns why its kernels do not take the arguments.
   [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
 
-  /// Tiles of query rows of all sequences and heads.
+  /// Returns the number of tiles of query rows of all sequences and heads.
   ATTILE_HOST_DEVICE std::int64_t row_tile_count() const {
     return static_cast<std::int64_t>(this->batch) * this->q_heads * q_tiles;
   }
-  /// The number of a work tile's tile of rows among those.
+  /// Returns the index of a work tile's tile of rows among those.
   ATTILE_HOST_DEVICE std::int64_t row_tile_number(const WorkTile& at) const {
     return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles +
            at.row0 / Traits::kBr;
   }
-  /// Scratch rows of one head: whole tiles, so that the loop reads without a bound.
+  /// Returns the scratch rows of one head: whole tiles, so that the loop reads without a bound.
   ATTILE_HOST_DEVICE std::int64_t scratch_rows() const {
     return static_cast<std::int64_t>(q_tiles) * Traits::kBr;
   }
-  /// Those of the query heads that read one head of K and V.
+  /// Returns the scratch rows of the query heads of one kv head.
   ATTILE_HOST_DEVICE std::int64_t group_scratch_rows() const {
     return this->group_heads * scratch_rows();
   }
-  /// Behind the last query head that reads the head of K and V of a pass over keys.
+  /// Returns one past the last query head of a kv head. `key`: a work tile of the pass over keys.
   ATTILE_HOST_DEVICE int head_end(const WorkTile& key) const {
     return key.head + this->group_heads;
   }
-  /// The scratch row that a work tile's rows begin with.
+  /// Returns the scratch row that a work tile's rows begin with.
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
     return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
   }
-  /// The tiles of query rows of a work tile's head that see any of a tile of K and V.
+  /// Returns the tiles of query rows of a work tile's head that see any key of a kv tile.
   ATTILE_HOST_DEVICE TileRange rows_of(const WorkTile& at, int kv_tile) const {
     const Extent lengths = this->extent(at);
     const Extent here{arch::opaque(lengths.q_len), arch::opaque(lengths.kv_len)};
-    if (!this->kUniform && kv_tile * Traits::kBc >= here.kv_len) return {};  // behind its last key
+    if (!this->kUniform && kv_tile * Traits::kBc >= here.kv_len) return {};  // past its last key
     return row_tiles(this->policies.mask, at.sequence, at.head, kv_tile * Traits::kBc, Traits::kBc,
                      Traits::kBr, here);
   }
-  /// Whether the tiles of K and V of a column's kv head ascend (`kv_block_of`).
+  /// Returns whether the kv tiles of a kv block's kv head ascend (`kv_block_of`).
   ATTILE_HOST_DEVICE bool ascends(int kv_block) const {
     return Traits::kAlternatesFrom > 0 && kv_block >= ascending_from;
   }
-  /// Blocks of the pass over K/V blocks that have begun.
+  /// Returns the counter of the blocks of the pass over K/V blocks that have begun.
   ATTILE_HOST_DEVICE int* begun() const { return dq_semaphores + row_tile_count(); }
-  /// Tiles of K and V of all kv heads, and blocks of that pass.
+  /// Returns the number of kv tiles of all kv heads, which is that of the blocks of that pass.
   ATTILE_HOST_DEVICE int kv_blocks() const { return this->batch * this->kv_heads * kv_tiles; }
-  /// The fp32 sum of dQ of a work tile's rows; the family decides how a tile of it lies.
+  /// Returns the fp32 sum of dQ of a work tile's rows; the family chooses the layout of a tile.
   ATTILE_DEVICE float* dq_accum_of(const WorkTile& at) const {
     return dq_accum + scratch_row(at) * Traits::kDqCols;
   }
 };
 
-/// Bytes of the caller's scratch memory, and where each part of it starts.
+/// Holds the bytes of the caller's scratch memory, and the offset of each part of it.
 /// Units   bytes. For each query row, rounded up to tiles: statistics 8; the sum of dQ 4 for each
-///         column of a tile (D rounded up to 4, or to whole pieces of the warps that share a row
-///         with matrix instructions), not with kTwoPass. Of what DqOrder needs: semaphores 4 for
-///         each tile of query rows and 4 more, with kInOrder; zero_fill_flags 8 for each tile of
-///         keys of each kv head, with kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of
-///         those tiles, with kSignalsDqReady.
-/// Semaphores and zero_fill_flags begin at the same place, as no pass has both.
+///         column of a tile (D rounded up to 4, or with matrix instructions to whole pieces of the
+///         warps of a row), not with kTwoPass. DqOrder needs: semaphores 4 for each tile of query
+///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
+///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
+///         kSignalsDqReady.
+/// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
   std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, bytes;
 };
 
+/// Returns the parts of the scratch memory that a pass over `args` needs.
 template <class Traits>
 BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t batch_heads = static_cast<std::size_t>(args.batch) * args.q_heads;
@@ -130,10 +131,10 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   return {0, aligned_stats, 2 * aligned_stats, behind, behind + semaphores + zero_fill, bytes};
 }
 
-/// Whether the pass writes the zeros of the sum of dQ: where the blocks of a kv head run together,
-/// each with a share that is worth its atomics, and L2 has room for what some hundred of them write
-/// ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and 3 % slower with 16 MB, in
-/// shares of 32 and 64 KB (docs/tuning.md); others are not measured.
+/// Returns whether the pass itself writes the zeros of the sum of dQ: where the blocks of a kv head
+/// run together, each zero-fill chunk is worth its atomics, and L2 has room for what some hundred
+/// blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and 3 % slower
+/// with 16 MB, in chunks of 32 and 64 KB (docs/tuning.md); others are not measured.
 template <class Traits>
 bool zero_fills_in_pass(const typename Traits::Args& args) {
   if (!Traits::kZeroFillsInPass || args.kv_heads == 0 || args.kv_len == 0) return false;
@@ -145,20 +146,20 @@ bool zero_fills_in_pass(const typename Traits::Args& args) {
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= share && share <= 128 << 10;
 }
 
-/// Whether half of the kv heads ascend: see kv_block_of.
+/// Returns whether half of the kv heads ascend: see kv_block_of.
 template <class Traits>
 bool alternates(const typename Traits::Args& args) {
   return Traits::kAlternatesFrom > 0 && args.kv_heads > 0 &&
          args.q_heads / args.kv_heads >= Traits::kAlternatesFrom;
 }
 
-/// How many kv heads begin a tile each before one of them begins its next one. Of speed alone.
-/// kInOrder a block waits for a step of the one before it, so blocks of one head can begin one a
-/// step, and as many end in a step as the device runs at a time, over the steps that a block takes.
-/// Twice that, since dQ is on its way for longer than a step; where heads alternate, at least what
-/// fills a device.
-/// Else one: blocks of one head share what L2 holds. But where there are few, and a mask makes them
-/// uneven, as many heads as fill a device, so that the longest of all begin first.
+/// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed
+/// depends on it. With kInOrder a block waits for a step of the one before it, so that one block of
+/// a head can begin in each step, while as many blocks end in a step as the device runs at a time,
+/// over the steps of a block. The result is twice that, since dQ is in flight for longer than a
+/// step; where heads alternate, it is at least what fills a device.
+/// In other modes it is one, because blocks of one head share what L2 holds. But where blocks are
+/// few, and a mask makes them uneven, it is what fills a device, so that the longest begin first.
 template <class Traits>
 int heads_in_flight(const typename Traits::Args& args) {
   if (args.kv_heads == 0 || args.q_len == 0 || args.kv_len == 0) return 1;
@@ -213,7 +214,7 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   }
 }
 
-/// The kernels' parameter for arguments that passed `check_arguments`; the rest is `complete`'s.
+/// Returns the parameter for arguments that passed `check_arguments`; `complete` does the rest.
 template <class Traits>
 typename Traits::Params backward_params(const typename Traits::Args& args, void* workspace,
                                         const float* l = nullptr) {

@@ -23,38 +23,40 @@
 #include <cstddef>
 #include <cstdint>
 
-// The kernel before the pass over K/V blocks, of all families. Lines are those of FlashAttention-2
-// (arXiv 2307.08691), Algorithm 2.
+// This kernel runs before the pass over K/V blocks, in all families. Lines are those of
+// FlashAttention-2 (arXiv 2307.08691), Algorithm 2.
 
 namespace attile {
 
-/// The tile of query rows of the kernels before and behind the pass, counted through all heads:
-/// they begin where the pass ends, and end where it begins, so that L2 still has what they meet.
+/// Returns the tile of query rows of a block of the kernels before and after the pass, counted
+/// through all heads. The kernel before ends where the pass begins, and the one after begins where
+/// the pass ends, so that L2 still holds what they read.
 template <class Traits>
 ATTILE_DEVICE int row_tile_of_block() {
   const int block = arch::block_index();
   return Traits::kDqMode == DqMode::kInOrder ? block : arch::block_count() - 1 - block;
 }
 
-/// rowsum(dO * O) of 32 rows, one for each lane: each sum in the order of its columns. Where a row
-/// sees one key, O is its V, and a dP that is summed in the same order cancels delta without a
-/// rounding. Rows come in whole lines of 128 bytes, by way of shared memory: 8 KB of a warp are on
-/// their way at a time.
+/// Computes rowsum(dO * O) of 32 rows, one for each lane; each sum is in the order of its columns.
+/// Where a row sees one key, O is its V, and a dP that is summed in the same order cancels delta
+/// without a rounding. Rows are read in whole lines of 128 bytes, by way of shared memory; 8 KB of
+/// a warp are in flight at a time.
 template <class T>
 struct RowProducts {
   static constexpr int kVector = 16 / sizeof(T);
   static constexpr int kSide = 8;  ///< lanes side by side along a row
   static constexpr int kDown = arch::kWarpSize / kSide;
-  static constexpr int kLoads = arch::kWarpSize / kDown;  ///< of a lane, of each tensor
+  static constexpr int kLoads = arch::kWarpSize / kDown;  ///< loads of a lane, of each tensor
   static constexpr int kPitch = (kSide + 1) * kVector;    ///< 8 rows begin in different banks
   static constexpr int kTile = arch::kWarpSize * kPitch;
-  static constexpr std::size_t kBytes = 2 * kTile * sizeof(T);  ///< of a warp
+  static constexpr std::size_t kBytes = 2 * kTile * sizeof(T);  ///< shared memory of a warp
   using Bits = Vec<int, 4>;  ///< one vector; elements of 16 bits would take a register each
   using Rows = tile::Matrix<const T>;
 
   T* shared;
 
-  /// Of rows row0 on, of which `rows` are there. Calls `meanwhile` beside the first loads.
+  /// Returns the sum of row `row0 + lane`, of which `rows` exist; the first loads are in flight
+  /// while it calls `meanwhile`.
   /// Scope    a warp with shared memory of its own.
   template <class F>
   ATTILE_DEVICE float operator()(const Rows& dout, const Rows& o, int row0, int rows,
@@ -84,7 +86,7 @@ struct RowProducts {
     const int col = lane % kSide * kVector;
     const T* x_from = dout.row(row0 + row) + col0 + col;
     const T* y_from = o.row(row0 + row) + col0 + col;
-    const int left = col0 + col < o.cols ? rows - row : 0;  // of the lane's rows and those between
+    const int left = col0 + col < o.cols ? rows - row : 0;  // rows from the lane's first on
     Bits x[kLoads], y[kLoads];
     ATTILE_UNROLL
     for (int i = 0; i < kLoads; ++i) {
@@ -98,16 +100,16 @@ struct RowProducts {
     }
     if (col0 == 0) meanwhile();
     T* const to = shared + row * kPitch + col;
-    arch::warp_barrier();  // the columns before have been added
+    arch::warp_barrier();  // the previous columns have been added before they are overwritten
     ATTILE_UNROLL
     for (int i = 0; i < kLoads; ++i) {
       arch::store(reinterpret_cast<int*>(to + i * kDown * kPitch), x[i]);
       arch::store(reinterpret_cast<int*>(to + i * kDown * kPitch + kTile), y[i]);
     }
-    arch::warp_barrier();  // all lanes' vectors are there
+    arch::warp_barrier();  // all lanes' vectors are written before others read them
     const T* const from = shared + lane * kPitch;
     ATTILE_UNROLL
-    for (int v = 0; v < kSide * kVector; v += kVector) {  // behind the last column both are 0
+    for (int v = 0; v < kSide * kVector; v += kVector) {  // past the last column both are 0
       const auto a = arch::load<kVector>(from + v);
       const auto b = arch::load<kVector>(from + v + kTile);
       ATTILE_UNROLL
@@ -116,7 +118,7 @@ struct RowProducts {
   }
 };
 
-/// Its warps: one takes 32 rows of a tile.
+/// Is the number of warps of the preprocessing kernel, each of which takes 32 rows of a tile.
 template <class Traits>
 inline constexpr int kPreprocessWarps = min(ceil_div(Traits::kBr, arch::kWarpSize), 4);
 template <class Traits>
@@ -125,9 +127,9 @@ template <class Traits>
 inline constexpr std::size_t kPreprocessSharedBytes =
     kPreprocessWarps<Traits>* RowProducts<typename Traits::ElementType>::kBytes;
 
-/// Line 4, the row statistics that the loops read, and zeros for the sum of dQ (line 3) where the
-/// pass does not write them: one block for each tile of query rows of each head. And the zeros for
-/// the gradient of a modifier that learns.
+/// Computes line 4, the row statistics that the loops read, and writes the zeros of the sum of dQ
+/// (line 3) where the pass does not: one block for each tile of query rows of each head. It also
+/// writes the zeros of the gradient of a score modifier that has one.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -148,7 +150,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   order.template reset<kPreprocessThreads<Traits>>();
   const WorkTile tile = row_tile(p, row_tile_of_block<Traits>());
   const int q_len = p.extent(tile).q_len;
-  bool written = false;  // by a tile of K and V that sees those rows
+  bool written = false;  // whether a kv tile that sees those rows overwrites their sum
   if constexpr (kInOrder) {
     written = order.nearest_seen(tile, 0, 1) < p.kv_tiles;
     if (thread == 0) order.reset_semaphore(tile);
@@ -159,7 +161,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
       arch::dynamic_shared() + thread / kWarp * Products::kBytes)};
   for (int first = thread / kWarp * kWarp; first < Traits::kBr;
        first += kPreprocessThreads<Traits>) {
-    const int rows = kWhole ? kWarp : min(Traits::kBr - first, kWarp);  // of the warp
+    const int rows = kWhole ? kWarp : min(Traits::kBr - first, kWarp);  // rows of the warp
     const int row = tile.row0 + first + thread % kWarp;
     const bool there = row < q_len && thread % kWarp < rows;
     float lse = -kInf, dlse = 0.0f;

@@ -11,20 +11,20 @@
 
 #include <cstdint>
 
-// Which block of a backward pass takes which work tile: tiles of K and V in the pass over them,
-// tiles of query rows in the kernels before and behind it. A column is one tile of Bc keys of one
-// kv head of one sequence, which one block of the pass takes; columns are numbered through the
-// problem.
+// These functions map the blocks of a backward pass to work tiles: to tiles of K and V in the pass
+// over them, to tiles of query rows in the kernels before and after it. A kv block is one tile of
+// Bc keys of one kv head of one sequence, which one block of the pass computes; kv blocks are
+// numbered through the problem.
 
 namespace attile {
 
-/// Whether columns are counted through all sequences of one kv head after another, so that which
-/// heads ascend (`kv_block_of`) depends on the head alone. Else through all kv heads of one
-/// sequence after another.
+/// Says whether kv blocks are counted through all sequences of one kv head after another, so that
+/// which heads ascend (`kv_block_of`) depends on the head alone. Else they are counted through all
+/// kv heads of one sequence after another.
 template <class Traits>
 inline constexpr bool kHeadByHead = Traits::kAlternatesFrom > 0;
 
-/// The work tile of a column. Its head is the first one that reads the kv head.
+/// Returns the work tile of a kv block. Its head is the first one that reads the kv head.
 template <class Traits>
 ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_block) {
   const int batch_head = kv_block / p.kv_tiles;
@@ -38,8 +38,8 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
   return at;
 }
 
-/// The work tile of a tile of query rows. `number`: counted through all heads of one sequence after
-/// another, from a head's first rows on.
+/// Returns the work tile of a tile of query rows. `number`: counted through all heads of one
+/// sequence after another, from a head's first rows on.
 template <class Traits>
 ATTILE_DEVICE WorkTile row_tile(const BackwardParams<Traits>& p, int number) {
   const int batch_head = number / p.q_tiles;
@@ -52,7 +52,7 @@ ATTILE_DEVICE WorkTile row_tile(const BackwardParams<Traits>& p, int number) {
   return at;
 }
 
-/// The same where a head's last rows, which see most under a causal mask, come first.
+/// Does the same, but counts from a head's last rows on, which see most under a causal mask.
 template <class Traits>
 ATTILE_DEVICE WorkTile last_rows_first(const BackwardParams<Traits>& p, int number) {
   WorkTile at = row_tile(p, number);
@@ -60,20 +60,21 @@ ATTILE_DEVICE WorkTile last_rows_first(const BackwardParams<Traits>& p, int numb
   return at;
 }
 
-/// The first column of the kv head that a work tile's rows read.
+/// Returns the first kv block of the kv head that a work tile's rows read.
 template <class Traits>
 ATTILE_DEVICE int first_kv_block(const BackwardParams<Traits>& p, const WorkTile& at) {
   static_assert(!kHeadByHead<Traits>, "attile::first_kv_block: columns go sequence by sequence");
   return (at.sequence * p.kv_heads + at.kv_head) * p.kv_tiles;
 }
 
-/// The column of the block that is the `begun`-th to begin: the kv heads of a round begin their
-/// tiles in turn. Each from its first tile on, which under a causal mask has most rows: the blocks
-/// that begin last are short. kInOrder from its last one on, since a block waits for those behind
-/// its tile, and takes its rows from the first on: under a causal mask or a window it then meets no
-/// rows before the tile behind it has. kAlternatesFrom says where half of the heads ascend: from
-/// the first tile on, and each tile's rows from the last one on. Which heads those are must depend
-/// neither on how many batches there are nor on the device: the order of the sums would.
+/// Returns the kv block of the `begun`-th block to begin; the kv heads of a round begin one tile
+/// each, then the next. A head begins with its first tile, which under a causal mask has most rows:
+/// the blocks that begin last are short. With kInOrder it begins with its last tile, since a block
+/// waits for those of later tiles, and goes through its rows from the first on: under a causal mask
+/// or a window it then meets no rows before the next tile has. kAlternatesFrom says where half of
+/// the heads ascend: they begin with the first tile, and with the last rows of each tile. Which
+/// heads those are must depend neither on the number of sequences nor on the device, because the
+/// order of the sums depends on it.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
@@ -90,8 +91,8 @@ ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   }
 }
 
-/// The tile of query rows that a block behind the pass takes, of the `tile`-th among them. The
-/// heads that the pass ends with come last, so that the blocks that begin first have not to wait.
+/// Returns the tile of query rows that the `tile`-th block of the kernel after the pass stores. The
+/// heads that the pass ends with come last, so that the blocks that begin first need not wait.
 template <class Traits>
 ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
   if (p.kv_tiles == 0) return tile;

@@ -15,28 +15,29 @@
 
 namespace attile {
 
-/// P = exp(S' - LSE) (line 11). Units    s * scale: natural; taken before it is scaled to log2
-/// units: both may be large where P is not small, and would bring their roundings.
+/// Returns P = exp(S' - LSE) (line 11).
+/// Units    s * scale: natural. LSE is subtracted before the scaling to log2 units: both may be
+///          large where P is not small, and scaling them would add their roundings.
 ATTILE_DEVICE float probability(float s, float scale, float lse) {
   return arch::exp2((s * scale - lse) * kLog2e);
 }
 
-/// dS' = P (dP - delta) (line 14).
+/// Returns dS' = P (dP - delta) (line 14).
 ATTILE_DEVICE float score_gradient(float prob, float dp, float delta) {
   return prob * (dp - delta);
 }
 
-/// What a score, a raw product, becomes in the backward pass: P = exp(S' - LSE), 0 where it is
-/// hidden, and score_mod'(scale S).
+/// Holds what the backward pass computes from a score, a raw product: P = exp(S' - LSE), which is 0
+/// where the score is hidden, and score_mod'(scale S).
 struct Probability {
   float value, derivative;
   bool visible;
 };
 
-/// The mask, asked about a score when that has been made. See tile::VisibleBits, too.
+/// Asks the mask about each score once that has been computed. See tile::VisibleBits, too.
 template <class M>
 struct AskedMask {
-  static constexpr bool kModifierBranches = true;  ///< a hidden score is not shown to a modifier
+  static constexpr bool kModifierBranches = true;  ///< a modifier never gets a hidden score
   const M& mask;
   const tile::TileCoord& coord;
 
@@ -45,11 +46,11 @@ struct AskedMask {
   }
 };
 
-/// Whether a mask's answers about all scores of a tile are needed, each by itself.
+/// Says whether the mask has to be asked about each score of a tile by itself.
 template <class M, class S>
 inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
 
-/// `visible`: see visible_in.
+/// Returns the Probability of a score. `visible`: see visible_in.
 template <bool kModifierBranches, class Params>
 ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
                                          const tile::TileCoord& coord, float lse, bool visible) {
@@ -57,9 +58,9 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   float derivative = 1.0f;
   if constexpr (!kIsIdentity<S>) {
-    // Without a branch what scores have in common is read once. A modifier that may hide one is
-    // taken for a bias, of which each score has its own element: it would send for all of them, and
-    // there are no registers for that.
+    // Without a branch, what scores have in common is read once. A modifier that may hide a score
+    // is treated as a bias with an element for each score: without a branch all of them would be
+    // loaded at once, and there are no registers for that.
     constexpr bool kAlways = !kModifierBranches && !kMayHide<S>;
     if (kAlways || visible) {
       const ScoreIndex at = kAlways ? coord.nearest_inside(i) : i;
@@ -72,8 +73,8 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
   return {visible ? probability(s, score_scale, lse) : 0.0f, derivative, visible};
 }
 
-/// Whether a score in registers (r, c) is visible, before a modifier has a say. kMasked, `shown`
-/// knows.
+/// Returns whether the score in registers (r, c) is visible before the modifier is applied; with
+/// kMasked that is the answer of `shown`.
 template <bool kMasked, class S, class Shown>
 ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex& i,
                               const tile::TileCoord& coord) {
@@ -84,11 +85,12 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
   }
 }
 
-/// The pointwise middle of the backward pass, for one tile:
+/// Computes the pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
-/// the score is hidden, so is dS, but for NaN and inf in dP. With kAddGradient the gradient of a
-/// modifier that learns gets dS'. `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
+/// the score is hidden, so is dS, but for NaN and inf in dP. With kAddGradient dS' is added to the
+/// gradient of a modifier that has one.
+/// `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
 template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Kept,
           class Shown>
@@ -125,7 +127,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
   }
 }
 
-/// The same; dropout is asked before, and the mask about a score when that is due.
+/// Does the same, but asks dropout about the whole tile beforehand, and the mask about each score
+/// once that has been computed.
 template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
@@ -137,8 +140,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       AskedMask<std::remove_cvref_t<decltype(p.policies.mask)>>{p.policies.mask, coord});
 }
 
-/// Its first half alone, where another warpgroup makes dS: leaves dropout(P) in `p_frag` (from S),
-/// and what dS has of it, P * score_mod'(scale S), in `factor`.
+/// Computes the first half alone, where another warpgroup computes dS: leaves dropout(P) in
+/// `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`.
 template <bool kMasked, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor, const Params& p,
                                             const tile::TileCoord& coord, const float* lse,
@@ -160,8 +163,9 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
   }
 }
 
-/// What `f` does for a tile, which hides scores only where it is at an `edge`, by f(masked): a
-/// std::bool_constant that says whether it has to ask the mask.
+/// Calls f(masked) for a tile of scores, some of which are hidden only where it is at an `edge`.
+/// `masked` is a std::bool_constant that says whether f has to ask the mask; where it has not, the
+/// mask's intervals have been applied here.
 template <class Registers, class Params, class F>
 ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
                              const tile::TileCoord& coord, F&& f) {
@@ -177,8 +181,8 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
   }
 }
 
-/// The same with answers that the mask has given before, which hide scores at once where no
-/// modifier has to see them.
+/// Does the same with answers that the mask has given before, which hide scores at once where no
+/// modifier has to read them.
 template <class Registers, class Params, class F>
 ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
                               const tile::TileCoord& coord,
@@ -193,7 +197,7 @@ ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
   }
 }
 
-/// `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
+/// Calls `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
 template <class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
@@ -205,13 +209,14 @@ ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Regi
   });
 }
 
-/// Whether the step is but products, exponentials and a mask's edge, and comes in two halves.
+/// Says whether the step takes the fast path, which is only products, exponentials and a mask's
+/// edge, and comes in two halves.
 template <class Policies>
 inline constexpr bool kIsFastPath =
     kIsIdentity<typename Policies::ScoreModType>&& IntervalMask<typename Policies::MaskType> &&
     !Policies::DropoutType::kEnabled;
 
-/// What a tile's statistics have for a thread's rows, read ahead of its scores.
+/// Holds one row statistic of a tile for a thread's rows, read before its scores are computed.
 template <class Registers>
 struct RowValues {
   float x[Registers::kRegRows];
@@ -223,8 +228,8 @@ struct RowValues {
   }
 };
 
-/// The first half of a plain step: S, with what is hidden -inf, -> P. The second one is
-/// `fast_gradient`.
+/// Computes the first half of the fast path: S, with -inf where it is hidden, -> P. The second half
+/// is `fast_gradient`.
 template <class Registers>
 ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
                                       const RowValues<Registers>& lse) {
@@ -237,8 +242,9 @@ ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
   }
 }
 
-/// Scores before their product is added, where that leaves out half of LSE on both sides:
-/// s <- -LSE / 2 in raw scores. Of an empty row, whose LSE is infinite, both stay infinite: P = 0.
+/// Begins scores at half, before their product is added: s <- -LSE / 2 in raw scores. The other
+/// half of LSE is subtracted by `fast_probabilities`. For an empty row, whose LSE is infinite, both
+/// stay infinite: P = 0.
 /// Units    half_inverse_scale: 1 / (2 scale).
 template <class Registers>
 ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& half_lse,
@@ -252,7 +258,7 @@ ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& 
   }
 }
 
-/// dO V^T -> dS.
+/// Computes the second half of the fast path: dO V^T -> dS.
 template <class Registers>
 ATTILE_DEVICE void fast_gradient(const Registers& p_frag, Registers& ds_frag,
                                  const RowValues<Registers>& delta) {

@@ -16,14 +16,14 @@
 
 #include <cstdint>
 
-// The fp32 sum of dQ of kernels with matrix instructions: a tile of it lies as the registers do
+// Kernels with matrix instructions keep a tile of the fp32 sum of dQ in the layout of the registers
 // that hold one part of it, so that what a warp adds is contiguous.
 
 namespace attile {
 
-/// Where a thread's value (r, c) of dQ lies in a tile of the sum, counted from `dq_accum_begin`:
-/// what one instruction of a warp adds, the four of a 2 x 2 group or one of each lane's, is
-/// contiguous, and so is what Traits::kDqContiguousThreads threads add.
+/// Returns the offset of a thread's value (r, c) of dQ in a tile of the sum, counted from
+/// `dq_accum_begin`. What one instruction of a warp adds, four values of 2 x 2 or one of each lane,
+/// is contiguous, and so is what Traits::kDqContiguousThreads threads add.
 template <class Traits>
 ATTILE_DEVICE constexpr int dq_accum_offset(int r, int c) {
   const int group = r / 2 * (Traits::DqRegisters::kRegCols / 2) + c / 2;
@@ -31,6 +31,8 @@ ATTILE_DEVICE constexpr int dq_accum_offset(int r, int c) {
   return arch::kAddsVectors ? group * Traits::kDqContiguousThreads * 4 + element
                             : (group * 4 + element) * Traits::kDqContiguousThreads;
 }
+
+/// Returns the offset of this thread's first value in a tile of the sum.
 template <class Traits>
 ATTILE_DEVICE int dq_accum_begin() {
   using Registers = typename Traits::DqRegisters;
@@ -42,7 +44,7 @@ ATTILE_DEVICE int dq_accum_begin() {
          thread % Traits::kDqContiguousThreads * unit;
 }
 
-/// Calls f(r, c, values) for each 2 x 2 group of what this thread holds.
+/// Calls f(r, c, values) for each 2 x 2 of the values that this thread holds.
 template <class Traits, class F>
 ATTILE_DEVICE void for_each_of_dq(const typename Traits::DqRegisters& dq, F&& f) {
   using Registers = typename Traits::DqRegisters;
@@ -55,7 +57,7 @@ ATTILE_DEVICE void for_each_of_dq(const typename Traits::DqRegisters& dq, F&& f)
   }
 }
 
-/// sum += dq, or sum = dq, for what this thread holds.
+/// Adds the values that this thread holds: sum += dq, or with `overwrite` sum = dq.
 template <class Traits>
 ATTILE_DEVICE void add_to_dq_accum(float* sum, const typename Traits::DqRegisters& dq,
                                    bool overwrite) {
@@ -75,7 +77,7 @@ ATTILE_DEVICE void add_to_dq_accum(float* sum, const typename Traits::DqRegister
   });
 }
 
-/// dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
+/// Stores dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
 /// Scope    all threads of the block. `shared`: Traits::kDqSharedBytes, aligned to 128 bytes.
 template <class Traits>
   requires requires { Traits::dq_origin(0); }

@@ -16,12 +16,13 @@
 
 #include <cstdint>
 
-// What all families of forward kernels have in common: their grid and shell, and the end of rows.
+// The grid, the kernel entry point and the store of LSE are common to all families of forward
+// kernels.
 
 namespace attile {
 
-/// The kernel's one parameter, for arguments that passed `check`: what can fail has succeeded
-/// there.
+/// Returns the kernel's one parameter, for arguments that passed `check`: what can fail has
+/// succeeded there.
 template <class Traits>
 typename Traits::Params forward_params(const typename Traits::Args& args) {
   typename Traits::Params params(args);
@@ -29,13 +30,13 @@ typename Traits::Params forward_params(const typename Traits::Args& args) {
   return params;
 }
 
-/// The kernel of every family: what the `forward_block` of the traits' own namespace computes.
+/// Runs the `forward_block` of the traits' own namespace; it is the kernel of every family.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     forward_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p);
 
-/// Blocks of the grid: one for each tile; or, of kernels that are kPersistent, as many as run at
-/// the same time, and no more than the arguments allow, each for several tiles.
+/// Returns the blocks of the grid: one for each tile; or, for kernels that are kPersistent, as many
+/// as run at the same time, and no more than the arguments allow, each for several tiles.
 template <class Traits>
 std::int64_t forward_block_count(const typename Traits::Args& args) {
   const std::int64_t tiles = Traits::Params::tile_count(args);
@@ -48,7 +49,8 @@ std::int64_t forward_block_count(const typename Traits::Args& args) {
   }
 }
 
-/// LSE of the rows that this thread holds, where it is wanted: the lanes of a row write one each.
+/// Stores LSE of the rows that this thread holds, where it is wanted. The lanes of a row hold the
+/// same rows, and each writes others of them.
 /// [FlashAttention-2, Alg. 1, lines 13 and 15]
 template <class Registers, class Traits, class Coord>
 ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
@@ -73,7 +75,7 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
   }
 }
 
-/// The kernel of every family: what the `forward_block` of the traits' own namespace computes.
+/// Runs the `forward_block` of the traits' own namespace.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     forward_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {

@@ -9,7 +9,7 @@ namespace attile {
 
 namespace detail {
 
-/// A text that is put together when it is compiled.
+/// Holds a text that is put together at compile time.
 struct StaticText {
   char text[96] = {};
   std::size_t length = 0;
@@ -17,7 +17,7 @@ struct StaticText {
   constexpr void add(const char* more) {
     while (*more != '\0') text[length++] = *more++;
   }
-  /// At least 0.
+  /// Appends a number, which must be at least 0.
   constexpr void add(int number) {
     if (number >= 10) add(number / 10);
     text[length++] = static_cast<char>('0' + number % 10);
@@ -41,8 +41,8 @@ inline constexpr StaticText kKernelName = [] {
 
 }  // namespace detail
 
-/// The family, the direction and the tiles of a kernel: "sm90 forward, Br 128, Bc 128, D 128, Dv
-/// 128".
+/// Returns the family, the direction and the tiles of a kernel: "sm90 forward, Br 128, Bc 128, D
+/// 128, Dv 128".
 template <class Traits>
 constexpr const char* kernel_name() {
   return detail::kKernelName<Traits>.text;

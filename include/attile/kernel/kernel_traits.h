@@ -7,21 +7,21 @@
 
 namespace attile {
 
-/// A forward kernel's parameter (forward_kernel.cuh).
+/// Holds a forward kernel's parameter (forward_params.cuh).
 template <class Traits>
 struct ForwardParams;
 
-/// The parameter of the kernels of a backward pass (backward_params.cuh).
+/// Holds the parameter of the kernels of a backward pass (backward_params.cuh).
 template <class Traits>
 struct BackwardParams;
 
-/// Where a part of a tile begins. Units: rows, columns.
+/// Says where a part of a tile begins. Units: rows, columns.
 struct TileOrigin {
   int row = 0, col = 0;
 };
 
-/// What the traits of every kernel say, whatever the family: its direction, its tiles of Br rows of
-/// Q and Bc of K and V, the head dimensions it takes, its types and policies.
+/// Holds the traits of every kernel of any family: its direction, its tiles of Br rows of Q and Bc
+/// of K and V, the head dimensions it takes, its types and policies.
 /// E: Elements; P: PolicyBundle.
 template <Direction kWay, int Br, int Bc, int D, class E, class P, int Dv>
 struct KernelTraits {
@@ -41,19 +41,19 @@ struct KernelTraits {
   using SequencesType = typename P::SequencesType;
   using Args = Arguments<kWay, E, P>;
 
-  /// Whether a block computes several tiles, as many blocks as run at the same time.
+  /// Whether a block computes several tiles, and the grid is as many blocks as run at a time.
   static constexpr bool kPersistent = false;
-  /// Whether few uneven blocks of a backward pass begin longest first (`heads_in_flight`).
+  /// Whether a backward pass of few uneven blocks begins with the longest (`heads_in_flight`).
   static constexpr bool kHeadsInFlight = true;
-  /// With how many query heads over a kv head half of the kv heads of an ordered backward pass
-  /// ascend (`kv_block_of`), and with more; 0 where they never do.
+  /// The least number of query heads of a kv head with which half of the kv heads of an ordered
+  /// backward pass ascend (`kv_block_of`); 0 where they never do.
   static constexpr int kAlternatesFrom = 0;
-  /// Whether warps that do nothing else keep a block's turns, in as few registers as that takes.
+  /// Whether warps that do nothing else acquire the dQ semaphores, in as few registers as needed.
   static constexpr bool kDqSemaphoreWarps = false;
-  /// Whether the sum of dQ begins as zeros that the pass over K/V blocks writes itself.
+  /// Whether the pass over K/V blocks writes the zeros of the sum of dQ itself.
   static constexpr bool kZeroFillsInPass = false;
-  /// Whether it tells when it has added a column's part, so that dQ of the first heads is written
-  /// beside the last columns.
+  /// Whether it signals when a kv block's part of dQ is added, so that dQ of the first heads is
+  /// written while the last kv blocks run.
   static constexpr bool kSignalsDqReady = false;
   static constexpr Direction kDirection = kWay;
   static constexpr int kBr = Br;

@@ -17,9 +17,9 @@
 
 namespace attile {
 
-/// A problem as its kernels see it: the arguments with everything resolved that the host knows.
-/// A kernel reads tensors, lengths and policies through it, by a work tile. It is the first part of
-/// the parameter of every kernel but standard attention's.
+/// Holds a problem as its kernels see it: the arguments with everything resolved that the host
+/// knows. A kernel reads tensors, lengths and policies through it, by a work tile. It is the first
+/// part of the parameter of every kernel but standard attention's.
 template <class Traits>
 struct Problem {
   using Args = typename Traits::Args;
@@ -31,7 +31,7 @@ struct Problem {
   tile::TensorParam<const T> q, k, v;
   tile::TensorParam<std::conditional_t<Args::kIsForward, T, const T>> o;
   RowTensor<std::conditional_t<Args::kIsForward, float, const float>> lse;
-  int batch;  ///< sequences
+  int batch;  ///< the number of sequences
   int q_heads, kv_heads;
   int group_heads;  ///< query heads that read one head of K and V
   Extent bounds;    ///< the lengths that no sequence exceeds
@@ -39,12 +39,12 @@ struct Problem {
   float scale;
   Policies policies;
 
-  /// Of arguments that passed `check_arguments`.
+  /// Takes arguments that passed `check_arguments`.
   explicit Problem(const Args& args) : Problem(args, head_dims(args, Traits::kD, Traits::kDv)) {}
 
   ATTILE_HOST_DEVICE ScoreShape score_shape() const { return {batch, q_heads, bounds}; }
-  /// The lengths of a work tile's sequence. Where all sequences have the same, they are the
-  /// parameter's, which takes no registers.
+  /// Returns the lengths of a work tile's sequence. Where all sequences have the same, they are
+  /// read from the parameter, which takes no registers.
   ATTILE_HOST_DEVICE Extent extent(const WorkTile& at) const {
     if constexpr (kUniform) {
       return bounds;
@@ -52,13 +52,13 @@ struct Problem {
       return at.extent;
     }
   }
-  /// The scores of a work tile's rows, from key col0 on.
+  /// Returns the coordinates of the scores of a work tile's rows, from key col0 on.
   ATTILE_DEVICE tile::TileCoord coord(const WorkTile& at, int col0) const {
     return {at.sequence, at.head, at.row0, col0, extent(at)};
   }
 
-  /// Q and O of a work tile's sequence and query head, and a tensor of such a shape. Row 0 is the
-  /// sequence's first row, so that a tile loads from `at.row0` on.
+  /// These return Q, O, and a tensor of such a shape, of a work tile's sequence and query head. Row
+  /// 0 is the sequence's first row, so that a tile loads from `at.row0` on.
   ATTILE_DEVICE auto q_of(const WorkTile& at) const { return rows_of_head(q, at, head_dim); }
   ATTILE_DEVICE auto o_of(const WorkTile& at) const { return rows_of_head(o, at, head_dim_v); }
   template <class X>
@@ -66,8 +66,8 @@ struct Problem {
                                              int cols) const {
     return x.slice(policies.sequences.q_origin(at.sequence), at.head, extent(at).q_len, cols);
   }
-  /// K and V of its sequence and kv head, and a tensor of such a shape. Row 0 is the sequence's
-  /// first key.
+  /// These return K, V, and a tensor of such a shape, of a work tile's sequence and kv head. Row 0
+  /// is the sequence's first key.
   ATTILE_DEVICE auto k_of(const WorkTile& at) const { return keys_of_head(k, at, head_dim); }
   ATTILE_DEVICE auto v_of(const WorkTile& at) const { return keys_of_head(v, at, head_dim_v); }
   template <class X>
@@ -75,15 +75,16 @@ struct Problem {
                                              int cols) const {
     return x.slice(policies.sequences.kv_origin(at.sequence), at.kv_head, extent(at).kv_len, cols);
   }
-  /// What a tensor of LSE's shape has for a sequence's first row; its other rows follow.
+  /// Points to the element of a sequence's first row in a tensor of LSE's shape; its other rows
+  /// follow.
   template <class X>
   ATTILE_DEVICE X* first_row(const RowTensor<X>& x, int sequence, int head) const {
     const RowOrigin origin = policies.sequences.q_origin(sequence);
     return x.row(origin.batch, head, origin.row);
   }
 
-  /// The tiles of Bc keys that any of the `count` rows from `first` on sees. `head`: the tile's, or
-  /// another one that shares it.
+  /// Returns the tiles of Bc keys that any of the `count` rows from `first` on sees. `head`: that
+  /// of the work tile, or another one that shares the tile.
   ATTILE_DEVICE TileRange keys_seen(const WorkTile& at, int head, int first, int count) const {
     const Extent lengths = extent(at);
     const Interval rows{first, min(first + count, lengths.q_len)};
@@ -91,7 +92,7 @@ struct Problem {
     return tiles_of(visible_columns(policies.mask, at.sequence, head, rows, lengths), Traits::kBc);
   }
 
-  /// Dropout's decisions.
+  /// Returns what decides about dropout.
   ATTILE_DEVICE auto sampler() const { return policies.dropout.sampler(q_heads); }
 
  private:

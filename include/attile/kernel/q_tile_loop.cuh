@@ -10,10 +10,10 @@
 
 namespace attile {
 
-/// The tiles of query rows that see a tile of K and V, over all query heads of its group; of each
-/// from the first to the last one, and where the tiles of K and V ascend from the last to the
-/// first. It keeps the column's number, and works out from it what is rarely needed, which spares
-/// registers.
+/// Goes through the tiles of query rows that see a kv block, over all query heads of its kv head:
+/// in each head from the first tile to the last, and where the kv tiles ascend from the last to the
+/// first. It keeps the number of the kv block, and computes from it what is rarely needed, which
+/// spares registers.
 template <class Traits>
 struct QTileLoop {
   const BackwardParams<Traits>& p;
@@ -28,7 +28,7 @@ struct QTileLoop {
   ATTILE_DEVICE bool more() const { return step < range.last; }
   ATTILE_DEVICE bool edge() const { return !range.full(row_tile()); }
   ATTILE_DEVICE int row0() const { return row_tile() * Traits::kBr; }
-  /// The work tile of these rows and of the tile of K and V that `key` is.
+  /// Returns the work tile of the current rows and of the kv tile of `key`.
   ATTILE_DEVICE WorkTile tile(WorkTile key) const {
     key.head = head;
     key.row0 = row0();

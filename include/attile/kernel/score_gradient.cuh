@@ -11,16 +11,16 @@
 
 #include <cstdint>
 
-// The gradient of a score modifier that learns: see kHasGradient.
+// These functions write the gradient of a score modifier: see kHasGradient.
 
 namespace attile {
 
-/// How kernels add to it.
+/// Adds to the gradient of a score modifier by atomics, as kernels do.
 struct AddAtomically {
   ATTILE_DEVICE void operator()(float* where, float x) const { arch::atomic_add(where, x); }
 };
 
-/// Writes the zeros that it begins with: a warp for each line.
+/// Writes the zeros that the gradient of a score modifier begins with: a warp for each line.
 /// Scope    all threads of a grid with blocks of kThreads.
 template <int kThreads, class S>
 ATTILE_DEVICE void clear_gradient(const S& mod, const ScoreShape& shape) {

@@ -21,13 +21,13 @@
 #include <cstdint>
 #include <type_traits>
 
-// FlashAttention-2, backward (arXiv 2307.08691, Algorithm 2; the lines named are its).
-// Only shared memory, plain FMAs, shuffles, and atomics where dQ is accumulated and for what a
-// score modifier learns.
+// This is the backward pass of FlashAttention-2 (arXiv 2307.08691, Algorithm 2; the lines named are
+// its). It needs only shared memory, plain FMAs, shuffles, and atomics where dQ is accumulated and
+// for the gradient of a score modifier.
 
 namespace attile::portable {
 
-/// The tiles in shared memory that both passes use.
+/// Holds the tiles in shared memory that both passes use.
 template <class Traits>
 struct BackwardTiles {
   typename Traits::QTile q;      // (Br, D)
@@ -48,8 +48,8 @@ struct BackwardTiles {
   }
 };
 
-/// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group; with
-/// the modes of one pass also this tile's part of dQ.
+/// Computes dK and dV of one kv tile (lines 6 to 18), over all query heads of its kv head; with the
+/// modes of one pass it also adds this tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kKvSharedBytes, aligned to 16 bytes.
 template <class Traits>
 ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
@@ -63,7 +63,8 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   const auto sampler = p.sampler();
   tile::load<kThreads>(smem.k, p.k_of(key), col0);  // line 6
   tile::load<kThreads>(smem.v, p.v_of(key), col0);
-  arch::await_dependencies();            // the statistics, the sum of dQ and the turns are there
+  // The statistics, the sum of dQ and the semaphores are written before this block reads them.
+  arch::await_dependencies();
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
@@ -75,7 +76,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     tile::load<kThreads>(smem.dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
     [[maybe_unused]] bool writes = false;
     if constexpr (kInOrder)
-      writes = DqOrder<Traits>(p).acquire(at, at.kv_tile());  // each warp for itself
+      writes = DqOrder<Traits>(p).acquire(at, at.kv_tile());  // each warp waits for itself
     arch::barrier();  // Q and dO (the first time K and V) are written before anyone reads them
 
     typename Traits::ScoreRegisters p_frag, ds_frag;
@@ -109,7 +110,9 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
         });
       }
     }
-    arch::barrier();  // everyone has read Q, dO, P and dS before the next tiles are written
+    // Everyone has read Q, dO, P and dS before the next tiles are written, and has added to dQ
+    // before the semaphore is released.
+    arch::barrier();
     if constexpr (kInOrder) {
       if (arch::thread_index() == 0) DqOrder<Traits>(p).release(at, at.kv_tile());
     }
@@ -126,7 +129,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   tile::store(p.keys_of_head(p.dv, key, p.head_dim_v), dv_frag, col0);
 }
 
-/// dQ of one tile of query rows, for kTwoPass: the same steps, over the tiles of K and V.
+/// Computes dQ of one tile of query rows, for kTwoPass, by the same steps over the kv tiles.
 /// Scope    all threads of the block. `shared`: Traits::kRowsSharedBytes, aligned to 16 bytes.
 template <class Traits>
 ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile& at,
@@ -157,7 +160,7 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
     probabilities_and_gradient<masked.value, kAddGradient>(
         p_frag, ds_frag, p, coord, p.row_lse + stat, p.delta + stat, sampler);
     tile::stage(smem.ds, ds_frag);
-    Traits::ScoreRegisters::sync_rows();        // the lanes of a row see each other's dS
+    Traits::ScoreRegisters::sync_rows();        // a row's lanes have written dS before any reads it
     tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
     arch::barrier();  // everyone has read K, V and dS before the next tiles are written
   };
@@ -166,15 +169,17 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
   tile::store(p.rows_of_head(p.dq, at, p.head_dim), dq_frag, at.row0, p.scale);
 }
 
-/// One block for each tile of query rows of each head, a head's last rows first.
+/// Runs the second pass of kTwoPass: one block for each tile of query rows of each head, a head's
+/// last rows first.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_q_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
-  arch::await_dependencies();  // the pass over keys, which has waited for the statistics
+  // The pass over keys has ended, which has waited for the statistics, before they are read.
+  arch::await_dependencies();
   backward_rows<Traits>(p, last_rows_first(p, arch::block_index()), arch::dynamic_shared());
 }
 
-/// dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
+/// Stores dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.
 template <class Traits>
 ATTILE_DEVICE void store_dq(const BackwardParams<Traits>& p, const WorkTile& at, unsigned char*) {
   using T = typename Traits::ElementType;

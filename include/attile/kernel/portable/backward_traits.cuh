@@ -11,7 +11,7 @@
 
 namespace attile::portable {
 
-/// Every constant of one portable backward pass.
+/// Holds every constant of one portable backward pass.
 /// Br, Bc  rows of Q and of K, V in a tile: any numbers >= 1.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
@@ -26,7 +26,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kLeastArchitecture = 0;
   static constexpr DqMode kDqMode = kMode;
   static constexpr int kThreads = TuningType::kThreads;
-  static constexpr int kDqThreads = kThreads;  ///< of the kernel that writes dQ
+  static constexpr int kDqThreads = kThreads;  ///< threads of the kernel that writes dQ
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kRowLanes = kThreads / tile::kColLanes;
 
@@ -46,7 +46,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// The pass over K/V blocks holds P and dS, the pass over Q blocks dS alone.
   static constexpr std::size_t kKvSharedBytes = kOperandBytes + 2 * PTile::kBytes;
   static constexpr std::size_t kRowsSharedBytes = kOperandBytes + PTile::kBytes;
-  /// Of the kernel that writes dQ.
+  /// Shared memory of the kernel that writes dQ.
   static constexpr std::size_t kDqSharedBytes = 0;
   /// Columns of a row of the fp32 sum of dQ.
   static constexpr int kDqCols = DqRegisters::kCols;

@@ -17,19 +17,19 @@
 #include <cstdint>
 #include <type_traits>
 
-// FlashAttention-1, forward (arXiv 2205.14135, Algorithm 2; the lines named are its). The outer
-// loop goes over K and V, so O, l and m of every row live in device memory between two of its
-// turns.
+// This is the forward pass of FlashAttention-1 (arXiv 2205.14135, Algorithm 2; the lines named are
+// its). The outer loop goes over K and V, so O, l and m of every row are in device memory between
+// two of its iterations.
 
 namespace attile::portable {
 
-/// What the rows of a block keep in device memory, of all those of their head.
+/// Gives access to O, l and m in device memory: those of a whole head, of which a block has `rows`.
 struct Flash1Rows {
   tile::Matrix<float> o;
   float *l, *m;
   Interval rows;
 
-  /// O = 0, l = 0, m = -inf.
+  /// Writes O = 0, l = 0 and m = -inf.
   /// Barriers one after, before l and m are read.
   template <class Traits>
   ATTILE_DEVICE void clear() const {
@@ -42,7 +42,8 @@ struct Flash1Rows {
     }
   }
 
-  /// O, l and m of the rows from row0 on; O as the unnormalised sum, l as one lane's part of it.
+  /// Loads O, l and m of the rows from row0 on: O as the unnormalised sum, l into one lane of each
+  /// row and 0 into the others.
   template <class Output, class Softmax>
   ATTILE_DEVICE void load(Output& o_frag, Softmax& softmax, int row0) const {
     tile::load(o_frag, o, row0);
@@ -57,7 +58,7 @@ struct Flash1Rows {
     }
   }
 
-  /// O, normalised, and l and m, whole.
+  /// Stores O, normalised, and the whole l and m of the rows from row0 on.
   template <class Output, class Softmax>
   ATTILE_DEVICE void store(Output& o_frag, Softmax& softmax, int row0) const {
     softmax.finish(o_frag);
@@ -71,7 +72,8 @@ struct Flash1Rows {
     }
   }
 
-  /// O in its own type, where it was summed up elsewhere; LSE = m + ln(l), where it is wanted.
+  /// Stores O in its own type, where the sums are elsewhere, and LSE = m + ln(l), where it is
+  /// wanted.
   template <class Traits, class T>
   ATTILE_DEVICE void finish(const tile::Matrix<T>& o_out, float* lse) const {
     if constexpr (!Traits::kSumsInOutput) {
@@ -88,9 +90,9 @@ struct Flash1Rows {
   }
 };
 
-/// The tiles of Q from `first_tile` on that a block takes: all tiles of K and V, one after another.
+/// Computes the tiles of Q of a slab against all tiles of K and V, one after another.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 16 bytes.
-///          O in device memory is always that of a softmax over the columns so far, and a thread
+///          O in device memory is always that of a softmax over the keys so far, and a thread
 ///          reads back what it wrote itself; l and m of a row are written by one lane for all.
 template <class Traits>
 ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const WorkTile& slab,
@@ -110,7 +112,7 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
   const auto k_gmem = p.k_of(slab);
   const auto v_gmem = p.v_of(slab);
   const int first_tile = slab.row0 / kBr;
-  // Behind a shorter sequence's end there are none.
+  // Past a shorter sequence's end there are no tiles.
   const int last_tile =
       max(min(first_tile + Traits::kSlabTiles, ceil_div(extent.q_len, kBr)), first_tile);
   const Flash1Rows rows{p.rows_of_head(p.sums, slab, p.head_dim_v),
@@ -123,7 +125,7 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
     return row_tiles(p.policies.mask, slab.sequence, slab.head, col0, kBc, kBr, extent)
         .between(first_tile, last_tile);
   };
-  // Where the first columns meet every tile of rows, nothing has to be initialised before.
+  // Where every tile of rows sees the first kv tile, nothing has to be initialised before.
   const TileRange first = extent.kv_len > 0 ? rows_of(0) : TileRange{};
   const bool fresh = first.first == first_tile && first.last == last_tile;
 
@@ -153,10 +155,10 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
       s_frag.scale(sampler.keep_scale());
     }
     tile::stage(p_smem, s_frag);
-    Traits::ScoreRegisters::sync_rows();      // the lanes of a row see each other's P
+    Traits::ScoreRegisters::sync_rows();      // the lanes of a row have written P before it is read
     tile::matmul_nn(o_frag, p_smem, v_smem);  // line 15
     rows.store(o_frag, softmax, coord.row0);  // lines 15, 16
-    arch::barrier();  // everyone has read Q and P before the next ones are written; l, m are there
+    arch::barrier();  // everyone has read Q and P before the next ones are written, l and m too
   };
 
   if (!fresh) rows.template clear<Traits>();  // line 3
@@ -174,7 +176,7 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
   rows.template finish<Traits>(p.o_of(slab), lse);
 }
 
-/// One block for each slab of tiles of Q of each query head.
+/// Runs FlashAttention-1's forward pass: one block for each slab of tiles of Q of each query head.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     flash1_forward_kernel(const ATTILE_GRID_CONSTANT Flash1Params<Traits> p) {

@@ -18,16 +18,16 @@
 
 namespace attile::portable {
 
-/// Every constant of one FlashAttention-1 forward kernel: ForwardTraits, with P in a place of its
-/// own, because K is still needed for the next rows of Q.
+/// Holds every constant of one FlashAttention-1 forward kernel: those of ForwardTraits, with shared
+/// memory for P beside K, because K is still needed for the next rows of Q.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, E, P, Dv, TuningType> {
   using Base = ForwardTraits<Br, Bc, D, E, P, Dv, TuningType>;
   using Params = ForwardParams<Flash1ForwardTraits>;
 
   /// Tiles of Q that a block takes through all tiles of K and V; rows need nothing of each other.
-  /// Few enough that Q, O, l and m of the rows that all blocks are at stay in the L2 cache, where
-  /// whole heads do not; enough to share the reading of K and V.
+  /// They are few enough that Q, O, l and m of the rows of all running blocks stay in the L2 cache,
+  /// where whole heads do not, and enough to share the reading of K and V.
   static constexpr int kSlabTiles = 4;
   /// Whether O can be kept in args.o: its sums are fp32.
   static constexpr bool kSumsInOutput = std::is_same_v<typename E::Q, float>;
@@ -38,27 +38,27 @@ struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, E, P, Dv, TuningType> {
                 "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
 };
 
-/// What Algorithm 2 leaves behind besides O, for Algorithm 4. Device pointers of the caller.
+/// Holds the caller's device pointers to what Algorithm 2 stores besides O, for Algorithm 4.
 struct Flash1State {
   float* l = nullptr;  ///< dense (batch, q_heads, q_len): sum of exp(S' - m); 0: empty row
   float* m = nullptr;  ///< the same shape: the largest S', natural units; -inf: empty row
   std::uint64_t* rng = nullptr;  ///< seed and offset that PhiloxDropout drew from; null: not wanted
 };
 
-/// Whether a dropout draws from a seed and an offset that can be saved.
+/// Says whether a dropout draws from a seed and an offset that can be saved.
 template <class P>
 inline constexpr bool kHasSavedState = requires(const P& dropout) {
   { dropout.current_seed() } -> std::convertible_to<std::uint64_t>;
   { dropout.current_offset() } -> std::convertible_to<std::uint64_t>;
 };
 
-/// What the kernel gets.
+/// Holds the one argument of the FlashAttention-1 forward kernel.
 template <class Traits>
 struct Flash1Params : Problem<Traits> {
   tile::TensorParam<float> sums;  ///< O between two tiles of K and V; may be the memory of O
   RowTensor<float> l, m;          ///< Flash1State's
   std::uint64_t* rng;
-  int slabs;  ///< of each sequence and head
+  int slabs;  ///< the slabs of each sequence and head
 
   Flash1Params(const typename Traits::Args& args, const Tensor<float>& o_sums,
                const Flash1State& state)
@@ -69,8 +69,8 @@ struct Flash1Params : Problem<Traits> {
         rng(state.rng),
         slabs(ceil_div(args.q_len, Traits::kBr * Traits::kSlabTiles)) {}
 
-  /// The work tile of a block: the first rows of its slab, through all heads of one sequence after
-  /// another.
+  /// Returns the work tile of a block, with the first row of its slab. Slabs are counted through
+  /// all heads of one sequence after another.
   ATTILE_DEVICE WorkTile slab(int block) const {
     const int batch_head = block / slabs;
     WorkTile at;

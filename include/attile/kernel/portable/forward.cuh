@@ -16,8 +16,9 @@
 
 namespace attile::portable {
 
-/// FlashAttention-2, forward, for one tile of query rows of one head (arXiv 2307.08691, Algorithm
-/// 1; the lines named are its). Only shared memory, plain FMAs and shuffles.
+/// Computes O and LSE of one tile of query rows of one head by the forward pass of FlashAttention-2
+/// (arXiv 2307.08691, Algorithm 1; the lines named are its). It needs only shared memory, plain
+/// FMAs and shuffles.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 16 bytes.
 template <class Traits>
 ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
@@ -50,7 +51,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const auto step = [&](auto masked, int kv_tile) {
     const tile::TileCoord coord = p.coord(at, kv_tile * kBc);
     if constexpr (Traits::kPrefetch) {
-      v_transfer.fetch(v_gmem, coord.col0);  // line 7, with V on its way while S is made
+      v_transfer.fetch(v_gmem, coord.col0);  // line 7; V is in flight while S is computed
       k_transfer.put(k_smem, k_gmem, coord.col0);
     } else {
       tile::load<kThreads>(k_smem, k_gmem, coord.col0);  // line 7
@@ -66,12 +67,12 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     softmax.step(s_frag, o_frag, scale_log2);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, sampler);
 
-    arch::barrier();  // V is written before anyone reads it; K is read before P takes its place
+    arch::barrier();  // V is written before anyone reads it; K is read before P overwrites it
     tile::stage(p_smem, s_frag);
     if constexpr (Traits::kPrefetch) {
       if (kv_tile + 1 < range.last) k_transfer.fetch(k_gmem, coord.col0 + kBc);
     }
-    Traits::ScoreRegisters::sync_rows();      // the lanes of a row see each other's P
+    Traits::ScoreRegisters::sync_rows();      // the lanes of a row have written P before it is read
     tile::matmul_nn(o_frag, p_smem, v_smem);  // line 10
     arch::barrier();  // everyone has read P and V before the next tiles are written
   };

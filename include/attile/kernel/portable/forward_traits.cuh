@@ -10,7 +10,7 @@
 
 namespace attile::portable {
 
-/// Every constant of one portable forward kernel.
+/// Holds every constant of one portable forward kernel.
 /// Br, Bc  rows of Q and of K, V in a tile: any numbers >= 1.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
@@ -28,8 +28,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kRowLanes = kThreads / tile::kColLanes;
 
   // The left operands Q and P are column-major, the right ones K^T and V row-major: both products
-  // are sums of outer products. K is padded for being transposed at every load, unless a large D
-  // leaves no room for it; in the others lanes stay within a line.
+  // are sums of outer products. K is padded because every load transposes it, unless a large D
+  // leaves no room for that; in the other tiles lanes stay within a line.
   static constexpr tile::Order kDown = tile::Order::kColumnMajor;
   static constexpr tile::Order kAlong = tile::Order::kRowMajor;
   static constexpr tile::Padding kPadK = D > 128 ? tile::Padding::kNone : tile::Padding::kOdd;
@@ -42,7 +42,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ScoreRegisters = tile::RegisterTile<Br, Bc, kRowLanes, kRowRun, kColRun>;
   using OutputRegisters = tile::RegisterTile<Br, VTile::kCols, kRowLanes, kRowRun, 4>;
 
-  /// P takes the place of K, which is not needed any more by then.
+  /// P overwrites K, which is not needed any more by then.
   static constexpr std::size_t kKpBytes = max(KTile::kBytes, PTile::kBytes);
   static constexpr std::size_t kSharedBytes = QTile::kBytes + kKpBytes + VTile::kBytes;
   static_assert(kSharedBytes <= arch::kMaxSharedBytes,

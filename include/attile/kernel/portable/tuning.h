@@ -11,12 +11,13 @@ struct ForwardTraits;
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class TuningType>
 struct BackwardTraits;
 
-/// What a portable kernel can be tuned by, besides its tiles. A type and not a value: nvcc 13.0
-/// writes host code that does not compile for functions that name a class with a value of class
-/// type among its template arguments.
-/// kThreads      per block; a multiple of 32.
-/// kBlocksPerSm  that the compiler leaves registers for.
-/// kPrefetch     forward: K and V travel while the products run; takes registers for a tile of K.
+/// Holds what a portable kernel can be tuned by, besides its tiles. It is a type and not a value:
+/// nvcc 13.0 writes host code that does not compile for functions that name a class with a value of
+/// class type among its template arguments.
+/// kThreads      threads of a block; a multiple of 32.
+/// kBlocksPerSm  blocks of a multiprocessor that the compiler leaves registers for.
+/// kPrefetch     forward: K and V are in flight while the products run; takes registers for a tile
+///               of K.
 template <int kThreadCount = 256, int kResidentBlocks = 1, bool kFetchEarly = false>
 struct Tuning {
   static constexpr int kThreads = kThreadCount;

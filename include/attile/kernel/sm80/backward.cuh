@@ -22,12 +22,12 @@
 
 #include <cstdint>
 
-// FlashAttention-2, backward (arXiv 2307.08691, Algorithm 2; the lines named are its), with matrix
-// instructions and asynchronous copies. S and dP are made transposed.
+// This is the backward pass of FlashAttention-2 (arXiv 2307.08691, Algorithm 2; the lines named are
+// its), with matrix instructions and asynchronous copies. S and dP are computed transposed.
 
 namespace attile::sm80 {
 
-/// A tile of query rows on its way through shared memory.
+/// Holds one stage of the loop in shared memory: Q, dO and the statistics of a tile of query rows.
 template <class Traits>
 struct QueryStage {
   typename Traits::QTile q;      // (Br, D)
@@ -41,9 +41,10 @@ struct QueryStage {
         lse(reinterpret_cast<float*>(shared + Traits::QTile::kBytes + Traits::DoTile::kBytes)),
         delta(lse + Traits::kBr) {}
 
+  /// Begins to load the rows of a work tile. Scope    all threads of the block.
   ATTILE_DEVICE void send_for(const BackwardParams<Traits>& p, const WorkTile& at) const {
     constexpr int kThreads = Traits::kThreads;
-    constexpr int kUnits = Traits::kBr / 4;  // of 16 bytes
+    constexpr int kUnits = Traits::kBr / 4;  // vectors of 16 bytes
     tile::load_async<kThreads>(q, p.q_of(at), at.row0);
     tile::load_async<kThreads>(dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
     const std::int64_t stat = p.scratch_row(at);
@@ -54,8 +55,8 @@ struct QueryStage {
   }
 };
 
-/// Calls f(score, LSE / 2 in raw scores) for what this thread holds of S^T; 0 where that is not
-/// finite.
+/// Calls f(score, LSE / 2 in raw scores) for the scores that this thread holds of S^T, with 0 for
+/// an LSE that is not finite.
 template <class Scores, class F>
 ATTILE_DEVICE void for_each_with_half_lse(Scores& s, const float* lse, float half_inverse_scale,
                                           F&& f) {
@@ -70,7 +71,7 @@ ATTILE_DEVICE void for_each_with_half_lse(Scores& s, const float* lse, float hal
   }
 }
 
-/// S^T = K Q^T (line 10).
+/// Computes S^T = K Q^T (line 10).
 template <class Traits>
 ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const BackwardParams<Traits>& p,
                                const typename Traits::KTile& k_smem,
@@ -90,7 +91,7 @@ ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const Backwar
   if constexpr (Traits::kBeginsAtHalf) with_half_lse([](float& x, float half) { x += half; });
 }
 
-/// This tile's part of dQ = dS K (line 15): sum += dq, or sum = dq.
+/// Adds this tile's part of dQ = dS K (line 15): sum += dq, or with `overwrite` sum = dq.
 template <class Traits>
 ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
                           const typename Traits::KTile& k_smem, bool overwrite) {
@@ -108,8 +109,8 @@ ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
   }
 }
 
-/// dV += P^T dO (line 12) and dK += dS^T Q (line 16). dS^T is in shared memory then, for all to
-/// see. Scope    all threads of the block.
+/// Computes dV += P^T dO (line 12) and dK += dS^T Q (line 16). dS^T is in shared memory then, where
+/// all may read it. Scope    all threads of the block.
 template <class Traits>
 ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag,
@@ -125,7 +126,8 @@ ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
   if constexpr (Traits::kWarpsN == 1) {
     tile::multiply<T, Traits::kProducts>(dv_frag, tile::RegisterLeft<T, Scores>(p_frag), do_right);
     tile::multiply<T, Traits::kProducts>(dk_frag, tile::RegisterLeft<T, Scores>(ds_frag), q_right);
-    arch::barrier();  // dS is written before others read it; Q and dO have been read
+    // dS is written before others read it; Q and dO have been read before they are overwritten.
+    arch::barrier();
   } else {
     tile::stage(p_smem, p_frag);
     arch::barrier();  // P and dS are written before others read them
@@ -136,7 +138,7 @@ ATTILE_DEVICE void add_dk_dv(typename Traits::DkRegisters& dk_frag,
   }
 }
 
-/// dK and dV by way of shared memory, where they take the places of K and V (line 18).
+/// Stores dK and dV by way of shared memory, where they overwrite K and V (line 18).
 /// Scope    all threads of the block.
 template <class Traits>
 ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
@@ -145,7 +147,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
   arch::async_copy_wait<0>();
-  arch::barrier();  // K and V have arrived and been read
+  arch::barrier();  // K and V have arrived and been read before dK and dV overwrite them
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag);
   arch::barrier();  // dK and dV are written before others read them
@@ -155,13 +157,12 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
   tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dv, key, p.head_dim_v), v_smem, col0);
 }
 
-/// What a loop keeps of where its tile of K and V is, and what it works out anew, so that it does
-/// not take a register that spills: found by trying, on all architectures (docs/tuning.md).
+/// Says which coordinates of its kv tile a loop keeps, and which it computes anew, so that they do
+/// not take a register that spills. It was found by trial on all architectures (docs/tuning.md).
 enum class Kept {
   kBatchAndColumn,
-  kBatch,   ///< and the column, but not what is made of it
-  kNumber,  ///< of the tile, through all kv heads; and the place of dQ, over the next tile's
-            ///< sending
+  kBatch,   ///< also col0, but nothing computed from it
+  kNumber,  ///< the kv block's number; and the address of dQ while the next tile's loads begin
 };
 template <class Traits>
 inline constexpr Kept kKept = [] {
@@ -173,7 +174,8 @@ inline constexpr Kept kKept = [] {
   const bool is_number = Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
   return is_number ? Kept::kNumber : Kept::kBatchAndColumn;
 }();
-/// The work tile of a step.
+
+/// Returns the work tile of a step.
 template <class Traits>
 ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int kv_block, WorkTile key,
                                  const QTileLoop<Traits>& rows) {
@@ -184,7 +186,8 @@ ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int kv_block, 
   }
   return rows.tile(key);
 }
-/// Where its scores stand. `col0`: the first column of its tile of keys.
+
+/// Returns the coordinates of a step's scores. `col0`: the first key of its kv tile.
 template <class Traits>
 ATTILE_DEVICE tile::TileCoord place_of(const BackwardParams<Traits>& p, const WorkTile& at,
                                        int col0) {
@@ -192,8 +195,8 @@ ATTILE_DEVICE tile::TileCoord place_of(const BackwardParams<Traits>& p, const Wo
   return p.coord(at, kKept<Traits> == Kept::kBatch ? arch::opaque(col0) : col0);
 }
 
-/// dK and dV of one tile of K and V (lines 6 to 18), over all query heads of its group, and this
-/// tile's part of dQ.
+/// Computes dK and dV of one kv tile (lines 6 to 18), over all query heads of its kv head, and adds
+/// this tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kKvSharedBytes, aligned to 128 bytes.
 template <class Traits>
 ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
@@ -227,7 +230,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     }
     arch::async_copy_commit();
   };
-  arch::await_dependencies();  // the statistics, the sum of dQ and the turns are there
+  arch::await_dependencies();  // preprocessing has written what this block reads
   send_for_next();
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
@@ -242,7 +245,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
-    arch::barrier();  // Q and dO (the first time K and V) are there; those before have been read
+    arch::barrier();  // Q and dO (the first time K and V) have arrived; those before have been read
     if constexpr (Traits::kStages == 2) send_for_next();
 
     Scores p_frag, ds_frag;
@@ -265,12 +268,12 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 
     if constexpr (!kSumFirst) sum = p.dq_accum_of(at);
     bool writes = false;
-    if constexpr (kInOrder) {  // each warp for itself
+    if constexpr (kInOrder) {  // each warp waits for itself
       writes = DqOrder<Traits>(p).acquire(at, arch::opaque(key.kv_tile()));
     }
     add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
-      arch::barrier();  // this part of dQ is added
+      arch::barrier();  // this part of dQ is added before the semaphore is released
       if (arch::thread_index() == 0) DqOrder<Traits>(p).release(at, arch::opaque(key.kv_tile()));
     }
   }

@@ -15,7 +15,7 @@
 
 namespace attile::sm80 {
 
-/// Every constant of one backward pass with the matrix instructions of compute capability 8.0.
+/// Holds every constant of a backward pass with the matrix instructions of compute capability 8.0.
 /// Br, Bc  rows of Q and of K, V in a tile, multiples of 16; see BackwardTuning.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
@@ -45,9 +45,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the Across "
                 "warps of a line");
   static constexpr int kThreads = kWarps * 32;
-  /// Not so: which column is whose takes a register that spills.
+  /// False, because the mapping of blocks to kv blocks takes a register that spills.
   static constexpr bool kHeadsInFlight = false;
-  static constexpr int kDqThreads = kThreads;  ///< of the kernel that writes dQ
+  static constexpr int kDqThreads = kThreads;  ///< threads of the kernel that writes dQ
   static constexpr int kDqContiguousThreads = kDqThreads;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr int kStages = TuningType::kStages;
@@ -57,7 +57,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       "attile::sm80::BackwardTraits: Products::k1xTf32 is of fp32, which has three products else; "
       "16-bit types have one");
 
-  // The columns of tiles that warps share are multiples of 16 for each of them.
+  // Tiles whose rows several warps share have a multiple of 16 columns for each of them.
   static constexpr int kColumns = tile::kTileColumns<T>;
   static constexpr int kDqWarpsN = TuningType::dq_across(Br, Bc, max(D, Dv));
   static_assert(kWarps % kDqWarpsN == 0 && Br % (16 * (kWarps / kDqWarpsN)) == 0,
@@ -66,26 +66,26 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kQkColumns =
       round_up(D, std::lcm(kColumns, 16 * std::lcm(kWarpsN, kDqWarpsN)));
   static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kWarpsN));
-  /// Whether the sums of S begin at -LSE / 2. Tensor cores cut sums off, towards zero and at every
-  /// instruction: from there on they are half as large, and off to either side in turn. It costs
-  /// instructions alone, where a second sum (tile::TwoSums) costs registers. Not where a modifier
-  /// stands between S and LSE, which need not be near each other then. Of fp32 every 16 products
-  /// are added with rounding.
+  /// Whether the sums of S begin at -LSE / 2. Tensor cores truncate sums towards zero at every
+  /// instruction: sums that begin there are half as large, and err to either side in turn. It costs
+  /// instructions alone, where a second sum (tile::TwoSums) costs registers. It is false where a
+  /// modifier stands between S and LSE, which need not be near each other then, and in fp32, where
+  /// every 16 products are added with rounding.
   static constexpr bool kBeginsAtHalf =
       sizeof(T) == 2 && kIsIdentity<typename P::ScoreModType> && kQkColumns > tile::kOneSumDepth;
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using DoTile = tile::PanelTile<Br, kVColumns, T>;
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;
   using VTile = tile::PanelTile<Bc, kVColumns, T>;
-  /// P^T and dS^T: what the lanes hold of S^T is what they must hold of a left operand, so that
+  /// The tile of P^T and of dS^T. The lanes hold S^T in the layout of a left operand, so that
   /// dV = P^T dO and dK = dS^T Q take it from the registers. P^T is in shared memory only where a
   /// warp lacks a part of its rows.
   using PTile = tile::PanelTile<Bc, Br, T>;
   using ScoreRegisters = tile::MmaTile<Bc, Br, kWarps, kWarpsN>;
   using DkRegisters = tile::MmaTile<Bc, KTile::kCols, kWarps, kWarpsN>;
   using DvRegisters = tile::MmaTile<Bc, VTile::kCols, kWarps, kWarpsN>;
-  /// dQ is made in parts of at most 64 values a thread, fp32 and in order 32: dK and dV leave no
-  /// room for more.
+  /// dQ is computed in parts of at most 64 values a thread, 32 in fp32 and in order: dK and dV
+  /// leave no room for more.
   static constexpr int kDqValues = sizeof(T) == 4 || kMode == DqMode::kInOrder ? 32 : 64;
   static_assert(
       Br * 16 * kDqWarpsN <= kThreads * kDqValues,
@@ -98,14 +98,14 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
     return parts;
   }();
   using DqRegisters = tile::MmaTile<Br, kDqCols / kDqParts, kWarps, kDqWarpsN>;
-  /// What DqRegisters count from, of a thread.
+  /// Returns the origin that a thread's DqRegisters count from.
   ATTILE_DEVICE static TileOrigin dq_origin(int) { return {}; }
 
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr std::size_t kStageBytes = QTile::kBytes + DoTile::kBytes + 2 * kStatBytes;
   static constexpr std::size_t kKvSharedBytes =
       KTile::kBytes + VTile::kBytes + kStages * kStageBytes + (kWarpsN > 1 ? 2 : 1) * PTile::kBytes;
-  /// Of the kernel that writes dQ.
+  /// Shared memory of the kernel that writes dQ.
   static constexpr std::size_t kDqSharedBytes = QTile::kBytes;
   static_assert(kKvSharedBytes <= arch::kMaxSharedBytes,
                 "attile::sm80::BackwardTraits: the tiles of K, V, Q, dO and dS take more than the "

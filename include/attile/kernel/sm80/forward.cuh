@@ -18,7 +18,7 @@
 
 namespace attile::sm80 {
 
-/// The tiles of K and V in shared memory, of the sequence and head that a work tile reads.
+/// Holds the tiles of K and V in shared memory, of the sequence and kv head of a work tile.
 template <class Traits>
 struct KeyValueTiles {
   static constexpr int kThreads = Traits::kThreads;
@@ -34,6 +34,7 @@ struct KeyValueTiles {
 
   ATTILE_DEVICE unsigned char* end() const { return v.data + Traits::VTile::kBytes; }
 
+  /// Begin to load a tile of K, or of V. Scope    all threads of the block.
   ATTILE_DEVICE void send_for_k(int kv_tile) const {
     tile::load_async<kThreads>(k, p.k_of(here()), kv_tile * Traits::kBc);
   }
@@ -42,7 +43,7 @@ struct KeyValueTiles {
   }
 
  private:
-  /// The work tile, for which the compiler works addresses out again instead of keeping them.
+  /// Returns the work tile, so that the compiler computes addresses anew instead of keeping them.
   ATTILE_DEVICE WorkTile here() const {
     WorkTile tile = at;
     tile.sequence = arch::opaque(at.sequence);
@@ -50,7 +51,7 @@ struct KeyValueTiles {
   }
 };
 
-/// O <- O + P V. Where the warps of a line have parts of P each, by way of `p_smem`.
+/// Computes O <- O + P V. Where each warp of a row has a part of P, they exchange it in `p_smem`.
 template <class Traits>
 ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
                               const typename Traits::ScoreRegisters& p_frag,
@@ -65,14 +66,14 @@ ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
     tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
   } else {
     tile::stage(p_smem, p_frag);
-    row_warps.barrier();
+    row_warps.barrier();  // the warps of a row have written P before any of them reads it
     const tile::SharedLeft p_left(p_smem, Outputs::warp_row());
     tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
   }
 }
 
-/// O by way of shared memory, so that whole rows are written. It takes the place of Q, which all
-/// warps have read before the block's last barrier.
+/// Stores O by way of shared memory, so that whole rows are written. There it overwrites Q, which
+/// all warps have read before the block's last barrier.
 template <class Traits>
 ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsigned char* shared,
                                 const typename Traits::OutputRegisters& o_frag,
@@ -80,16 +81,17 @@ ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsig
   using Outputs = typename Traits::OutputRegisters;
   const typename Traits::OTile o_smem{shared};
   tile::stage(o_smem, o_frag);
-  row_warps.barrier();  // its warps see its rows of O, which are no other line's
+  row_warps.barrier();  // the warps of a row have written its O before they read it; no others do
   const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
   constexpr int kRows = Outputs::kWarpRows / Traits::kWarpsN;
   const int across = Outputs::warp_col() / Outputs::kWarpCols;
   tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + across * kRows, at.row0);
 }
 
-/// FlashAttention-2, forward, for one tile of query rows of one head (arXiv 2307.08691, Algorithm
-/// 1; the lines named are its), with matrix instructions and asynchronous copies: S and O stay in
-/// the registers of the warps that have their rows, P too where that is one warp.
+/// Computes O and LSE of one tile of query rows of one head by the forward pass of FlashAttention-2
+/// (arXiv 2307.08691, Algorithm 1; the lines named are its), with matrix instructions and
+/// asynchronous copies. S and O stay in the registers of the warps that have their rows, P too
+/// where that is one warp.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 128 bytes.
 template <class Traits>
 ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
@@ -102,13 +104,14 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const typename Traits::QTile q_smem{shared};  // (Br, D)
   const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
   const KeyValueTiles<Traits> kv_smem(p, at, shared + Traits::kQoBytes);
-  const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), of lines of several warps
+  const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), where a row has several warps
   const RowWarps row_warps(kv_smem.end() + Traits::kPBytes);
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
   const auto sampler = p.sampler();
-  const TileRange range = at.kv_tiles;  // what the block loads
-  // What the warp computes. A line has no registers for a range of its own, and its rows see nearly
-  // what the block's do; nor for its place, which is worked out anew.
+  const TileRange range = at.kv_tiles;  // the kv tiles that the block loads
+  // The kv tiles that the warp computes. Where a row has several warps, there are no registers for
+  // a range of their own, and their rows see nearly what the block's do. Nor are there any for the
+  // work tile, which each step computes anew.
   const TileRange mine =
       RowWarps::kOneWarp ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows)
                          : range;
@@ -129,7 +132,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     coord.row0 = arch::opaque(coord.row0);
     const bool seen = !RowWarps::kOneWarp || mine.contains(kv_tile);
     arch::async_copy_wait<0>();
-    arch::barrier();  // K is there for all; V has been read
+    arch::barrier();  // K has arrived before anyone reads it; V has been read before it is loaded
     kv_smem.send_for_v(kv_tile);
     arch::async_copy_commit();
 
@@ -141,7 +144,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
       tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
     }
     arch::async_copy_wait<0>();
-    arch::barrier();  // V is there for all; K has been read
+    arch::barrier();  // V has arrived before anyone reads it; K has been read before it is loaded
     if (kv_tile + 1 < range.last) kv_smem.send_for_k(kv_tile + 1);
     arch::async_copy_commit();
     if (!seen) continue;
@@ -158,7 +161,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 
   if (range.first >= range.last) {
     arch::async_copy_wait<0>();
-    arch::barrier();  // Q has arrived in the memory that O is staged in
+    arch::barrier();  // Q has arrived before O is staged in its memory
   }
   softmax.finish(o_frag, sampler.keep_scale(), row_warps);          // line 12
   store_output(p, arch::opaque(block), shared, o_frag, row_warps);  // line 14

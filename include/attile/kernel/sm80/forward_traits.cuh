@@ -13,9 +13,9 @@
 
 namespace attile::sm80 {
 
-/// Every constant of one forward kernel for the matrix instructions of compute capability 8.0.
-/// Br, Bc  rows of Q and of K, V in a tile: Br a multiple of 16 rows for each line of warps, Bc of
-///         16 for each warp of a line.
+/// Holds every constant of a forward kernel for the matrix instructions of compute capability 8.0.
+/// Br, Bc  rows of Q and of K, V in a tile: Br a multiple of 16 for each set of warps that share
+///         rows, Bc of 16 for each of the warps of a row.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
@@ -55,7 +55,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       sizeof(T) == 4 || kProducts == Products::k3xTf32,
       "attile::sm80::ForwardTraits: Products::k1xTf32 is of fp32, which has three products else; "
       "16-bit types have one");
-  /// P <= 2^8 keeps its relative precision in every type. Units: log2.
+  /// The rescale threshold: P <= 2^8 keeps its relative precision in every type. Units: log2.
   static constexpr int kRescaleThreshold = 8;
 
   static constexpr int kQkColumns = round_up(D, tile::kTileColumns<T>);
@@ -69,8 +69,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kWarpsN>;
   using RowWarps = tile::RowWarps<kWarps, kWarpsN, ScoreRegisters::kRegRows>;
 
-  // Shared memory, in this order. O takes the place of Q, which is not needed any more by then; a
-  // warp with whole rows of P keeps them in registers.
+  // Shared memory is laid out in this order. O overwrites Q, which is not needed any more by then;
+  // a warp with whole rows of P keeps them in registers.
   static constexpr std::size_t kQoBytes = max(QTile::kBytes, OTile::kBytes);
   static constexpr std::size_t kPBytes = kWarpsN > 1 ? PTile::kBytes : 0;
   static constexpr std::size_t kSharedBytes =

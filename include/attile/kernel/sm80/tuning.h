@@ -7,9 +7,9 @@
 
 namespace attile::sm80 {
 
-/// How fp32 is multiplied. k1xTf32 is of TF32's accuracy, 10 bits of mantissa, and never a default:
-/// S, LSE, O and the gradients are as far off as it makes them that Q, K, V, P, dO and dS are
-/// rounded to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
+/// Says how fp32 is multiplied. k1xTf32 has TF32's accuracy, 10 bits of mantissa, and is never a
+/// default: S, LSE, O and the gradients have the errors that result from rounding Q, K, V, P, dO
+/// and dS to TF32 where they are multiplied. Sums, the softmax and delta stay fp32.
 using tile::Products;
 
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
@@ -17,18 +17,18 @@ struct ForwardTraits;
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class TuningType>
 struct BackwardTraits;
 
-/// What changes the speed and, but for Products, not the result. A type and not a value, as
-/// portable::Tuning says.
-/// WarpCount       of a block, in lines of Across; each has Br / (WarpCount / Across) rows of Q, a
-///                 multiple of 16. More rows of a warp are fewer reads of K and V from shared
-///                 memory, and more registers. 0: Br / 32 where D and Dv leave the registers for
-///                 32 rows of whole columns, else, and for fp32, Br / 16.
-/// Across          warps that share their rows: each has 1 / Across of the keys for S and P, and of
-///                 the columns of O, and P goes from one to the other through shared memory. Two
-///                 are faster above 128 columns, where a block can have that memory: more than 99
-///                 KB for tiles of 64 x 64.
-/// ResidentBlocks  on a multiprocessor, that the compiler leaves registers for. 0: as many as can
-///                 have all registers that a thread can use.
+/// Holds what changes the speed and, but for Products, not the result. It is a type and not a
+/// value, for the reason that portable::Tuning gives.
+/// WarpCount       warps of a block; each has Br / (WarpCount / Across) rows of Q, a multiple of
+///                 16. More rows of a warp mean fewer reads of K and V from shared memory, and more
+///                 registers. 0: Br / 32 where D and Dv leave the registers for 32 rows of whole
+///                 columns, else, and for fp32, Br / 16.
+/// Across          warps of a row: each has 1 / Across of the keys for S and P, and of the columns
+///                 of O, and P goes from one to the other through shared memory. Two are faster
+///                 above 128 columns, where a block can have that memory: more than 99 KB for tiles
+///                 of 64 x 64.
+/// ResidentBlocks  blocks of a multiprocessor that the compiler leaves registers for. 0: as many as
+///                 can have all registers that a thread can use.
 /// Fp32Products    how fp32 is multiplied.
 template <int WarpCount = 0, int Across = 1, int ResidentBlocks = 0,
           Products Fp32Products = Products::k3xTf32>
@@ -47,26 +47,25 @@ struct Tuning {
   using Forward = ForwardTraits<Br, Bc, D, E, P, Dv, Tuning>;
 };
 
-/// The warps of a block with Br rows of Q, as Tuning says.
+/// Returns the warps of a block with Br rows of Q, as Tuning says.
 constexpr int warps_of(int tuned, int br, int dim, int element_bytes) {
   if (tuned > 0) return tuned;
   return br % 32 == 0 && dim <= 128 && element_bytes == 2 ? br / 32 : br / 16;
 }
 
-/// The resident blocks of that many warps, as Tuning says: 255 registers a thread at most, and 64 K
-/// registers on a multiprocessor.
+/// Returns the resident blocks of that many warps, as Tuning says: 255 registers a thread at most,
+/// and 64 K registers on a multiprocessor.
 constexpr int blocks_of(int tuned, int warps) {
   if (tuned > 0) return tuned;
   return warps < 8 ? 8 / warps : 1;
 }
 
-/// What changes the speed of a backward pass and not the result, but for the order of sums and for
-/// Products. 0: so that each warp has 16 rows, and no more of dK and dV than registers hold.
-/// Warps    of a block, in lines of Across; each has Bc / (Warps / Across) rows of dK and dV, a
-///          multiple of 16, and 1 / Across of their columns.
-/// DqAcross of those warps that share the rows of a tile of dQ: each has Br / (Warps / DqAcross)
-///          rows, a multiple of 16.
-/// Stages   tiles of Q and dO in shared memory: with 2 the next ones travel during a whole step.
+/// Holds what changes the speed of a backward pass and not the result, but for the order of sums
+/// and for Products. 0: each warp has 16 rows, and no more of dK and dV than registers hold.
+/// Warps    warps of a block; each has Bc / (Warps / Across) rows of dK and dV, a multiple of 16.
+/// Across   warps of a row of dK and dV; each has 1 / Across of the columns.
+/// DqAcross warps of a row of dQ; each has Br / (Warps / DqAcross) rows, a multiple of 16.
+/// Stages   tiles of Q and dO in shared memory: with 2 the next are in flight for a whole step.
 /// Fp32Products  how fp32 is multiplied.
 template <int Warps = 0, int Across = 0, int DqAcross = 0, int ResidentBlocks = 1, int Stages = 1,
           Products Fp32Products = Products::k3xTf32>

@@ -19,20 +19,20 @@
 // and goes through the tiles of rows that see it. S and dP are made transposed, so that P^T and
 // dS^T are left operands of dV and dK as they lie in registers.
 //
-//   one producer warpgroup                     consumer warpgroups, up to 128 columns
-//   +--------------------------------+         +--------------------------------------------------+
-//   | warp 0: load_tiles             |--K, V-> | consume (backward_consumer.cuh), 64 rows of K    |
-//   |                                |--Q, dO->|   and V each:                                    |
-//   |                                |         |   S^T = K Q^T, dP^T = V dO^T                     |
-//   |                                |         |   P^T, dS^T         registers; dS^T -> shared    |
-//   |                                |         |   dV += P^T dO, dK += dS^T Q                     |
-//   | warps 1 to 3, as the traits say|<--dQ--- |   dQ = dS K         of the step before           |
-//   |   add_staged_dq (kBulkDq)      |         +--------------------------------------------------+
-//   |   run_dq_semaphore             |         above 128 columns (kProductPerWarpgroup)
-//   |   zero_fill_dq                 |         +--------------------------------------------------+
-//   +--------------------------------+         | run_consumer (product_per_warpgroup.cuh): one    |
-//     backward_producer.cuh                    |   makes S, P and dV, one dP, dS and dK, one dQ   |
-//                                              +--------------------------------------------------+
+//   one producer warpgroup                 consumer warpgroups, up to 128 columns
+//   +-------------------------------+        +-------------------------------------------------+
+//   | warp 0: load_tiles            |--K, V->| consume (backward_consumer.cuh), 64 rows of K   |
+//   |                               |-Q, dO->| and V each:                                     |
+//   |                               |        |   S^T = K Q^T, dP^T = V dO^T                    |
+//   | warps 1 to 3, of these what   |        |   P^T, dS^T in registers; dS^T -> shared memory |
+//   | the traits say:               |        |   dV += P^T dO, dK += dS^T Q                    |
+//   |   add_staged_dq (kBulkDq)     |<--dQ---|   dQ = dS K, of the tile of rows before         |
+//   |   run_dq_semaphore            |        +-------------------------------------------------+
+//   |     (kDqSemaphoreWarps)       |        above 128 columns (kProductPerWarpgroup)
+//   |   zero_fill_dq                |        +-------------------------------------------------+
+//   |     (kZeroFillsInPass)        |        | run_consumer (product_per_warpgroup.cuh): one   |
+//   +-------------------------------+        | makes S, P and dV; one dP, dS and dK; one dQ    |
+//     backward_producer.cuh                  +-------------------------------------------------+
 //
 //   pipeline, slot   stages        filled by          consumed by
 //   K, V             1             load_tiles         all consumers; dK and dV take their place

@@ -17,26 +17,34 @@
 // with wgmma, TMA and specialised warps, and with the overlaps of FlashAttention-3 (arXiv
 // 2407.08608).
 //
-//   one producer warpgroup                      kConsumers consumer warpgroups, 64 rows of Q each
-//   +--------------------------------+          +------------------------------------------------+
-//   | warp 0, lane 0: load_kv (K)    |--K---->  | ForwardConsumer (forward_consumer.cuh)         |
-//   | warp 1, lane 0: load_kv (V)    |--V---->  |   S = Q K^T         wgmma, both from shared    |
-//   | warp 2, lane i: load_q, the Q  |--Q[i]->  |   P, m, l           registers                  |
-//   |   of consumer warpgroup i      |--rows->  |   O += P V          wgmma, P from registers    |
-//   +--------------------------------+          |   O, LSE            -> shared -> TMA, LSE direct|
-//     forward_producer.cuh                      +------------------------------------------------+
+//   one producer warpgroup                 kConsumers consumer warpgroups, 64 rows of Q each
+//   +-------------------------------+        +-------------------------------------------------+
+//   | warp 0, lane 0: load_kv (K)   |--K---->| ForwardConsumer (forward_consumer.cuh)          |
+//   | warp 1, lane 0: load_kv (V)   |--V---->|   S = Q K^T    wgmma, Q and K in shared memory  |
+//   | warp 2, lane i: load_q,       |--Q[i]->|   m, l, P      in registers                     |
+//   |   the Q of consumer i         |--rows->|   O += P V     wgmma, P in registers            |
+//   +-------------------------------+        |   O            registers -> shared -> TMA       |
+//     forward_producer.cuh                   |   LSE          registers -> device memory       |
+//                                            +-------------------------------------------------+
 //
 //   pipeline   stages      filled by        consumed by
-//   K, V       kStages     load_kv          every consumer warpgroup: those whose rows do not see
-//                                           a tile skip it
-//   Q[i]       kQStages    load_q, lane i   consumer warpgroup i alone
-//   rows[i]    kRowSlots   load_q, lane i   consumer warpgroup i, with the barriers of Q[i]: which
-//                                           rows Q[i] has, and which tiles of K and V they see
+//   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile skips
+//                                           it
+//   Q[i]       kQStages    load_q, lane i   consumer i alone
+//   rows[i]    kRowSlots   load_q, lane i   consumer i, under the barriers of Q[i]: which rows Q[i]
+//                                           has, and which tiles of K and V they see
 //
-// A block is persistent: ForwardSchedule (forward_schedule.cuh) gives its work tiles one after
-// another, the same ones to all its producers. Consumers learn of them through rows[i] alone.
-// Each consumer warpgroup has a named barrier (named_barrier.cuh), for its part of O in shared
-// memory.
+// What a consumer's tensor cores do (ForwardConsumer::kv_loop), for rows that see n tiles:
+//
+//   begin_rows   kv_loop                                end_rows, with the next rows' S'
+//   S0           S1, P0 V0    S2, P1 V1   ...           Pn-1 Vn-1, S'0
+//     softmax 0     softmax 1    softmax 2   ...            O, LSE; softmax 0 of the next rows
+//
+// A stage of K is free when all consumers have made S of it, a stage of V when they have made P V.
+// A block is persistent: ForwardSchedule (forward_schedule.cuh) gives work tiles one after another,
+// the same ones to each of its producer threads. Consumers know them from rows[i] alone, whose last
+// one says that there are no more. Each consumer has a named barrier (named_barrier.cuh), which
+// orders what its threads write to its part of O in shared memory with the copy from there.
 
 namespace attile::sm90 {
 

@@ -33,15 +33,20 @@ namespace attile::sm90 {
 /// first tile; `end_rows` is what comes behind it, P V of their last tile, and beside that S of the
 /// next rows' first tile, which is worth 5.7 % in the mean of 18 cells (H200, 2026-11-24).
 ///
-/// Skipping. K's and V's pipelines bring every tile that any row of the block sees. A stage is
-/// filled again only when every consumer warpgroup has released it, so a warpgroup whose rows do
-/// not see a tile waits for it and releases it all the same: `skip_before` tiles ahead of its own,
-/// and `skip_after` behind them. K and V are skipped in turn, because another warpgroup may need a
-/// V of these before it frees a K. The exception is `end_rows`, which goes on to the next rows' K
-/// while it still holds V of its last tile. There the producer can be kStages tiles of V ahead and
-/// no further, other warpgroups cannot pass the V that is missing, and so K that lies more than
-/// kStages tiles behind may never come: that would be a deadlock. So it goes on only over as many
-/// tiles as that, and else first releases V.
+/// Skipping. K's and V's pipelines have every tile that any row of the work tile sees. A stage is
+/// loaded again only when every consumer has released it, so a consumer whose rows do not see a
+/// tile waits for it and releases it all the same: `skip_before` tiles ahead of its own, and
+/// `skip_after` behind them. K and V are skipped alternately, because another consumer may need a V
+/// of these before it releases a K.
+///
+/// Deadlock. `end_rows` skips ahead in K while it holds V of its last tile, whose product is under
+/// way. The V producer then cannot get more than kStages - 1 tiles past the held one. Another
+/// consumer waits for V of a tile when it has released K of it, so it stops kStages tiles past the
+/// held one, and K that is kStages tiles further is never loaded. Therefore end_rows goes on to the
+/// next rows only over at most kStages tiles, and else first finishes these rows and releases V.
+///
+/// Rows that see nothing have kv_tiles empty; begin_rows writes O = 0 and LSE = -inf for them. A
+/// tile that hides all keys of a row leaves its m at -inf and its P at 0 (softmax_weight).
 template <class Traits>
 class ForwardConsumer {
   using T = typename Traits::ElementType;

@@ -16,6 +16,7 @@
 
 namespace attile::standard {
 
+/// Holds the one argument of gradient_kernel.
 template <class Args>
 struct GradientParams {
   using T = typename Args::ElementType;
@@ -37,8 +38,8 @@ struct GradientParams {
 
 using GradientPart = RowPart<256, 2>;
 
-/// dS = P * (dropout(dP) - D + dLSE) * score_mod'(S) of one row, D = rowsum(dO * O); and
-/// dropout(P). A modifier that learns gets dS before the last factor.
+/// Computes dS = P * (dropout(dP) - D + dLSE) * score_mod'(S) of one row, D = rowsum(dO * O); and
+/// dropout(P). To the gradient of a modifier that has one it adds dS before the last factor.
 ///                                                        [arXiv 2205.14135, Algorithm 3, line 3]
 /// Scope    one block of GradientPart::kThreads threads for each row, ReduceShared<float, kThreads>
 ///          of dynamic shared memory. A thread reads no dP that another one writes dS over.
@@ -96,7 +97,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(GradientPart::kThreads, 4)
 
 inline constexpr int kClearThreads = 128;
 
-/// The zeros that the gradient of a modifier that learns begins with.
+/// Writes the zeros that the gradient of a score modifier begins with.
 template <class S>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kClearThreads, 1)
     clear_gradient_kernel(const ATTILE_GRID_CONSTANT S mod, const ScoreShape shape) {

@@ -15,7 +15,7 @@
 
 namespace attile::standard {
 
-/// A cuBLAS status as the error that the library's entry points return.
+/// Returns a cuBLAS status as the error that the library's entry points return.
 inline cudaError_t to_cuda_error(cublasStatus_t status) {
   switch (status) {
     case CUBLAS_STATUS_SUCCESS:
@@ -37,9 +37,9 @@ inline cudaError_t to_cuda_error(cublasStatus_t status) {
   }
 }
 
-/// What a call needs of the caller's handle, until its end: the stream, host scalars, fp32 sums of
-/// unshortened operands (no TF32, no partial sums in 16 bits), and the same order of them each
-/// time.
+/// Sets on the caller's handle what a call needs, and restores it at the call's end: the stream,
+/// host scalars, fp32 sums of unrounded operands (no TF32, no partial sums in 16 bits), and the
+/// same order of them each time.
 class HandleScope {
  public:
   HandleScope(cublasHandle_t handle, cudaStream_t stream) : handle_(handle) {
@@ -49,7 +49,7 @@ class HandleScope {
     keep(cublasGetAtomicsMode(handle, &atomics_mode_));
     if (error_ != cudaSuccess) return;
     active_ = true;
-    // cublasSetStream, even to the same again, takes the caller's workspace from the handle.
+    // cublasSetStream, even with the same stream, takes the caller's workspace from the handle.
     moved_ = stream_ != stream;
     if (moved_) keep(cublasSetStream(handle, stream));
     keep(cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_HOST));
@@ -83,7 +83,7 @@ class HandleScope {
   bool moved_ = false;
 };
 
-/// One row-major matrix for each (batch, kv head, query head of its group).
+/// Describes one row-major matrix for each (batch, kv head, query head of that kv head).
 /// Units   elements.
 template <class T>
 struct Matrices {
@@ -92,7 +92,7 @@ struct Matrices {
   std::int64_t stride[3];
 };
 
-/// Whether cuBLAS can read or write these rows where they are.
+/// Returns whether cuBLAS can read or write these rows where they are.
 template <class T>
 bool fits_product(const Tensor<T>& t, int batch, int heads, int rows, int dim) {
   if (batch == 0 || rows == 0) return true;
@@ -100,7 +100,7 @@ bool fits_product(const Tensor<T>& t, int batch, int heads, int rows, int dim) {
          (batch == 1 || t.batch_stride >= 0);
 }
 
-/// A tensor with query heads; `group` of them share a kv head.
+/// Describes a tensor with query heads; `group` of them share a kv head.
 template <class T>
 Matrices<T> per_q_head(const Tensor<T>& t, int rows, int dim, int group) {
   return {t.data,
@@ -108,16 +108,16 @@ Matrices<T> per_q_head(const Tensor<T>& t, int rows, int dim, int group) {
           {t.batch_stride, group * t.head_stride, t.head_stride}};
 }
 
-/// A tensor with kv heads: one matrix for a whole group.
+/// Describes a tensor with kv heads: one matrix for all query heads of a kv head.
 template <class T>
 Matrices<T> per_kv_head(const Tensor<T>& t, int rows, int dim) {
   return {t.data, rows > 1 ? t.row_stride : dim, {t.batch_stride, t.head_stride, 0}};
 }
 
-/// op(A) op(B): the letter T transposes.
+/// Says which operands of op(A) op(B) are transposed: those with the letter T.
 enum class Form { kNN, kNT, kTN };
 
-/// op(A) is rows x inner, op(B) inner x cols.
+/// Holds the sizes of a product: op(A) is rows x inner, op(B) inner x cols.
 struct ProductSize {
   int rows, cols, inner;
 };
@@ -127,12 +127,12 @@ inline constexpr cudaDataType_t kCudaType = std::same_as<T, __half>          ? C
                                             : std::same_as<T, __nv_bfloat16> ? CUDA_R_16BF
                                                                              : CUDA_R_32F;
 
-/// The matrix products of one pass, over all its batches and heads.
+/// Computes the matrix products of one pass, over all its sequences and heads.
 struct Products {
   cublasHandle_t handle;
   int batch, kv_heads, group;
 
-  /// C = alpha op(A) op(B) for every query head. Sums are fp32.
+  /// Computes C = alpha op(A) op(B) for every query head. Sums are fp32.
   /// Errors   those of cuBLAS, see `to_cuda_error`.
   template <Form kForm, class A, class B, class C>
   cudaError_t each_head(ProductSize size, float alpha, const Matrices<A>& a, const Matrices<B>& b,
@@ -140,8 +140,8 @@ struct Products {
     return multiply<kForm>(size, group, alpha, a, b, 0.0f, c);
   }
 
-  /// C = alpha * (the sum of op(A) op(B) over the query heads of a group) for every kv head. C of
-  /// 16 bits would round each partial sum.
+  /// Computes C = alpha * (the sum of op(A) op(B) over the query heads of a kv head) for every kv
+  /// head. C of 16 bits would round each partial sum.
   template <Form kForm, class A, class B, class C>
   cudaError_t sum_of_group(ProductSize size, float alpha, Matrices<A> a, Matrices<B> b,
                            const Matrices<C>& c) const {
@@ -155,13 +155,14 @@ struct Products {
   }
 
  private:
-  /// A run of equally spaced matrices.
+  /// Describes a run of equally spaced matrices.
   struct Axis {
     std::int64_t count = 1, a = 0, b = 0, c = 0;
   };
 
-  /// cuBLAS has one batch axis: two axes that one stride covers become one, the longest of what is
-  /// left is cuBLAS's own, and each step along the others is a call.
+  /// Computes C = alpha op(A) op(B) + beta C along three axes. cuBLAS has one batch axis: two axes
+  /// that one stride covers become one, the longest of those left is cuBLAS's own, and each step
+  /// along the others is a call.
   template <Form kForm, class A, class B, class C>
   cudaError_t multiply(ProductSize size, int heads, float alpha, const Matrices<A>& a,
                        const Matrices<B>& b, float beta, const Matrices<C>& c) const {
@@ -201,7 +202,8 @@ struct Products {
     return cudaSuccess;
   }
 
-  /// cuBLAS takes matrices by columns, and sees each of ours transposed: C^T = op(B)^T op(A)^T.
+  /// Calls cuBLAS, which takes column-major matrices: a row-major one is its transpose there, so
+  /// that the product is C^T = op(B)^T op(A)^T.
   template <Form kForm, class A, class B, class C>
   cublasStatus_t call(ProductSize size, float alpha, const A* a, std::int64_t a_row,
                       std::int64_t a_step, const B* b, std::int64_t b_row, std::int64_t b_step,

@@ -17,12 +17,12 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the kernels of standard attention share: one block works on one row of scores.
+// The kernels of standard attention share these pieces. One block works on one row of scores.
 
 namespace attile::standard {
 
-/// The part of a row that a block has in registers: kGroups times four neighbours in each thread,
-/// neighbouring threads side by side.
+/// Holds the part of a row that a block has in registers: kGroups vectors of four neighbours in
+/// each thread, neighbouring threads side by side.
 template <int kThreadCount, int kGroups>
 struct RowPart {
   static constexpr int kThreads = kThreadCount;
@@ -30,7 +30,7 @@ struct RowPart {
 
   Float4 group[kGroups];
 
-  /// The column of a group's first element, relative to the part's.
+  /// Returns the column of the first element of vector `g`, relative to the part's first.
   ATTILE_DEVICE static int col(int g) { return (g * kThreads + arch::thread_index()) * 4; }
 
   /// Calls visit(column, element, the same elements of `others`) for each of this thread's elements
@@ -92,7 +92,7 @@ struct Sum {
   ATTILE_DEVICE float operator()(float a, float b) const { return a + b; }
 };
 
-/// The shared memory of a reduction over a block.
+/// Holds the shared memory of a reduction over a block.
 template <class X, int kThreads>
 struct ReduceShared {
   using Reduce = cub::BlockReduce<X, kThreads>;
@@ -100,7 +100,7 @@ struct ReduceShared {
   X result;
 };
 
-/// `op` over the values of all threads, for every thread, in a fixed order.
+/// Returns `op` over the values of all threads to every thread, computed in a fixed order.
 /// Scope    all kThreads threads of the block, once in a kernel for each `slot`; a
 ///          ReduceShared<X, kThreads> of dynamic shared memory for each slot.
 template <int kThreads, class X, class Op>
@@ -115,7 +115,7 @@ ATTILE_DEVICE X reduce_block(const X& x, const Op& op, int slot = 0) {
 
 inline constexpr int kRowsPerBlock = 8;
 
-/// out = the dense fp32 `sums` in the type of `out`, or 0 where `sums` is null: one warp for each
+/// Stores the dense fp32 `sums` in the type of `out`, or 0 where `sums` is null: one warp for each
 /// row, kRowsPerBlock rows for each block.
 template <Element T>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kRowsPerBlock* arch::kWarpSize, 1)

@@ -18,6 +18,7 @@
 
 namespace attile::standard {
 
+/// Holds the one argument of softmax_kernel.
 template <class Args>
 struct SoftmaxParams {
   using T = typename Args::ElementType;
@@ -34,15 +35,15 @@ struct SoftmaxParams {
   typename Args::DropoutType dropout;
 };
 
-/// e^(s - m); 0 for a hidden score, also in a row that has no other.
+/// Returns e^(s - m); 0 for a hidden score, also in a row that has no other.
 ATTILE_DEVICE float exponential(float s, float m) { return tile::softmax_weight(s, m, kLog2e); }
 
-/// The largest score of a part of a row, and the sum of exp(score - m) over it.
+/// Holds the largest score of a part of a row, and the sum of exp(score - m) over it.
 struct RowState {
   float m, l;
 };
 
-/// Arbitrary parts of a row become one (arXiv 1805.02867, section 3.1).
+/// Merges the states of two arbitrary parts of a row (arXiv 1805.02867, section 3.1).
 struct Merge {
   ATTILE_DEVICE RowState operator()(const RowState& a, const RowState& b) const {
     const tile::CommonMaximum common = tile::common_maximum(a.m, b.m, kLog2e);
@@ -55,8 +56,8 @@ using MediumRow = RowPart<256, 4>;  // all of a row of up to 4096 columns
 using LongRow = RowPart<512, 8>;    // all of a row of up to 16384 columns
 using PartOfRow = RowPart<512, 4>;
 
-/// Blocks that a multiprocessor should hold: 1024 threads, and half of that where policies need
-/// more than the 64 registers that this leaves a thread (LongRow would spill).
+/// Is the number of blocks that a multiprocessor should hold: 1024 threads, and half of that where
+/// policies need more than the 64 registers that this leaves a thread (LongRow would spill).
 template <class Args, class Part>
 inline constexpr int kSoftmaxBlocksPerSm = [] {
   constexpr bool kFastPath = std::is_empty_v<typename Args::MaskType> &&
@@ -65,13 +66,13 @@ inline constexpr int kSoftmaxBlocksPerSm = [] {
   return (kFastPath ? 1024 : 512) / Part::kThreads;
 }();
 
-/// Dynamic shared memory of softmax_kernel. Units: bytes.
+/// Is the size of the dynamic shared memory of softmax_kernel. Units: bytes.
 template <class Part, bool kReread>
 inline constexpr std::size_t kSoftmaxSharedBytes =
     kReread ? sizeof(ReduceShared<RowState, Part::kThreads>)
             : 2 * sizeof(ReduceShared<float, Part::kThreads>);
 
-/// P = softmax(S') of one row, S' = score_mod(S), -inf where hidden; LSE = m + ln(l).
+/// Computes P = softmax(S') of one row, S' = score_mod(S), -inf where hidden; LSE = m + ln(l).
 ///                                                        [arXiv 2205.14135, Algorithm 0, line 2]
 /// A row that fits in the block's registers is read once: its maximum, then the exponentials and
 /// their sum. A longer one is read twice: the 2-pass online softmax of arXiv 1805.02867, Algorithm

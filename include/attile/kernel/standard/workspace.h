@@ -11,7 +11,8 @@
 
 namespace attile::standard {
 
-/// Whether a modifier's derivative may depend on the score, so that backward has to make S again.
+/// Says whether a modifier's derivative may depend on the score, so that the backward pass has to
+/// compute S again.
 template <class S>
 inline constexpr bool kNeedsScores = true;
 template <>
@@ -26,17 +27,18 @@ template <class First, class Second>
 inline constexpr bool kNeedsScores<Then<First, Second>> =
     kNeedsScores<First> || kNeedsScores<Second>;
 
-/// What both passes know of a problem. Units: scores: elements of P.
+/// Holds the sizes of a problem that both passes need. Units: scores: elements of P.
 struct Sizes {
   HeadDims dim;
   int group;
   std::int64_t rows, kv_rows;
   int kv_len;
 
-  /// Scope: after check_sizes, which keeps the product from overflowing.
+  /// Returns the number of scores. Scope: after check_sizes, which keeps it from overflowing.
   std::int64_t scores() const { return rows * kv_len; }
 };
 
+/// Returns the sizes of a problem.
 template <class Args>
 Sizes sizes_of(const Args& a) {
   static_assert(
@@ -48,10 +50,10 @@ Sizes sizes_of(const Args& a) {
   return {head_dims(a, 0, 0), a.q_heads / a.kv_heads, rows, kv_rows, a.kv_len};
 }
 
-/// Parts of a workspace, one behind the other.
+/// Lays out the parts of a workspace, one after the other.
 class WorkspacePlan {
  public:
-  /// The place of `elements` of T. Units: bytes from the workspace's begin.
+  /// Adds `elements` of T and returns their offset. Units: bytes from the workspace's begin.
   template <class T>
   std::size_t add(std::int64_t elements) {
     const std::size_t at = bytes_;
@@ -64,7 +66,7 @@ class WorkspacePlan {
   std::size_t bytes_ = 0;
 };
 
-/// Where each part of the scratch memory begins. Units: bytes; a part that is not needed has none.
+/// Holds the offset of each part of the scratch memory. Units: bytes; unneeded parts have none.
 struct ForwardWorkspace {
   std::size_t s, dropped, bytes;
 };
@@ -81,7 +83,7 @@ ForwardWorkspace forward_workspace(const Args& args) {
   return w;
 }
 
-/// Where each part of the scratch memory begins. Units: bytes; a part that is not needed has none.
+/// Holds the offset of each part of the scratch memory. Units: bytes; unneeded parts have none.
 struct BackwardWorkspace {
   std::size_t dp, ds, dropped, s, sums, bytes;
   bool has_sums;
