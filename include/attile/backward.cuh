@@ -37,20 +37,20 @@ namespace detail {
 
 /// Holds the number of blocks of each kernel of a backward pass.
 struct BackwardBlocks {
-  std::int64_t preprocess, columns, rows, postprocess;
+  std::int64_t preprocess, kv_blocks, q_tiles, postprocess;
 };
 
 template <class Traits>
 BackwardBlocks backward_blocks(const typename Traits::Args& args) {
-  const std::int64_t slices = std::int64_t{args.batch} * args.q_heads;
-  const std::int64_t kv_slices = std::int64_t{args.batch} * args.kv_heads;
+  const std::int64_t batch_heads = std::int64_t{args.batch} * args.q_heads;
+  const std::int64_t batch_kv_heads = std::int64_t{args.batch} * args.kv_heads;
   const std::int64_t q_tiles = ceil_div(args.q_len, Traits::kBr);
   const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_slices * kv_tiles > 0;
-  const std::int64_t row_blocks = slices * q_tiles;
+  const bool counts = Traits::kDqMode == DqMode::kInOrder && batch_kv_heads * kv_tiles > 0;
+  const std::int64_t row_blocks = batch_heads * q_tiles;
   // At least one block: it sets the block counter, and a gradient is zeroed without rows too.
   const bool one = counts || gradient_lines(args.score_mod, score_shape(args)) > 0;
-  return {one ? max<std::int64_t>(row_blocks, 1) : row_blocks, kv_slices * kv_tiles,
+  return {one ? max<std::int64_t>(row_blocks, 1) : row_blocks, batch_kv_heads * kv_tiles,
           Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,
           Traits::kDqMode == DqMode::kTwoPass ? 0 : row_blocks};
 }
@@ -75,11 +75,11 @@ cudaError_t launch_backward(const typename Traits::Args& args,
     return error;
   }
   if (const auto error =
-          launch(kv_kernel<Traits>(), blocks.columns, Traits::kThreads, Traits::kKvSharedBytes)) {
+          launch(kv_kernel<Traits>(), blocks.kv_blocks, Traits::kThreads, Traits::kKvSharedBytes)) {
     return error;
   }
   if constexpr (Traits::kDqMode == DqMode::kTwoPass) {
-    return launch(portable::backward_q_kernel<Traits>, blocks.rows, Traits::kThreads,
+    return launch(portable::backward_q_kernel<Traits>, blocks.q_tiles, Traits::kThreads,
                   Traits::kRowsSharedBytes);
   } else {
     return launch(backward_postprocess_kernel<Traits>, blocks.postprocess, Traits::kDqThreads,
@@ -101,7 +101,7 @@ Check check_backward(const typename Traits::Args& args) {
   }
   const BackwardBlocks blocks = backward_blocks<Traits>(args);
   const std::int64_t most =
-      max(max(blocks.preprocess, blocks.columns), max(blocks.rows, blocks.postprocess));
+      max(max(blocks.preprocess, blocks.kv_blocks), max(blocks.q_tiles, blocks.postprocess));
   return arch::check_launch(kv_kernel<Traits>(), Traits::kKvSharedBytes, most,
                             Traits::kLeastArchitecture);
 }

@@ -59,11 +59,11 @@ struct Sm90Family {
     using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
     // Only a sequence's own length may choose its kernel; with other policies q_len is a bound.
     if constexpr (Args::SequencesType::kUniform) {
-      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kPacked>;
-      using Many = sm90::DefaultForwardTraits<Args, D, Dv, sm90::Rows::kLong>;
+      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPacked>;
+      using Long = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kLong>;
       if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
       if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
-        if (args.q_len >= sm90::long_sequence(max(D, Dv))) return f(std::type_identity<Many>{});
+        if (args.q_len >= sm90::long_sequence(max(D, Dv))) return f(std::type_identity<Long>{});
       }
     }
     return f(std::type_identity<Traits>{});

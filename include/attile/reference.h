@@ -192,12 +192,12 @@ struct Attention {
       math.write(result.dk, std::int64_t{b_h} * args.kv_len * D, dk);
       math.write(result.dv, std::int64_t{b_h} * args.kv_len * Dv, dv);
     };
-    const int slices = args.batch * args.kv_heads;
+    const int batch_heads = args.batch * args.kv_heads;
     if constexpr (kHasGradient<ScoreModType>) {
-      math.for_each(slices, work);  // heads may add to the same sums
+      math.for_each(batch_heads, work);  // heads may add to the same sums
       result.learned = learned.values();
     } else {
-      parallel(slices, work);
+      parallel(batch_heads, work);
     }
     return result;
   }

@@ -52,13 +52,13 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
 /// Says whether scores take the fast path: they go through the softmax as they are, except for two
 /// comparisons each at a mask's edge. Everything else takes registers.
 template <class Args>
-inline constexpr bool kPlainScores =
+inline constexpr bool kFastPathScores =
     IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType> &&
     !Args::DropoutType::kEnabled;
 
 /// Holds the tiles of the sm80 forward kernel, and its tuning (sm80::Tuning).
 struct Sm80ForwardTiles {
-  int br, bc, warps, across, blocks_per_sm;
+  int br, bc, warps, warps_n, blocks_per_sm;
 };
 
 /// Returns the tiles of the sm80 forward kernel. A warp has 32 rows where that spills nothing: up
@@ -82,7 +82,7 @@ constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
 
 /// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
 /// a tile, or the one for long sequences.
-enum class Rows { kAny, kPacked, kLong };
+enum class TileSet { kAny, kPacked, kLong };
 
 /// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
@@ -92,15 +92,17 @@ struct Sm90Tiles {
 /// Returns the tiles of the sm90 forward kernel where scores are plain. `edges`: much of what rows
 /// see lies at a mask's edge. Then Bc is small, so that fewer scores are computed in vain, and
 /// there are many stages, so that warpgroups that see more or fewer keys wait less for each other.
-constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows rows) {
+constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool edges, TileSet tile_set) {
   const int dim = max(d, dv);
   if (dim <= 96) {
-    const int rows_of_tile = rows == Rows::kPacked ? 128 : 192;  // packed, 192 spill up to 36 bytes
+    const int rows_of_tile =
+        tile_set == TileSet::kPacked ? 128 : 192;  // packed, 192 spill up to 36 bytes
     if (dim <= 64) return edges ? Sm90Tiles{192, 64, 5} : Sm90Tiles{rows_of_tile, 128, 3};
     return edges ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
   }
   if (dim <= 128 && edges) return {192, 64, 4};
-  if (dim <= 128) return rows == Rows::kLong ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
+  if (dim <= 128)
+    return tile_set == TileSet::kLong ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
   if (dim <= 192 && dv <= 128) return edges ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
   if (dim <= 192) return edges ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
   return {128, 64, 2};
@@ -108,7 +110,7 @@ constexpr Sm90Tiles sm90_plain_forward_tiles(int d, int dv, bool edges, Rows row
 
 /// Returns the same where scores are not plain: that takes registers, and a smaller Bc avoids
 /// spills.
-constexpr Sm90Tiles sm90_other_forward_tiles(int dim) {
+constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   if (dim <= 96) return {128, 96, 3};
   if (dim <= 128) return {128, 80, 2};
   return {128, dim <= 192 ? 48 : 32, 2};
@@ -127,7 +129,7 @@ constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v) {
 
 /// Holds the tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
 struct Sm80BackwardTiles {
-  int br, bc, warps, across, dq_across, blocks_per_sm, stages;
+  int br, bc, warps, warps_n, dq_warps_n, blocks_per_sm, stages;
 };
 
 /// Returns the tiles of the sm80 backward kernels for 16-bit types.
@@ -181,19 +183,19 @@ struct Sm80Forward {
   static constexpr Sm80ForwardTiles kTiles =
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
-          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+          : sm80_forward_tiles(max(D, Dv), kSharedKb, kFastPathScores<Args>);
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm80::Tuning<kTiles.warps, kTiles.across, kTiles.blocks_per_sm>>;
+                         sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
 };
 
-template <class Args, int D, int Dv, Rows kRows>
+template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
-  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && kRows == Rows::kAny;
-  static constexpr Sm90Tiles kTiles = kPlainScores<Args>
-                                          ? sm90_plain_forward_tiles(D, Dv, kEdges, kRows)
-                                          : sm90_other_forward_tiles(max(D, Dv));
+  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && kTileSet == TileSet::kAny;
+  static constexpr Sm90Tiles kTiles = kFastPathScores<Args>
+                                          ? sm90_fast_forward_tiles(D, Dv, kEdges, kTileSet)
+                                          : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm90::Tuning<kTiles.stages, kRows == Rows::kPacked>>;
+                         sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPacked>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode>
@@ -209,11 +211,11 @@ struct Sm80Backward {
   static constexpr Sm80BackwardTiles kTiles =
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
-          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+          : sm80_backward_tiles(max(D, Dv), kSharedKb, kFastPathScores<Args>);
   using type =
       sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode,
-                           sm80::BackwardTuning<kTiles.warps, kTiles.across, kTiles.dq_across,
+                           sm80::BackwardTuning<kTiles.warps, kTiles.warps_n, kTiles.dq_warps_n,
                                                 kTiles.blocks_per_sm, kTiles.stages>>;
 };
 
@@ -250,16 +252,16 @@ using DefaultBackwardTraits = typename detail::Sm80Backward<Args, D, Dv, kMode, 
 
 namespace sm90 {
 
-using detail::Rows;
+using detail::TileSet;
 
-/// Returns the q_len from which on `Causal` takes the kernel of Rows::kLong, whose larger Bc gains
-/// where a mask's edge is a small part of what rows see, and loses as much elsewhere
+/// Returns the q_len from which on `Causal` takes the kernel of TileSet::kLong, whose larger Bc
+/// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere
 /// (docs/tuning.md; other masks are not measured).
 constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
 
 /// Names the sm90 kernels for these arguments with the default tiles.
-template <class Args, int D, int Dv = D, Rows kRows = Rows::kAny>
-using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kRows>::type;
+template <class Args, int D, int Dv = D, TileSet kTileSet = TileSet::kAny>
+using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kTileSet>::type;
 template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
 using DefaultBackwardTraits = typename detail::Sm90Backward<Args, D, Dv, kMode>::type;
 

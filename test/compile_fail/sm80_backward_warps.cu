@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // promises: attile::sm80::BackwardTraits: Br and Bc must be multiples of 16
 // promises: attile::sm80::BackwardTraits: Bc must be a multiple of 16 rows of dK and dV for each of
-// promises: attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the Across warps
+// promises: attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the WarpsN warps
 // promises: attile::sm80::BackwardTraits: Br must be a multiple of 16 rows of dQ for each of Warps
 // promises: attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32
 #include <attile/backward.cuh>

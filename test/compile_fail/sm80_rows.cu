@@ -2,10 +2,10 @@
 // promises: attile::sm80::ForwardTraits: Br must be a multiple of 16
 // promises: attile::sm80::ForwardTraits: Bc must be a multiple of 16
 // promises: attile::sm80::ForwardTraits: Br must be a multiple of 16 rows for each warp
-// promises: attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the Across
+// promises: attile::sm80::ForwardTraits: Bc must be a multiple of 16 for each of the WarpsN
 // promises: attile::sm80::ForwardTraits: Br must be a multiple of the warps
-// promises: attile::sm80::ForwardTraits: the warps must be a multiple of the Across
-// promises: attile::tile::RowWarps: at most 15 lines
+// promises: attile::sm80::ForwardTraits: the warps must be a multiple of the WarpsN
+// promises: attile::tile::RowWarps: at most 15 groups
 #include <attile/forward.cuh>
 
 attile::ForwardTraits<57, 64, 64, __half>::Args rows;

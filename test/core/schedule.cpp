@@ -213,10 +213,10 @@ struct RowTiles {
   /// A step for each Bc columns that a tile sees, and one besides. Of groups of 64 rows, taken: one
   /// alone takes 65 % of the time of three together or of two, and two take 80 % of that of three
   /// (of these, one of three was measured, 70 %: docs/tuning.md).
-  double time(int row_tile) const {
-    const int groups = (row_tile == 0 ? br - lead() : br) / 64;
+  double time(int q_tile) const {
+    const int groups = (q_tile == 0 ? br - lead() : br) / 64;
     const double share = groups == br / 64 ? 1.0 : groups == 1 ? 0.65 : 0.8;
-    const int seen = causal ? std::min((row_tile + 1) * br - lead(), length) : length;
+    const int seen = causal ? std::min((q_tile + 1) * br - lead(), length) : length;
     return attile::ceil_div(seen, bc) * share + 1;
   }
 };
@@ -229,7 +229,7 @@ double unevenness(const RowTiles& tiles, int blocks, const ItemsOf& items_of) {
   for (int block = 0; block < blocks; ++block) {
     double time = 0.0;
     for (auto items = items_of(block); items.more(); items.next()) {
-      time += tiles.time(items.item().row_tile);
+      time += tiles.time(items.item().q_tile);
     }
     longest = std::max(longest, time);
     total += time;
@@ -243,7 +243,7 @@ int computed_wrongly(int batch_heads, int q_tiles, int blocks, const ItemsOf& it
   std::vector<int> seen(batch_heads * q_tiles);
   for (int block = 0; block < blocks; ++block) {
     for (auto items = items_of(block); items.more(); items.next()) {
-      ++seen.at(items.item().batch_head * q_tiles + items.item().row_tile);
+      ++seen.at(items.item().batch_head * q_tiles + items.item().q_tile);
     }
   }
   return batch_heads * q_tiles - static_cast<int>(std::count(seen.begin(), seen.end(), 1));
@@ -398,7 +398,7 @@ TEST_CASE("a short tile of rows follows the others of its slice") {
     for (attile::EvenItems items(block, kBlocks, kTiles, kSlices, true); items.more();
          items.next()) {
       const attile::WorkItem item = items.item();
-      if (item.row_tile > 0) {
+      if (item.q_tile > 0) {
         batch_head = item.batch_head;
       } else {
         CHECK(std::abs(item.batch_head - batch_head) <= 1 + kBlocks / (kTiles - 1));

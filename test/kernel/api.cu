@@ -394,7 +394,7 @@ TEST_CASE("the one call takes the largest tiles that the device has room for") {
 TEST_CASE("the one call has larger tiles of keys for many rows under a causal mask") {
   using Args = attile::ForwardArgs<__nv_bfloat16, attile::Causal>;
   using Any = attile::sm90::DefaultForwardTraits<Args, 128>;
-  using Many = attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::Rows::kLong>;
+  using Many = attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::TileSet::kLong>;
   static_assert(Any::kBc < Many::kBc);
   Args args;
   args.batch = args.q_heads = args.kv_heads = 1;

@@ -17,7 +17,7 @@ namespace {
 
 using Args = attile::ForwardArgs<__half, attile::Causal>;
 using Kernel = attile::sm90::DefaultForwardTraits<Args, 64>;
-using Packed = attile::sm90::DefaultForwardTraits<Args, 64, 64, attile::sm90::Rows::kPacked>;
+using Packed = attile::sm90::DefaultForwardTraits<Args, 64, 64, attile::sm90::TileSet::kPacked>;
 using BackwardKernel =
     attile::sm90::DefaultBackwardTraits<attile::BackwardArgs<__half, attile::Causal>, 64>;
 constexpr int kLen = 300, kKeys = 400, kDim = 64;
@@ -200,7 +200,8 @@ TEST_CASE("a slice has the same bits, whatever its block computed before, and at
 
 TEST_CASE("packing pays where tiles would be empty") {
   using Kernel128 = attile::sm90::DefaultForwardTraits<Args, 128>;
-  using Packed128 = attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::Rows::kPacked>;
+  using Packed128 =
+      attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::TileSet::kPacked>;
   static_assert(Kernel128::kBr != Packed128::kBr);
   Args args;
   args.kv_heads = 1;
@@ -212,7 +213,7 @@ TEST_CASE("packing pays where tiles would be empty") {
   };
   CHECK(pays(8, 1) == std::pair(true, true));
   CHECK(pays(8, 50) == std::pair(true, true));
-  CHECK(pays(8, 64) == std::pair(true, true));    // eight tiles of one group, or four
+  CHECK(pays(8, 64) == std::pair(true, true));     // eight tiles of one group, or four
   CHECK(pays(8, 192) == std::pair(false, false));  // all whole tiles
   CHECK(pays(8, 4096) == std::pair(false, false));
   CHECK(pays(1, 1) == std::pair(false, false));

@@ -100,7 +100,7 @@ struct Sm90Tiles {
 };
 
 /// The default tiles of the family sm90, likewise.
-template <attile::sm90::Rows kRows = attile::sm90::Rows::kAny>
+template <attile::sm90::TileSet kTileSet = attile::sm90::TileSet::kAny>
 struct Sm90DefaultTiles {
   template <class Args, class Dim, attile::DqMode kMode>
   using Backward = attile::sm90::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;

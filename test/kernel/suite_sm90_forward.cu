@@ -5,7 +5,7 @@
 namespace suite_sm90_forward {
 
 using namespace attile_test;
-using attile::sm90::Rows;
+using attile::sm90::TileSet;
 using attile::sm90::Tuning;
 
 using Dims64 = Dims<64>;
@@ -19,12 +19,12 @@ using D128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<>>;
 using D192x128 = GpuExecutor<Dims<192, 128>, Sm90DefaultTiles<>>;
 using D192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<>>;
 using D256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<>>;
-using Packed64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kPacked>>;
-using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kPacked>>;
-using Many64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<Rows::kLong>>;
-using Many96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<Rows::kLong>>;
-using Many128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<Rows::kLong>>;
-using Many192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<Rows::kLong>>;
+using Packed64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kPacked>>;
+using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kPacked>>;
+using Many64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kLong>>;
+using Many96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<TileSet::kLong>>;
+using Many128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kLong>>;
+using Many192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<TileSet::kLong>>;
 // Panels of 64, 32 and 16 columns; Q's and O's apart.
 using Own64x64D40 = Own<64, 64, Dims<40>>;
 using Own128x48D72 = Own<128, 48, Dims<72>>;

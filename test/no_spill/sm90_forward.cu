@@ -8,13 +8,13 @@ using namespace attile::no_spill;
 
 // On other architectures the kernels are empty.
 struct NamedKernels {
-  template <int D, int Dv, sm90::Rows kRows, class T, class M, class S, class P>
+  template <int D, int Dv, sm90::TileSet kTileSet, class T, class M, class S, class P>
   static constexpr auto kKernel =
-      forward_kernel<sm90::DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv, kRows>>;
+      forward_kernel<sm90::DefaultForwardTraits<ForwardArgs<T, M, S, P>, D, Dv, kTileSet>>;
 
   template <int D, int Dv, class T, class M, class S, class P>
   static constexpr bool each_rows() {
-    using enum sm90::Rows;
+    using enum sm90::TileSet;
     bool result = kKernel<D, Dv, kAny, T, M, S, P> != nullptr;
     if constexpr (ATTILE_TEST_FULL || (std::is_same_v<S, NoScoreMod> && D % 128 == 0)) {
       result &= kKernel<D, Dv, kPacked, T, M, S, P> != nullptr &&

@@ -14,7 +14,7 @@ using Own = GpuExecutor<Dim, Tiles<Br, Bc, T, B>>;
 
 using D64 = Own<SplitDims<64>, 64, 64, Tuning<4, 1, 2>, BackwardTuning<4, 1, 2>>;
 // 32 rows of a warp; warps that share rows; K and V in pieces that no power of two divides.
-using Across = Own<SplitDims<96>, 32, 48, Tuning<1, 1, 2>, BackwardTuning<6, 2, 3>>;
+using WarpsN = Own<SplitDims<96>, 32, 48, Tuning<1, 1, 2>, BackwardTuning<6, 2, 3>>;
 // Panels of 16 columns of P and dS, of 32 of everything else; Q's and O's apart.
 using Narrow = Own<SplitDims<64, 32>, 16, 32, Tuning<1, 1, 2>, BackwardTuning<2, 1, 2>>;
 // P by way of shared memory.
@@ -38,7 +38,7 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80_fp32", policies<kNone, kCausal, kEverything, kLearned>);
   suite.both<float>("d64", simulated<D64>(), policies<kNone, kCausal, kEverything, kOwnLengths>);
-  suite.both<float>("across", simulated<Across>(kLessCost), policies<kNone>);
+  suite.both<float>("across", simulated<WarpsN>(kLessCost), policies<kNone>);
   suite.both<float>("d64x32", simulated<Narrow>(kLessCost), policies<kCausal>);
   suite.forward<float>("lines", simulated<Lines>(kLessCost), policies<kCausal>);
   suite.both<float>("one_product", simulated<One>(kLessCost), policies<kNone, kCausalDropout>);

@@ -40,7 +40,7 @@ using Roles256 = GpuExecutor<Dims<256, 256, 96>, Sm90DefaultTiles<>>;
 using RolesInOrder = GpuExecutor<Dims<160, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
 using Roles192 = GpuExecutor<Dims<192>, Sm90DefaultTiles<>>;
 
-using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<attile::sm90::Rows::kPacked>>;
+using PackedDeep = GpuExecutor<Dims<256>, Sm90DefaultTiles<attile::sm90::TileSet::kPacked>>;
 
 // The same case takes longer here than in the other families.
 constexpr double kMost = kTestFull ? kLessCost : kMostCost;

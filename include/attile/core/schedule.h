@@ -146,7 +146,7 @@ struct AlternatingHeads {
 
 /// Names a tile of query rows of one batch head.
 struct WorkItem {
-  int batch_head, row_tile;
+  int batch_head, q_tile;
 };
 
 /// Divides batch heads into sections, whose work items follow each other: L2 then holds their K and
@@ -165,9 +165,9 @@ struct Sections {
     if (2 * whole * batch_head_bytes > 3 * kL2Bytes) {
       // Fewer batch heads, whose items nearly fill one or two waves: even if every second section
       // runs in reverse order.
-      for (int turns = 2; turns > 0; --turns) {
-        const int few = turns * blocks / max(q_tiles, 1);
-        const bool fills = few > 0 && 16 * (turns * blocks - few * q_tiles) <= blocks;
+      for (int waves = 2; waves > 0; --waves) {
+        const int few = waves * blocks / max(q_tiles, 1);
+        const bool fills = few > 0 && 16 * (waves * blocks - few * q_tiles) <= blocks;
         if (fills && few * batch_head_bytes <= kL2Bytes && batch_heads % (2 * few) == 0)
           return {few, true};
       }
@@ -224,35 +224,35 @@ class GrowingItems {
       : block_(block),
         blocks_(blocks),
         q_tiles_(q_tiles),
-        slices_(batch_heads),
+        batch_heads_(batch_heads),
         sections_(sections) {}
 
   ATTILE_HOST_DEVICE constexpr bool more() const {
-    return number() < std::int64_t{slices_} * q_tiles_;
+    return number() < std::int64_t{batch_heads_} * q_tiles_;
   }
   ATTILE_HOST_DEVICE constexpr WorkItem item() const {
     const int item = static_cast<int>(number());
     const int size = sections_.batch_heads;
-    const int later = max(slices_ / size, 1) - 1;  // sections after the first one
+    const int later = max(batch_heads_ / size, 1) - 1;  // sections after the first one
     const int section = min(item / (size * q_tiles_), later);
     const int before = section * size;
-    const int here = section == later ? slices_ - before : size;
+    const int here = section == later ? batch_heads_ - before : size;
     const int rest = item - before * q_tiles_;
     const bool upwards = sections_.alternates && (later - section) % 2 == 1;
-    const int row_tile = upwards ? rest / here : q_tiles_ - 1 - rest / here;
-    return {before + rest % here, row_tile};
+    const int q_tile = upwards ? rest / here : q_tiles_ - 1 - rest / here;
+    return {before + rest % here, q_tile};
   }
-  ATTILE_HOST_DEVICE constexpr void next() { ++turn_; }
+  ATTILE_HOST_DEVICE constexpr void next() { ++wave_; }
 
  private:
   ATTILE_HOST_DEVICE constexpr std::int64_t number() const {
-    const bool backwards = !sections_.alternates && turn_ % 2 == 1;
-    return std::int64_t{turn_} * blocks_ + (backwards ? blocks_ - 1 - block_ : block_);
+    const bool backwards = !sections_.alternates && wave_ % 2 == 1;
+    return std::int64_t{wave_} * blocks_ + (backwards ? blocks_ - 1 - block_ : block_);
   }
 
-  int block_, blocks_, q_tiles_, slices_;
+  int block_, blocks_, q_tiles_, batch_heads_;
   Sections sections_;
-  int turn_ = 0;
+  int wave_ = 0;
 };
 
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a

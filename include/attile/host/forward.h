@@ -112,7 +112,7 @@ class ForwardWorker {
     modify_scores<kMasked>(problem_, coord, reach, s_, nullptr);
     ScoreRows<V> scores{s_, reach.wide};
     OutputRows<V> output{o_strip(i), o_stride()};
-    softmax_[i].step(scores, output, problem_.unit());  // lines 9, 10
+    softmax_[i].step(scores, output, problem_.scale_log2());  // lines 9, 10
     if constexpr (P::DropoutType::kEnabled) {
       for_each_kept(problem_, coord, reach, [&](int at, bool kept) {
         if (!kept) s_[at] = 0.0f;
@@ -135,7 +135,7 @@ class ForwardWorker {
                 o.row(batch_, head_, row));
       if (args.lse == nullptr) continue;
       *problem_.q_rows(lse, batch_).row(batch_, head_, row) =
-          softmax_[i].lse(r, problem_.unit());  // line 13
+          softmax_[i].lse(r, problem_.scale_log2());  // line 13
     }
   }
 

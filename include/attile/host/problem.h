@@ -60,7 +60,7 @@ struct Problem {
   }
 
   /// Returns scale_log2, the factor from the scores that `modify_scores` leaves to log2 units.
-  float unit() const { return kIsIdentity<ScoreModType> ? scale * kLog2e : kLog2e; }
+  float scale_log2() const { return kIsIdentity<ScoreModType> ? scale * kLog2e : kLog2e; }
 
   Extent extent(int sequence) const { return extent_of(args, sequence); }
   /// Return a tensor from the first row of a sequence's queries on, or of its keys.
@@ -94,8 +94,9 @@ struct Problem {
   /// are too few work items for the threads; the results do not depend on it.
   int default_tile_rows() const {
     constexpr int kMost = 264;
-    const std::int64_t slices = std::max<std::int64_t>(1, std::int64_t{args.batch} * args.q_heads);
-    const std::int64_t blocks = ceil_div<std::int64_t>(2 * threads, slices);
+    const std::int64_t batch_heads =
+        std::max<std::int64_t>(1, std::int64_t{args.batch} * args.q_heads);
+    const std::int64_t blocks = ceil_div<std::int64_t>(2 * threads, batch_heads);
     const int longest = std::max({args.q_len, 1});
     return std::min<int>(kMost, ceil_div<std::int64_t>(longest, blocks));
   }

@@ -122,11 +122,11 @@ struct ScoreRows {
   }
 
   /// Computes s = 2^(s * unit - base), and returns the sum of the row.
-  ATTILE_HOST_DEVICE float exponentiate(int r, float unit, float base) const {
+  ATTILE_HOST_DEVICE float exponentiate(int r, float scale_log2, float base) const {
     float* const row = s + r * kMaxTileColumns;
     V total(0.0f);
     for (int c = wide.begin; c < wide.end; c += V::kWidth) {
-      const V p = host::exp2(multiply_add(V::load(row + c), V(unit), V(-base)));
+      const V p = host::exp2(multiply_add(V::load(row + c), V(scale_log2), V(-base)));
       p.store(row + c);
       total = total + p;
     }

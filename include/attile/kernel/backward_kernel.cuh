@@ -40,7 +40,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   arch::launch_dependents();
   if (arch::thread_index() == 0) {
     arch::await_dependencies();  // the counter and the semaphores are reset before they are used
-    *kv_block = kv_block_of(p, arch::fetch_add(p.begun(), 1));
+    *kv_block = kv_block_of(p, arch::fetch_add(p.begun_counter(), 1));
   }
   arch::barrier();  // the index is written before anyone reads it
   const int mine = *kv_block;
@@ -52,9 +52,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
-  int number = row_tile_of_block<Traits>();
+  int number = q_tile_of_block<Traits>();
   if constexpr (Traits::kSignalsDqReady) number = late_heads_last(p, number);
-  const WorkTile at = row_tile(p, number);
+  const WorkTile at = q_work_tile(p, number);
   if constexpr (Traits::kSignalsDqReady) {
     DqOrder<Traits>(p).await_ready(at);
   } else {

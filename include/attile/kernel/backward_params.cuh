@@ -49,11 +49,11 @@ struct BackwardParams : Problem<Traits> {
   [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
 
   /// Returns the number of tiles of query rows of all sequences and heads.
-  ATTILE_HOST_DEVICE std::int64_t row_tile_count() const {
+  ATTILE_HOST_DEVICE std::int64_t q_tile_count() const {
     return static_cast<std::int64_t>(this->batch) * this->q_heads * q_tiles;
   }
   /// Returns the index of a work tile's tile of rows among those.
-  ATTILE_HOST_DEVICE std::int64_t row_tile_number(const WorkTile& at) const {
+  ATTILE_HOST_DEVICE std::int64_t q_tile_number(const WorkTile& at) const {
     return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles +
            at.row0 / Traits::kBr;
   }
@@ -74,7 +74,7 @@ struct BackwardParams : Problem<Traits> {
     return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
   }
   /// Returns the tiles of query rows of a work tile's head that see any key of a kv tile.
-  ATTILE_HOST_DEVICE TileRange rows_of(const WorkTile& at, int kv_tile) const {
+  ATTILE_HOST_DEVICE TileRange q_tiles_seeing(const WorkTile& at, int kv_tile) const {
     const Extent lengths = this->extent(at);
     const Extent here{arch::opaque(lengths.q_len), arch::opaque(lengths.kv_len)};
     if (!this->kUniform && kv_tile * Traits::kBc >= here.kv_len) return {};  // past its last key
@@ -86,7 +86,7 @@ struct BackwardParams : Problem<Traits> {
     return Traits::kAlternatesFrom > 0 && kv_block >= ascending_from;
   }
   /// Returns the counter of the blocks of the pass over K/V blocks that have begun.
-  ATTILE_HOST_DEVICE int* begun() const { return dq_semaphores + row_tile_count(); }
+  ATTILE_HOST_DEVICE int* begun_counter() const { return dq_semaphores + q_tile_count(); }
   /// Returns the number of kv tiles of all kv heads, which is that of the blocks of that pass.
   ATTILE_HOST_DEVICE int kv_blocks() const { return this->batch * this->kv_heads * kv_tiles; }
   /// Returns the fp32 sum of dQ of a work tile's rows; the family chooses the layout of a tile.

@@ -32,7 +32,7 @@ namespace attile {
 /// through all heads. The kernel before ends where the pass begins, and the one after begins where
 /// the pass ends, so that L2 still holds what they read.
 template <class Traits>
-ATTILE_DEVICE int row_tile_of_block() {
+ATTILE_DEVICE int q_tile_of_block() {
   const int block = arch::block_index();
   return Traits::kDqMode == DqMode::kInOrder ? block : arch::block_count() - 1 - block;
 }
@@ -140,15 +140,15 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   const int thread = arch::thread_index();
   arch::launch_dependents();
   if (kInOrder && arch::block_index() == 0 && thread == 0) {
-    *p.begun() = 0;
+    *p.begun_counter() = 0;
   }
   if constexpr (kHasGradient<typename Traits::ScoreModType>) {
     clear_gradient<kPreprocessThreads<Traits>>(p.policies.score_mod, p.score_shape());
   }
-  if (p.row_tile_count() == 0) return;
+  if (p.q_tile_count() == 0) return;
   const DqOrder<Traits> order(p);
   order.template reset<kPreprocessThreads<Traits>>();
-  const WorkTile tile = row_tile(p, row_tile_of_block<Traits>());
+  const WorkTile tile = q_work_tile(p, q_tile_of_block<Traits>());
   const int q_len = p.extent(tile).q_len;
   bool written = false;  // whether a kv tile that sees those rows overwrites their sum
   if constexpr (kInOrder) {

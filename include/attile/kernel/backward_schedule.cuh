@@ -22,7 +22,7 @@ namespace attile {
 /// which heads ascend (`kv_block_of`) depends on the head alone. Else they are counted through all
 /// kv heads of one sequence after another.
 template <class Traits>
-inline constexpr bool kHeadByHead = Traits::kAlternatesFrom > 0;
+inline constexpr bool kHeadMajor = Traits::kAlternatesFrom > 0;
 
 /// Returns the work tile of a kv block. Its head is the first one that reads the kv head.
 template <class Traits>
@@ -30,8 +30,8 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
   const int batch_head = kv_block / p.kv_tiles;
   const int index = kv_block % p.kv_tiles;
   WorkTile at;
-  at.sequence = kHeadByHead<Traits> ? batch_head % p.batch : batch_head / p.kv_heads;
-  at.kv_head = kHeadByHead<Traits> ? batch_head / p.batch : batch_head % p.kv_heads;
+  at.sequence = kHeadMajor<Traits> ? batch_head % p.batch : batch_head / p.kv_heads;
+  at.kv_head = kHeadMajor<Traits> ? batch_head / p.batch : batch_head % p.kv_heads;
   at.head = at.kv_head * p.group_heads;
   at.extent = p.policies.sequences.extent(at.sequence, p.bounds);
   at.kv_tiles = {index, index, index, index + 1};
@@ -41,7 +41,7 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
 /// Returns the work tile of a tile of query rows. `number`: counted through all heads of one
 /// sequence after another, from a head's first rows on.
 template <class Traits>
-ATTILE_DEVICE WorkTile row_tile(const BackwardParams<Traits>& p, int number) {
+ATTILE_DEVICE WorkTile q_work_tile(const BackwardParams<Traits>& p, int number) {
   const int batch_head = number / p.q_tiles;
   WorkTile at;
   at.sequence = batch_head / p.q_heads;
@@ -54,8 +54,8 @@ ATTILE_DEVICE WorkTile row_tile(const BackwardParams<Traits>& p, int number) {
 
 /// Does the same, but counts from a head's last rows on, which see most under a causal mask.
 template <class Traits>
-ATTILE_DEVICE WorkTile last_rows_first(const BackwardParams<Traits>& p, int number) {
-  WorkTile at = row_tile(p, number);
+ATTILE_DEVICE WorkTile q_work_tile_from_last(const BackwardParams<Traits>& p, int number) {
+  WorkTile at = q_work_tile(p, number);
   at.row0 = (p.q_tiles - 1) * Traits::kBr - at.row0;
   return at;
 }
@@ -63,7 +63,7 @@ ATTILE_DEVICE WorkTile last_rows_first(const BackwardParams<Traits>& p, int numb
 /// Returns the first kv block of the kv head that a work tile's rows read.
 template <class Traits>
 ATTILE_DEVICE int first_kv_block(const BackwardParams<Traits>& p, const WorkTile& at) {
-  static_assert(!kHeadByHead<Traits>, "attile::first_kv_block: columns go sequence by sequence");
+  static_assert(!kHeadMajor<Traits>, "attile::first_kv_block: columns go sequence by sequence");
   return (at.sequence * p.kv_heads + at.kv_head) * p.kv_tiles;
 }
 

@@ -118,7 +118,8 @@ class DqOrder {
     };
     for (int next = from; exists(next); next += direction * arch::kWarpSize) {
       const int tile = next + direction * lane;
-      const bool sees = exists(tile) && p_.rows_of(here(), tile).contains(at.row0 / Traits::kBr);
+      const bool sees =
+          exists(tile) && p_.q_tiles_seeing(here(), tile).contains(at.row0 / Traits::kBr);
       const int found = arch::first_lane(sees);
       if (found < arch::kWarpSize) return next + direction * found;
     }
@@ -178,7 +179,7 @@ class DqOrder {
     arch::warp_barrier();  // all lanes have seen it before one of them releases it
   }
   ATTILE_DEVICE int* semaphore(const WorkTile& at) const {
-    return p_.dq_semaphores + p_.row_tile_number(at);
+    return p_.dq_semaphores + p_.q_tile_number(at);
   }
   ATTILE_DEVICE int* claimed(int kv_block) const { return p_.zero_fill_flags + kv_block; }
   ATTILE_DEVICE int* filled(int kv_block) const {

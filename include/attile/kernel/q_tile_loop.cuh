@@ -20,14 +20,14 @@ struct QTileLoop {
   int kv_block, head, step;
   TileRange range;
 
-  ATTILE_DEVICE QTileLoop(const BackwardParams<Traits>& params, int key_column)
-      : p(params), kv_block(key_column), step(0) {
+  ATTILE_DEVICE QTileLoop(const BackwardParams<Traits>& params, int kv_block_number)
+      : p(params), kv_block(kv_block_number), step(0) {
     head = kv_work_tile(p, kv_block).head - 1;
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return step < range.last; }
-  ATTILE_DEVICE bool edge() const { return !range.full(row_tile()); }
-  ATTILE_DEVICE int row0() const { return row_tile() * Traits::kBr; }
+  ATTILE_DEVICE bool edge() const { return !range.full(q_work_tile()); }
+  ATTILE_DEVICE int row0() const { return q_work_tile() * Traits::kBr; }
   /// Returns the work tile of the current rows and of the kv tile of `key`.
   ATTILE_DEVICE WorkTile tile(WorkTile key) const {
     key.head = head;
@@ -40,7 +40,7 @@ struct QTileLoop {
   }
 
  private:
-  ATTILE_DEVICE int row_tile() const {
+  ATTILE_DEVICE int q_work_tile() const {
     if (!p.ascends(kv_block)) return step;
     return range.first + range.last - 1 - step;
   }
@@ -50,7 +50,7 @@ struct QTileLoop {
       if (head + 1 == p.head_end(key)) return;
       ++head;
       key.head = head;
-      range = p.rows_of(key, key.kv_tile());
+      range = p.q_tiles_seeing(key, key.kv_tile());
       step = range.first;
     }
   }

@@ -19,15 +19,16 @@ class RowWarps {
   static constexpr int kGroupsOfWarps = kWarps / kWarpsN;
   static constexpr int kThreads = kWarpsN * arch::kWarpSize;
   static constexpr int kBlockThreads = kWarps * arch::kWarpSize;
-  static_assert(kWarpsN == 1 || kGroupsOfWarps < 16,
-                "attile::tile::RowWarps: at most 15 lines, each with a barrier of the block's 16");
+  static_assert(
+      kWarpsN == 1 || kGroupsOfWarps < 16,
+      "attile::tile::RowWarps: at most 15 groups of warps, each with a barrier of the block's 16");
 
  public:
   static constexpr bool kOneWarp = kWarpsN == 1;
   /// Of the block's shared memory. Units: bytes.
   static constexpr std::size_t kBytes = kOneWarp ? 0 : kBlockThreads * kRows * sizeof(float);
 
-  /// `shared`: kBytes for all lines, aligned to 4.
+  /// `shared`: kBytes for all groups, aligned to 4.
   ATTILE_DEVICE explicit RowWarps(unsigned char* shared)
       : room_(reinterpret_cast<float*>(shared)) {}
 

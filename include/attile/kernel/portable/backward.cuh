@@ -120,7 +120,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 
   WorkTile at = key;
   for (; at.head < p.head_end(key); ++at.head) {
-    visit(p.rows_of(at, at.kv_tile()), [&](auto masked, int q_tile) {  // lines 8 to 17
+    visit(p.q_tiles_seeing(at, at.kv_tile()), [&](auto masked, int q_tile) {  // lines 8 to 17
       at.row0 = q_tile * Traits::kBr;
       step(masked, at);
     });
@@ -176,7 +176,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_q_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   // The pass over keys has ended, which has waited for the statistics, before they are read.
   arch::await_dependencies();
-  backward_rows<Traits>(p, last_rows_first(p, arch::block_index()), arch::dynamic_shared());
+  backward_rows<Traits>(p, q_work_tile_from_last(p, arch::block_index()), arch::dynamic_shared());
 }
 
 /// Stores dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.

@@ -42,7 +42,7 @@ struct QueryStage {
         delta(lse + Traits::kBr) {}
 
   /// Begins to load the rows of a work tile. Scope    all threads of the block.
-  ATTILE_DEVICE void send_for(const BackwardParams<Traits>& p, const WorkTile& at) const {
+  ATTILE_DEVICE void load(const BackwardParams<Traits>& p, const WorkTile& at) const {
     constexpr int kThreads = Traits::kThreads;
     constexpr int kUnits = Traits::kBr / 4;  // vectors of 16 bytes
     tile::load_async<kThreads>(q, p.q_of(at), at.row0);
@@ -160,26 +160,26 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
 /// Says which coordinates of its kv tile a loop keeps, and which it computes anew, so that they do
 /// not take a register that spills. It was found by trial on all architectures (docs/tuning.md).
 enum class Kept {
-  kBatchAndColumn,
-  kBatch,   ///< also col0, but nothing computed from it
-  kNumber,  ///< the kv block's number; and the address of dQ while the next tile's loads begin
+  kBatchAndCol0,
+  kBatch,    ///< also col0, but nothing computed from it
+  kKvBlock,  ///< the kv block's number; and the address of dQ while the next tile's loads begin
 };
 template <class Traits>
 inline constexpr Kept kKept = [] {
   constexpr bool kShortPlain = Traits::kDqCols <= 64 && sizeof(typename Traits::ElementType) == 2 &&
                                kIsFastPath<typename Traits::Policies>;
   if (Traits::kDqMode == DqMode::kInOrder) {
-    return Traits::kBeginsAtHalf || kShortPlain ? Kept::kBatch : Kept::kBatchAndColumn;
+    return Traits::kBeginsAtHalf || kShortPlain ? Kept::kBatch : Kept::kBatchAndCol0;
   }
   const bool is_number = Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
-  return is_number ? Kept::kNumber : Kept::kBatchAndColumn;
+  return is_number ? Kept::kKvBlock : Kept::kBatchAndCol0;
 }();
 
 /// Returns the work tile of a step.
 template <class Traits>
 ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int kv_block, WorkTile key,
                                  const QTileLoop<Traits>& rows) {
-  if constexpr (kKept<Traits> == Kept::kNumber) {
+  if constexpr (kKept<Traits> == Kept::kKvBlock) {
     key = kv_work_tile(p, arch::opaque(kv_block));
   } else {
     key.sequence = arch::opaque(key.sequence);
@@ -189,9 +189,9 @@ ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int kv_block, 
 
 /// Returns the coordinates of a step's scores. `col0`: the first key of its kv tile.
 template <class Traits>
-ATTILE_DEVICE tile::TileCoord place_of(const BackwardParams<Traits>& p, const WorkTile& at,
-                                       int col0) {
-  if constexpr (kKept<Traits> == Kept::kNumber) return p.coord(at, at.kv_tile() * Traits::kBc);
+ATTILE_DEVICE tile::TileCoord step_coord(const BackwardParams<Traits>& p, const WorkTile& at,
+                                         int col0) {
+  if constexpr (kKept<Traits> == Kept::kKvBlock) return p.coord(at, at.kv_tile() * Traits::kBc);
   return p.coord(at, kKept<Traits> == Kept::kBatch ? arch::opaque(col0) : col0);
 }
 
@@ -222,16 +222,16 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   const auto stage_of = [&](int i) {
     return QueryStage<Traits>(stages + (Traits::kStages == 2 ? i % 2 : 0) * Traits::kStageBytes);
   };
-  const auto send_for_next = [&] {
+  const auto load_next = [&] {
     if (next.more()) {
       WorkTile at = key;
       at.sequence = arch::opaque(key.sequence);
-      stage_of(step).send_for(p, next.tile(at));
+      stage_of(step).load(p, next.tile(at));
     }
     arch::async_copy_commit();
   };
   arch::await_dependencies();  // preprocessing has written what this block reads
-  send_for_next();
+  load_next();
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
@@ -241,12 +241,12 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
     const WorkTile at = step_tile(p, kv_block, key, next);
-    const tile::TileCoord coord = place_of(p, at, col0);
+    const tile::TileCoord coord = step_coord(p, at, col0);
     const bool edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
     arch::barrier();  // Q and dO (the first time K and V) have arrived; those before have been read
-    if constexpr (Traits::kStages == 2) send_for_next();
+    if constexpr (Traits::kStages == 2) load_next();
 
     Scores p_frag, ds_frag;
     make_scores(p_frag, p, k_smem, smem);  // line 10
@@ -257,13 +257,13 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
     probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler);
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
-    constexpr bool kSumFirst = kKept<Traits> == Kept::kNumber;
+    constexpr bool kSumFirst = kKept<Traits> == Kept::kKvBlock;
     float* sum = nullptr;
     if constexpr (kSumFirst) sum = p.dq_accum_of(at);
     if constexpr (Traits::kStages == 1) {
       if constexpr (Traits::kWarpsN > 1) arch::barrier();  // Q and dO have been read
       next.advance();
-      send_for_next();
+      load_next();
     }
 
     if constexpr (!kSumFirst) sum = p.dq_accum_of(at);

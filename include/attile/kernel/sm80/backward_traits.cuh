@@ -34,16 +34,16 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr const char* kFamily = "sm80";
   static constexpr int kLeastArchitecture = 800;
   static constexpr DqMode kDqMode = kMode;
-  static constexpr int kWarpsN = TuningType::across(max(D, Dv));
+  static constexpr int kWarpsN = TuningType::warps_n(max(D, Dv));
   static constexpr int kWarps = TuningType::warps(Bc, max(D, Dv));
   static_assert(kWarps >= 1 && kWarps <= 32,
                 "attile::sm80::BackwardTraits: a block has 1 to 32 warps; choose a smaller Bc");
   static_assert(kWarps % kWarpsN == 0 && Bc % (16 * (kWarps / kWarpsN)) == 0,
                 "attile::sm80::BackwardTraits: Bc must be a multiple of 16 rows of dK and dV for "
-                "each of Warps / Across lines of warps");
+                "each of Warps / WarpsN groups of warps");
   static_assert(Br % (16 * kWarpsN) == 0,
-                "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the Across "
-                "warps of a line");
+                "attile::sm80::BackwardTraits: Br must be a multiple of 16 for each of the WarpsN "
+                "warps of a row");
   static constexpr int kThreads = kWarps * 32;
   /// False, because the mapping of blocks to kv blocks takes a register that spills.
   static constexpr bool kHeadsInFlight = false;
@@ -59,10 +59,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
 
   // Tiles whose rows several warps share have a multiple of 16 columns for each of them.
   static constexpr int kColumns = tile::kTileColumns<T>;
-  static constexpr int kDqWarpsN = TuningType::dq_across(Br, Bc, max(D, Dv));
+  static constexpr int kDqWarpsN = TuningType::dq_warps_n(Br, Bc, max(D, Dv));
   static_assert(kWarps % kDqWarpsN == 0 && Br % (16 * (kWarps / kDqWarpsN)) == 0,
                 "attile::sm80::BackwardTraits: Br must be a multiple of 16 rows of dQ for each of "
-                "Warps / DqAcross lines of warps");
+                "Warps / DqWarpsN groups of warps");
   static constexpr int kQkColumns =
       round_up(D, std::lcm(kColumns, 16 * std::lcm(kWarpsN, kDqWarpsN)));
   static constexpr int kVColumns = round_up(Dv, std::lcm(kColumns, 16 * kWarpsN));
@@ -90,7 +90,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static_assert(
       Br * 16 * kDqWarpsN <= kThreads * kDqValues,
       "attile::sm80::BackwardTraits: a warp has at most 128 rows of dQ, 64 in fp32 and in "
-      "order, of Br / (Warps / DqAcross); choose a smaller Br or more warps");
+      "order, of Br / (Warps / DqWarpsN); choose a smaller Br or more warps");
   static constexpr int kDqCols = KTile::kCols;
   static constexpr int kDqParts = [] {
     int parts = ceil_div(Br * kDqCols, kThreads * kDqValues);

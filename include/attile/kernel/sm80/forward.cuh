@@ -35,10 +35,10 @@ struct KeyValueTiles {
   ATTILE_DEVICE unsigned char* end() const { return v.data + Traits::VTile::kBytes; }
 
   /// Begin to load a tile of K, or of V. Scope    all threads of the block.
-  ATTILE_DEVICE void send_for_k(int kv_tile) const {
+  ATTILE_DEVICE void load_k(int kv_tile) const {
     tile::load_async<kThreads>(k, p.k_of(here()), kv_tile * Traits::kBc);
   }
-  ATTILE_DEVICE void send_for_v(int kv_tile) const {
+  ATTILE_DEVICE void load_v(int kv_tile) const {
     tile::load_async<kThreads>(v, p.v_of(here()), kv_tile * Traits::kBc);
   }
 
@@ -117,7 +117,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
                          : range;
 
   tile::load_async<kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
-  if (range.first < range.last) kv_smem.send_for_k(range.first);
+  if (range.first < range.last) kv_smem.load_k(range.first);
   arch::async_copy_commit();
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
@@ -133,7 +133,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     const bool seen = !RowWarps::kOneWarp || mine.contains(kv_tile);
     arch::async_copy_wait<0>();
     arch::barrier();  // K has arrived before anyone reads it; V has been read before it is loaded
-    kv_smem.send_for_v(kv_tile);
+    kv_smem.load_v(kv_tile);
     arch::async_copy_commit();
 
     Scores s_frag;
@@ -145,7 +145,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     }
     arch::async_copy_wait<0>();
     arch::barrier();  // V has arrived before anyone reads it; K has been read before it is loaded
-    if (kv_tile + 1 < range.last) kv_smem.send_for_k(kv_tile + 1);
+    if (kv_tile + 1 < range.last) kv_smem.load_k(kv_tile + 1);
     arch::async_copy_commit();
     if (!seen) continue;
     if (mine.full(kv_tile)) {

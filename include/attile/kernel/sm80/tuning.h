@@ -19,28 +19,28 @@ struct BackwardTraits;
 
 /// Holds what changes the speed and, but for Products, not the result. It is a type and not a
 /// value, for the reason that portable::Tuning gives.
-/// WarpCount       warps of a block; each has Br / (WarpCount / Across) rows of Q, a multiple of
+/// WarpCount       warps of a block; each has Br / (WarpCount / WarpsN) rows of Q, a multiple of
 ///                 16. More rows of a warp mean fewer reads of K and V from shared memory, and more
 ///                 registers. 0: Br / 32 where D and Dv leave the registers for 32 rows of whole
 ///                 columns, else, and for fp32, Br / 16.
-/// Across          warps of a row: each has 1 / Across of the keys for S and P, and of the columns
+/// WarpsN          warps of a row: each has 1 / WarpsN of the keys for S and P, and of the columns
 ///                 of O, and P goes from one to the other through shared memory. Two are faster
 ///                 above 128 columns, where a block can have that memory: more than 99 KB for tiles
 ///                 of 64 x 64.
 /// ResidentBlocks  blocks of a multiprocessor that the compiler leaves registers for. 0: as many as
 ///                 can have all registers that a thread can use.
 /// Fp32Products    how fp32 is multiplied.
-template <int WarpCount = 0, int Across = 1, int ResidentBlocks = 0,
+template <int WarpCount = 0, int WarpsN = 1, int ResidentBlocks = 0,
           Products Fp32Products = Products::k3xTf32>
 struct Tuning {
   static_assert(WarpCount >= 0 && WarpCount <= 32, "attile::sm80::Tuning: up to 32 warps");
   static_assert(ResidentBlocks >= 0, "attile::sm80::Tuning: a negative number of blocks");
-  static_assert(Across >= 1, "attile::sm80::Tuning: a line has at least one warp");
+  static_assert(WarpsN >= 1, "attile::sm80::Tuning: a row has at least one warp");
 
   static constexpr int kWarps = WarpCount;
   static constexpr int kBlocksPerSm = ResidentBlocks;
   static constexpr Products kProducts = Fp32Products;
-  static constexpr int kWarpsN = Across;
+  static constexpr int kWarpsN = WarpsN;
 
   /// The family that attile::ForwardTraits takes by this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
@@ -62,12 +62,12 @@ constexpr int blocks_of(int tuned, int warps) {
 
 /// Holds what changes the speed of a backward pass and not the result, but for the order of sums
 /// and for Products. 0: each warp has 16 rows, and no more of dK and dV than registers hold.
-/// Warps    warps of a block; each has Bc / (Warps / Across) rows of dK and dV, a multiple of 16.
-/// Across   warps of a row of dK and dV; each has 1 / Across of the columns.
-/// DqAcross warps of a row of dQ; each has Br / (Warps / DqAcross) rows, a multiple of 16.
+/// Warps    warps of a block; each has Bc / (Warps / WarpsN) rows of dK and dV, a multiple of 16.
+/// WarpsN   warps of a row of dK and dV; each has 1 / WarpsN of the columns.
+/// DqWarpsN warps of a row of dQ; each has Br / (Warps / DqWarpsN) rows, a multiple of 16.
 /// Stages   tiles of Q and dO in shared memory: with 2 the next are in flight for a whole step.
 /// Fp32Products  how fp32 is multiplied.
-template <int Warps = 0, int Across = 0, int DqAcross = 0, int ResidentBlocks = 1, int Stages = 1,
+template <int Warps = 0, int WarpsN = 0, int DqWarpsN = 0, int ResidentBlocks = 1, int Stages = 1,
           Products Fp32Products = Products::k3xTf32>
 struct BackwardTuning {
   static_assert(Warps >= 0 && Warps <= 32, "attile::sm80::BackwardTuning: at most 32 warps");
@@ -78,13 +78,13 @@ struct BackwardTuning {
   static constexpr int kStages = Stages;
   static constexpr Products kProducts = Fp32Products;
 
-  static constexpr int across(int dim) { return Across > 0 ? Across : dim > 128 ? 2 : 1; }
-  static constexpr int warps(int bc, int dim) { return Warps > 0 ? Warps : bc / 16 * across(dim); }
-  static constexpr int dq_across(int br, int bc, int dim) {
-    if (DqAcross > 0) return DqAcross;
-    int lines = warps(bc, dim);
-    while (lines > 1 && (warps(bc, dim) % lines != 0 || br % (16 * lines) != 0)) --lines;
-    return warps(bc, dim) / lines;
+  static constexpr int warps_n(int dim) { return WarpsN > 0 ? WarpsN : dim > 128 ? 2 : 1; }
+  static constexpr int warps(int bc, int dim) { return Warps > 0 ? Warps : bc / 16 * warps_n(dim); }
+  static constexpr int dq_warps_n(int br, int bc, int dim) {
+    if (DqWarpsN > 0) return DqWarpsN;
+    int groups = warps(bc, dim);
+    while (groups > 1 && (warps(bc, dim) % groups != 0 || br % (16 * groups) != 0)) --groups;
+    return warps(bc, dim) / groups;
   }
 
   /// The family that attile::BackwardTraits takes by this tuning.

@@ -35,7 +35,7 @@ class ForwardSchedule {
     at.kv_head = at.head / p_.group_heads;
     at.extent = p_.policies.sequences.extent(at.sequence, p_.bounds);
     const int rows = Traits::kConsumers * p_.warpgroup_rows();
-    at.row0 = item.row_tile * rows - p_.lead;
+    at.row0 = item.q_tile * rows - p_.lead;
     at.kv_tiles = p_.tiles_seen(at, at.row0, rows);
     return at;
   }
