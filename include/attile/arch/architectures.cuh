@@ -3,31 +3,32 @@
 
 #include <attile/core/config.h>
 
-// For which devices this file is compiled. Architectures are numbered as __CUDA_ARCH__ does: 100 *
+// The architectures for which a program is compiled. They are numbered as in __CUDA_ARCH__: 100 *
 // major + 10 * minor of a compute capability.
 
 namespace attile::arch {
 
-/// The architectures that nvcc was told to compile for; none where there is no CUDA compiler. All
-/// files of a program that run the same kernels are to be compiled for the same ones.
+/// The architectures for which nvcc compiles this file; only 0 without a CUDA compiler. All files
+/// of a program that run the same kernels must be compiled for the same ones.
 inline constexpr int kArchitectures[] = {
 #if defined(__CUDA_ARCH_LIST__)
     __CUDA_ARCH_LIST__
 #elif ATTILE_CUDA_COMPILER
-    750, 800, 860, 900  // a compiler that does not say: one of each kind
+    750, 800, 860, 900  // the compiler does not say: one of each kind
 #else
     0
 #endif
 };
 
-/// The most shared memory that a block can have. Units: KB of 1024 bytes.
+/// Returns the most shared memory that a block of an architecture can have. Units: KB of 1024
+/// bytes.
 /// Source   CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 constexpr int shared_kb(int architecture) {
   if (architecture == 800 || architecture == 870) return 163;
   return architecture >= 900 && architecture < 1200 ? 227 : 99;
 }
 
-/// Whether one of the architectures fulfils a condition.
+/// Returns whether one of kArchitectures fulfils a condition.
 template <class Condition>
 constexpr bool compiled_for(const Condition& condition) {
   for (const int architecture : kArchitectures) {

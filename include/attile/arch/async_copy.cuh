@@ -5,13 +5,14 @@
 
 #include <cstdint>
 
-// Copies from device to shared memory for which no thread waits (compute capability 8.0 and later,
-// "cp.async" in the PTX ISA). The thread that issued them sees them after `async_copy_wait`, the
-// others of its block after a barrier behind that.
+// Asynchronous copies from device to shared memory (compute capability 8.0 and later, "cp.async" in
+// the PTX ISA). The thread that issued a copy sees its bytes after `async_copy_wait`, and the other
+// threads of its block see them after a barrier behind that.
 
 namespace attile::arch {
 
-/// 16 bytes to `shared` from `from`; zeros, and nothing is read, where `there` is false.
+/// Begins to copy 16 bytes from `from` to `shared`. Where `there` is false it writes zeros, and
+/// reads nothing.
 /// Units    `shared` as `shared_address` gives it; both aligned to 16 bytes.
 ATTILE_DEVICE void async_copy_16(std::uint32_t shared, const void* from, bool there) {
 #if __CUDA_ARCH__ >= 800
@@ -21,14 +22,15 @@ ATTILE_DEVICE void async_copy_16(std::uint32_t shared, const void* from, bool th
 #endif
 }
 
-/// Closes this thread's group: the copies it issued since the last call, none allowed.
+/// Closes this thread's commit group, which has the copies since the last call; there may be none.
 ATTILE_DEVICE void async_copy_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-/// Waits until at most kPending of this thread's latest groups are still under way.
+/// Waits until at most kPending of this thread's latest commit groups are unfinished. Without the
+/// wait the bytes of a copy could be read before they are written.
 template <int kPending>
 ATTILE_DEVICE void async_copy_wait() {
 #if __CUDA_ARCH__ >= 800

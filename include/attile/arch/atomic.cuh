@@ -4,21 +4,22 @@
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
 
-// What blocks share in device memory.
+// Atomic and ordered accesses of memory that blocks share in device memory.
 
 namespace attile::arch {
 
-/// *address += x, as one relaxed atomic operation; the order among threads is not fixed.
+/// Adds x to *address as one relaxed atomic operation; the order among threads is not fixed.
 ATTILE_DEVICE void atomic_add(float* address, float x) { atomicAdd(address, x); }
 
-/// Whether four floats can be added by one instruction.
+/// Says whether one instruction can add four floats.
 #if __CUDA_ARCH__ >= 900
 inline constexpr bool kAddsVectors = true;
 #else
 inline constexpr bool kAddsVectors = false;
 #endif
 
-/// address[i] += x[i], each as `atomic_add`; aligned to 16 bytes. Only where kAddsVectors.
+/// Adds x[i] to address[i], each as by `atomic_add`. Only where kAddsVectors.
+/// Units    `address` is aligned to 16 bytes.
 ATTILE_DEVICE void atomic_add(float* address, const Float4& x) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
@@ -28,19 +29,20 @@ ATTILE_DEVICE void atomic_add(float* address, const Float4& x) {
 #endif
 }
 
-/// *address += x, likewise; returns what was there before.
+/// Adds x to *address as one relaxed atomic operation, and returns the value before.
 ATTILE_DEVICE int fetch_add(int* address, int x) { return atomicAdd(address, x); }
 
-/// *address. What the thread that stored this value had seen before (with `store_release`), this
-/// thread sees after it, and those of its block behind the next barrier (PTX ISA, "Causality
-/// order").
+/// Returns *address, and makes visible what the thread that stored the value (`store_release`) had
+/// seen before: to this thread after the load, and to the others of its block behind the next
+/// barrier (PTX ISA, "Causality order"). A plain load would let them read it too early.
 ATTILE_DEVICE int load_acquire(const int* address) {
   int x;
   asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
   return x;
 }
 
-/// *address = x, after all that this thread, and before the last barrier its block, has written.
+/// Stores x to *address after all earlier writes of this thread, and after those of its block
+/// before the last barrier. A thread could otherwise read x before those writes are visible.
 ATTILE_DEVICE void store_release(int* address, int x) {
   asm volatile("st.release.gpu.s32 [%0], %1;" ::"l"(address), "r"(x) : "memory");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Attributes of kernels and loops. Device code unrolls; the host compiler is left to judge.
+// Attributes of loops. Device code is unrolled as they say; the host compiler decides for itself.
 #ifdef __CUDA_ARCH__
 #define ATTILE_UNROLL _Pragma("unroll")
 #define ATTILE_UNROLL_BY(n) ATTILE_PRAGMA(unroll(n))

@@ -10,19 +10,19 @@
 
 #include <cstdint>
 
-// Copies of boxes of tensors with five dimensions between device and shared memory, which one
-// thread begins and a unit of the multiprocessor makes (TMA; compute capability 9.0,
-// "cp.async.bulk.tensor" in the PTX ISA). They go by the "async proxy": generic accesses of shared
-// memory are ordered with them by `fence_async_proxy`, a wait on an Mbarrier, or
-// `bulk_wait_read`.
+// Copies of boxes of tensors with five dimensions between device and shared memory. One thread
+// begins a copy, and the Tensor Memory Accelerator of the multiprocessor executes it (TMA; compute
+// capability 9.0, "cp.async.bulk.tensor" in the PTX ISA). It accesses memory through the "async
+// proxy": `fence_async_proxy`, a wait on an Mbarrier, or `bulk_wait_read` orders generic accesses
+// of shared memory with it.
 
 namespace attile::arch {
 
-/// What a copy has to know of a tensor: made on the host (tensor_map.cuh), a kernel's parameter
-/// under ATTILE_GRID_CONSTANT.
+/// Describes a tensor for copies. The host makes it (tensor_map.cuh), and a kernel takes it as a
+/// parameter under ATTILE_GRID_CONSTANT.
 using TensorMap = CUtensorMap;
 
-/// Brings a box to `shared`; `barrier` counts its bytes. Scope    one thread.
+/// Begins to load a box to `shared`; `barrier` counts its bytes. Scope    one thread.
 /// Units    `shared` as `shared_address` gives it, aligned to 128 bytes; to 1024, 512, 256 with a
 ///          swizzle of 128, 64, 32 bytes. `at.c0` is a multiple of 16 bytes.
 ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const TmaCoord& at,
@@ -37,13 +37,14 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const T
 #endif
 }
 
-/// Brings a box to `shared` in each of `blocks` of the cluster, and reads it once for all. In each
-/// of them its bytes count at the barrier that lies where `barrier` does in this one.
+/// Begins to load a box to `shared` in each of `blocks` of the cluster; it is read once for all of
+/// them. In each block its bytes count at the barrier with the same offset as `barrier` in this
+/// one.
 /// Scope    one thread, behind a `cluster_barrier` behind `mbarrier_publish` in those blocks.
-/// Units    `shared` as for `bulk_load`; blocks: a bit for each by its `cluster_rank`.
-/// Hazards  none of those blocks may end, or still read what lies there, when the box comes: an
-///          Mbarrier in this block at which all their readers arrive. A barrier there may get its
-///          bytes before they are announced to it, as long as an arrival is still to come.
+/// Units    `shared` as for `bulk_load`; blocks: a bit for each, by its `cluster_rank`.
+/// Hazards  none of those blocks may have ended, or still read the memory, when the box arrives: an
+///          Mbarrier in this block at which all their readers arrive ensures that. A barrier there
+///          may get the bytes before it expects them, as long as an arrival is still missing.
 ATTILE_DEVICE void bulk_load_multicast(std::uint32_t shared, const TensorMap& map,
                                        const TmaCoord& at, Mbarrier* barrier,
                                        std::uint16_t blocks) {
@@ -57,14 +58,14 @@ ATTILE_DEVICE void bulk_load_multicast(std::uint32_t shared, const TensorMap& ma
 #endif
 }
 
-/// Has the map itself fetched, which the first copy by it would wait for.
+/// Prefetches the map itself, for which the first copy with it would otherwise wait.
 ATTILE_DEVICE void prefetch_map(const TensorMap& map) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 #endif
 }
 
-/// Has L2 fetch a box that some thread is to load soon. Nothing waits for it.
+/// Prefetches a box to L2 that some thread will load soon. Nothing waits for it.
 ATTILE_DEVICE void bulk_prefetch(const TensorMap& map, const TmaCoord& at) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map),
@@ -73,8 +74,8 @@ ATTILE_DEVICE void bulk_prefetch(const TensorMap& map, const TmaCoord& at) {
 #endif
 }
 
-/// `bulk_load` of `bytes` neighbouring bytes. Units    a multiple of 16, from and to such
-/// addresses.
+/// Begins to load `bytes` contiguous bytes to `shared`; `barrier` counts them.
+/// Units    `bytes` and both addresses are multiples of 16.
 ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, Mbarrier* barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -85,8 +86,9 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, 
 #endif
 }
 
-/// Takes a box from `shared`; it belongs to this thread's open group of stores. Units    as in
-/// `bulk_load`, and none negative: such a box stops an H200 with an illegal instruction.
+/// Begins to store a box from `shared`; the store belongs to this thread's open commit group.
+/// Units    as in `bulk_load`, and no coordinate may be negative: such a box stops an H200 with an
+///          illegal instruction.
 ATTILE_DEVICE void bulk_store(const TensorMap& map, const TmaCoord& at, std::uint32_t shared) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -97,7 +99,8 @@ ATTILE_DEVICE void bulk_store(const TensorMap& map, const TmaCoord& at, std::uin
 #endif
 }
 
-/// The same for `bytes` neighbouring bytes. Units    a multiple of 16, from and to such addresses.
+/// Begins to store `bytes` contiguous bytes; the store belongs to this thread's open commit
+/// group. Units    `bytes` and both addresses are multiples of 16.
 ATTILE_DEVICE void bulk_store(float* to, std::uint32_t shared, int bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
@@ -107,9 +110,9 @@ ATTILE_DEVICE void bulk_store(float* to, std::uint32_t shared, int bytes) {
 #endif
 }
 
-/// to[i] += from[i] for `bytes` bytes of floats in `shared`, each as by `atomic_add`; the addition
-/// belongs to this thread's open group of stores. Units    a multiple of 16, from and to such
-/// addresses.
+/// Begins to add `bytes` bytes of floats in `shared` to those from `to` on, each as by
+/// `atomic_add`; the addition belongs to this thread's open commit group.
+/// Units    `bytes` and both addresses are multiples of 16.
 ATTILE_DEVICE void bulk_add(float* to, std::uint32_t shared, int bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
@@ -119,15 +122,16 @@ ATTILE_DEVICE void bulk_add(float* to, std::uint32_t shared, int bytes) {
 #endif
 }
 
-/// Closes this thread's group of stores.
+/// Closes this thread's commit group of stores.
 ATTILE_DEVICE void bulk_commit() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
 
-/// Waits until all but kPending of this thread's latest groups have read their shared memory. They
-/// are seen in device memory at the end of the kernel.
+/// Waits until all but kPending of this thread's latest commit groups have read their shared
+/// memory, which could otherwise be overwritten before it is read. What they write is visible in
+/// device memory at the end of the kernel.
 template <int kPending>
 ATTILE_DEVICE void bulk_wait_read() {
 #if __CUDA_ARCH__ >= 900
@@ -135,8 +139,9 @@ ATTILE_DEVICE void bulk_wait_read() {
 #endif
 }
 
-/// Waits until all but kPending of this thread's latest groups are done: whoever acquires what it
-/// then releases sees in device memory what they have written.
+/// Waits until all but kPending of this thread's latest commit groups are complete. A thread that
+/// acquires what this one releases after the wait sees in device memory what the groups have
+/// written; without the wait it could read too early.
 template <int kPending>
 ATTILE_DEVICE void bulk_wait() {
 #if __CUDA_ARCH__ >= 900
@@ -144,18 +149,21 @@ ATTILE_DEVICE void bulk_wait() {
 #endif
 }
 
-/// This thread's generic accesses of shared memory, and those of others that it is ordered behind,
-/// come before all that copies and warpgroup products do there which are ordered behind it: who
-/// wrote may call it before a barrier, or who begins the copy or product behind one. (The order
-/// that counts runs through the fence, in the block of the copy: Lustig, Cooksey and Giroux,
-/// "Mixed-proxy extensions for the NVIDIA PTX memory consistency model", 2022.)
+/// Orders generic accesses of shared memory before the accesses of later copies and warpgroup
+/// products, which could otherwise read it before it is written, or overwrite it before it is read.
+/// The generic accesses are those of this thread, and those of others that are ordered before the
+/// fence. Either the threads that wrote call it before a barrier, or the thread that begins the
+/// copy or product calls it behind one. (The order runs through the fence, in the block of the
+/// copy: Lustig, Cooksey and Giroux, "Mixed-proxy extensions for the NVIDIA PTX memory consistency
+/// model", 2022.)
 ATTILE_DEVICE void fence_async_proxy() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-/// The same for device memory, where a copy adds to what threads have written in this kernel.
+/// Orders accesses of device memory in the same way, for a copy that adds to what threads have
+/// written in this kernel, and could otherwise add before that is written.
 ATTILE_DEVICE void fence_async_proxy_global() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.global;" ::: "memory");

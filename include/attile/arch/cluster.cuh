@@ -3,20 +3,21 @@
 
 #include <attile/core/config.h>
 
-// Clusters: neighbouring blocks of a grid that run at the same time and reach each other's shared
-// memory (compute capability 9.0; `launch_clusters`). Elsewhere a block is a cluster of its own.
+// Clusters are neighbouring blocks of a grid that run at the same time and can access each other's
+// shared memory (compute capability 9.0; `launch_clusters`). Elsewhere each block is a cluster.
 //
-// The shared memory of a block, its barriers too, is there for the others from the block's first
-// instruction to its last. So nobody copies to another block, or arrives at a barrier there, before
-// `cluster_barrier` behind that barrier's initialisation; and no block ends before it knows, from
-// `cluster_barrier` or from waits for all that was sent to it, that the others are done with it.
+// The shared memory of a block, including its barriers, exists for the others from the block's
+// first instruction to its last. Therefore no thread copies to another block, or arrives at a
+// barrier there, before a `cluster_barrier` behind the initialisation of that barrier; and no block
+// ends before the others have finished with its memory, which it knows from `cluster_barrier` or
+// from waits for all copies to it and all arrivals at its barriers.
 
 namespace attile::arch {
 
 /// The largest cluster that every device with clusters takes. Units: blocks.
 inline constexpr int kMaxClusterBlocks = 8;
 
-/// This block's place in its cluster: of those with size n, block_index() % n.
+/// Returns the rank of this block in its cluster: block_index() % n in a cluster of n blocks.
 ATTILE_DEVICE int cluster_rank() {
   int rank = 0;
 #if __CUDA_ARCH__ >= 900
@@ -25,7 +26,7 @@ ATTILE_DEVICE int cluster_rank() {
   return rank;
 }
 
-/// How many blocks its cluster has; 1 where it was launched without clusters.
+/// Returns the number of blocks of this cluster; 1 where the kernel was launched without clusters.
 ATTILE_DEVICE int cluster_size() {
   int size = 1;
 #if __CUDA_ARCH__ >= 900
@@ -35,15 +36,17 @@ ATTILE_DEVICE int cluster_size() {
 }
 
 /// Arrives at the cluster's barrier: what this thread did in memory comes before what others do
-/// behind their `cluster_wait`. Scope    each thread of the cluster that has not ended, once
-/// before its next `cluster_wait`.
+/// behind their `cluster_wait`.
+/// Scope    each thread of the cluster that has not ended, once before its next `cluster_wait`.
 ATTILE_DEVICE void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive;" ::: "memory");
 #endif
 }
 
-/// Waits until all threads of the cluster that have not ended have arrived.
+/// Waits until all threads of the cluster that have not ended have arrived. Without the wait a
+/// thread could access the memory of a block that has not begun, has ended, or has not written it
+/// yet.
 /// Scope    threads behind their `cluster_arrive`.
 ATTILE_DEVICE void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
@@ -51,7 +54,7 @@ ATTILE_DEVICE void cluster_wait() {
 #endif
 }
 
-/// Waits for all threads of the cluster; orders their accesses of shared and global memory.
+/// Waits for all threads of the cluster, and orders their accesses of shared and global memory.
 /// Scope    each thread of the cluster that has not ended.
 ATTILE_DEVICE void cluster_barrier() {
   cluster_arrive();

@@ -10,36 +10,38 @@
 #include <cstddef>
 #include <cstdint>
 
-// What the current device is, and what it makes of a kernel. The runtime library is asked once for
-// each device and each kernel on it: an answer takes it as long as a fifth of a launch.
+// Properties of the current device, and of the code of a kernel on it. The runtime library is
+// queried once for each device and for each kernel on it, because a query takes a fifth of the time
+// of a launch.
 
 namespace attile::arch {
 
-/// Numbers of a device. Architectures are numbered as __CUDA_ARCH__ does: 100 * major + 10 * minor
-/// of a compute capability.
+/// Holds the numbers of a device. Architectures are numbered as in __CUDA_ARCH__: 100 * major +
+/// 10 * minor of a compute capability.
 struct DeviceNumbers {
   int architecture;          ///< 0 without a device
   int multiprocessors;       ///< 1 without a device
-  std::size_t shared_bytes;  ///< that a block can have; 0 without a device
+  std::size_t shared_bytes;  ///< the most for a block; 0 without a device
 };
 
-/// The current device. `check`: why it cannot be used.
+/// Describes the current device. `check` says why it cannot be used.
 struct DeviceInfo : DeviceNumbers {
   Check check;
   int ordinal;
 };
 
-/// Numbers of a kernel's code that a device would run.
+/// Holds the numbers of the code of a kernel that a device would run.
 struct KernelNumbers {
-  int code_architecture;  ///< for which it was compiled
-  int registers;          ///< of a thread
+  int code_architecture;  ///< the architecture for which it was compiled
+  int registers;          ///< the registers of a thread
 };
 
-/// A kernel on the current device. `check`: why it cannot be launched there, without its numbers.
+/// Describes a kernel on the current device. `check` says why it cannot be launched there; the
+/// numbers are then not known.
 struct KernelInfo : KernelNumbers {
   Check check;
 
-  /// See the functions of these names.
+  /// Return what the functions of these names return (below).
   bool lacks(int least) const { return check && code_architecture < least; }
   bool is_empty() const {
     constexpr int kFew = 16;  // registers; the tiles of a kernel take more
@@ -49,12 +51,12 @@ struct KernelInfo : KernelNumbers {
 
 namespace detail {
 
-/// Answers by a key, of fixed size: a full table asks again each time. An answer is written once
-/// and stays. Scope    any threads at the same time, without a lock.
+/// Caches answers by a key, in a table of fixed size: what no longer fits is queried each time. An
+/// answer is written once and stays. Scope    any threads at the same time, without a lock.
 template <class Key, class Answer, unsigned kEntries>
 class AnswerTable {
  public:
-  /// Null where there is none yet.
+  /// Returns the answer for a key, or null where there is none yet.
   Answer* find(const Key& key) {
     for (unsigned i = 0; i < kProbes; ++i) {
       Entry& entry = entries_[(key.hash() + i) % kEntries];
@@ -64,7 +66,8 @@ class AnswerTable {
     }
     return nullptr;
   }
-  /// Null where there is no place.
+  /// Adds the answer that `fill` writes, and returns it, or null where there is no free entry. The
+  /// state is stored last, so that no thread reads an answer before it is complete.
   template <class Fill>
   Answer* insert(const Key& key, const Fill& fill) {
     for (unsigned i = 0; i < kProbes; ++i) {
@@ -83,13 +86,14 @@ class AnswerTable {
   static constexpr unsigned kProbes = 16;
   enum State { kFree, kWriting, kThere };
   struct Entry {
-    SharedWord<int> state;  // kFree at first
+    SharedWord<int> state;  // kFree initially
     Key key;
     Answer answer;
   };
   Entry entries_[kEntries];
 };
 
+/// Is the key of a device.
 struct DeviceKey {
   int device = 0;
 
@@ -97,6 +101,7 @@ struct DeviceKey {
   bool operator==(const DeviceKey&) const = default;
 };
 
+/// Is the key of a kernel on a device.
 struct KernelKey {
   const void* kernel = nullptr;
   int device = 0;
@@ -108,16 +113,17 @@ struct KernelKey {
   bool operator==(const KernelKey&) const = default;
 };
 
-/// What is known of a kernel on a device, and what has been asked of the runtime for it.
+/// Holds the numbers of a kernel on a device, and the shared memory that it has been allowed.
 struct KernelAnswers {
   KernelNumbers numbers;
-  SharedWord<std::size_t> shared_bytes;  ///< that it is allowed; 0: not asked
+  SharedWord<std::size_t> shared_bytes;  ///< what the runtime has allowed; 0: not asked
 };
 
-// Zeros at first, so that a program's file does not grow by them.
+// The tables are zero initially, so that a program's file does not grow by them.
 inline AnswerTable<DeviceKey, DeviceNumbers, 64> device_table;
 inline AnswerTable<KernelKey, KernelAnswers, 1024> kernel_table;
 
+/// Queries the numbers of a device.
 inline cudaError_t ask_device(DeviceNumbers& numbers, int device) {
   int major = 0, minor = 0, shared = 0;
   cudaError_t error = cudaSuccess;
@@ -133,6 +139,7 @@ inline cudaError_t ask_device(DeviceNumbers& numbers, int device) {
   return error;
 }
 
+/// Queries the numbers of a kernel on the current device.
 template <class Kernel>
 Check ask_kernel(KernelNumbers& numbers, Kernel kernel) {
   cudaFuncAttributes attributes{};
@@ -140,7 +147,7 @@ Check ask_kernel(KernelNumbers& numbers, Kernel kernel) {
     if (error != cudaErrorInvalidDeviceFunction && error != cudaErrorNoKernelImageForDevice) {
       return {error, "the CUDA runtime cannot load the kernel, or reports an earlier error"};
     }
-    static_cast<void>(cudaGetLastError());  // said here; not to be found by the caller's next look
+    static_cast<void>(cudaGetLastError());  // reported here, not to the caller's next query
     return {error, "the kernel was not compiled for the architecture of this device"};
   }
   numbers = {attributes.ptxVersion * 10, attributes.numRegs};
@@ -149,6 +156,7 @@ Check ask_kernel(KernelNumbers& numbers, Kernel kernel) {
 
 }  // namespace detail
 
+/// Returns the current device, with `check` saying why it cannot be used.
 inline DeviceInfo device_info() {
   DeviceInfo info{{0, 1, 0}, {}, 0};
   if (const cudaError_t error = cudaGetDevice(&info.ordinal)) {
@@ -170,8 +178,9 @@ inline DeviceInfo device_info() {
 
 namespace detail {
 
-/// What is known of a kernel on a device, the current one, and its numbers; null where the runtime
-/// refuses to say (`info.check`), or there is no room to keep them.
+/// Returns the table's entry for a kernel on `device`, the current one, and writes the kernel's
+/// numbers to `info`. Returns null where the runtime gives none (`info.check`), or the table is
+/// full.
 template <class... Params>
 KernelAnswers* answers_of(void (*kernel)(Params...), int device, KernelInfo& info) {
   const KernelKey key{reinterpret_cast<const void*>(kernel), device};
@@ -185,7 +194,7 @@ KernelAnswers* answers_of(void (*kernel)(Params...), int device, KernelInfo& inf
   return kernel_table.insert(key, [&](KernelAnswers& to) { to.numbers = numbers; });
 }
 
-/// The same on the current device.
+/// Returns the same for the current device.
 template <class... Params>
 KernelAnswers* answers_of(void (*kernel)(Params...), KernelInfo& info) {
   int device = 0;
@@ -198,7 +207,7 @@ KernelAnswers* answers_of(void (*kernel)(Params...), KernelInfo& info) {
 
 }  // namespace detail
 
-/// `device`: the current one.
+/// Returns the description of a kernel on `device`, which is the current one.
 template <class... Params>
 KernelInfo kernel_info(void (*kernel)(Params...), const DeviceInfo& device) {
   KernelInfo info{};
@@ -211,41 +220,42 @@ KernelInfo kernel_info(void (*kernel)(Params...)) {
   return kernel_info(kernel, device_info());
 }
 
-/// Multiprocessors of the current device; 1 without a device.
+/// Returns the number of multiprocessors of the current device; 1 without a device.
 inline int multiprocessors() { return device_info().multiprocessors; }
 
-/// Compute capability of the current device; 0 without a device.
+/// Returns the architecture of the current device; 0 without a device.
 inline int device_architecture() { return device_info().architecture; }
 
-/// The shared memory that a block of the current device can have; 0 without a device. Units: KB.
+/// Returns the most shared memory of a block of the current device; 0 without a device. Units: KB.
 inline int device_shared_kb() { return static_cast<int>(device_info().shared_bytes / 1024); }
 
-/// Whether the code of `kernel` that the current device would run was compiled for an architecture
-/// before `least`, so that it lacks what came with it. Not where there is no code at all.
+/// Returns whether the code of `kernel` that the current device would run was compiled for an
+/// architecture before `least`, and so lacks the instructions of that. False where there is no
+/// code.
 template <class... Params>
 bool lacks(void (*kernel)(Params...), int least) {
   return kernel_info(kernel).lacks(least);
 }
 
-/// Whether there is nothing in the code of `kernel` that the current device would run: it was not
-/// compiled for an architecture with the family's own instructions ("90a", and not "90"). By its
-/// registers, so not in code for a debugger (nvcc -G).
+/// Returns whether the code of `kernel` that the current device would run has an empty body,
+/// because it was compiled for an architecture without the family's own instructions ("90", not
+/// "90a"). The number of its registers shows that, except in code for a debugger (nvcc -G).
 template <class... Params>
 bool is_empty(void (*kernel)(Params...)) {
   return kernel_info(kernel).is_empty();
 }
 
-/// Whether the current device is of an architecture, and has code of `kernel` with its own
-/// instructions.
+/// Returns whether the current device has that architecture, and code of `kernel` with the
+/// architecture's own instructions.
 template <class... Params>
 bool has_own_code(void (*kernel)(Params...), int architecture) {
   const DeviceInfo device = device_info();
   return device.architecture == architecture && !kernel_info(kernel, device).is_empty();
 }
 
-/// Whether a grid of `blocks` blocks with `shared_bytes` of dynamic shared memory each could be
-/// launched on the current device; a sentence that says why not. Launches nothing. `least`: the
-/// architecture that the kernel is for, and what comes after it; 900 is for itself alone.
+/// Returns whether a grid of `blocks` blocks with `shared_bytes` of dynamic shared memory each
+/// could be launched on the current device, or a sentence that says why not. Launches nothing. The
+/// kernel is for the architecture `least` and later ones; with 900 it is for that one alone.
 template <class... Params>
 Check check_launch(void (*kernel)(Params...), std::size_t shared_bytes, std::int64_t blocks,
                    int least = 0) {

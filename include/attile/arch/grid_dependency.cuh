@@ -3,22 +3,24 @@
 
 #include <attile/core/config.h>
 
-// What a kernel says to the one behind it in the stream, where that is launched by
-// `launch_dependent` (launch.cuh): "programmatic dependent launch" of the CUDA C++ Programming
-// Guide, "griddepcontrol" of the PTX ISA (compute capability 9.0).
+// Synchronisation of a kernel with the next one of the stream, where `launch_dependent`
+// (launch.cuh) launches that one: "programmatic dependent launch" in the CUDA C++ Programming
+// Guide, "griddepcontrol" in the PTX ISA (compute capability 9.0).
 
 namespace attile::arch {
 
-/// The kernel behind may begin when every block has come here or ended; until then its blocks take
-/// no room from those of this kernel that have not begun. Tells it nothing of what was written.
+/// Lets the next kernel begin as soon as every block of this one has called it or has ended; until
+/// then the next kernel's blocks take no resources from blocks of this one that have not begun. It
+/// makes no writes of this kernel visible to the next.
 ATTILE_DEVICE void launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/// Waits until the kernel before has ended: what it wrote is there from here on, for this thread
-/// and those that it tells. Nothing where it has ended, or the kernel was not launched so.
+/// Waits until the previous kernel has ended. From then on its writes are visible to this thread
+/// and to those that synchronise with it; before, they could be read too early. It does nothing
+/// where that kernel has ended, or this one was not launched by `launch_dependent`.
 ATTILE_DEVICE void await_dependencies() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -14,11 +14,12 @@
 
 namespace attile::arch {
 
-/// The most dynamic shared memory that a block can have on any device: 227 KB (compute capability
-/// 9.0 and 10.0; 163 KB on 8.0, 99 KB on 8.6, 8.9 and 12.0).
+/// The largest dynamic shared memory of a block on any device: 227 KB (compute capability 9.0 and
+/// 10.0; 163 KB on 8.0, 99 KB on 8.6, 8.9 and 12.0).
 inline constexpr std::size_t kMaxSharedBytes = 232448;
 
-/// The block's dynamic shared memory, aligned to 1024 bytes, as panels of 128-byte rows have to be.
+/// Returns the block's dynamic shared memory, aligned to 1024 bytes as panels of 128-byte rows must
+/// be.
 ATTILE_DEVICE unsigned char* dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char attile_dynamic_shared[];
   return attile_dynamic_shared;
@@ -26,16 +27,18 @@ ATTILE_DEVICE unsigned char* dynamic_shared() {
 
 namespace detail {
 
-/// Dynamic shared memory that any kernel may take.
+/// The dynamic shared memory that a kernel may use without permission. Units: bytes.
 inline constexpr std::size_t kAlwaysAllowed = 48 << 10;
 
+/// Asks the runtime to allow a kernel that much dynamic shared memory.
 template <class... Params>
 cudaError_t ask_for_shared(void (*kernel)(Params...), std::size_t bytes) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                               static_cast<int>(bytes));
 }
 
-/// `known`: what is known of the kernel on the current device, or null.
+/// Allows a kernel that much dynamic shared memory, unless `known` says that it is allowed already.
+/// `known` is the entry of the kernel on the current device, or null.
 template <class... Params>
 cudaError_t allow_shared(void (*kernel)(Params...), std::size_t bytes, KernelAnswers* known) {
   if (bytes <= kAlwaysAllowed) return cudaSuccess;
@@ -51,8 +54,8 @@ cudaError_t allow_shared(void (*kernel)(Params...), std::size_t bytes, KernelAns
 
 }  // namespace detail
 
-/// Allows `kernel` that much dynamic shared memory on the current device. What has been allowed is
-/// not asked for again. Errors: those of the runtime.
+/// Allows `kernel` that much dynamic shared memory on the current device. The runtime is not asked
+/// again for what it has allowed. Errors: those of the runtime.
 template <class... Params>
 [[nodiscard]] cudaError_t allow_shared(void (*kernel)(Params...), std::size_t bytes) {
   if (bytes <= detail::kAlwaysAllowed) return cudaSuccess;
@@ -60,6 +63,7 @@ template <class... Params>
   return detail::allow_shared(kernel, bytes, detail::answers_of(kernel, info));
 }
 
+/// Returns a launch configuration without attributes.
 inline cudaLaunchConfig_t launch_config(unsigned blocks, unsigned threads, std::size_t shared_bytes,
                                         cudaStream_t stream) {
   cudaLaunchConfig_t config{};
@@ -70,6 +74,7 @@ inline cudaLaunchConfig_t launch_config(unsigned blocks, unsigned threads, std::
   return config;
 }
 
+/// Returns the launch attribute for clusters of `blocks` blocks.
 inline cudaLaunchAttribute cluster_dimension(unsigned blocks) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeClusterDimension;
@@ -81,8 +86,8 @@ inline cudaLaunchAttribute cluster_dimension(unsigned blocks) {
 
 namespace detail {
 
-/// The launch itself. A device that has been reset since a kernel was allowed its shared memory has
-/// forgotten that, and is told again.
+/// Launches a kernel. A device that was reset after the kernel was allowed its shared memory has
+/// lost that permission; the runtime is then asked again.
 template <class... Params>
 cudaError_t launch(const cudaLaunchConfig_t& config, void (*kernel)(Params...),
                    const Params&... params) {
@@ -95,7 +100,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*kernel)(Params...),
 
 }  // namespace detail
 
-/// Whether a `launch_dependent` can be captured in a graph.
+/// Returns whether the driver can capture programmatic dependent launches in a graph: CUDA 12.3 or
+/// later.
 inline bool driver_captures_dependents() {
   static const bool captures = [] {
     int version = 0;
@@ -104,11 +110,12 @@ inline bool driver_captures_dependents() {
   return captures;
 }
 
-/// The launch of every kernel of the library. Returns the launch's own error.
-/// Units    blocks; `cluster` of them, neighbours in the grid, run at the same time and reach each
-///          other's shared memory (cluster.cuh). It divides `blocks`.
-/// Errors   cudaErrorInvalidConfiguration where it does not; the runtime's, as for any cluster of
-///          more than 1 before compute capability 9.0.
+/// Launches a kernel in clusters; every launch of the library goes through here or through
+/// `launch_dependent`. Returns the error of the launch itself.
+/// Units    blocks: each `cluster` neighbours in the grid run at the same time and access each
+///          other's shared memory (cluster.cuh). `cluster` divides `blocks`.
+/// Errors   cudaErrorInvalidConfiguration where it does not; those of the runtime, as for any
+///          cluster of more than 1 before compute capability 9.0.
 template <class... Params>
 [[nodiscard]] cudaError_t launch_clusters(void (*kernel)(Params...), unsigned cluster,
                                           unsigned blocks, unsigned threads,
@@ -125,7 +132,7 @@ template <class... Params>
   return detail::launch<Params...>(config, kernel, params...);
 }
 
-/// The same without clusters.
+/// Launches a kernel without clusters. Returns the error of the launch itself.
 template <class... Params>
 [[nodiscard]] cudaError_t launch(void (*kernel)(Params...), unsigned blocks, unsigned threads,
                                  std::size_t shared_bytes, cudaStream_t stream,
@@ -133,15 +140,17 @@ template <class... Params>
   return launch_clusters<Params...>(kernel, 1, blocks, threads, shared_bytes, stream, params...);
 }
 
-/// The same behind a kernel that this thread has just launched on the stream, which may not have
-/// ended when blocks of this one begin. One block at least comes to `await_dependencies`
-/// (grid_dependency.cuh) before it ends, so that whoever waits for this kernel has waited for that
-/// one too. What any block does with what that kernel reads or writes is behind its own
-/// `await_dependencies`, or behind what that kernel has told it of by flags, which then must not
-/// let this one begin before they are cleared.
-/// As `launch` where the code that would run lacks the wait, because it was compiled for an
-/// architecture before 9.0, whatever the device; and where the driver is older than CUDA 12.3,
-/// which could not capture it.
+/// Launches a kernel whose blocks may begin before the previous kernel of the stream, which this
+/// thread has just launched, has ended (programmatic dependent launch). Returns the error of the
+/// launch itself.
+/// Barriers at least one block calls `await_dependencies` (grid_dependency.cuh) before it ends, so
+///          that a wait for this kernel includes the previous one. A block accesses memory that the
+///          previous kernel reads or writes only after its own `await_dependencies`, or after the
+///          previous kernel has signalled it by flags, which must be cleared before that kernel
+///          lets this one begin.
+/// It launches as `launch` does where the code that would run lacks the wait, because it was
+/// compiled for an architecture before 9.0, whatever the device; and where the driver is older than
+/// CUDA 12.3, which could not capture the launch.
 template <class... Params>
 [[nodiscard]] cudaError_t launch_dependent(void (*kernel)(Params...), unsigned blocks,
                                            unsigned threads, std::size_t shared_bytes,

@@ -9,7 +9,7 @@
 
 namespace attile::arch {
 
-/// 2^x; -inf gives 0. On the device one ex2.approx.ftz: relative error at most 2^-22.
+/// Returns 2^x; -inf gives 0. On the device it is one ex2.approx.ftz: relative error at most 2^-22.
 ATTILE_HOST_DEVICE float exp2(float x) {
 #ifdef __CUDA_ARCH__
   float y;
@@ -20,19 +20,20 @@ ATTILE_HOST_DEVICE float exp2(float x) {
 #endif
 }
 
-/// The larger of two numbers; a NaN loses against a number (one FMNMX).
+/// Returns the larger of two numbers; of a NaN and a number it returns the number (one FMNMX).
 ATTILE_HOST_DEVICE float fmax(float a, float b) { return ::fmaxf(a, b); }
 
-/// Whether a number's sign bit is set: it is of -0, too.
+/// Returns whether a number's sign bit is set, as it is in -0.
 ATTILE_HOST_DEVICE bool has_sign(float x) {
   std::int32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
   return bits < 0;
 }
 
-/// The largest of three numbers, the sign bit of `a` not being set, as integers: bits of floats
-/// order as the numbers do but for two with that bit (one VIMNMX3 on compute capability 9.0, which
-/// has no such instruction for floats). A NaN's sign decides.
+/// Returns the largest of three numbers, where the sign bit of `a` is not set. It compares them as
+/// integers: the bits of two floats are ordered as the numbers are, unless both have the sign bit
+/// (one VIMNMX3 on compute capability 9.0, which has no such instruction for floats). A NaN counts
+/// by its sign.
 ATTILE_HOST_DEVICE float fmax_above(float a, float b, float c) {
   const auto bits = [](float x) {
     std::int32_t i;
@@ -46,7 +47,7 @@ ATTILE_HOST_DEVICE float fmax_above(float a, float b, float c) {
   return x;
 }
 
-/// a * b with a rounding of its own, whatever it is added to.
+/// Returns a * b with a rounding of its own: the compiler cannot fuse it with an addition.
 ATTILE_HOST_DEVICE float multiply(float a, float b) {
 #ifdef __CUDA_ARCH__
   return __fmul_rn(a, b);
@@ -55,10 +56,10 @@ ATTILE_HOST_DEVICE float multiply(float a, float b) {
 #endif
 }
 
-/// a * b + c with one rounding.
+/// Returns a * b + c with one rounding.
 ATTILE_HOST_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 
-/// 1 / x. On the device one rcp.approx.ftz: within one unit in the last place.
+/// Returns 1 / x. On the device it is one rcp.approx.ftz: within one unit in the last place.
 ATTILE_HOST_DEVICE float reciprocal(float x) {
 #ifdef __CUDA_ARCH__
   float y;
@@ -69,7 +70,7 @@ ATTILE_HOST_DEVICE float reciprocal(float x) {
 #endif
 }
 
-/// Natural logarithm; 0 gives -inf.
+/// Returns the natural logarithm; 0 gives -inf.
 ATTILE_HOST_DEVICE float log(float x) { return std::log(x); }
 
 }  // namespace attile::arch

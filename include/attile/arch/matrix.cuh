@@ -8,15 +8,15 @@
 
 #include <cstdint>
 
-// Matrix instructions of a warp (compute capability 8.0). All lanes take part. Lane -> element maps
-// are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8";
-// tile/mma_tile.cuh states them.
+// Matrix instructions of a warp (compute capability 8.0). All its lanes execute them together. The
+// PTX ISA says which lane holds which element ("Matrix Fragments for mma.m16n8k16" and
+// "mma.m16n8k8"), and tile/mma_tile.cuh repeats it.
 
 namespace attile::arch {
 
-/// Four 8 x 8 matrices of 16-bit elements: lane i gives the address of row i % 8 of matrix i / 8
-/// (16 bytes, aligned), and gets in r[j] the elements 2 (i % 4) and 2 (i % 4) + 1 of row i / 4 of
-/// matrix j. Or 8 x 4 matrices of 32-bit elements: element i % 4 of row i / 4.
+/// Loads four 8 x 8 matrices of 16-bit elements. Lane i gives the address of row i % 8 of matrix
+/// i / 8 (16 bytes, aligned), and gets in r[j] the elements 2 (i % 4) and 2 (i % 4) + 1 of row i /
+/// 4 of matrix j. With 8 x 4 matrices of 32-bit elements it gets element i % 4 of row i / 4.
 ATTILE_DEVICE void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -26,7 +26,7 @@ ATTILE_DEVICE void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared) {
 #endif
 }
 
-/// The same, each matrix of 16-bit elements transposed.
+/// Loads four matrices as `load_matrices` does, each one of 16-bit elements transposed.
 ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[4], std::uint32_t shared) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -36,7 +36,8 @@ ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[4], std::uint32_t
 #endif
 }
 
-/// d += A B for A (16, 16), B (16, 8), d (16, 8), fp32 sums; two elements of T in each word.
+/// Adds A B to d with fp32 sums: A (16, 16), B (16, 8), d (16, 8); each word holds two elements of
+/// T.
 template <class T>
 ATTILE_DEVICE void mma_m16n8k16(float& d0, float& d1, float& d2, float& d3,
                                 const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1);
@@ -65,9 +66,9 @@ ATTILE_DEVICE void mma_m16n8k16<__nv_bfloat16>(float& d0, float& d1, float& d2, 
 #endif
 }
 
-/// d += A B for A (16, 8), B (8, 8), d (16, 8) in TF32: fp32 numbers without the last 13 bits,
-/// which are not looked at. Sums are fp32, in an order and with roundings of the device: terms may
-/// be cut off, towards zero, below the last bit of the largest.
+/// Adds A B to d in TF32: A (16, 8), B (8, 8), d (16, 8). TF32 is fp32 without the last 13 bits,
+/// which the instruction ignores. Sums are fp32, in an order and with roundings of the device:
+/// terms may be truncated, towards zero, below the last bit of the largest.
 ATTILE_DEVICE void mma_m16n8k8_tf32(float& d0, float& d1, float& d2, float& d3,
                                     const std::uint32_t (&a)[4], std::uint32_t b0,
                                     std::uint32_t b1) {

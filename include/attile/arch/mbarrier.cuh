@@ -6,19 +6,21 @@
 
 #include <cstdint>
 
-// Barriers in shared memory ("mbarrier" in the PTX ISA; these forms: compute capability 9.0). One
-// goes through phases: a phase ends when all arrivals have come and all bytes have that copies were
-// announced to bring. Waiting is for the end of the phase with a parity: 0 for the first one, then
-// 1, 0, ... in turn; that of the phase before the first counts as over.
+// Barriers in shared memory ("mbarrier" in the PTX ISA; these forms: compute capability 9.0). Such
+// a barrier goes through phases: a phase ends when all its arrivals have happened and all expected
+// bytes of copies have arrived. A thread waits for the end of the phase with a parity: 0 for the
+// first phase, then 1, 0, ... alternately; the phase before the first counts as ended.
 
 namespace attile::arch {
 
+/// Is a barrier in shared memory.
 struct alignas(8) Mbarrier {
   std::uint64_t state;
 };
 
-/// Before its first use, by one thread. The others, and copies, may use it after
-/// `mbarrier_publish` by that thread and a barrier behind it.
+/// Initialises a barrier for phases of `arrivals` arrivals. Scope    one thread.
+/// Barriers other threads, and copies, may use it after `mbarrier_publish` by this thread and a
+///          barrier behind it: before that they could find it uninitialised.
 ATTILE_DEVICE void mbarrier_init(Mbarrier* barrier, int arrivals) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
@@ -27,14 +29,16 @@ ATTILE_DEVICE void mbarrier_init(Mbarrier* barrier, int arrivals) {
 #endif
 }
 
-/// Lets copies see the barriers that this thread has initialised.
+/// Makes the barriers that this thread has initialised visible to copies, which could otherwise
+/// find them uninitialised.
 ATTILE_DEVICE void mbarrier_publish() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
 
-/// Arrives, after all that this thread has done.
+/// Arrives at the barrier. What this thread did in memory before comes before what others do after
+/// their wait.
 ATTILE_DEVICE void mbarrier_arrive(Mbarrier* barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
@@ -42,12 +46,13 @@ ATTILE_DEVICE void mbarrier_arrive(Mbarrier* barrier) {
 #endif
 }
 
-/// Arrives at the barrier that lies at the same place in the shared memory of block `rank` of the
-/// cluster, its own one too. It counts after what this thread has read of shared memory; what the
-/// thread has written is told to nobody in another block. The form that would tell it, with the
-/// cluster's scope, slows a ring of multicast tiles down to a quarter to two fifths (H200).
+/// Arrives at the barrier with the same offset in the shared memory of block `rank` of the cluster,
+/// which may be this block. The arrival comes after this thread's reads of shared memory; its
+/// writes are not made visible to other blocks. The form that would do so, with the scope of the
+/// cluster, slows a pipeline of multicast tiles down to a quarter to two fifths (H200).
 /// Scope    one thread, behind a `cluster_barrier` behind `mbarrier_init` in that block.
-/// Hazards  that block must not end before: it waits for the phase, or in `cluster_barrier`.
+/// Hazards  that block must not end before the arrival: it waits for the phase, or in
+///          `cluster_barrier`.
 ATTILE_DEVICE void mbarrier_arrive(Mbarrier* barrier, int rank) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -61,7 +66,7 @@ ATTILE_DEVICE void mbarrier_arrive(Mbarrier* barrier, int rank) {
 #endif
 }
 
-/// Announces that copies will bring `bytes` more in this phase, and arrives.
+/// Makes this phase expect `bytes` more bytes of copies, and arrives.
 ATTILE_DEVICE void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -71,8 +76,8 @@ ATTILE_DEVICE void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
 #endif
 }
 
-/// Waits for the end of the phase with this parity; what was done before the arrivals, and what
-/// copies brought, is seen after it. The barrier is in that phase or in the one after it.
+/// Waits for the end of the phase with this parity. After it this thread sees what was done before
+/// the arrivals, and what the copies have written. The barrier must be in that phase or the next.
 ATTILE_DEVICE void mbarrier_wait(Mbarrier* barrier, int parity) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(

@@ -4,17 +4,17 @@
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
 
-// Vectors in device or shared memory, each moved by one instruction.
+// Loads and stores of vectors in device or shared memory, each by one instruction.
 
 namespace attile::arch {
 
-/// N neighbours from p on. Units: p is aligned to sizeof(T) * N bytes, which is 2 to 16.
+/// Loads N neighbours from p on. Units: p is aligned to sizeof(T) * N bytes, which is 2 to 16.
 template <int N, class T>
 ATTILE_DEVICE Vec<T, N> load(const T* p) {
   return *reinterpret_cast<const Vec<T, N>*>(p);
 }
 
-/// p[0], p[1], ... = x. Units: as for `load`.
+/// Stores x to p[0], p[1], ... Units: as for `load`.
 template <class T, int N>
 ATTILE_DEVICE void store(T* p, const Vec<T, N>& x) {
   *reinterpret_cast<Vec<T, N>*>(p) = x;

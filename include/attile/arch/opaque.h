@@ -5,8 +5,9 @@
 
 namespace attile::arch {
 
-/// An integer, of which the compiler knows nothing: what a loop derives from it is worked out in
-/// every step, for a few instructions, instead of waiting in registers that the tiles need.
+/// Returns x as an integer of which the compiler knows nothing. Values that a loop derives from it
+/// are recomputed in every iteration, by a few instructions, instead of occupying registers that
+/// the tiles need.
 template <class T>
 ATTILE_HOST_DEVICE T opaque(T x) {
 #ifdef __CUDA_ARCH__

@@ -18,8 +18,8 @@ using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, 
                                  const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
                                  CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/// The driver's cuTensorMapEncodeTiled, for which nobody has to link the driver's library; null
-/// where there is none.
+/// Returns the driver's cuTensorMapEncodeTiled without linking the driver's library; null where the
+/// driver has none.
 inline EncodeTiled encode_tiled() {
   static const EncodeTiled function = [] {
     void* entry = nullptr;
@@ -39,8 +39,8 @@ inline EncodeTiled encode_tiled() {
 
 }  // namespace detail
 
-/// The map of a boxable tensor of 16-bit elements whose boxes lie in shared memory as PanelLayout
-/// has it: a row of box[0] elements takes 32, 64 or 128 bytes.
+/// Makes the map of a boxable tensor of 16-bit elements whose boxes have the layout of PanelLayout
+/// in shared memory: a row of box[0] elements takes 32, 64 or 128 bytes.
 /// Errors   cudaErrorNotSupported where the driver has no tensor maps or refuses this one.
 [[nodiscard]] inline cudaError_t make_map(TensorMap& map, const BoxedTensor& tensor) {
   const detail::EncodeTiled encode = detail::encode_tiled();
@@ -51,7 +51,7 @@ inline EncodeTiled encode_tiled() {
     size[i] = static_cast<cuuint64_t>(tensor.size[i]);
     box[i] = static_cast<cuuint32_t>(tensor.box[i]);
     step[i] = 1;
-    // That of a dimension with one element is not used, and yet looked at.
+    // The driver checks the stride of a dimension with one element, although it is not used.
     if (i > 0) stride[i - 1] = tensor.size[i] == 1 ? 16 : tensor.stride_bytes[i];
   }
   const CUtensorMapSwizzle swizzle = tensor.box[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B

@@ -5,18 +5,19 @@
 
 namespace attile::arch {
 
+/// The threads of a warp.
 inline constexpr int kWarpSize = 32;
 
-/// This thread's place in its block. Units: threads; blocks are one-dimensional.
+/// Returns the index of this thread in its block. Units: threads; blocks are one-dimensional.
 ATTILE_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
 
-/// This block's place in the grid. Units: blocks; grids are one-dimensional.
+/// Returns the index of this block in the grid. Units: blocks; grids are one-dimensional.
 ATTILE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 
-/// How many blocks the grid has.
+/// Returns the number of blocks of the grid.
 ATTILE_DEVICE int block_count() { return static_cast<int>(gridDim.x); }
 
-/// How many multiprocessors the device has, or a few more (PTX ISA, "%nsmid").
+/// Returns the number of multiprocessors of the device, or a few more (PTX ISA, "%nsmid").
 ATTILE_DEVICE int multiprocessor_bound() {
   int count;
   asm("mov.u32 %0, %%nsmid;" : "=r"(count));
@@ -26,20 +27,21 @@ ATTILE_DEVICE int multiprocessor_bound() {
 /// Ends the kernel with an error (cudaErrorLaunchFailure).
 ATTILE_DEVICE void trap() { __trap(); }
 
-/// Waits for all threads of the block; orders their shared and global accesses.
+/// Waits for all threads of the block, and orders their shared and global accesses.
 ATTILE_DEVICE void barrier() { __syncthreads(); }
 
-/// Waits until `threads` threads of the block have come to barrier `id` or arrived at it; orders
-/// what all of them did in memory before what those do that wait (PTX ISA, "bar, barrier").
+/// Waits until `threads` threads of the block have called this, or `barrier_arrive`, for barrier
+/// `id`. It orders the memory accesses of all of them before those that follow the wait (PTX ISA,
+/// "bar, barrier").
 /// Units    0 < id < 16, as 0 is the barrier of the whole block; threads: a multiple of 32, the
-///          same for all who come.
+///          same in all these calls.
 /// Scope    whole warps.
 ATTILE_DEVICE void barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// Waits as `barrier` does, for threads that all call this; whether x holds for any of them
-/// (PTX ISA, "bar, barrier": .red.or). Units and scope    as for `barrier`.
+/// Waits as `barrier` does, for threads that all call this, and returns whether x holds for any of
+/// them (PTX ISA, "bar, barrier": .red.or). Units and scope    as for `barrier`.
 ATTILE_DEVICE bool barrier_any(int id, int threads, bool x) {
   int any;
   asm volatile(
@@ -55,35 +57,35 @@ ATTILE_DEVICE bool barrier_any(int id, int threads, bool x) {
   return any != 0;
 }
 
-/// Counts as one that has come to barrier `id`, and does not wait for the others.
+/// Arrives at barrier `id`, and does not wait for the other threads.
 /// Units    as for `barrier`.
 /// Scope    whole warps.
 ATTILE_DEVICE void barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Of the following, `lanes` are those of the warp that take part: a bit for each, all by default.
-// All of them call it with the same `lanes`, and no other lane does.
+// In the following functions `lanes` are the lanes of the warp that take part: a bit for each, all
+// by default. All of them call the function with the same `lanes`, and no other lane does.
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
-/// Waits for the lanes; orders their shared and global accesses.
+/// Waits for the lanes, and orders their shared and global accesses.
 ATTILE_DEVICE void warp_barrier(unsigned lanes = kAllLanes) { __syncwarp(lanes); }
 
-/// The value of lane (lane ^ mask), which is one of `lanes`.
+/// Returns the x of lane (lane ^ mask), which is one of `lanes`.
 ATTILE_DEVICE float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes) {
   return __shfl_xor_sync(lanes, x, mask);
 }
 
-/// The first lane's x. Where all lanes have the same one, the compiler knows it from here on.
+/// Returns the x of the first lane. Where all lanes have the same x, the compiler then knows it.
 /// Scope    all lanes of the warp.
 ATTILE_DEVICE int uniform(int x) { return __shfl_sync(kAllLanes, x, 0); }
 
-/// Whether x holds for any of the lanes.
+/// Returns whether x holds for any of the lanes.
 ATTILE_DEVICE bool any_lane(bool x, unsigned lanes = kAllLanes) {
   return __any_sync(lanes, x) != 0;
 }
 
-/// The lowest lane for which x holds; kWarpSize where there is none.
+/// Returns the lowest lane for which x holds; kWarpSize where there is none.
 ATTILE_DEVICE int first_lane(bool x, unsigned lanes = kAllLanes) {
   const unsigned found = __ballot_sync(lanes, x);
   return found == 0 ? kWarpSize : __ffs(static_cast<int>(found)) - 1;

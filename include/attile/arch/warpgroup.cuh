@@ -3,14 +3,15 @@
 
 #include <attile/core/config.h>
 
-// Four warps of a block, from a multiple of four on: what wgmma and setmaxnreg are for (compute
-// capability 9.0, code for the architecture "90a").
+// A warpgroup is four warps of a block, from a multiple of four on, which execute wgmma and
+// setmaxnreg together (compute capability 9.0, code for the architecture "90a").
 
 namespace attile::arch {
 
+/// The threads of a warpgroup.
 inline constexpr int kWarpgroupSize = 128;
 
-/// Whether this code has their instructions.
+/// Says whether this code has the instructions of warpgroups.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define ATTILE_HAS_WARPGROUPS 1
 #else
@@ -18,7 +19,7 @@ inline constexpr int kWarpgroupSize = 128;
 #endif
 inline constexpr bool kHasWarpgroups = ATTILE_HAS_WARPGROUPS;
 
-/// From here on each thread of the warpgroup has kCount registers, fewer than before.
+/// Reduces the registers of each thread of the warpgroup to kCount.
 /// Units    24 to 256, a multiple of 8; the kernel's bounds must say its threads and blocks.
 /// Scope    all threads of the warpgroup.
 template <int kCount>
@@ -28,7 +29,8 @@ ATTILE_DEVICE void reg_dealloc() {
 #endif
 }
 
-/// From here on each has kCount registers, more than before: waits until that many are free.
+/// Raises the registers of each thread of the warpgroup to kCount, and waits until that many are
+/// free. Units and scope    as for `reg_dealloc`.
 template <int kCount>
 ATTILE_DEVICE void reg_alloc() {
 #if ATTILE_HAS_WARPGROUPS

@@ -9,46 +9,50 @@
 
 #include <cstdint>
 
-// Matrix products that a warpgroup begins and does not wait for (wgmma; code for 90a). All its
-// threads take part. Between the beginning and the wait nobody touches the sums, the left operand's
-// registers, or the shared memory of the operands; the sums are lvalues that outlive the wait.
-// Sums of 16 x 8 pieces: warp i of the warpgroup has rows 16 i on, and lane j of it d[h][2 k + e] =
-// row j / 4 + 8 h, column 8 k + 2 (j % 4) + e (PTX ISA, "Register Fragments for
-// wgmma.mma_async.m64nNk16").
+// Asynchronous matrix products of a warpgroup (wgmma; code for 90a). All its threads begin a
+// product together. Between the beginning and the wait no thread may access the accumulator, the
+// registers of the left operand, or the shared memory of the operands; the accumulator is an lvalue
+// that outlives the wait. Warp i of the warpgroup holds the rows of the accumulator from 16 i on,
+// and its lane j has in d[h][2 k + e] row j / 4 + 8 h of these, column 8 k + 2 (j % 4) + e (PTX
+// ISA, "Register Fragments for wgmma.mma_async.m64nNk16").
 
 namespace attile::arch {
 
-/// d = A B + d or, where not `accumulate`, A B. A (64, 16): its rows, or the depth's where
-/// kTransposedA; B (16, N): `b` has its columns as rows, or the depth's rows where kTransposedB.
+/// Begins d = A B + d, or d = A B where `accumulate` is false. `a` holds A (64, 16) by rows, or by
+/// rows of the depth where kTransposedA; `b` holds B (16, N) by columns, or by rows of the depth
+/// where kTransposedB.
 template <class T, int N, bool kTransposedB, bool kTransposedA = false>
 ATTILE_DEVICE void wgmma_m64k16(float (&d)[2][N / 4], std::uint64_t a, std::uint64_t b,
                                 bool accumulate) {
   WgmmaShape<N>::template multiply<T, kTransposedA, kTransposedB>(d, a, b, accumulate);
 }
 
-/// The same with A in registers, two elements a word: warp i has rows 16 i on, lane j of it rows
-/// j / 4 (words 0, 2) and j / 4 + 8 (1, 3), columns 2 (j % 4) and 2 (j % 4) + 1 (0, 1) and 8 more.
+/// Begins the same product with A in registers, two elements a word. Warp i holds the rows from 16
+/// i on, and its lane j holds rows j / 4 (words 0, 2) and j / 4 + 8 (words 1, 3) of these, columns
+/// 2 (j % 4) and 2 (j % 4) + 1 (words 0, 1) and those plus 8 (words 2, 3).
 template <class T, int N, bool kTransposedB>
 ATTILE_DEVICE void wgmma_m64k16(float (&d)[2][N / 4], const std::uint32_t (&a)[4], std::uint64_t b,
                                 bool accumulate) {
   WgmmaShape<N>::template multiply<T, kTransposedB>(d, a, b, accumulate);
 }
 
-/// What this thread has written to registers is there for the products that follow.
+/// Orders this thread's accesses of registers before those of the products that follow, which could
+/// otherwise read a register before it is written.
 ATTILE_DEVICE void wgmma_fence() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }
 
-/// Closes this warp's group of products: those begun since the last call, none allowed.
+/// Closes this warp's commit group, which has the products since the last call; there may be none.
 ATTILE_DEVICE void wgmma_commit() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
 
-/// Waits until at most kPending of this warp's latest groups are still under way.
+/// Waits until at most kPending of this warp's latest commit groups are unfinished. Before the wait
+/// their accumulators are incomplete, and their operands may still be read.
 template <int kPending>
 ATTILE_DEVICE void wgmma_wait() {
 #if ATTILE_HAS_WARPGROUPS
@@ -56,8 +60,8 @@ ATTILE_DEVICE void wgmma_wait() {
 #endif
 }
 
-/// Products of groups that were not waited for write these registers: the compiler must not move
-/// their uses above this place, nor their last ordinary writes below it.
+/// Keeps the compiler from moving uses of these registers above this call, and ordinary writes to
+/// them below it. It does not know that products which are not waited for access the registers.
 template <int N>
 ATTILE_DEVICE void fence_operand(float (&d)[2][N]) {
 #if ATTILE_HAS_WARPGROUPS

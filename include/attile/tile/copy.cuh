@@ -15,34 +15,36 @@
 
 namespace attile::tile {
 
-/// The (rows, cols) matrix of one batch and head in device memory.
+/// Refers to the (rows, cols) matrix of one batch head in device memory.
 template <class T>
 struct Matrix {
   T* data;
   std::int64_t row_stride;
   int rows, cols;
-  int vectors;  ///< whether each row starts at, and takes, a multiple of 16 bytes
+  int vectors;  ///< whether the address and the length of each row are multiples of 16 bytes
 
   ATTILE_DEVICE bool has_row(int row) const { return row < rows; }
   ATTILE_DEVICE T* row(int row) const { return data + row * row_stride; }
 };
 
-/// A tensor as a kernel gets it: with what the host found out about its alignment.
+/// Holds a tensor as a parameter of a kernel, with the alignment that the host has found.
 template <class T>
 struct TensorParam {
   Tensor<T> tensor;
-  int vectors;  ///< int: bools of the parameters would be kept in registers, as bits
+  int vectors;  ///< see Matrix; an int, because bool parameters would be kept in registers, as bits
 
+  /// Returns the matrix of one head of one sequence.
   ATTILE_DEVICE Matrix<T> slice(int batch, int head, int rows, int cols) const {
     return slice(RowOrigin{batch, 0}, head, rows, cols);
   }
-  /// The same of rows that begin there.
+  /// Returns the matrix whose rows begin at `first`.
   ATTILE_DEVICE Matrix<T> slice(RowOrigin first, int head, int rows, int cols) const {
     return {tensor.row(first.batch, head, first.row), tensor.row_stride, rows, cols, vectors};
   }
 };
 
-/// Whether all rows of `dim` elements can be moved 16 bytes at a time.
+/// Returns the parameter for a tensor with rows of `dim` elements; its `vectors` says whether all
+/// rows can be moved 16 bytes at a time.
 template <class T>
 TensorParam<T> tensor_param(const Tensor<T>& t, int dim) {
   constexpr std::int64_t kVector = 16 / sizeof(T);
@@ -54,10 +56,10 @@ TensorParam<T> tensor_param(const Tensor<T>& t, int dim) {
 
 namespace detail {
 
-/// Which 16-byte vectors of a tile a thread moves: threads stand side by side along a row, then
-/// down the rows, then in groups along the rows again. Row-major tiles: whole rows. Column-major
-/// ones: 8 elements of a row side by side (whole sectors of fp32), so that a warp writes to all
-/// banks.
+/// Says which 16-byte vectors of a tile a thread moves. Neighbouring threads move neighbouring
+/// vectors of a row, kSide of them, then kDown rows, and then the same rows further along. In
+/// row-major tiles kSide is a whole row. In column-major tiles it is 8 elements of a row (whole
+/// sectors of fp32), so that a warp writes to all banks.
 template <int kThreads, class Shared, int kVector>
 struct VectorCoord {
   static constexpr int kPerRow = ceil_div(Shared::kCols, kVector);
@@ -71,7 +73,7 @@ struct VectorCoord {
   int row, col;
   bool inside;
 
-  /// The thread's vector i < kCount.
+  /// Finds the thread's vector i < kCount.
   ATTILE_DEVICE explicit VectorCoord(int i) {
     const int thread = arch::thread_index();
     const int group = thread / (kSide * kDown);
@@ -81,6 +83,7 @@ struct VectorCoord {
   }
 };
 
+/// Writes a vector to a tile from (row, col) on, as floats.
 template <class Shared, class T, int kVector>
 ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Vec<T, kVector>& v) {
   ATTILE_UNROLL
@@ -98,8 +101,9 @@ ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Ve
 
 }  // namespace detail
 
-/// A tile on its way from device memory to shared memory: `fetch` sends for it, `put` writes it, so
-/// that what stands between them hides the wait.
+/// Copies a tile from device memory to shared memory through registers. `fetch` begins the loads
+/// and `put` writes the tile, so that the work between the two calls hides the latency of the
+/// loads.
 ///   shared(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns, so that nothing
 ///   stored there can reach a result.
 /// Shapes   shared (Rows, Cols), Cols a multiple of 4; source.cols <= Cols.
@@ -111,7 +115,8 @@ class Transfer {
 
   static constexpr int kVector = 16 / sizeof(T);
   using Coord = detail::VectorCoord<kThreads, Shared, kVector>;
-  /// What a thread holds in between: 64 registers at most. `put` moves the rest of a larger tile.
+  /// The vectors that a thread holds between the calls, in at most 64 registers. `put` copies the
+  /// rest of a larger tile.
   static constexpr int kHeld = min(Coord::kCount, 16);
 
   Vec<T, kVector> held_[kHeld];
@@ -130,7 +135,7 @@ class Transfer {
     }
   }
 
-  /// Both, where there is nothing to do in between.
+  /// Does both, for a caller without work in between.
   ATTILE_DEVICE static void load(const Shared& shared, const Matrix<const T>& source, int row0) {
     if (source.vectors) {
       Transfer().move_from(shared, source, row0, 0);
@@ -170,7 +175,7 @@ class Transfer {
     }
   }
 
-  /// For rows that cannot be read 16 bytes at a time.
+  /// Copies rows that cannot be read 16 bytes at a time.
   ATTILE_DEVICE static void copy_elements(const Shared& shared, const Matrix<const T>& source,
                                           int row0) {
     ATTILE_UNROLL_BY(4)
@@ -183,14 +188,14 @@ class Transfer {
   }
 };
 
-/// A whole `Transfer`.
+/// Copies a tile from device memory to shared memory; Transfer says how.
 template <int kThreads, class Shared, class T>
 ATTILE_DEVICE void load(const Shared& shared, const Matrix<const T>& source, int row0) {
   Transfer<kThreads, Shared, T>::load(shared, source, row0);
 }
 
-/// target(row0 + r, c) = registers(r, c) * factor, within the target's rows and columns.
-/// Scope    each thread for what it holds.
+/// Stores target(row0 + r, c) = registers(r, c) * factor, within the target's rows and columns.
+/// Scope    each thread for the elements that it holds.
 template <class Registers, class T>
 ATTILE_DEVICE void store(const Matrix<T>& target, const Registers& registers, int row0,
                          float factor = 1.0f) {
@@ -218,8 +223,8 @@ ATTILE_DEVICE void store(const Matrix<T>& target, const Registers& registers, in
   }
 }
 
-/// registers(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns.
-/// Scope    each thread for what it holds.
+/// Loads registers(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns.
+/// Scope    each thread for the elements that it holds.
 template <class Registers, class T>
 ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0) {
   static_assert(Registers::kColRun == 4, "attile::tile::load: columns are held in runs of 4");
@@ -246,10 +251,10 @@ ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0)
   }
 }
 
-/// shared(r, c) = registers(r, c). Runs along the tile's lines are written whole, with what stands
-/// in a run beyond the tile's last row or column.
-/// Scope    each thread for what it holds.
-/// Barriers one after, for the lanes that read what other lanes wrote.
+/// Writes shared(r, c) = registers(r, c). Runs along a row of the tile, or along a column of a
+/// column-major tile, are written whole, including elements beyond the tile's last row or column.
+/// Scope    each thread for the elements that it holds.
+/// Barriers one after, before a lane reads what other lanes wrote.
 template <class Shared, class Registers>
 ATTILE_DEVICE void stage(const Shared& shared, const Registers& registers) {
   constexpr int kRun = Shared::kRowMajor ? Registers::kColRun : Registers::kRowRun;

@@ -9,21 +9,21 @@
 
 namespace attile::tile {
 
-// Products of two shared tiles, added to a register tile; the letters say which operand is
-// transposed. Scope: each thread for what it holds; the operands are visible to it before, and
-// nobody writes them until the caller's next barrier.
+// These functions add the product of two shared tiles to a register tile; the letters of a name say
+// which operand is transposed. Scope: each thread for the elements that it holds; the operands are
+// visible to it before, and nobody writes them until the caller's next barrier.
 //
-// Operands are read along their lines, up to 4 floats at a time, in one of three ways (the rates
-// are of docs/tuning.md, "Portable tiles"); all take any sizes, dot products a depth that 4
-// divides:
+// Operands are read along their contiguous direction, up to 4 floats at a time, in one of three
+// ways (docs/tuning.md, "Portable tiles", has the rates). All take any sizes, except that dot
+// products take a depth that 4 divides:
 //   A column-major, B row-major      a column of A times a row of B: the fastest
 //   A row-major, B row-major         the same, with 4 columns of A at once
 //   A row-major, B column-major      dot products over 4 values of k
 
 namespace detail {
 
-/// acc(r, c) += a[r] * b[c]. Every second row runs backwards: it begins with the operand that the
-/// row before ended with, which then need not be fetched again.
+/// Adds a[r] * b[c] to acc(r, c). Every second row runs backwards: it begins with the operand with
+/// which the row before ended, and which then need not be fetched again.
 template <class Acc>
 ATTILE_DEVICE void outer_product(Acc& acc, const float (&a)[Acc::kRegRows],
                                  const float (&b)[Acc::kRegCols]) {
@@ -37,7 +37,7 @@ ATTILE_DEVICE void outer_product(Acc& acc, const float (&a)[Acc::kRegRows],
   }
 }
 
-/// What a thread needs of column k of A.
+/// Reads the elements of column k of A that this thread needs.
 template <class Acc, class A>
 ATTILE_DEVICE void read_column(float (&column)[Acc::kRegRows], const A& a, int k) {
   constexpr int kRun = Acc::kRowRun;
@@ -49,7 +49,7 @@ ATTILE_DEVICE void read_column(float (&column)[Acc::kRegRows], const A& a, int k
   }
 }
 
-/// What a thread needs of row k of B.
+/// Reads the elements of row k of B that this thread needs.
 template <class Acc, class B>
 ATTILE_DEVICE void read_row(float (&row)[Acc::kRegCols], const B& b, int k) {
   constexpr int kRun = Acc::kColRun;
@@ -61,8 +61,8 @@ ATTILE_DEVICE void read_row(float (&row)[Acc::kRegCols], const B& b, int k) {
   }
 }
 
-/// acc += A B, a column of A and a row of B at a time; the next ones are read before these are
-/// used.
+/// Adds A B to acc, one column of A and one row of B at a time; the next ones are read before these
+/// are used.
 template <class Acc, class A, class B>
 ATTILE_DEVICE void multiply_outer(Acc& acc, const A& a, const B& b) {
   constexpr int kDepth = A::kCols;
@@ -82,7 +82,7 @@ ATTILE_DEVICE void multiply_outer(Acc& acc, const A& a, const B& b) {
   if constexpr (kDepth % 2 != 0) outer_product(acc, column[0], row[0]);
 }
 
-/// acc += A B, where a row of A and a row of B are lines.
+/// Adds A B to acc, where the rows of A and the rows of B are contiguous.
 template <class Acc, class A, class B>
 ATTILE_DEVICE void multiply_rows(Acc& acc, const A& a, const B& b) {
   constexpr int kDepth = A::kCols;
@@ -109,7 +109,7 @@ ATTILE_DEVICE void multiply_rows(Acc& acc, const A& a, const B& b) {
   }
 }
 
-/// acc += A B, where a row of A and a column of B are lines.
+/// Adds A B to acc, where the rows of A and the columns of B are contiguous.
 template <class Acc, class A, class B>
 ATTILE_DEVICE void multiply_dot(Acc& acc, const A& a, const B& b) {
   static_assert(A::kCols % 4 == 0, "attile::tile: the depth of a dot product is a multiple of 4");
@@ -132,7 +132,7 @@ ATTILE_DEVICE void multiply_dot(Acc& acc, const A& a, const B& b) {
 
 }  // namespace detail
 
-/// acc(r, c) += sum over k of a(r, k) * b(k, c): O += P V, dQ += dS K.
+/// Computes acc(r, c) += sum over k of a(r, k) * b(k, c): O += P V, dQ += dS K.
 template <class Acc, class A, class B>
 ATTILE_DEVICE void matmul_nn(Acc& acc, const A& a, const B& b) {
   static_assert(A::kRows == Acc::kRows && B::kCols == Acc::kCols && A::kCols == B::kRows,
@@ -148,7 +148,7 @@ ATTILE_DEVICE void matmul_nn(Acc& acc, const A& a, const B& b) {
   }
 }
 
-/// acc(r, c) += sum over k of a(r, k) * b(c, k): S = Q K^T, dP = dO V^T.
+/// Computes acc(r, c) += sum over k of a(r, k) * b(c, k): S = Q K^T, dP = dO V^T.
 template <class Acc, class A, class B>
 ATTILE_DEVICE void matmul_nt(Acc& acc, const A& a, const B& b) {
   static_assert(A::kRows == Acc::kRows && B::kRows == Acc::kCols && A::kCols == B::kCols,
@@ -156,7 +156,7 @@ ATTILE_DEVICE void matmul_nt(Acc& acc, const A& a, const B& b) {
   matmul_nn(acc, a, b.transposed());
 }
 
-/// acc(r, c) += sum over k of a(k, r) * b(k, c): dV += P^T dO, dK += dS^T Q.
+/// Computes acc(r, c) += sum over k of a(k, r) * b(k, c): dV += P^T dO, dK += dS^T Q.
 template <class Acc, class A, class B>
 ATTILE_DEVICE void matmul_tn(Acc& acc, const A& a, const B& b) {
   static_assert(A::kCols == Acc::kRows && B::kCols == Acc::kCols && A::kRows == B::kRows,

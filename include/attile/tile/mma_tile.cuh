@@ -14,17 +14,18 @@
 
 #include <cstdint>
 
-// Products by matrix instructions (mma.m16n8k16; for fp32 mma.m16n8k8 in TF32): each warp of a
-// block holds its own part of the result, and reads what that needs of the operands.
+// Tiles and operands of products by matrix instructions (mma.m16n8k16; for fp32 mma.m16n8k8 in
+// TF32). Each warp of a block holds its own part of the result, and reads the parts of the operands
+// that it needs.
 
 namespace attile::tile {
 
-/// A (Rows, Cols) tile of floats in the registers of a block of kWarps warps. This class alone
-/// knows which thread holds what: the warps stand in lines of kWarpsN, and cut the tile into equal
-/// parts; in each 16 x 8 piece of a part lane i has columns 2 (i % 4) and 2 (i % 4) + 1 of rows
-/// i / 4 and i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8"). A thread's
-/// rows and columns are numbered without gaps: x[2 i + h][2 j + e] is row 16 i + 8 h + lane / 4,
-/// column 8 j + 2 (lane % 4) + e of its warp.
+/// Holds a (Rows, Cols) tile of floats in the registers of a block of kWarps warps. This class
+/// alone knows which thread holds which element. Each kWarpsN successive warps hold the same rows,
+/// and all warps have equal parts; in each 16 x 8 piece of a part lane i holds columns 2 (i % 4)
+/// and 2 (i % 4) + 1 of rows i / 4 and i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16" and
+/// "mma.m16n8k8"). A thread numbers its rows and columns without gaps: x[2 i + h][2 j + e] is row
+/// 16 i + 8 h + lane / 4, column 8 j + 2 (lane % 4) + e of its warp.
 template <int Rows, int Cols, int kWarps, int kWarpsN = 1>
 struct MmaTile {
   static_assert(kWarps % kWarpsN == 0 && Rows % (kWarps / kWarpsN * 16) == 0 &&
@@ -41,22 +42,23 @@ struct MmaTile {
 
   float x[kRegRows][kRegCols];
 
-  /// The row and column of the tile where this thread's warp begins.
+  /// Return the first row and the first column of the tile that this thread's warp holds.
   ATTILE_DEVICE static int warp_row() { return warp_row_of(arch::opaque(arch::thread_index())); }
   ATTILE_DEVICE static int warp_col() { return warp_col_of(arch::opaque(arch::thread_index())); }
-  /// The row of the tile that x[r] belongs to.
+  /// Returns the row of the tile to which x[r] belongs.
   ATTILE_DEVICE static int row(int r) {
     const int thread = arch::thread_index();
     return warp_row_of(thread) + thread % arch::kWarpSize / 4 + row_offset(r);
   }
-  /// The column of the tile that x[.][c] belongs to.
+  /// Returns the column of the tile to which x[.][c] belongs.
   ATTILE_DEVICE static int col(int c) {
     const int thread = arch::thread_index();
     return warp_col_of(thread) + thread % 4 * 2 + col_offset(c);
   }
-  /// Which of the lanes that share its rows a thread is, of kRowLanes; beyond, of another warp.
+  /// Returns this thread's number among the kRowLanes lanes that share its rows. Warps with later
+  /// columns of the same rows have numbers from kRowLanes on.
   ATTILE_DEVICE static int lane_of_row() { return col(0) / 2; }
-  /// row(r) - row(0) and col(c) - col(0): the same for every thread.
+  /// Return row(r) - row(0) and col(c) - col(0), which are the same for every thread.
   ATTILE_DEVICE static constexpr int row_offset(int r) { return r * 8; }
   ATTILE_DEVICE static constexpr int col_offset(int c) { return c / 2 * 8 + c % 2; }
   ATTILE_DEVICE static constexpr bool has_row(int) { return true; }
@@ -75,7 +77,7 @@ struct MmaTile {
     for (int c = 0; c < kRegCols; ++c) x[r][c] *= factor;
   }
 
-  /// Calls f(row, col, x) for what this thread holds of the tile.
+  /// Calls f(row, col, x) for each element that this thread holds.
   template <class F>
   ATTILE_DEVICE void for_each(F&& f) {
     ATTILE_UNROLL
@@ -85,23 +87,23 @@ struct MmaTile {
     }
   }
 
-  /// Of what this lane holds of a row.
+  /// Returns the maximum of this lane's elements of a row.
   ATTILE_DEVICE float lane_max(int r) const {
     return reduce(r, -kInf,
                   [](float m, float a, float b) { return arch::fmax(m, arch::fmax(a, b)); });
   }
-  /// The same and `floor`, the sign bit of which is not set.
+  /// Returns the maximum of those elements and of `floor`, whose sign bit is not set.
   ATTILE_DEVICE float lane_max_above(int r, float floor) const {
     return reduce(r, floor, [](float m, float a, float b) { return arch::fmax_above(m, a, b); });
   }
-  /// Scope: the lanes of a row, together.
+  /// Returns the maximum of the warp's elements of a row. Scope: the lanes of a row, together.
   ATTILE_DEVICE float row_max(int r) const {
     const float mine = lane_max(r);
     const float pair = arch::fmax(mine, arch::shuffle_xor(mine, 1));
     return arch::fmax(pair, arch::shuffle_xor(pair, 2));
   }
 
-  /// x <- 2^(x * unit - base); returns this lane's part of the row's sum.
+  /// Sets x = 2^(x * scale_log2 - base), and returns the sum of this lane's elements of the row.
   ATTILE_DEVICE float exponentiate(int r, float scale_log2, float base) {
     float sum[kChains] = {};
     ATTILE_UNROLL
@@ -114,10 +116,10 @@ struct MmaTile {
 
   ATTILE_DEVICE float& at(int r, int c) { return x[r][c]; }
 
-  /// Scope: all lanes of the warp.
+  /// Returns whether x holds for any lane. Scope: all lanes of the warp.
   ATTILE_DEVICE static bool any_lane(bool x) { return arch::any_lane(x); }
 
-  /// Scope: the lanes of a row, together.
+  /// Returns the sum of the values of a row's lanes. Scope: the lanes of a row, together.
   ATTILE_DEVICE static float sum_lanes(float sum) {
     sum += arch::shuffle_xor(sum, 1);
     return sum + arch::shuffle_xor(sum, 2);
@@ -126,7 +128,8 @@ struct MmaTile {
  private:
   static constexpr int kChains = 2;
 
-  /// f(m, a, b) over values of a row; in several chains, because each waits for itself.
+  /// Returns the reduction by f(m, a, b) of this lane's elements of a row. It uses several
+  /// independent chains, because each operation of a chain waits for the one before.
   template <class F>
   ATTILE_DEVICE float reduce(int r, float m, const F& f) const {
     float chain[kChains] = {m, m};
@@ -146,7 +149,7 @@ struct MmaTile {
   }
 };
 
-/// A register tile, seen as the transposed matrix.
+/// Presents a register tile as the transposed matrix.
 template <class Registers>
 struct TransposedRegisters {
   static constexpr int kRegRows = Registers::kRegCols;
@@ -163,9 +166,10 @@ struct TransposedRegisters {
   ATTILE_DEVICE float& at(int r, int c) const { return registers.x[c][r]; }
 };
 
-/// shared(r - row0, col0 + c) = registers(r, c) * factor, rounded to the elements of `shared`;
-/// where that has fewer columns, for those that it has. Scope    each thread for what it holds.
-/// Barriers one after, for the lanes that read what other lanes wrote.
+/// Writes shared(r - row0, col0 + c) = registers(r, c) * factor, rounded to the elements of
+/// `shared`, which may have fewer columns: the others are left out.
+/// Scope    each thread for the elements that it holds.
+/// Barriers one after, before a lane reads what other lanes wrote.
 template <class Tile, int Rows, int Cols, int kWarps, int kWarpsN>
 ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, kWarpsN>& registers,
                          float factor = 1.0f, int col0 = 0, int row0 = 0) {
@@ -188,15 +192,17 @@ ATTILE_DEVICE void stage(const Tile& shared, const MmaTile<Rows, Cols, kWarps, k
   }
 }
 
-// The operands of `multiply`. The depth goes in steps of 32 bytes, kStepDepth elements. A left one
-// gives each warp 16 x kStepDepth pieces of its own rows; a right one gives every warp
-// kStepDepth x 16 pieces of all columns, as two of 8 columns. Lane i has, of the left one's rows
-// i / 4 (words 0, 2) and i / 4 + 8 (words 1, 3), and of the right one's column i / 4, the depth's
-// 4-byte words i % 4 (words 0, 1 left, 0, 2 right) and i % 4 + 4.
+// The operands of `multiply` follow. A step of the depth is 32 bytes, which is kStepDepth elements.
+// A left operand gives each warp 16 x kStepDepth pieces of its own rows; a right operand gives
+// every warp kStepDepth x 16 pieces of all columns, as two halves of 8 columns. Lane i holds, of
+// rows i / 4 (words 0, 2) and i / 4 + 8 (words 1, 3) of the left operand, and of column i / 4 of
+// the right one, the 4-byte words of the depth i % 4 (words 0, 1 left, 0, 2 right) and i % 4 + 4.
 //
-// fp32: a left operand that is kPaired has steps with the order 0, 2, 4, 6, 1, 3, 5, 7, in which a
-// product's result is an operand as it is; `facing` has the right one follow.
+// fp32: a kPaired left operand has the depth of each step in the order 0, 2, 4, 6, 1, 3, 5, 7, in
+// which the result of a product is an operand without any exchange; `facing` returns a right
+// operand in the same order.
 
+/// The elements of the depth that one matrix instruction takes.
 template <class T>
 inline constexpr int kStepDepth = 32 / sizeof(T);
 
@@ -208,7 +214,7 @@ ATTILE_DEVICE unsigned lane() {
 
 }  // namespace detail
 
-/// The left operand in shared memory, (rows, depth).
+/// Reads a left operand from shared memory, (rows, depth).
 template <class Tile>
 class SharedLeft {
  public:
@@ -219,7 +225,7 @@ class SharedLeft {
   ATTILE_DEVICE SharedLeft(const Tile& tile, int first)
       : reader_(tile, first + detail::lane() % 16, detail::lane() / 16) {}
 
-  /// Rows 16 i of the warp's on, step k of the depth.
+  /// Loads the piece of 16 rows from the warp's row 16 i on and of step k of the depth.
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
     arch::load_matrices(a, reader_.address(i * 16, k * kStepDepth<typename Tile::Element>));
   }
@@ -228,7 +234,7 @@ class SharedLeft {
   PieceReader<Tile> reader_;
 };
 
-/// The left operand in shared memory, stored as its transpose (depth, rows).
+/// Reads a left operand from shared memory, stored as its transpose (depth, rows).
 template <class Tile>
 class SharedLeftTransposed {
  public:
@@ -271,9 +277,9 @@ class SharedLeftTransposed<Tile> {
   int first_;
 };
 
-/// The left operand in registers: a product's result, rounded to T. What a lane holds of two
-/// neighbouring 16 x 8 pieces of a result is what it must hold of a 16 x 16 piece of an operand; of
-/// fp32, of one for a 16 x 8 piece, paired.
+/// Holds a left operand in registers: the result of a product, rounded to T. A lane's elements of
+/// two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16 piece of an operand;
+/// with fp32 those of one piece are its elements of a 16 x 8 piece in the paired order.
 template <class T, class Registers>
 class RegisterLeft {
   static_assert(Registers::kWarpCols == Registers::kCols,
@@ -305,14 +311,15 @@ class RegisterLeft {
     ATTILE_UNROLL
     for (int w = 0; w < 4; ++w) a[w] = words_[i][k][w];
   }
-  /// The same where it lies.
+  /// Returns the piece by reference, without a copy.
   ATTILE_DEVICE const std::uint32_t (&piece(int i, int k) const)[4] { return words_[i][k]; }
 
  private:
   std::uint32_t words_[Registers::kRegRows / 2][kDepth / kStepDepth<T>][4];
 };
 
-/// 16 rows of each warp of a tile in shared memory, (rows, depth), read once. Only 16-bit elements.
+/// Holds a left operand of 16 rows for each warp that was read once from a tile in shared memory,
+/// (rows, depth). Only 16-bit elements.
 template <class Tile>
 class LoadedLeft {
  public:
@@ -329,15 +336,15 @@ class LoadedLeft {
   std::uint32_t words_[kDepth / 16][4];
 };
 
-/// The right operand in shared memory, (depth, columns).
+/// Reads a right operand from shared memory, (depth, columns).
 template <class Tile>
 class SharedRight {
  public:
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : reader_(tile, detail::lane() % 16, detail::lane() / 16), first_(first) {}
 
-  /// Step k of the depth, columns 16 j on: b[0], b[1] the left 8 columns, b[2], b[3] the right
-  /// ones.
+  /// Loads the piece of step k of the depth and of the columns from 16 j on: b[0] and b[1] hold the
+  /// left 8 columns, b[2] and b[3] the right 8.
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
     arch::load_matrices_transposed(b, reader_.address(k * 16, first_ + j * 16));
   }
@@ -354,7 +361,7 @@ class SharedRight<Tile> {
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : tile_(tile), first_(first) {}
 
-  /// The operand that a left one which is paired, or not, wants.
+  /// Reads the operand in the order of the depth that a left operand, kPaired or not, has.
   template <bool kPaired>
   class Facing {
    public:
@@ -373,7 +380,7 @@ class SharedRight<Tile> {
   int first_;
 };
 
-/// The right operand in shared memory, stored as its transpose (columns, depth).
+/// Reads a right operand from shared memory, stored as its transpose (columns, depth).
 template <class Tile>
 class SharedRightTransposed {
  public:

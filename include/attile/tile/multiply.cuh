@@ -13,7 +13,7 @@
 
 namespace attile::tile {
 
-/// The right operand for a left one of type A.
+/// Returns the right operand b with the order of the depth that a left operand of type A has.
 template <class T, class A, class B>
 ATTILE_DEVICE decltype(auto) facing(const B& b) {
   if constexpr (requires { typename B::template Facing<A::kPaired>; }) {
@@ -26,14 +26,14 @@ ATTILE_DEVICE decltype(auto) facing(const B& b) {
   }
 }
 
-/// Words of fp32 as sums, x = big + rest, exactly: `big` has TF32's 11 significant bits, rounded to
-/// nearest so that `rest` has either sign, and `rest` at most 12, of which TF32 cuts off the
-/// last. An infinity is inf + NaN.
+/// Holds four words of fp32 as exact sums x = big + rest. `big` has TF32's 11 significant bits,
+/// rounded to nearest so that `rest` has either sign; `rest` has at most 12, of which TF32
+/// truncates the last. An infinity is inf + NaN.
 struct SplitWords {
   std::uint32_t big[4], rest[4];
 
   SplitWords() = default;
-  /// An operand's piece.
+  /// Splits a piece of an operand.
   template <class Operand>
   ATTILE_DEVICE SplitWords(const Operand& operand, int first, int second) {
     std::uint32_t x[4];
@@ -46,20 +46,21 @@ struct SplitWords {
   }
 };
 
-/// Words of fp32, rounded to TF32: what is left of the last 13 bits is not looked at. A NaN stays
-/// one: the rounding would carry some into the sign.
+/// Rounds words of fp32 to TF32; the instruction ignores what remains in the last 13 bits. A NaN is
+/// left as it is, because the rounding would carry some NaNs into the sign.
 ATTILE_DEVICE void round_to_tf32(std::uint32_t (&words)[4]) {
   ATTILE_UNROLL
   for (std::uint32_t& x : words) x = float_of(x) == float_of(x) ? x + 0x1000u : x;
 }
 
-/// d += A B for a 16 x 8 piece of A and the left or right half of an 8 x 16 one of B.
+/// Adds A B to d, for a 16 x 8 piece of A and the left or right half of an 8 x 16 piece of B.
 ATTILE_DEVICE void add_product(float (&d)[4], const std::uint32_t (&a)[4],
                                const std::uint32_t (&b)[4], int half) {
   arch::mma_m16n8k8_tf32(d[0], d[1], d[2], d[3], a, b[2 * half], b[2 * half + 1]);
 }
 
-/// d += A B for a 16 x kStepDepth piece of A and a kStepDepth x 8 one of B, by one instruction.
+/// Adds A B to d by one instruction, for a 16 x kStepDepth piece of A and a kStepDepth x 8 piece of
+/// B.
 template <class T>
 ATTILE_DEVICE void add_step(float& d0, float& d1, float& d2, float& d3, const std::uint32_t (&a)[4],
                             std::uint32_t b0, std::uint32_t b1) {
@@ -70,9 +71,10 @@ ATTILE_DEVICE void add_step(float& d0, float& d1, float& d2, float& d3, const st
   }
 }
 
-/// acc += A B; fp32 by one product of operands rounded to TF32. The pieces of one step of the depth
-/// are on their way while those of the step before are multiplied.
-/// Scope    all lanes of a warp, each for what it holds; the operands are visible to it.
+/// Adds A B to acc; fp32 takes one product of operands rounded to TF32. The pieces of one step of
+/// the depth are loaded while those of the step before are multiplied.
+/// Scope    all lanes of a warp, each for the elements that it holds; the operands are visible to
+///          the warp.
 template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
   requires(sizeof(T) == 2 || kProducts == Products::k1xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
@@ -105,21 +107,22 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   }
 }
 
-/// The same for fp32, by three products in TF32: big big + (big rest + rest big); that of the
-/// rests is left out, and so is a bit of theirs: each product is within 2^-21 of its value.
-/// The instructions cut off what does not fit into their sums, always towards zero, so that their
-/// sums stay short, begin with the small products, and are added to `acc` by ordinary, rounding
-/// additions. Order of the depth: as A::kPaired says.
+/// Adds A B to acc for fp32, by three products in TF32: big big + (big rest + rest big). The
+/// product of the rests is left out, and so is one bit of each rest: each product is within 2^-21
+/// of its value. The instructions truncate their sums towards zero; therefore the sums are short,
+/// begin with the small products, and are added to `acc` by ordinary additions, which round.
+/// Scope    as above. The order of the depth is that of A::kPaired.
 template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
   requires(sizeof(T) == 4 && kProducts == Products::k3xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
-  constexpr int kSteps = 2;  // of the depth, in one sum
+  constexpr int kSteps = 2;  // the steps of the depth in one sum
   static_assert(A::kDepth % (kSteps * kStepDepth<T>) == 0,
                 "attile::tile::multiply: the depth must be a multiple of 16");
-  // Operands in registers have numbers. Of the others a sum at a time: two together take registers
-  // that the accumulators beside them need (backward, up to 512 bytes of spills).
+  // Registers are addressed by constants, so operands in registers need a fully unrolled loop. The
+  // others take one sum at a time: two together need registers that the accumulators beside them
+  // have (backward, up to 512 bytes of spills).
   [[maybe_unused]] constexpr int kUnroll = A::kInRegisters ? A::kDepth : 1;
   const auto& right_operand = facing<T, A>(b);
   ATTILE_UNROLL_BY(kUnroll)

@@ -8,36 +8,37 @@
 
 namespace attile::tile {
 
-/// The weight of a state whose maximum is `m` in a sum that is taken relative to `reference`:
-/// 2^((m - reference) * unit). The one place that knows of rows that have seen nothing: there
-/// m = -inf, and the weight is 0 and not NaN, also when the reference is -inf too.
+/// Returns the weight of a state with maximum `m` in a sum relative to `reference`:
+/// 2^((m - reference) * scale_log2). This function alone handles rows that have seen nothing: there
+/// m = -inf, and the weight is 0 and not NaN, even when the reference is -inf too.
 ATTILE_HOST_DEVICE float softmax_weight(float m, float reference, float scale_log2) {
   return m == -kInf ? 0.0f : arch::exp2((m - reference) * scale_log2);
 }
 
-/// The larger maximum of two states, and the weight that each has relative to it.
+/// Holds the larger maximum of two states, and the weight that each has relative to it.
 struct CommonMaximum {
   float m;
   float weight_a, weight_b;
 };
 
-/// m = max(m_a, m_b) and e^(m_a - m), e^(m_b - m): what every merge begins with.
+/// Returns m = max(m_a, m_b), e^(m_a - m) and e^(m_b - m), with which every merge begins.
 ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float scale_log2) {
   const float m = arch::fmax(m_a, m_b);
   return {m, softmax_weight(m_a, m, scale_log2), softmax_weight(m_b, m, scale_log2)};
 }
 
-/// The online softmax state of the rows that one thread holds (arXiv 1805.02867; FlashAttention-2,
-/// Alg. 1): m, the largest score so far, and l, the sum of exp(score - m).
-/// Units    m as the scores are; `unit` turns scores into log2 units: scale * log2(e) for raw
-///          products, log2(e) for scores that have been scaled. l may be one lane's partial sum:
-///          `finish` adds the lanes up.
+/// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
+/// FlashAttention-2, Alg. 1): m, the largest score so far, and l, the sum of exp(score - m).
+/// Units    m: those of the scores. `scale_log2` turns scores into log2 units: scale * log2(e) for
+///          raw products, log2(e) for scaled scores. l may be the partial sum of one lane: `finish`
+///          adds those of the lanes.
 /// Empty    a row that has seen no visible score has m = -inf, l = 0.
 template <int kRows>
 struct OnlineSoftmax {
   float m[kRows];
   float l[kRows];
 
+  /// Makes every row empty.
   ATTILE_HOST_DEVICE void reset() {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
@@ -46,19 +47,19 @@ struct OnlineSoftmax {
     }
   }
 
-  /// Takes one more tile in: S -> P in place, O and (m, l) updated.
+  /// Processes one more tile of scores: replaces S by P, and updates O, m and l.
   ///   m' = max(m, rowmax S),  l' = l e^(m - m') + rowsum P,  P = e^(S - m'),  O' = O e^(m - m')
   ///                                                       [FlashAttention-2, Alg. 1, lines 9-10]
-  /// kSlack   0: m is the maximum after every step. Else O and l are rescaled only where a maximum
-  ///          has grown by more than 2^kSlack, and P may be that large: the same result but for
-  ///          roundings, since any m between gives it.    [FlashAttention-4's conditional
-  ///          rescaling]
+  /// kThreshold  0: m is the maximum after every step. Else O and l are rescaled only where the
+  ///          exponential of a maximum has grown by a factor above 2^kThreshold, and P may be
+  ///          that large. The result is the same but for roundings, since any m in between gives
+  ///          it. [FlashAttention-4's conditional rescaling]
   /// Shapes   scores and output hold the same kRows rows.
-  /// Units    kSlack: log2.
-  /// Scope    the lanes that share a row, together; with slack, all lanes of a warp. Scores give
-  ///          row_max(r), any_lane(x) and exponentiate(r, unit, base) -> sum of 2^(s * unit -
-  ///          base), with slack also lane_max(r) and lane_max_above(r, floor) of this lane's own;
-  ///          outputs give scale_row(r, factor).
+  /// Units    kThreshold: log2.
+  /// Scope    the lanes that share a row, together; with a rescale threshold, all lanes of a warp.
+  ///          Scores have row_max(r), any_lane(x) and exponentiate(r, scale_log2, base) -> sum of
+  ///          2^(s * scale_log2 - base); with a threshold also lane_max(r) and lane_max_above(r,
+  ///          floor) of this lane alone. Outputs have scale_row(r, factor).
   template <int kThreshold = 0, class Scores, class Output>
   ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float scale_log2) {
     bool needed = true;
@@ -71,8 +72,9 @@ struct OnlineSoftmax {
     exponentiate(scores, scale_log2);
   }
 
-  /// The same where each warp of a line has some columns of the scores and of the output.
-  /// Scope    all threads of the line; RowWarps says what it gives.
+  /// Processes a tile as above where each warp of a row holds some columns of the scores and of the
+  /// output. tile::RowWarps says what `row_warps` has to offer.
+  /// Scope    all threads of the warps of a row.
   template <int kThreshold, class Scores, class Output, class RowWarps>
   ATTILE_DEVICE void step(Scores& scores, Output& output, float scale_log2,
                           const RowWarps& row_warps) {
@@ -89,11 +91,12 @@ struct OnlineSoftmax {
     exponentiate(scores, scale_log2);
   }
 
-  /// What O is to be multiplied by, where it has to be at all.
+  /// Holds the factors of the rows of O, and whether O has to be rescaled at all.
   struct Rescaling {
-    bool needed;  ///< with slack, the same in all lanes of a warp
+    bool needed;  ///< with a rescale threshold, the same in all lanes of a warp
     float factor[kRows];
 
+    /// Rescales the output where that is needed.
     template <class Output>
     ATTILE_HOST_DEVICE void apply(Output& output) const {
       if (!needed) return;
@@ -102,12 +105,13 @@ struct OnlineSoftmax {
     }
   };
 
-  /// What a score has to exceed for a maximum to be raised.
+  /// Holds, for each row, the number that a score has to exceed for O to be rescaled.
   struct Thresholds {
     float x[kRows];
-    bool positive;  ///< no sign bit of them is set, in all lanes of a warp
+    bool positive;  ///< whether no threshold has its sign bit set, in any lane of the warp
   };
-  /// Units    `slack` as the scores are: kSlack / unit.
+  /// Returns the thresholds of the rows.
+  /// Units    rescale_threshold: those of the scores, kThreshold / scale_log2.
   template <class Scores>
   ATTILE_HOST_DEVICE Thresholds thresholds(float rescale_threshold) const {
     Thresholds result;
@@ -121,8 +125,8 @@ struct OnlineSoftmax {
     return result;
   }
 
-  /// Whether one of this lane's scores exceeds its row's limit. Where no limit has its sign bit
-  /// set, by half as many instructions.
+  /// Returns whether a score of this lane exceeds the threshold of its row. Where no threshold has
+  /// its sign bit set, that takes half as many instructions.
   template <class Scores>
   ATTILE_HOST_DEVICE static bool above(const Scores& scores, const Thresholds& thresholds) {
     bool above = false;
@@ -140,8 +144,8 @@ struct OnlineSoftmax {
     return above;
   }
 
-  /// A step in parts, for a kernel that has other work between them: m and l of l' before rowsum P.
-  /// `needed`: the same in all lanes of a warp.
+  /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
+  /// and l without rowsum P. `needed` is the same in all lanes of a warp.
   template <class Scores>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};
@@ -158,7 +162,7 @@ struct OnlineSoftmax {
     return result;
   }
 
-  /// The rest: P, and l' with it.
+  /// Does the second part of a step: computes P, and adds its row sums to l.
   template <class Scores>
   ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float scale_log2) {
     ATTILE_UNROLL
@@ -167,14 +171,14 @@ struct OnlineSoftmax {
     }
   }
 
-  /// Takes in the state of the same rows over other keys. Both outputs are brought to the common
-  /// maximum; their sum, which the caller takes, is the output of this state.
+  /// Merges the state of the same rows over other keys into this one. Both outputs are rescaled to
+  /// the common maximum; their sum, which the caller computes, is the output of this state.
   ///   m' = max(m, m2),  l' = l e^(m - m') + l2 e^(m2 - m'),  O' = O e^(m - m') + O2 e^(m2 - m')
   ///                                                     [FlashAttention-1, section 3.1, "Tiling"]
   /// Shapes   both states and both outputs hold the same kRows rows.
-  /// Units    one `unit` for both states.
-  /// Scope    before `finish`, each lane with its own part of l; associative and commutative up to
-  ///          rounding.
+  /// Units    one `scale_log2` for both states.
+  /// Scope    before `finish`, each lane with its own part of l. The merge is associative and
+  ///          commutative up to rounding.
   template <class Output>
   ATTILE_HOST_DEVICE void merge(const OnlineSoftmax& other, Output& output, Output& other_output,
                                 float scale_log2) {
@@ -188,9 +192,9 @@ struct OnlineSoftmax {
     }
   }
 
-  /// `finish` where each warp of a line has some columns.
-  /// Scope    all threads of the line.
-  /// Barriers one of the line since its last `step`.
+  /// Does what `finish` does where each warp of a row holds some columns.
+  /// Scope    all threads of the warps of a row.
+  /// Barriers one of these warps since their last `step`, whose exchanged values this overwrites.
   template <class Output, class RowWarps>
   ATTILE_DEVICE void finish(Output& output, float factor, const RowWarps& row_warps) {
     row_warps.combine(l, [](float x, float y) { return x + y; });
@@ -198,8 +202,8 @@ struct OnlineSoftmax {
   }
 
   /// Divides O by l, times `factor`; a row that saw nothing becomes 0.  [Alg. 1, line 12]
-  /// Scope    the lanes that share a row, together. The output gives sum_lanes(x) -> the sum of x
-  ///          over the lanes of a row, scale_row, and clear_row(r).
+  /// Scope    the lanes that share a row, together. The output has sum_lanes(x) -> the sum of x
+  ///          over the lanes of a row, scale_row(r, factor) and clear_row(r).
   template <class Output>
   ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f) {
     ATTILE_UNROLL
@@ -211,29 +215,32 @@ struct OnlineSoftmax {
     }
   }
 
-  /// LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. [Alg. 1, line 13]
-  /// The fused operation is named because the compiler is otherwise free to fuse or not in each
-  /// inlined copy, and a row's bits would then depend on which copy the schedule brings it to.
+  /// Returns LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row.
+  ///                                                                           [Alg. 1, line 13]
+  /// It calls fma because the compiler could otherwise fuse the operations in one inlined copy and
+  /// not in another, and the bits of a row would depend on the copy that computes it.
   ATTILE_HOST_DEVICE float lse(int r, float scale_log2) const {
     return arch::fma(m[r], scale_log2 * kLn2, arch::log(l[r]));
   }
 
  private:
-  /// What has been found of scores, in their place.
+  /// Holds row maxima that are known already, for `update_max` in place of scores.
   struct Maxima {
     float x[kRows];
     ATTILE_HOST_DEVICE float row_max(int r) const { return x[r]; }
   };
 };
 
-/// How two partial results over disjoint keys become one: O = weight_a O_a + weight_b O_b.
+/// Holds the LSE of two merged partial results over disjoint keys, and the weights that merge them:
+/// O = weight_a O_a + weight_b O_b.
 struct Merged {
   float lse;
   float weight_a, weight_b;
 };
 
-/// Merges two softmax states given as natural-log LSE of normalised partial results. Associative
-/// up to rounding; an empty part (LSE = -inf) has weight 0, and two of them stay empty.
+/// Merges two softmax states, given as the natural-log LSE of normalised partial results. The merge
+/// is associative up to rounding; an empty part (LSE = -inf) has weight 0, and two empty parts are
+/// empty together.
 ATTILE_HOST_DEVICE Merged merge_lse(float lse_a, float lse_b) {
   const CommonMaximum common = common_maximum(lse_a, lse_b, kLog2e);
   const float sum = common.weight_a + common.weight_b;

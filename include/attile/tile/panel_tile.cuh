@@ -19,13 +19,13 @@
 
 namespace attile::tile {
 
-/// What a tile's columns are a multiple of where an operand of a product is its transpose: of fp32
-/// whole panels, as PanelLayout says.
+/// The number that divides the columns of a tile whose transpose is an operand of a product. With
+/// fp32 it is that of a whole panel; see PanelLayout.
 template <class T>
 inline constexpr int kTileColumns = sizeof(T) == 4 ? 32 : 16;
 
-/// A (Rows, Cols) tile in shared memory, for matrix instructions, in panels of at most kMostUnits
-/// times 16 bytes.
+/// Refers to a (Rows, Cols) tile in shared memory for matrix instructions, in panels whose rows
+/// take at most kMostUnits times 16 bytes.
 template <int Rows, int Cols, class T, int kMostUnits = 8>
 struct PanelTile {
   using Element = T;
@@ -40,27 +40,29 @@ struct PanelTile {
     constexpr int kUnit = Layout::kUnitElements;
     return reinterpret_cast<T*>(data + Layout::offset(row, col / kUnit))[col % kUnit];
   }
-  /// kRun = 2, 4 or 8 neighbours of a row, up to 16 bytes, from (row, col) on; kRun divides col.
+  /// Loads kRun = 2, 4 or 8 neighbours of a row, up to 16 bytes, from (row, col) on. kRun divides
+  /// col.
   template <int kRun>
   ATTILE_DEVICE Vec<T, kRun> run(int row, int col) const {
     return arch::load<kRun>(&at(row, col));
   }
 };
 
-/// Byte offsets of a lane that goes through a tile from its own row on, in steps of 8 rows: what
-/// the lane adds to each step is worked out once.
+/// Computes byte offsets for a lane that goes through a tile from its own row on, in steps of 8
+/// rows. The part of an offset that depends on the lane is computed once.
 template <class Tile>
 class LaneOffsets {
   using Layout = typename Tile::Layout;
 
  public:
-  /// The lane's row, and what its column lies beyond those of the steps. Units: rows, 16 bytes.
+  /// Takes the lane's row, and the distance of its column from the columns of the steps.
+  /// Units: rows, 16 bytes.
   ATTILE_DEVICE LaneOffsets(unsigned row, unsigned unit)
       : row_(arch::opaque(row * Layout::kRowBytes)),
         unit_(arch::opaque(unit ^ Layout::swizzle(row))) {}
 
-  /// `row` more rows, a multiple of 8, and the 16 bytes with column `col`; where the lane has unit
-  /// 1, that of `col` is even.
+  /// Returns the offset `row` rows further on, a multiple of 8, of the 16 bytes with column `col`.
+  /// Where the lane has unit 1, the unit of `col` is even.
   ATTILE_DEVICE unsigned at(unsigned row, unsigned col) const {
     const unsigned unit = col / Layout::kUnitElements;
     return row_ + unit / Layout::kPanelUnits * Layout::kPanelBytes + row * Layout::kRowBytes +
@@ -71,15 +73,17 @@ class LaneOffsets {
   unsigned row_, unit_;
 };
 
-/// Where one lane points to when its warp loads pieces of a tile, 16 rows by 32 bytes, as four
-/// matrices of 8 rows by 16 bytes: row `row` of the piece and its left (0) or right (1) half.
+/// Computes the address that one lane gives to ldmatrix when its warp loads pieces of a tile, 16
+/// rows by 32 bytes, as four matrices of 8 rows by 16 bytes. The lane gives row `row` of the piece,
+/// of its left (0) or right (1) half.
 template <class Tile>
 class PieceReader {
  public:
   ATTILE_DEVICE PieceReader(const Tile& tile, unsigned row, unsigned half)
       : base_(arch::shared_address(tile.data)), offsets_(row, half) {}
 
-  /// The piece from (row, col) on; multiples of 8 rows and of 32 bytes.
+  /// Returns the lane's address for the piece from (row, col) on, multiples of 8 rows and of 32
+  /// bytes.
   ATTILE_DEVICE std::uint32_t address(unsigned row, unsigned col) const {
     return base_ + offsets_.at(row, col);
   }
@@ -89,9 +93,9 @@ class PieceReader {
   LaneOffsets<Tile> offsets_;
 };
 
-/// What one lane holds of 8 x 16 pieces of a tile of fp32 that a product takes transposed: the rows
-/// are its depth. Of 16-bit elements ldmatrix does this.
-/// kPaired  the depth of a step in the order 0, 2, 4, 6, 1, 3, 5, 7.
+/// Loads one lane's elements of 8 x 16 pieces of an fp32 tile that a product takes transposed: the
+/// rows of the tile are the depth. For 16-bit elements ldmatrix does this.
+/// kPaired  the depth of a step has the order 0, 2, 4, 6, 1, 3, 5, 7.
 template <class Tile, bool kPaired>
 class WordReader {
  public:
@@ -100,8 +104,8 @@ class WordReader {
         low_(kPaired ? lane() % 4 * 2 : lane() % 4, lane() / 16),
         high_(kPaired ? lane() % 4 * 2 + 1 : lane() % 4 + 4, lane() / 16) {}
 
-  /// Of the piece from (row, col) on, steps lane % 4 and lane % 4 + 4 of the depth: w[0], w[1] in
-  /// column lane / 4, w[2], w[3] in column lane / 4 + 8.
+  /// Loads, of the piece from (row, col) on, steps lane % 4 and lane % 4 + 4 of the depth: w[0] and
+  /// w[1] of column lane / 4, w[2] and w[3] of column lane / 4 + 8.
   ATTILE_DEVICE void piece(std::uint32_t (&w)[4], unsigned row, unsigned col) const {
     ATTILE_UNROLL
     for (unsigned half = 0; half < 2; ++half) {
@@ -122,12 +126,13 @@ class WordReader {
   LaneOffsets<Tile> low_, high_;
 };
 
-/// Sends for a tile; the copies belong to the thread's open group of asynchronous copies.
+/// Begins to load a tile; the copies belong to the thread's open commit group.
 ///   shared(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns.
 /// Shapes   source.cols <= Cols.
 /// Scope    all kThreads threads of the block.
-/// Barriers one before, when others still read the tile; after it, the wait for the group and a
-///          barrier. Rows that cannot be moved 16 bytes at a time are written at once.
+/// Barriers one before, when others still read the tile; before others read the new one, the wait
+///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
+///          bytes at a time are written before the call returns.
 template <int kThreads, int Rows, int Cols, class T>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matrix<const T>& source,
                               int row0) {
@@ -135,17 +140,18 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
   constexpr unsigned kUnit = Layout::kUnitElements;
   const unsigned thread = static_cast<unsigned>(arch::opaque(arch::thread_index()));
   if (arch::opaque(source.vectors) != 0) {
-    // A step takes kDown rows of all panels; neighbouring threads have neighbouring units of a row.
+    // A step copies kDown rows of all panels; neighbouring threads copy neighbouring units of a
+    // row.
     constexpr unsigned kSide = Layout::kPanelUnits;
     constexpr unsigned kDown = kThreads / kSide;
     constexpr unsigned kPanels = Layout::kUnits / kSide;
-    // Then the swizzle of a step's rows is that of the first step's, xored with a constant.
+    // With kSteady the swizzle of a step's rows is that of the first step, xored with a constant.
     constexpr bool kSteady = kDown % 8 == 0 || (kDown & (kDown - 1)) == 0;
     const unsigned unit = thread % kSide;
     const unsigned first = thread / kSide;
     const std::int64_t stride = arch::opaque(source.row_stride);
     const T* from = source.data + (row0 + static_cast<int>(first)) * stride + unit * kUnit;
-    const int rows = source.rows - row0 - static_cast<int>(first);  // that follow and exist
+    const int rows = source.rows - row0 - static_cast<int>(first);  // rows from this one on
     const int cols = source.cols - static_cast<int>(unit * kUnit);
     const std::uint32_t base = arch::shared_address(shared.data);
     const std::uint32_t base_row = base + first * Layout::kRowBytes;
@@ -176,8 +182,9 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
   }
 }
 
-/// target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the tile's rows
-/// and the target's rows and columns. Scope    a warp; it sees what was written of these rows.
+/// Stores target(row0 + r, c) = shared(r, c) for the kRows rows from `first` on, within the tile's
+/// rows and the target's rows and columns.
+/// Scope    all lanes of a warp, to which these rows of the tile are visible.
 template <int kRows, class T, class Tile>
 ATTILE_DEVICE void store_rows(const Matrix<T>& target, const Tile& shared, int first, int row0) {
   constexpr int kUnit = Tile::Layout::kUnitElements;
@@ -204,8 +211,9 @@ ATTILE_DEVICE void store_rows(const Matrix<T>& target, const Tile& shared, int f
   }
 }
 
-/// The same for the whole tile, shared out among the block's kWarps warps.
-/// Scope    all threads of the block; they see what was written of the tile.
+/// Stores the whole tile as `store_rows` does, each of the block's kWarps warps an equal part of
+/// it.
+/// Scope    all threads of the block, to which the tile is visible.
 template <int kWarps, class T, class Tile>
 ATTILE_DEVICE void store_tile(const Matrix<T>& target, const Tile& shared, int row0) {
   constexpr int kRows = ceil_div(Tile::kRows, kWarps);

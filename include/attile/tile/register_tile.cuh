@@ -9,11 +9,11 @@
 
 namespace attile::tile {
 
-/// Threads of a block that share a row of a RegisterTile: half a warp, every second lane.
+/// The number of threads that share a row of a RegisterTile: every second lane of a warp.
 inline constexpr int kColLanes = 16;
 
-/// The longest run of 4, 2 or 1 neighbours in which `lanes` threads hold `size` rows or columns and
-/// no more registers than they must.
+/// Returns the longest run of 4, 2 or 1 neighbours in which `lanes` threads hold `size` rows or
+/// columns without more registers than they must have.
 constexpr int run_length(int size, int lanes) {
   for (int run = 4; run > 1; run /= 2) {
     if (ceil_div(size, lanes * run) * run == ceil_div(size, lanes)) return run;
@@ -21,14 +21,14 @@ constexpr int run_length(int size, int lanes) {
   return 1;
 }
 
-/// A (Rows, Cols) tile of floats in the registers of a block, for kernels that multiply with plain
-/// FMAs. This class alone knows which thread holds what: the block is a grid of RowLanes x 16
-/// threads; a thread holds runs of RowRun rows and ColRun columns, each run RowLanes * RowRun rows
-/// (16 * ColRun columns) after the one before. A row stays within one warp: neighbouring lanes hold
-/// two rows, because a 16-byte read takes 2 cycles of shared memory where each quad of lanes reads
-/// at most 2 addresses, and 4 where it reads 4 (docs/tuning.md, "Portable tiles").
-/// Rows and Cols may be any numbers: what a thread holds beyond them is never shown by `for_each`,
-/// and counts for nothing in `row_max` and `exponentiate`.
+/// Holds a (Rows, Cols) tile of floats in the registers of a block, for kernels that multiply with
+/// FMAs. This class alone knows which thread holds which element. The block is a grid of RowLanes x
+/// 16 threads; a thread holds runs of RowRun rows and ColRun columns, each run RowLanes * RowRun
+/// rows (16 * ColRun columns) after the one before. A row stays within one warp: neighbouring lanes
+/// hold two rows, because a 16-byte read takes 2 cycles of shared memory where each quad of lanes
+/// reads at most 2 addresses, and 4 where it reads 4 (docs/tuning.md, "Portable tiles").
+/// Rows and Cols may be any numbers: `for_each`, `row_max` and `exponentiate` ignore the elements
+/// of a thread that are beyond them.
 template <int Rows, int Cols, int RowLanes, int RowRun, int ColRun>
 struct RegisterTile {
   static constexpr int kRows = Rows;
@@ -45,13 +45,13 @@ struct RegisterTile {
 
   float x[kRegRows][kRegCols];
 
-  /// The row of the tile that x[r] belongs to.
+  /// Returns the row of the tile to which x[r] belongs.
   ATTILE_DEVICE static int row(int r) { return row_lane() * RowRun + row_offset(r); }
-  /// The column of the tile that x[.][c] belongs to.
+  /// Returns the column of the tile to which x[.][c] belongs.
   ATTILE_DEVICE static int col(int c) { return col_lane() * ColRun + col_offset(c); }
-  /// Which of the lanes that share its rows a thread is, of kRowLanes; beyond, of another warp.
+  /// Returns this thread's number among the kRowLanes lanes that share its rows.
   ATTILE_DEVICE static int lane_of_row() { return col_lane(); }
-  /// row(r) - row(0) and col(c) - col(0): the same for every thread.
+  /// Return row(r) - row(0) and col(c) - col(0), which are the same for every thread.
   ATTILE_DEVICE static constexpr int row_offset(int r) {
     return r / RowRun * kRowStep + r % RowRun;
   }
@@ -61,13 +61,15 @@ struct RegisterTile {
   ATTILE_DEVICE static bool has_row(int r) { return kExactRows || row(r) < Rows; }
   ATTILE_DEVICE static bool has_col(int c) { return kExactCols || col(c) < Cols; }
 
-  /// A row or column that exists, to read an operand for a register that may stand beyond it.
+  /// Return a row or column inside the tile, from which to read an operand for a register that may
+  /// be beyond the tile.
   ATTILE_DEVICE static int safe_row(int r) { return has_row(r) ? row(r) : 0; }
   ATTILE_DEVICE static int safe_col(int c) { return has_col(c) ? col(c) : 0; }
 
-  /// Waits until the lanes of a row see what they staged of it in shared memory. Rows do not leave
-  /// their warp; but registers beyond the tile read row 0 (see safe_row), whoever writes it, so
-  /// where there are any the whole block waits.
+  /// Waits until the lanes of a row see the elements of it that they staged in shared memory, which
+  /// they could otherwise read too early. Rows do not leave their warp; but registers beyond the
+  /// tile read row 0 (see safe_row), which another warp may write, so that with such registers the
+  /// whole block waits.
   ATTILE_DEVICE static void sync_rows() {
     if constexpr (kExactRows) {
       arch::warp_barrier();
@@ -95,7 +97,7 @@ struct RegisterTile {
     for (int c = 0; c < kRegCols; ++c) x[r][c] *= factor;
   }
 
-  /// Calls f(row, col, x) for what this thread holds of the tile.
+  /// Calls f(row, col, x) for each element of the tile that this thread holds.
   template <class F>
   ATTILE_DEVICE void for_each(F&& f) {
     ATTILE_UNROLL
@@ -107,7 +109,7 @@ struct RegisterTile {
     }
   }
 
-  /// Scope: the lanes of a row, together.
+  /// Returns the maximum of a row. Scope: the lanes of a row, together.
   ATTILE_DEVICE float row_max(int r) const {
     float result = -kInf;
     ATTILE_UNROLL
@@ -121,7 +123,7 @@ struct RegisterTile {
     return result;
   }
 
-  /// x <- 2^(x * unit - base); returns this lane's part of the row's sum.
+  /// Sets x = 2^(x * scale_log2 - base), and returns the sum of this lane's elements of the row.
   ATTILE_DEVICE float exponentiate(int r, float scale_log2, float base) {
     float sum = 0.0f;
     ATTILE_UNROLL
@@ -132,7 +134,7 @@ struct RegisterTile {
     return sum;
   }
 
-  /// Scope: the lanes of a row, together.
+  /// Returns the sum of the values of a row's lanes. Scope: the lanes of a row, together.
   ATTILE_DEVICE static float sum_lanes(float sum) {
     ATTILE_UNROLL
     for (int mask = arch::kWarpSize / 2; mask >= kRowsPerWarp; mask /= 2) {

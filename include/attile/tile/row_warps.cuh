@@ -10,10 +10,10 @@
 
 namespace attile::tile {
 
-/// The kWarpsN of a block's kWarps warps that share the rows of MmaTiles, a line of them: what they
-/// tell each other about kRows rows that each thread holds.
-/// Scope    all functions: all threads of the line.
-/// Barriers of the block's, a line has the one with its number, from 1 on.
+/// Exchanges values among the warps of a row: the kWarpsN of a block's kWarps warps that hold the
+/// same rows of an MmaTile and different columns. Each thread has one value for each of kRows rows.
+/// Scope    all functions: all threads of the warps of a row.
+/// Barriers each set of such warps has a named barrier of the block, numbered from 1 on.
 template <int kWarps, int kWarpsN, int kRows>
 class RowWarps {
   static constexpr int kGroupsOfWarps = kWarps / kWarpsN;
@@ -25,14 +25,15 @@ class RowWarps {
 
  public:
   static constexpr bool kOneWarp = kWarpsN == 1;
-  /// Of the block's shared memory. Units: bytes.
+  /// The shared memory that the block needs for the exchange. Units: bytes.
   static constexpr std::size_t kBytes = kOneWarp ? 0 : kBlockThreads * kRows * sizeof(float);
 
-  /// `shared`: kBytes for all groups, aligned to 4.
+  /// Uses `shared`: kBytes for all warps of the block, aligned to 4 bytes.
   ATTILE_DEVICE explicit RowWarps(unsigned char* shared)
       : room_(reinterpret_cast<float*>(shared)) {}
 
-  /// Orders what they did in memory before what they do after it.
+  /// Waits for the warps of the row, and orders their memory accesses before the call before those
+  /// after it.
   ATTILE_DEVICE void barrier() const {
     if constexpr (kOneWarp) {
       arch::warp_barrier();
@@ -41,7 +42,7 @@ class RowWarps {
     }
   }
 
-  /// The same; whether x holds for any thread.
+  /// Waits as `barrier` does, and returns whether x holds for any thread of these warps.
   ATTILE_DEVICE bool any(bool x) const {
     if constexpr (kOneWarp) {
       return arch::any_lane(x);
@@ -50,15 +51,15 @@ class RowWarps {
     }
   }
 
-  /// x[r] <- op over the x[r] of this lane in each of the warps, in their order.
-  /// Barriers one of the line before it is called again.
+  /// Replaces x[r] by op over the x[r] that this lane has in each of the warps, in their order.
+  /// Barriers one of these warps before the next call, which overwrites what others still read.
   template <class Op>
   ATTILE_DEVICE void combine(float (&x)[kRows], const Op& op) const {
     if constexpr (kOneWarp) return;
     const int thread = arch::thread_index();
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) room_[r * kBlockThreads + thread] = x[r];
-    barrier();
+    barrier();  // the values below could be read before the other warps have written them
     const float* const of_line = room_ + thread / kThreads * kThreads + thread % arch::kWarpSize;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {

@@ -15,28 +15,31 @@
 
 namespace attile::tile {
 
-/// Which part of which score matrix a tile is.
+/// Says which part of which score matrix a tile is: the head of a sequence, and the row and column
+/// of the tile's first score.
 struct TileCoord {
   int batch, head, row0, col0;
   Extent extent;
 
+  /// Returns the index in the score matrix of the tile's score (r, c).
   ATTILE_DEVICE ScoreIndex at(int r, int c) const { return {batch, head, row0 + r, col0 + c}; }
   ATTILE_DEVICE bool has_row(int r) const { return row0 + r < extent.q_len; }
   ATTILE_DEVICE bool inside(ScoreIndex i) const {
     return i.row < extent.q_len && i.col < extent.kv_len;
   }
-  /// The same, for which the compiler works rows and columns out again instead of keeping them.
+  /// Returns a copy for which the compiler recomputes rows and columns instead of keeping those of
+  /// the original in registers.
   ATTILE_DEVICE TileCoord again() const {
     return {batch, head, arch::opaque(row0), arch::opaque(col0), extent};
   }
-  /// The score inside the extent that is nearest to it. Neither length may be 0.
+  /// Returns the index inside the extent that is nearest to i. Neither length may be 0.
   ATTILE_DEVICE ScoreIndex nearest_inside(const ScoreIndex& i) const {
     return {i.batch, i.head, min(i.row, extent.q_len - 1), min(i.col, extent.kv_len - 1)};
   }
 };
 
-/// The same for a part of a tile that has `rows` rows of `heads` neighbouring heads, from its row
-/// `first` on: a row of each head in turn.
+/// Says what TileCoord does for a part of a tile with packed query heads: from row `first` on it
+/// holds `rows` rows of each of `heads` neighbouring heads, row i of every head before row i + 1.
 struct PackedTileCoord {
   int batch, head, row0, col0;
   Extent extent;
@@ -55,8 +58,8 @@ struct PackedTileCoord {
   }
 };
 
-/// S = -inf where an interval mask, or the end of the columns, hides it: by the thread's rows or by
-/// its columns, of whichever it has fewer.
+/// Sets S = -inf where an interval mask, or the end of the columns, hides it. The mask gives one
+/// interval for each of the thread's rows or of its columns, whichever are fewer.
 template <class Registers, class Coord, class M>
 ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord, const M& mask) {
   constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
@@ -89,11 +92,11 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord,
   }
 }
 
-/// S' = score_mod(scale * S), and -inf where the mask hides it. Policies are asked only about
-/// scores inside the extent, so what they read from memory never ends past a length.
-/// Units    in: raw products; out: log2-able by scale * log2(e) with NoScoreMod (S stays raw), by
-///          log2(e) otherwise (see `score_scale_log2`).
-/// Policies: PolicyBundle.
+/// Sets S' = score_mod(scale * S), and -inf where the mask hides the score. Policies are called
+/// only for scores inside the extent, so that they never read memory past a length.
+/// Units    in: raw products; out: with NoScoreMod still raw, and in log2 units after a factor of
+///          scale * log2(e); otherwise after a factor of log2(e) (see `score_scale_log2`).
+/// Policies is a PolicyBundle.
 template <bool kMasked, class Registers, class Coord, class Policies>
 ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const Policies& policies,
                                    float scale) {
@@ -103,7 +106,7 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
     hide_outside_intervals(scores, coord, policies.mask);
   } else if constexpr (kMasked || !kIsIdentity<S>) {
     const S modifier =
-        policies.score_mod;  // a copy: what it makes of its members alone is made once
+        policies.score_mod;  // a copy: what depends on its members alone is computed once
     scores.for_each([&](int r, int c, float& s) {
       const ScoreIndex i = coord.at(r, c);
       if (!coord.inside(i)) {
@@ -111,8 +114,9 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
         return;
       }
       if constexpr (!kIsIdentity<S>) {
-        // A named product: the compiler could fuse it with a sum of the modifier's in one place and
-        // not in another, and a row's bits would depend on which of them it meets.
+        // The product has a rounding of its own: the compiler could otherwise fuse it with an
+        // addition of the modifier in one inlined copy and not in another, and the bits of a row
+        // would depend on the copy that computes it.
         s = modifier(arch::multiply(scale, s), i, coord.extent).value;
       }
       if constexpr (kMasked) {
@@ -122,7 +126,7 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
   }
 }
 
-/// A bit for each score that this thread holds of a tile.
+/// Holds one bit for each score of a tile that this thread holds.
 template <class Registers>
 class ScoreBits {
  public:
@@ -144,13 +148,15 @@ class ScoreBits {
   std::uint32_t words_[kWords] = {};
 };
 
-/// Which scores of a tile are inside the extent and visible, for those that are asked about before
-/// they are made: what the mask reads has come by then, and a bit is left of it. As far as the mask
-/// has no branch, it is sent for for all scores at a time, and once where they have it in common.
+/// Holds which scores of a tile are inside the extent and visible. The mask is evaluated before the
+/// scores are computed, so that the loads of the mask have finished by then and one bit a score
+/// remains. Where the mask has no branch, its loads for all scores are in flight together, and what
+/// scores have in common is loaded once.
 template <class Registers>
 class VisibleBits : ScoreBits<Registers> {
  public:
   static constexpr bool kModifierBranches = false;
+  /// Evaluates the mask for all scores of this thread.
   template <class M, class Coord>
   ATTILE_DEVICE void ask(const M& mask, const Coord& coord) {
     ATTILE_UNROLL
@@ -160,8 +166,8 @@ class VisibleBits : ScoreBits<Registers> {
       });
     }
   }
-  /// Of two masks first what the second one reads is sent for. Asked together they would keep all
-  /// rows and columns in registers until it has come.
+  /// Evaluates the second of two masks first. Evaluated together, they would keep all rows and
+  /// columns in registers until the loads of the second mask have finished.
   template <class A, class B, class Coord>
     requires(!And<A, B>::kIntervals)
   ATTILE_DEVICE void ask(const And<A, B>& mask, const Coord& coord) {
@@ -178,7 +184,7 @@ class VisibleBits : ScoreBits<Registers> {
   }
 
   ATTILE_DEVICE bool visible(int r, int c, const ScoreIndex&) const { return this->get(r, c); }
-  /// S = -inf where it is not.
+  /// Sets S = -inf where the score is not visible.
   ATTILE_DEVICE void hide(Registers& scores) const {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -190,7 +196,7 @@ class VisibleBits : ScoreBits<Registers> {
   }
 
  private:
-  /// Word w of the bits, with what f(score) says of each of its scores.
+  /// Returns word w of the bits, computed as f(index) for each of its scores.
   template <class Coord, class F>
   ATTILE_DEVICE static std::uint32_t word(int w, const Coord& coord, const F& f) {
     std::uint32_t bits = 0;
@@ -202,15 +208,16 @@ class VisibleBits : ScoreBits<Registers> {
   }
 };
 
-/// What turns scores into log2 units: the scale is folded in where no modifier needs it earlier.
+/// Returns the factor that turns scores into log2 units. It includes the scale where no modifier
+/// needs the scale earlier.
 template <class S>
 ATTILE_HOST_DEVICE constexpr float score_scale_log2(float scale) {
   return kIsIdentity<S> ? scale * kLog2e : kLog2e;
 }
 
-/// Dropout's decisions for what this thread holds of a tile, a bit each. They are made in a loop
-/// that is not unrolled: the random numbers' code stands once for 32 scores, not once for each.
-/// Scores beyond the extent are not asked about.
+/// Holds dropout's decision for each score of a tile that this thread holds, one bit each. The loop
+/// that makes the decisions is not unrolled: the code of the random numbers occurs once for 32
+/// scores, not once for each. Scores beyond the extent are not sampled, and count as dropped.
 template <class Registers, class Sampler>
 class KeepBits : ScoreBits<Registers> {
  public:
@@ -229,14 +236,14 @@ class KeepBits : ScoreBits<Registers> {
   }
 
   ATTILE_DEVICE bool keep(int r, int c) const { return this->get(r, c); }
-  /// 1 / (1 - p).
+  /// Returns 1 / (1 - p).
   ATTILE_DEVICE float scale() const { return scale_; }
 
  private:
   float scale_;
 };
 
-/// No dropout: no bits.
+/// Holds no bits without dropout: every score is kept.
 template <class Registers>
 class KeepBits<Registers, NoDropout::Sampler> {
  public:
@@ -247,7 +254,7 @@ class KeepBits<Registers, NoDropout::Sampler> {
   ATTILE_DEVICE float scale() const { return 1.0f; }
 };
 
-/// P <- dropout(P), without the factor 1 / (1 - p).
+/// Sets P = dropout(P), without the factor 1 / (1 - p).
 template <class Registers, class Coord, class Sampler>
 ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler) {
   const KeepBits<Registers, Sampler> bits(coord, sampler);

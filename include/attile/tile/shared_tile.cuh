@@ -10,21 +10,20 @@
 
 namespace attile::tile {
 
-/// Which elements of a shared tile are neighbours.
+/// Says which elements of a shared tile are neighbours in memory.
 enum class Order {
-  kRowMajor,     ///< those of a row
-  kColumnMajor,  ///< those of a column: what an outer product reads of its left operand
+  kRowMajor,     ///< the elements of a row
+  kColumnMajor,  ///< the elements of a column, which an outer product reads of its left operand
 };
 
-/// What stands between two lines of a shared tile.
+/// Says what separates two lines of a shared tile. A line is a row or, column-major, a column.
 enum class Padding {
   kOdd,   ///< a line takes an odd number of 16-byte units, so that lanes that read 16 bytes each
-          ///< from neighbouring lines, or write 4 bytes each across lines, meet in no bank
-  kNone,  ///< the next 16-byte unit is the next line: enough where lanes stay within a line
+          ///< from neighbouring lines, or write 4 bytes each across lines, have no bank conflicts
+  kNone,  ///< a line begins at the next 16-byte unit: enough where lanes stay within a line
 };
 
-/// A (Rows, Cols) tile of floats in shared memory, line by line: a line is a row or, column-major,
-/// a column.
+/// Refers to a (Rows, Cols) tile of floats in shared memory, which is stored line by line.
 template <int Rows, int Cols, Order kTileOrder = Order::kRowMajor, Padding kPadding = Padding::kOdd>
 struct SharedTile {
   static constexpr int kRows = Rows;
@@ -40,17 +39,18 @@ struct SharedTile {
   ATTILE_DEVICE float& at(int row, int col) const {
     return data[kRowMajor ? row * kStride + col : col * kStride + row];
   }
-  /// kRun = 1, 2 or 4 neighbours of a line from (row, col) on, a place in the line that kRun
-  /// divides.
+  /// Loads kRun = 1, 2 or 4 neighbours of a line from (row, col) on, whose position in the line
+  /// kRun divides.
   template <int kRun>
   ATTILE_DEVICE Vec<float, kRun> run(int row, int col) const {
     return arch::load<kRun>(&at(row, col));
   }
+  /// Stores such neighbours.
   template <int kRun>
   ATTILE_DEVICE void set_run(int row, int col, const Vec<float, kRun>& x) const {
     arch::store(&at(row, col), x);
   }
-  /// The same memory, seen as the transposed matrix.
+  /// Returns the transposed matrix, in the same memory.
   ATTILE_DEVICE auto transposed() const {
     constexpr Order kOther = kRowMajor ? Order::kColumnMajor : Order::kRowMajor;
     return SharedTile<Cols, Rows, kOther, kPadding>{data};
@@ -61,6 +61,7 @@ struct SharedTile {
 struct SharedCarver {
   unsigned char* next;
 
+  /// Returns the next tile, and moves on by `bytes`.
   template <class Tile>
   ATTILE_DEVICE Tile take(std::size_t bytes = Tile::kBytes) {
     Tile tile{reinterpret_cast<float*>(next)};

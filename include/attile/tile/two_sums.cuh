@@ -6,16 +6,17 @@
 
 namespace attile::tile {
 
-/// The depth up to which a sum of large terms of one sign may be made in one piece. Tensor cores
-/// cut off what does not fit into a sum, at every instruction and towards zero, so its error grows
-/// with the instructions. Of S = -2.45e5 at a depth of 128 it makes P = exp(S - LSE), given LSE, be
-/// off by more than twice what rounding sums are off by; at a depth of 96 by 0.6 of that. In two
-/// sums of half the instructions, added with rounding, it is at most 0.7 of it up to a depth of
-/// 256. (Emulated: 16 products and the sum before, each cut off two bits below the sum's last one.)
+/// The largest depth at which one accumulator is accurate enough for large terms of one sign.
+/// Tensor cores truncate a sum towards zero at every instruction, so that its error grows with the
+/// number of instructions. For S = -2.45e5 at a depth of 128 the error of P = exp(S - LSE), given
+/// LSE, is more than twice that of sums that round; at a depth of 96 it is 0.6 of that. With two
+/// sums of half the instructions each, added with rounding, it is at most 0.7 of it up to a depth
+/// of 256. (Emulated: 16 products and the sum before, each truncated two bits below the last bit of
+/// the sum.)
 inline constexpr int kOneSumDepth = 96;
 
-/// Two register tiles whose sum is the product: every second step of the depth goes to `odd`, so
-/// that each has half of those of a head_dim that is smaller than D, too.
+/// Refers to two register tiles whose sum is the product. Every second step of the depth is added
+/// to `odd`, so that each tile gets half of the steps also where head_dim is smaller than D.
 template <class Registers>
 struct TwoSums {
   static constexpr int kCols = Registers::kCols;
@@ -23,7 +24,7 @@ struct TwoSums {
   Registers& even;
   Registers& odd;
 
-  /// even += odd.
+  /// Adds `odd` to `even`, which then holds the product.
   ATTILE_DEVICE void join() const {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -33,13 +34,13 @@ struct TwoSums {
   }
 };
 
-/// The sums that an accumulator of a product has.
+/// The number of sums in an accumulator of a product.
 template <class Acc>
 inline constexpr int kSums = 1;
 template <class Registers>
 inline constexpr int kSums<const TwoSums<Registers>> = 2;
 
-/// The one that step k of the depth is added to.
+/// Returns the sum to which step k of the depth is added.
 template <class Acc>
 ATTILE_DEVICE auto& sum_of_step(Acc& acc, int k) {
   if constexpr (kSums<Acc> == 2) {

@@ -13,13 +13,15 @@
 #include <cstdint>
 #include <type_traits>
 
-// Products that a warpgroup begins, and waits for later. Its sums are the rows of an MmaTile of 16
-// rows a warp. Between `start_...` and the wait nothing else touches sums and operands.
+// Asynchronous matrix products of one warpgroup: a `start_...` function begins a product, and
+// `wait_product` waits for it. The accumulator is an MmaTile of which each warp holds 16 rows.
+// Between the start and the wait no other code may access the accumulator or the operands.
 
 namespace attile::tile {
 
 namespace detail {
 
+/// Returns the operand of wgmma that begins `offset` bytes into a tile.
 template <class Tile>
 ATTILE_DEVICE arch::WgmmaOperand wgmma_operand(const Tile& tile, int offset = 0) {
   using Layout = typename Tile::Layout;
@@ -27,7 +29,7 @@ ATTILE_DEVICE arch::WgmmaOperand wgmma_operand(const Tile& tile, int offset = 0)
           Layout::kPanelBytes};
 }
 
-/// Bytes from the first column of a tile to step k of 16 columns.
+/// Returns the number of bytes from the first column of a tile to step k of 16 columns.
 template <class Tile>
 ATTILE_DEVICE constexpr int columns_step(int k) {
   using Layout = typename Tile::Layout;
@@ -36,16 +38,18 @@ ATTILE_DEVICE constexpr int columns_step(int k) {
 
 }  // namespace detail
 
-/// Begins acc = A B^T, acc a register tile or TwoSums, or acc += A B^T where kAdds. Shapes   a: 64
-/// rows of depth from row a_row on; b: columns of depth from b_row on.
-/// Scope    all threads of a warpgroup; a group of products of its own.
+/// Begins acc = A B^T, or acc += A B^T where kAdds. `acc` is a register tile or TwoSums.
+/// Shapes   a (rows, depth): 64 rows from a_row on; b (columns, depth): the rows from b_row on, one
+///          for each column of acc.
+/// Scope    all threads of a warpgroup; the product is a commit group of its own.
 template <class T, bool kAdds = false, class Acc, class A, class B>
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int a_row = 0,
                                             int b_row = 0) {
   const arch::WgmmaOperand left = detail::wgmma_operand(a, a_row * A::Layout::kRowBytes);
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
+  // The compiler could move writes to `acc` below the products, which read it.
   if constexpr (kAdds) arch::fence_operand(acc.x);
-  arch::wgmma_fence();
+  arch::wgmma_fence();  // the products could access registers before this thread's earlier writes
   ATTILE_UNROLL
   for (int k = 0; k < A::kCols / 16; ++k) {
     arch::wgmma_m64k16<T, Acc::kCols, false>(
@@ -55,12 +59,14 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
   arch::wgmma_commit();
 }
 
-/// The same with A in registers, 16 rows a warp.
+/// Begins acc = A B^T with A in registers, of which each warp holds 16 rows.
+/// Shapes   b (columns, depth): the rows from b_row on, one for each column of acc.
+/// Scope    all threads of a warpgroup; the product is a commit group of its own.
 template <class T, class Acc, class Tile, class B>
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const LoadedLeft<Tile>& a, const B& b,
                                             int b_row) {
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
-  arch::wgmma_fence();
+  arch::wgmma_fence();  // the products could access registers before this thread's earlier writes
   ATTILE_UNROLL
   for (int k = 0; k < Tile::kCols / 16; ++k) {
     arch::wgmma_m64k16<T, Acc::kCols, false>(acc.x, a.piece(0, k),
@@ -69,8 +75,10 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const LoadedLeft<Tile>& a,
   arch::wgmma_commit();
 }
 
-/// Begins acc = A^T B. Shapes   a: (depth, columns), 64 columns of it, a panel, from `a_col` on;
-/// b: (depth, columns), whole panels of it from `b_col` on. Scope    likewise.
+/// Begins acc = A^T B.
+/// Shapes   a (depth, columns): the panel of 64 columns from a_col on; b (depth, columns): whole
+///          panels from b_col on.
+/// Scope    all threads of a warpgroup; the product is a commit group of its own.
 template <class T, class Acc, class A, class B>
 ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col, const B& b,
                                                  int b_col) {
@@ -80,7 +88,7 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
       detail::wgmma_operand(a, a_col / A::Layout::kPanelColumns * A::Layout::kPanelBytes);
   const arch::WgmmaOperand right =
       detail::wgmma_operand(b, b_col / B::Layout::kPanelColumns * B::Layout::kPanelBytes);
-  arch::wgmma_fence();
+  arch::wgmma_fence();  // the products could access registers before this thread's earlier writes
   ATTILE_UNROLL
   for (int k = 0; k < A::kRows / 16; ++k) {
     arch::wgmma_m64k16<T, Acc::kCols, true, true>(acc.x, left.at(k * 16 * A::Layout::kRowBytes),
@@ -89,14 +97,16 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
   arch::wgmma_commit();
 }
 
-/// Begins acc += A B, or acc = A B where not `adds`. Shapes   a (rows, depth) in registers; b: rows
-/// of depth from b_row on. Scope    likewise.
+/// Begins acc += A B, or acc = A B where `adds` is false.
+/// Shapes   a (rows, depth), in registers; b (depth, columns): the rows from b_row on.
+/// Scope    all threads of a warpgroup; the product is a commit group of its own.
 template <class T, class Acc, class A, class B>
 ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0,
                                  bool adds = true) {
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
+  // The compiler could move writes to `acc` below the products, which read it.
   arch::fence_operand(acc.x);
-  arch::wgmma_fence();
+  arch::wgmma_fence();  // the products could access registers before this thread's earlier writes
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / 16; ++k) {
     arch::wgmma_m64k16<T, Acc::kCols, true>(acc.x, a.piece(0, k),
@@ -105,8 +115,9 @@ ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0
   arch::wgmma_commit();
 }
 
-/// An MmaTile in two, of which the first has 128 columns: no instruction has more registers than a
-/// kernel of 512 threads may begin with, which the compiler insists on (C7602).
+/// Holds an MmaTile of more than 128 columns as two tiles, the first of 128 columns. No instruction
+/// then has more registers than a kernel of 512 threads may begin with, which the compiler demands
+/// (C7602).
 template <int Rows, int Cols, int kWarps>
 struct WideTile {
   static_assert(Cols > 128, "attile::tile::WideTile: one MmaTile has up to 128 columns");
@@ -121,11 +132,12 @@ struct WideTile {
   }
 };
 
+/// Names the accumulator for any number of columns: an MmaTile up to 128 of them, else a WideTile.
 template <int Rows, int Cols, int kWarps>
 using SumTile =
     std::conditional_t<(Cols > 128), WideTile<Rows, Cols, kWarps>, MmaTile<Rows, Cols, kWarps>>;
 
-/// Begins acc += A B, two groups of products.
+/// Begins acc += A B for a wide accumulator, as two commit groups.
 template <class T, int Rows, int Cols, int kWarps, class A, class B>
 ATTILE_DEVICE void start_product(WideTile<Rows, Cols, kWarps>& acc, const A& a, const B& b,
                                  int b_row = 0) {
@@ -135,7 +147,8 @@ ATTILE_DEVICE void start_product(WideTile<Rows, Cols, kWarps>& acc, const A& a, 
   start_product<T>(acc.high, a, B{b.data + kPanels * Layout::kPanelBytes}, b_row);
 }
 
-/// The products of a warpgroup are done: its sums may be used.
+/// Keeps the compiler from moving uses of an accumulator above this call. It follows the wait for
+/// the products, before which the accumulator is incomplete.
 template <class Registers>
 ATTILE_DEVICE void fence_accumulators(Registers& acc) {
   arch::fence_operand(acc.x);
@@ -146,7 +159,7 @@ ATTILE_DEVICE void fence_accumulators(WideTile<Rows, Cols, kWarps>& acc) {
   arch::fence_operand(acc.high.x);
 }
 
-/// As for an MmaTile, all of it.
+/// Stages both parts of a wide tile, each as `stage` of an MmaTile does.
 template <class Tile, int Rows, int Cols, int kWarps>
 ATTILE_DEVICE void stage(const Tile& shared, const WideTile<Rows, Cols, kWarps>& registers,
                          float factor, int col0, int row0) {
@@ -154,8 +167,8 @@ ATTILE_DEVICE void stage(const Tile& shared, const WideTile<Rows, Cols, kWarps>&
   stage(shared, registers.high, factor, col0 + registers.kLowCols, row0);
 }
 
-/// Waits until at most kPending of the warp's latest groups of products are under way; `acc` is
-/// one that is not, then.
+/// Waits until at most kPending of the warp's latest commit groups are unfinished. `acc` belongs to
+/// a finished one by then; read before the wait, it would be incomplete.
 template <int kPending, class Acc>
 ATTILE_DEVICE void wait_product(Acc& acc) {
   arch::wgmma_wait<kPending>();
