@@ -9,9 +9,9 @@
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
 #include <attile/families.cuh>
-#include <attile/kernel/backward_kernel.cuh>
-#include <attile/kernel/kernel_name.h>
+#include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/portable/backward.cuh>
+#include <attile/kernel/problem/kernel_name.h>
 #include <attile/tuning.cuh>
 
 #include <cstddef>

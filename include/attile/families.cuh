@@ -5,9 +5,9 @@
 #include <attile/arch/device.cuh>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
-#include <attile/kernel/backward_kernel.cuh>
-#include <attile/kernel/dq_mode.h>
-#include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/backward/backward_kernel.cuh>
+#include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/portable/backward.cuh>
 #include <attile/kernel/portable/forward.cuh>
 #include <attile/kernel/sm80/backward.cuh>

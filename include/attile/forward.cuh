@@ -8,8 +8,8 @@
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
 #include <attile/families.cuh>
-#include <attile/kernel/forward_kernel.cuh>
-#include <attile/kernel/kernel_name.h>
+#include <attile/kernel/forward/forward_kernel.cuh>
+#include <attile/kernel/problem/kernel_name.h>
 
 #include <cstddef>
 #include <optional>

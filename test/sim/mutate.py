@@ -29,7 +29,8 @@ MATRIX = ("sm80", "sm80_fp32")
 HOPPER = ("sm90",)
 PROGRAMS = ("pipeline",)  # that are no suite: test/sim/NAME.cu
 FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
-           "include/attile/kernel": PORTABLE + MATRIX + HOPPER,
+           "include/attile/kernel/forward": PORTABLE + MATRIX + HOPPER,
+           "include/attile/kernel/backward": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/portable": PORTABLE,
            "include/attile/kernel/sm80": MATRIX,
            "include/attile/kernel/sm90": HOPPER}

@@ -3,9 +3,9 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/core/math.h>
-#include <attile/kernel/dq_mode.h>
-#include <attile/kernel/kernel_traits.h>
+#include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/portable/tuning.h>
+#include <attile/kernel/problem/kernel_traits.h>
 #include <attile/tile/register_tile.cuh>
 #include <attile/tile/shared_tile.cuh>
 

@@ -7,7 +7,7 @@
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
 #include <attile/kernel/portable/flash1_params.cuh>
-#include <attile/kernel/work_tile.h>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/online_softmax.h>

@@ -7,8 +7,8 @@
 #include <attile/core/math.h>
 #include <attile/core/tensor.h>
 #include <attile/kernel/portable/forward_traits.cuh>
-#include <attile/kernel/problem.cuh>
-#include <attile/kernel/work_tile.h>
+#include <attile/kernel/problem/problem.cuh>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 
 #include <concepts>

@@ -4,10 +4,10 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
-#include <attile/kernel/forward_kernel.cuh>
-#include <attile/kernel/forward_schedule.cuh>
+#include <attile/kernel/forward/forward_kernel.cuh>
+#include <attile/kernel/forward/forward_schedule.cuh>
 #include <attile/kernel/portable/forward_traits.cuh>
-#include <attile/kernel/work_tile.h>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/online_softmax.h>

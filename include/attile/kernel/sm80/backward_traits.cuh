@@ -4,8 +4,8 @@
 #include <attile/arch/launch.cuh>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
-#include <attile/kernel/dq_mode.h>
-#include <attile/kernel/kernel_traits.h>
+#include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>

@@ -6,10 +6,10 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
-#include <attile/kernel/forward_kernel.cuh>
-#include <attile/kernel/forward_schedule.cuh>
+#include <attile/kernel/forward/forward_kernel.cuh>
+#include <attile/kernel/forward/forward_schedule.cuh>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm80/forward_traits.cuh>
-#include <attile/kernel/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>

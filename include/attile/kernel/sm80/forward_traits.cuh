@@ -3,7 +3,7 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/core/math.h>
-#include <attile/kernel/kernel_traits.h>
+#include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>

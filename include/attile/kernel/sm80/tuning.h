@@ -2,7 +2,7 @@
 #pragma once
 
 #include <attile/core/args.h>
-#include <attile/kernel/dq_mode.h>
+#include <attile/kernel/backward/dq_mode.h>
 #include <attile/tile/products.h>
 
 namespace attile::sm80 {

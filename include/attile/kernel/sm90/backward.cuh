@@ -6,7 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
-#include <attile/kernel/backward_kernel.cuh>
+#include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/sm90/backward_consumer.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
@@ -44,8 +44,8 @@
 //   P                kPBuffers     consumer of dV     consumer of dK: p_slot (kProductPerWarpgroup)
 //   staged dQ        1             all consumers      add_staged_dq: dq_staged, dq_sent (kBulkDq)
 //
-// Where dQ is added, in which order, and who writes its zeros: kernel/dq_order.cuh. The named
-// barriers are in named_barrier.cuh.
+// Where dQ is added, in which order, and who writes its zeros: kernel/backward/dq_order.cuh. The
+// named barriers are in named_barrier.cuh.
 
 namespace attile::sm90 {
 

@@ -5,14 +5,14 @@
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
-#include <attile/kernel/backward_schedule.cuh>
-#include <attile/kernel/dq_order.cuh>
+#include <attile/kernel/backward/backward_schedule.cuh>
+#include <attile/kernel/backward/dq_order.cuh>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/gradient_consumer.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
-#include <attile/kernel/work_tile.h>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 

@@ -7,7 +7,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
-#include <attile/kernel/dq_mode.h>
+#include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/tile/pipeline.cuh>
 

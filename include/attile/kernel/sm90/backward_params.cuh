@@ -5,7 +5,7 @@
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/status.h>
-#include <attile/kernel/backward_params.cuh>
+#include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
 

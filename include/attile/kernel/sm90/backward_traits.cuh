@@ -6,9 +6,9 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
-#include <attile/kernel/backward_step.cuh>
-#include <attile/kernel/dq_mode.h>
-#include <attile/kernel/kernel_traits.h>
+#include <attile/kernel/backward/backward_step.cuh>
+#include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>

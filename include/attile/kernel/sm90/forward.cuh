@@ -6,7 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
-#include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm90/forward_consumer.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>

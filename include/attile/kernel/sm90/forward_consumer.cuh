@@ -6,12 +6,12 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
-#include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/forward/forward_kernel.cuh>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
-#include <attile/kernel/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/online_softmax.h>

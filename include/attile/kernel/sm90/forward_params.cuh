@@ -9,10 +9,10 @@
 #include <attile/core/schedule.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
-#include <attile/kernel/forward_kernel.cuh>
+#include <attile/kernel/forward/forward_kernel.cuh>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
-#include <attile/kernel/work_tile.h>
 #include <attile/tile/scores.cuh>
 
 #include <cstdint>

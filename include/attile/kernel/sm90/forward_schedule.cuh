@@ -5,8 +5,8 @@
 #include <attile/core/config.h>
 #include <attile/core/mask.h>
 #include <attile/core/schedule.h>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/forward_params.cuh>
-#include <attile/kernel/work_tile.h>
 
 #include <type_traits>
 

@@ -5,7 +5,7 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/math.h>
-#include <attile/kernel/kernel_traits.h>
+#include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>

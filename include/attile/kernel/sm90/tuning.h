@@ -3,7 +3,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/math.h>
-#include <attile/kernel/dq_mode.h>
+#include <attile/kernel/backward/dq_mode.h>
 
 namespace attile::sm90 {
 

@@ -8,7 +8,7 @@
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/score_mod.h>
-#include <attile/kernel/score_gradient.cuh>
+#include <attile/kernel/backward/score_gradient.cuh>
 #include <attile/kernel/standard/rows.cuh>
 #include <attile/kernel/standard/workspace.h>
 

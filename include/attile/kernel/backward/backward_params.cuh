@@ -8,9 +8,9 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
-#include <attile/kernel/dq_mode.h>
-#include <attile/kernel/problem.cuh>
-#include <attile/kernel/work_tile.h>
+#include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/problem/problem.cuh>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/tensor.h>
-#include <attile/kernel/work_tile.h>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/scores.cuh>
 

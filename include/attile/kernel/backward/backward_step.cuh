@@ -8,7 +8,7 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
-#include <attile/kernel/score_gradient.cuh>
+#include <attile/kernel/backward/score_gradient.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <type_traits>

@@ -5,9 +5,9 @@
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
-#include <attile/kernel/backward_params.cuh>
-#include <attile/kernel/dq_mode.h>
-#include <attile/kernel/work_tile.h>
+#include <attile/kernel/backward/backward_params.cuh>
+#include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/problem/work_tile.h>
 
 #include <cstdint>
 

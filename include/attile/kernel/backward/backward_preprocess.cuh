@@ -12,12 +12,12 @@
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/vec.h>
-#include <attile/kernel/backward_params.cuh>
-#include <attile/kernel/backward_schedule.cuh>
-#include <attile/kernel/dq_mode.h>
-#include <attile/kernel/dq_order.cuh>
-#include <attile/kernel/score_gradient.cuh>
-#include <attile/kernel/work_tile.h>
+#include <attile/kernel/backward/backward_params.cuh>
+#include <attile/kernel/backward/backward_schedule.cuh>
+#include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/backward/dq_order.cuh>
+#include <attile/kernel/backward/score_gradient.cuh>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 
 #include <attile/core/math.h>
 #include <attile/core/status.h>
-#include <attile/kernel/problem.cuh>
+#include <attile/kernel/problem/problem.cuh>
 
 #include <cstdint>
 
