@@ -15,31 +15,31 @@
 
 namespace attile::sm90 {
 
-/// This warp arrives. Scope    all lanes of the warp.
+/// Arrives at a barrier for this warp. Scope    all lanes of the warp.
 ATTILE_DEVICE void arrive_warp(arch::Mbarrier* barrier) {
-  arch::warp_barrier();
+  arch::warp_barrier();  // all lanes have read and written before one arrives
   if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(barrier);
 }
 
-/// The barriers of a slot in shared memory that warps write and other warps read: those of a
-/// pipeline stage, without TMA.
+/// Holds the two barriers of a slot in shared memory that some warps write and other warps read. It
+/// is a stage of a pipeline that threads fill instead of TMA.
 /// Scope    of all functions    all lanes of a warp.
 struct SlotBarriers {
   arch::Mbarrier* full;
   arch::Mbarrier* empty;
   int parity;
 
-  /// Waits until the slot has been read.
+  /// Waits until the slot has been read, so that it can be overwritten.
   ATTILE_DEVICE void producer_acquire() const { arch::mbarrier_wait(empty, parity ^ 1); }
-  /// Says that this warp has written it.
+  /// Signals that this warp has written it.
   ATTILE_DEVICE void producer_commit() const { arrive_warp(full); }
-  /// Waits until the slot has been written.
+  /// Waits until the slot has been written, so that it can be read.
   ATTILE_DEVICE void consumer_wait() const { arch::mbarrier_wait(full, parity); }
-  /// Says that this warp has read it.
+  /// Signals that this warp has read it.
   ATTILE_DEVICE void consumer_release() const { arrive_warp(empty); }
 };
 
-/// A block's shared memory.
+/// Gives the tiles, values and barriers in a block's shared memory.
 template <class Traits>
 struct BackwardMemory {
   using KPipeline = typename Traits::KPipeline;
@@ -55,71 +55,76 @@ struct BackwardMemory {
   ATTILE_DEVICE DoPipeline dout() const {
     return {data + Traits::kDoOffset, barriers() + 4 + 2 * Traits::kStages};
   }
-  /// What comes with a tile of Q.
+  /// Returns what a stage of Q has beside the tile.
   ATTILE_DEVICE typename Traits::Statistics statistics(int stage) const {
     return {data + Traits::kStatOffset + stage * Traits::Statistics::kBytes};
   }
-  /// dS^T of every other step.
+  /// Returns dS^T of a step, which overwrites that of two steps before.
   ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
     return {data + Traits::kDsOffset + (step & 1) * Traits::DsTile::kBytes};
   }
-  /// P of the parts of tiles in turn, as it lies in registers.
+  /// Returns P of a part in the order of registers. Parts are counted through all tiles.
   ATTILE_DEVICE float* p(int part) const {
     return reinterpret_cast<float*>(data + Traits::kPOffset) +
            part % Traits::kPBuffers * (Traits::kPartRows * Traits::kBc);
   }
-  /// A warpgroup's rows of dK and dV.
+  /// Return where a warpgroup's rows of dK and dV are staged.
   ATTILE_DEVICE typename Traits::DkTile dk(int warpgroup) const {
     return {data + Traits::kDkOffset + warpgroup * Traits::DkTile::kBytes};
   }
   ATTILE_DEVICE typename Traits::DvTile dv(int warpgroup) const {
     return {data + Traits::kDvOffset + warpgroup * Traits::DvTile::kBytes};
   }
-  /// dQ on its way to the sum, as it lies there.
+  /// Returns where dQ of a tile is staged, in the layout of dq_accum.
   ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqOffset); }
 
-  /// Ends a phase with each step of the warpgroups that compute.
+  /// Returns the barrier of which a phase ends with each step of the consumer warpgroups.
   ATTILE_DEVICE arch::Mbarrier* step_barrier() const {
     return barriers() + 4 + 4 * Traits::kStages;
   }
-  /// End a phase when what a sender takes of dQ is staged, and when a warpgroup's place of it, or
-  /// kInOrder the first one's, has been read.
+  /// Return the barriers of which a phase ends when the dQ that a producer warp adds has been
+  /// staged, and when it has been read: for each warpgroup's part, or with kInOrder one for all.
   ATTILE_DEVICE arch::Mbarrier* dq_staged(int sender) const { return step_barrier() + 1 + sender; }
   ATTILE_DEVICE arch::Mbarrier* dq_sent(int warpgroup) const {
     return dq_staged(Traits::kSenders + (Traits::kDqMode == DqMode::kInOrder ? 0 : warpgroup));
   }
-  /// kProductPerWarpgroup: head and first row of every other step's dS, or -1.
+  /// Returns the query head and the first row of a tile of dS, with kProductPerWarpgroup. Behind
+  /// the last one the head is -1.
   ATTILE_DEVICE int* dq_rows(int ds_tile) const {
     return reinterpret_cast<int*>(data + Traits::kDqRowsOffset) + 4 * ds_tile;
   }
-  /// Whether the sum is to be written, as `dq_turn` hands it over.
+  /// Returns whether dq_accum is overwritten. `dq_turn` guards it.
   ATTILE_DEVICE int* dq_overwrites() const { return dq_rows(Traits::kDsTiles); }
 
-  /// Ends its only phase when the sum of dQ can be added to, kZeroFillsInPass.
+  /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
+  /// kZeroFillsInPass.
   ATTILE_DEVICE arch::Mbarrier* zero_filled() const {
     return barriers() + Traits::kBarriers - 1 - Traits::kHasTails;
   }
+  /// Returns the barrier on which tail tiles complete, with kHasTails.
   ATTILE_DEVICE tile::TailBarrier tail() const {
     return tile::TailBarrier(barriers() + Traits::kBarriers - 1);
   }
+  /// Waits until dq_accum holds zeros: written later they would erase what has been added.
   ATTILE_DEVICE void await_zero_fill() const {
     if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_wait(zero_filled(), 0);
   }
 
-  /// dS of a step, and P of a part, kProductPerWarpgroup.
+  /// Return the slots of dS of a step and of P of a part, with kProductPerWarpgroup.
   ATTILE_DEVICE SlotBarriers ds_slot(int step) const {
     return slot(step % Traits::kDsTiles, step / Traits::kDsTiles);
   }
   ATTILE_DEVICE SlotBarriers p_slot(int part) const {
     return slot(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
   }
-  /// The turn to add dQ of a step, and that it has been added, kDqSemaphoreWarps.
+  /// Return the slots by which, with kDqSemaphoreWarps, a producer warp signals that it has
+  /// acquired the semaphore of a step, and the consumers that they have added dQ.
   ATTILE_DEVICE SlotBarriers dq_turn(int step) const { return slot(Traits::kBarrierPairs, step); }
   ATTILE_DEVICE SlotBarriers dq_added(int step) const {
     return slot(Traits::kBarrierPairs + 1, step);
   }
 
-  /// Scope    all threads of the block.
+  /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     constexpr int kGroupWarps = arch::kWarpgroupSize / arch::kWarpSize;
     constexpr int kReaders = (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kGroupWarps;
@@ -154,12 +159,13 @@ struct BackwardMemory {
         arch::mbarrier_init(barriers() + Traits::kBarriers - 1, 1);
       }
       arch::mbarrier_publish();
-      arch::fence_async_proxy();  // what was written here before is not written after copies
+      arch::fence_async_proxy();  // earlier writes of this memory do not land after those of TMA
     }
-    arch::barrier();  // nobody uses a barrier that is not there yet
+    arch::barrier();  // nobody uses a barrier that is not initialised yet
   }
 
  private:
+  /// Returns pair `i` of barriers behind those of the pipelines, for use number `use`.
   ATTILE_DEVICE SlotBarriers slot(int i, int use) const {
     return {step_barrier() + 2 * i, step_barrier() + 2 * i + 1, use & 1};
   }
@@ -168,7 +174,7 @@ struct BackwardMemory {
   }
 };
 
-/// A stage of Q that has arrived, and the rows that it holds, as `load_tiles` has said.
+/// Holds a stage of Q that has arrived, and which rows it has, as `load_tiles` has written it.
 template <class Traits>
 struct QStage {
   using State = tile::PipelineState<Traits::kStages>;
@@ -177,7 +183,7 @@ struct QStage {
   int head, row0;  ///< the query head and its first row; head < 0 behind the last tile
   bool edge;       ///< the mask hides some of its scores
 
-  /// Waits for the stage.
+  /// Waits until Q and its statistics have arrived, and reads which rows they are.
   ATTILE_DEVICE QStage(const BackwardMemory<Traits>& smem, const State& q_state) : state(q_state) {
     static_cast<void>(smem.q().consumer_wait(state));
     const Vec<int, 4> said = arch::load<4>(smem.statistics(state.stage).step());

@@ -11,16 +11,16 @@
 
 namespace attile::sm90 {
 
-/// How the kernel's copies see Q, K, V, dO, dK and dV.
+/// Describes Q, K, V, dO, dK and dV as TMA addresses them.
 template <class Traits>
 struct BoxedGradients {
   arch::BoxedTensor q, k, v, dout, dk, dv;
-  bool has_keys, has_rows;
+  bool has_keys, has_rows;  ///< whether K and V, and whether Q, have any rows
 
   explicit BoxedGradients(const typename Traits::Args& a)
       : BoxedGradients(a, head_dims(a, Traits::kD, Traits::kDv)) {}
 
-  /// Why they cannot address them all, or would write behind rows.
+  /// Refuses tensors that TMA cannot address, or past whose rows it would write.
   Check check() const {
     if (!has_keys) return {};
     const bool keys =
@@ -50,14 +50,15 @@ struct BoxedGradients {
         has_rows(a.batch > 0 && a.q_len > 0) {}
 };
 
-/// What the kernels get.
+/// The one argument of the kernels. It adds the tensor maps to attile::BackwardParams.
 template <class Traits>
 struct BackwardParams : attile::BackwardParams<Traits> {
   arch::TensorMap q_map{}, k_map{}, v_map{}, do_map{}, dk_map{}, dv_map{};
 
   using attile::BackwardParams<Traits>::BackwardParams;
 
-  /// Makes the maps.
+  /// Makes the tensor maps.
+  /// Errors   the reasons of BoxedGradients::check, and those of arch::make_map.
   [[nodiscard]] Check complete(const typename Traits::Args& args) {
     const BoxedGradients<Traits> boxed(args);
     const Check copies = boxed.check();

@@ -24,8 +24,9 @@ namespace attile::sm90 {
 template <class Traits>
 struct BackwardParams;
 
-/// What belongs to a tile of Q in shared memory: LSE and delta of its rows, which tile it is, and
-/// whether it needs the mask. Behind the last tile comes one that says so.
+/// Holds what a stage of Q has beside the tile: LSE and delta of its rows, and in `step` the query
+/// head, the first row, and whether the mask hides some of its scores. A head below 0 says that the
+/// tile before was the last (QStage).
 template <int Rows>
 struct QueryStatistics {
   static constexpr int kRowBytes = Rows * sizeof(float);
@@ -38,22 +39,23 @@ struct QueryStatistics {
   ATTILE_DEVICE int* step() const { return reinterpret_cast<int*>(delta() + Rows); }
 };
 
-/// Whether the kernels give the gradient of a modifier that learns: above 128 columns no warpgroup
-/// has both S and dS.
+/// Says whether the kernels take a score modifier. The gradient of one that has a gradient is made
+/// of S and dS, and above 128 columns no warpgroup has both.
 template <class S, int D, int Dv>
 inline constexpr bool kMakesGradientOf = !kHasGradient<S> || max(D, Dv) <= 128;
 
-/// Every constant of one backward pass for compute capability 9.0.
-/// Br, Bc  rows of Q and of K, V in a tile: Bc 64 for each warpgroup that computes, of which there
-///         are 1 to 3; Br 64, or as many as Bc.
-/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
-///         Above 128 dK and dV of 64 rows of K and V are what two warpgroups have registers for,
-///         and each product is one warpgroup's: see backward_roles.cuh.
-/// Registers of a thread for sums: D = 128 or 64: dK and dV 128 or 64, S, dP and dQ 32 each, P and
-/// dS as operands 16 each; D = 256: dV 128, S 32, P 16; dK 128, dP 32, dS 16; dQ 32 twice.
-/// Shared memory, in KB, with 2 stages: D = 128, 64 x 128: K, V 64, Q, dO 64, dS 32, dQ 32; D = 64,
-/// 128 x 128: 32, 64, 64, 32; D = 256: 64, 128, dS 16, P 16; D = 192, Dv = 128 with 3, and P of 3
-/// steps: 40, 120, 16, 48.
+/// Holds every type and constant of one backward pass for compute capability 9.0 (backward.cuh).
+/// Br, Bc  rows of a tile of Q, and of K and V: Bc is 64 for each of the 1 to 3 consumer
+///         warpgroups, Br 64 or Bc. Above 128 columns both are 64.
+/// D, Dv   the largest head_dim and head_dim_v that the pass takes, up to 256; smaller ones are
+///         padded inside. Above 128, dK and dV of 64 rows of K and V take the registers of two
+///         warpgroups, and each warpgroup makes other products: see product_per_warpgroup.cuh.
+/// Registers of a thread for accumulators and operands. D = 128 or 64: dK and dV 128 or 64, S, dP
+/// and dQ 32 each, P and dS as operands 16 each. D = 256, one warpgroup each: dV 128, S 32, P 16;
+/// dK 128, dP 32, dS 16; dQ 32 twice.
+/// Shared memory in KB. D = 128, 64 x 128, 2 stages: K and V 64, Q and dO 64, dS 32, dQ 32. D = 64,
+/// 128 x 128: 32, 64, 64, 32. D = 256: 64, 128, dS 16, P 16. D = 192 and Dv = 128 with 3 stages,
+/// and P of 3 steps: 40, 120, 16, 48.
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
 struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> {
@@ -77,137 +79,173 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   using Params = sm90::BackwardParams<BackwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
+  /// How dQ is added up: in any order, or in the order of the kv tiles.
   static constexpr DqMode kDqMode = kMode;
-  /// Whether each product is one warpgroup's (backward_roles.cuh).
+  /// Whether one consumer warpgroup makes S, P and dV, one dP, dS and dK, and one dQ. Else each
+  /// makes all products of its 64 rows of K and V.
   static constexpr bool kProductPerWarpgroup = max(D, Dv) > 128;
-  /// Warpgroups that compute; one more brings their tiles.
+  /// Consumer warpgroups. A block has one more warpgroup, the producer.
   static constexpr int kConsumers = kProductPerWarpgroup ? 3 : Bc / kWarpgroupRows;
+  /// Threads of all consumer warpgroups, and of the block.
   static constexpr int kConsumerThreads = kConsumers * arch::kWarpgroupSize;
   static constexpr int kThreads = kConsumerThreads + arch::kWarpgroupSize;
+  /// Blocks that run on a multiprocessor at the same time.
   static constexpr int kBlocksPerSm = 1;
+  /// Whether a step has no score modifier and no dropout, and a mask that is an interval of each
+  /// row: P is then made of S before dP is there.
   static constexpr bool kFastPath = kIsFastPath<P>;
-  /// Senders that await their turn take more than 24 registers, which the others then miss: where a
-  /// step is not plain there are none.
+  /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
+  /// the consumers then lack; there are such warps with the fast path only.
   static constexpr int kProducerRegisters =
       !kProductPerWarpgroup && (kConsumers == 3 || (kMode == DqMode::kInOrder && kFastPath)) ? 32
                                                                                              : 24;
+  /// Registers of a consumer thread, without kProductPerWarpgroup: what the producer leaves.
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
+  /// Stages of the pipelines of Q and of dO.
   static constexpr int kStages = TuningType::kStages;
-  /// By a warp of the loader's that has nothing else to do.
+  /// Whether a producer warp that has nothing else to do writes the zeros of dq_accum (DqOrder).
   static constexpr bool kZeroFillsInPass =
       kMode == DqMode::kAccumulate && (kProductPerWarpgroup || kConsumers < 3);
-  /// kProductPerWarpgroup a turn takes long, and blocks of a head that ascends wait for it before
-  /// they begin, which only long ones make up for. A step that is not plain lacks the registers for
-  /// it.
+  /// The number of query heads of a kv head from which on half of the kv heads of an in-order pass
+  /// ascend (kv_block_of); 0 where none ever does. With kProductPerWarpgroup it takes long until a
+  /// block has added its dQ, and blocks of an ascending head wait for that before they begin, which
+  /// only long blocks make up for. Off the fast path there are no registers for it.
   static constexpr int kAlternatesFrom =
       kMode != DqMode::kInOrder || kRowsAlike<typename P::MaskType> || !kFastPath
           ? 0
           : (kProductPerWarpgroup ? 2 : 1);
 
-  /// Warpgroups share dQ by its rows or, where it has 64, by its columns.
+  /// Warpgroups that divide the columns of dQ among them: all where dQ has only 64 rows, else 1,
+  /// as they divide its rows.
   static constexpr int kDqWarpsN = Br == Bc ? 1 : kConsumers;
+  /// Columns of Q, K, dK and dQ in shared memory and registers: D, rounded up to whole parts of dQ.
   static constexpr int kQkColumns = round_up(D, kProductPerWarpgroup ? 64
                                                 : kDqWarpsN == 1     ? 16
                                                                      : 64 * kDqWarpsN);
+  /// Columns of V, dO and dV there: Dv, rounded up to the depth of one wgmma.
   static constexpr int kVColumns = round_up(Dv, 16);
+  /// The tiles of K and V that a block keeps, and those of Q and dO that it goes through.
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;
   using VTile = tile::PanelTile<Bc, kVColumns, T>;
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using DoTile = tile::PanelTile<Br, kVColumns, T>;
-  /// dS^T, for dQ = dS K. For dK registers have it.
+  /// dS^T in shared memory, where dQ = dS K reads it. dK reads it from registers.
   using DsTile = tile::PanelTile<Bc, Br, T>;
   using KPipeline = tile::Pipeline<KTile, 1>;
   using VPipeline = tile::Pipeline<VTile, 1>;
   using QPipeline = tile::Pipeline<QTile, kStages>;
   using DoPipeline = tile::Pipeline<DoTile, kStages>;
+  /// What a stage of Q has beside the tile.
   using Statistics = QueryStatistics<Br>;
-  /// A warpgroup makes S and dP for as many rows of Q at a time: dK and dV leave no registers for
-  /// more, nor does the second sum of S, kProductPerWarpgroup.
+  /// Rows of Q for which a warpgroup makes S and dP at a time, a part of a tile: dK and dV leave no
+  /// registers for more, nor with kProductPerWarpgroup the second sum of S (kTwoSums).
   static constexpr int kPartRows = kProductPerWarpgroup && !kFastPath ? 32 : 64;
+  /// Parts of a tile.
   static constexpr int kParts = Br / kPartRows;
-  /// Registers of the warpgroups by their Role, kProductPerWarpgroup: with the loader's 24 all
-  /// there are.
+  /// Registers of a thread of each consumer warpgroup, by its Role, with kProductPerWarpgroup: with
+  /// the producer's 24 they are all that there are.
   static constexpr int kRoleRegisters[] = {96, kFastPath ? 192 : 208, kFastPath ? 200 : 184};
-  /// Rows of registers count on from warpgroup to warpgroup, kProductPerWarpgroup too, where all
-  /// have the same ones.
+  /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
+  /// kProductPerWarpgroup, where all warpgroups have the same 64 rows of K and V.
   static constexpr int kRows = kConsumers * kWarpgroupRows;
-  /// Whether V, the left operand of dP, is in registers, where those are enough: an eighth less is
-  /// read of shared memory.
+  /// Whether V, the left operand of dP^T, is in registers, where there are enough: wgmma then reads
+  /// an eighth less of shared memory.
   static constexpr bool kVInRegisters = kFastPath && kQkColumns + kVColumns <= 128;
+  /// S^T and P^T, or dP^T and dS^T, of a part in registers.
   using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kConsumers * 4>;
-  /// Whether S is made in one sum that begins at -LSE / 2, so that it is at most half as large
-  /// where P is not 0: its error is, too.
+  /// Whether the accumulator of S begins at -LSE / 2, so that it is at most half as large where P
+  /// is not 0, and so is the error of the sum: for depths above tile::kOneSumDepth.
   static constexpr bool kBeginsAtHalf = kFastPath && kQkColumns > tile::kOneSumDepth;
-  /// Or in two. At D = 128 the second one's 32 registers are not there: up to 250 bytes of spills,
-  /// and products that wait for each other (C7512).
+  /// Whether instead S is made in two sums (tile::TwoSums). At D = 128 there are no registers for
+  /// the second one, which takes 32: with it up to 250 bytes are spilled, and the compiler
+  /// serialises products (C7512).
   static constexpr bool kTwoSums =
       kProductPerWarpgroup && !kFastPath && kQkColumns > tile::kOneSumDepth;
+  /// V as the left operand of dP^T, in registers or in shared memory.
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
+  /// dK and dV in registers, over all tiles of Q that a block goes through.
   using DkRegisters = tile::SumTile<kRows, kQkColumns, kConsumers * 4>;
   using DvRegisters = tile::SumTile<kRows, kVColumns, kConsumers * 4>;
 
-  /// A warpgroup's rows of them on their way out.
+  /// One warpgroup's rows of dK and dV, staged in shared memory for their store.
   using DkTile = tile::PanelTile<kWarpgroupRows, kQkColumns, T>;
   using DvTile = tile::PanelTile<kWarpgroupRows, kVColumns, T>;
 
+  /// Columns of dq_accum.
   static constexpr int kDqCols = kQkColumns;
+  /// Parts of 64 columns in which dQ of a tile is made one after another; 1 where it is made whole.
   static constexpr int kDqParts = kProductPerWarpgroup ? kQkColumns / 64 : 1;
+  /// Threads that hold dQ of a tile in their registers.
   static constexpr int kDqThreads = kProductPerWarpgroup ? arch::kWarpgroupSize : kConsumerThreads;
-  /// Threads whose part of a tile of the sum of dQ is contiguous.
+  /// Threads whose values of a tile of dq_accum lie together: each warpgroup's do (dq_accum.cuh).
   static constexpr int kDqContiguousThreads = arch::kWarpgroupSize;
+  /// dQ of a tile, or of a part of it, in registers.
   using DqRegisters =
       std::conditional_t<kProductPerWarpgroup, tile::MmaTile<Br, 64, 4>,
                          tile::MmaTile<kRows, kQkColumns / kDqWarpsN, kConsumers * 4>>;
-  /// What DqRegisters count from, of a thread.
+  /// Returns the row from which a thread's warpgroup counts its rows in DqRegisters, and the first
+  /// column of the tile that they hold.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
     if constexpr (kDqWarpsN == 1) return {};
     const int warpgroup = thread / arch::kWarpgroupSize;
     return {warpgroup * kWarpgroupRows, warpgroup * DqRegisters::kCols};
   }
 
-  /// Where things lie in shared memory. Units: bytes.
+  /// Where V, Q, dO and dS begin in shared memory; K begins at 0. Units: bytes, as for all offsets.
   static constexpr std::size_t kVOffset = KPipeline::kBytes;
   static constexpr std::size_t kQOffset = kVOffset + VPipeline::kBytes;
   static constexpr std::size_t kDoOffset = kQOffset + QPipeline::kBytes;
   static constexpr std::size_t kDsOffset = kDoOffset + DoPipeline::kBytes;
-  static constexpr int kDsTiles = 2;  // of this step and of the one before
-  /// P as it lies in registers, of the parts of a tile in turn, kProductPerWarpgroup.
+  /// Tiles of dS^T: that of this step, and that of the step before, of which dQ is made.
+  static constexpr int kDsTiles = 2;
+  /// With kProductPerWarpgroup, P of parts of tiles in fp32, in the order of registers: its offset,
+  /// the number of parts that there is room for, and its bytes.
   static constexpr std::size_t kPOffset = kDsOffset + kDsTiles * DsTile::kBytes;
   static constexpr int kPBuffers = TuningType::kPSteps * kParts;
   static constexpr std::size_t kPBytes =
       kProductPerWarpgroup ? sizeof(float) * Br * Bc * TuningType::kPSteps : 0;
+  /// dQ of a tile in fp32, staged with kBulkDq: its offset and bytes.
   static constexpr std::size_t kDqOffset = kPOffset + kPBytes;
   static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
+  /// Bytes of the query head and the first row of a tile of dS (BackwardMemory::dq_rows).
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
-  /// Pairs of barriers behind those of the rings, before the two of the turns.
+  /// Pairs of barriers between those of the pipelines and the two pairs of the semaphore warps
+  /// (`dq_turn`, `dq_added`): of the slots of dS and P, or of the steps and of staged dQ.
   static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
-  /// One more where tiles end with another sequence's rows.
+  /// Whether there are tail tiles, which end with rows of another sequence: the producer replaces
+  /// those by zeros, and has a barrier of its own for that.
   static constexpr bool kHasTails = !P::SequencesType::kUniform;
+  /// All barriers: of pipelines, slots and semaphore warps, of the zero fill, and for tail tiles.
   static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1 + kHasTails;
+  /// Bytes of what follows the tiles: statistics, the rows of dS and barriers.
   static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
                                              (kDsTiles + 1) * kDqRowsBytes +
                                              kBarriers * sizeof(arch::Mbarrier);
-  /// Whether dQ goes to its sum by way of shared memory, by copies that add.
+  /// Whether consumers stage dQ in shared memory, and producer warps add it to dq_accum by TMA.
   static constexpr bool kBulkDq =
       !kProductPerWarpgroup &&
       (kFastPath || kMode == DqMode::kAccumulate) &&  // in order it costs registers
       kDqOffset + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
-  /// Or by those who made it, kInOrder in the turn that two warps of the loader's keep.
+  /// Whether instead consumers add dQ from registers in order, while two producer warps acquire and
+  /// release the semaphore for them.
   static constexpr bool kDqSemaphoreWarps = !kBulkDq && kMode == DqMode::kInOrder;
-  /// Warps of the loader's that send dQ: of every tile what one warpgroup has staged or, kInOrder,
-  /// of every other tile all of it, so that one sends while the other one passes its turn.
+  /// Producer warps that add staged dQ. Each adds one warpgroup's part of every tile, or with
+  /// kInOrder all of every other tile, so that one adds while the other releases the semaphore.
   static constexpr int kSenders = kMode == DqMode::kInOrder ? 2 : kConsumers;
+  /// Whether the pass signals that dQ of a kv block has been added (DqOrder::signal_ready), and how
+  /// many flags each kv block has for that.
   static constexpr bool kSignalsDqReady = kMode == DqMode::kAccumulate;
-  static constexpr int kDqReadyFlags = kBulkDq ? kSenders : 1;  ///< of them
+  static constexpr int kDqReadyFlags = kBulkDq ? kSenders : 1;
+  /// Where statistics, the rows of dS and the barriers begin, and the shared memory of a block.
   static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;
   static constexpr std::size_t kBarrierOffset = kDqRowsOffset + (kDsTiles + 1) * kDqRowsBytes;
   static constexpr std::size_t kKvSharedBytes = kBarrierOffset + kBarriers * sizeof(arch::Mbarrier);
-  /// Where dK and dV leave from: kProductPerWarpgroup not the places of K and V, which other
-  /// warpgroups still read.
+  /// Where dK and dV are staged for their store: over K and V, but with kProductPerWarpgroup over Q
+  /// and dO, because other warpgroups still read K and V.
   static constexpr std::size_t kDkOffset = kProductPerWarpgroup ? kQOffset : 0;
   static constexpr std::size_t kDvOffset = kProductPerWarpgroup ? kDoOffset : kVOffset;
-  /// Of the kernel that writes dQ.
+  /// Shared memory of a block of the kernel that writes dQ.
   static constexpr std::size_t kDqSharedBytes = QTile::kBytes;
   static_assert(
       kKvSharedBytes <= arch::kMaxSharedBytes,

@@ -13,8 +13,9 @@
 
 namespace attile::sm90 {
 
-/// A tensor and the box of it that fills one panel of a tile: of `rows` rows of `packed`
-/// neighbouring heads each.
+/// Returns a tensor as TMA addresses it, and the box of it that fills one panel of a tile: `rows`
+/// rows of each of `packed` neighbouring heads.
+/// Shapes   the result: (dim, head of a pack, row, pack, batch), the contiguous dimension first.
 template <class Tile, class T, class Data>
 arch::BoxedTensor boxed(const Tensor<Data>& t, RowShape shape, int heads, int dim, int packed = 1,
                         int rows = Tile::kRows) {
@@ -26,7 +27,7 @@ arch::BoxedTensor boxed(const Tensor<Data>& t, RowShape shape, int heads, int di
           {Tile::Layout::kPanelColumns, packed, rows, 1, 1}};
 }
 
-/// Why copies cannot address the tensors of a pass.
+/// Returns the reason why TMA cannot address the tensors of a pass.
 inline Check not_boxable(Direction direction) {
   return refuse(direction == Direction::kForward
                     ? "the sm90 kernels copy q, k, v and o in boxes: their addresses and strides "
@@ -35,7 +36,7 @@ inline Check not_boxable(Direction direction) {
                       "and strides must be multiples of 16 bytes, and strides above 0 and below "
                       "2^40 bytes");
 }
-/// Why copies would write behind the rows of a pass's results.
+/// Returns the reason why TMA would write past the rows of a pass's results.
 inline Check not_storable(Direction direction) {
   return refuse(direction == Direction::kForward
                     ? "the sm90 kernels write o in units of 16 bytes: its rows, head_dim_v "
@@ -43,6 +44,7 @@ inline Check not_storable(Direction direction) {
                     : "the sm90 kernels write dk and dv in units of 16 bytes: their rows, head_dim "
                       "and head_dim_v elements, must be multiples of 16 bytes");
 }
+/// Returns the driver's error in making tensor maps, with the reason, or no error.
 inline Check check_maps(cudaError_t error) {
   if (error == cudaSuccess) return {};
   return {error, "the CUDA driver makes no tensor maps of q, k, v, o, dout, dk or dv"};

@@ -20,30 +20,33 @@
 
 namespace attile::sm90 {
 
-/// Whether all tiles of rows take the same time, but for the first one of a sequence.
+/// Says whether all tiles of rows take the same time, but for the first one of each batch head.
 template <class Traits>
 inline constexpr bool kEvenRows =
     Traits::SequencesType::kUniform&& kRowsAlike<typename Traits::MaskType>;
 
-/// Query heads that share a tile, and rows of each of them that a warpgroup has.
+/// Says how many query heads of one kv head a tile packs, and how many rows of each of them a
+/// warpgroup computes.
 struct Packing {
   int heads = 1;
   int rows = kWarpgroupRows;
 
   Packing() = default;
-  /// Of a group of query heads that share a kv head: the most that divide it.
+  /// Packs as many query heads as divide their number, `warpgroup`, and as a warpgroup has rows.
+  /// `warpgroup`: the query heads of a kv head.
   explicit Packing(int warpgroup) {
     for (heads = min(warpgroup, kWarpgroupRows); warpgroup % heads != 0;) --heads;
     rows = kWarpgroupRows / heads;
   }
 };
 
+/// Returns the packing that the kernel uses for the arguments.
 template <class Traits>
 Packing packing_of(const typename Traits::Args& args) {
   return Traits::kPacked ? Packing(args.q_heads / args.kv_heads) : Packing();
 }
 
-/// How the kernel's copies see Q, K, V and O.
+/// Describes Q, K, V and O as TMA addresses them.
 template <class Traits>
 struct BoxedTensors {
   arch::BoxedTensor q, k, v, o;
@@ -52,7 +55,7 @@ struct BoxedTensors {
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
 
   bool has_keys() const { return k.size[2] > 0; }
-  /// Refuses tensors that TMA cannot address, or whose rows it would write behind.
+  /// Refuses tensors that TMA cannot address, or past whose rows it would write.
   Check check() const {
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
@@ -73,12 +76,12 @@ struct BoxedTensors {
                                            dims.v, packing.heads, packing.rows)) {}
 };
 
-/// The descriptors by which TMA addresses Q, K, V and O.
+/// Holds the descriptors by which TMA addresses Q, K, V and O.
 struct TensorMaps {
   arch::TensorMap q, k, v, o;
-  bool has_keys = false;  ///< else those of K and V are not made, and nobody may touch them
+  bool has_keys = false;  ///< else those of K and V are not made, and must not be used
 
-  /// Errors   arch::make_map's.
+  /// Makes them. Errors   those of arch::make_map.
   template <class Traits>
   [[nodiscard]] cudaError_t make(const BoxedTensors<Traits>& boxed) {
     if (const cudaError_t error = arch::make_map(q, boxed.q)) return error;
@@ -89,6 +92,7 @@ struct TensorMaps {
     return arch::make_map(v, boxed.v);
   }
 
+  /// Prefetches those that are made. Scope    one thread.
   ATTILE_DEVICE void prefetch() const {
     arch::prefetch_map(q);
     arch::prefetch_map(o);
@@ -98,25 +102,26 @@ struct TensorMaps {
   }
 };
 
-/// The one argument of the kernel. Its q_tiles count the tiles of a pack of query heads.
+/// The one argument of the kernel. Its q_tiles are the tiles of rows of one pack of query heads.
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
   TensorMaps maps{};
   float scale_log2;         ///< tile::score_scale_log2
-  float rescale_threshold;  ///< Traits::kRescaleThreshold, in units of the scores
+  float rescale_threshold;  ///< Traits::kRescaleThreshold / scale_log2
   Packing packing;
-  int packs;            ///< packs of query heads that a sequence has
+  int packs;            ///< packs of query heads of each sequence
   int batch_heads;      ///< sequences times packs
-  Sections sections{};  ///< where not kEvenRows
+  Sections sections{};  ///< the order of batch heads where not kEvenRows
   int lead;             ///< attile::lead_rows; 0 where lengths differ
 
+  /// Returns the number of work tiles.
   static std::int64_t tile_count(const typename Traits::Args& args) {
     const Packing packing = packing_of<Traits>(args);
     return std::int64_t{args.batch} * (args.q_heads / packing.heads) *
            ceil_div(args.q_len, tile_rows(packing));
   }
 
-  /// Of arguments that passed `check_arguments`.
+  /// Takes arguments that passed `check_arguments`. `complete` makes the tensor maps.
   explicit ForwardParams(const typename Traits::Args& args)
       : attile::ForwardParams<Traits>(args),
         scale_log2(tile::score_scale_log2<typename Traits::ScoreModType>(this->scale)),
@@ -129,7 +134,8 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     if constexpr (!kEvenRows<Traits>) sections = sections_of(args);
   }
 
-  /// Makes the maps.
+  /// Makes the tensor maps.
+  /// Errors   the reasons of BoxedTensors::check, and those of arch::make_map.
   [[nodiscard]] Check complete(const typename Traits::Args& args) {
     if (args.batch == 0 || args.q_len == 0) return {};
     const BoxedTensors<Traits> boxed(args, packing);
@@ -137,19 +143,19 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     return copies ? check_maps(maps.make(boxed)) : copies;
   }
 
-  /// Query heads that share a tile.
+  /// Returns the number of query heads that a tile packs.
   ATTILE_DEVICE int packed_heads() const { return Traits::kPacked ? packing.heads : 1; }
-  /// What the maps of Q and O count as the head of a tile: packs of heads.
+  /// Returns the coordinate of a tile's first head in the maps of Q and O, which count packs.
   ATTILE_DEVICE int box_head(int head) const {
     return Traits::kPacked ? head / packing.heads : head;
   }
-  /// Rows of each of them that a warpgroup has.
+  /// Returns the number of rows of each packed head that a warpgroup computes.
   ATTILE_DEVICE int warpgroup_rows() const {
     return Traits::kPacked ? packing.rows : kWarpgroupRows;
   }
-  /// The coordinates of the scores in a warpgroup's registers, from key col0 on; `at` has the rows
-  /// of that warpgroup. A thread counts its rows through the whole block (tile::MmaTile), so the
-  /// coordinates begin as many rows before.
+  /// Returns the coordinates of the scores in a warpgroup's registers, from key col0 on; `at` has
+  /// the rows of that warpgroup. A tile::MmaTile counts its rows through all warpgroups of the
+  /// block, so that the coordinates begin as many rows before `at` as precede the warpgroup's.
   ATTILE_DEVICE auto coord(const WorkTile& at, int warpgroup, int col0) const {
     const int before = warpgroup * kWarpgroupRows;
     if constexpr (Traits::kPacked) {
@@ -161,8 +167,8 @@ struct ForwardParams : attile::ForwardParams<Traits> {
       return coord;
     }
   }
-  /// The tiles of keys that `rows` rows of any of a tile's heads see, from row `from` on, which may
-  /// be below 0.
+  /// Returns the tiles of K and V that `rows` rows, from row `from` on, of any of a tile's heads
+  /// see. `from` may be below 0, where there are no rows.
   ATTILE_DEVICE TileRange tiles_seen(const WorkTile& at, int from, int rows) const {
     const int first = max(from, 0);
     const int count = from + rows - first;
@@ -176,18 +182,20 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   }
 
  private:
+  /// Returns the rows of each packed head in a tile of the block.
   static int tile_rows(Packing packing) { return Traits::kConsumers * packing.rows; }
+  /// Returns the order in which blocks take the tiles of batch heads (core/schedule.h).
   Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
                                sizeof(typename Traits::ElementType);
-    const int sharing = this->group_heads / packing.heads;  // packs that share a kv head
+    const int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
     const int blocks = static_cast<int>(forward_block_count<Traits>(args));
     return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));
   }
 };
 
-/// Whether the kernel of `Packed`, which packs query heads, takes enough less time than that of
-/// `Traits`.
+/// Says whether the kernel of `Packed`, which packs query heads, is expected to take at most nine
+/// tenths of the time of that of `Traits` (batch_head_time).
 template <class Traits, class Packed>
 bool packing_pays(const typename Traits::Args& args) {
   const Packing packing(args.q_heads / args.kv_heads);

@@ -18,10 +18,11 @@ namespace attile::sm90 {
 template <class Traits>
 struct ForwardParams;
 
-/// Every constant of one forward kernel for compute capability 9.0.
-/// Br, Bc  rows of Q and of K, V in a tile: Br 64 for each warpgroup that computes, of which there
-///         are 1 to 3, Bc a multiple of 16.
-/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+/// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
+/// Br, Bc  rows of a tile of Q, and of K and V: Br is 64 for each of the 1 to 3 consumer
+///         warpgroups, Bc a multiple of 16.
+/// D, Dv   the largest head_dim and head_dim_v that the kernel takes, up to 256; smaller ones are
+///         padded inside.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using T = typename E::Q;
@@ -41,59 +42,78 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using Params = sm90::ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
-  /// Warpgroups that compute; one more brings their tiles.
+  /// Consumer warpgroups. A block has one more warpgroup, the producer.
   static constexpr int kConsumers = Br / kWarpgroupRows;
+  /// Threads of a block.
   static constexpr int kThreads = (kConsumers + 1) * arch::kWarpgroupSize;
+  /// Blocks that run on a multiprocessor at the same time.
   static constexpr int kBlocksPerSm = 1;
+  /// Whether a block computes several work tiles, one after another.
   static constexpr bool kPersistent = TuningType::kPersistent;
+  /// Registers of a producer thread, and of a consumer thread, which gets what is left.
   static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
-  /// P <= 2^8 keeps its relative precision in every type. Units: log2.
+  /// How far a row's maximum may grow before O is rescaled: P is then at most 2^8, which keeps its
+  /// relative precision in every type. Units: log2.
   static constexpr int kRescaleThreshold = 8;
+  /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
+  /// Whether a tile has rows of several query heads of one kv head (Packing).
   static constexpr bool kPacked = TuningType::kPacked;
 
+  /// One warpgroup's tile of Q, and the tiles of K and V that all warpgroups read.
   using QTile = tile::PanelTile<kWarpgroupRows, round_up(D, 16), T>;
   using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
   using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
+  /// S, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
   using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kConsumers * 4>;
 
-  /// Of ConsumerRows, which warpgroups keep until O of the rows before has left.
+  /// Slots of ConsumerRows for each warpgroup, and their bytes. More are in use than there are
+  /// stages of Q, because a warpgroup still stores O of the rows before when it begins the next.
   static constexpr int kRowSlots = 4;
   static constexpr std::size_t kRowsBytes = kRowSlots * 48;
-  /// Where things lie in shared memory. Units: bytes.
-  static constexpr std::size_t kPitch = 1024;  // of eight rows of a panel
+  /// The alignment of K, V and O: the bytes of eight rows of a panel.
+  static constexpr std::size_t kPitch = 1024;
+  /// Where V and O begin in shared memory; K begins at 0. Units: bytes, as for all offsets.
   static constexpr std::size_t kVOffset = round_up(KPipeline::kBytes, kPitch);
   static constexpr std::size_t kOOffset = kVOffset + round_up(VPipeline::kBytes, kPitch);
 
  private:
+  /// Bytes that K, V, the rows and the barriers, with two stages of Q, leave for O and Q.
   static constexpr std::size_t kRest = arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
                                        sizeof(arch::Mbarrier) * 2 * (kConsumers * 2 + 2 * kStages);
+  /// Bytes of all columns of O, and whether they fit beside one stage of Q.
   static constexpr std::size_t kOutputBytes =
       kConsumers * kWarpgroupRows * VTile::kCols * sizeof(T);
   static constexpr bool kWholeOutput = kConsumers * QTile::kBytes + kOutputBytes <= kRest;
 
  public:
-  /// Where there is room, Q of the next tile comes beside this one.
+  /// Stages of each warpgroup's pipeline of Q: 2 where there is room, so that Q of the next work
+  /// tile is loaded beside this one.
   static constexpr int kQStages = 2 * kConsumers * QTile::kBytes + kOutputBytes <= kRest ? 2 : 1;
   using QPipeline = tile::Pipeline<QTile, kQStages>;
   static_assert(kRowSlots >= kQStages + 2,
                 "attile::sm90::ForwardTraits: rows are kept for the tiles that Q is there for, for "
                 "the one before and for the one that is sent for");
-  /// O leaves by way of shared memory: all columns at once, or half of them.
+  /// One warpgroup's rows of O, staged in shared memory for their store: all columns at once where
+  /// there is room, else half of them.
   using OTile = tile::PanelTile<kWarpgroupRows,
                                 kWholeOutput ? VTile::kCols : round_up(VTile::kCols / 2, 16), T>;
+  /// Where Q, the slots of ConsumerRows and the barriers begin in shared memory.
   static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
+  /// Barriers of the pipelines: two for each stage of each Q, of K and of V.
   static constexpr int kPipelineBarriers = 2 * (kConsumers * kQStages + 2 * kStages);
-  /// Whether tiles of V and Q may end with another sequence's rows, which become zeros on the way:
-  /// a landing for V and one for each warpgroup's Q.
+  /// Whether there are tail tiles of V and Q, which end with rows of another sequence: the producer
+  /// replaces those by zeros.
   static constexpr bool kHasTails = !P::SequencesType::kUniform;
+  /// Barriers on which tail tiles complete: one for V, and one for each warpgroup's Q.
   static constexpr int kTailBarriers = kHasTails ? 1 + kConsumers : 0;
+  /// Bytes of dynamic shared memory of a block.
   static constexpr std::size_t kSharedBytes =
       kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTailBarriers);
   static_assert(

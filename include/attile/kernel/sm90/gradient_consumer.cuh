@@ -32,33 +32,36 @@
 
 namespace attile::sm90 {
 
-/// What a warpgroup that makes S or dP has to do with one tile of K and V.
+/// Holds the steps of a warpgroup that makes S or dP of one kv block. A part is kPartRows rows of a
+/// tile of Q; `part` is its first row in the tile. The lines named are those of FlashAttention-2,
+/// Algorithm 2 (arXiv 2307.08691).
 template <class Traits>
 struct ScoreConsumer {
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   struct None {};
-  using OddScores = std::conditional_t<Traits::kTwoSums, Scores, None>;  ///< S's second sum
+  using OddScores = std::conditional_t<Traits::kTwoSums, Scores, None>;  ///< the second sum of S
   using Rows = tile::TransposedRegisters<Scores>;
   using Tile = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
 
   const BackwardParams<Traits>& p;
   const BackwardMemory<Traits>& smem;
-  WorkTile key;  ///< the block's
-  int number;    ///< of the warpgroup
+  WorkTile key;  ///< the work tile of the kv block
+  int number;    ///< the warpgroup's, among the consumers
 
-  /// The first of its rows of K and V.
+  /// Returns the first of its rows in the tiles of K and V.
   ATTILE_DEVICE int first_key() const {
     return Traits::kProductPerWarpgroup ? 0 : number * kWarpgroupRows;
   }
-  /// Where its registers count from, of those rows.
+  /// Returns the row of a register tile that is row 0 of the tiles of K and V: register tiles count
+  /// rows through all warpgroups, which with kProductPerWarpgroup have the same rows of K and V.
   ATTILE_DEVICE int register_row() const {
     return Traits::kProductPerWarpgroup ? number * kWarpgroupRows : 0;
   }
 
-  /// LSE of the rows of Q from `part` on as P of a plain step is made of it: half, where S begins
-  /// at the other one.
+  /// Returns LSE of the rows of a part as the fast path makes P of it: half of it where S begins at
+  /// the other half.
   ATTILE_DEVICE RowStatistics lse(const Tile& rows, int part) const {
     RowStatistics lse(smem.statistics(rows.state.stage).lse() + part);
     if constexpr (Traits::kBeginsAtHalf) {
@@ -67,7 +70,7 @@ struct ScoreConsumer {
     }
     return lse;
   }
-  /// Begins S^T for the rows of Q from `part` on (line 10).
+  /// Begins S^T of a part (line 10).
   ATTILE_DEVICE void start_scores(Scores& s, OddScores& odd, const RowStatistics& lse,
                                   const Tile& rows, int part) const {
     const auto q = smem.q().tile(rows.state.stage);
@@ -82,16 +85,16 @@ struct ScoreConsumer {
       tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), part);
     }
   }
-  /// Waits for S^T, behind which kPending groups of products may be under way.
+  /// Waits until S^T is made, and joins its sums. kPending later wgmma groups may be under way.
   template <int kPending>
   ATTILE_DEVICE void await_scores(Scores& s, OddScores& odd) const {
     tile::wait_product<kPending>(s);
     if constexpr (Traits::kTwoSums) {
-      arch::fence_operand(odd.x);
+      arch::fence_operand(odd.x);  // the second sum is not read above the wait
       tile::TwoSums<Scores>{s, odd}.join();
     }
   }
-  /// Where the scores of its registers stand, for the rows of Q from `part` on.
+  /// Returns the coordinates of the scores of a part in its registers.
   ATTILE_DEVICE tile::TileCoord coord(const Tile& rows, int part) const {
     WorkTile at = key;
     at.sequence = arch::opaque(key.sequence);
@@ -99,7 +102,8 @@ struct ScoreConsumer {
     at.row0 = rows.row0 + part;
     return p.coord(at, key.kv_tile() * Traits::kBc - register_row());
   }
-  /// What the mask and dropout say of the same scores. Asked while products are under way.
+  /// Returns the mask's answers about the scores of a part, where it is asked about each of them.
+  /// Called while products are under way, as is `ask_dropout`.
   ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int part) const {
     tile::VisibleBits<Rows> shown;
     if constexpr (kAsksEachScore<typename Traits::MaskType, typename Traits::ScoreModType>) {
@@ -107,6 +111,7 @@ struct ScoreConsumer {
     }
     return shown;
   }
+  /// Returns dropout's decisions about the scores of a part.
   template <class Sampler>
   ATTILE_DEVICE tile::KeepBits<Rows, Sampler> ask_dropout(const Tile& rows, int part,
                                                           const Sampler& sampler) const {
@@ -116,11 +121,12 @@ struct ScoreConsumer {
       return {};
     }
   }
+  /// Writes dS^T of a part to a tile in shared memory.
   ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
                                   int part) const {
     tile::stage(to, x, 1.0f, part, register_row());
   }
-  /// The work tile of a tile of rows.
+  /// Returns the work tile of a tile of Q.
   ATTILE_DEVICE WorkTile work_tile(const Tile& rows) const {
     WorkTile at = key;
     at.sequence = arch::opaque(key.sequence);
@@ -128,25 +134,27 @@ struct ScoreConsumer {
     at.row0 = rows.row0;
     return at;
   }
-  /// Releases the tile of Q and dO. Scope    all lanes of a warp, behind the last product of it.
+  /// Releases a stage of Q and dO. Scope    all lanes of a warp, when the last product that reads
+  /// them has been waited for.
   ATTILE_DEVICE void release(const Tile& rows) const {
     smem.dout().consumer_release(rows.state);
     smem.q().consumer_release(rows.state);
   }
 };
 
-/// Sends keys row0 on of dK or dV times `factor` away by way of shared memory (line 18): what
-/// warpgroup `number` has of it. By a copy, or where keys of another sequence may follow by the
-/// threads, which write this one's alone. `target`: the keys of the head that `key` is of.
-/// Scope    all threads of the warpgroup; its first one is later told by `arch::bulk_wait_read`
-///          that `smem` has been read.
+/// Stores rows row0 on of dK or dV, times `factor`, from the registers of warpgroup `number` by way
+/// of shared memory (line 18). With Uniform TMA stores them; else the threads do, because TMA would
+/// overwrite rows of another sequence behind this one's. `target`: the rows of dK or dV of the
+/// sequence and kv head of `key`.
+/// Scope    all threads of the warpgroup. `smem` has been read when `arch::bulk_wait_read` of the
+///          warpgroup's first thread returns.
 template <bool kUniform, class Tile, class Registers, class T>
 ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
                                   const arch::TensorMap& map, const tile::Matrix<T>& target,
                                   const WorkTile& key, int row0, int number) {
   tile::stage(smem, frag, factor, 0, number * kWarpgroupRows);
-  arch::fence_async_proxy();
-  consumer_barrier(number);
+  arch::fence_async_proxy();  // TMA reads what these threads have written,
+  consumer_barrier(number);   // all of them
   if constexpr (kUniform) {
     if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
     tile::store_by_tma(smem, map, 0, row0, key.kv_head, key.sequence);
@@ -157,7 +165,7 @@ ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float
   }
 }
 
-/// What warpgroup `number` has of dK, and of dV: keys row0 on.
+/// Store a warpgroup's rows of dK, scaled, and of dV: rows row0 on. Scope    as store_gradient.
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dk(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
                             const Registers& frag, int row0, int number) {
@@ -173,8 +181,9 @@ ATTILE_DEVICE void store_dv(const BackwardParams<Traits>& p, const WorkTile& key
                                                    number);
 }
 
-/// Adds what a warpgroup has of dQ of a tile to the sum, or writes it there: of its own columns, or
-/// of part `part`. Scope    all threads that hold dQ, kInOrder when it is their turn.
+/// Adds dQ of a tile, or of part `part` of it, from registers to dq_accum, or overwrites dq_accum
+/// where `writes`. Scope    all threads that hold dQ; with kInOrder between begin_dq_turn and
+/// end_dq_turn.
 template <class Traits>
 ATTILE_DEVICE void add_dq_tile(const BackwardParams<Traits>& p, const WorkTile& at,
                                const typename Traits::DqRegisters& dq, bool writes, int part = 0) {
@@ -182,8 +191,9 @@ ATTILE_DEVICE void add_dq_tile(const BackwardParams<Traits>& p, const WorkTile& 
                           writes);
 }
 
-/// Waits until it is this block's turn to add dQ of the tile of a step, kDqSemaphoreWarps; whether
-/// it writes the sum. Scope    of both    all lanes of a warp that adds.
+/// Waits until a producer warp has acquired the semaphore of a step's tile of dQ, with
+/// kDqSemaphoreWarps: added earlier, dQ would be summed in another order. Returns whether this kv
+/// block is the first to add, which overwrites dq_accum. Scope    all lanes of a warp that adds.
 template <class Traits>
 ATTILE_DEVICE bool begin_dq_turn(const BackwardMemory<Traits>& smem, int step) {
   if constexpr (!Traits::kDqSemaphoreWarps) return false;
@@ -192,15 +202,17 @@ ATTILE_DEVICE bool begin_dq_turn(const BackwardMemory<Traits>& smem, int step) {
   smem.dq_turn(step).consumer_release();
   return writes;
 }
+/// Signals that this warp has added dQ of a step, so that a producer warp can release the
+/// semaphore, with kDqSemaphoreWarps. Scope    all lanes of a warp that adds.
 template <class Traits>
 ATTILE_DEVICE void end_dq_turn(const BackwardMemory<Traits>& smem, int step) {
   if constexpr (!Traits::kDqSemaphoreWarps) return;
-  smem.dq_added(step).producer_acquire();
+  smem.dq_added(step).producer_acquire();  // else this warp could arrive twice in one phase
   smem.dq_added(step).producer_commit();
 }
 
-/// What one warpgroup makes of its rows of one tile of K and V: those rows of dK and dV, over all
-/// query heads of the group, and its share of the tile's part of dQ.
+/// Holds the steps of a warpgroup that makes all products of its rows of one kv block: those rows
+/// of dK and dV, over all query heads of the kv head, and its share of the block's part of dQ.
 template <class Traits>
 struct GradientConsumer : ScoreConsumer<Traits> {
   using Base = ScoreConsumer<Traits>;
@@ -217,9 +229,9 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   using Base::p;
   using Base::smem;
 
-  typename Traits::VLeft v_left;
+  typename Traits::VLeft v_left;  ///< its rows of V in registers, or the tile of V
 
-  /// Begins dP^T (line 13).
+  /// Begins dP^T of a part (line 13).
   ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int part) const {
     if constexpr (Traits::kVInRegisters) {
       tile::start_transposed_product<T>(dp, v_left, dout, part);
@@ -227,16 +239,16 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       tile::start_transposed_product<T>(dp, v_left, dout, first_key(), part);
     }
   }
-  /// Begins S^T and dP^T, reads LSE, and asks the mask.
+  /// Begins S^T and dP^T of a part, reads LSE, and asks the mask.
   template <class StepRegisters>
   ATTILE_DEVICE void start(StepRegisters& frag, const Tile& rows, int part) const {
     if constexpr (Traits::kFastPath) frag.lse = this->lse(rows, part);
     this->start_scores(frag.s, frag.s_odd, frag.lse, rows, part);
-    frag.shown = this->ask_mask(rows, part);  // before dP takes registers
-    const auto do_smem = smem.dout().consumer_wait(rows.state);
+    frag.shown = this->ask_mask(rows, part);                     // before dP takes registers
+    const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
     start_dp(frag.ds, do_smem, part);
   }
-  /// Begins dQ, of the dS that was staged at a step (line 15).
+  /// Begins dQ of a step, whose dS has been staged (line 15).
   ATTILE_DEVICE void start_dq(DqRegisters& dq, int step) const {
     const TileOrigin origin = Traits::dq_origin(arch::thread_index());
     tile::start_left_transposed_product<T>(dq, smem.ds(step),
@@ -244,7 +256,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
                                            smem.k().tile(0), arch::uniform(origin.col));
   }
 
-  /// S^T, behind which kPending groups of products may be under way, -> P^T (line 11).
+  /// Waits for S^T, and makes P^T of it (line 11). kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& rows, int part) const {
     Rows p_rows{frag.s};
@@ -252,7 +264,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, part), p.policies.mask);
     fast_probabilities(p_rows, p.scale, frag.lse);
   }
-  /// dP^T, behind which kPending groups may be, -> dS^T (line 14).
+  /// Waits for dP^T, and makes dS^T of it (line 14). kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE void make_ds(StepRegisters& frag, const Tile& rows, int part) const {
     tile::wait_product<kPending>(frag.ds);
@@ -260,7 +272,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     fast_gradient(p_rows, ds_rows, delta);
   }
-  /// Both of a step that is not plain.
+  /// Makes P^T and dS^T off the fast path (lines 11 and 14).
   template <class StepRegisters, class Sampler>
   ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& rows, int part,
                                    const Sampler& sampler) const {
@@ -268,7 +280,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     const auto statistics = smem.statistics(rows.state.stage);
     const auto kept = this->ask_dropout(rows, part, sampler);
     this->template await_scores<0>(frag.s, frag.s_odd);
-    arch::fence_operand(frag.ds.x);
+    arch::fence_operand(frag.ds.x);  // dP is not read above the wait
     const tile::TileCoord coord = this->coord(rows, part);
     with_shown(rows.edge, p_rows, p, coord, frag.shown, [&](auto masked) {
       probabilities_and_gradient<decltype(masked)::value>(
@@ -276,20 +288,23 @@ struct GradientConsumer : ScoreConsumer<Traits> {
           frag.shown);
     });
   }
-  /// Waits until all warpgroups have staged what they make at a step, and have read what was staged
-  /// at the one before.
+  /// Waits until all consumer warpgroups have staged dS of a step, which dQ reads, and have read dS
+  /// of the step before, which the next step overwrites.
   ATTILE_DEVICE void await_step(int step) const {
     arch::mbarrier_wait(smem.step_barrier(), step & 1);
-    arch::fence_async_proxy();  // here, where fewer stores are under way than behind the staging
+    // wgmma reads what threads have staged. Here fewer stores are under way than right behind them.
+    arch::fence_async_proxy();
   }
+  /// Signals that this warp has staged dS of its step, and read dS of the step before.
   ATTILE_DEVICE void arrive_step() const { arrive_warp(smem.step_barrier()); }
-  /// Waits until dQ of all tiles, which are that many, has been taken.
+  /// Waits until a producer warp has read the staged dQ of the first `tiles` tiles, so that dQ of
+  /// the next one can overwrite it.
   ATTILE_DEVICE void await_dq_sent(int tiles) const {
     if constexpr (Traits::kBulkDq) {
       arch::mbarrier_wait(smem.dq_sent(number), (tiles & 1) ^ 1);
     }
   }
-  /// Adds dQ of the tile of a step to the sum, or stages it for a sender to do so.
+  /// Adds dQ of a step's tile to dq_accum, or with kBulkDq stages it for `add_staged_dq`.
   ATTILE_DEVICE void add_dq(const Tile& rows, int step, const DqRegisters& dq) const {
     constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
     if constexpr (Traits::kBulkDq) {
@@ -297,11 +312,11 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       for_each_of_dq<Traits>(dq, [&](int r, int c, const Float4& x) {
         arch::store(mine + dq_accum_offset<Traits>(r, c), x);
       });
-      // The fence is the sender's.
+      // add_staged_dq has the fence between these stores and the copy that reads them.
       arrive_warp(smem.dq_staged(kInOrder ? step % Traits::kSenders : number));
     } else {
       const WorkTile at = this->work_tile(rows);
-      smem.await_zero_fill();
+      smem.await_zero_fill();  // zeros written later would erase what is added
       const bool writes = begin_dq_turn(smem, step);
       add_dq_tile(p, at, dq, writes);
       end_dq_turn(smem, step);

@@ -24,26 +24,30 @@
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
-// The backward pass above 128 columns: dK and dV of 64 rows of K and V take all registers of two
-// warpgroups, so each of them makes one, with what leads to it, for all of the tile's rows and
-// columns: S, P and dV, or dP, dS and dK. P goes from one to the other, fp32 and as it lies in
-// registers; as the left operands of dV and dK neither P nor dS leaves them. A third warpgroup
-// makes dQ and adds it to its sum, which takes as long as all products: nobody waits for it.
+// The consumer warpgroups of the backward pass above 128 columns. dK and dV of 64 rows of K and V
+// take all registers of two warpgroups. So each of these makes one of them, with the products that
+// lead to it, for all rows and columns of the tile: S, P and dV, or dP, dS and dK. The first hands
+// P to the second through shared memory, in fp32 and in the order of registers; as left operands of
+// dV and dK, P and dS stay in registers. A third warpgroup makes dQ and adds it to dq_accum, which
+// takes as long as all products, and for which nobody waits. The lines named are those of
+// FlashAttention-2, Algorithm 2 (arXiv 2307.08691).
 
 namespace attile::sm90 {
 
-enum class Role { kDq, kDv, kDk };  ///< of a warpgroup, by its number
+/// Says by a consumer warpgroup's number which gradient it makes.
+enum class Role { kDq, kDv, kDk };
 
-/// dQ of all tiles (line 15), 64 columns at a time: while some are added to the sum, the product
-/// of the next ones, or of the next tile, is under way.
+/// Makes dQ of all tiles of Q (line 15), a part of 64 columns at a time: while one part is added to
+/// dq_accum, the product of the next one, or of the next tile, is under way.
+/// Scope    all threads of the warpgroup, as for make_dv and make_dk.
 template <class Traits>
 ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   constexpr int kLast = Traits::kDqParts - 1;
   typename Traits::DqRegisters dq[2];
-  int head, row0;  // of the tile in hand
-  bool writes;     // the sum, instead of adding to it
+  int head, row0;  // of the tile whose dQ is made
+  bool writes;     // dQ overwrites dq_accum, instead of being added
   const auto work_tile = [&] {
     WorkTile at = kv_work_tile(p, arch::opaque(kv_block));
     at.head = head;
@@ -60,8 +64,8 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
     end_dq_turn(smem, step);
   };
   const auto next_tile = [&](int step) {
-    smem.ds_slot(step).consumer_wait();
-    arch::fence_async_proxy();  // for those who have staged dS
+    smem.ds_slot(step).consumer_wait();  // dS and dq_rows are written before they are read
+    arch::fence_async_proxy();           // wgmma reads dS, which threads have staged
     const Vec<int, 4> said = arch::load<4>(smem.dq_rows(step % Traits::kDsTiles));
     return Vec<int, 2>{arch::uniform(said[0]), arch::uniform(said[1])};
   };
@@ -72,13 +76,13 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
   const auto tell = [&] {
     if constexpr (!Traits::kSignalsDqReady) return;
     smem.await_zero_fill();                         // also where nothing is added
-    consumer_barrier(static_cast<int>(Role::kDq));  // all have added
+    consumer_barrier(static_cast<int>(Role::kDq));  // all have added before one signals it
     if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(arch::opaque(kv_block), 0);
   };
-  begin_tile(next_tile(0));  // K is there: dS was made of it
+  begin_tile(next_tile(0));  // K has arrived, because dS was made of it
   if (head < 0) return tell();
   start(0, 0, 0);
-  smem.await_zero_fill();
+  smem.await_zero_fill();  // zeros written later would erase what is added
   tile::wait_product<0>(dq[0]);
   int step = 0;
   ATTILE_UNROLL_BY(1)
@@ -90,7 +94,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
       add(part);
       tile::wait_product<0>(dq[(part + 1) % 2]);
     }
-    smem.ds_slot(step).consumer_release();
+    smem.ds_slot(step).consumer_release();  // the last product that reads dS is done
     const Vec<int, 2> next = next_tile(step + 1);
     if (next[0] < 0) break;
     start(step + 1, 0, kLast + 1);
@@ -103,8 +107,9 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
   tell();
 }
 
-/// Calls f(r, c, address) for each four that a thread hands over of P: where row r and columns c to
-/// c + 3 of its registers lie. The thread that takes them has the same place in its warpgroup.
+/// Calls f(r, c, address) for each four values of P that a thread stores or loads: columns c to
+/// c + 3 of row r of its registers. The thread of one warpgroup that stores them and that of the
+/// other that loads them have the same number in their warpgroups.
 template <class Registers, class F>
 ATTILE_DEVICE void for_each_four(float* p, F&& f) {
   float* const mine = p + arch::thread_index() % arch::kWarpgroupSize * 4;
@@ -117,8 +122,8 @@ ATTILE_DEVICE void for_each_four(float* p, F&& f) {
   }
 }
 
-/// S^T and P^T of part kPart of a tile, `parts` of which went before (lines 10 and 11), and begins
-/// dV (line 12).
+/// Makes S^T and P^T of part kPart of a tile (lines 10 and 11), hands P to the warpgroup that makes
+/// dS, and begins dV (line 12). `parts`: the number of parts of all tiles before.
 template <int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_p_part(
     const ScoreConsumer<Traits>& consumer, const QStage<Traits>& rows, int parts,
@@ -134,18 +139,18 @@ ATTILE_DEVICE void make_p_part(
   typename Consumer::Rows p_rows{s};
   consumer.start_scores(s, odd, consumer.lse(rows, kRow), rows, kRow);
   const SlotBarriers handover = smem.p_slot(parts + kPart);
-  handover.producer_acquire();  // beside S
-  const auto do_smem = smem.dout().consumer_wait(rows.state);
+  handover.producer_acquire();  // P that was there has been read; waits beside S
+  const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
   const auto kept = consumer.ask_dropout(rows, kRow, sampler);
   const auto shown = consumer.ask_mask(rows, kRow);
   consumer.template await_scores<0>(s, odd);
-  tile::fence_accumulators(dv_frag);
+  tile::fence_accumulators(dv_frag);  // dV of the part before is made, too
   const tile::TileCoord coord = consumer.coord(rows, kRow);
   const Scores* made = &s;
   if constexpr (Traits::kFastPath) {
     if (rows.edge) tile::hide_outside_intervals(p_rows, coord, consumer.p.policies.mask);
     fast_probabilities(p_rows, consumer.p.scale,
-                       consumer.lse(rows, kRow));  // read anew: no registers
+                       consumer.lse(rows, kRow));  // read again, as no registers are left
   } else {
     typename Consumer::Rows factor_rows{factor};
     with_shown(rows.edge, p_rows, consumer.p, coord, shown, [&](auto masked) {
@@ -163,7 +168,7 @@ ATTILE_DEVICE void make_p_part(
   tile::start_product<T>(dv_frag, left, do_smem, kRow);
 }
 
-/// S, P and dV of all tiles.
+/// Makes S, P and dV of all tiles of Q, and stores dV.
 template <class Traits>
 ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
@@ -172,7 +177,7 @@ ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int kv_block,
   const auto sampler = p.sampler();
   typename Traits::DvRegisters dv_frag;
   dv_frag.clear();
-  static_cast<void>(smem.k().consumer_wait({}));
+  static_cast<void>(smem.k().consumer_wait({}));  // S does not read K before it has arrived
   QStage<Traits> rows(smem, {});
   int parts = 0;
   ATTILE_UNROLL_BY(1)
@@ -184,18 +189,18 @@ ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int kv_block,
       make_p_part<1>(consumer, rows, parts, left[1], dv_frag, sampler);
     }
     const QStage<Traits> next(smem, rows.state.next());
-    tile::wait_product<0>(dv_frag);
+    tile::wait_product<0>(dv_frag);  // dO is read before its stage is filled again
     consumer.release(rows);
     rows = next;
   }
-  // Nobody reads dO any more: of all tiles dS has been made.
+  // dV is staged over dO, which nobody reads any more when the last P has been read.
   smem.p_slot(parts + Traits::kPBuffers - 1).producer_acquire();
   const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
   store_dv(p, key, smem.dv(0), dv_frag, key.kv_tile() * Traits::kBc, kNumber);
-  arch::bulk_wait_read<0>();  // before shared memory goes
+  arch::bulk_wait_read<0>();  // dV has left before shared memory goes
 }
 
-/// dP^T and dS^T of part kPart of a tile (lines 13 and 14).
+/// Makes dP^T and dS^T of part kPart of a tile (lines 13 and 14). `parts`: as for make_p_part.
 template <int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QStage<Traits>& rows,
                                 int parts, typename Traits::ScoreRegisters& ds_frag,
@@ -205,14 +210,14 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
   using Scores = typename Consumer::Scores;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
-  const auto do_smem = smem.dout().consumer_wait(rows.state);
+  const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
   tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
   const tile::KeepBits<typename Consumer::Rows, Sampler> kept(consumer.coord(rows, kRow), sampler);
   tile::wait_product<0>(ds_frag);
   const float* const delta = smem.statistics(rows.state.stage).delta() + kRow;
-  tile::fence_accumulators(dk_frag);
+  tile::fence_accumulators(dk_frag);  // dK of the part before is made, too
   const SlotBarriers handover = smem.p_slot(parts + kPart);
-  handover.consumer_wait();
+  handover.consumer_wait();  // P is written before it is read
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, const float* from) {
     const Float4 factor = arch::load<4>(from);
     ATTILE_UNROLL
@@ -225,7 +230,7 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
   handover.consumer_release();
 }
 
-/// dP, dS and dK of all tiles.
+/// Makes dP, dS and dK of all tiles of Q, hands dS to the warpgroup that makes dQ, and stores dK.
 template <class Traits>
 ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
@@ -237,7 +242,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
   const auto sampler = p.sampler();
   typename Traits::DkRegisters dk_frag;
   dk_frag.clear();
-  static_cast<void>(smem.v().consumer_wait({}));
+  static_cast<void>(smem.v().consumer_wait({}));  // dP does not read V before it has arrived
   const auto hand_over_ds = [&](int step, int head, int row0) {
     if (arch::thread_index() % arch::kWarpgroupSize == 0) {
       arch::store(smem.dq_rows(step % Traits::kDsTiles), Vec<int, 4>{head, row0, 0, 0});
@@ -250,7 +255,8 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
   for (; !rows.is_end(); ++step) {
     typename Traits::ScoreRegisters ds_frag;
     Left left[kParts];
-    smem.ds_slot(step).producer_acquire();  // here: two steps ago, and no branch behind dS
+    // dQ has read dS of two steps ago before it is overwritten; here, so that no branch follows dS.
+    smem.ds_slot(step).producer_acquire();
     make_ds_part<0>(consumer, rows, step * kParts, ds_frag, dk_frag, sampler);
     consumer.stage_scores(smem.ds(step), ds_frag, 0);
     if constexpr (kParts > 1) {
@@ -264,19 +270,20 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
     tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(rows.state.stage),
                            Traits::kBr - Traits::kPartRows);
     const QStage<Traits> next(smem, rows.state.next());
-    tile::wait_product<0>(dk_frag);
+    tile::wait_product<0>(dk_frag);  // Q is read before its stage is filled again
     consumer.release(rows);
     rows = next;
   }
-  smem.ds_slot(step).producer_acquire();
+  smem.ds_slot(step).producer_acquire();  // dq_rows of two steps ago has been read
   hand_over_ds(step, -1, 0);
-  // Nobody reads Q any more: P of all tiles is there.
+  // dK is staged over Q, which nobody reads any more when P of all tiles is made.
   const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
   store_dk(p, key, smem.dk(0), dk_frag, key.kv_tile() * Traits::kBc, kNumber);
-  arch::bulk_wait_read<0>();  // before shared memory goes
+  arch::bulk_wait_read<0>();  // dK has left before shared memory goes
 }
 
-/// Scope    all threads of a warpgroup that computes.
+/// Runs a consumer warpgroup, which takes its role and its registers by its number.
+/// Scope    all threads of the warpgroup.
 template <class Traits>
 ATTILE_DEVICE void run_consumer(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
                                 const BackwardMemory<Traits>& smem) {

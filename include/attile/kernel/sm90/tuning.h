@@ -13,22 +13,23 @@ struct ForwardTraits;
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class TuningType>
 struct BackwardTraits;
 
-/// Rows of a tile that a warpgroup has: of Q, and backward of K and V.
+/// The rows of a tile that one consumer warpgroup computes: of Q, or in a backward pass of K and V.
 inline constexpr int kWarpgroupRows = 64;
 
-/// Of each warpgroup that computes, beside one that brings tiles and has `loader`: what setmaxnreg
-/// shares out of a block's registers. Units: registers of a thread.
+/// Returns the registers that setmaxnreg can give to each of `groups` consumer warpgroups, beside a
+/// producer warpgroup that has `loader`. Units: registers of a thread.
 constexpr int consumer_registers(int groups, int loader) {
   const int at_start = min(65536 / ((groups + 1) * 128) / 8 * 8, 256);
   return min((at_start * (groups + 1) - loader) / groups / 8 * 8, 256);
 }
 
-/// What changes the speed and not the result. A type and not a value, as portable::Tuning says.
-/// Stages      tiles of K, and of V, in shared memory.
-/// Packed      the rows of several query heads of one kv head share a tile, which K and V are read
-///             for once: for a q_len that would leave tiles empty.
-/// Persistent  as many blocks as run at the same time, each for several tiles of Q: the next ones
-///             travel while a tile ends. Else a block for each tile.
+/// Holds what changes a forward kernel's speed and not its result, beside its tiles. It is a type
+/// and not a value for the reason that portable::Tuning gives.
+/// Stages      stages of the pipelines of K and of V.
+/// Packed      a tile has rows of several query heads of one kv head, for which K and V are read
+///             once. It is meant for a q_len that would leave tiles nearly empty.
+/// Persistent  as many blocks are launched as run at the same time, and each computes several work
+///             tiles: the next one is loaded while one ends. Else each work tile has its block.
 template <int Stages = 2, bool Packed = false, bool Persistent = true>
 struct Tuning {
   static_assert(Stages >= 2,
@@ -39,16 +40,16 @@ struct Tuning {
   static constexpr bool kPacked = Packed;
   static constexpr bool kPersistent = Persistent;
 
-  /// The family that attile::ForwardTraits takes by this tuning.
+  /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
   using Forward = ForwardTraits<Br, Bc, D, E, P, Dv, Tuning>;
 };
 
-/// What changes the speed of a backward pass and not the result, but for the order of sums.
-/// Stages   tiles of Q, and of dO, in shared memory: a product of the next ones begins before those
-///          in hand are done with.
-/// PSteps   tiles of P in shared memory, above 128 columns, on their way from the warpgroup that
-///          makes them to the one that makes dS of them.
+/// Holds what changes a backward pass's speed, and its result only by the order of sums.
+/// Stages   stages of the pipelines of Q and of dO: a product of the next tiles begins before the
+///          last one of these has read them.
+/// PSteps   tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them
+///          to the one that makes dS.
 template <int Stages = 2, int PSteps = 1>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
@@ -57,7 +58,7 @@ struct BackwardTuning {
   static constexpr int kStages = Stages;
   static constexpr int kPSteps = PSteps;
 
-  /// The family that attile::BackwardTraits takes by this tuning.
+  /// The traits that attile::BackwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>
   using Backward = BackwardTraits<Br, Bc, D, E, P, Dv, kMode, BackwardTuning>;
 };
