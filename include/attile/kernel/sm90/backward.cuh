@@ -42,7 +42,7 @@
 //                                                     by step_barrier, or with kProductPerWarpgroup
 //                                                     by ds_slot
 //   P                kPBuffers     consumer of dV     consumer of dK: p_slot (kProductPerWarpgroup)
-//   staged dQ        1             all consumers      add_staged_dq: dq_staged, dq_sent (kBulkDq)
+//   staged dQ        1             all consumers      add_staged_dq: dq_staged, dq_read (kBulkDq)
 //
 // Where dQ is added, in which order, and who writes its zeros: kernel/backward/dq_order.cuh. The
 // named barriers are in named_barrier.cuh.

@@ -86,7 +86,7 @@ ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
                          Traits::kBr - Traits::kPartRows);  // line 16
   const QStage<Traits> next(consumer.smem, rows.state.next());
   if constexpr (!kFirst) {
-    consumer.await_dq_sent(step - 1);
+    consumer.await_dq_read(step - 1);
     tile::wait_product<1>(frag.dq);
   }
   consumer.arrive_step();
@@ -118,7 +118,7 @@ ATTILE_DEVICE void q_loop(const GradientConsumer<Traits>& consumer,
   typename Traits::DqRegisters dq_frag;  // line 15, of the last tile
   consumer.await_step(step - 1);
   consumer.start_dq(dq_frag, step - 1);
-  consumer.await_dq_sent(step - 1);
+  consumer.await_dq_read(step - 1);
   tile::wait_product<0>(dq_frag);
   consumer.add_dq(rows, step - 1, dq_frag);
 }

@@ -84,16 +84,16 @@ struct BackwardMemory {
   }
   /// Return the barriers of which a phase ends when the dQ that a producer warp adds has been
   /// staged, and when it has been read: for each warpgroup's part, or with kInOrder one for all.
-  ATTILE_DEVICE arch::Mbarrier* dq_staged(int sender) const { return step_barrier() + 1 + sender; }
-  ATTILE_DEVICE arch::Mbarrier* dq_sent(int warpgroup) const {
-    return dq_staged(Traits::kSenders + (Traits::kDqMode == DqMode::kInOrder ? 0 : warpgroup));
+  ATTILE_DEVICE arch::Mbarrier* dq_staged(int adder) const { return step_barrier() + 1 + adder; }
+  ATTILE_DEVICE arch::Mbarrier* dq_read(int warpgroup) const {
+    return dq_staged(Traits::kDqAdders + (Traits::kDqMode == DqMode::kInOrder ? 0 : warpgroup));
   }
   /// Returns the query head and the first row of a tile of dS, with kProductPerWarpgroup. Behind
   /// the last one the head is -1.
   ATTILE_DEVICE int* dq_rows(int ds_tile) const {
     return reinterpret_cast<int*>(data + Traits::kDqRowsOffset) + 4 * ds_tile;
   }
-  /// Returns whether dq_accum is overwritten. `dq_turn` guards it.
+  /// Returns whether dq_accum is overwritten. `dq_acquired` guards it.
   ATTILE_DEVICE int* dq_overwrites() const { return dq_rows(Traits::kDsTiles); }
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
@@ -119,7 +119,9 @@ struct BackwardMemory {
   }
   /// Return the slots by which, with kDqSemaphoreWarps, a producer warp signals that it has
   /// acquired the semaphore of a step, and the consumers that they have added dQ.
-  ATTILE_DEVICE SlotBarriers dq_turn(int step) const { return slot(Traits::kBarrierPairs, step); }
+  ATTILE_DEVICE SlotBarriers dq_acquired(int step) const {
+    return slot(Traits::kBarrierPairs, step);
+  }
   ATTILE_DEVICE SlotBarriers dq_added(int step) const {
     return slot(Traits::kBarrierPairs + 1, step);
   }
@@ -141,16 +143,16 @@ struct BackwardMemory {
       } else {
         arch::mbarrier_init(step_barrier(), kReaders);
         constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-        for (int i = 0; Traits::kBulkDq && i < Traits::kSenders; ++i) {
+        for (int i = 0; Traits::kBulkDq && i < Traits::kDqAdders; ++i) {
           arch::mbarrier_init(dq_staged(i), kInOrder ? kReaders : kGroupWarps);
-          if (i == 0 || !kInOrder) arch::mbarrier_init(dq_sent(i), 1);
+          if (i == 0 || !kInOrder) arch::mbarrier_init(dq_read(i), 1);
         }
       }
       if constexpr (Traits::kDqSemaphoreWarps) {
         constexpr int kAdders =
             (Traits::kProductPerWarpgroup ? 1 : Traits::kConsumers) * kGroupWarps;
-        arch::mbarrier_init(dq_turn(0).full, 1);
-        arch::mbarrier_init(dq_turn(0).empty, kAdders);
+        arch::mbarrier_init(dq_acquired(0).full, 1);
+        arch::mbarrier_init(dq_acquired(0).empty, kAdders);
         arch::mbarrier_init(dq_added(0).full, kAdders);
         arch::mbarrier_init(dq_added(0).empty, 1);
       }
@@ -186,10 +188,10 @@ struct QStage {
   /// Waits until Q and its statistics have arrived, and reads which rows they are.
   ATTILE_DEVICE QStage(const BackwardMemory<Traits>& smem, const State& q_state) : state(q_state) {
     static_cast<void>(smem.q().consumer_wait(state));
-    const Vec<int, 4> said = arch::load<4>(smem.statistics(state.stage).step());
-    head = arch::uniform(said[0]);
-    row0 = arch::uniform(said[1]);
-    edge = arch::uniform(said[2]) != 0;
+    const Vec<int, 4> arrived = arch::load<4>(smem.statistics(state.stage).step());
+    head = arch::uniform(arrived[0]);
+    row0 = arch::uniform(arrived[1]);
+    edge = arch::uniform(arrived[2]) != 0;
   }
   ATTILE_DEVICE bool is_end() const { return head < 0; }
 };

@@ -120,13 +120,13 @@ ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
 /// Scope    one thread, or with kInOrder a warp; with kBulkDq.
 template <class Traits>
 ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
-                                 const BackwardMemory<Traits>& smem, int sender) {
+                                 const BackwardMemory<Traits>& smem, int adder) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr int kParts = kInOrder ? 1 : Traits::kConsumers;
-  constexpr int kSenders = kInOrder ? Traits::kSenders : 1;  // that take tiles in turn
+  constexpr int kDqAdders = kInOrder ? Traits::kDqAdders : 1;  // that take tiles in turn
   constexpr int kBytes = Traits::kDqBytes / kParts;
   const DqOrder<Traits> order(p);
-  const int part = kInOrder ? 0 : sender * (Traits::kBr * Traits::kQkColumns / kParts);
+  const int part = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kParts);
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
   const std::uint32_t dq = arch::shared_address(smem.dq() + part);
   smem.await_zero_fill();
@@ -135,7 +135,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
-    if (kInOrder && step % kSenders != sender) continue;
+    if (kInOrder && step % kDqAdders != adder) continue;
     const WorkTile at = loop.tile(key);
     float* const accum = p.dq_accum_of(at) + part;
     bool writes = false;
@@ -144,7 +144,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
       arch::fence_async_proxy_global();  // TMA adds to what others' TMA has added before
     }
     if (!sends) continue;
-    arch::mbarrier_wait(smem.dq_staged(sender), step / kSenders & 1);
+    arch::mbarrier_wait(smem.dq_staged(adder), step / kDqAdders & 1);
     arch::fence_async_proxy();  // TMA reads what the consumers have staged
     if (writes) {
       arch::bulk_store(accum, dq, kBytes);
@@ -153,7 +153,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
     }
     arch::bulk_commit();
     arch::bulk_wait_read<0>();
-    arch::mbarrier_arrive(smem.dq_sent(sender));
+    arch::mbarrier_arrive(smem.dq_read(adder));
     if constexpr (kInOrder) {
       arch::bulk_wait<0>();  // it is added before the next one's turn
       order.release(at, at.kv_tile());
@@ -161,7 +161,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
   }
   if constexpr (Traits::kSignalsDqReady) {
     arch::bulk_wait<0>();  // it is added before anyone is told so
-    order.signal_ready(kv_block, sender);
+    order.signal_ready(kv_block, adder);
   }
 }
 
@@ -179,9 +179,9 @@ ATTILE_DEVICE void run_dq_semaphore(const BackwardParams<Traits>& p, int kv_bloc
     const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
     if (acquires) {
       const bool writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
-      smem.dq_turn(step).producer_acquire();
+      smem.dq_acquired(step).producer_acquire();
       if (first_lane) *smem.dq_overwrites() = writes;
-      smem.dq_turn(step).producer_commit();
+      smem.dq_acquired(step).producer_commit();
     } else {
       smem.dq_added(step).consumer_wait();
       if (first_lane) order.release(at, at.kv_tile());
@@ -201,7 +201,7 @@ ATTILE_DEVICE void produce(const BackwardParams<Traits>& p, int kv_block,
     if (first_lane) load_tiles(p, kv_block, smem);
   } else if (Traits::kDqSemaphoreWarps && warp <= 2) {
     run_dq_semaphore(p, kv_block, warp == 1, smem);
-  } else if (Traits::kBulkDq && warp <= Traits::kSenders) {
+  } else if (Traits::kBulkDq && warp <= Traits::kDqAdders) {
     if (first_lane || Traits::kDqMode == DqMode::kInOrder) {
       add_staged_dq(p, kv_block, smem, warp - 1);
     }

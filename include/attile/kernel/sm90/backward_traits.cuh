@@ -69,9 +69,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::BackwardTraits: Dv must be 1 to 256");
   static_assert(max(D, Dv) <= 128 || (Br == 64 && Bc == 64),
                 "attile::sm90::BackwardTraits: above 128 columns Br and Bc must be 64");
-  static_assert(kMakesGradientOf<typename P::ScoreModType, D, Dv>,
-                "attile::sm90::BackwardTraits: with a score modifier that learns D and Dv must be "
-                "at most 128; above, take the family sm80");
+  static_assert(
+      kMakesGradientOf<typename P::ScoreModType, D, Dv>,
+      "attile::sm90::BackwardTraits: with a score modifier with a gradient D and Dv must be "
+      "at most 128; above, take the family sm80");
   static_assert(kMode != DqMode::kTwoPass,
                 "attile::sm90::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");
@@ -117,11 +118,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
 
   /// Warpgroups that divide the columns of dQ among them: all where dQ has only 64 rows, else 1,
   /// as they divide its rows.
-  static constexpr int kDqWarpsN = Br == Bc ? 1 : kConsumers;
+  static constexpr int kDqWarpgroupsN = Br == Bc ? 1 : kConsumers;
   /// Columns of Q, K, dK and dQ in shared memory and registers: D, rounded up to whole parts of dQ.
-  static constexpr int kQkColumns = round_up(D, kProductPerWarpgroup ? 64
-                                                : kDqWarpsN == 1     ? 16
-                                                                     : 64 * kDqWarpsN);
+  static constexpr int kQkColumns = round_up(D, kProductPerWarpgroup  ? 64
+                                                : kDqWarpgroupsN == 1 ? 16
+                                                                      : 64 * kDqWarpgroupsN);
   /// Columns of V, dO and dV there: Dv, rounded up to the depth of one wgmma.
   static constexpr int kVColumns = round_up(Dv, 16);
   /// The tiles of K and V that a block keeps, and those of Q and dO that it goes through.
@@ -182,11 +183,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// dQ of a tile, or of a part of it, in registers.
   using DqRegisters =
       std::conditional_t<kProductPerWarpgroup, tile::MmaTile<Br, 64, 4>,
-                         tile::MmaTile<kRows, kQkColumns / kDqWarpsN, kConsumers * 4>>;
+                         tile::MmaTile<kRows, kQkColumns / kDqWarpgroupsN, kConsumers * 4>>;
   /// Returns the row from which a thread's warpgroup counts its rows in DqRegisters, and the first
   /// column of the tile that they hold.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
-    if constexpr (kDqWarpsN == 1) return {};
+    if constexpr (kDqWarpgroupsN == 1) return {};
     const int warpgroup = thread / arch::kWarpgroupSize;
     return {warpgroup * kWarpgroupRows, warpgroup * DqRegisters::kCols};
   }
@@ -210,7 +211,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Bytes of the query head and the first row of a tile of dS (BackwardMemory::dq_rows).
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
   /// Pairs of barriers between those of the pipelines and the two pairs of the semaphore warps
-  /// (`dq_turn`, `dq_added`): of the slots of dS and P, or of the steps and of staged dQ.
+  /// (`dq_acquired`, `dq_added`): of the slots of dS and P, or of the steps and of staged dQ.
   static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
   /// Whether there are tail tiles, which end with rows of another sequence: the producer replaces
   /// those by zeros, and has a barrier of its own for that.
@@ -231,11 +232,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kDqSemaphoreWarps = !kBulkDq && kMode == DqMode::kInOrder;
   /// Producer warps that add staged dQ. Each adds one warpgroup's part of every tile, or with
   /// kInOrder all of every other tile, so that one adds while the other releases the semaphore.
-  static constexpr int kSenders = kMode == DqMode::kInOrder ? 2 : kConsumers;
+  static constexpr int kDqAdders = kMode == DqMode::kInOrder ? 2 : kConsumers;
   /// Whether the pass signals that dQ of a kv block has been added (DqOrder::signal_ready), and how
   /// many flags each kv block has for that.
   static constexpr bool kSignalsDqReady = kMode == DqMode::kAccumulate;
-  static constexpr int kDqReadyFlags = kBulkDq ? kSenders : 1;
+  static constexpr int kDqReadyFlags = kBulkDq ? kDqAdders : 1;
   /// Where statistics, the rows of dS and the barriers begin, and the shared memory of a block.
   static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;

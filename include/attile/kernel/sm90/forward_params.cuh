@@ -34,8 +34,8 @@ struct Packing {
   Packing() = default;
   /// Packs as many query heads as divide their number, `warpgroup`, and as a warpgroup has rows.
   /// `warpgroup`: the query heads of a kv head.
-  explicit Packing(int warpgroup) {
-    for (heads = min(warpgroup, kWarpgroupRows); warpgroup % heads != 0;) --heads;
+  explicit Packing(int group_heads) {
+    for (heads = min(group_heads, kWarpgroupRows); group_heads % heads != 0;) --heads;
     rows = kWarpgroupRows / heads;
   }
 };

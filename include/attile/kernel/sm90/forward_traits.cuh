@@ -97,7 +97,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using QPipeline = tile::Pipeline<QTile, kQStages>;
   static_assert(kRowSlots >= kQStages + 2,
                 "attile::sm90::ForwardTraits: rows are kept for the tiles that Q is there for, for "
-                "the one before and for the one that is sent for");
+                "the one before and for the one that is loaded next");
   /// One warpgroup's rows of O, staged in shared memory for their store: all columns at once where
   /// there is room, else half of them.
   using OTile = tile::PanelTile<kWarpgroupRows,

@@ -182,8 +182,8 @@ ATTILE_DEVICE void store_dv(const BackwardParams<Traits>& p, const WorkTile& key
 }
 
 /// Adds dQ of a tile, or of part `part` of it, from registers to dq_accum, or overwrites dq_accum
-/// where `writes`. Scope    all threads that hold dQ; with kInOrder between begin_dq_turn and
-/// end_dq_turn.
+/// where `writes`. Scope    all threads that hold dQ; with kInOrder between begin_adding_dq and
+/// end_adding_dq.
 template <class Traits>
 ATTILE_DEVICE void add_dq_tile(const BackwardParams<Traits>& p, const WorkTile& at,
                                const typename Traits::DqRegisters& dq, bool writes, int part = 0) {
@@ -195,17 +195,17 @@ ATTILE_DEVICE void add_dq_tile(const BackwardParams<Traits>& p, const WorkTile& 
 /// kDqSemaphoreWarps: added earlier, dQ would be summed in another order. Returns whether this kv
 /// block is the first to add, which overwrites dq_accum. Scope    all lanes of a warp that adds.
 template <class Traits>
-ATTILE_DEVICE bool begin_dq_turn(const BackwardMemory<Traits>& smem, int step) {
+ATTILE_DEVICE bool begin_adding_dq(const BackwardMemory<Traits>& smem, int step) {
   if constexpr (!Traits::kDqSemaphoreWarps) return false;
-  smem.dq_turn(step).consumer_wait();
+  smem.dq_acquired(step).consumer_wait();
   const bool writes = arch::uniform(*smem.dq_overwrites()) != 0;
-  smem.dq_turn(step).consumer_release();
+  smem.dq_acquired(step).consumer_release();
   return writes;
 }
 /// Signals that this warp has added dQ of a step, so that a producer warp can release the
 /// semaphore, with kDqSemaphoreWarps. Scope    all lanes of a warp that adds.
 template <class Traits>
-ATTILE_DEVICE void end_dq_turn(const BackwardMemory<Traits>& smem, int step) {
+ATTILE_DEVICE void end_adding_dq(const BackwardMemory<Traits>& smem, int step) {
   if constexpr (!Traits::kDqSemaphoreWarps) return;
   smem.dq_added(step).producer_acquire();  // else this warp could arrive twice in one phase
   smem.dq_added(step).producer_commit();
@@ -252,7 +252,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   ATTILE_DEVICE void start_dq(DqRegisters& dq, int step) const {
     const TileOrigin origin = Traits::dq_origin(arch::thread_index());
     tile::start_left_transposed_product<T>(dq, smem.ds(step),
-                                           Traits::kDqWarpsN == 1 ? first_key() : 0,
+                                           Traits::kDqWarpgroupsN == 1 ? first_key() : 0,
                                            smem.k().tile(0), arch::uniform(origin.col));
   }
 
@@ -299,9 +299,9 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   ATTILE_DEVICE void arrive_step() const { arrive_warp(smem.step_barrier()); }
   /// Waits until a producer warp has read the staged dQ of the first `tiles` tiles, so that dQ of
   /// the next one can overwrite it.
-  ATTILE_DEVICE void await_dq_sent(int tiles) const {
+  ATTILE_DEVICE void await_dq_read(int tiles) const {
     if constexpr (Traits::kBulkDq) {
-      arch::mbarrier_wait(smem.dq_sent(number), (tiles & 1) ^ 1);
+      arch::mbarrier_wait(smem.dq_read(number), (tiles & 1) ^ 1);
     }
   }
   /// Adds dQ of a step's tile to dq_accum, or with kBulkDq stages it for `add_staged_dq`.
@@ -313,13 +313,13 @@ struct GradientConsumer : ScoreConsumer<Traits> {
         arch::store(mine + dq_accum_offset<Traits>(r, c), x);
       });
       // add_staged_dq has the fence between these stores and the copy that reads them.
-      arrive_warp(smem.dq_staged(kInOrder ? step % Traits::kSenders : number));
+      arrive_warp(smem.dq_staged(kInOrder ? step % Traits::kDqAdders : number));
     } else {
       const WorkTile at = this->work_tile(rows);
       smem.await_zero_fill();  // zeros written later would erase what is added
-      const bool writes = begin_dq_turn(smem, step);
+      const bool writes = begin_adding_dq(smem, step);
       add_dq_tile(p, at, dq, writes);
-      end_dq_turn(smem, step);
+      end_adding_dq(smem, step);
     }
   }
 };

@@ -61,33 +61,33 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
   const auto add = [&](int part) { add_dq_tile(p, work_tile(), dq[part % 2], writes, part); };
   const auto add_last = [&](int step) {
     add(kLast);
-    end_dq_turn(smem, step);
+    end_adding_dq(smem, step);
   };
   const auto next_tile = [&](int step) {
     smem.ds_slot(step).consumer_wait();  // dS and dq_rows are written before they are read
     arch::fence_async_proxy();           // wgmma reads dS, which threads have staged
-    const Vec<int, 4> said = arch::load<4>(smem.dq_rows(step % Traits::kDsTiles));
-    return Vec<int, 2>{arch::uniform(said[0]), arch::uniform(said[1])};
+    const Vec<int, 4> arrived = arch::load<4>(smem.dq_rows(step % Traits::kDsTiles));
+    return Vec<int, 2>{arch::uniform(arrived[0]), arch::uniform(arrived[1])};
   };
-  const auto begin_tile = [&](const Vec<int, 2>& said) {
-    head = said[0];
-    row0 = said[1];
+  const auto begin_tile = [&](const Vec<int, 2>& arrived) {
+    head = arrived[0];
+    row0 = arrived[1];
   };
-  const auto tell = [&] {
+  const auto signal_ready = [&] {
     if constexpr (!Traits::kSignalsDqReady) return;
     smem.await_zero_fill();                         // also where nothing is added
     consumer_barrier(static_cast<int>(Role::kDq));  // all have added before one signals it
     if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(arch::opaque(kv_block), 0);
   };
   begin_tile(next_tile(0));  // K has arrived, because dS was made of it
-  if (head < 0) return tell();
+  if (head < 0) return signal_ready();
   start(0, 0, 0);
   smem.await_zero_fill();  // zeros written later would erase what is added
   tile::wait_product<0>(dq[0]);
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (;; ++step) {
-    writes = begin_dq_turn(smem, step);
+    writes = begin_adding_dq(smem, step);
     ATTILE_UNROLL
     for (int part = 0; part < kLast; ++part) {
       start(step, part + 1, part + 1);
@@ -104,7 +104,7 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
     begin_tile(next);
   }
   add_last(step);
-  tell();
+  signal_ready();
 }
 
 /// Calls f(r, c, address) for each four values of P that a thread stores or loads: columns c to

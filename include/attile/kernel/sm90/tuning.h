@@ -18,9 +18,9 @@ inline constexpr int kWarpgroupRows = 64;
 
 /// Returns the registers that setmaxnreg can give to each of `groups` consumer warpgroups, beside a
 /// producer warpgroup that has `loader`. Units: registers of a thread.
-constexpr int consumer_registers(int groups, int loader) {
-  const int at_start = min(65536 / ((groups + 1) * 128) / 8 * 8, 256);
-  return min((at_start * (groups + 1) - loader) / groups / 8 * 8, 256);
+constexpr int consumer_registers(int consumers, int producer) {
+  const int at_start = min(65536 / ((consumers + 1) * 128) / 8 * 8, 256);
+  return min((at_start * (consumers + 1) - producer) / consumers / 8 * 8, 256);
 }
 
 /// Holds what changes a forward kernel's speed and not its result, beside its tiles. It is a type
