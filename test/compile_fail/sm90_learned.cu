@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// promises: attile::sm90::BackwardTraits: with a score modifier that learns D and Dv must be
+// promises: attile::sm90::BackwardTraits: where a score modifier has a gradient, D and Dv must be
 #include <attile/kernel/sm90/backward_traits.cuh>
 
 attile::sm90::BackwardTraits<64, 64, 192, attile::Elements<__half>,

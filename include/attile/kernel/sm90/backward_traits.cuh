@@ -71,8 +71,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "attile::sm90::BackwardTraits: above 128 columns Br and Bc must be 64");
   static_assert(
       kMakesGradientOf<typename P::ScoreModType, D, Dv>,
-      "attile::sm90::BackwardTraits: with a score modifier with a gradient D and Dv must be "
-      "at most 128; above, take the family sm80");
+      "attile::sm90::BackwardTraits: where a score modifier has a gradient, D and Dv must be at "
+      "most 128; above, take the family sm80");
   static_assert(kMode != DqMode::kTwoPass,
                 "attile::sm90::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");
