@@ -107,7 +107,7 @@ struct Sm90DefaultTiles {
   template <class Args, class Dim, attile::DqMode kMode>
   using BackwardFallback = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
   template <class Args, class Dim>
-  using Forward = attile::sm90::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kRows>;
+  using Forward = attile::sm90::DefaultForwardTraits<Args, Dim::D, Dim::Dv, kTileSet>;
   template <class Args, class Dim>
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
 };

@@ -9,8 +9,8 @@
 namespace attile::tile {
 
 /// Returns the weight of a state with maximum `m` in a sum relative to `reference`:
-/// 2^((m - reference) * scale_log2). This function alone handles rows that have seen nothing: there
-/// m = -inf, and the weight is 0 and not NaN, even when the reference is -inf too.
+/// 2^((m - reference) * scale_log2). Of a row that has seen nothing, m = -inf, the weight is 0 and
+/// not NaN, even when the reference is -inf too.
 ATTILE_HOST_DEVICE float softmax_weight(float m, float reference, float scale_log2) {
   return m == -kInf ? 0.0f : arch::exp2((m - reference) * scale_log2);
 }

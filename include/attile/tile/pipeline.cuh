@@ -17,18 +17,16 @@
 // A pipeline of tiles in shared memory: one producer thread loads them by TMA, and warps consume
 // them.
 //
-//   // the producer thread                             // each consumer warp
-//   PipelineState<kStages> state;                      PipelineState<kStages> state;
-//   for (int i = 0; i < tiles; ++i) {                  for (int i = 0; i < tiles; ++i) {
-//     k.producer_acquire(state);                         const auto k_smem =
-//     k.consumer_wait(state); k.load(state, map, i * kBc, head, batch);          ...  // reads
-//     k_smem state.advance();                                   k.consumer_release(state);
-//   }                                                    state.advance();
-//                                                      }
+//   the producer thread, for each tile:         each consumer warp, for each tile:
+//     k.producer_acquire(state);                  const auto k_smem = k.consumer_wait(state);
+//     k.load(state, map, row0, head, batch);      ...  // reads k_smem
+//     state.advance();                            k.consumer_release(state);
+//                                                 state.advance();
 //
-// No verb advances a state. Each stage has two barriers in shared memory (mbarriers): `full`, whose
-// phase ends when the expected bytes have arrived, and `empty`, whose phase ends when every
-// consumer warp has released the tile.
+// No verb of a pipeline advances a state. Each stage has two barriers in shared memory (mbarriers):
+// `full`, whose phase ends when the expected bytes have arrived, and `empty`, whose phase ends when
+// every consumer warp has released the tile. A warp that does not want a tile must wait for it and
+// release it all the same (`consumer_skip`).
 
 namespace attile::tile {
 

@@ -14,8 +14,8 @@
 #include <attile/kernel/sm90/forward_traits.cuh>
 
 // The forward kernel for compute capability 9.0: FlashAttention-2, Algorithm 1 (arXiv 2307.08691),
-// with wgmma, TMA and specialised warps, and with the overlaps of FlashAttention-3 (arXiv
-// 2407.08608).
+// with wgmma, TMA and warp specialisation (arXiv 2407.08608). A consumer overlaps P V of a tile
+// with S of the next one; consumers are not ordered with each other, and overlap as they come.
 //
 //   one producer warpgroup                 kConsumers consumer warpgroups, 64 rows of Q each
 //   +-------------------------------+        +-------------------------------------------------+
@@ -28,23 +28,31 @@
 //                                            +-------------------------------------------------+
 //
 //   pipeline   stages      filled by        consumed by
-//   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile skips
-//                                           it
+//   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile waits
+//                                           for it and releases it (skips it)
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
-//   rows[i]    kRowSlots   load_q, lane i   consumer i, under the barriers of Q[i]: which rows Q[i]
-//                                           has, and which tiles of K and V they see
+//   rows[i]    kRowSlots   load_q, lane i   consumer i: which rows Q[i] has, and which tiles of K
+//                                           and V they see. Written before Q[i] is full, and read
+//                                           until O of these rows is stored, when Q[i] may hold
+//                                           later rows: so there are more slots than stages of Q
 //
-// What a consumer's tensor cores do (ForwardConsumer::kv_loop), for rows that see n tiles:
+// A stage of K is free when all consumers have made S of it, Q[i] when S of its last tile is made,
+// a stage of V when all consumers have made P V of it. For rows that see n tiles a consumer does:
 //
-//   begin_rows   kv_loop                                end_rows, with the next rows' S'
-//   S0           S1, P0 V0    S2, P1 V1   ...           Pn-1 Vn-1, S'0
-//     softmax 0     softmax 1    softmax 2   ...            O, LSE; softmax 0 of the next rows
+//                begin_rows   kv_loop, i = 1 .. n-1             end_rows
+//   wgmma        S0           Si beside P(i-1) V(i-1)           P(n-1) V(n-1) beside S0 of the
+//                                                               next rows
+//   softmax      m, then P0   m beside P(i-1) V(i-1), then Pi   O and LSE beside that S0, then its
+//                                                               m and P0
 //
-// A stage of K is free when all consumers have made S of it, a stage of V when they have made P V.
+// Exponentials (P) wait for P V of the tile before; they overlap products of other consumers.
+//
 // A block is persistent: ForwardSchedule (forward_schedule.cuh) gives work tiles one after another,
-// the same ones to each of its producer threads. Consumers know them from rows[i] alone, whose last
-// one says that there are no more. Each consumer has a named barrier (named_barrier.cuh), which
-// orders what its threads write to its part of O in shared memory with the copy from there.
+// which follow from the block's number alone, to each of its producer threads. Consumers know them
+// from rows[i], whose last one says that there are no more. Which 64 rows of a work tile consumer i
+// has rotates from tile to tile (load_q). Each consumer has a named barrier (named_barrier.cuh): it
+// orders what its threads write to their part of O in shared memory with the copy from there, and
+// the zeros that they write to Q where packed heads do not fill it with the products that read Q.
 
 namespace attile::sm90 {
 

@@ -25,28 +25,34 @@
 
 namespace attile::sm90 {
 
-/// Computes the rows of one warpgroup, of all work tiles of its block.
+/// Computes the rows of one consumer warpgroup, of all work tiles of its block. "Rows" here are
+/// those of one ConsumerRows: the 64 rows of a work tile that this consumer has.
 ///
 /// `kv_loop` is the loop over tiles of K and V. In a step, S of this tile and P V of the tile
-/// before are under way together (arXiv 2407.08608, section 3.2): the tensor cores make one while
-/// the softmax of the other runs. `begin_rows` is what goes before the loop, S and P of the rows'
-/// first tile; `end_rows` is what comes behind it, P V of their last tile, and beside that S of the
-/// next rows' first tile, which is worth 5.7 % in the mean of 18 cells (H200, 2026-11-24).
+/// before are under way together (arXiv 2407.08608, section 3.2), and the maximum of S is found
+/// beside P V. `begin_rows` is what goes before the loop, S and P of the rows' first tile.
+/// `end_rows` is what comes after it, P V of their last tile, and beside that S of the next rows'
+/// first tile, which is worth 5.7 % in the mean of 18 cells (H200, 2026-11-24, docs/tuning.md).
 ///
 /// Skipping. K's and V's pipelines have every tile that any row of the work tile sees. A stage is
 /// loaded again only when every consumer has released it, so a consumer whose rows do not see a
 /// tile waits for it and releases it all the same: `skip_before` tiles ahead of its own, and
-/// `skip_after` behind them. K and V are skipped alternately, because another consumer may need a V
+/// `skip_after` after them. K and V are skipped alternately, because another consumer may need a V
 /// of these before it releases a K.
 ///
-/// Deadlock. `end_rows` skips ahead in K while it holds V of its last tile, whose product is under
-/// way. The V producer then cannot get more than kStages - 1 tiles past the held one. Another
-/// consumer waits for V of a tile when it has released K of it, so it stops kStages tiles past the
-/// held one, and K that is kStages tiles further is never loaded. Therefore end_rows goes on to the
-/// next rows only over at most kStages tiles, and else first finishes these rows and releases V.
+/// Deadlock. `end_rows` skips ahead in K while it holds V(h), h the rows' last tile, whose product
+/// is under way. So V(h + kStages) is not loaded. Another consumer waits for V(j) when it has
+/// released K(j), and holds V(j - 1) meanwhile (so kStages must be 2 or more). It therefore gets as
+/// far as releasing K(h + kStages), whatever this one does, and K(h + kStages + 1) is loaded. That
+/// is the furthest K that end_rows may wait for: S of the next rows is of tile h + skipped + 1, and
+/// it goes on to them only where skipped <= kStages. Else it first finishes these rows and releases
+/// V(h). The next Q, for which it waits meanwhile, is loaded by a thread that waits for this
+/// consumer alone, which has released the Q before.
 ///
-/// Rows that see nothing have kv_tiles empty; begin_rows writes O = 0 and LSE = -inf for them. A
-/// tile that hides all keys of a row leaves its m at -inf and its P at 0 (softmax_weight).
+/// Where no row of these sees a key, kv_tiles is empty, and begin_rows writes O = 0 and LSE = -inf.
+/// A row that sees none beside rows that do has m = -inf, l = 0 and P = 0 to the end, where
+/// OnlineSoftmax::finish makes the same of it. A tile that the mask hides from a row leaves its m
+/// and l as they were.
 template <class Traits>
 class ForwardConsumer {
   using T = typename Traits::ElementType;
@@ -89,7 +95,7 @@ class ForwardConsumer {
       const Rows& next = rows_with_q(number_);
       if (next.is_end()) return false;
       reset_state();
-      // First, so that nobody's Q waits for the tiles that are skipped here.
+      // Before the skips, so that the next Q is loaded while this consumer waits for their tiles.
       if (next.empty()) skip_q();
       skip_kv(next.skip_before);
       if (!next.empty()) break;
@@ -99,8 +105,8 @@ class ForwardConsumer {
     }
     start_scores();  // line 8
     tile::wait_product<0>(s_frag_);
-    release_k(kv_tiles_.first);
-    update_max(kv_tiles_.first, thresholds());  // O is 0, and needs no rescaling
+    release_k_and_q(kv_tiles_.first);
+    mask_and_update_max(kv_tiles_.first, thresholds());  // there is no O yet to be rescaled
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tiles_.first);
     return true;
@@ -115,8 +121,8 @@ class ForwardConsumer {
       start_output(kv_tile - 1 > kv_tiles_.first);  // line 10, of the tile before
       const auto thresholds = this->thresholds();
       tile::wait_product<1>(s_frag_);  // S is made; P V may be under way
-      release_k(kv_tile);
-      const auto rescaling = update_max(kv_tile, thresholds);  // line 9
+      release_k_and_q(kv_tile);
+      const auto rescaling = mask_and_update_max(kv_tile, thresholds);  // line 9
       smem_.v().consumer_wait(v_state_.next());
       tile::wait_product<0>(o_frag_);
       release_v();
@@ -132,10 +138,10 @@ class ForwardConsumer {
     start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
     const Rows& done = rows();
     const int skip_after = done.skip_after;
-    const bool k_will_come = skip_after <= Traits::kStages;
+    const bool may_skip_k = skip_after <= Traits::kStages;  // see Deadlock
     int skipped = 0;
-    bool goes_on = k_will_come;
-    if (k_will_come) {
+    bool goes_on = may_skip_k;
+    if (may_skip_k) {
       skip_k(skip_after);
       const Rows& next = rows_with_q(number_ + 1);
       skipped = skip_after + next.skip_before;
@@ -145,7 +151,7 @@ class ForwardConsumer {
     if (!goes_on) {
       tile::wait_product<0>(o_frag_);
       release_v();
-      if (k_will_come) {
+      if (may_skip_k) {
         skip_v(skip_after);
       } else {
         skip_kv(skip_after);
@@ -162,8 +168,8 @@ class ForwardConsumer {
     reset_state();
     // As in begin_rows. Where that is one function, nvcc 13.0 serialises the products (C7514).
     tile::wait_product<0>(s_frag_);
-    release_k(kv_tiles_.first);
-    update_max(kv_tiles_.first, thresholds());  // O is 0, and needs no rescaling
+    release_k_and_q(kv_tiles_.first);
+    mask_and_update_max(kv_tiles_.first, thresholds());  // there is no O yet to be rescaled
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tiles_.first);
     return true;
@@ -176,12 +182,14 @@ class ForwardConsumer {
     const auto k_smem = smem_.k().consumer_wait(k_state_);
     tile::start_transposed_product<T>(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
-  /// Begins O += P V (line 10), or O = P V of the rows' first tile, where O is 0 (line 5).
+  /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5).
   ATTILE_DEVICE void start_output(bool adds) {
     tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(v_state_.stage), 0, adds);
   }
-  /// S -> what the policies make of it, and m (line 9). Returns what O has to be multiplied by.
-  ATTILE_DEVICE typename Softmax::Rescaling update_max(
+  /// Applies score modifier and mask to S, and updates m, and l with it (line 9). m is raised only
+  /// where a score exceeds its threshold (OnlineSoftmax::step, kThreshold). Returns what O has to
+  /// be multiplied by.
+  ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
       int kv_tile, const typename Softmax::Thresholds& thresholds) {
     const auto coord = p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
     if (kv_tiles_.full(kv_tile)) {
@@ -203,9 +211,9 @@ class ForwardConsumer {
 
   // The epilogue.
 
-  /// Writes O and LSE of rows whose last product is done (lines 12 to 15).
-  ATTILE_DEVICE void store_output(const Rows& rows, Softmax& softmax) {
-    const WorkTile at = rows.at(p_);
+  /// Writes O and LSE of `done`, rows whose last product is complete (lines 12 to 15).
+  ATTILE_DEVICE void store_output(const Rows& done, Softmax& softmax) {
+    const WorkTile at = done.at(p_);
     softmax.finish(o_frag_, p_.sampler().keep_scale());  // line 12
     const auto o_smem = smem_.o(warpgroup_);
     ATTILE_UNROLL
@@ -237,15 +245,15 @@ class ForwardConsumer {
     }
   }
 
-  // The pipelines. A release advances the state.
+  // The pipelines. These releases and skips advance the states.
 
-  /// Waits for Q of work tile `number`, and returns its rows (line 4).
+  /// Waits for the next Q, which is that of work tile `number`, and returns its rows (line 4).
   ATTILE_DEVICE const Rows& rows_with_q(int number) const {
     static_cast<void>(smem_.q(warpgroup_).consumer_wait(q_state_));
     return smem_.rows(warpgroup_, number);
   }
-  /// Releases K, which S of kv_tile has read, and behind the last tile Q.
-  ATTILE_DEVICE void release_k(int kv_tile) {
+  /// Releases K of kv_tile, whose S is made, and after the last tile Q.
+  ATTILE_DEVICE void release_k_and_q(int kv_tile) {
     smem_.k().consumer_release(k_state_);
     k_state_.advance();
     if (kv_tile + 1 != kv_tiles_.last) return;

@@ -42,12 +42,13 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipe
   }
 }
 
-/// Loads the Q of one consumer warpgroup for every work tile of the block, and says which rows it
-/// is. The warpgroups take the parts of a tile in turn: under a causal mask each part has up to a
-/// step more than the one before it, and so no warpgroup always has the longest (worth 0.8 % in the
-/// mean of 18 cells, 3.5 % at D 64 and D 128 causal: H200, 2026-11-24).
-/// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores would
-/// otherwise vote on when this sequence's O is rescaled, and so decide its bits.
+/// Loads the Q of one consumer warpgroup for every work tile of the block, and writes which rows of
+/// the tile they are (ConsumerRows). Work tile `number` has part (warpgroup + number) % kConsumers:
+/// under a causal mask a part sees up to a kv tile more than the part before it, and by this
+/// rotation no warpgroup always has the longest (worth 0.8 % in the mean of 18 cells, up to 3.5 %
+/// at D 64 and D 128 causal: H200, 2026-11-24, docs/tuning.md).
+/// Behind a sequence's last row come zeros and not its neighbour's rows. A warp rescales O when any
+/// of its rows needs it (OnlineSoftmax), so a neighbour's scores would decide this sequence's bits.
 /// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
@@ -62,7 +63,7 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
     const RowOrigin origin = p.policies.sequences.q_origin(rows.sequence);
     const int row0 = origin.row + rows.row0;
     const int rows_left = rows.extent_of(p).q_len - rows.row0;
-    pipeline.await_empty(state);  // the slot of rows[] that is written next has been read, too
+    pipeline.await_empty(state);  // and kRowSlots are enough that the slot of rows is free, too
     smem.rows(warpgroup, number) = rows;
     if (Traits::kHasTails && rows_left < p.warpgroup_rows()) {
       pipeline.load_tail(state, p.maps.q, row0, rows.head, origin.batch, rows_left, tail);

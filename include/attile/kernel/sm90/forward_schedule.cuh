@@ -12,9 +12,10 @@
 
 namespace attile::sm90 {
 
-/// Gives a block its work tiles, one after another. A tile's row0 is the first row of the block,
-/// and below 0 where the first tile of a sequence's head lacks whole parts of kWarpgroupRows rows;
-/// its kv_tiles are those that any of its rows sees.
+/// Gives a block its work tiles, one after another: which ones follows from the numbers of the
+/// block and of blocks (EvenItems, GrowingItems). A tile's kv_tiles are those that any of its rows
+/// sees. The tiles of a head end with the part, of warpgroup_rows() rows, that has its last row; so
+/// the first tile may lack whole parts, and its row0 is below 0 then.
 template <class Traits>
 class ForwardSchedule {
   static constexpr bool kEven = kEvenRows<Traits>;
@@ -106,8 +107,7 @@ struct alignas(16) ConsumerRows {
     }
   }
   ATTILE_DEVICE bool is_end() const { return sequence < 0; }
-  /// Whether they are rows of Q at all. With Uniform the last tile of a head ends with its last
-  /// row.
+  /// Whether they are rows of Q at all. With Uniform no part lies after the last row.
   ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
     return row0 >= 0 && (kUniform || row0 < extent_of(p).q_len);
   }
