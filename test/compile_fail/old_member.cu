@@ -12,4 +12,7 @@ struct Shift {
   }
 };
 
-cudaError_t run(const attile::ForwardArgs<float, Shift>& args) { return attile::forward<64>(args); }
+using Behind = attile::Then<attile::Softcap, Shift>;
+cudaError_t run(const attile::ForwardArgs<float, Behind>& args) {
+  return attile::forward<64>(args);
+}

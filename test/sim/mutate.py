@@ -5,7 +5,7 @@ one, and sees whether the suite on the simulated machine notices.
 
   mutate.py                      all of them
   mutate.py --only flash1        those in files whose path has this in it
-  mutate.py --list               names them
+  mutate.py --list               names them: the ctest mutants.list
 
 Prints a Markdown table: each mutant with the report that killed it, or `survived`. A survivor is a
 barrier that nothing needs, or has its reason beside it in docs/simulator.md. Exit code 1: some
@@ -29,6 +29,7 @@ MATRIX = ("sm80", "sm80_fp32")
 HOPPER = ("sm90",)
 PROGRAMS = ("pipeline",)  # that are no suite: test/sim/NAME.cu
 FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
+           "include/attile/kernel/problem": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/forward": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/backward": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/portable": PORTABLE,
@@ -54,7 +55,11 @@ TILE = re.compile(rf"= ({CALLED}consumer_wait\(([^;]*)\));")
 VOTE = re.compile(r"return (arch::barrier_any\([^;]*, (\w+)\));")
 # Every other call is one that has been overlooked here, but for those in a function's head.
 CALL = re.compile(rf"\b{ORDERS}{ARGUMENTS}")
-SEEDS = (1, 2, 3)
+# Samples of the suite, every N-th case, and the seeds that each runs under. Most mutants die of few
+# cases, so that those come first.
+RUNS = ((40, 1), (8, 1), (1, 1), (1, 2), (1, 3))
+LONGEST = 3600  # seconds of a run
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|proxy|registers|"
                     r"divergence|barrier|mbarrier|cluster|dependency|deadlock): .*)")
 
@@ -156,10 +161,10 @@ def reason(mutant, text):
     raise SystemExit(f"{mutant.name}: the suite ended without a verdict:\n{text[-2000:]}")
 
 
-def run_suite(folder, suite, seed, mutant=-1, every=1):
+def run_suite(folder, suite, every, seed, mutant=-1):
     options = [f"{folder / suite}.{mutant}.bin"] if suite in PROGRAMS else [
         "--abort", "-r", "compact"]
-    return run([str(folder / suite), *options], 900, ATTILE_SIM_SEED=str(seed),
+    return run([str(folder / suite), *options], LONGEST, ATTILE_SIM_SEED=str(seed),
                ATTILE_MUTANT=str(mutant), ATTILE_SUITE_EVERY=str(every))
 
 
@@ -168,14 +173,20 @@ def suites_of(mutant):
 
 
 def try_mutant(folder, number, mutant):
-    """What kills it, or None. Most die of a few cases, so that those come first."""
-    for every, seeds in ((40, SEEDS[:1]), (8, SEEDS[:1]), (1, SEEDS)):
+    """What kills it, or None."""
+    for every, seed in RUNS:
         for suite in suites_of(mutant):
-            for seed in seeds:
-                code, text = run_suite(folder, suite, seed, number, every)
-                if code != 0:
-                    return f"{reason(mutant, text)} (suite {suite}, seed {seed})"
+            code, text = run_suite(folder, suite, every, seed, number)
+            if code != 0:
+                which = f"suite {suite}, every {every}, seed {seed}"
+                return f"{reason(mutant, text)} ({which})"
     return None
+
+
+def ordinal(mutant, all_mutants):
+    """`the first`, `the second`, ... of those with that text in its file."""
+    same = [m for m in all_mutants if m.path == mutant.path and m.text == mutant.text]
+    return ORDINALS[same.index(mutant)]
 
 
 def main(argv):
@@ -208,13 +219,16 @@ def main(argv):
         folder = pathlib.Path(name)
         write_mutants(folder, all_mutants)
         list(pool.map(lambda suite: compile_suite(folder, suite, objects), suites))
-        for suite in suites:
-            code, text = run_suite(folder, suite, SEEDS[0])
+        baselines = [(suite, *run) for suite in suites for run in RUNS]
+        for case, (code, text) in zip(baselines,
+                                      pool.map(lambda case: run_suite(folder, *case), baselines)):
             if code != 0:
-                raise SystemExit(f"suite {suite} fails without a mutant:\n{text[-2000:]}")
+                raise SystemExit(f"suite, every, seed {case}: fails without a mutant:\n"
+                                 f"{text[-2000:]}")
         killers = pool.map(lambda pair: try_mutant(folder, *pair), enumerate(all_mutants))
         for mutant, killer in zip(all_mutants, killers):
-            named = f"`{mutant.text}` in {mutant.path.name}" in reasons
+            named = (f"the {ordinal(mutant, all_mutants)} `{mutant.text}` in {mutant.path.name}"
+                     in reasons)
             unexplained += killer is None and not named
             print(f"| {mutant.path.name}:{mutant.line + 1} `{mutant.text}` "
                   f"| {killer or '**survived**'} |", flush=True)

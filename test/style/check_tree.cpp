@@ -425,7 +425,7 @@ void Checker::check_seam(const File& file) {
 
 // ---- one language -------------------------------------------------------------------------------
 
-// Identifiers that have a new name, which docs/migration.md says.
+// Identifiers that have a new name; docs/migration.md has the public ones.
 const auto kOldNames = list_of(
     "RingPlace Ring KRing VRing QRing DoRing TilePlace PackedTilePlace BoxPlace VectorPlace "
     "Landing "
@@ -442,7 +442,8 @@ void Checker::check_old_names(const File& file) {
   for (std::size_t i = 0; i < file.code.size(); ++i) {
     for (const auto& [word, at] : words_of(file.code[i])) {
       if (!contains(kOldNames, word)) continue;
-      report(file, i, "'" + std::string(word) + "' has a new name (docs/migration.md)");
+      report(file, i,
+             "'" + std::string(word) + "' has a new name (docs/migration.md has the public ones)");
     }
   }
 }

@@ -85,7 +85,7 @@ struct Partial {
 };
 
 /// One row after the other over tiles of the given columns; `order` says which tile comes when.
-template <int kSlack = 0>
+template <int kThreshold = 0>
 Partial accumulate(const Problem& p, int tile, float unit, const std::vector<int>& order) {
   Partial partial;
   partial.softmax.reset();
@@ -93,7 +93,7 @@ Partial accumulate(const Problem& p, int tile, float unit, const std::vector<int
     Scores scores;
     const int begin = t * tile, end = std::min(begin + tile, p.columns);
     for (int r = 0; r < kRows; ++r) scores.s[r].assign(&p.s[r][begin], &p.s[r][0] + end);
-    partial.softmax.step<kSlack>(scores, partial.output, unit);
+    partial.softmax.step<kThreshold>(scores, partial.output, unit);
     for (int r = 0; r < kRows; ++r) {
       for (int j = begin; j < end; ++j) {
         for (int c = 0; c < kDim; ++c) {
@@ -113,10 +113,10 @@ Result finish(Partial partial, float unit, float factor = 1.0f) {
   return result;
 }
 
-template <int kSlack = 0>
+template <int kThreshold = 0>
 Result run(const Problem& p, int tile, float unit, const std::vector<int>& order,
            float factor = 1.0f) {
-  return finish(accumulate<kSlack>(p, tile, unit, order), unit, factor);
+  return finish(accumulate<kThreshold>(p, tile, unit, order), unit, factor);
 }
 
 std::vector<int> in_order(int columns, int tile) {

@@ -65,15 +65,6 @@ ATTILE_DEVICE void prefetch_map(const TensorMap& map) {
 #endif
 }
 
-/// Prefetches a box to L2 that some thread will load soon. Nothing waits for it.
-ATTILE_DEVICE void bulk_prefetch(const TensorMap& map, const TmaCoord& at) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map),
-               "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4)
-               : "memory");
-#endif
-}
-
 /// Begins to load `bytes` contiguous bytes to `shared`; `barrier` counts them.
 /// Units    `bytes` and both addresses are multiples of 16.
 ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, Mbarrier* barrier) {

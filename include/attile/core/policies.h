@@ -84,10 +84,8 @@ struct WithPolicy<PolicyBundle<M, S, P, Q>, Policy> {
       "attile: this type is no policy: neither a Mask, nor a ScoreMod, nor a Dropout, nor "
       "a Sequences has all that its concept asks for");
   static_assert(kKinds < 2, "attile: a policy is of one kind: this type could be two");
-  static_assert(
-      !requires { Policy::kLearns; },
-      "attile: a score modifier declares kHasGradient, which was kLearns "
-      "(docs/migration.md)");
+  static_assert(ScoreMod<Policy> || !kHasGradient<Policy>,
+                "attile: only a score modifier has a gradient, kHasGradient");
   using type = PolicyBundle<typename Chosen<M, Policy, NoMask, Mask<Policy>>::type,
                             typename Chosen<S, Policy, NoScoreMod, ScoreMod<Policy>>::type,
                             typename Chosen<P, Policy, NoDropout, Dropout<Policy>>::type,

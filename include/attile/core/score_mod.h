@@ -69,6 +69,10 @@ inline constexpr bool kMayHide = [] {
 ///     fixed order, and the deterministic DqModes always refuse the problem.
 template <class S>
 inline constexpr bool kHasGradient = [] {
+  static_assert(
+      !requires { S::kLearns; },
+      "attile: a score modifier declares kHasGradient, which was kLearns "
+      "(docs/migration.md)");
   if constexpr (requires { S::kHasGradient; }) return bool(S::kHasGradient);
   return false;
 }();

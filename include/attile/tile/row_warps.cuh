@@ -60,13 +60,13 @@ class RowWarps {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) room_[r * kBlockThreads + thread] = x[r];
     barrier();  // the values below could be read before the other warps have written them
-    const float* const of_line = room_ + thread / kThreads * kThreads + thread % arch::kWarpSize;
+    const float* const of_row = room_ + thread / kThreads * kThreads + thread % arch::kWarpSize;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      x[r] = of_line[r * kBlockThreads];
+      x[r] = of_row[r * kBlockThreads];
       ATTILE_UNROLL
       for (int w = 1; w < kWarpsN; ++w) {
-        x[r] = op(x[r], of_line[r * kBlockThreads + w * arch::kWarpSize]);
+        x[r] = op(x[r], of_row[r * kBlockThreads + w * arch::kWarpSize]);
       }
     }
   }

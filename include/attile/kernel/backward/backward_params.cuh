@@ -33,7 +33,7 @@ struct BackwardParams : Problem<Traits> {
   float* row_lse = nullptr;        ///< LSE of each scratch row; +inf where P must be 0
   float* delta = nullptr;          ///< rowsum(dO * O) - dLSE of each; 0 past the sequence's rows
   float* dq_accum = nullptr;       ///< the fp32 sum: kDqCols per scratch row; null with kTwoPass
-  int* dq_semaphores = nullptr;    ///< kInOrder: see DqOrder and `begun`
+  int* dq_semaphores = nullptr;    ///< kInOrder: see DqOrder and `begun_counter`
   int* zero_fill_flags = nullptr;  ///< see DqOrder; null where preprocessing writes all zeros
   int* dq_ready_flags = nullptr;   ///< kSignalsDqReady: see DqOrder
   int q_tiles, kv_tiles;           ///< the tiles of each sequence and head
@@ -142,8 +142,8 @@ bool zero_fills_in_pass(const typename Traits::Args& args) {
   const std::int64_t heads = args.q_heads / args.kv_heads;
   const std::int64_t sum = heads * rows * Traits::kDqCols * std::int64_t{sizeof(float)};
   const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  const std::int64_t share = sum / kv_tiles;
-  return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= share && share <= 128 << 10;
+  const std::int64_t chunk = sum / kv_tiles;
+  return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= chunk && chunk <= 128 << 10;
 }
 
 /// Returns whether half of the kv heads ascend: see kv_block_of.
@@ -165,20 +165,20 @@ int heads_in_flight(const typename Traits::Args& args) {
   if (args.kv_heads == 0 || args.q_len == 0 || args.kv_len == 0) return 1;
   constexpr int kDeviceBlocks = 128;
   const std::int64_t batch_heads = std::int64_t{args.batch} * args.kv_heads;
-  std::int64_t abreast = 1;
+  std::int64_t heads = 1;
   if constexpr (Traits::kDqMode == DqMode::kInOrder) {
     constexpr std::int64_t kMostBlocks = 256;
-    abreast = ceil_div(kMostBlocks, std::int64_t{args.q_heads / args.kv_heads} *
-                                        ceil_div(args.q_len, Traits::kBr));
+    heads = ceil_div(kMostBlocks, std::int64_t{args.q_heads / args.kv_heads} *
+                                      ceil_div(args.q_len, Traits::kBr));
     if (alternates<Traits>(args)) {
       const int tiles = ceil_div(args.kv_len, Traits::kBc);
-      abreast = max<std::int64_t>(abreast, ceil_div(kDeviceBlocks, tiles));
+      heads = max<std::int64_t>(heads, ceil_div(kDeviceBlocks, tiles));
     }
   } else if constexpr (Traits::kHeadsInFlight && !kRowsAlike<typename Traits::MaskType>) {
     const int tiles = ceil_div(args.kv_len, Traits::kBc);
-    if (batch_heads * tiles <= 8 * kDeviceBlocks) abreast = kDeviceBlocks / tiles;
+    if (batch_heads * tiles <= 8 * kDeviceBlocks) heads = kDeviceBlocks / tiles;
   }
-  return static_cast<int>(max<std::int64_t>(min(abreast, batch_heads), 1));
+  return static_cast<int>(max<std::int64_t>(min(heads, batch_heads), 1));
 }
 
 template <class Traits>

@@ -63,7 +63,7 @@ ATTILE_DEVICE WorkTile q_work_tile_from_last(const BackwardParams<Traits>& p, in
 /// Returns the first kv block of the kv head that a work tile's rows read.
 template <class Traits>
 ATTILE_DEVICE int first_kv_block(const BackwardParams<Traits>& p, const WorkTile& at) {
-  static_assert(!kHeadMajor<Traits>, "attile::first_kv_block: columns go sequence by sequence");
+  static_assert(!kHeadMajor<Traits>, "attile::first_kv_block: kv blocks go sequence by sequence");
   return (at.sequence * p.kv_heads + at.kv_head) * p.kv_tiles;
 }
 

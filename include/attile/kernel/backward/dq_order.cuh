@@ -20,15 +20,15 @@ namespace attile {
 ///
 /// A block of the pass over keys has one tile of K and V, a kv block, and adds to the dQ of all
 /// rows that see it. Three kinds of numbers in the workspace order that. Preprocessing resets all
-/// of them
-/// (`reset`, `reset_semaphore`).
+/// of them (`reset`, `reset_semaphore`).
 ///
-/// 1. Zeros. Preprocessing writes them, or in kInOrder the kv block that adds first overwrites what
-///    is there. With kZeroFillsInPass the pass writes them itself: preprocessing's would go to
-///    device memory and come back. The dq_accum of a kv head's query heads is cut into one chunk
-///    for each of its kv blocks. `zero_fill_chunk` claims a chunk (an atomic increment), writes it
-///    and marks it filled. A block fills the chunk of a block that will begin about when this one
-///    has ended, so that the zeros are still in L2. Before it adds, `await_zero_fill` waits for all
+/// 1. Zeros. Preprocessing writes them. With kInOrder the kv block that adds first overwrites what
+///    is there, and preprocessing writes zeros only for rows that no kv block sees. With
+///    kZeroFillsInPass the pass writes them itself, because preprocessing's would go to device
+///    memory and come back. The dq_accum of a kv head's query heads is cut into one chunk for each
+///    of its kv blocks. `zero_fill_chunk` claims a chunk (an atomic increment), writes it and marks
+///    it filled. A block fills the chunk of a block two rounds of resident blocks later, so that
+///    the zeros are there by then and still in L2. Before it adds, `await_zero_fill` waits for all
 ///    chunks of its kv head, and fills those that nobody has claimed, so that it does not matter in
 ///    which order blocks begin, or whether they run at the same time.
 /// 2. Turns, with kInOrder: a semaphore for each tile of rows. It holds the kv tile that has added
@@ -37,13 +37,14 @@ namespace attile {
 ///    tile to the first, or in a kv head that ascends (`kv_block_of`) from the first to the last. A
 ///    block waits only for blocks that have begun (backward_in_order_kernel).
 /// 3. Readiness, with kSignalsDqReady: kDqReadyFlags flags for each kv block. `signal_ready` sets
-/// one
-///    when its part has been added, and `await_ready` waits for those of all kv blocks of a kv
-///    head, so that dQ of the first heads is written while the last kv blocks still run (worth 1.8
-///    % in the mean of 18 cells: H200, 2026-11-24).
+///    one when its part has been added, and `await_ready` waits for those of all kv blocks of a kv
+///    head, so that dQ of the first heads is written while the last kv blocks still run (worth
+///    1.8 % in the mean of 18 cells: H200, 2026-11-24, docs/tuning.md). Without it the kernel that
+///    writes dQ waits for the whole pass.
 ///
-/// Every write that hands something on is a store.release, and every read that waits for one is a
-/// load.acquire, by one lane, with a barrier of the warp or block between it and the others.
+/// Every write that hands something on is a store.release by one lane, behind a barrier of those
+/// that wrote, and every read that waits for one is a load.acquire, before a barrier of those that
+/// go on.
 template <class Traits>
 class DqOrder {
  public:

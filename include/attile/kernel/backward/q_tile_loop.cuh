@@ -26,8 +26,8 @@ struct QTileLoop {
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return step < range.last; }
-  ATTILE_DEVICE bool edge() const { return !range.full(q_work_tile()); }
-  ATTILE_DEVICE int row0() const { return q_work_tile() * Traits::kBr; }
+  ATTILE_DEVICE bool edge() const { return !range.full(q_tile()); }
+  ATTILE_DEVICE int row0() const { return q_tile() * Traits::kBr; }
   /// Returns the work tile of the current rows and of the kv tile of `key`.
   ATTILE_DEVICE WorkTile tile(WorkTile key) const {
     key.head = head;
@@ -40,7 +40,7 @@ struct QTileLoop {
   }
 
  private:
-  ATTILE_DEVICE int q_work_tile() const {
+  ATTILE_DEVICE int q_tile() const {
     if (!p.ascends(kv_block)) return step;
     return range.first + range.last - 1 - step;
   }

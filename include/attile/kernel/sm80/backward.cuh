@@ -166,13 +166,15 @@ enum class Kept {
 };
 template <class Traits>
 inline constexpr Kept kKept = [] {
-  constexpr bool kShortPlain = Traits::kDqCols <= 64 && sizeof(typename Traits::ElementType) == 2 &&
-                               kIsFastPath<typename Traits::Policies>;
+  constexpr bool kShortFastPath = Traits::kDqCols <= 64 &&
+                                  sizeof(typename Traits::ElementType) == 2 &&
+                                  kIsFastPath<typename Traits::Policies>;
   if (Traits::kDqMode == DqMode::kInOrder) {
-    return Traits::kBeginsAtHalf || kShortPlain ? Kept::kBatch : Kept::kBatchAndCol0;
+    return Traits::kBeginsAtHalf || kShortFastPath ? Kept::kBatch : Kept::kBatchAndCol0;
   }
-  const bool is_number = Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
-  return is_number ? Kept::kKvBlock : Kept::kBatchAndCol0;
+  const bool keeps_kv_block =
+      Traits::kBeginsAtHalf && Traits::kDqCols <= 128 && Traits::kStages == 1;
+  return keeps_kv_block ? Kept::kKvBlock : Kept::kBatchAndCol0;
 }();
 
 /// Returns the work tile of a step.

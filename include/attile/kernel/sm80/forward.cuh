@@ -84,8 +84,8 @@ ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsig
   row_warps.barrier();  // the warps of a row have written its O before they read it; no others do
   const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
   constexpr int kRows = Outputs::kWarpRows / Traits::kWarpsN;
-  const int across = Outputs::warp_col() / Outputs::kWarpCols;
-  tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + across * kRows, at.row0);
+  const int warp_of_row = Outputs::warp_col() / Outputs::kWarpCols;
+  tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + warp_of_row * kRows, at.row0);
 }
 
 /// Computes O and LSE of one tile of query rows of one head by the forward pass of FlashAttention-2

@@ -19,33 +19,53 @@
 // and goes through the tiles of rows that see it. S and dP are made transposed, so that P^T and
 // dS^T are left operands of dV and dK as they lie in registers.
 //
+// clang-format off
 //   one producer warpgroup                 consumer warpgroups, up to 128 columns
 //   +-------------------------------+        +-------------------------------------------------+
 //   | warp 0: load_tiles            |--K, V->| consume (backward_consumer.cuh), 64 rows of K   |
 //   |                               |-Q, dO->| and V each:                                     |
 //   |                               |        |   S^T = K Q^T, dP^T = V dO^T                    |
-//   | warps 1 to 3, of these what   |        |   P^T, dS^T in registers; dS^T -> shared memory |
-//   | the traits say:               |        |   dV += P^T dO, dK += dS^T Q                    |
-//   |   add_staged_dq (kBulkDq)     |<--dQ---|   dQ = dS K, of the tile of rows before         |
+//   | warps 1 to 3, of these as the |        |   P^T, dS^T in registers; dS^T -> shared memory |
+//   | second table below says:      |        |   dV += P^T dO, dK += dS^T Q                    |
+//   |   add_staged_dq               |<--dQ---|   dQ = dS K, of the tile of rows before         |
 //   |   run_dq_semaphore            |        +-------------------------------------------------+
-//   |     (kDqSemaphoreWarps)       |        above 128 columns (kProductPerWarpgroup)
-//   |   zero_fill_dq                |        +-------------------------------------------------+
-//   |     (kZeroFillsInPass)        |        | run_consumer (product_per_warpgroup.cuh): one   |
+//   |   zero_fill_dq                |        above 128 columns (kProductPerWarpgroup)
+//   |                               |        +-------------------------------------------------+
+//   |                               |        | run_consumer (product_per_warpgroup.cuh): one   |
 //   +-------------------------------+        | makes S, P and dV; one dP, dS and dK; one dQ    |
 //     backward_producer.cuh                  +-------------------------------------------------+
 //
-//   pipeline, slot   stages        filled by          consumed by
-//   K, V             1             load_tiles         all consumers; dK and dV take their place
-//   Q, dO            kStages       load_tiles         all consumers. LSE, delta and which rows they
-//                                                     are come with Q (QStage)
-//   dS^T             2             all consumers      all consumers, a step later, for dQ: ordered
-//                                                     by step_barrier, or with kProductPerWarpgroup
-//                                                     by ds_slot
-//   P                kPBuffers     consumer of dV     consumer of dK: p_slot (kProductPerWarpgroup)
-//   staged dQ        1             all consumers      add_staged_dq: dq_staged, dq_read (kBulkDq)
+//             stages     up to 128 columns                   above 128 columns
+//   K, V      1          load_tiles -> all consumers; dK     load_tiles -> those that make a
+//                        and dV are staged in their place    product of it
+//   Q, dO     kStages    load_tiles -> all consumers. LSE,   load_tiles -> the consumers of dV and
+//                        delta and which rows they are       of dK, which stage dV over dO and dK
+//                        come with Q (QStage)                over Q in the end
+//   dS^T      2          all -> all, a step later            consumer of dK -> consumer of dQ
+//                        (step_barrier)                      (ds_slot)
+//   P, fp32   kPBuffers                                      consumer of dV -> that of dK (p_slot)
+//   dQ, fp32  1          with kBulkDq: consumers ->
+//                        add_staged_dq (dq_staged, dq_read)
 //
-// Where dQ is added, in which order, and who writes its zeros: kernel/backward/dq_order.cuh. The
-// named barriers are in named_barrier.cuh.
+//   who adds dQ to dq_accum
+//   kAccumulate   up to 128 columns: add_staged_dq, a warp for each consumer (kBulkDq). Where
+//                 shared memory has no room for staged dQ: the consumers, by atomics. Above: the
+//                 consumer of dQ, by atomics. Warp 3 runs zero_fill_dq, but not with three
+//                 consumers up to 128 columns.
+//   kInOrder      up to 128 columns on the fast path: add_staged_dq, two warps that take tiles of
+//                 rows alternately. Else, and above: the consumers, or that of dQ, for which two
+//                 warps run run_dq_semaphore.
+//
+//   a step of a consumer up to 128 columns (q_step), tile i of rows
+//   wgmma    S, dP (i)          dV (i)                  dQ (i - 1), dK (i)
+//   else               P (i)           dS (i), staged                      dQ (i - 1) added
+// clang-format on
+//
+// dQ of a tile needs dS of all consumers, which they have staged a step later, so that nobody waits
+// for the slowest one in the same step. In which order dQ is added, and how the kernel behind knows
+// that it is complete: kernel/backward/dq_order.cuh. The named barriers are in named_barrier.cuh. A
+// block's kv block follows from its number, or in order from when it begins (kv_block_of,
+// backward_kernel.cuh).
 
 namespace attile::sm90 {
 

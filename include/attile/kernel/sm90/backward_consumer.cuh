@@ -35,8 +35,8 @@ struct StepRegisters {
   tile::VisibleBits<typename Consumer::Rows> shown;  ///< the mask's answers
 };
 
-/// Does lines 11 to 16 for part kPart of a tile of rows, whose S and dP are under way. dK of the
-/// last part is left to the caller.
+/// Does lines 11, 12, 14 and 16 for part kPart of a tile of rows, whose S and dP are under way, and
+/// begins S and dP of the next part. dK of the last part is left to the caller.
 template <bool kFirst, int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QStage<Traits>& rows,
                              int step, StepRegisters<Traits>& frag,
@@ -65,7 +65,8 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
 }
 
 /// Does one tile of rows, and dQ of the tile `before`, which the first step has not. dQ of a tile
-/// needs dS of all warpgroups, and a step later they have all staged it. Returns the next tile.
+/// needs dS of all warpgroups: await_step waits for it, a step later, when that is short. Returns
+/// the next tile, for which it waits while this stage is held: kStages must be 2 or more.
 template <bool kFirst, class Traits, class Sampler>
 ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
                                     const QStage<Traits>& rows, const QStage<Traits>& before,
@@ -129,7 +130,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, in
                                const BackwardMemory<Traits>& smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
-  consumers_barrier<Traits>();  // all have read K and V, and have added their dQ
+  consumers_barrier<Traits>();  // all have read K and V, and have added or staged their dQ
   if constexpr (Traits::kSignalsDqReady && !Traits::kBulkDq) {
     smem.await_zero_fill();  // also where nothing is added
     if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(kv_block, 0);

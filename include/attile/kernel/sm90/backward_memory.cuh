@@ -82,9 +82,11 @@ struct BackwardMemory {
   ATTILE_DEVICE arch::Mbarrier* step_barrier() const {
     return barriers() + 4 + 4 * Traits::kStages;
   }
-  /// Return the barriers of which a phase ends when the dQ that a producer warp adds has been
-  /// staged, and when it has been read: for each warpgroup's part, or with kInOrder one for all.
+  /// Returns the barrier of which a phase ends when the dQ that producer warp `adder` adds has been
+  /// staged.
   ATTILE_DEVICE arch::Mbarrier* dq_staged(int adder) const { return step_barrier() + 1 + adder; }
+  /// Returns the barrier of which a phase ends when staged dQ has been read: the part of a consumer
+  /// warpgroup, which one adder adds, or with kInOrder all of it.
   ATTILE_DEVICE arch::Mbarrier* dq_read(int warpgroup) const {
     return dq_staged(Traits::kDqAdders + (Traits::kDqMode == DqMode::kInOrder ? 0 : warpgroup));
   }
@@ -128,29 +130,28 @@ struct BackwardMemory {
 
   /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
-    constexpr int kGroupWarps = arch::kWarpgroupSize / arch::kWarpSize;
-    constexpr int kReaders = (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kGroupWarps;
+    constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
+    constexpr int kConsumerWarps = (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kWarps;
     if (arch::thread_index() == 0) {
-      k().init(kReaders);
-      v().init(kReaders);
-      q().init(kReaders);
-      dout().init(kReaders);
+      k().init(kConsumerWarps);
+      v().init(kConsumerWarps);
+      q().init(kConsumerWarps);
+      dout().init(kConsumerWarps);
       if constexpr (Traits::kProductPerWarpgroup) {
         for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {
-          arch::mbarrier_init(slot(i, 0).full, kGroupWarps);
-          arch::mbarrier_init(slot(i, 0).empty, kGroupWarps);
+          arch::mbarrier_init(slot(i, 0).full, kWarps);
+          arch::mbarrier_init(slot(i, 0).empty, kWarps);
         }
       } else {
-        arch::mbarrier_init(step_barrier(), kReaders);
+        arch::mbarrier_init(step_barrier(), kConsumerWarps);
         constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
         for (int i = 0; Traits::kBulkDq && i < Traits::kDqAdders; ++i) {
-          arch::mbarrier_init(dq_staged(i), kInOrder ? kReaders : kGroupWarps);
+          arch::mbarrier_init(dq_staged(i), kInOrder ? kConsumerWarps : kWarps);
           if (i == 0 || !kInOrder) arch::mbarrier_init(dq_read(i), 1);
         }
       }
       if constexpr (Traits::kDqSemaphoreWarps) {
-        constexpr int kAdders =
-            (Traits::kProductPerWarpgroup ? 1 : Traits::kConsumers) * kGroupWarps;
+        constexpr int kAdders = (Traits::kProductPerWarpgroup ? 1 : Traits::kConsumers) * kWarps;
         arch::mbarrier_init(dq_acquired(0).full, 1);
         arch::mbarrier_init(dq_acquired(0).empty, kAdders);
         arch::mbarrier_init(dq_added(0).full, kAdders);

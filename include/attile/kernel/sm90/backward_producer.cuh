@@ -24,8 +24,8 @@
 
 #include <cstdint>
 
-// The producer warpgroup of the backward pass: warp 0 loads tiles, and the others look after dQ on
-// its way from the consumers to dq_accum. The lines named are those of FlashAttention-2, Algorithm
+// The producer warpgroup of the backward pass: warp 0 loads tiles, and the others add staged dQ,
+// wait for its turns, or write its zeros. The lines named are those of FlashAttention-2, Algorithm
 // 2 (arXiv 2307.08691).
 
 namespace attile::sm90 {
@@ -61,7 +61,8 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
     load(smem.v(), state, p.v_map, key0, key.kv_head, keys.batch, rows, is_tail);
   }
   // Preprocessing is complete: the statistics, the zeros and what DqOrder resets are there, also
-  // for those who learn from this thread of the first tile, or that there is none.
+  // for the consumers, which wait for a stage of Q or its end. Others wait for it by
+  // await_zero_fill.
   arch::await_dependencies();
   // Not before, because the next kernel takes flags for set that preprocessing has not yet reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
@@ -116,7 +117,7 @@ ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
 }
 
 /// Adds staged dQ to dq_accum by TMA: of every tile the part of one consumer warpgroup, or with
-/// kInOrder all of every other tile, when it is this block's turn.
+/// kInOrder all of every kDqAdders-th tile, when it is this block's turn.
 /// Scope    one thread, or with kInOrder a warp; with kBulkDq.
 template <class Traits>
 ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,

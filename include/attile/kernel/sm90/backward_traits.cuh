@@ -237,6 +237,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// many flags each kv block has for that.
   static constexpr bool kSignalsDqReady = kMode == DqMode::kAccumulate;
   static constexpr int kDqReadyFlags = kBulkDq ? kDqAdders : 1;
+  static_assert(
+      !(kBulkDq && kSignalsDqReady) || kZeroFillsInPass,
+      "attile::sm90::BackwardTraits: the warps that add staged dQ wait for preprocessing by "
+      "the zero fill, before they signal that dQ is ready");
   /// Where statistics, the rows of dS and the barriers begin, and the shared memory of a block.
   static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;

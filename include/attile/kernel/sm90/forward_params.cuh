@@ -32,8 +32,8 @@ struct Packing {
   int rows = kWarpgroupRows;
 
   Packing() = default;
-  /// Packs as many query heads as divide their number, `warpgroup`, and as a warpgroup has rows.
-  /// `warpgroup`: the query heads of a kv head.
+  /// Packs the most of the `group_heads` query heads of a kv head that divide them and are at most
+  /// the rows of a warpgroup.
   explicit Packing(int group_heads) {
     for (heads = min(group_heads, kWarpgroupRows); group_heads % heads != 0;) --heads;
     rows = kWarpgroupRows / heads;

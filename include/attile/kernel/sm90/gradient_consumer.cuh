@@ -33,7 +33,7 @@
 namespace attile::sm90 {
 
 /// Holds the steps of a warpgroup that makes S or dP of one kv block. A part is kPartRows rows of a
-/// tile of Q; `part` is its first row in the tile. The lines named are those of FlashAttention-2,
+/// tile of Q; `row` is its first row in the tile. The lines named are those of FlashAttention-2,
 /// Algorithm 2 (arXiv 2307.08691).
 template <class Traits>
 struct ScoreConsumer {
@@ -60,10 +60,10 @@ struct ScoreConsumer {
     return Traits::kProductPerWarpgroup ? number * kWarpgroupRows : 0;
   }
 
-  /// Returns LSE of the rows of a part as the fast path makes P of it: half of it where S begins at
-  /// the other half.
-  ATTILE_DEVICE RowStatistics lse(const Tile& rows, int part) const {
-    RowStatistics lse(smem.statistics(rows.state.stage).lse() + part);
+  /// Returns LSE of the rows of a part as the fast path subtracts it from S: half of it with
+  /// kBeginsAtHalf, where the sum of S begins at -LSE / 2, so that its rounding errors are smaller.
+  ATTILE_DEVICE RowStatistics lse(const Tile& rows, int row) const {
+    RowStatistics lse(smem.statistics(rows.state.stage).lse() + row);
     if constexpr (Traits::kBeginsAtHalf) {
       ATTILE_UNROLL
       for (float& x : lse.x) x *= 0.5f;
@@ -72,17 +72,17 @@ struct ScoreConsumer {
   }
   /// Begins S^T of a part (line 10).
   ATTILE_DEVICE void start_scores(Scores& s, OddScores& odd, const RowStatistics& lse,
-                                  const Tile& rows, int part) const {
+                                  const Tile& rows, int row) const {
     const auto q = smem.q().tile(rows.state.stage);
     if constexpr (Traits::kTwoSums) {
       const tile::TwoSums<Scores> sums{s, odd};
-      tile::start_transposed_product<T>(sums, smem.k().tile(0), q, first_key(), part);
+      tile::start_transposed_product<T>(sums, smem.k().tile(0), q, first_key(), row);
     } else if constexpr (Traits::kBeginsAtHalf) {
       Rows s_rows{s};
       begin_at_half(s_rows, lse, p.half_inverse_scale);
-      tile::start_transposed_product<T, true>(s, smem.k().tile(0), q, first_key(), part);
+      tile::start_transposed_product<T, true>(s, smem.k().tile(0), q, first_key(), row);
     } else {
-      tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), part);
+      tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), row);
     }
   }
   /// Waits until S^T is made, and joins its sums. kPending later wgmma groups may be under way.
@@ -95,36 +95,36 @@ struct ScoreConsumer {
     }
   }
   /// Returns the coordinates of the scores of a part in its registers.
-  ATTILE_DEVICE tile::TileCoord coord(const Tile& rows, int part) const {
+  ATTILE_DEVICE tile::TileCoord coord(const Tile& rows, int row) const {
     WorkTile at = key;
     at.sequence = arch::opaque(key.sequence);
     at.head = rows.head;
-    at.row0 = rows.row0 + part;
+    at.row0 = rows.row0 + row;
     return p.coord(at, key.kv_tile() * Traits::kBc - register_row());
   }
   /// Returns the mask's answers about the scores of a part, where it is asked about each of them.
   /// Called while products are under way, as is `ask_dropout`.
-  ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int part) const {
+  ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int row) const {
     tile::VisibleBits<Rows> shown;
     if constexpr (kAsksEachScore<typename Traits::MaskType, typename Traits::ScoreModType>) {
-      if (rows.edge) shown.ask(p.policies.mask, coord(rows, part));
+      if (rows.edge) shown.ask(p.policies.mask, coord(rows, row));
     }
     return shown;
   }
   /// Returns dropout's decisions about the scores of a part.
   template <class Sampler>
-  ATTILE_DEVICE tile::KeepBits<Rows, Sampler> ask_dropout(const Tile& rows, int part,
+  ATTILE_DEVICE tile::KeepBits<Rows, Sampler> ask_dropout(const Tile& rows, int row,
                                                           const Sampler& sampler) const {
     if constexpr (Traits::DropoutType::kEnabled) {
-      return {coord(rows, part), sampler};
+      return {coord(rows, row), sampler};
     } else {
       return {};
     }
   }
   /// Writes dS^T of a part to a tile in shared memory.
   ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
-                                  int part) const {
-    tile::stage(to, x, 1.0f, part, register_row());
+                                  int row) const {
+    tile::stage(to, x, 1.0f, row, register_row());
   }
   /// Returns the work tile of a tile of Q.
   ATTILE_DEVICE WorkTile work_tile(const Tile& rows) const {
@@ -143,10 +143,10 @@ struct ScoreConsumer {
 };
 
 /// Stores rows row0 on of dK or dV, times `factor`, from the registers of warpgroup `number` by way
-/// of shared memory (line 18). With Uniform TMA stores them; else the threads do, because TMA would
-/// overwrite rows of another sequence behind this one's. `target`: the rows of dK or dV of the
-/// sequence and kv head of `key`.
-/// Scope    all threads of the warpgroup. `smem` has been read when `arch::bulk_wait_read` of the
+/// of shared memory (line 18). With kUniform TMA stores them; else the threads do, because TMA
+/// would overwrite rows of another sequence behind this one's. `target`: the rows of dK or dV of
+/// the sequence and kv head of `key`. Scope    all threads of the warpgroup. `smem` has been read
+/// when `arch::bulk_wait_read` of the
 ///          warpgroup's first thread returns.
 template <bool kUniform, class Tile, class Registers, class T>
 ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
@@ -232,21 +232,21 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   typename Traits::VLeft v_left;  ///< its rows of V in registers, or the tile of V
 
   /// Begins dP^T of a part (line 13).
-  ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int part) const {
+  ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int row) const {
     if constexpr (Traits::kVInRegisters) {
-      tile::start_transposed_product<T>(dp, v_left, dout, part);
+      tile::start_transposed_product<T>(dp, v_left, dout, row);
     } else {
-      tile::start_transposed_product<T>(dp, v_left, dout, first_key(), part);
+      tile::start_transposed_product<T>(dp, v_left, dout, first_key(), row);
     }
   }
   /// Begins S^T and dP^T of a part, reads LSE, and asks the mask.
   template <class StepRegisters>
-  ATTILE_DEVICE void start(StepRegisters& frag, const Tile& rows, int part) const {
-    if constexpr (Traits::kFastPath) frag.lse = this->lse(rows, part);
-    this->start_scores(frag.s, frag.s_odd, frag.lse, rows, part);
-    frag.shown = this->ask_mask(rows, part);                     // before dP takes registers
+  ATTILE_DEVICE void start(StepRegisters& frag, const Tile& rows, int row) const {
+    if constexpr (Traits::kFastPath) frag.lse = this->lse(rows, row);
+    this->start_scores(frag.s, frag.s_odd, frag.lse, rows, row);
+    frag.shown = this->ask_mask(rows, row);                      // before dP takes registers
     const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
-    start_dp(frag.ds, do_smem, part);
+    start_dp(frag.ds, do_smem, row);
   }
   /// Begins dQ of a step, whose dS has been staged (line 15).
   ATTILE_DEVICE void start_dq(DqRegisters& dq, int step) const {
@@ -258,33 +258,33 @@ struct GradientConsumer : ScoreConsumer<Traits> {
 
   /// Waits for S^T, and makes P^T of it (line 11). kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
-  ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& rows, int part) const {
+  ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& rows, int row) const {
     Rows p_rows{frag.s};
     this->template await_scores<kPending>(frag.s, frag.s_odd);
-    if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, part), p.policies.mask);
+    if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, row), p.policies.mask);
     fast_probabilities(p_rows, p.scale, frag.lse);
   }
   /// Waits for dP^T, and makes dS^T of it (line 14). kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
-  ATTILE_DEVICE void make_ds(StepRegisters& frag, const Tile& rows, int part) const {
+  ATTILE_DEVICE void make_ds(StepRegisters& frag, const Tile& rows, int row) const {
     tile::wait_product<kPending>(frag.ds);
-    const RowStatistics delta(smem.statistics(rows.state.stage).delta() + part);
+    const RowStatistics delta(smem.statistics(rows.state.stage).delta() + row);
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     fast_gradient(p_rows, ds_rows, delta);
   }
   /// Makes P^T and dS^T off the fast path (lines 11 and 14).
   template <class StepRegisters, class Sampler>
-  ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& rows, int part,
+  ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& rows, int row,
                                    const Sampler& sampler) const {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     const auto statistics = smem.statistics(rows.state.stage);
-    const auto kept = this->ask_dropout(rows, part, sampler);
+    const auto kept = this->ask_dropout(rows, row, sampler);
     this->template await_scores<0>(frag.s, frag.s_odd);
     arch::fence_operand(frag.ds.x);  // dP is not read above the wait
-    const tile::TileCoord coord = this->coord(rows, part);
+    const tile::TileCoord coord = this->coord(rows, row);
     with_shown(rows.edge, p_rows, p, coord, frag.shown, [&](auto masked) {
       probabilities_and_gradient<decltype(masked)::value>(
-          p_rows, ds_rows, p, coord, statistics.lse() + part, statistics.delta() + part, kept,
+          p_rows, ds_rows, p, coord, statistics.lse() + row, statistics.delta() + row, kept,
           frag.shown);
     });
   }

@@ -27,10 +27,11 @@
 // The consumer warpgroups of the backward pass above 128 columns. dK and dV of 64 rows of K and V
 // take all registers of two warpgroups. So each of these makes one of them, with the products that
 // lead to it, for all rows and columns of the tile: S, P and dV, or dP, dS and dK. The first hands
-// P to the second through shared memory, in fp32 and in the order of registers; as left operands of
-// dV and dK, P and dS stay in registers. A third warpgroup makes dQ and adds it to dq_accum, which
-// takes as long as all products, and for which nobody waits. The lines named are those of
-// FlashAttention-2, Algorithm 2 (arXiv 2307.08691).
+// P (off the fast path its factor of dS) to the second through shared memory, in fp32 and in the
+// order of registers; as left operands of dV and dK, P and dS stay in registers. A third warpgroup
+// makes dQ and adds it to dq_accum. Its additions take as long as all products of the block, and
+// the other two do not wait for them. The lines named are those of FlashAttention-2, Algorithm 2
+// (arXiv 2307.08691).
 
 namespace attile::sm90 {
 
@@ -122,8 +123,9 @@ ATTILE_DEVICE void for_each_four(float* p, F&& f) {
   }
 }
 
-/// Makes S^T and P^T of part kPart of a tile (lines 10 and 11), hands P to the warpgroup that makes
-/// dS, and begins dV (line 12). `parts`: the number of parts of all tiles before.
+/// Makes S^T and P^T of part kPart of a tile (lines 10 and 11), hands P, or its factor of dS, to
+/// the warpgroup that makes dS, and begins dV (line 12). `parts`: the number of parts of all tiles
+/// before.
 template <int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_p_part(
     const ScoreConsumer<Traits>& consumer, const QStage<Traits>& rows, int parts,
@@ -138,8 +140,8 @@ ATTILE_DEVICE void make_p_part(
   typename Consumer::OddScores odd;
   typename Consumer::Rows p_rows{s};
   consumer.start_scores(s, odd, consumer.lse(rows, kRow), rows, kRow);
-  const SlotBarriers handover = smem.p_slot(parts + kPart);
-  handover.producer_acquire();  // P that was there has been read; waits beside S
+  const SlotBarriers slot = smem.p_slot(parts + kPart);
+  slot.producer_acquire();  // P that was there has been read; waits beside S
   const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
   const auto kept = consumer.ask_dropout(rows, kRow, sampler);
   const auto shown = consumer.ask_mask(rows, kRow);
@@ -163,7 +165,7 @@ ATTILE_DEVICE void make_p_part(
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, float* to) {
     arch::store(to, Float4{made->x[r][c], made->x[r][c + 1], made->x[r][c + 2], made->x[r][c + 3]});
   });
-  handover.producer_commit();
+  slot.producer_commit();
   left = tile::RegisterLeft<T, Scores>(s);
   tile::start_product<T>(dv_frag, left, do_smem, kRow);
 }
@@ -216,8 +218,8 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
   tile::wait_product<0>(ds_frag);
   const float* const delta = smem.statistics(rows.state.stage).delta() + kRow;
   tile::fence_accumulators(dk_frag);  // dK of the part before is made, too
-  const SlotBarriers handover = smem.p_slot(parts + kPart);
-  handover.consumer_wait();  // P is written before it is read
+  const SlotBarriers slot = smem.p_slot(parts + kPart);
+  slot.consumer_wait();  // P is written before it is read
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, const float* from) {
     const Float4 factor = arch::load<4>(from);
     ATTILE_UNROLL
@@ -227,7 +229,7 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
                           delta[Consumer::Rows::row(c + e)]);
     }
   });
-  handover.consumer_release();
+  slot.consumer_release();
 }
 
 /// Makes dP, dS and dK of all tiles of Q, hands dS to the warpgroup that makes dQ, and stores dK.
@@ -243,7 +245,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
   typename Traits::DkRegisters dk_frag;
   dk_frag.clear();
   static_cast<void>(smem.v().consumer_wait({}));  // dP does not read V before it has arrived
-  const auto hand_over_ds = [&](int step, int head, int row0) {
+  const auto commit_ds = [&](int step, int head, int row0) {
     if (arch::thread_index() % arch::kWarpgroupSize == 0) {
       arch::store(smem.dq_rows(step % Traits::kDsTiles), Vec<int, 4>{head, row0, 0, 0});
     }
@@ -255,7 +257,8 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
   for (; !rows.is_end(); ++step) {
     typename Traits::ScoreRegisters ds_frag;
     Left left[kParts];
-    // dQ has read dS of two steps ago before it is overwritten; here, so that no branch follows dS.
+    // The consumer of dQ has read dS of two steps ago before it is overwritten. The wait stands
+    // here because a branch after dS keeps registers.
     smem.ds_slot(step).producer_acquire();
     make_ds_part<0>(consumer, rows, step * kParts, ds_frag, dk_frag, sampler);
     consumer.stage_scores(smem.ds(step), ds_frag, 0);
@@ -265,7 +268,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
       make_ds_part<1>(consumer, rows, step * kParts, ds_frag, dk_frag, sampler);
       consumer.stage_scores(smem.ds(step), ds_frag, Traits::kPartRows);
     }
-    hand_over_ds(step, rows.head, rows.row0);
+    commit_ds(step, rows.head, rows.row0);
     left[kParts - 1] = Left(ds_frag);
     tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(rows.state.stage),
                            Traits::kBr - Traits::kPartRows);
@@ -275,7 +278,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
     rows = next;
   }
   smem.ds_slot(step).producer_acquire();  // dq_rows of two steps ago has been read
-  hand_over_ds(step, -1, 0);
+  commit_ds(step, -1, 0);
   // dK is staged over Q, which nobody reads any more when P of all tiles is made.
   const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
   store_dk(p, key, smem.dk(0), dk_frag, key.kv_tile() * Traits::kBc, kNumber);

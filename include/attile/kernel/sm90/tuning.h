@@ -16,8 +16,8 @@ struct BackwardTraits;
 /// The rows of a tile that one consumer warpgroup computes: of Q, or in a backward pass of K and V.
 inline constexpr int kWarpgroupRows = 64;
 
-/// Returns the registers that setmaxnreg can give to each of `groups` consumer warpgroups, beside a
-/// producer warpgroup that has `loader`. Units: registers of a thread.
+/// Returns the registers that setmaxnreg can give to each of so many consumer warpgroups, beside
+/// a producer warpgroup that has `producer`. Units: registers of a thread.
 constexpr int consumer_registers(int consumers, int producer) {
   const int at_start = min(65536 / ((consumers + 1) * 128) / 8 * 8, 256);
   return min((at_start * (consumers + 1) - producer) / consumers / 8 * 8, 256);

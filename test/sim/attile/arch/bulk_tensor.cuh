@@ -29,7 +29,6 @@ struct TensorMap {
 }
 
 inline void prefetch_map(const TensorMap&) {}
-inline void bulk_prefetch(const TensorMap&, const TmaCoord&) {}
 
 /// As a box of rows of 16 bytes: those have no swizzle.
 [[gnu::always_inline]] inline void bulk_load(std::uint32_t shared, const void* from, int bytes,
