@@ -31,8 +31,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   backward_kv_block<Traits>(p, kv_block_of(p, arch::block_index()), arch::dynamic_shared());
 }
 
-/// Does the same for kInOrder, where a block may wait for those with smaller indices. Indices are
-/// given out as the blocks begin, so that every block that is waited for has begun.
+/// Runs the pass with kInOrder, where a block may wait for those with smaller indices. Indices are
+/// given out as the blocks begin, so that every block that is waited for has begun. The block waits
+/// for preprocessing first, which sets the counter.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {

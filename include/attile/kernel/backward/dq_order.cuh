@@ -24,13 +24,14 @@ namespace attile {
 ///
 /// 1. Zeros. Preprocessing writes them. With kInOrder the kv block that adds first overwrites what
 ///    is there, and preprocessing writes zeros only for rows that no kv block sees. With
-///    kZeroFillsInPass the pass writes them itself, because preprocessing's would go to device
-///    memory and come back. The dq_accum of a kv head's query heads is cut into one chunk for each
-///    of its kv blocks. `zero_fill_chunk` claims a chunk (an atomic increment), writes it and marks
-///    it filled. A block fills the chunk of a block two rounds of resident blocks later, so that
-///    the zeros are there by then and still in L2. Before it adds, `await_zero_fill` waits for all
-///    chunks of its kv head, and fills those that nobody has claimed, so that it does not matter in
-///    which order blocks begin, or whether they run at the same time.
+///    kZeroFillsInPass, where L2 has room for them (zero_fills_in_pass; zero_fill_flags is not
+///    null), the pass writes them itself: preprocessing's would go to device memory and come back.
+///    The dq_accum of a kv head's query heads is cut into one chunk for each of its kv blocks.
+///    `zero_fill_chunk` claims a chunk (an atomic increment), writes it and marks it filled. A
+///    block fills the chunk of a block two rounds of resident blocks later, so that the zeros are
+///    there by then and still in L2. Before it adds, `await_zero_fill` waits for all chunks of its
+///    kv head, and fills those that nobody has claimed, so that it does not matter in which order
+///    blocks begin, or whether they run at the same time.
 /// 2. Turns, with kInOrder: a semaphore for each tile of rows. It holds the kv tile that has added
 ///    last, at first kv_tiles, which is none. `acquire` waits until that is the one before mine in
 ///    the order, of those that the rows see; `release` writes mine. The order is from the last kv

@@ -62,10 +62,19 @@
 // clang-format on
 //
 // dQ of a tile needs dS of all consumers, which they have staged a step later, so that nobody waits
-// for the slowest one in the same step. In which order dQ is added, and how the kernel behind knows
-// that it is complete: kernel/backward/dq_order.cuh. The named barriers are in named_barrier.cuh. A
-// block's kv block follows from its number, or in order from when it begins (kv_block_of,
-// backward_kernel.cuh).
+// for the slowest one in the same step. Where registers make a tile of rows go in parts (kParts),
+// S, P, dP, dS, dV and dK are made for one part after another. The products and exponentials of a
+// step are in gradient_consumer.cuh.
+//
+// In which order dQ is added, and how the kernel behind knows that it is complete:
+// kernel/backward/dq_order.cuh. A block's kv block follows from its number, or in order from when
+// it begins (kv_block_of in kernel/backward/backward_schedule.cuh); the tiles of rows that see it,
+// over all query heads that read it, from QTileLoop (q_tile_loop.cuh).
+//
+// Named barriers (named_barrier.cuh): that of all consumers, once, before dK and dV are staged over
+// K and V, and before the block signals that dQ is ready; that of one consumer warpgroup, between
+// its staging of dK or dV and the store that reads it, and above 128 columns between its additions
+// to dq_accum and that signal. All else is ordered by mbarriers (backward_memory.cuh).
 
 namespace attile::sm90 {
 

@@ -61,8 +61,8 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
     load(smem.v(), state, p.v_map, key0, key.kv_head, keys.batch, rows, is_tail);
   }
   // Preprocessing is complete: the statistics, the zeros and what DqOrder resets are there, also
-  // for the consumers, which wait for a stage of Q or its end. Others wait for it by
-  // await_zero_fill.
+  // for the consumers, which wait for a stage of Q or its end. The warps that add staged dQ wait
+  // for it by await_zero_fill, and in order the whole block has (backward_in_order_kernel).
   arch::await_dependencies();
   // Not before, because the next kernel takes flags for set that preprocessing has not yet reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
@@ -131,7 +131,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
   const std::uint32_t dq = arch::shared_address(smem.dq() + part);
   smem.await_zero_fill();
-  arch::fence_async_proxy_global();  // TMA adds to zeros that threads have written
+  arch::fence_async_proxy_global();  // TMA adds to zeros that threads may have written
   const WorkTile key = kv_work_tile(p, kv_block);
   int step = 0;
   ATTILE_UNROLL_BY(1)

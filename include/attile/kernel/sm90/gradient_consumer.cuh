@@ -248,7 +248,9 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
     start_dp(frag.ds, do_smem, row);
   }
-  /// Begins dQ of a step, whose dS has been staged (line 15).
+  /// Begins dQ of a step, whose dS has been staged (line 15). The consumers share dQ by its rows,
+  /// where Br = Bc and so the first of a consumer's rows of Q is first_key() too, or by its
+  /// columns.
   ATTILE_DEVICE void start_dq(DqRegisters& dq, int step) const {
     const TileOrigin origin = Traits::dq_origin(arch::thread_index());
     tile::start_left_transposed_product<T>(dq, smem.ds(step),
@@ -298,7 +300,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// Signals that this warp has staged dS of its step, and read dS of the step before.
   ATTILE_DEVICE void arrive_step() const { arrive_warp(smem.step_barrier()); }
   /// Waits until a producer warp has read the staged dQ of the first `tiles` tiles, so that dQ of
-  /// the next one can overwrite it.
+  /// the next one can overwrite it: this consumer's part of it, or with kInOrder all, which has one
+  /// barrier for the two warps that add alternate tiles.
   ATTILE_DEVICE void await_dq_read(int tiles) const {
     if constexpr (Traits::kBulkDq) {
       arch::mbarrier_wait(smem.dq_read(number), (tiles & 1) ^ 1);

@@ -24,14 +24,14 @@
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
-// The consumer warpgroups of the backward pass above 128 columns. dK and dV of 64 rows of K and V
-// take all registers of two warpgroups. So each of these makes one of them, with the products that
-// lead to it, for all rows and columns of the tile: S, P and dV, or dP, dS and dK. The first hands
-// P (off the fast path its factor of dS) to the second through shared memory, in fp32 and in the
-// order of registers; as left operands of dV and dK, P and dS stay in registers. A third warpgroup
-// makes dQ and adds it to dq_accum. Its additions take as long as all products of the block, and
-// the other two do not wait for them. The lines named are those of FlashAttention-2, Algorithm 2
-// (arXiv 2307.08691).
+// The consumer warpgroups of the backward pass above 128 columns. One warpgroup has no registers
+// for both dK and dV of 64 rows of K and V. So each of two makes one of them, with the products
+// that lead to it, for all rows and columns of the tile: S, P and dV, or dP, dS and dK. The first
+// hands P (off the fast path its factor of dS) to the second through shared memory, in fp32 and in
+// the order of registers; as left operands of dV and dK, P and dS stay in registers. A third
+// warpgroup makes dQ and adds it to dq_accum. Its additions take as long as all products of the
+// block; the other two run up to two tiles ahead of them. The lines named are those of
+// FlashAttention-2, Algorithm 2 (arXiv 2307.08691).
 
 namespace attile::sm90 {
 
