@@ -45,7 +45,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 1)
   const auto p_smem = carver.take<PTile>();
   const int head = arch::block_index() % p.heads;
   const int row0 = arch::block_index() / p.heads * kBr;
-  const float unit = attile::kLog2e;  // the scores are scaled before the softmax
+  const float scale_log2 = attile::kLog2e;  // the scores are scaled before the softmax
 
   tile::load<kThreads>(q_smem, p.q.slice(0, head, p.len, kDim), row0);
   Output o_frag;
@@ -62,7 +62,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 1)
     s_frag.for_each([&](int, int c, float& s) {
       s = col0 + c < p.len ? s * p.scale + p.bias[col0 + c] : -attile::kInf;
     });
-    softmax.step(s_frag, o_frag, unit);  // (m, l); S becomes P; O is rescaled
+    softmax.step(s_frag, o_frag, scale_log2);  // (m, l); S becomes P; O is rescaled
     tile::stage(p_smem, s_frag);
     Scores::sync_rows();                      // the lanes of a row see each other's P
     tile::matmul_nn(o_frag, p_smem, v_smem);  // O += P V

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// This header has the block-level pieces, for kernels of your own: tiles in shared memory and
-// registers, loads and stores, products, the online softmax, masks and dropout.
+// This header has the block-level pieces of the portable kernels, for kernels of your own: tiles in
+// shared memory and registers, loads and stores, products, the online softmax, masks and dropout.
+// Those for tensor cores and TMA have headers of their own: multiply.cuh, warpgroup.cuh,
+// pipeline.cuh.
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>

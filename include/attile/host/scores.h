@@ -121,7 +121,7 @@ struct ScoreRows {
     return largest(result);
   }
 
-  /// Computes s = 2^(s * unit - base), and returns the sum of the row.
+  /// Computes s = 2^(s * scale_log2 - base), and returns the sum of the row.
   ATTILE_HOST_DEVICE float exponentiate(int r, float scale_log2, float base) const {
     float* const row = s + r * kMaxTileColumns;
     V total(0.0f);

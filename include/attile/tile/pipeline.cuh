@@ -20,9 +20,13 @@
 //   the producer thread, for each tile:         each consumer warp, for each tile:
 //     k.producer_acquire(state);                  const auto k_smem = k.consumer_wait(state);
 //     k.load(state, map, row0, head, batch);      ...  // reads k_smem
-//     state.advance();                            k.consumer_release(state);
+//     state.advance();                            arch::warp_barrier();  // all lanes have read
+//                                                 k.consumer_release(state);
 //                                                 state.advance();
 //
+// Both begin with a default state. Where a product reads the tile, the wait for the product takes
+// the place of the warp's barrier. The map is that of a BoxedTensor with boxes of
+// {Layout::kPanelColumns, heads, rows, 1, 1} (boxed_tensor.h, tensor_map.cuh).
 // No verb of a pipeline advances a state. Each stage has two barriers in shared memory (mbarriers):
 // `full`, whose phase ends when the expected bytes have arrived, and `empty`, whose phase ends when
 // every consumer warp has released the tile. A warp that does not want a tile must wait for it and
@@ -42,7 +46,7 @@ struct PipelineState {
     parity ^= 1;
   }
   /// The state of the stage behind this one.
-  ATTILE_DEVICE PipelineState next() const {
+  [[nodiscard]] ATTILE_DEVICE PipelineState next() const {
     PipelineState state = *this;
     state.advance();
     return state;
@@ -87,7 +91,7 @@ class TailBarrier {
 };
 
 /// kStages tiles in shared memory, each of which is empty, on its way, or full.
-/// Shapes   `data`: kBytes, aligned as Tile; `barriers`: 2 * kStages of them.
+/// Shapes   Tile: a PanelTile; `data`: kBytes, aligned to 1024 bytes; `barriers`: 2 * kStages.
 template <class Tile, int kStages>
 class Pipeline {
   using Layout = typename Tile::Layout;
@@ -115,7 +119,9 @@ class Pipeline {
     }
   }
 
-  /// Waits until the stage is empty, and expects the bytes of `rows` rows of a tile.
+  /// Waits until the stage is empty, and expects the bytes of a tile.
+  /// Units    rows: those of the map's boxes, times heads. All of them count, also those beyond the
+  ///          tensor, which arrive as zeros.
   /// Scope    the producer thread.
   ATTILE_DEVICE void producer_acquire(const State& state, int rows = Tile::kRows) const {
     await_empty(state);
@@ -170,8 +176,8 @@ class Pipeline {
     arch::mbarrier_wait(full(state.stage), state.parity);
     return tile(state.stage);
   }
-  /// Says that this warp has read the tile. Scope    all lanes of a consumer warp, behind what
-  /// tells its first lane that all have read: the wait for a product, or a barrier.
+  /// Says that this warp has read the tile. Scope    all lanes of a consumer warp, behind
+  /// `arch::warp_barrier`, or behind the wait for the product that has read it.
   ATTILE_DEVICE void consumer_release(const State& state) const {
     if (arch::thread_index() % arch::kWarpSize == 0) arch::mbarrier_arrive(empty(state.stage));
   }

@@ -23,7 +23,7 @@
 //   | warp 1, lane 0: load_kv (V)   |--V---->|   S = Q K^T    wgmma, Q and K in shared memory  |
 //   | warp 2, lane i: load_q,       |--Q[i]->|   m, l, P      in registers                     |
 //   |   the Q of consumer i         |--rows->|   O += P V     wgmma, P in registers            |
-//   +-------------------------------+        |   O            registers -> shared -> TMA       |
+//   +-------------------------------+        |   O            registers -> shared -> TMA (*)   |
 //     forward_producer.cuh                   |   LSE          registers -> device memory       |
 //                                            +-------------------------------------------------+
 //
@@ -36,7 +36,8 @@
 //                                           until O of these rows is stored, when Q[i] may hold
 //                                           later rows: so there are more slots than stages of Q
 //
-// A stage of K is free when all consumers have made S of it, Q[i] when S of its last tile is made,
+// (*) Where sequences have lengths of their own, the threads store O. A stage of K is free when all
+// consumers have made S of it (or have skipped it), Q[i] when S of its last tile is made,
 // a stage of V when all consumers have made P V of it. For rows that see n tiles a consumer does:
 //
 //                begin_rows   kv_loop, i = 1 .. n-1             end_rows
@@ -45,14 +46,16 @@
 //   softmax      m, then P0   m beside P(i-1) V(i-1), then Pi   O and LSE beside that S0, then its
 //                                                               m and P0
 //
-// Exponentials (P) wait for P V of the tile before; they overlap products of other consumers.
+// Exponentials (P) wait for P V of the tile before; they overlap products of other consumers. The
+// column end_rows is so where the next rows are near enough; else it ends with O and LSE.
 //
 // A block is persistent: ForwardSchedule (forward_schedule.cuh) gives work tiles one after another,
-// which follow from the block's number alone, to each of its producer threads. Consumers know them
-// from rows[i], whose last one says that there are no more. Which 64 rows of a work tile consumer i
-// has rotates from tile to tile (load_q). Each consumer has a named barrier (named_barrier.cuh): it
-// orders what its threads write to their part of O in shared memory with the copy from there, and
-// the zeros that they write to Q where packed heads do not fill it with the products that read Q.
+// which follow from the numbers of the block, of blocks and of tiles alone, to each of its producer
+// threads. Consumers know them from rows[i], whose last one says that there are no more. Which 64
+// rows of a work tile consumer i has rotates from tile to tile (load_q). Each consumer has a named
+// barrier (named_barrier.cuh): it orders what its threads write to their part of O in shared memory
+// with the copy from there, and the zeros that they write to Q where packed heads do not fill it
+// with the products that read Q.
 
 namespace attile::sm90 {
 

@@ -40,14 +40,16 @@ namespace attile::sm90 {
 /// `skip_after` after them. K and V are skipped alternately, because another consumer may need a V
 /// of these before it releases a K.
 ///
-/// Deadlock. `end_rows` skips ahead in K while it holds V(h), h the rows' last tile, whose product
-/// is under way. So V(h + kStages) is not loaded. Another consumer waits for V(j) when it has
-/// released K(j), and holds V(j - 1) meanwhile (so kStages must be 2 or more). It therefore gets as
-/// far as releasing K(h + kStages), whatever this one does, and K(h + kStages + 1) is loaded. That
-/// is the furthest K that end_rows may wait for: S of the next rows is of tile h + skipped + 1, and
-/// it goes on to them only where skipped <= kStages. Else it first finishes these rows and releases
-/// V(h). The next Q, for which it waits meanwhile, is loaded by a thread that waits for this
-/// consumer alone, which has released the Q before.
+/// Deadlock. Count the tiles of K and V through the block. A consumer waits for K(x) when it has
+/// released every K before it, or for V(j) when it has released K(j) and all V but V(j - 1). In
+/// `end_rows` it holds V(h), whose product is under way, while it skips K after K(h), and waits for
+/// K(x) of the next rows, x = h + skipped + 1. Were all consumers to wait, let V(j) be the first V
+/// that one waits for. It is not loaded because another one holds V(j - kStages) or a V before,
+/// which with kStages >= 2 is one in `end_rows`, h <= j - kStages. That one goes on only where
+/// skipped <= kStages, so that x <= j + 1, and all have released K(x - kStages): K(x) is loaded.
+/// Where more would be skipped, it first finishes these rows and releases V(h). The next Q, for
+/// which it waits meanwhile, is loaded by a thread that waits for this consumer alone, which has
+/// released the Q before.
 ///
 /// Where no row of these sees a key, kv_tiles is empty, and begin_rows writes O = 0 and LSE = -inf.
 /// A row that sees none beside rows that do has m = -inf, l = 0 and P = 0 to the end, where
@@ -131,9 +133,11 @@ class ForwardConsumer {
     }
   }
 
-  /// Finishes the rows: P V of their last tile, and O and LSE (lines 12 to 15). Where the next rows
-  /// see keys near enough, makes P of their first tile beside that, and returns true: O leaves
-  /// while their S is under way.
+  /// Finishes the rows: P V of their last tile, and O and LSE (lines 12 to 15). There are three
+  /// ways. The next rows see keys near enough: S of their first tile is under way while O leaves,
+  /// and P of it is there in the end; returns true. They do not: K is skipped, but V only when it
+  /// is released here. So much is to be skipped that K may not come: V is released first, and both
+  /// are skipped.
   ATTILE_DEVICE bool end_rows() {
     start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
     const Rows& done = rows();
@@ -182,13 +186,14 @@ class ForwardConsumer {
     const auto k_smem = smem_.k().consumer_wait(k_state_);
     tile::start_transposed_product<T>(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
-  /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5).
+  /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
+  /// has arrived: it is waited for before P is made.
   ATTILE_DEVICE void start_output(bool adds) {
     tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(v_state_.stage), 0, adds);
   }
-  /// Applies score modifier and mask to S, and updates m, and l with it (line 9). m is raised only
-  /// where a score exceeds its threshold (OnlineSoftmax::step, kThreshold). Returns what O has to
-  /// be multiplied by.
+  /// Applies score modifier and mask to S, and updates m, and l with it (line 9), in all rows of a
+  /// warp where a score of one of them exceeds its threshold; else m stays, and P may exceed 1
+  /// (kRescaleThreshold). Returns what O has to be multiplied by.
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
       int kv_tile, const typename Softmax::Thresholds& thresholds) {
     const auto coord = p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);

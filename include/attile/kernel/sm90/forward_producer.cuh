@@ -63,7 +63,9 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
     const RowOrigin origin = p.policies.sequences.q_origin(rows.sequence);
     const int row0 = origin.row + rows.row0;
     const int rows_left = rows.extent_of(p).q_len - rows.row0;
-    pipeline.await_empty(state);  // and kRowSlots are enough that the slot of rows is free, too
+    // O of the rows kQStages tiles ago is stored before Q of the rows after them is released, so
+    // that the slot of rows is free, too (ForwardTraits::kRowSlots).
+    pipeline.await_empty(state);
     smem.rows(warpgroup, number) = rows;
     if (Traits::kHasTails && rows_left < p.warpgroup_rows()) {
       pipeline.load_tail(state, p.maps.q, row0, rows.head, origin.batch, rows_left, tail);
