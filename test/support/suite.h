@@ -13,14 +13,16 @@
 #include "support/tensors.h"
 
 // One suite of cases for every executor. An executor is
+// clang-format off
 //   struct Executor {
 //     static constexpr bool kRepeatsBackward;  // the same gradients, bit by bit, each time
-//     static constexpr bool kRepeatsSums;      // not required: sums of what is learned, too
-//     static constexpr int kTf32Products;      // not required: fp32 is multiplied in 1 or 3 of
-//     TF32 bool takes(const Case&) const;           // it was built for such a case attile::Check
-//     forward(const ForwardArgs&, const std::vector<Region>&); attile::Check backward(const
-//     BackwardArgs&, const std::vector<Region>&);
+//     static constexpr bool kRepeatsSums;      // not required: gradients of modifiers, too
+//     static constexpr int kTf32Products;      // not required: TF32 products for one of fp32
+//     bool takes(const Case&) const;           // whether it was built for such a case
+//     attile::Check forward(const ForwardArgs&, const std::vector<Region>&);
+//     attile::Check backward(const BackwardArgs&, const std::vector<Region>&);
 //   };
+// clang-format on
 // whose passes are templates over the arguments' policies. The arguments point into the regions,
 // which are host memory: an executor with memory of its own copies the regions there and back
 // whole, so that a write between two rows shows here.
