@@ -237,7 +237,7 @@ double unevenness(const RowTiles& tiles, int blocks, const ItemsOf& items_of) {
   return longest * blocks / total;
 }
 
-/// Tiles of all slices that are computed never, or more than once.
+/// Tiles of all batch heads that are computed never, or more than once.
 template <class ItemsOf>
 int computed_wrongly(int batch_heads, int q_tiles, int blocks, const ItemsOf& items_of) {
   std::vector<int> seen(batch_heads * q_tiles);
@@ -361,7 +361,7 @@ TEST_CASE("half of the heads descend, the others ascend, and each begins its til
 
 TEST_CASE("sections are what L2 holds where that can be even, too") {
   constexpr std::int64_t kMegabyte = 1 << 20;
-  // 64 slices of 16 tiles: whole pairs of turns of 132 blocks would be those of 33 slices.
+  // 64 batch heads of 16 tiles: whole pairs of waves of 132 blocks would be those of 33 of them.
   const auto of_two = attile::Sections::of(2 * kMegabyte, 16, 64, 132);
   CHECK(of_two.batch_heads == 16);
   CHECK(of_two.alternates);
@@ -370,7 +370,7 @@ TEST_CASE("sections are what L2 holds where that can be even, too") {
   CHECK(!of_one.alternates);
 }
 
-TEST_CASE("each tile of each slice is somebody's, once") {
+TEST_CASE("each tile of each batch head is somebody's, once") {
   for (const int batch_heads : {1, 7, 40}) {
     for (const int q_tiles : {1, 5, 12, 32}) {
       for (const int blocks : {1, 3, 8, 132}) {
@@ -391,7 +391,7 @@ TEST_CASE("each tile of each slice is somebody's, once") {
   }
 }
 
-TEST_CASE("a short tile of rows follows the others of its slice") {
+TEST_CASE("a short tile of rows follows the others of its batch head") {
   constexpr int kSlices = 512, kTiles = 6, kBlocks = 132;
   for (int block = 0; block < kBlocks; ++block) {
     int batch_head = 0;

@@ -655,7 +655,7 @@ bool has_sm90() {
   return attile::sm90::runs<attile::sm90::DefaultForwardTraits<Args, 64>>({.batch = 0});
 }
 
-/// More heads than begin abreast, and more blocks than the device holds.
+/// More heads than are in flight at a time, and more blocks than the device holds.
 template <int D>
 void in_order_is_what_is_accumulated() {
   constexpr int kHeads = 17;

@@ -169,7 +169,7 @@ TEST_CASE("a device or code without 90a is told so") {
   CHECK(refusal(attile::check<BackwardKernel>(backward)).find("sm_90a") != std::string::npos);
 }
 
-TEST_CASE("a slice has the same bits, whatever its block computed before, and at every run") {
+TEST_CASE("a head has the same bits, whatever its block computed before, and at every run") {
   if (!device_runs_them()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
   const auto check = [](auto kernel, int heads, int kv_heads) {
     using Traits = typename decltype(kernel)::type;

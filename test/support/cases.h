@@ -166,7 +166,7 @@ inline constexpr auto kCases = [] {
       {.name = "causal_128_1", .policy = kCausal, .q_heads = 8, .kv_heads = 8, .q_len = 128,
        .kv_len = 1},
       {.name = "causal_64_900", .policy = kCausal, .q_len = 64, .kv_len = 900, .head_dim = 16},
-      // The first rows of a tile see fewer keys than the last ones, by more than a ring has stages.
+      // The first rows of a tile see fewer keys than the last, by more than a pipeline has stages.
       {.name = "causal_192_192", .policy = kCausal, .q_len = 192, .kv_len = 192, .head_dim = 8},
       {.name = "causal_512_256", .policy = kCausal, .q_len = 512, .kv_len = 256, .head_dim = 16},
       {.name = "causal_1024_1023", .policy = kCausal, .q_len = 1024, .kv_len = 1023,
