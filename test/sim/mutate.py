@@ -225,11 +225,14 @@ def main(argv):
             if code != 0:
                 raise SystemExit(f"suite, every, seed {case}: fails without a mutant:\n"
                                  f"{text[-2000:]}")
-        killers = pool.map(lambda pair: try_mutant(folder, *pair), enumerate(all_mutants))
-        for mutant, killer in zip(all_mutants, killers):
-            named = (f"the {ordinal(mutant, all_mutants)} `{mutant.text}` in {mutant.path.name}"
-                     in reasons)
-            unexplained += killer is None and not named
+        # Survivors run for longest: those that are known come last, and each line when it is known.
+        named = {number: f"the {ordinal(m, all_mutants)} `{m.text}` in {m.path.name}" in reasons
+                 for number, m in enumerate(all_mutants)}
+        tries = {pool.submit(try_mutant, folder, number, all_mutants[number]): number
+                 for number in sorted(named, key=named.get)}
+        for done in concurrent.futures.as_completed(tries):
+            mutant, killer = all_mutants[tries[done]], done.result()
+            unexplained += killer is None and not named[tries[done]]
             print(f"| {mutant.path.name}:{mutant.line + 1} `{mutant.text}` "
                   f"| {killer or '**survived**'} |", flush=True)
     return 1 if unexplained else 0
