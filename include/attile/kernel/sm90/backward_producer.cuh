@@ -33,8 +33,8 @@ namespace attile::sm90 {
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
 /// it (line 9). With each tile of Q goes which rows they are (QStage); behind the last one goes a
 /// stage that says so. Behind a sequence's last row lies its neighbour's, or what nobody has
-/// written. P and dS are 0 there, but 0 * NaN is NaN, so that tail tiles get zeros. Scope    one
-/// thread.
+/// written. P and dS are 0 there, but 0 * NaN is NaN, so that tail tiles get zeros.
+/// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
@@ -124,7 +124,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
                                  const BackwardMemory<Traits>& smem, int adder) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr int kParts = kInOrder ? 1 : Traits::kConsumers;
-  constexpr int kDqAdders = kInOrder ? Traits::kDqAdders : 1;  // that take tiles in turn
+  constexpr int kEvery = kInOrder ? Traits::kDqAdders : 1;  // an adder takes each kEvery-th tile
   constexpr int kBytes = Traits::kDqBytes / kParts;
   const DqOrder<Traits> order(p);
   const int part = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kParts);
@@ -136,7 +136,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
-    if (kInOrder && step % kDqAdders != adder) continue;
+    if (kInOrder && step % kEvery != adder) continue;
     const WorkTile at = loop.tile(key);
     float* const accum = p.dq_accum_of(at) + part;
     bool writes = false;
@@ -145,7 +145,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
       arch::fence_async_proxy_global();  // TMA adds to what others' TMA has added before
     }
     if (!sends) continue;
-    arch::mbarrier_wait(smem.dq_staged(adder), step / kDqAdders & 1);
+    arch::mbarrier_wait(smem.dq_staged(adder), step / kEvery & 1);
     arch::fence_async_proxy();  // TMA reads what the consumers have staged
     if (writes) {
       arch::bulk_store(accum, dq, kBytes);
@@ -167,8 +167,8 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
 }
 
 /// Waits for this block's turns to add dQ (`acquires`), or ends them when it has been added, so
-/// that the consumers, which add from registers, wait for no answer of device memory. Scope    a
-/// warp, with kDqSemaphoreWarps.
+/// that the consumers, which add from registers, wait for no answer of device memory.
+/// Scope    a warp, with kDqSemaphoreWarps.
 template <class Traits>
 ATTILE_DEVICE void run_dq_semaphore(const BackwardParams<Traits>& p, int kv_block, bool acquires,
                                     const BackwardMemory<Traits>& smem) {

@@ -103,7 +103,7 @@ class ForwardConsumer {
       if (!next.empty()) break;
       if (!next.exist(p_)) continue;
       o_frag_.clear();
-      store_output(next, softmax_);
+      store_output(next);
     }
     start_scores();  // line 8
     tile::wait_product<0>(s_frag_);
@@ -160,7 +160,7 @@ class ForwardConsumer {
       } else {
         skip_kv(skip_after);
       }
-      store_output(done, softmax_);
+      store_output(done);
       return false;
     }
     skip_k(skipped - skip_after);
@@ -168,7 +168,7 @@ class ForwardConsumer {
     tile::wait_product<1>(o_frag_);  // O of these rows is made; S may be under way
     release_v();
     skip_v(skipped);
-    store_output(done, softmax_);
+    store_output(done);
     reset_state();
     // As in begin_rows. Where that is one function, nvcc 13.0 serialises the products (C7514).
     tile::wait_product<0>(s_frag_);
@@ -217,9 +217,9 @@ class ForwardConsumer {
   // The epilogue.
 
   /// Writes O and LSE of `done`, rows whose last product is complete (lines 12 to 15).
-  ATTILE_DEVICE void store_output(const Rows& done, Softmax& softmax) {
+  ATTILE_DEVICE void store_output(const Rows& done) {
     const WorkTile at = done.at(p_);
-    softmax.finish(o_frag_, p_.sampler().keep_scale());  // line 12
+    softmax_.finish(o_frag_, p_.sampler().keep_scale());  // line 12
     const auto o_smem = smem_.o(warpgroup_);
     ATTILE_UNROLL
     for (int col0 = 0; col0 < Outputs::kCols; col0 += Traits::OTile::kCols) {
@@ -230,7 +230,7 @@ class ForwardConsumer {
       sync();                           // all of them
       store_columns(o_smem, at, col0);  // line 14
     }
-    store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax, p_.scale_log2);  // lines 13, 15
+    store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, p_.scale_log2);  // lines 13, 15
   }
   /// Writes the staged columns of O, from col0 on: by TMA, or by the threads where rows of another
   /// sequence may follow, of which TMA would write some.
