@@ -155,6 +155,19 @@ class Pipeline {
     }
   }
 
+  /// Acquires the stage and loads a tile from row0 on, where `rows` rows of the sequence are left:
+  /// with kHasTails a tail tile where these are fewer than the tile's. Scope    the producer
+  /// thread.
+  template <bool kHasTails>
+  ATTILE_DEVICE void acquire_and_load(const State& state, const arch::TensorMap& map, int row0,
+                                      int head, int batch, int rows, TailBarrier& tail) const {
+    if (kHasTails && rows < Tile::kRows) {
+      load_tail(state, map, row0, head, batch, rows, tail);
+    } else {
+      producer_acquire(state);
+      load(state, map, row0, head, batch);
+    }
+  }
   /// Acquires and loads a tail tile, of which only the first `rows` rows are the sequence's: the
   /// consumers see zeros in the others. Waits for the copy. Scope    the producer thread.
   ATTILE_DEVICE void load_tail(const State& state, const arch::TensorMap& map, int row0, int head,

@@ -41,24 +41,17 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
   tile::TailBarrier tail = smem.tail();
-  const auto load = [&](const auto& pipeline, const auto& state, const arch::TensorMap& map,
-                        int row0, int head, int batch, int rows, bool is_tail) {
-    if (is_tail) {
-      pipeline.load_tail(state, map, row0, head, batch, rows, tail);
-    } else {
-      pipeline.producer_acquire(state);
-      pipeline.load(state, map, row0, head, batch);
-    }
-  };
+  constexpr bool kHasTails = Traits::kHasTails;
   {
     const WorkTile key = kv_work_tile(p, kv_block);
     const RowOrigin keys = p.policies.sequences.kv_origin(key.sequence);
     const int key0 = keys.row + key.kv_tile() * Traits::kBc;
     const int rows = p.extent(key).kv_len - key.kv_tile() * Traits::kBc;
-    const bool is_tail = Traits::kHasTails && rows < Traits::kBc;
     const tile::PipelineState<1> state;
-    load(smem.k(), state, p.k_map, key0, key.kv_head, keys.batch, rows, is_tail);
-    load(smem.v(), state, p.v_map, key0, key.kv_head, keys.batch, rows, is_tail);
+    smem.k().template acquire_and_load<kHasTails>(state, p.k_map, key0, key.kv_head, keys.batch,
+                                                  rows, tail);
+    smem.v().template acquire_and_load<kHasTails>(state, p.v_map, key0, key.kv_head, keys.batch,
+                                                  rows, tail);
   }
   // Preprocessing is complete: the statistics, the zeros and what DqOrder resets are there, also
   // for the consumers, which wait for a stage of Q or its end. The warps that add staged dQ wait
@@ -73,7 +66,7 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
     const RowOrigin origin = p.policies.sequences.q_origin(at.sequence);
     const int row0 = origin.row + at.row0;
     const int rows = p.extent(at).q_len - at.row0;
-    const bool is_tail = Traits::kHasTails && rows < Traits::kBr;
+    const bool is_tail = kHasTails && rows < Traits::kBr;
     const Statistics statistics = smem.statistics(state.stage);
     q_pipeline.await_empty(state);
     arch::store(statistics.step(), Vec<int, 4>{at.head, at.row0, loop.edge(), 0});
@@ -89,7 +82,8 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
       tail.wait();
       q_pipeline.commit_tail(state, rows);
     }
-    load(smem.dout(), state, p.do_map, row0, at.head, origin.batch, rows, is_tail);
+    smem.dout().template acquire_and_load<kHasTails>(state, p.do_map, row0, at.head, origin.batch,
+                                                     rows, tail);
     state.advance();
   }
   q_pipeline.await_empty(state);

@@ -31,12 +31,8 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipe
     for (int kv_tile = at.kv_tiles.first; kv_tile < at.kv_tiles.last; ++kv_tile) {
       const int key0 = origin.row + kv_tile * Traits::kBc;
       const int rows = p.extent(at).kv_len - kv_tile * Traits::kBc;
-      if (kClearsTail && rows < Traits::kBc) {
-        pipeline.load_tail(state, map, key0, at.kv_head, origin.batch, rows, tail);
-      } else {
-        pipeline.producer_acquire(state);
-        pipeline.load(state, map, key0, at.kv_head, origin.batch);
-      }
+      pipeline.template acquire_and_load<kClearsTail>(state, map, key0, at.kv_head, origin.batch,
+                                                      rows, tail);
       state.advance();
     }
   }
