@@ -72,6 +72,8 @@ ATTILE_DEVICE void clear_rows_from(const Tile& tile, int first, int thread = 0, 
 /// Scope    the producer thread.
 class TailBarrier {
  public:
+  /// Makes one for tiles of which none is a tail.
+  TailBarrier() = default;
   ATTILE_DEVICE explicit TailBarrier(arch::Mbarrier* barrier) : barrier_(barrier) {}
 
   /// Returns the barrier on which copies of that many bytes complete.
@@ -86,7 +88,7 @@ class TailBarrier {
   }
 
  private:
-  arch::Mbarrier* barrier_;
+  arch::Mbarrier* barrier_ = nullptr;
   int parity_ = 0;
 };
 

@@ -19,19 +19,22 @@ namespace attile {
 /// Says who may write to `dq_accum`, the fp32 sum of dQ in device memory, and when it is complete.
 ///
 /// A block of the pass over keys has one tile of K and V, a kv block, and adds to the dQ of all
-/// rows that see it. Three kinds of numbers in the workspace order that. Preprocessing resets all
-/// of them (`reset`, `reset_semaphore`).
+/// rows that see it. Three kinds of numbers in the workspace order that: flags of chunks of zeros,
+/// semaphores, and flags of readiness. Preprocessing resets all of them (`reset`,
+/// `reset_semaphore`).
 ///
-/// 1. Zeros. Preprocessing writes them. With kInOrder the kv block that adds first overwrites what
-///    is there, and preprocessing writes zeros only for rows that no kv block sees. With
-///    kZeroFillsInPass, where L2 has room for them (zero_fills_in_pass; zero_fill_flags is not
-///    null), the pass writes them itself: preprocessing's would go to device memory and come back.
+/// 1. Zeros. With kInOrder the kv block that adds first overwrites what is there, and preprocessing
+///    writes zeros only for rows that no kv block sees. With kAccumulate preprocessing writes all
+///    zeros, unless zero_fill_flags is set: with kZeroFillsInPass, and where L2 has room for them
+///    (zero_fills_in_pass), the pass writes them itself, because preprocessing's would go to device
+///    memory and come back.
 ///    The dq_accum of a kv head's query heads is cut into one chunk for each of its kv blocks.
 ///    `zero_fill_chunk` claims a chunk (an atomic increment), writes it and marks it filled. A
-///    block fills the chunk of a block two rounds of resident blocks later, so that the zeros are
-///    there by then and still in L2. Before it adds, `await_zero_fill` waits for all chunks of its
-///    kv head, and fills those that nobody has claimed, so that it does not matter in which order
-///    blocks begin, or whether they run at the same time.
+///    block fills the chunk of the block that begins two rounds later (a round: as many blocks as
+///    run at the same time), so that the zeros are there by then and still in L2. Before it adds,
+///    `await_zero_fill` waits for all chunks of its kv head, and fills those that nobody has
+///    claimed, so that it does not matter in which order blocks begin, or whether they run at the
+///    same time.
 /// 2. Turns, with kInOrder: a semaphore for each tile of rows. It holds the kv tile that has added
 ///    last, at first kv_tiles, which is none. `acquire` waits until that is the one before mine in
 ///    the order, of those that the rows see; `release` writes mine. The order is from the last kv
@@ -43,9 +46,9 @@ namespace attile {
 ///    1.8 % in the mean of 18 cells: H200, 2026-11-24, docs/tuning.md). Without it the kernel that
 ///    writes dQ waits for the whole pass.
 ///
-/// Every write that hands something on is a store.release by one lane, behind a barrier of those
-/// that wrote, and every read that waits for one is a load.acquire, before a barrier of those that
-/// go on.
+/// A chunk, a turn and readiness are handed on by a store.release of one lane (zero_fill_chunk,
+/// release, signal_ready), after a barrier of those that wrote, or after bulk_wait where TMA wrote,
+/// and taken by a load.acquire, before a barrier of those that go on.
 template <class Traits>
 class DqOrder {
  public:
@@ -105,9 +108,10 @@ class DqOrder {
 
   // 2. Turns.
 
-  /// The kv tile nearest to `from`, in that direction (1 or -1) and from there on, that the rows of
-  /// `at` see; kv_tiles where none is. With kDqSemaphoreWarps, what a mask has of a batch is read
-  /// anew for each 32 tiles, and takes no registers meanwhile. Scope    all lanes of a warp.
+  /// Returns the kv tile nearest to `from`, in that direction (1 or -1) and from there on, that the
+  /// rows of `at` see; kv_tiles where none is. With kDqSemaphoreWarps, what a mask reads for a
+  /// sequence is read anew for each 32 tiles, and takes no registers meanwhile. Scope    all lanes
+  /// of a warp.
   ATTILE_DEVICE int nearest_seen(const WorkTile& at, int from, int direction) const {
     const int lane = arch::thread_index() % arch::kWarpSize;
     const auto exists = [&](int tile) {
@@ -136,14 +140,14 @@ class DqOrder {
     await_semaphore(at, before);
     return before == p_.kv_tiles;
   }
-  /// Ends the turn of `kv_tile`. Scope    one thread, behind all that added.
+  /// Ends the turn of `kv_tile`. Scope    one thread, after all that added.
   ATTILE_DEVICE void release(const WorkTile& at, int kv_tile) const {
     arch::store_release(semaphore(at), kv_tile);
   }
 
   // 3. Readiness.
 
-  /// Says that part `part` of a kv block's dQ has been added. Scope    one thread, behind all that
+  /// Says that part `part` of a kv block's dQ has been added. Scope    one thread, after all that
   /// added it.
   ATTILE_DEVICE void signal_ready(int kv_block, int part) const {
     arch::store_release(p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * kv_block + part,

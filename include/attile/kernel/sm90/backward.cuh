@@ -16,8 +16,8 @@
 
 // The backward pass over keys for compute capability 9.0: FlashAttention-2, Algorithm 2 (arXiv
 // 2307.08691), with wgmma, TMA and specialised warps. A block has one tile of K and V (a kv block)
-// and goes through the tiles of rows that see it. S and dP are made transposed, so that P^T and
-// dS^T are left operands of dV and dK as they lie in registers.
+// and goes through the tiles of rows that see it. S and dP are made transposed, so that the
+// registers of P^T and dS^T, converted to 16 bits, are the left operands of dV and dK.
 //
 // clang-format off
 //   one producer warpgroup                 consumer warpgroups, up to 128 columns
@@ -25,9 +25,9 @@
 //   | warp 0: load_tiles            |--K, V->| consume (backward_consumer.cuh), 64 rows of K   |
 //   |                               |-Q, dO->| and V each:                                     |
 //   |                               |        |   S^T = K Q^T, dP^T = V dO^T                    |
-//   | warps 1 to 3, of these as the |        |   P^T, dS^T in registers; dS^T -> shared memory |
-//   | second table below says:      |        |   dV += P^T dO, dK += dS^T Q                    |
-//   |   add_staged_dq               |<--dQ---|   dQ = dS K, of the tile of rows before         |
+//   | warps 1 to 3, as "who adds dQ |        |   P^T, dS^T in registers; dS^T -> shared memory |
+//   | to dq_accum" says:            |        |   dV += P^T dO, dK += dS^T Q                    |
+//   |   add_staged_dq (kBulkDq)     |<--dQ---|   dQ = dS K, of the tile of rows before         |
 //   |   run_dq_semaphore            |        +-------------------------------------------------+
 //   |   zero_fill_dq                |        above 128 columns (kProductPerWarpgroup)
 //   |                               |        +-------------------------------------------------+
@@ -47,34 +47,51 @@
 //   dQ, fp32  1          with kBulkDq: consumers ->
 //                        add_staged_dq (dq_staged, dq_read)
 //
-//   who adds dQ to dq_accum
-//   kAccumulate   up to 128 columns: add_staged_dq, a warp for each consumer (kBulkDq). Where
-//                 shared memory has no room for staged dQ: the consumers, by atomics. Above: the
-//                 consumer of dQ, by atomics. Warp 3 runs zero_fill_dq, but not with three
-//                 consumers up to 128 columns.
-//   kInOrder      up to 128 columns on the fast path: add_staged_dq, two warps that take tiles of
-//                 rows alternately. Else, and above: the consumers, or that of dQ, for which two
-//                 warps run run_dq_semaphore.
+//   who adds dQ to dq_accum      producer's warps 1, 2 (and 3)        consumers
+//   kAccumulate, to 128 columns
+//     kBulkDq                    add_staged_dq, one per consumer      stage it
+//     no room for staged dQ      -                                    add it by atomics
+//   kAccumulate, above           -                                    that of dQ, by atomics
+//   kInOrder, to 128 columns
+//     kBulkDq (the fast path)    add_staged_dq, two, tile by tile     stage it
+//     else                       run_dq_semaphore, two                add it in turn
+//   kInOrder, above              run_dq_semaphore, two                that of dQ, in turn
+//   With kAccumulate warp 3 runs zero_fill_dq, but not beside three add_staged_dq.
 //
 //   a step of a consumer up to 128 columns (q_step), tile i of rows
-//   wgmma    S, dP (i)          dV (i)                  dQ (i - 1), dK (i)
-//   else               P (i)           dS (i), staged                      dQ (i - 1) added
+//   wgmma      S, dP (i)        dV (i)                         dQ (i - 1), dK (i)
+//   threads              P (i)         dS (i), wait (1), stage             (2)  dQ (i - 1) added
+//   (1) await_step: all consumers have staged dS (i - 1) and read dS (i - 2), whose place dS (i)
+//   takes. (2) The next stage of Q is waited for, and arrive_step: dS (i) is staged, and dS (i - 1)
+//   read. At the end of the step Q and dO (i) are released.
 // clang-format on
 //
-// dQ of a tile needs dS of all consumers, which they have staged a step later, so that nobody waits
-// for the slowest one in the same step. Where registers make a tile of rows go in parts (kParts),
-// S, P, dP, dS, dV and dK are made for one part after another. The products and exponentials of a
-// step are in gradient_consumer.cuh.
+// dQ (i - 1) is made in step i, when the other consumers, too, have long staged their dS (i - 1):
+// made in step i - 1, it would wait for the slowest one. Where registers make a tile of rows go in
+// parts (kParts), S, P, dP, dS, dV and dK are made for one part after another. S, dP, dQ and the
+// exponentials are in gradient_consumer.cuh, dV and dK in backward_consumer.cuh.
 //
-// In which order dQ is added, and how the kernel behind knows that it is complete:
-// kernel/backward/dq_order.cuh. A block's kv block follows from its number, or in order from when
-// it begins (kv_block_of in kernel/backward/backward_schedule.cuh); the tiles of rows that see it,
-// over all query heads that read it, from QTileLoop (q_tile_loop.cuh).
+// A block computes one kv block, block n of the grid the n-th one. With many tiles of unequal
+// length, kv heads share rounds of blocks instead (kHeadsInFlight), and with kInOrder the n-th
+// block that begins takes the n-th one, counted by an atomic, from a head's last tile on: see
+// kv_block_of (kernel/backward/backward_schedule.cuh). The tiles of rows that see it, over all
+// query heads that read it, come from QTileLoop (q_tile_loop.cuh), which every warp of the producer
+// that needs them runs by itself; consumers read from each stage of Q which rows it has (QStage).
+// In which order dQ is added, and how the next kernel knows that it is complete:
+// kernel/backward/dq_order.cuh. One thread makes each element of a block's part of dQ, as one sum
+// over all its keys, so that the order of kv blocks is all that decides its bits.
 //
-// Named barriers (named_barrier.cuh): that of all consumers, once, before dK and dV are staged over
-// K and V, and before the block signals that dQ is ready; that of one consumer warpgroup, between
-// its staging of dK or dV and the store that reads it, and above 128 columns between its additions
-// to dq_accum and that signal. All else is ordered by mbarriers (backward_memory.cuh).
+// Edges. Tiles of rows that see nothing of the kv block are left out by QTileLoop; a kv block that
+// no row sees gets the end at once, and stores zeros. In a tile that the mask, the last row or the
+// last key cuts (QStage::edge), S is -inf where it is hidden, so that P and dS are 0. A row that
+// sees nothing at all has LSE = +inf here (preprocessing puts it for -inf), which makes P 0.
+//
+// Named barriers (named_barrier.cuh). All consumers, once, before dK and dV are staged over K and
+// V: else a slower warpgroup would read them as K and V. Without kBulkDq the block signals only
+// behind it that dQ is ready. One consumer warpgroup, between its staging of dK or dV and the
+// store: else TMA would copy what other threads have not written. Above 128 columns also between
+// its additions to dq_accum and the signal. All else within the block is ordered by mbarriers
+// (backward_memory.cuh), among blocks by DqOrder.
 
 namespace attile::sm90 {
 
@@ -98,7 +115,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   }
 }
 
-/// Whether the current device runs the kernels for arguments that passed `check_arguments`.
+/// Returns whether the current device runs the kernels for arguments that passed `check_arguments`.
 template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kBackward) {
   return arch::has_own_code(attile::detail::kv_kernel<Traits>(), Traits::kLeastArchitecture) &&

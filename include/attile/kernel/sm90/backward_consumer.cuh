@@ -35,8 +35,9 @@ struct StepRegisters {
   tile::VisibleBits<typename Consumer::Rows> shown;  ///< the mask's answers
 };
 
-/// Does lines 11, 12, 14 and 16 for part kPart of a tile of rows, whose S and dP are under way, and
-/// begins S and dP of the next part. dK of the last part is left to the caller.
+/// Does lines 11, 12 and 14 for part kPart of a tile of rows, whose S and dP are under way, and
+/// stages its dS for dQ. Unless it is the last part, it also begins dK (line 16), and S and dP of
+/// the next part.
 template <bool kFirst, int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QStage<Traits>& rows,
                              int step, StepRegisters<Traits>& frag,
@@ -64,9 +65,9 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   }
 }
 
-/// Does one tile of rows, and dQ of the tile `before`, which the first step has not. dQ of a tile
-/// needs dS of all warpgroups: await_step waits for it, a step later, when that is short. Returns
-/// the next tile, for which it waits while this stage is held: kStages must be 2 or more.
+/// Does one tile of rows, and dQ of the tile `before`, but in the first step. dQ of a tile needs dS
+/// of all warpgroups, for which await_step waits a step later, when they have mostly staged it.
+/// Returns the next tile, for which it waits while this stage is held: kStages must be 2 or more.
 template <bool kFirst, class Traits, class Sampler>
 ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
                                     const QStage<Traits>& rows, const QStage<Traits>& before,
@@ -130,9 +131,9 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, in
                                const BackwardMemory<Traits>& smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
-  consumers_barrier<Traits>();  // all have read K and V, and have added or staged their dQ
+  consumers_barrier<Traits>();  // all have read K and V, and have added their dQ or staged it
   if constexpr (Traits::kSignalsDqReady && !Traits::kBulkDq) {
-    smem.await_zero_fill();  // also where nothing is added
+    smem.await_zero_filled();  // also where nothing is added
     if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(kv_block, 0);
   }
   const WorkTile key = kv_work_tile(p, kv_block);
@@ -142,9 +143,9 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, in
   arch::bulk_wait_read<0>();  // dK and dV have left before shared memory goes
 }
 
-/// Computes a warpgroup's rows of dK and dV of a kv block (lines 6 to 18), over all query heads
-/// that read it, and its share of the block's part of dQ. Scope    all threads of all consumer
-/// warpgroups.
+/// Computes a warpgroup's rows of dK and dV of a kv block (lines 7, 8 and 10 to 18), over all query
+/// heads that read it, and its share of the block's part of dQ. Scope    all threads of all
+/// consumer warpgroups.
 template <class Traits>
 ATTILE_DEVICE void consume(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
                            const BackwardMemory<Traits>& smem) {

@@ -78,7 +78,8 @@ struct BackwardMemory {
   /// Returns where dQ of a tile is staged, in the layout of dq_accum.
   ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqOffset); }
 
-  /// Returns the barrier of which a phase ends with each step of the consumer warpgroups.
+  /// Returns the barrier of which phase i ends when all consumers have staged dS of step i, and
+  /// read dS of step i - 1: it says that one tile of dS is full and that the other one is free.
   ATTILE_DEVICE arch::Mbarrier* step_barrier() const {
     return barriers() + 4 + 4 * Traits::kStages;
   }
@@ -108,7 +109,7 @@ struct BackwardMemory {
     return tile::TailBarrier(barriers() + Traits::kBarriers - 1);
   }
   /// Waits until dq_accum holds zeros: written later they would erase what has been added.
-  ATTILE_DEVICE void await_zero_fill() const {
+  ATTILE_DEVICE void await_zero_filled() const {
     if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_wait(zero_filled(), 0);
   }
 
@@ -162,7 +163,7 @@ struct BackwardMemory {
         arch::mbarrier_init(barriers() + Traits::kBarriers - 1, 1);
       }
       arch::mbarrier_publish();
-      arch::fence_async_proxy();  // earlier writes of this memory do not land after those of TMA
+      arch::fence_async_proxy();  // what an earlier kernel wrote here does not land after TMA's
     }
     arch::barrier();  // nobody uses a barrier that is not initialised yet
   }
@@ -183,13 +184,13 @@ struct QStage {
   using State = tile::PipelineState<Traits::kStages>;
 
   State state;
-  int head, row0;  ///< the query head and its first row; head < 0 behind the last tile
-  bool edge;       ///< the mask hides some of its scores
+  int head, row0;  ///< the query head and its first row; head < 0 after the last tile
+  bool edge;       ///< the mask or the end of a sequence hides some of its scores
 
   /// Waits until Q and its statistics have arrived, and reads which rows they are.
   ATTILE_DEVICE QStage(const BackwardMemory<Traits>& smem, const State& q_state) : state(q_state) {
     static_cast<void>(smem.q().consumer_wait(state));
-    const Vec<int, 4> arrived = arch::load<4>(smem.statistics(state.stage).step());
+    const Vec<int, 4> arrived = arch::load<4>(smem.statistics(state.stage).header());
     head = arch::uniform(arrived[0]);
     row0 = arch::uniform(arrived[1]);
     edge = arch::uniform(arrived[2]) != 0;

@@ -31,10 +31,12 @@
 namespace attile::sm90 {
 
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
-/// it (line 9). With each tile of Q goes which rows they are (QStage); behind the last one goes a
-/// stage that says so. Behind a sequence's last row lies its neighbour's, or what nobody has
-/// written. P and dS are 0 there, but 0 * NaN is NaN, so that tail tiles get zeros.
-/// Scope    one thread.
+/// it (line 9). With each tile of Q goes which rows they are (QStage); after the last one goes a
+/// stage that says so.
+/// Where a tensor ends TMA writes zeros. Where sequences have lengths of their own (kHasTails), a
+/// neighbour's rows follow a sequence's last one, or what nobody has written. P and dS are 0 there,
+/// because the tile is an edge and the extent hides them, but 0 * NaN is NaN: tail tiles are
+/// zeroed. Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
@@ -55,9 +57,9 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
   }
   // Preprocessing is complete: the statistics, the zeros and what DqOrder resets are there, also
   // for the consumers, which wait for a stage of Q or its end. The warps that add staged dQ wait
-  // for it by await_zero_fill, and in order the whole block has (backward_in_order_kernel).
+  // for it by await_zero_filled, and with kInOrder the whole block has (backward_in_order_kernel).
   arch::await_dependencies();
-  // Not before, because the next kernel takes flags for set that preprocessing has not yet reset.
+  // The next kernel may not begin earlier: it would read flags that preprocessing has not reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
   tile::PipelineState<Traits::kStages> state;
   ATTILE_UNROLL_BY(1)
@@ -69,7 +71,7 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
     const bool is_tail = kHasTails && rows < Traits::kBr;
     const Statistics statistics = smem.statistics(state.stage);
     q_pipeline.await_empty(state);
-    arch::store(statistics.step(), Vec<int, 4>{at.head, at.row0, loop.edge(), 0});
+    arch::store(statistics.header(), Vec<int, 4>{at.head, at.row0, loop.edge(), 0});
     constexpr int kBytes = Traits::QTile::kBytes + 2 * Statistics::kRowBytes;
     arch::Mbarrier* const full = is_tail ? tail.expect(kBytes) : q_pipeline.expect(state, kBytes);
     q_pipeline.load(state, p.q_map, row0, at.head, origin.batch, full);
@@ -87,12 +89,12 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
     state.advance();
   }
   q_pipeline.await_empty(state);
-  arch::store(smem.statistics(state.stage).step(), Vec<int, 4>{-1, 0, 0, 0});  // the end
+  arch::store(smem.statistics(state.stage).header(), Vec<int, 4>{-1, 0, 0, 0});  // the end
   static_cast<void>(q_pipeline.expect(state, 0));
 }
 
-/// Has dq_accum of this block's query heads begin as zeros, and fills the chunk of a block to come
-/// (DqOrder). Scope    a warp, with kZeroFillsInPass.
+/// Waits until dq_accum of this block's query heads is zeros, filling what nobody has claimed, and
+/// fills the chunk of a block to come (DqOrder). Scope    a warp, with kZeroFillsInPass.
 template <class Traits>
 ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
                                 const BackwardMemory<Traits>& smem) {
@@ -103,28 +105,30 @@ ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
     order.await_zero_fill(kv_block);
   }
   arrive_warp(smem.zero_filled());
-  // Two rounds of blocks ahead, so that it is done by then and still in L2.
+  // A multiprocessor runs one block at a time. Two such rounds ahead, the chunk is filled by the
+  // time its block begins, and still in L2.
   const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
   if (p.zero_fill_flags != nullptr && ahead < p.kv_blocks()) {
     order.zero_fill_chunk(kv_block_of(p, ahead));
   }
 }
 
-/// Adds staged dQ to dq_accum by TMA: of every tile the part of one consumer warpgroup, or with
-/// kInOrder all of every kDqAdders-th tile, when it is this block's turn.
+/// Adds staged dQ to dq_accum by TMA. With kAccumulate adder n adds of every tile the share of
+/// consumer n. With kInOrder adder n adds all of tiles n, n + kDqAdders and so on, each when it is
+/// this block's turn, so that one adds while the other waits for its turn.
 /// Scope    one thread, or with kInOrder a warp; with kBulkDq.
 template <class Traits>
 ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
                                  const BackwardMemory<Traits>& smem, int adder) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  constexpr int kParts = kInOrder ? 1 : Traits::kConsumers;
+  constexpr int kShares = kInOrder ? 1 : Traits::kConsumers;
   constexpr int kEvery = kInOrder ? Traits::kDqAdders : 1;  // an adder takes each kEvery-th tile
-  constexpr int kBytes = Traits::kDqBytes / kParts;
+  constexpr int kBytes = Traits::kDqBytes / kShares;
   const DqOrder<Traits> order(p);
-  const int part = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kParts);
+  const int offset = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kShares);
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
-  const std::uint32_t dq = arch::shared_address(smem.dq() + part);
-  smem.await_zero_fill();
+  const std::uint32_t dq = arch::shared_address(smem.dq() + offset);
+  smem.await_zero_filled();
   arch::fence_async_proxy_global();  // TMA adds to zeros that threads may have written
   const WorkTile key = kv_work_tile(p, kv_block);
   int step = 0;
@@ -132,7 +136,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
     if (kInOrder && step % kEvery != adder) continue;
     const WorkTile at = loop.tile(key);
-    float* const accum = p.dq_accum_of(at) + part;
+    float* const accum = p.dq_accum_of(at) + offset;
     bool writes = false;
     if constexpr (kInOrder) {
       writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));

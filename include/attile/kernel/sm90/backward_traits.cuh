@@ -24,9 +24,9 @@ namespace attile::sm90 {
 template <class Traits>
 struct BackwardParams;
 
-/// Holds what a stage of Q has beside the tile: LSE and delta of its rows, and in `step` the query
-/// head, the first row, and whether the mask hides some of its scores. A head below 0 says that the
-/// tile before was the last (QStage).
+/// Holds what a stage of Q has beside the tile: LSE and delta of its rows, and in `header` the
+/// query head, the first row, and whether the mask hides some of its scores. A head below 0 says
+/// that the tile before was the last (QStage).
 template <int Rows>
 struct QueryStatistics {
   static constexpr int kRowBytes = Rows * sizeof(float);
@@ -36,7 +36,7 @@ struct QueryStatistics {
 
   ATTILE_DEVICE float* lse() const { return reinterpret_cast<float*>(data); }
   ATTILE_DEVICE float* delta() const { return lse() + Rows; }
-  ATTILE_DEVICE int* step() const { return reinterpret_cast<int*>(delta() + Rows); }
+  ATTILE_DEVICE int* header() const { return reinterpret_cast<int*>(delta() + Rows); }
 };
 
 /// Says whether the kernels take a score modifier. The gradient of one that has a gradient is made

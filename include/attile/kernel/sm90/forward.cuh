@@ -37,8 +37,9 @@
 //                                           later rows: so there are more slots than stages of Q
 //
 // (*) Where sequences have lengths of their own, the threads store O. A stage of K is free when all
-// consumers have made S of it (or have skipped it), Q[i] when S of its last tile is made,
-// a stage of V when all consumers have made P V of it. For rows that see n tiles a consumer does:
+// consumers have made S of it or have skipped it, Q[i] when S of its last tile is made, a stage of
+// V when all consumers have made P V of it or have skipped it. A consumer releases a stage by its
+// four warps, one arrival each (tile::Pipeline). For rows that see n tiles a consumer does:
 //
 //                begin_rows   kv_loop, i = 1 .. n-1             end_rows
 //   wgmma        S0           Si beside P(i-1) V(i-1)           P(n-1) V(n-1) beside S0 of the
@@ -46,16 +47,26 @@
 //   softmax      m, then P0   m beside P(i-1) V(i-1), then Pi   O and LSE beside that S0, then its
 //                                                               m and P0
 //
-// Exponentials (P) wait for P V of the tile before; they overlap products of other consumers. The
-// column end_rows is so where the next rows are near enough; else it ends with O and LSE.
+// Exponentials (P) wait for P V of the tile before; they overlap products of other consumers. Where
+// the next rows see no keys, or only ones more than kStages tiles away, end_rows ends with O and
+// LSE, and begin_rows follows again.
 //
-// A block is persistent: ForwardSchedule (forward_schedule.cuh) gives work tiles one after another,
-// which follow from the numbers of the block, of blocks and of tiles alone, to each of its producer
-// threads. Consumers know them from rows[i], whose last one says that there are no more. Which 64
-// rows of a work tile consumer i has rotates from tile to tile (load_q). Each consumer has a named
-// barrier (named_barrier.cuh): it orders what its threads write to their part of O in shared memory
-// with the copy from there, and the zeros that they write to Q where packed heads do not fill it
-// with the products that read Q.
+// A block is persistent. Each of its producer threads goes through the block's work tiles by a
+// ForwardSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter in
+// device memory. Consumers read from rows[i] what they are, and that there are no more. Which part
+// of a work tile consumer i has rotates from tile to tile (load_q).
+//
+// Edges. A tile of K and V that no row of the work tile sees is not loaded; one that no row of a
+// consumer sees is skipped by it. In a tile that the mask or the last key cuts, hidden scores are
+// replaced by -inf before the maximum: P is 0. Rows that see no key: see ForwardConsumer.
+//
+// Each consumer has one named barrier (named_barrier.cuh). Its threads wait there for each other
+//   - before O is staged: else O would overwrite what TMA or another thread has still to read,
+//   - after O is staged: else TMA would copy what other threads have not written yet,
+//   - with packed heads after Q's unused rows are zeroed, once: else a product would read what was
+//     there before.
+// All else is ordered by the pipelines' mbarriers, which smem.init() sets up ahead of a barrier of
+// the block.
 
 namespace attile::sm90 {
 
@@ -77,7 +88,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   }
 }
 
-/// Whether the current device runs the kernel for arguments that passed `check_arguments`.
+/// Returns whether the current device runs the kernel for arguments that passed `check_arguments`.
 template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kForward) {
   return arch::has_own_code(forward_kernel<Traits>, Traits::kLeastArchitecture) &&

@@ -26,30 +26,40 @@
 namespace attile::sm90 {
 
 /// Computes the rows of one consumer warpgroup, of all work tiles of its block. "Rows" here are
-/// those of one ConsumerRows: the 64 rows of a work tile that this consumer has.
+/// those of one ConsumerRows: the part of a work tile that this consumer has, 64 rows of registers.
 ///
-/// `kv_loop` is the loop over tiles of K and V. In a step, S of this tile and P V of the tile
-/// before are under way together (arXiv 2407.08608, section 3.2), and the maximum of S is found
-/// beside P V. `begin_rows` is what goes before the loop, S and P of the rows' first tile.
-/// `end_rows` is what comes after it, P V of their last tile, and beside that S of the next rows'
-/// first tile, which is worth 5.7 % in the mean of 18 cells (H200, 2026-11-24, docs/tuning.md).
+/// `kv_loop` is the loop over tiles of K and V. Step i makes S of tile i, m and P of it, and
+/// O += P V of tile i - 1, after which O is rescaled to the m of tile i. S of tile i and P V of
+/// tile i - 1 run at the same time (arXiv 2407.08608, section 3.2), and the maximum of S is found
+/// beside P V. `begin_rows` goes before the loop and makes S and P of the rows' first tile.
+/// `end_rows` comes after it and makes P V of their last tile. Beside that it makes S of the next
+/// rows' first tile, which is worth 5.7 % in the mean of the 18 dense cells (H200, 2026-11-24,
+/// docs/tuning.md).
+///
+/// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and `warpgroup_`
+/// in a coordinate takes that back, whichever part of the work tile this consumer has.
 ///
 /// Skipping. K's and V's pipelines have every tile that any row of the work tile sees. A stage is
 /// loaded again only when every consumer has released it, so a consumer whose rows do not see a
 /// tile waits for it and releases it all the same: `skip_before` tiles ahead of its own, and
-/// `skip_after` after them. K and V are skipped alternately, because another consumer may need a V
-/// of these before it releases a K.
+/// `skip_after` after them. `skip_kv` skips K and V alternately, because another consumer may need
+/// a V of these before it releases a K. `end_rows` may skip up to kStages of K before any V.
 ///
-/// Deadlock. Count the tiles of K and V through the block. A consumer waits for K(x) when it has
-/// released every K before it, or for V(j) when it has released K(j) and all V but V(j - 1). In
-/// `end_rows` it holds V(h), whose product is under way, while it skips K after K(h), and waits for
-/// K(x) of the next rows, x = h + skipped + 1. Were all consumers to wait, let V(j) be the first V
-/// that one waits for. It is not loaded because another one holds V(j - kStages) or a V before,
-/// which with kStages >= 2 is one in `end_rows`, h <= j - kStages. That one goes on only where
-/// skipped <= kStages, so that x <= j + 1, and all have released K(x - kStages): K(x) is loaded.
-/// Where more would be skipped, it first finishes these rows and releases V(h). The next Q, for
-/// which it waits meanwhile, is loaded by a thread that waits for this consumer alone, which has
-/// released the Q before.
+/// Deadlock. Count the tiles of K and V through the block. K(y) is loaded when all consumers have
+/// released K(y - kStages), and V(j) when all have released V(j - kStages). A consumer waits for
+/// K(y) with every K before it released, and for V(j) with K(j) and every V before V(j - 1)
+/// released. How far may a consumer that waits for K(y) be behind with V? It holds V(y - 1) at
+/// most, but in `end_rows` V(h), the last one of its rows, and up to kStages more that it skips
+/// later: y <= h + kStages + 1. Where more would be skipped, it releases V(h) first.
+/// Suppose that all consumers wait, none for a tile that is loaded. If none waits for a V, the
+/// lowest K that one waits for is loaded: all have released the K before it. If some do, let V(j)
+/// be the first such V. It is not loaded, so somebody holds V(j - kStages) and waits for K(x), with
+/// x <= (j - kStages) + kStages + 1 = j + 1. The lowest K(y) that one waits for has y <= j + 1. It
+/// is loaded, because y - kStages < j with kStages >= 2: those who wait for a K have released all
+/// before K(y), and those who wait for V(j) or a later V have released K(j). So nobody waits for
+/// ever. The next Q, for which `end_rows` waits too, is loaded by a thread that waits for this
+/// consumer alone, which has released the Q before. Warps of a consumer release one by one, but
+/// wait for nothing but these tiles and each other.
 ///
 /// Where no row of these sees a key, kv_tiles is empty, and begin_rows writes O = 0 and LSE = -inf.
 /// A row that sees none beside rows that do has m = -inf, l = 0 and P = 0 to the end, where
@@ -72,7 +82,7 @@ class ForwardConsumer {
     if constexpr (Traits::kPacked) {
       ATTILE_UNROLL
       for (int stage = 0; stage < Traits::kQStages; ++stage) {
-        // Packed rows may not fill the tile; no copy touches what is left.
+        // Packed heads may leave the last rows of the tile unused, which no copy writes.
         tile::clear_rows_from(smem.q(warpgroup).tile(stage), p.packing.heads * p.packing.rows,
                               arch::thread_index() % arch::kWarpgroupSize, arch::kWarpgroupSize);
       }
@@ -114,8 +124,10 @@ class ForwardConsumer {
     return true;
   }
 
-  /// Lines 6 to 11 for all tiles of K and V but the rows' first one, whose P is there. Behind the
-  /// loop P V of the last tile is left to do.
+  /// Does lines 6 to 11: lines 8 and 9 for all tiles of K and V but the rows' first one, whose P is
+  /// there, and line 10 for all but their last one, which end_rows does. Line 10 stands twice: the
+  /// product of the tile before, and then the factor, which belongs to this tile's m. (The paper
+  /// prints the inverse of the factor.)
   ATTILE_DEVICE void kv_loop() {
     ATTILE_UNROLL_BY(1)
     for (int kv_tile = kv_tiles_.first + 1; kv_tile < kv_tiles_.last; ++kv_tile) {
@@ -133,29 +145,28 @@ class ForwardConsumer {
     }
   }
 
-  /// Finishes the rows: P V of their last tile, and O and LSE (lines 12 to 15). There are three
-  /// ways. The next rows see keys near enough: S of their first tile is under way while O leaves,
-  /// and P of it is there in the end; returns true. They do not: K is skipped, but V only when it
-  /// is released here. So much is to be skipped that K may not come: V is released first, and both
-  /// are skipped.
+  /// Finishes the rows: makes P V of their last tile, and stores O and LSE (lines 12 to 15). If the
+  /// next rows see keys, and no more than kStages tiles are to be skipped until then, it begins
+  /// them too: S of their first tile is made while O leaves, and P of it is there in the end.
+  /// Returns whether it has begun them.
   ATTILE_DEVICE bool end_rows() {
     start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
     const Rows& done = rows();
     const int skip_after = done.skip_after;
     const bool may_skip_k = skip_after <= Traits::kStages;  // see Deadlock
-    int skipped = 0;
+    int to_skip = 0;
     bool goes_on = may_skip_k;
     if (may_skip_k) {
       skip_k(skip_after);
       const Rows& next = rows_with_q(number_ + 1);
-      skipped = skip_after + next.skip_before;
-      goes_on = !next.empty() && skipped <= Traits::kStages;
+      to_skip = skip_after + next.skip_before;
+      goes_on = !next.empty() && to_skip <= Traits::kStages;
     }
-    ++number_;
+    ++number_;  // from here on rows() are the next ones
     if (!goes_on) {
       tile::wait_product<0>(o_frag_);
       release_v();
-      if (may_skip_k) {
+      if (may_skip_k) {  // K after these rows has been skipped above
         skip_v(skip_after);
       } else {
         skip_kv(skip_after);
@@ -163,14 +174,15 @@ class ForwardConsumer {
       store_output(done);
       return false;
     }
-    skip_k(skipped - skip_after);
+    skip_k(to_skip - skip_after);
     start_scores();                  // line 8, of the next rows
     tile::wait_product<1>(o_frag_);  // O of these rows is made; S may be under way
     release_v();
-    skip_v(skipped);
+    skip_v(to_skip);
     store_output(done);
     reset_state();
-    // As in begin_rows. Where that is one function, nvcc 13.0 serialises the products (C7514).
+    // The following stands in begin_rows, too. With a function for both, nvcc 13.0 serialises the
+    // products (C7514).
     tile::wait_product<0>(s_frag_);
     release_k_and_q(kv_tiles_.first);
     mask_and_update_max(kv_tiles_.first, thresholds());  // there is no O yet to be rescaled
@@ -187,13 +199,13 @@ class ForwardConsumer {
     tile::start_transposed_product<T>(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
   /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
-  /// has arrived: it is waited for before P is made.
+  /// has arrived: the wait for it is ahead of make_probabilities, where no product is under way.
   ATTILE_DEVICE void start_output(bool adds) {
     tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(v_state_.stage), 0, adds);
   }
-  /// Applies score modifier and mask to S, and updates m, and l with it (line 9), in all rows of a
-  /// warp where a score of one of them exceeds its threshold; else m stays, and P may exceed 1
-  /// (kRescaleThreshold). Returns what O has to be multiplied by.
+  /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
+  /// all of its rows when a score in one of them exceeds that row's threshold; else it keeps their
+  /// m, and P may exceed 1 (kRescaleThreshold). Returns what O has to be multiplied by.
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
       int kv_tile, const typename Softmax::Thresholds& thresholds) {
     const auto coord = p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
@@ -224,10 +236,12 @@ class ForwardConsumer {
     ATTILE_UNROLL
     for (int col0 = 0; col0 < Outputs::kCols; col0 += Traits::OTile::kCols) {
       if (is_storing_thread()) arch::bulk_wait_read<0>();
-      sync();  // the copy of what o_smem had before has read it
+      sync();  // o_smem has been read: by the copy before, or by all threads
       tile::stage(o_smem, o_frag_, 1.0f, -col0, warpgroup_ * kWarpgroupRows);
-      arch::fence_async_proxy();        // TMA reads what these threads have written,
-      sync();                           // all of them
+      // What each thread has written is made visible to TMA, and all have done so before one
+      // thread starts the copy.
+      arch::fence_async_proxy();
+      sync();
       store_columns(o_smem, at, col0);  // line 14
     }
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, p_.scale_log2);  // lines 13, 15
@@ -246,7 +260,6 @@ class ForwardConsumer {
       target.cols -= col0;
       const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
       tile::store_rows<kWarpRows>(target, o_smem, warp * kWarpRows, at.row0);
-      sync();  // all have read o_smem before it is written again
     }
   }
 
@@ -257,7 +270,7 @@ class ForwardConsumer {
     static_cast<void>(smem_.q(warpgroup_).consumer_wait(q_state_));
     return smem_.rows(warpgroup_, number);
   }
-  /// Releases K of kv_tile, whose S is made, and after the last tile Q.
+  /// Releases K of kv_tile, whose S is made, and Q after the last tile of these rows.
   ATTILE_DEVICE void release_k_and_q(int kv_tile) {
     smem_.k().consumer_release(k_state_);
     k_state_.advance();

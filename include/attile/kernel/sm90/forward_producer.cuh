@@ -17,12 +17,14 @@
 namespace attile::sm90 {
 
 /// Loads K (kIsV false) or V of every tile that the block's work tiles see.
-/// Behind a sequence's last key lies its neighbour's V, or what nobody has written. P is 0 there,
-/// but 0 * NaN is NaN, so that the tail tile of V gets zeros.
+/// Where a tensor ends TMA writes zeros. Where sequences have lengths of their own (kHasTails), a
+/// neighbour's keys follow a sequence's last one, or what nobody has written. The mask replaces
+/// such a score by -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V of a tail tile is
+/// zeroed there, on the barrier `tail`.
 /// Scope    one thread.
 template <bool kIsV, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipeline& pipeline,
-                           const arch::TensorMap& map, tile::TailBarrier tail) {
+                           const arch::TensorMap& map, tile::TailBarrier tail = {}) {
   constexpr bool kClearsTail = kIsV && Traits::kHasTails;
   typename Pipeline::State state;
   for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
@@ -39,10 +41,10 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipe
 }
 
 /// Loads the Q of one consumer warpgroup for every work tile of the block, and writes which rows of
-/// the tile they are (ConsumerRows). Work tile `number` has part (warpgroup + number) % kConsumers:
-/// under a causal mask a part sees up to a kv tile more than the part before it, and by this
-/// rotation no warpgroup always has the longest (worth 0.8 % in the mean of 18 cells, up to 3.5 %
-/// at D 64 and D 128 causal: H200, 2026-11-24, docs/tuning.md).
+/// the tile they are (ConsumerRows). Of work tile `number` this warpgroup has part
+/// (warpgroup + number) % kConsumers: under a causal mask a part sees up to a kv tile more than the
+/// part before it, and by this rotation no warpgroup always has the longest (worth 0.8 % in the
+/// mean of 18 cells, up to 3.5 % at D 64 and D 128 causal: H200, 2026-11-24, docs/tuning.md).
 /// Behind a sequence's last row come zeros and not its neighbour's rows. A warp rescales O when any
 /// of its rows needs it (OnlineSoftmax), so a neighbour's scores would decide this sequence's bits.
 /// Scope    one thread.
@@ -59,8 +61,8 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
     const RowOrigin origin = p.policies.sequences.q_origin(rows.sequence);
     const int row0 = origin.row + rows.row0;
     const int rows_left = rows.extent_of(p).q_len - rows.row0;
-    // O of the rows kQStages tiles ago is stored before Q of the rows after them is released, so
-    // that the slot of rows is free, too (ForwardTraits::kRowSlots).
+    // This stage had Q of the rows kQStages tiles ago. It was released after O of the rows before
+    // those was stored, so that their slot of rows is free (ForwardTraits::kRowSlots).
     pipeline.await_empty(state);
     smem.rows(warpgroup, number) = rows;
     if (Traits::kHasTails && rows_left < p.warpgroup_rows()) {
@@ -82,7 +84,7 @@ ATTILE_DEVICE void produce(const ForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem) {
   const int thread = arch::thread_index() % arch::kWarpgroupSize;
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
-  if (thread == 0) load_kv<false>(p, block, smem.k(), p.maps.k, smem.tail_barrier(0));
+  if (thread == 0) load_kv<false>(p, block, smem.k(), p.maps.k);
   if (thread == arch::kWarpSize) {
     load_kv<true>(p, block, smem.v(), p.maps.v, smem.tail_barrier(0));
   }

@@ -12,10 +12,18 @@
 
 namespace attile::sm90 {
 
-/// Gives a block its work tiles, one after another: which ones follows from the numbers of the
-/// block and of blocks (EvenItems, GrowingItems). A tile's kv_tiles are those that any of its rows
-/// sees. The tiles of a head end with the part, of warpgroup_rows() rows, that has its last row; so
-/// the first tile may lack whole parts, and its row0 is below 0 then.
+/// Gives a block its work tiles, one after another: which ones follows from the index of the block
+/// and the sizes of the problem alone (EvenItems, GrowingItems in core/schedule.h). A tile's
+/// kv_tiles reach from the first to the last one that any of its rows sees.
+///
+/// A work tile has kConsumers parts of warpgroup_rows() rows. The parts of a head are counted from
+/// its last row: where their number is no multiple of kConsumers, the first work tile lacks parts
+/// at its beginning, and begins at row0 = -lead. With 3 consumers and 5 parts, lead is one part:
+///
+///     work tile 0            work tile 1
+///     (none) part 0  part 1  part 2  part 3  part 4
+///
+/// A part that lacks sees no tile (ForwardParams::tiles_seen).
 template <class Traits>
 class ForwardSchedule {
   static constexpr bool kEven = kEvenRows<Traits>;
@@ -55,10 +63,10 @@ class ForwardSchedule {
   Items items_;
 };
 
-/// The rows of a work tile that one consumer warpgroup computes, and the tiles of K and V that they
-/// see. The producer of its Q writes it. Behind the block's last work tile comes one without rows
-/// (`is_end`). It holds of the work tile what its reader cannot work out again, because more would
-/// be read back in the main loop.
+/// Holds which rows of a work tile one consumer warpgroup computes, and the tiles of K and V that
+/// they see. The producer of its Q writes it. After the block's last work tile comes one without
+/// rows (`is_end`). What a reader can work out again from these members (WorkTile::kv_head) is
+/// left out, because the main loop reads them back from shared memory.
 template <class Traits>
 struct alignas(16) ConsumerRows {
   /// The sequence's lengths, where it has lengths of its own. Else they are the parameter's.
@@ -70,15 +78,15 @@ struct alignas(16) ConsumerRows {
   using Lengths = std::conditional_t<kUniform, NoLengths, Extent>;
 
   TileRange kv_tiles;  ///< those that these rows see
-  /// Tiles of K and V that other warpgroups' rows see, ahead of these and behind them.
+  /// Tiles of K and V that other consumers' rows see, ahead of these and after them.
   int skip_before = 0, skip_after = 0;
   int sequence = -1, head = 0;
-  int row0 = 0;  ///< the first of these rows; below 0 where there are none
+  int row0 = 0;  ///< the first of these rows; below 0 where the part lacks
 
   Lengths lengths{};
 
   ConsumerRows() = default;
-  /// The rows of part `part` of a work tile, which has as many parts as the block has consumers.
+  /// Makes the rows of part `part` of a work tile, which has a part for each consumer.
   ATTILE_DEVICE ConsumerRows(const ForwardParams<Traits>& p, const WorkTile& tile, int part)
       : sequence(tile.sequence), head(tile.head), lengths(tile.extent) {
     const TileRange all = tile.kv_tiles;
@@ -90,7 +98,7 @@ struct alignas(16) ConsumerRows {
     skip_after = all.last - kv_tiles.last;
   }
 
-  /// The work tile that has these rows alone.
+  /// Returns the work tile that has these rows alone.
   ATTILE_DEVICE WorkTile at(const ForwardParams<Traits>& p) const {
     return {.kv_tiles = kv_tiles,
             .sequence = sequence,
@@ -107,7 +115,8 @@ struct alignas(16) ConsumerRows {
     }
   }
   ATTILE_DEVICE bool is_end() const { return sequence < 0; }
-  /// Whether they are rows of Q at all. With Uniform no part lies after the last row.
+  /// Returns whether they are rows of Q at all. Where all sequences have one length, only parts
+  /// ahead of the first row lack; else a shorter sequence has none in its last tiles either.
   ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
     return row0 >= 0 && (kUniform || row0 < extent_of(p).q_len);
   }

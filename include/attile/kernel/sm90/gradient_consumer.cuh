@@ -41,7 +41,8 @@ struct ScoreConsumer {
   using Scores = typename Traits::ScoreRegisters;
   struct None {};
   using OddScores = std::conditional_t<Traits::kTwoSums, Scores, None>;  ///< the second sum of S
-  using Rows = tile::TransposedRegisters<Scores>;
+  using Rows =
+      tile::TransposedRegisters<Scores>;  ///< a view of S^T by rows of S: it copies nothing
   using Tile = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
 
@@ -145,16 +146,17 @@ struct ScoreConsumer {
 /// Stores rows row0 on of dK or dV, times `factor`, from the registers of warpgroup `number` by way
 /// of shared memory (line 18). With kUniform TMA stores them; else the threads do, because TMA
 /// would overwrite rows of another sequence behind this one's. `target`: the rows of dK or dV of
-/// the sequence and kv head of `key`. Scope    all threads of the warpgroup. `smem` has been read
-/// when `arch::bulk_wait_read` of the
-///          warpgroup's first thread returns.
+/// the sequence and kv head of `key`. `smem` has been read when `arch::bulk_wait_read` of the
+/// warpgroup's first thread returns. Scope    all threads of the warpgroup.
 template <bool kUniform, class Tile, class Registers, class T>
 ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
                                   const arch::TensorMap& map, const tile::Matrix<T>& target,
                                   const WorkTile& key, int row0, int number) {
   tile::stage(smem, frag, factor, 0, number * kWarpgroupRows);
-  arch::fence_async_proxy();  // TMA reads what these threads have written,
-  consumer_barrier(number);   // all of them
+  // What each thread has written is made visible to TMA, and all have done so before one thread
+  // starts the copy.
+  arch::fence_async_proxy();
+  consumer_barrier(number);
   if constexpr (kUniform) {
     if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
     tile::store_by_tma(smem, map, 0, row0, key.kv_head, key.sequence);
@@ -294,7 +296,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// of the step before, which the next step overwrites.
   ATTILE_DEVICE void await_step(int step) const {
     arch::mbarrier_wait(smem.step_barrier(), step & 1);
-    // wgmma reads what threads have staged. Here fewer stores are under way than right behind them.
+    // wgmma reads what threads have staged. A fence right after those stores would wait for them;
+    // here they are done.
     arch::fence_async_proxy();
   }
   /// Signals that this warp has staged dS of its step, and read dS of the step before.
@@ -319,7 +322,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       arrive_warp(smem.dq_staged(kInOrder ? step % Traits::kDqAdders : number));
     } else {
       const WorkTile at = this->work_tile(rows);
-      smem.await_zero_fill();  // zeros written later would erase what is added
+      smem.await_zero_filled();  // zeros written later would erase what is added
       const bool writes = begin_adding_dq(smem, step);
       add_dq_tile(p, at, dq, writes);
       end_adding_dq(smem, step);

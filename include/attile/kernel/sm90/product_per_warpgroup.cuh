@@ -76,14 +76,14 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
   };
   const auto finish = [&] {
     if constexpr (!Traits::kSignalsDqReady) return;
-    smem.await_zero_fill();                         // also where nothing is added
+    smem.await_zero_filled();                       // also where nothing is added
     consumer_barrier(static_cast<int>(Role::kDq));  // all have added before one signals it
     if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(arch::opaque(kv_block), 0);
   };
   begin_tile(next_tile(0));  // K has arrived, because dS was made of it
   if (head < 0) return finish();
   start(0, 0, 0);
-  smem.await_zero_fill();  // zeros written later would erase what is added
+  smem.await_zero_filled();  // zeros written later would erase what is added
   tile::wait_product<0>(dq[0]);
   int step = 0;
   ATTILE_UNROLL_BY(1)
