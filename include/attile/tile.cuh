@@ -10,6 +10,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/schedule.h>
 #include <attile/tile/copy.cuh>
+#include <attile/tile/dropout.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/register_tile.cuh>

@@ -50,11 +50,12 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
 }
 
 /// Says whether scores take the fast path: they go through the softmax as they are, except for two
-/// comparisons each at a mask's edge. Everything else takes registers.
+/// comparisons each at a mask's edge. Everything else takes registers, but in sm90 for dropout.
 template <class Args>
 inline constexpr bool kFastPathScores =
-    IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType> &&
-    !Args::DropoutType::kEnabled;
+    IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType>;
+template <class Args>
+inline constexpr bool kPlainScores = kFastPathScores<Args> && !Args::DropoutType::kEnabled;
 
 /// Holds the tiles of the sm80 forward kernel, and its tuning (sm80::Tuning).
 struct Sm80ForwardTiles {
@@ -89,26 +90,26 @@ struct Sm90Tiles {
   int br, bc, stages;
 };
 
-/// Returns the tiles of the sm90 forward kernel where scores are plain. `edges`: much of what rows
-/// see lies at a mask's edge. Then Bc is small, so that fewer scores are computed in vain, and
-/// there are many stages, so that warpgroups that see more or fewer keys wait less for each other.
-constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool edges, TileSet tile_set) {
+/// Returns the tiles of the sm90 forward kernel on the fast path. `small_bc`: where much of what
+/// rows see lies at a mask's edge, a small Bc computes fewer scores in vain, and with many stages
+/// warpgroups that see more or fewer keys wait less for each other.
+constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSet tile_set) {
   const int dim = max(d, dv);
   if (dim <= 96) {
     const int rows_of_tile =
         tile_set == TileSet::kPacked ? 128 : 192;  // packed, 192 spill up to 36 bytes
-    if (dim <= 64) return edges ? Sm90Tiles{192, 64, 5} : Sm90Tiles{rows_of_tile, 128, 3};
-    return edges ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
+    if (dim <= 64) return small_bc ? Sm90Tiles{192, 64, 5} : Sm90Tiles{rows_of_tile, 128, 3};
+    return small_bc ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
   }
-  if (dim <= 128 && edges) return {192, 64, 4};
+  if (dim <= 128 && small_bc) return {192, 64, 4};
   if (dim <= 128)
     return tile_set == TileSet::kLong ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
-  if (dim <= 192 && dv <= 128) return edges ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
-  if (dim <= 192) return edges ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
+  if (dim <= 192 && dv <= 128) return small_bc ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
+  if (dim <= 192) return small_bc ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
   return {128, 64, 2};
 }
 
-/// Returns the same where scores are not plain: that takes registers, and a smaller Bc avoids
+/// Returns the same off the fast path: that takes registers, and a smaller Bc avoids
 /// spills.
 constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   if (dim <= 96) return {128, 96, 3};
@@ -183,7 +184,7 @@ struct Sm80Forward {
   static constexpr Sm80ForwardTiles kTiles =
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
-          : sm80_forward_tiles(max(D, Dv), kSharedKb, kFastPathScores<Args>);
+          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
 };
@@ -191,8 +192,11 @@ struct Sm80Forward {
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && kTileSet == TileSet::kAny;
+  /// With dropout three consumers, which need a small Bc then, hide its work better than two.
+  static constexpr bool kSmallBc =
+      kEdges || (Args::DropoutType::kEnabled && max(D, Dv) > 64 && kTileSet != TileSet::kPacked);
   static constexpr Sm90Tiles kTiles = kFastPathScores<Args>
-                                          ? sm90_fast_forward_tiles(D, Dv, kEdges, kTileSet)
+                                          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
                                           : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPacked>>;
@@ -211,7 +215,7 @@ struct Sm80Backward {
   static constexpr Sm80BackwardTiles kTiles =
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
-          : sm80_backward_tiles(max(D, Dv), kSharedKb, kFastPathScores<Args>);
+          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
   using type =
       sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode,

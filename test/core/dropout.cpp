@@ -12,9 +12,10 @@ namespace {
 
 using namespace attile;
 
+template <int kRounds>
 PhiloxBlock philox(std::uint32_t c0, std::uint32_t c1, std::uint32_t c2, std::uint32_t c3,
                    std::uint32_t k0, std::uint32_t k1) {
-  return philox4x32({{c0, c1, c2, c3}}, k0, k1);
+  return philox4x32<kRounds>({{c0, c1, c2, c3}}, k0, k1);
 }
 
 bool equal(PhiloxBlock a, PhiloxBlock b) {
@@ -24,14 +25,18 @@ bool equal(PhiloxBlock a, PhiloxBlock b) {
   return true;
 }
 
-/// The lines `philox4x32 10` of kat_vectors in Random123 1.14.
+/// The lines `philox4x32 7` and `philox4x32 10` of kat_vectors in Random123 1.14.
 TEST_CASE("philox.known_answers") {
-  CHECK(equal(philox(0, 0, 0, 0, 0, 0), {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}}));
   constexpr std::uint32_t f = 0xffffffff;
-  CHECK(equal(philox(f, f, f, f, f, f), {{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}}));
-  CHECK(equal(philox(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0),
+  CHECK(equal(philox<7>(0, 0, 0, 0, 0, 0), {{0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}}));
+  CHECK(equal(philox<7>(f, f, f, f, f, f), {{0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}}));
+  CHECK(equal(philox<7>(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0),
+              {{0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}}));
+  CHECK(equal(philox<10>(0, 0, 0, 0, 0, 0), {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}}));
+  CHECK(equal(philox<10>(f, f, f, f, f, f), {{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}}));
+  CHECK(equal(philox<10>(0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0),
               {{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}));
-  static_assert(philox4x32({{0, 0, 0, 0}}, 0, 0).word[0] == 0x6627e8d5);
+  static_assert(philox4x32<7>({{0, 0, 0, 0}}, 0, 0).word[0] == 0x5f6fb709);
 }
 
 PhiloxDropout half(std::uint64_t seed = 5, std::uint64_t offset = 7) {
@@ -166,7 +171,25 @@ TEST_CASE("dropout.decisions_are_frozen") {
   for (int i = 0; i < 8; ++i) {
     for (int j = 0; j < 8; ++j) bits = bits * 2 + sampler.keep({1, 5, 5 * i + 1, 7 * j + 2});
   }
-  CHECK(bits == 0xe3f0fb6bbfffdfdau);
+  CHECK(bits == 0xbaefb5ffbf7ef8e4u);
+}
+
+/// A kernel with the tensor cores' layout asks for groups: each score's bits are where GroupSampler
+/// says, and a group's number is 8 or 4 higher 16 rows or columns on.
+TEST_CASE("dropout.groups_decide_as_single_scores_do") {
+  static_assert(GroupSampler<PhiloxDropout::Sampler> && !GroupSampler<NoDropout::Sampler>);
+  const auto sampler = half().sampler(4);
+  using Sampler = PhiloxDropout::Sampler;
+  for (int row = 0; row < 48; ++row) {
+    for (int col = 0; col < 48; ++col) {
+      const PhiloxBlock random =
+          sampler.group(1, 2, Sampler::row_group(row), Sampler::col_group(col));
+      const std::uint32_t word = random.word[row / 8 % 2 * 2 + col / 8 % 2];
+      CHECK(sampler.keeps(col % 2 == 0 ? word << 16 : word) == sampler.keep({1, 2, row, col}));
+      CHECK(Sampler::row_group(row + 16) == Sampler::row_group(row) + 8);
+      CHECK(Sampler::col_group(col + 16) == Sampler::col_group(col) + 4);
+    }
+  }
 }
 
 TEST_CASE("dropout.none") {

@@ -3,6 +3,10 @@
 
 #include <attile/core/config.h>
 
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
 namespace attile::arch {
 
 /// The threads of a warp.
@@ -75,10 +79,28 @@ ATTILE_DEVICE void warp_barrier(unsigned lanes = kAllLanes) { __syncwarp(lanes);
 ATTILE_DEVICE float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes) {
   return __shfl_xor_sync(lanes, x, mask);
 }
+ATTILE_DEVICE std::uint32_t shuffle_xor(std::uint32_t x, int mask, unsigned lanes = kAllLanes) {
+  return __shfl_xor_sync(lanes, x, mask);
+}
 
 /// Returns the x of the first lane. Where all lanes have the same x, the compiler then knows it.
 /// Scope    all lanes of the warp.
 ATTILE_DEVICE int uniform(int x) { return __shfl_sync(kAllLanes, x, 0); }
+
+/// Returns the x of the first lane, word by word. Scope    all lanes of the warp.
+template <class T>
+ATTILE_DEVICE T uniform_words(T x) {
+  static_assert(std::is_trivially_copyable_v<T>,
+                "attile::arch::uniform_words: the type is not trivially copyable");
+  if constexpr (!std::is_empty_v<T>) {
+    static_assert(sizeof(T) % sizeof(int) == 0, "attile::arch::uniform_words: not whole words");
+    int words[sizeof(T) / sizeof(int)];
+    std::memcpy(words, &x, sizeof(T));
+    for (int& word : words) word = uniform(word);
+    std::memcpy(&x, words, sizeof(T));
+  }
+  return x;
+}
 
 /// Returns whether x holds for any of the lanes.
 ATTILE_DEVICE bool any_lane(bool x, unsigned lanes = kAllLanes) {

@@ -26,9 +26,8 @@ struct NoDropout {
 ///
 /// Each score has 16 random bits; it is dropped when they are below probability * 65536, rounded to
 /// nearest. What is kept is multiplied by the inverse of that rounded keep probability, so that the
-/// expectation of dropout(P) is P. One Philox call serves the 8 scores (r, r + 8) x (c, c + 1, c +
-/// 8, c + 9) of a 16 x 16 block: those that one lane holds, in the tensor cores' accumulator
-/// layout, of two neighbouring 16 x 8 tiles of S.
+/// expectation of dropout(P) is P. One call of Philox4x32-7 serves a group of eight scores (see
+/// GroupSampler).
 /// Units   0 <= probability < 1 - 2^-17, from where on it would be rounded to 1. `seed_pointer` and
 ///         `offset_pointer`, when given, replace the values and are read when the kernel runs, so
 ///         that a replayed graph can draw afresh.
@@ -40,6 +39,7 @@ struct PhiloxDropout {
   const std::uint64_t* offset_pointer = nullptr;
 
   static constexpr bool kEnabled = true;
+  static constexpr int kRounds = 7;
 
   const char* fault() const {
     return probability >= 0.0f && threshold() < 65536u
@@ -53,24 +53,34 @@ struct PhiloxDropout {
 
   /// Holds the state of one kernel: seed and offset are read once.
   struct Sampler {
-    std::uint32_t key0, key1, offset, threshold;
+    std::uint32_t key0, key1, offset;
+    std::uint32_t threshold;  ///< in the upper 16 bits
     int q_heads;
+    float scale;  ///< 1 / (1 - p), p as it is rounded
+
+    ATTILE_HOST_DEVICE static constexpr std::uint32_t row_group(int row) {
+      const std::uint32_t r = static_cast<std::uint32_t>(row);
+      return r / 16 * 8 + r % 8;
+    }
+    ATTILE_HOST_DEVICE static constexpr std::uint32_t col_group(int col) {
+      const std::uint32_t c = static_cast<std::uint32_t>(col);
+      return c / 16 * 4 + c % 8 / 2;
+    }
+    ATTILE_HOST_DEVICE constexpr PhiloxBlock group(int batch, int head, std::uint32_t rows,
+                                                   std::uint32_t cols) const {
+      const std::uint32_t batch_head =
+          static_cast<std::uint32_t>(batch) * static_cast<std::uint32_t>(q_heads) +
+          static_cast<std::uint32_t>(head);
+      return philox4x32<kRounds>({{cols, rows, batch_head, offset}}, key0, key1);
+    }
+    ATTILE_HOST_DEVICE constexpr bool keeps(std::uint32_t bits) const { return bits >= threshold; }
 
     ATTILE_HOST_DEVICE constexpr bool keep(ScoreIndex i) const {
-      const std::uint32_t row = static_cast<std::uint32_t>(i.row);
-      const std::uint32_t col = static_cast<std::uint32_t>(i.col);
-      const std::uint32_t row_group = row / 16 * 8 + row % 8;
-      const std::uint32_t col_group = col / 16 * 4 + col % 8 / 2;
-      const std::uint32_t slice =
-          static_cast<std::uint32_t>(i.batch) * static_cast<std::uint32_t>(q_heads) +
-          static_cast<std::uint32_t>(i.head);
-      const PhiloxBlock random = philox4x32({{col_group, row_group, slice, offset}}, key0, key1);
-      const std::uint32_t word = random.word[row / 8 % 2 * 2 + col / 8 % 2];
-      return (col % 2 != 0 ? word >> 16 : word & 0xFFFFu) >= threshold;
+      const PhiloxBlock random = group(i.batch, i.head, row_group(i.row), col_group(i.col));
+      const std::uint32_t word = random.word[i.row / 8 % 2 * 2 + i.col / 8 % 2];
+      return keeps(i.col % 2 != 0 ? word : word << 16);
     }
-    ATTILE_HOST_DEVICE constexpr float keep_scale() const {
-      return 65536.0f / (65536.0f - static_cast<float>(threshold));
-    }
+    ATTILE_HOST_DEVICE constexpr float keep_scale() const { return scale; }
   };
 
   /// Returns the seed that the kernel uses.
@@ -87,8 +97,12 @@ struct PhiloxDropout {
   ATTILE_HOST_DEVICE Sampler sampler(int q_heads) const {
     const std::uint64_t s = current_seed();
     const std::uint64_t o = current_offset();
-    return {static_cast<std::uint32_t>(s), static_cast<std::uint32_t>((s >> 32) ^ (o >> 32)),
-            static_cast<std::uint32_t>(o), threshold(), q_heads};
+    return {static_cast<std::uint32_t>(s),
+            static_cast<std::uint32_t>((s >> 32) ^ (o >> 32)),
+            static_cast<std::uint32_t>(o),
+            threshold() << 16,
+            q_heads,
+            65536.0f / (65536.0f - static_cast<float>(threshold()))};
   }
 };
 
@@ -97,6 +111,23 @@ concept Dropout = std::is_trivially_copyable_v<P> && requires(const P& dropout, 
   { P::kEnabled } -> std::convertible_to<bool>;
   { dropout.sampler(1).keep(index) } -> std::same_as<bool>;
   { dropout.sampler(1).keep_scale() } -> std::convertible_to<float>;
+};
+
+/// A GroupSampler decides for groups of eight scores at once: those in rows r and r + 8 and in
+/// columns c, c + 1, c + 8 and c + 9, of which a lane holds all in the layout of the tensor cores'
+/// sums. Kernels that have this layout ask for groups, and others for single scores by `keep`,
+/// which decides the same.
+///   row_group(r), col_group(c): the numbers of the group that has the score (r, c). 16 rows on
+///     they are 8 higher, and 16 columns on 4.
+///   group(batch, head, row_group, col_group): four words of random bits. The score in row r and
+///     column c has 16 bits of word r / 8 % 2 * 2 + c / 8 % 2, the upper ones where c is odd.
+///   keeps(bits): whether the score is kept that has the upper 16 of `bits`. It ignores the others.
+template <class S>
+concept GroupSampler = requires(const S& sampler, std::uint32_t x) {
+  { S::row_group(0) } -> std::same_as<std::uint32_t>;
+  { S::col_group(0) } -> std::same_as<std::uint32_t>;
+  { sampler.group(0, 0, x, x) } -> std::same_as<PhiloxBlock>;
+  { sampler.keeps(x) } -> std::same_as<bool>;
 };
 
 }  // namespace attile

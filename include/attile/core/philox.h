@@ -12,11 +12,12 @@ struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-/// Returns Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
-/// 3", SC 2011): a bijection of the counter, keyed by `key0` and `key1`.
+/// Returns Philox4x32 of kRounds rounds (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as
+/// easy as 1, 2, 3", SC 2011): a bijection of the counter, keyed by `key0` and `key1`. With 7
+/// rounds or more it passes all tests of BigCrush (table 2 there).
+template <int kRounds>
 ATTILE_HOST_DEVICE constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::uint32_t key0,
                                                     std::uint32_t key1) {
-  constexpr int kRounds = 10;
   PhiloxBlock c = counter;
   for (int round = 0; round < kRounds; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * c.word[0];

@@ -5,7 +5,6 @@
 #include <attile/arch/math.h>
 #include <attile/arch/opaque.h>
 #include <attile/core/config.h>
-#include <attile/core/dropout.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
@@ -213,58 +212,6 @@ class VisibleBits : ScoreBits<Registers> {
 template <class S>
 ATTILE_HOST_DEVICE constexpr float score_scale_log2(float scale) {
   return kIsIdentity<S> ? scale * kLog2e : kLog2e;
-}
-
-/// Holds dropout's decision for each score of a tile that this thread holds, one bit each. The loop
-/// that makes the decisions is not unrolled: the code of the random numbers occurs once for 32
-/// scores, not once for each. Scores beyond the extent are not sampled, and count as dropped.
-template <class Registers, class Sampler>
-class KeepBits : ScoreBits<Registers> {
- public:
-  template <class Coord>
-  ATTILE_DEVICE KeepBits(const Coord& coord, const Sampler& sampler)
-      : scale_(sampler.keep_scale()) {
-    ATTILE_UNROLL
-    for (int w = 0; w < this->kWords; ++w) {
-      ATTILE_UNROLL_BY(1)
-      for (int i = w * 32; i < min(w * 32 + 32, this->kCount); ++i) {
-        const ScoreIndex at = this->index(coord, i);
-        const bool keep = coord.inside(at) && sampler.keep(at);
-        this->words_[w] |= std::uint32_t{keep} << (i % 32);
-      }
-    }
-  }
-
-  ATTILE_DEVICE bool keep(int r, int c) const { return this->get(r, c); }
-  /// Returns 1 / (1 - p).
-  ATTILE_DEVICE float scale() const { return scale_; }
-
- private:
-  float scale_;
-};
-
-/// Holds no bits without dropout: every score is kept.
-template <class Registers>
-class KeepBits<Registers, NoDropout::Sampler> {
- public:
-  KeepBits() = default;
-  template <class Coord>
-  ATTILE_DEVICE KeepBits(const Coord&, const NoDropout::Sampler&) {}
-  ATTILE_DEVICE bool keep(int, int) const { return true; }
-  ATTILE_DEVICE float scale() const { return 1.0f; }
-};
-
-/// Sets P = dropout(P), without the factor 1 / (1 - p).
-template <class Registers, class Coord, class Sampler>
-ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler) {
-  const KeepBits<Registers, Sampler> bits(coord, sampler);
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      if (!bits.keep(r, c)) p.x[r][c] = 0.0f;
-    }
-  }
 }
 
 }  // namespace attile::tile

@@ -9,6 +9,7 @@
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/score_gradient.cuh>
+#include <attile/tile/dropout.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <type_traits>
@@ -20,11 +21,6 @@ namespace attile {
 ///          large where P is not small, and scaling them would add their roundings.
 ATTILE_DEVICE float probability(float s, float scale, float lse) {
   return arch::exp2((s * scale - lse) * kLog2e);
-}
-
-/// Returns dS' = P (dP - delta) (line 14).
-ATTILE_DEVICE float score_gradient(float prob, float dp, float delta) {
-  return prob * (dp - delta);
 }
 
 /// Holds what the backward pass computes from a score, a raw product: P = exp(S' - LSE), which is 0
@@ -87,9 +83,9 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 
 /// Computes the pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
-/// Leaves dropout(P) in `p_frag` (from S) and dS in `ds_frag` (from dO V^T). Where P is 0 because
-/// the score is hidden, so is dS, but for NaN and inf in dP. With kAddGradient dS' is added to the
-/// gradient of a modifier that has one.
+/// Leaves dropout(P), but for its factor keep_scale, in `p_frag` (from S) and dS in `ds_frag` (from
+/// dO V^T). Where P is 0 because the score is hidden, so is dS, but for NaN and inf in dP. With
+/// kAddGradient dS' is added to the gradient of a modifier that has one.
 /// `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
 template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Kept,
@@ -99,7 +95,6 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
                                               const float* lse, const float* delta,
                                               const Kept& kept, const Shown& shown) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
-  const float keep_scale = kept.scale();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     if (!Registers::has_row(r)) continue;
@@ -113,10 +108,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       const bool visible = visible_in<kMasked, S>(shown, r, c, i, coord);
       const Probability prob =
           probability_of<Shown::kModifierBranches>(s, i, p, coord, row_lse, visible);
-      const bool keep = kept.keep(r, c);
-      const float dp = keep ? ds_frag.at(r, c) * keep_scale : 0.0f;  // line 13
-      p_frag.at(r, c) = keep ? prob.value * keep_scale : 0.0f;
-      const float ds = score_gradient(prob.value, dp, row_delta);
+      p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
+      const float ds = prob.value * kept.minus(r, c, ds_frag.at(r, c), row_delta);
       if constexpr (kAddGradient && kHasGradient<S>) {
         if (prob.visible && ds != 0.0f) {
           p.policies.score_mod.add_gradient(p.scale * s, ds, i, coord.extent, AddAtomically{});
@@ -140,14 +133,14 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       AskedMask<std::remove_cvref_t<decltype(p.policies.mask)>>{p.policies.mask, coord});
 }
 
-/// Computes the first half alone, where another warpgroup computes dS: leaves dropout(P) in
-/// `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`.
+/// Computes the first half alone, where another warpgroup computes dS: leaves dropout(P), but for
+/// its factor keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in
+/// `factor`.
 template <bool kMasked, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor, const Params& p,
                                             const tile::TileCoord& coord, const float* lse,
                                             const Kept& kept, const Shown& shown) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
-  const float keep_scale = kept.scale();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     const float row_lse = lse[Registers::row(r)];
@@ -157,7 +150,7 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
       const bool visible = visible_in<kMasked, S>(shown, r, c, i, coord);
       const Probability prob =
           probability_of<Shown::kModifierBranches>(p_frag.at(r, c), i, p, coord, row_lse, visible);
-      p_frag.at(r, c) = kept.keep(r, c) ? prob.value * keep_scale : 0.0f;
+      p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
       factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
     }
   }
@@ -209,12 +202,11 @@ ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Regi
   });
 }
 
-/// Says whether the step takes the fast path, which is only products, exponentials and a mask's
-/// edge, and comes in two halves.
+/// Says whether the step takes the fast path, which is only products, exponentials, dropout and a
+/// mask's edge, and comes in two halves.
 template <class Policies>
 inline constexpr bool kIsFastPath =
-    kIsIdentity<typename Policies::ScoreModType>&& IntervalMask<typename Policies::MaskType> &&
-    !Policies::DropoutType::kEnabled;
+    kIsIdentity<typename Policies::ScoreModType>&& IntervalMask<typename Policies::MaskType>;
 
 /// Holds one row statistic of a tile for a thread's rows, read before its scores are computed.
 template <class Registers>
@@ -258,15 +250,15 @@ ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& 
   }
 }
 
-/// Computes the second half of the fast path: dO V^T -> dS.
-template <class Registers>
+/// Computes the second half of the fast path: dO V^T -> dS. `kept`: tile::KeepBits.
+template <class Registers, class Kept>
 ATTILE_DEVICE void fast_gradient(const Registers& p_frag, Registers& ds_frag,
-                                 const RowValues<Registers>& delta) {
+                                 const RowValues<Registers>& delta, const Kept& kept) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      ds_frag.at(r, c) = score_gradient(p_frag.at(r, c), ds_frag.at(r, c), delta.x[r]);
+      ds_frag.at(r, c) = p_frag.at(r, c) * kept.minus(r, c, ds_frag.at(r, c), delta.x[r]);
     }
   }
 }

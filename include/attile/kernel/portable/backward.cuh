@@ -126,7 +126,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     });
   }
   tile::store(p.keys_of_head(p.dk, key, p.head_dim), dk_frag, col0, p.scale);  // line 18
-  tile::store(p.keys_of_head(p.dv, key, p.head_dim_v), dv_frag, col0);
+  tile::store(p.keys_of_head(p.dv, key, p.head_dim_v), dv_frag, col0, sampler.keep_scale());
 }
 
 /// Computes dQ of one tile of query rows, for kTwoPass, by the same steps over the kv tiles.

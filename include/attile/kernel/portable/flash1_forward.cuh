@@ -9,6 +9,7 @@
 #include <attile/kernel/portable/flash1_params.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
+#include <attile/tile/dropout.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>

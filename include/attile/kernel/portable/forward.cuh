@@ -9,6 +9,7 @@
 #include <attile/kernel/portable/forward_traits.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
+#include <attile/tile/dropout.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/register_tile.cuh>

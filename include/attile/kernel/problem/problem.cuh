@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
@@ -92,8 +93,10 @@ struct Problem {
     return tiles_of(visible_columns(policies.mask, at.sequence, head, rows, lengths), Traits::kBc);
   }
 
-  /// Returns what decides about dropout.
-  ATTILE_DEVICE auto sampler() const { return policies.dropout.sampler(q_heads); }
+  /// Returns what decides about dropout. Scope    all lanes of a warp.
+  ATTILE_DEVICE auto sampler() const {
+    return arch::uniform_words(policies.dropout.sampler(q_heads));
+  }
 
  private:
   Problem(const Args& args, HeadDims dims)

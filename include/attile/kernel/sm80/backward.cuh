@@ -149,7 +149,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
   arch::async_copy_wait<0>();
   arch::barrier();  // K and V have arrived and been read before dK and dV overwrite them
   tile::stage(k_smem, dk_frag, p.scale);
-  tile::stage(v_smem, dv_frag);
+  tile::stage(v_smem, dv_frag, p.sampler().keep_scale());
   arch::barrier();  // dK and dV are written before others read them
   const WorkTile key = kv_work_tile(p, kv_block);
   const int col0 = key.kv_tile() * Traits::kBc;
@@ -166,9 +166,9 @@ enum class Kept {
 };
 template <class Traits>
 inline constexpr Kept kKept = [] {
-  constexpr bool kShortFastPath = Traits::kDqCols <= 64 &&
-                                  sizeof(typename Traits::ElementType) == 2 &&
-                                  kIsFastPath<typename Traits::Policies>;
+  constexpr bool kShortFastPath =
+      Traits::kDqCols <= 64 && sizeof(typename Traits::ElementType) == 2 &&
+      kIsFastPath<typename Traits::Policies> && !Traits::DropoutType::kEnabled;
   if (Traits::kDqMode == DqMode::kInOrder) {
     return Traits::kBeginsAtHalf || kShortFastPath ? Kept::kBatch : Kept::kBatchAndCol0;
   }

@@ -10,6 +10,7 @@
 #include <attile/kernel/forward/forward_schedule.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm80/forward_traits.cuh>
+#include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>

@@ -33,6 +33,8 @@ struct StepRegisters {
   typename Consumer::Left p_left, ds_left;  ///< P and dS as operands
   typename Traits::DqRegisters dq;
   tile::VisibleBits<typename Consumer::Rows> shown;  ///< the mask's answers
+  /// Dropout's decisions.
+  tile::KeepBits<typename Consumer::Rows, typename Traits::DropoutType::Sampler> kept;
 };
 
 /// Does lines 11, 12 and 14 for part kPart of a tile of rows, whose S and dP are under way, and
@@ -51,9 +53,9 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   if constexpr (Traits::kFastPath) {
     consumer.template make_p<1>(frag, rows, kRow);  // line 11
   } else {
-    consumer.make_p_and_ds(frag, rows, kRow, sampler);  // lines 11 and 14
+    consumer.make_p_and_ds(frag, rows, kRow);  // lines 11 and 14
   }
-  frag.p_left = Left(frag.s);
+  frag.p_left = consumer.dropped(frag);
   tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(stage), kRow);      // line 12
   if constexpr (Traits::kFastPath) consumer.template make_ds<1>(frag, rows, kRow);  // line 14
   if constexpr (kPart == 0 && !kFirst) consumer.await_step(step - 1);
@@ -61,7 +63,7 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   frag.ds_left = Left(frag.ds);
   if constexpr (kPart < Traits::kParts - 1) {
     tile::start_product<T>(dk_frag, frag.ds_left, smem.q().tile(stage), kRow);  // line 16
-    consumer.start(frag, rows, kRow + Traits::kPartRows);
+    consumer.start(frag, rows, kRow + Traits::kPartRows, sampler);
   }
 }
 
@@ -75,7 +77,7 @@ ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
                                     typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
   using T = typename Traits::ElementType;
   StepRegisters<Traits> frag;
-  consumer.start(frag, rows, 0);  // lines 10 and 13
+  consumer.start(frag, rows, 0, sampler);  // lines 10 and 13
   make_part<kFirst, 0>(consumer, rows, step, frag, dk_frag, dv_frag, sampler);
   if constexpr (Traits::kParts > 1) {
     make_part<kFirst, 1>(consumer, rows, step, frag, dk_frag, dv_frag, sampler);

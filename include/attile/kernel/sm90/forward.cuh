@@ -60,11 +60,13 @@
 // consumer sees is skipped by it. In a tile that the mask or the last key cuts, hidden scores are
 // replaced by -inf before the maximum: P is 0. Rows that see no key: see ForwardConsumer.
 //
-// Each consumer has one named barrier (named_barrier.cuh). Its threads wait there for each other
+// Each consumer has a named barrier (named_barrier.cuh). Its threads wait there for each other
 //   - before O is staged: else O would overwrite what TMA or another thread has still to read,
 //   - after O is staged: else TMA would copy what other threads have not written yet,
 //   - with packed heads after Q's unused rows are zeroed, once: else a product would read what was
 //     there before.
+// With dropout, a modifier, or a mask that is asked score by score it has a second one, by which
+// consumers make S one after another: else they would come to the softmax at the same time.
 // All else is ordered by the pipelines' mbarriers, which smem.init() sets up ahead of a barrier of
 // the block.
 

@@ -13,6 +13,7 @@
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/tile/copy.cuh>
+#include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>
@@ -61,6 +62,18 @@ namespace attile::sm90 {
 /// consumer alone, which has released the Q before. Warps of a consumer release one by one, but
 /// wait for nothing but these tiles and each other.
 ///
+/// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
+/// the same time, while the tensor cores have nothing to do. So for each tile of K of the block
+/// they acquire the tensor cores in the order of their numbers: each when the tile has arrived, and
+/// it releases them to the next one when its S is made, or at once where it skips the tile. Then
+/// one computes beside the products of another.
+/// A consumer waits for the tensor cores for K(y) in the states in which else it would wait for
+/// K(y). The one that is least advanced, by tile and then by number, never does. By the argument
+/// above the lowest K(y) is loaded, and of those that wait for it, or for the tensor cores for it,
+/// the first by number goes on: unless V(j) is waited for by one that has not made S of K(y). That
+/// one has made S up to K(j), so that y must be j at most: `end_rows` skips kStages - 1 tiles at
+/// most (kMaxSkipped).
+///
 /// Where no row of these sees a key, kv_tiles is empty, and begin_rows writes O = 0 and LSE = -inf.
 /// A row that sees none beside rows that do has m = -inf, l = 0 and P = 0 to the end, where
 /// OnlineSoftmax::finish makes the same of it. A tile that the mask hides from a row leaves its m
@@ -73,12 +86,13 @@ class ForwardConsumer {
   using Probabilities = tile::RegisterLeft<T, Scores>;
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
+  using Sampler = typename Traits::DropoutType::Sampler;
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
   ATTILE_DEVICE ForwardConsumer(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                                 int warpgroup)
-      : p_(p), smem_(smem), warpgroup_(warpgroup) {
+      : p_(p), smem_(smem), warpgroup_(warpgroup), sampler_(p.sampler()) {
     if constexpr (Traits::kPacked) {
       ATTILE_UNROLL
       for (int stage = 0; stage < Traits::kQStages; ++stage) {
@@ -91,6 +105,7 @@ class ForwardConsumer {
   }
 
   ATTILE_DEVICE void run() {
+    if (warpgroup_ == Traits::kConsumers - 1) release_tensor_cores();  // the first one begins
     while (begin_rows()) {
       do {
         kv_loop();
@@ -117,6 +132,7 @@ class ForwardConsumer {
     }
     start_scores();  // line 8
     tile::wait_product<0>(s_frag_);
+    release_tensor_cores();
     release_k_and_q(kv_tiles_.first);
     mask_and_update_max(kv_tiles_.first, thresholds());  // there is no O yet to be rescaled
     smem_.v().consumer_wait(v_state_);
@@ -135,6 +151,7 @@ class ForwardConsumer {
       start_output(kv_tile - 1 > kv_tiles_.first);  // line 10, of the tile before
       const auto thresholds = this->thresholds();
       tile::wait_product<1>(s_frag_);  // S is made; P V may be under way
+      release_tensor_cores();
       release_k_and_q(kv_tile);
       const auto rescaling = mask_and_update_max(kv_tile, thresholds);  // line 9
       smem_.v().consumer_wait(v_state_.next());
@@ -153,14 +170,14 @@ class ForwardConsumer {
     start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
     const Rows& done = rows();
     const int skip_after = done.skip_after;
-    const bool may_skip_k = skip_after <= Traits::kStages;  // see Deadlock
+    const bool may_skip_k = skip_after <= Traits::kMaxSkipped;  // see Deadlock
     int to_skip = 0;
     bool goes_on = may_skip_k;
     if (may_skip_k) {
       skip_k(skip_after);
       const Rows& next = rows_with_q(number_ + 1);
       to_skip = skip_after + next.skip_before;
-      goes_on = !next.empty() && to_skip <= Traits::kStages;
+      goes_on = !next.empty() && to_skip <= Traits::kMaxSkipped;
     }
     ++number_;  // from here on rows() are the next ones
     if (!goes_on) {
@@ -184,6 +201,7 @@ class ForwardConsumer {
     // The following stands in begin_rows, too. With a function for both, nvcc 13.0 serialises the
     // products (C7514).
     tile::wait_product<0>(s_frag_);
+    release_tensor_cores();
     release_k_and_q(kv_tiles_.first);
     mask_and_update_max(kv_tiles_.first, thresholds());  // there is no O yet to be rescaled
     smem_.v().consumer_wait(v_state_);
@@ -196,6 +214,7 @@ class ForwardConsumer {
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
     const auto k_smem = smem_.k().consumer_wait(k_state_);
+    acquire_tensor_cores();
     tile::start_transposed_product<T>(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
   /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
@@ -221,9 +240,19 @@ class ForwardConsumer {
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, p_.scale_log2);
     if constexpr (Traits::DropoutType::kEnabled) {
-      tile::drop(s_frag_, p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc), p_.sampler());
+      tile::drop(s_frag_, p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc), sampler_);
     }
     p_left_ = Probabilities(s_frag_);
+  }
+
+  // The order of consumers.
+
+  ATTILE_DEVICE void acquire_tensor_cores() const {
+    if constexpr (Traits::kOrdersConsumers) sm90::acquire_tensor_cores(warpgroup_);
+  }
+  ATTILE_DEVICE void release_tensor_cores() const {
+    if constexpr (Traits::kOrdersConsumers)
+      release_tensor_cores_to((warpgroup_ + 1) % Traits::kConsumers);
   }
 
   // The epilogue.
@@ -231,7 +260,7 @@ class ForwardConsumer {
   /// Writes O and LSE of `done`, rows whose last product is complete (lines 12 to 15).
   ATTILE_DEVICE void store_output(const Rows& done) {
     const WorkTile at = done.at(p_);
-    softmax_.finish(o_frag_, p_.sampler().keep_scale());  // line 12
+    softmax_.finish(o_frag_, sampler_.keep_scale());  // line 12
     const auto o_smem = smem_.o(warpgroup_);
     ATTILE_UNROLL
     for (int col0 = 0; col0 < Outputs::kCols; col0 += Traits::OTile::kCols) {
@@ -289,6 +318,8 @@ class ForwardConsumer {
   ATTILE_DEVICE void skip_k(int tiles) {
     ATTILE_UNROLL_BY(1)
     for (int i = 0; i < tiles; ++i) {
+      acquire_tensor_cores();
+      release_tensor_cores();
       smem_.k().consumer_skip(k_state_);
       k_state_.advance();
     }
@@ -326,6 +357,7 @@ class ForwardConsumer {
   const ForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
   int warpgroup_;
+  [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed
   TileRange kv_tiles_;  // the tiles of K and V that these rows see
   tile::PipelineState<Traits::kQStages> q_state_;

@@ -167,7 +167,8 @@ ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float
   }
 }
 
-/// Store a warpgroup's rows of dK, scaled, and of dV: rows row0 on. Scope    as store_gradient.
+/// Store a warpgroup's rows of dK, times `scale`, and of dV, times keep_scale: rows row0 on. Scope
+/// as store_gradient.
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dk(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
                             const Registers& frag, int row0, int number) {
@@ -179,8 +180,8 @@ template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dv(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
                             const Registers& frag, int row0, int number) {
   const auto target = p.keys_of_head(p.dv, key, p.head_dim_v);
-  store_gradient<BackwardParams<Traits>::kUniform>(smem, frag, 1.0f, p.dv_map, target, key, row0,
-                                                   number);
+  store_gradient<BackwardParams<Traits>::kUniform>(smem, frag, p.sampler().keep_scale(), p.dv_map,
+                                                   target, key, row0, number);
 }
 
 /// Adds dQ of a tile, or of part `part` of it, from registers to dq_accum, or overwrites dq_accum
@@ -241,12 +242,14 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       tile::start_transposed_product<T>(dp, v_left, dout, first_key(), row);
     }
   }
-  /// Begins S^T and dP^T of a part, reads LSE, and asks the mask.
-  template <class StepRegisters>
-  ATTILE_DEVICE void start(StepRegisters& frag, const Tile& rows, int row) const {
+  /// Begins S^T and dP^T of a part, reads LSE, and asks the mask and dropout.
+  template <class StepRegisters, class Sampler>
+  ATTILE_DEVICE void start(StepRegisters& frag, const Tile& rows, int row,
+                           const Sampler& sampler) const {
     if constexpr (Traits::kFastPath) frag.lse = this->lse(rows, row);
     this->start_scores(frag.s, frag.s_odd, frag.lse, rows, row);
-    frag.shown = this->ask_mask(rows, row);                      // before dP takes registers
+    frag.shown = this->ask_mask(rows, row);  // before dP takes registers, as is the next line
+    frag.kept = this->ask_dropout(rows, row, sampler);
     const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
     start_dp(frag.ds, do_smem, row);
   }
@@ -268,27 +271,32 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, row), p.policies.mask);
     fast_probabilities(p_rows, p.scale, frag.lse);
   }
+  /// Returns dropout(P)^T, but for its factor keep_scale, as the left operand of dV.
+  template <class StepRegisters>
+  ATTILE_DEVICE Left dropped(const StepRegisters& frag) const {
+    Scores kept = frag.s;
+    if constexpr (Traits::kFastPath) tile::drop(Rows{kept}, frag.kept);
+    return Left(kept);
+  }
   /// Waits for dP^T, and makes dS^T of it (line 14). kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE void make_ds(StepRegisters& frag, const Tile& rows, int row) const {
     tile::wait_product<kPending>(frag.ds);
     const RowStatistics delta(smem.statistics(rows.state.stage).delta() + row);
     Rows p_rows{frag.s}, ds_rows{frag.ds};
-    fast_gradient(p_rows, ds_rows, delta);
+    fast_gradient(p_rows, ds_rows, delta, frag.kept);
   }
   /// Makes P^T and dS^T off the fast path (lines 11 and 14).
-  template <class StepRegisters, class Sampler>
-  ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& rows, int row,
-                                   const Sampler& sampler) const {
+  template <class StepRegisters>
+  ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& rows, int row) const {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     const auto statistics = smem.statistics(rows.state.stage);
-    const auto kept = this->ask_dropout(rows, row, sampler);
     this->template await_scores<0>(frag.s, frag.s_odd);
     arch::fence_operand(frag.ds.x);  // dP is not read above the wait
     const tile::TileCoord coord = this->coord(rows, row);
     with_shown(rows.edge, p_rows, p, coord, frag.shown, [&](auto masked) {
       probabilities_and_gradient<decltype(masked)::value>(
-          p_rows, ds_rows, p, coord, statistics.lse() + row, statistics.delta() + row, kept,
+          p_rows, ds_rows, p, coord, statistics.lse() + row, statistics.delta() + row, frag.kept,
           frag.shown);
     });
   }

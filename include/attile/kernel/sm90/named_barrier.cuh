@@ -9,8 +9,9 @@ namespace attile::sm90 {
 
 /// The named barriers of a block. Barrier 0 is the one of all its threads.
 enum class NamedBarrier {
-  kConsumers = 1,  ///< all consumer warpgroups
-  kConsumer0 = 2   ///< the first consumer warpgroup; those of the others follow
+  kConsumers = 1,    ///< all consumer warpgroups
+  kConsumer0 = 2,    ///< the first consumer warpgroup; those of the others follow
+  kTensorCores0 = 5  ///< the tensor cores for the first consumer warpgroup; others follow
 };
 
 /// Waits for all threads of all consumer warpgroups.
@@ -24,6 +25,18 @@ ATTILE_DEVICE void consumers_barrier() {
 ATTILE_DEVICE void consumer_barrier(int warpgroup) {
   constexpr int kId = static_cast<int>(NamedBarrier::kConsumer0);
   arch::barrier(kId + warpgroup, arch::kWarpgroupSize);
+}
+
+/// Waits until the consumer warpgroup before this one has released the tensor cores to it.
+ATTILE_DEVICE void acquire_tensor_cores(int warpgroup) {
+  constexpr int kId = static_cast<int>(NamedBarrier::kTensorCores0);
+  arch::barrier(kId + warpgroup, 2 * arch::kWarpgroupSize);
+}
+
+/// Releases the tensor cores to a consumer warpgroup.
+ATTILE_DEVICE void release_tensor_cores_to(int warpgroup) {
+  constexpr int kId = static_cast<int>(NamedBarrier::kTensorCores0);
+  arch::barrier_arrive(kId + warpgroup, 2 * arch::kWarpgroupSize);
 }
 
 }  // namespace attile::sm90

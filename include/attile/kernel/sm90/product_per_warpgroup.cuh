@@ -166,6 +166,7 @@ ATTILE_DEVICE void make_p_part(
     arch::store(to, Float4{made->x[r][c], made->x[r][c + 1], made->x[r][c + 2], made->x[r][c + 3]});
   });
   slot.producer_commit();
+  if constexpr (Traits::kFastPath) tile::drop(p_rows, kept);
   left = tile::RegisterLeft<T, Scores>(s);
   tile::start_product<T>(dv_frag, left, do_smem, kRow);
 }
@@ -225,8 +226,7 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
     ATTILE_UNROLL
     for (int e = 0; e < 4; ++e) {
       float& ds = ds_frag.x[r][c + e];
-      ds = score_gradient(factor[e], kept.keep(c + e, r) ? ds * kept.scale() : 0.0f,
-                          delta[Consumer::Rows::row(c + e)]);
+      ds = factor[e] * kept.minus(c + e, r, ds, delta[Consumer::Rows::row(c + e)]);
     }
   });
   slot.consumer_release();

@@ -6,7 +6,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <source_location>
+#include <type_traits>
 
 #include "sim/machine.h"
 
@@ -55,8 +57,24 @@ inline float shuffle_xor(float x, int mask, unsigned lanes = kAllLanes,
   return std::bit_cast<float>(sim::shuffle(lanes, std::bit_cast<std::uint32_t>(x), from, at));
 }
 
+inline std::uint32_t shuffle_xor(std::uint32_t x, int mask, unsigned lanes = kAllLanes,
+                                 std::source_location at = std::source_location::current()) {
+  return sim::shuffle(lanes, x, (sim::thread_index() % kWarpSize) ^ mask, at);
+}
+
 inline int uniform(int x, std::source_location at = std::source_location::current()) {
   return std::bit_cast<int>(sim::shuffle(kAllLanes, std::bit_cast<std::uint32_t>(x), 0, at));
+}
+
+template <class T>
+T uniform_words(T x, std::source_location at = std::source_location::current()) {
+  if constexpr (!std::is_empty_v<T>) {
+    int words[sizeof(T) / sizeof(int)];
+    std::memcpy(words, &x, sizeof(T));
+    for (int& word : words) word = uniform(word, at);
+    std::memcpy(&x, words, sizeof(T));
+  }
+  return x;
 }
 
 inline bool any_lane(bool x, unsigned lanes = kAllLanes,
