@@ -4,6 +4,7 @@
 //
 //   ATTILE_D, ATTILE_DV   head dimensions                     ATTILE_TYPE  __half, __nv_bfloat16...
 //   ATTILE_MASK           NoMask, Causal or SlidingWindow     ATTILE_DIRECTION  kForward, kBackward
+//   ATTILE_POLICY         a name of `bundle`, below
 //   ATTILE_DQ_MODE        kAccumulate or kInOrder, for backward
 #include <attile/attile.cuh>
 
@@ -19,29 +20,127 @@ struct AttileTensor {
   std::int64_t batch_stride, head_stride, row_stride;
 };
 
+/// What the policies hold; each reads what is its own. Shapes: slopes (q_heads), documents
+/// (batch, length), key_lengths (batch), and a bias of Q's type, whose strides count elements.
+struct AttilePolicies {
+  const void* bias;
+  std::int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_col_stride;
+  const float* slopes;
+  const std::int32_t *documents, *key_lengths;
+  std::uint64_t seed, offset;
+  float dropout, softcap;
+  std::int32_t prefix, window_left, window_right;
+};
+
 /// Arguments of the kernel in device memory; what its direction does not have may be null.
-/// `window_left` and `window_right` are SlidingWindow's.
 struct AttileProblem {
   AttileTensor q, k, v, o, dout, dq, dk, dv;
   float* lse;
   void* workspace;
   std::size_t workspace_bytes;
   cudaStream_t stream;
-  std::int32_t batch, q_heads, kv_heads, q_len, kv_len, window_left, window_right;
+  AttilePolicies policies;
+  std::int32_t batch, q_heads, kv_heads, q_len, kv_len;
   float scale;
 };
 
 }  // extern "C"
 
+// Masks as a user would write them.
+namespace own {
+
+/// Lets a row see the columns of its own parity. It says nothing of spans.
+struct SameParity {
+  ATTILE_HOST_DEVICE bool visible(attile::ScoreIndex i, attile::Extent) const {
+    return (i.row - i.col) % 2 == 0;
+  }
+};
+
+/// Lets the rows of a batch see its first lengths[batch] columns. It is a SpanMask.
+struct FirstKeys {
+  const std::int32_t* lengths = nullptr;
+
+  ATTILE_HOST_DEVICE bool visible(attile::ScoreIndex i, attile::Extent) const {
+    return i.col < lengths[i.batch];
+  }
+  ATTILE_HOST_DEVICE attile::Span columns(int batch, int, attile::Interval,
+                                          attile::Extent e) const {
+    const attile::Interval seen = attile::clip(0, lengths[batch], e.kv_len);
+    return {seen, seen};
+  }
+  ATTILE_HOST_DEVICE attile::Span rows(int batch, int, attile::Interval columns,
+                                       attile::Extent e) const {
+    const attile::Interval all{0, e.q_len}, none{0, 0};
+    return {columns.begin < lengths[batch] ? all : none,
+            columns.end <= lengths[batch] ? all : none};
+  }
+};
+
+}  // namespace own
+
 namespace {
 
 using T = ATTILE_TYPE;
-using MaskType = attile::ATTILE_MASK;
 constexpr int kD = ATTILE_D, kDv = ATTILE_DV;
 [[maybe_unused]] constexpr auto kMode = attile::DqMode::ATTILE_DQ_MODE;
-using Args =
-    std::conditional_t<attile::Direction::ATTILE_DIRECTION == attile::Direction::kForward,
-                       attile::ForwardArgs<T, MaskType>, attile::BackwardArgs<T, MaskType>>;
+
+// ---- policies -----------------------------------------------------------------------------------
+
+/// What ATTILE_POLICY names.
+namespace bundle {
+
+using Mask = attile::ATTILE_MASK;
+template <class Other>
+using Masked = attile::Policies<
+    std::conditional_t<std::is_same_v<Mask, attile::NoMask>, Other, attile::And<Mask, Other>>>;
+
+using Plain = attile::Policies<Mask>;
+using Dropout = attile::Policies<Mask, attile::PhiloxDropout>;
+using Softcap = attile::Policies<Mask, attile::Softcap>;
+using Alibi = attile::Policies<Mask, attile::Alibi>;
+using SoftcapAlibiDropout =
+    attile::Policies<Mask, attile::Then<attile::Softcap, attile::Alibi>, attile::PhiloxDropout>;
+using Documents = Masked<attile::Document>;
+using Prefix = attile::Policies<attile::Prefix>;  // it has the causal mask in it
+using Parity = Masked<own::SameParity>;
+using Bias = attile::Policies<Mask, attile::AdditiveBias<T>>;
+using KeyPadding = Masked<own::FirstKeys>;
+
+}  // namespace bundle
+
+/// Sets a policy from what the caller gave.
+template <class Policy>
+void set(Policy& to, const AttilePolicies& from) {
+  if constexpr (requires { to.first, to.second; }) {  // And, Then
+    set(to.first, from), set(to.second, from);
+  } else if constexpr (std::is_same_v<Policy, attile::SlidingWindow>) {
+    to.left = from.window_left, to.right = from.window_right;
+  } else if constexpr (std::is_same_v<Policy, attile::Document>) {
+    to.q_ids = to.kv_ids = from.documents;
+  } else if constexpr (std::is_same_v<Policy, attile::Prefix>) {
+    to.length = from.prefix;
+  } else if constexpr (std::is_same_v<Policy, own::FirstKeys>) {
+    to.lengths = from.key_lengths;
+  } else if constexpr (std::is_same_v<Policy, attile::Softcap>) {
+    to.cap = from.softcap;
+  } else if constexpr (std::is_same_v<Policy, attile::Alibi>) {
+    to.slopes = from.slopes;
+  } else if constexpr (std::is_same_v<Policy, attile::AdditiveBias<T>>) {
+    to.bias = static_cast<const T*>(from.bias);
+    to.batch_stride = from.bias_batch_stride, to.head_stride = from.bias_head_stride;
+    to.row_stride = from.bias_row_stride, to.col_stride = from.bias_col_stride;
+  } else if constexpr (std::is_same_v<Policy, attile::PhiloxDropout>) {
+    to.probability = from.dropout, to.seed = from.seed, to.offset = from.offset;
+  } else {
+    static_assert(std::is_empty_v<Policy>, "attile_c.cu does not set what this policy holds");
+  }
+}
+
+// ---- arguments ----------------------------------------------------------------------------------
+
+using Args = std::conditional_t<attile::Direction::ATTILE_DIRECTION == attile::Direction::kForward,
+                                attile::ForwardArgs<T, bundle::ATTILE_POLICY>,
+                                attile::BackwardArgs<T, bundle::ATTILE_POLICY>>;
 
 template <class A>
 concept Backward = requires(A a) {
@@ -60,7 +159,7 @@ A args_of(const AttileProblem& p) {
   if constexpr (Backward<A>) {
     set(a.dout, p.dout), set(a.dq, p.dq), set(a.dk, p.dk), set(a.dv, p.dv);
   }
-  if constexpr (requires { a.mask.left; }) a.mask = {p.window_left, p.window_right};
+  set(a.mask, p.policies), set(a.score_mod, p.policies), set(a.dropout, p.policies);
   a.lse = p.lse;
   a.batch = p.batch, a.q_heads = p.q_heads, a.kv_heads = p.kv_heads;
   a.q_len = p.q_len, a.kv_len = p.kv_len;

@@ -250,6 +250,17 @@ def judge(reference, outputs):
     return result
 
 
+def judge_run(reference, run, outputs):
+    """judge() of the outputs of a run's call. Of a run that drops what only it knows they have to
+    be finite, and the same call without dropout is judged."""
+    if run.undropped is None:
+        return judge(reference, outputs)
+    dropped = judge(reference.undropped, outputs)
+    if not all(isinstance(error, float) for error in dropped["errors"].values()):
+        return dropped
+    return judge(reference.undropped, run.outputs(run.undropped()))
+
+
 def failure(error):
     return {"status": "error", "why": f"{type(error).__name__}: {sentence(error)}"}
 
@@ -266,7 +277,7 @@ def prepare(torch, makers, x, direction, reference, Refused):
             outputs = run.outputs(run.call())
             torch.cuda.synchronize()
             first_s = time.monotonic() - start
-            found[name] = {**judge(reference, outputs), "first_s": first_s}
+            found[name] = {**judge_run(reference, run, outputs), "first_s": first_s}
             del outputs
             if found[name]["status"] == "ok":
                 runs[name] = run
@@ -311,7 +322,7 @@ def check_again(runs, reference):
     for name, run in runs.items():
         try:
             overwrite(run)
-            found[name] = judge(reference, run.outputs(run.call()))
+            found[name] = judge_run(reference, run, run.outputs(run.call()))
         except Exception as error:  # like a first run that fails
             found[name] = failure(error)
     return found

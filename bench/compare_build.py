@@ -15,6 +15,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "bench" / "attile_c.cu"
 TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half", "fp32": "float"}
 MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
+POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
+            "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
+            "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "key_padding": "KeyPadding"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
 BASELINES = {
@@ -47,6 +50,7 @@ def compile_flags(arch, include=ROOT / "include"):
 def kernel_macros(kernel):
     return [f"-DATTILE_D={kernel.d}", f"-DATTILE_DV={kernel.dv}",
             f"-DATTILE_TYPE={TYPES[kernel.dtype]}", f"-DATTILE_MASK={MASKS[kernel.mask]}",
+            f"-DATTILE_POLICY={POLICIES[kernel.policy]}",
             f"-DATTILE_DIRECTION=k{kernel.direction.capitalize()}",
             f"-DATTILE_DQ_MODE=k{'InOrder' if kernel.in_order else 'Accumulate'}"]
 
@@ -148,13 +152,23 @@ class Tensor(ctypes.Structure):
         (f"{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row")]
 
 
+class Policies(ctypes.Structure):
+    _fields_ = (
+        [("bias", ctypes.c_void_p)]
+        + [(f"bias_{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row", "col")]
+        + [(name, ctypes.c_void_p) for name in ("slopes", "documents", "key_lengths")]
+        + [(name, ctypes.c_uint64) for name in ("seed", "offset")]
+        + [(name, ctypes.c_float) for name in ("dropout", "softcap")]
+        + [(name, ctypes.c_int32) for name in ("prefix", "window_left", "window_right")])
+
+
 class Problem(ctypes.Structure):
     _fields_ = (
         [(name, Tensor) for name in ("q", "k", "v", "o", "dout", "dq", "dk", "dv")]
         + [("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
-           ("workspace_bytes", ctypes.c_size_t), ("stream", ctypes.c_void_p)]
-        + [(name, ctypes.c_int32) for name in ("batch", "q_heads", "kv_heads", "q_len", "kv_len",
-                                               "window_left", "window_right")]
+           ("workspace_bytes", ctypes.c_size_t), ("stream", ctypes.c_void_p),
+           ("policies", Policies)]
+        + [(name, ctypes.c_int32) for name in ("batch", "q_heads", "kv_heads", "q_len", "kv_len")]
         + [("scale", ctypes.c_float)])
 
 

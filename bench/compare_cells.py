@@ -17,6 +17,28 @@ BEFORE = {OURS: "before", IN_ORDER: "before_in_order"}
 LABELS = {IN_ORDER: "attile in order", "before": "attile before",
           "before_in_order": "attile before, in order", **PEERS}
 
+DROPOUT, SOFTCAP, PREFIX = 0.1, 30, 1000
+DOCUMENT_ROWS = {"documents_one": 0, "documents_700": 700}  # 0: the whole sequence
+# What a cell has beside its mask: compare_policies.py says what each one computes. "" is nothing.
+POLICIES = {
+    "": "",
+    "dropout": f"dropout {DROPOUT}",
+    "softcap": f"softcap {SOFTCAP}",
+    "alibi": "ALiBi",
+    "softcap_alibi_dropout": "softcap + ALiBi + dropout",
+    "documents_one": "one document",
+    "documents_700": f"documents of {DOCUMENT_ROWS['documents_700']}",
+    "prefix": f"prefix {PREFIX}",
+    "parity": "own mask: parity",
+    "bias_hrc": "bias (head, row, col)",
+    "bias_bc": "bias (batch, col)",
+    "key_padding": "own mask: key padding",
+}
+# Those that differ only in what their memory holds, or in strides, have one kernel.
+KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",
+                   "bias_hrc": "bias", "bias_bc": "bias"}
+CAUSAL_POLICIES = ("prefix", "parity")  # that are measured under a causal mask alone
+
 
 def contender_label(name):
     return LABELS.get(name, name)
@@ -32,12 +54,14 @@ class Kernel:
     mask: str
     direction: str
     in_order: bool = False  # DqMode::kInOrder
+    policy: str = ""
 
     @property
     def name(self):
         dims = f"{self.d}" if self.d == self.dv else f"{self.d}/{self.dv}"
         order = " in order" if self.in_order else ""
-        return f"{self.direction}{order} {self.dtype} D {dims} {self.mask}"
+        policy = f", {self.policy}" if self.policy else ""
+        return f"{self.direction}{order} {self.dtype} D {dims} {self.mask}{policy}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +79,7 @@ class Cell:
     mask: str  # full, causal, window
     window: int = 0  # keys that a row of a window sees: itself and those before it
     flex: bool = True  # whether FlexAttention, which compiles for every shape, takes part
+    policy: str = ""  # of POLICIES
 
     @property
     def length_text(self):
@@ -65,12 +90,14 @@ class Cell:
         dims = f"{self.d}" if self.d == self.dv else f"{self.d}/{self.dv}"
         heads = "" if self.q_heads == self.kv_heads else f", heads {self.q_heads}:{self.kv_heads}"
         window = f" {self.window}" if self.mask == "window" else ""
-        return f"{self.dtype} D {dims} {self.mask}{window}{heads}, S {self.length_text}"
+        policy = f", {POLICIES[self.policy]}" if self.policy else ""
+        return f"{self.dtype} D {dims} {self.mask}{window}{policy}{heads}, S {self.length_text}"
 
     def kernel(self, direction, in_order=False):
         """`in_order` means backward alone."""
         in_order = in_order and direction == "backward"
-        return Kernel(self.d, self.dv, self.dtype, self.mask, direction, in_order)
+        policy = KERNEL_POLICIES.get(self.policy, self.policy)
+        return Kernel(self.d, self.dv, self.dtype, self.mask, direction, in_order, policy)
 
     def kernels(self, direction, in_order=False):
         """Backward needs the forward kernel too, whose O and LSE it starts from."""
@@ -79,11 +106,26 @@ class Cell:
 
     def visible_scores(self):
         """Scores of one head that count: all of them, half of them under a causal mask (the
-        convention of the FlashAttention papers), those inside a window exactly."""
+        convention of the FlashAttention papers), those inside a window or a document exactly. Of
+        the other policies those of the mask, so that rates compare as times do."""
+        if self.policy in DOCUMENT_ROWS:
+            return sum(rows * (rows + 1) // 2 if self.mask == "causal" else rows * rows
+                       for rows in self.document_lengths())
         if self.mask == "window":
             edge = min(self.window, self.length)
             return edge * (edge + 1) // 2 + (self.length - edge) * self.window
         return self.length * self.length // (2 if self.mask == "causal" else 1)
+
+    def document_lengths(self):
+        """Rows of the documents that follow each other in every sequence; the last one ends with
+        it."""
+        rows = DOCUMENT_ROWS[self.policy] or self.length
+        return [min(rows, self.length - first) for first in range(0, self.length, rows)]
+
+    def key_lengths(self):
+        """Columns that the rows of each batch see under `key_padding`: half of them to all."""
+        return [self.length - (self.length // 2) * (self.batch - 1 - i) // max(1, self.batch - 1)
+                for i in range(self.batch)]
 
     def flops(self, direction):
         """2 B Hq Sq Skv (D + Dv) of the scores that count; 2.5 times that backward."""
@@ -96,6 +138,14 @@ def _dense(group, d, mask, length, dtype="bf16", heads=None, dv=None, kv_heads=N
     heads = heads or 2048 // d
     return Cell(group, 16384 // length, heads, kv_heads or heads, length, d, dv or d, dtype, mask,
                 **more)
+
+
+def _policies(batch, heads, length, d, flex):
+    """Every policy of one shape with both masks, the plain cells first."""
+    return [Cell("policies", batch, heads, heads, length, d, d, "fp16", mask, flex=flex,
+                 policy=policy)
+            for policy in POLICIES for mask in ("full", "causal")
+            if mask == "causal" or policy not in CAUSAL_POLICIES]
 
 
 def all_cells():
@@ -112,6 +162,9 @@ def all_cells():
     cells += [_dense("window", 128, "window", 16384, window=1024)]
     cells += [_dense("fp32", d, "full", length, dtype="fp32", flex=False)
               for d in (64, 128) for length in (1024, 4096)]
+    for batch, heads, length, d, flex in ((64, 12, 1024, 64, True), (4, 16, 4096, 128, True),
+                                          (4, 32, 4096, 64, False), (16, 16, 1024, 128, False)):
+        cells += _policies(batch, heads, length, d, flex)
     return cells
 
 
@@ -120,12 +173,12 @@ GROUPS = tuple(dict.fromkeys(cell.group for cell in all_cells())) + ("compile",)
 
 def select(groups, quick=False, pattern="*"):
     """The cells of the named groups whose names match; quick: one of each group, where possible
-    one that FlexAttention takes part in."""
+    one that FlexAttention takes part in, and one with a policy."""
     cells = [c for c in all_cells() if c.group in groups and fnmatch.fnmatch(c.name, pattern)]
     if not quick:
         return cells
     of_group = [[c for c in cells if c.group == group] for group in groups]
-    return [next((c for c in some if c.flex), some[0]) for some in of_group if some]
+    return [max(some, key=lambda c: (c.flex, c.policy != "")) for some in of_group if some]
 
 
 def compile_kernels():

@@ -6,6 +6,7 @@ A contender is a function of (Inputs, direction) that returns a Run, or raises R
 sentence of the one who refuses. All of them read the same tensors, write LSE forward, and scale
 by 1 / sqrt(D)."""
 import dataclasses
+import functools
 import math
 import re
 import typing
@@ -13,6 +14,7 @@ import warnings
 
 import compare_build
 import compare_cells
+import compare_policies
 
 MANTISSA_BITS = {"bf16": 7, "fp16": 10, "fp32": 23}
 
@@ -23,16 +25,20 @@ class Refused(Exception):
 
 @dataclasses.dataclass
 class Run:
-    """`call` enqueues all the work once and returns what `outputs` makes a {name: tensor} of."""
+    """`call` enqueues all the work once and returns what `outputs` makes a {name: tensor} of.
+    `undropped` is the same call without dropout, of a contender that draws decisions of its own:
+    they cannot be foreseen, so it is judged by this call and timed by the other one."""
 
     call: typing.Callable
     outputs: typing.Callable
+    undropped: typing.Callable | None = None
 
 
 class Inputs:
-    """Standard normal (batch, head, row, dim) views of dense (batch, row, head, dim) arrays."""
+    """Standard normal (batch, head, row, dim) views of dense (batch, row, head, dim) arrays, and
+    the cell's policy."""
 
-    def __init__(self, cell):
+    def __init__(self, cell, device="cuda"):
         import torch
 
         self.cell = cell
@@ -40,17 +46,20 @@ class Inputs:
             cell.dtype]
         self.scale = 1.0 / math.sqrt(cell.d)
         self.causal = cell.mask == "causal"
-        generator = torch.Generator(device="cuda").manual_seed(1)
+        generator = torch.Generator(device=device).manual_seed(1)
 
-        def normal(heads, dim):
-            shape = (cell.batch, cell.length, heads, dim)
-            values = torch.randn(shape, generator=generator, device="cuda", dtype=torch.float32)
-            return values.to(self.dtype).transpose(1, 2)
+        def normal(*shape):
+            values = torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+            return values.to(self.dtype)
 
-        self.q = normal(cell.q_heads, cell.d)
-        self.k = normal(cell.kv_heads, cell.d)
-        self.v = normal(cell.kv_heads, cell.dv)
-        self.dout = normal(cell.q_heads, cell.dv)
+        def by_head(heads, dim):
+            return normal(cell.batch, cell.length, heads, dim).transpose(1, 2)
+
+        self.q = by_head(cell.q_heads, cell.d)
+        self.k = by_head(cell.kv_heads, cell.d)
+        self.v = by_head(cell.kv_heads, cell.dv)
+        self.dout = by_head(cell.q_heads, cell.dv)
+        self.policy = compare_policies.Policy(cell, normal, device)
 
     def with_gradients(self):
         return [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
@@ -80,8 +89,8 @@ def attile(x, direction, libraries, in_order=False):
     tensors = {"q": x.q, "k": x.k, "v": x.v, "o": torch.full_like(x.dout, math.nan)}
     problem = compare_build.Problem(
         lse=lse.data_ptr(), batch=cell.batch, q_heads=cell.q_heads, kv_heads=cell.kv_heads,
-        q_len=cell.length, kv_len=cell.length, window_left=cell.window - 1, window_right=0,
-        scale=x.scale, stream=torch.cuda.current_stream().cuda_stream)
+        q_len=cell.length, kv_len=cell.length, scale=x.scale, policies=x.policy.arguments(),
+        stream=torch.cuda.current_stream().cuda_stream)
 
     def prepare(way):
         for name, tensor in tensors.items():
@@ -131,7 +140,13 @@ def reason_in(messages, backend, fallback):
     return " ".join(said) or fallback
 
 
-def _demand(x, direction, backend, header):
+def _offered(x, policies, why):
+    """Raises Refused where a contender has only other policies than the cell's."""
+    if x.cell.policy not in ("", *policies):
+        raise Refused(why)
+
+
+def _demand(x, direction, backend, header, bias=None, dropout=0.0):
     """Raises Refused where PyTorch would not run this backend for this problem."""
     import torch
     from torch.nn.attention import sdpa_kernel
@@ -144,32 +159,47 @@ def _demand(x, direction, backend, header):
         torch.set_warn_always(True)
         try:
             torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, is_causal=x.causal, scale=x.scale,
+                q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=x.causal, scale=x.scale,
                 enable_gqa=x.cell.q_heads != x.cell.kv_heads)
         except RuntimeError as error:
             said = [str(w.message) for w in caught]
             raise Refused(reason_in(said, header, str(error))) from error
 
 
+def _judged_without_dropout(run_with, dropout):
+    """The Run that `run_with` makes of a probability. PyTorch's backends draw other decisions than
+    attile, so their results with dropout are held against no reference: those of the same call with
+    a probability of 0 are, and the call with dropout is timed."""
+    run = run_with(dropout)
+    if dropout:
+        run.undropped = run_with(0.0).call
+    return run
+
+
 def cudnn(x, direction):
     import torch
     from torch.nn.attention import SDPBackend
 
-    _demand(x, direction, SDPBackend.CUDNN_ATTENTION, "cuDNN attention")
-    aten = torch.ops.aten
+    _offered(x, ("dropout", "bias_hrc", "bias_bc", "key_padding"),
+             "PyTorch's interface to it changes scores by a bias and by dropout alone")
+    bias, aten = x.policy.torch_bias(x.dtype), torch.ops.aten
+    _demand(x, direction, SDPBackend.CUDNN_ATTENTION, "cuDNN attention", bias, x.policy.dropout)
 
-    def forward():
-        return aten._scaled_dot_product_cudnn_attention(
-            x.q, x.k, x.v, None, True, 0.0, x.causal, False, scale=x.scale)
+    def run_with(dropout):
+        def forward():
+            return aten._scaled_dot_product_cudnn_attention(
+                x.q, x.k, x.v, bias, True, dropout, x.causal, False, scale=x.scale)
 
-    if direction == "forward":
-        return Run(forward, lambda r: {"o": r[0], "lse": r[1]})
-    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = forward()
-    return Run(
-        lambda: aten._scaled_dot_product_cudnn_attention_backward(
-            x.dout, x.q, x.k, x.v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0,
-            x.causal, scale=x.scale),
-        gradients)
+        if direction == "forward":
+            return Run(forward, lambda r: {"o": r[0], "lse": r[1]})
+        o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = forward()
+        return Run(
+            lambda: aten._scaled_dot_product_cudnn_attention_backward(
+                x.dout, x.q, x.k, x.v, o, lse, seed, offset, bias, cum_q, cum_k, max_q, max_k,
+                dropout, x.causal, scale=x.scale),
+            gradients)
+
+    return _judged_without_dropout(run_with, x.policy.dropout)
 
 
 def fa2(x, direction):
@@ -178,21 +208,25 @@ def fa2(x, direction):
 
     if x.cell.mask == "window":
         return _fa2_window(x, direction)
-    _demand(x, direction, SDPBackend.FLASH_ATTENTION, "Flash attention")
+    _offered(x, ("dropout",), "PyTorch's interface to it has a causal mask and dropout alone")
+    _demand(x, direction, SDPBackend.FLASH_ATTENTION, "Flash attention", None, x.policy.dropout)
     aten = torch.ops.aten
 
-    def forward():
-        return aten._scaled_dot_product_flash_attention(
-            x.q, x.k, x.v, 0.0, x.causal, False, scale=x.scale)
+    def run_with(dropout):
+        def forward():
+            return aten._scaled_dot_product_flash_attention(
+                x.q, x.k, x.v, dropout, x.causal, False, scale=x.scale)
 
-    if direction == "forward":
-        return Run(forward, lambda r: {"o": r[0], "lse": r[1]})
-    o, lse, cum_q, cum_k, max_q, max_k, state, unused, _ = forward()
-    return Run(
-        lambda: aten._scaled_dot_product_flash_attention_backward(
-            x.dout, x.q, x.k, x.v, o, lse, cum_q, cum_k, max_q, max_k, 0.0, x.causal, state, unused,
-            scale=x.scale),
-        gradients)
+        if direction == "forward":
+            return Run(forward, lambda r: {"o": r[0], "lse": r[1]})
+        o, lse, cum_q, cum_k, max_q, max_k, state, unused, _ = forward()
+        return Run(
+            lambda: aten._scaled_dot_product_flash_attention_backward(
+                x.dout, x.q, x.k, x.v, o, lse, cum_q, cum_k, max_q, max_k, dropout, x.causal,
+                state, unused, scale=x.scale),
+            gradients)
+
+    return _judged_without_dropout(run_with, x.policy.dropout)
 
 
 def _fa2_window(x, direction):
@@ -223,6 +257,7 @@ def efficient(x, direction):
     import torch
     from torch.nn.attention import SDPBackend
 
+    _offered(x, (), "compare.py measures it without policies")
     _demand(x, direction, SDPBackend.EFFICIENT_ATTENTION, "Memory efficient")
     aten = torch.ops.aten
 
@@ -247,24 +282,20 @@ def flex(x, direction):
     import torch._functorch.config
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+    cell, policy = x.cell, x.policy
+    if policy.dropout:
+        raise Refused("FlexAttention has no dropout")
     torch._functorch.config.donated_buffer = False  # else retain_graph is refused
     torch._dynamo.reset()  # every shape is a new compilation, and their number is limited
     compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
-    cell = x.cell
-
-    width = cell.window  # a plain number: the compiler traces what these functions close over
-
-    def causal(batch, head, row, column):
-        return column <= row
-
-    def window(batch, head, row, column):
-        return (column <= row) & (row - column < width)
 
     options = {"scale": x.scale, "enable_gqa": cell.q_heads != cell.kv_heads}
-    if cell.mask != "full":
-        visible = causal if cell.mask == "causal" else window
+    if visible := policy.visible():
         options["block_mask"] = create_block_mask(
-            visible, None, None, cell.length, cell.length, device="cuda")
+            visible, cell.batch if policy.by_batch else None, None, cell.length, cell.length,
+            device=x.q.device)
+    if modify := policy.modify(torch.float32):
+        options["score_mod"] = modify
     if direction == "forward":
         return Run(lambda: compiled(x.q, x.k, x.v, **options), lambda o: {"o": o})
     leaves = x.with_gradients()
@@ -309,38 +340,45 @@ def magnitudes(sums, a, b):
     return sums + a.abs() @ b.abs()
 
 
-def standard_attention(q, k, v, dout, cell, scale, store, add_product=at_once, add_result=None,
+def standard_attention(q, k, v, dout, policy, scale, store, add_product=at_once, add_result=None,
                        rows=2048):
-    """Standard attention of one head by (row, dim) matrices, `rows` query rows at a time, in the
-    type that they have. `store` is what writing a matrix to memory does to it, `add_product` makes
-    the sums over rows and columns, `add_result`, if given, those that are results. Gradients unless
-    `dout` is None."""
+    """Standard attention of one head by (row, dim) matrices and its HeadPolicy, `rows` query rows
+    at a time, in the type that they have. `store` is what writing a matrix to memory does to it,
+    `add_product` makes the sums over rows and columns, `add_result`, if given, those that are
+    results. Gradients unless `dout` is None."""
     import torch
 
     add_result = add_result or add_product
-    columns = torch.arange(cell.length, device=q.device)
+    columns = torch.arange(len(k), device=q.device)
     results = {"o": [], "lse": [], "dq": []}
     dk, dv = torch.zeros_like(k), torch.zeros_like(v)
-    for first in range(0, cell.length, rows):
+    for first in range(0, len(q), rows):
         row = columns[first:first + rows, None]
-        scores = store(q[first:first + rows] @ k.T * scale)
-        if cell.mask != "full":
-            scores.masked_fill_(columns > row, -math.inf)
-        if cell.mask == "window":
-            scores.masked_fill_(columns <= row - cell.window, -math.inf)
+        scores = unmodified = store(q[first:first + rows] @ k.T * scale)
+        if policy.modified:
+            scores = store(policy.modified(unmodified, row, columns))
+        if policy.visible:
+            scores.masked_fill_(~policy.visible(row, columns), -math.inf)
         lse = torch.logsumexp(scores, 1, keepdim=True)
         p = store(torch.exp(scores - lse))
+        factors = policy.factors(row, columns) if policy.factors else None
+        dropped = p if factors is None else store(p * factors)
         if dout is None:
-            results["o"].append(store(add_result(torch.zeros_like(v[:len(p)]), p, v)))
+            results["o"].append(store(add_result(torch.zeros_like(v[:len(p)]), dropped, v)))
             results["lse"].append(lse[:, 0])
             continue
-        o = store(add_product(torch.zeros_like(v[:len(p)]), p, v))
+        o = store(add_product(torch.zeros_like(v[:len(p)]), dropped, v))
         d = dout[first:first + rows]
         dp = store(d @ v.T)
-        ds = store(p * (dp - (d * o).sum(1, keepdim=True)))
+        if factors is not None:
+            dp = dp * factors
+        ds = p * (dp - (d * o).sum(1, keepdim=True))
+        if policy.derivative:
+            ds = ds * policy.derivative(unmodified)
+        ds = store(ds)
         results["dq"].append(add_result(torch.zeros_like(k[:len(ds)]), ds, k) * scale)
         dk = add_result(dk, ds.T, q[first:first + rows])
-        dv = add_result(dv, p.T, d)
+        dv = add_result(dv, dropped.T, d)
     if dout is None:
         return {"o": torch.cat(results["o"]), "lse": torch.cat(results["lse"])}
     return {"dq": torch.cat(results["dq"]), "dk": dk * scale, "dv": dv}
@@ -352,8 +390,9 @@ def sampled_heads(cell):
     return [divmod(i, cell.kv_heads) for i in sorted({0, count // 2, count - 1})]
 
 
-def group_attention(x, direction, batch, kv_head, dtype, store, **sums):
-    """All query heads of one kv head: {name: (heads, row, dim)}; dK and dV are summed."""
+def group_attention(x, direction, batch, kv_head, dtype, store, dropout=True, **sums):
+    """All query heads of one kv head: {name: (heads, row, dim)}; dK and dV are summed. Where the
+    policy has dropout it is attile's, or left out."""
     import torch
 
     group = x.cell.q_heads // x.cell.kv_heads
@@ -361,7 +400,7 @@ def group_attention(x, direction, batch, kv_head, dtype, store, **sums):
     heads = [
         standard_attention(x.q[batch, h].to(dtype), k, v,
                            x.dout[batch, h].to(dtype) if direction == "backward" else None,
-                           x.cell, x.scale, store, **sums)
+                           x.policy.of_head(batch, h, dtype, dropout), x.scale, store, **sums)
         for h in range(kv_head * group, (kv_head + 1) * group)]
     results = {}
     for name in heads[0]:
@@ -375,28 +414,30 @@ class Reference:
     """fp64 results of a sample of heads, and how far from them a contender may be: twice the error
     of standard attention in the problem's type (fp32 sums, every stored matrix rounded), plus one
     rounding; for fp32 what three products of TF32 for each one may be off by besides; LSE, which is
-    fp32 everywhere, within 1e-4. All relative to the largest magnitude."""
+    fp32 everywhere, within 1e-4. All relative to the largest magnitude. Dropout is attile's;
+    `undropped` is the reference without it."""
 
     LSE_TOLERANCE = 1e-4
     # Of the sum of a result's terms' absolute values: docs/contract.md.
     THREE_PRODUCTS_ERROR = 2.0 ** -21
 
-    def __init__(self, x, direction):
+    def __init__(self, x, direction, dropout=True):
         import torch
 
         torch.set_float32_matmul_precision("highest")
+        self._made_of = x, direction
         self.cell = x.cell
         self.wanted = {}
         fp32 = x.cell.dtype == "fp32"
         plain_error, products_error, self.largest = {}, {}, {}
         for where in sampled_heads(x.cell):
-            in_fp64 = (x, direction, *where, torch.float64, lambda t: t)
+            in_fp64 = (x, direction, *where, torch.float64, lambda t: t, dropout)
             exact = group_attention(*in_fp64)
             for name, t in exact.items():
                 self.largest[name] = max(self.largest.get(name, 0.0), t.abs().max().item())
             for order in (one_by_one, backwards) if fp32 else (at_once,):
                 plain = group_attention(x, direction, *where, torch.float32,
-                                        lambda t: t.to(x.dtype).to(torch.float32),
+                                        lambda t: t.to(x.dtype).to(torch.float32), dropout,
                                         add_product=order)
                 for name, t in exact.items():
                     error = (plain[name].double() - t).abs().max().item()
@@ -410,6 +451,10 @@ class Reference:
             (2 * plain_error[name] + rounding(self.largest[name], x.cell.dtype)
              + products_error.get(name, 0.0)) / self.largest[name]
             for name in self.largest}
+
+    @functools.cached_property
+    def undropped(self):
+        return Reference(*self._made_of, dropout=False)
 
     def errors(self, outputs):
         """{name: largest error over the sample, relative to the largest magnitude}; NaN where the

@@ -9,6 +9,7 @@ import statistics
 from compare_cells import BEFORE, DIRECTIONS, IN_ORDER, OURS, PEERS, contender_label
 
 NAMES = (OURS, IN_ORDER, *BEFORE.values(), *PEERS)
+POLICIES_GROUP = "policies"
 
 # Okabe and Ito's colours, which also the colour-blind tell apart, on white and on black.
 COLOURS = {"attile": "#d55e00", "in_order": "#f0a060", "cudnn": "#4f9bd9", "fa2": "#009e73",
@@ -45,6 +46,28 @@ def best_peer(row):
     """The fastest peer's name; None where none counts."""
     rates = {name: rate for name in PEERS if (rate := rate_of(row, name))}
     return max(rates, key=rates.get) if rates else None
+
+
+def of_plain(results):
+    """A function of a row with a policy: attile's time over that of its plain cell, which has the
+    same shape and mask, in the same run and direction; None where one of the two was not measured,
+    and of other rows."""
+    def key(row):
+        shape = {**row.get("shape", {}), "policy": ""}  # results of earlier versions have none
+        return (row["run"], row["direction"], *sorted(shape.items()))
+
+    def policy(row):
+        return row.get("shape", {}).get("policy", "")
+
+    plain = {key(row): row["contenders"][OURS]["median_ms"] for row in results["cells"]
+             if row["group"] == POLICIES_GROUP and not policy(row) and rate_of(row, OURS)}
+
+    def ratio(row):
+        if not policy(row) or key(row) not in plain or not rate_of(row, OURS):
+            return None
+        return row["contenders"][OURS]["median_ms"] / plain[key(row)]
+
+    return ratio
 
 
 def spread_percent(row):
@@ -108,6 +131,11 @@ def number(value):
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
+def short(milliseconds):
+    """Three digits, and no more than three behind the point."""
+    return number(milliseconds) if milliseconds >= 1 else f"{milliseconds:.3f}"
+
+
 def conditions(run):
     """One sentence about a run's machine and software."""
     versions = ", ".join(f"{name} {text}" for name, text in run["versions"].items())
@@ -115,27 +143,28 @@ def conditions(run):
             f"{run['rounds']} interleaved rounds of {run['round_ms']} ms; `{run['command']}`")
 
 
-def markdown(results):
-    """Tables of TFLOP/s for every group and direction, then what was refused, then the compiler."""
-    lines = [conditions(run) + "." for run in results["runs"]] + [""]
-    notes = {}
+def tables(results):
+    """(group, directions, lines) of each table; a line is a {direction: row} of one cell. A table
+    is of one direction, but that of the policies is of both."""
+    policies = {}
+    for row in results["cells"]:
+        if row["group"] == POLICIES_GROUP:
+            policies.setdefault((row["run"], row["cell"]), {})[row["direction"]] = row
     for group, direction, rows in sections(results):
-        names = [n for n in NAMES if any(n in row["contenders"] for row in rows)]
-        before_head = " | attile / before" if BEFORE[OURS] in names else ""
-        lines += [f"**{group}, {direction}** (TFLOP/s)", "",
-                  "| cell | " + " | ".join(contender_label(n) for n in names)
-                  + " | attile / best peer" + before_head + " | spread |",
-                  "|---" * (len(names) + 3 + bool(before_head)) + "|"]
-        for row in rows:
-            cells = [_entry(row, name, notes) for name in names]
-            best, spread = best_peer(row), spread_percent(row)
-            ratio = ratios(row).get(best)
-            cells.append(f"{ratio:.2f} ({contender_label(best)})" if ratio else "")
-            if before_head:
-                cells.append(", ".join(f"{r:.3f}" for r in before_ratios(row).values()))
-            cells.append(f"{spread:.0f} %" if spread is not None else "")
-            lines.append(f"| {row['cell']} | " + " | ".join(cells) + " |")
-        lines.append("")
+        if group != POLICIES_GROUP:
+            yield group, (direction,), [{direction: row} for row in rows]
+        elif policies:
+            lines = list(policies.values())
+            policies = {}
+            yield group, tuple(d for d in DIRECTIONS if any(d in line for line in lines)), lines
+
+
+def markdown(results):
+    """A table for every group and direction, then what was refused, then the compiler."""
+    lines = [conditions(run) + "." for run in results["runs"]] + [""]
+    notes, plain_ratio = {}, of_plain(results)
+    for group, directions, cells in tables(results):
+        lines += _table(group, directions, cells, notes, plain_ratio)
     lines += before_summary(results)
     if any(c.get("host_bound") for row in results["cells"] for c in row["contenders"].values()):
         lines += ["\\* enqueueing took the host as long as the work took the GPU.", ""]
@@ -145,6 +174,51 @@ def markdown(results):
     if results["compile"]:
         lines += compile_table(results["compile"])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(group, directions, cells, notes, plain_ratio):
+    """Of TFLOP/s; the policies' is of milliseconds, with a column that compares with the plain
+    cell. Where a table is of both directions its entries are, too."""
+    rows = [row for line in cells for row in line.values()]
+    names = [n for n in NAMES if any(n in row["contenders"] for row in rows)]
+    policies = group == POLICIES_GROUP
+    columns = [(contender_label(n), lambda row, n=n: _entry(row, n, notes, policies))
+               for n in names]
+    columns.append(("attile / best peer", _best_ratio))
+    if policies:
+        columns.append(("of plain", lambda row: _two_digits(plain_ratio(row))))
+    if BEFORE[OURS] in names:
+        columns.append(("attile / before", lambda row: ", ".join(
+            f"{r:.3f}" for r in before_ratios(row).values())))
+    unit = "milliseconds" if policies else "TFLOP/s"
+    lines = [f"**{group}, {' / '.join(directions)}** ({unit})", "",
+             "| cell | " + " | ".join(name for name, _ in columns) + " | spread |",
+             "|---" * (len(columns) + 2) + "|"]
+    for line in cells:
+        entries = [_joined([text(line[d]) if d in line else "" for d in directions])
+                   for _, text in columns]
+        spread = max((s for row in line.values() if (s := spread_percent(row)) is not None),
+                     default=None)
+        entries.append(f"{spread:.0f} %" if spread is not None else "")
+        cell = next(iter(line.values()))["cell"]
+        lines.append(f"| {cell} | " + " | ".join(entries) + " |")
+    return lines + [""]
+
+
+def _joined(texts):
+    """The entries of the directions in one; once what they all say in words, as `refused`."""
+    same = len(set(texts)) == 1 and not texts[0][:1].isdigit()
+    return texts[0] if same else " / ".join(text or "-" for text in texts)
+
+
+def _best_ratio(row):
+    best = best_peer(row)
+    ratio = ratios(row).get(best)
+    return f"{ratio:.2f} ({contender_label(best)})" if ratio else ""
+
+
+def _two_digits(ratio):
+    return f"{ratio:.2f}" if ratio else ""
 
 
 def before_summary(results):
@@ -160,12 +234,13 @@ def before_summary(results):
     return ["- " + line for line in lines] + [""] if lines else []
 
 
-def _entry(row, name, notes):
+def _entry(row, name, notes, milliseconds):
     result = row["contenders"].get(name)
     if result is None:
         return ""
     if result["status"] == "ok":
-        return number(result["tflops"]) + ("\\*" if result.get("host_bound") else "")
+        text = short(result["median_ms"]) if milliseconds else number(result["tflops"])
+        return text + ("\\*" if result.get("host_bound") else "")
     text = f"{contender_label(name)} {result['status']}: {result['why']}"
     notes.setdefault(text, []).append(f"{row['cell']}, {row['direction']}")
     return "WRONG" if result["status"] == "wrong" else result["status"]
@@ -232,6 +307,12 @@ def _text(x, y, text, anchor="start", size=None):
             f"{html.escape(text)}</text>")
 
 
+def _fitting(text, names):
+    """The font size at which a text is no wider than a cell's bars; None where the usual one is."""
+    size = (len(names) * BAR + GAP) / (0.55 * max(1, len(text)))
+    return None if size >= 11 else round(size, 1)
+
+
 def axis_step(largest, steps=5):
     """1, 2 or 5 times a power of ten, at most `steps` of which reach `largest`."""
     step = 1.0
@@ -266,7 +347,7 @@ def _panel(left, top, heading, rows, names):
         kernel, _, shape = row["cell"].partition(", ")
         middle = x + len(names) * BAR / 2
         parts.append(_text(middle, base + 15, kernel, "middle", size=9))
-        parts.append(_text(middle, base + 28, shape, "middle"))
+        parts.append(_text(middle, base + 28, shape, "middle", size=_fitting(shape, names)))
         if best:
             parts.append(_text(middle, base + 42, f"{best:.2f}×", "middle", size=12))
     return parts

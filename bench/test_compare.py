@@ -5,6 +5,7 @@ interface is tried."""
 import argparse
 import contextlib
 import ctypes
+import dataclasses
 import io
 import itertools
 import json
@@ -24,6 +25,7 @@ import compare  # noqa: E402
 import compare_build  # noqa: E402
 import compare_cells  # noqa: E402
 import compare_contenders  # noqa: E402
+import compare_policies  # noqa: E402
 import compare_report  # noqa: E402
 from compare_cells import Cell  # noqa: E402
 
@@ -95,6 +97,49 @@ class Cells(unittest.TestCase):
         self.assertEqual(set(shapes("fp32", "d", "length", "dtype")),
                          {(d, s, "fp32") for d in (64, 128) for s in (1024, 4096)})
 
+    def test_flops_of_documents_against_counting(self):
+        for length in (699, 701, 1450):
+            for policy, rows in (("documents_one", length), ("documents_700", 700)):
+                full, causal = (small(mask, length, policy=policy) for mask in ("full", "causal"))
+                ids = [n for n, rows_ in enumerate(full.document_lengths()) for _ in range(rows_)]
+                self.assertEqual(ids, [i // rows for i in range(length)])
+                self.assertEqual(full.visible_scores(),
+                                 counted(length, lambda i, j: ids[i] == ids[j]))
+                self.assertEqual(causal.visible_scores(),
+                                 counted(length, lambda i, j: ids[i] == ids[j] and j <= i))
+
+    def test_flops_of_other_policies_are_those_of_the_mask(self):
+        for policy in compare_cells.POLICIES:
+            if not policy.startswith("documents"):
+                for mask in ("full", "causal"):
+                    self.assertEqual(small(mask, 16, policy=policy).visible_scores(),
+                                     small(mask, 16).visible_scores())
+
+    def test_key_lengths_go_from_half_to_all(self):
+        for batch in (1, 2, 4, 64):
+            cell = Cell("test", batch, 1, 1, 1024, 4, 4, "fp16", "full", policy="key_padding")
+            lengths = cell.key_lengths()
+            self.assertEqual((len(lengths), lengths), (batch, sorted(lengths)))
+            self.assertTrue(512 <= lengths[0] and lengths[-1] <= 1024)
+            if batch > 1:
+                self.assertEqual((lengths[0], lengths[-1]), (512, 1024))
+
+    def test_every_policy_has_its_plain_cell(self):
+        def shape(cell):
+            return dataclasses.replace(cell, policy="")
+
+        cells = compare_cells.select(["policies"])
+        plain = [cell for cell in cells if not cell.policy]
+        self.assertEqual(
+            {(c.batch, c.q_heads, c.length, c.d, c.mask, c.flex) for c in plain},
+            {(*shape_, mask, flex) for mask in ("full", "causal")
+             for *shape_, flex in ((64, 12, 1024, 64, True), (4, 16, 4096, 128, True),
+                                   (4, 32, 4096, 64, False), (16, 16, 1024, 128, False))})
+        for first in plain:
+            found = [cell.policy for cell in cells if shape(cell) == first]
+            left_out = compare_cells.CAUSAL_POLICIES if first.mask == "full" else ()
+            self.assertEqual(found, [p for p in compare_cells.POLICIES if p not in left_out])
+
     def test_names_are_unique_and_selectable(self):
         names = [(c.group, c.name) for c in compare_cells.all_cells()]
         self.assertEqual(len(names), len(set(names)))
@@ -108,6 +153,58 @@ class Cells(unittest.TestCase):
         cell = small("causal", 16)
         self.assertEqual([k.direction for k in cell.kernels("backward")], ["forward", "backward"])
         self.assertEqual([k.direction for k in cell.kernels("forward")], ["forward"])
+
+
+class Dropout(unittest.TestCase):
+    def test_philox_gives_the_known_answers(self):
+        """Of Random123's kat_vectors, philox4x32 with 7 and with 10 rounds."""
+        ones, pi = 0xFFFFFFFF, (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
+        for rounds, counter, key, answer in (
+                (7, (0,) * 4, (0, 0), "5f6fb709 0d893f64 4f121f81 4f730a48"),
+                (7, (ones,) * 4, (ones, ones), "5207ddc2 45165e59 4d8ee751 8c52f662"),
+                (7, pi, (0xA4093822, 0x299F31D0), "4dfccaba 190a87f0 c47362ba b6b5242a"),
+                (10, (0,) * 4, (0, 0), "6627e8d5 e169c58d bc57ac4c 9b00dbd8")):
+            words = compare_policies.philox4x32(counter, key, rounds)
+            self.assertEqual(" ".join(f"{word:08x}" for word in words), answer)
+        self.assertEqual(compare_policies.ROUNDS, 7)
+
+    def kept(self, row, column, slice_=5, seed=compare_policies.SEED,
+             offset=compare_policies.OFFSET):
+        threshold = compare_policies.dropout_threshold(0.1)
+        return compare_policies.is_kept(slice_, row, column, threshold, seed, offset)
+
+    def test_the_rounded_probability_is_dropped(self):
+        self.assertEqual(compare_policies.dropout_threshold(0.1), 6554)
+        self.assertEqual(compare_policies.dropout_threshold(0.0), 0)
+        kept = sum(self.kept(row, column) for row in range(128) for column in range(128))
+        expected, deviation = 0.9 * 128 ** 2, (0.09 * 128 ** 2) ** 0.5
+        self.assertLess(abs(kept - expected), 4 * deviation)
+
+    def test_every_argument_counts(self):
+        def decisions(**changed):
+            return [self.kept(row, column, **changed) for row in range(16) for column in range(16)]
+
+        seed, offset = compare_policies.SEED, compare_policies.OFFSET
+        drawn = [decisions(), decisions(slice_=6), decisions(seed=seed ^ 1),
+                 decisions(seed=seed ^ 1 << 32), decisions(offset=offset ^ 1),
+                 decisions(offset=offset ^ 2 << 32)]
+        self.assertEqual(len({tuple(one) for one in drawn}), len(drawn))
+
+    def test_a_call_serves_eight_scores(self):
+        """(r, r + 8) x (c, c + 1, c + 8, c + 9), each with 16 bits of its own."""
+        words = compare_policies.philox4x32(
+            (2 * 4 + 3, 1 * 8 + 5, 5, compare_policies.OFFSET & 0xFFFFFFFF),
+            (compare_policies.SEED & 0xFFFFFFFF,
+             compare_policies.SEED >> 32 ^ compare_policies.OFFSET >> 32))
+        for row in (0, 1):
+            for column in (0, 1):
+                word = words[2 * row + column]
+                for odd, bits in enumerate((word & 0xFFFF, word >> 16)):
+                    at = 5, 16 + 5 + 8 * row, 32 + 6 + 8 * column + odd
+                    for threshold in (bits, bits + 1):
+                        self.assertEqual(
+                            compare_policies.is_kept(*at, threshold, compare_policies.SEED,
+                                                     compare_policies.OFFSET), threshold == bits)
 
 
 class Statistics(unittest.TestCase):
@@ -235,6 +332,19 @@ class Measuring(unittest.TestCase):
         self.assertEqual(found["attile"]["why"], "relative error of o 1 (allowed 0.5)")
         self.assertEqual((len(calls), found["cudnn"]["status"]), (1, "ok"))
 
+    def judged(self, dropped, undropped):
+        """What judge_run says of a contender that draws its own decisions."""
+        run = compare_contenders.Run(lambda: dropped, lambda value: {"o": FakeTensor(value)},
+                                     lambda: undropped)
+        with_dropout = types.SimpleNamespace(undropped=FakeReference())
+        return compare.judge_run(with_dropout, run, run.outputs(run.call()))
+
+    def test_own_dropout_is_judged_without_and_has_to_be_finite(self):
+        self.assertEqual(self.judged(7.0, 1.25), {"status": "ok", "errors": {"o": 0.25}})
+        self.assertEqual(self.judged(1.0, 2.0)["why"], "relative error of o 1 (allowed 0.5)")
+        self.assertEqual(self.judged(float("nan"), 1.0)["why"],
+                         "relative error of o nan (allowed 0.5)")
+
     def test_an_error_and_its_bound_are_told_apart(self):
         for past, said in ((5e-3, "0.505 (allowed 0.5)"), (1e-5, "0.50001 (allowed 0.5)")):
             found = self.measure(attile=lambda n, past=past: 1.5 + past)
@@ -330,6 +440,60 @@ class Report(unittest.TestCase):
         self.assertRegex(text, r"attile / before, \w+: \d cells, least 0\.990 \(.*\), geometric")
         self.assertIn("attile in order / before", text)
         self.assertNotIn("before", compare_report.markdown(self.results))
+
+    def policies(self, **measured):
+        """Forward and backward rows of the cells with these policies, at D 64, causal; `measured`
+        maps a policy to the milliseconds of attile by direction, or to a result."""
+        cells = {cell.policy: cell for cell in compare_cells.select(["policies"])
+                 if (cell.d, cell.mask, cell.length) == (64, "causal", 1024)}
+        rows = []
+        for policy, results in measured.items():
+            cell = cells["" if policy == "plain" else policy]
+            for direction, ms in zip(compare_cells.DIRECTIONS, results):
+                attile = compare_report.summarise([ms], 1e9)
+                rows.append({"cell": cell.name, "group": "policies", "direction": direction,
+                             "run": 0, "shape": dataclasses.asdict(cell),
+                             "contenders": {"attile": attile, "cudnn": {
+                                 "status": "refused", "why": "no"}}})
+        return {"runs": [run_of()], "compile": [], "cells": rows}
+
+    def test_policies_are_in_milliseconds_beside_plain(self):
+        results = self.policies(plain=(0.25, 1.0), dropout=(0.5, 1.25), softcap=(12.0, 0.0404))
+        text = compare_report.markdown(results)
+        self.assertIn("**policies, forward / backward** (milliseconds)", text)
+        self.assertIn("| cell | attile | cuDNN | attile / best peer | of plain | spread |", text)
+        for line in (
+                "| fp16 D 64 causal, S 1k | 0.250 / 1.00 | refused |  |  | 0 % |",
+                "| fp16 D 64 causal, dropout 0.1, S 1k | 0.500 / 1.25 | refused |  "
+                "| 2.00 / 1.25 | 0 % |",
+                "| fp16 D 64 causal, softcap 30, S 1k | 12.0 / 0.040 | refused |  "
+                "| 48.00 / 0.04 | 0 % |"):
+            self.assertIn(line, text)
+        results["cells"][2]["contenders"]["cudnn"] = ok(4.0)
+        results["cells"][3]["contenders"]["attile"] = {"status": "wrong", "why": "o"}
+        self.assertIn("| 0.500 / WRONG | 1.00 / refused | 0.50 (cuDNN) / - | 2.00 / - | 20 % |",
+                      compare_report.markdown(results))
+        xml.etree.ElementTree.fromstring(compare_report.svg(results))
+
+    def test_policies_of_one_direction_or_without_their_plain_cell(self):
+        results = self.policies(dropout=(0.5, 1.25))
+        self.assertIn("| 0.500 / 1.25 | refused |  |  | 0 % |", compare_report.markdown(results))
+        results = self.policies(plain=(0.25,), dropout=(0.5,))
+        text = compare_report.markdown(results)
+        self.assertIn("**policies, forward** (milliseconds)", text)
+        self.assertIn("| 0.500 | refused |  | 2.00 | 0 % |", text)
+        other = self.policies(plain=(1.0, 1.0), dropout=(3.0, 3.0))["cells"][1::2]
+        results["cells"] += [{**row, "run": 1} for row in other]
+        text = compare_report.markdown(results)  # of two runs, each with one direction
+        self.assertIn("| 0.500 / - | refused / - |  | 2.00 / - | 0 % |", text)
+        self.assertIn("| - / 3.00 | - / refused |  | - / 3.00 | 0 % |", text)
+
+    def test_results_without_policies_are_shown_as_ever(self):
+        for row in self.results["cells"]:
+            row["shape"] = {"group": "peers", "d": 64}
+        text = compare_report.markdown(self.results)
+        self.assertNotIn("of plain", text)
+        self.assertNotIn("milliseconds", text)
 
     def test_compile_table(self):
         self.results["compile"] = [
@@ -490,8 +654,8 @@ class Building(unittest.TestCase):
         for in_order, mode in ((False, "kAccumulate"), (True, "kInOrder")):
             self.assertEqual(compare_build.kernel_macros(cell.kernel("backward", in_order)),
                              ["-DATTILE_D=192", "-DATTILE_DV=128", "-DATTILE_TYPE=__half",
-                              "-DATTILE_MASK=SlidingWindow", "-DATTILE_DIRECTION=kBackward",
-                              f"-DATTILE_DQ_MODE={mode}"])
+                              "-DATTILE_MASK=SlidingWindow", "-DATTILE_POLICY=Plain",
+                              "-DATTILE_DIRECTION=kBackward", f"-DATTILE_DQ_MODE={mode}"])
         self.assertEqual([kernel.name for kernel in cell.kernels("backward", True)],
                          ["forward fp16 D 192/128 window", "backward fp16 D 192/128 window",
                           "backward in order fp16 D 192/128 window"])
@@ -499,9 +663,29 @@ class Building(unittest.TestCase):
         self.assertEqual([compare_build.architecture(*c) for c in ((8, 0), (9, 0), (12, 0))],
                          ["80", "90a", "120a"])
 
+    def test_every_policy_is_a_name_of_the_source(self):
+        source = compare_build.SOURCE.read_text(encoding="utf-8")
+        bundles = re.search(r"namespace bundle {(.*?)}  // namespace", source, flags=re.S).group(1)
+        named = set(re.findall(r"using (\w+) =", bundles)) - {"Mask", "Masked"}
+        self.assertEqual(set(compare_build.POLICIES.values()), named)
+        for policy in compare_cells.POLICIES:
+            kernel = small("causal", 16, policy=policy).kernel("forward")
+            self.assertIn(compare_build.POLICIES[kernel.policy], named)
+
+    def test_policies_that_differ_in_memory_alone_have_one_kernel(self):
+        for pair in (("documents_one", "documents_700"), ("bias_hrc", "bias_bc")):
+            kernels = {small("full", 16, policy=name).kernel("forward") for name in pair}
+            self.assertEqual(len(kernels), 1)
+        cells = compare_cells.select(["policies"])
+        kernels = {kernel for cell in cells for kernel in cell.kernels("backward")}
+        # Nobody builds two libraries in one folder at a time.
+        self.assertEqual(len({tuple(compare_build.kernel_macros(k)) for k in kernels}),
+                         len(kernels))
+
     def test_the_structures_have_the_fields_of_the_source(self):
         source = compare_build.SOURCE.read_text(encoding="utf-8")
         for name, mirror in (("AttileTensor", compare_build.Tensor),
+                             ("AttilePolicies", compare_build.Policies),
                              ("AttileProblem", compare_build.Problem)):
             body = re.search(rf"struct {name} {{(.*?)}};", source, flags=re.S).group(1)
             declared = [field.strip().split()[-1].lstrip("*") for field in re.split("[,;]", body)
