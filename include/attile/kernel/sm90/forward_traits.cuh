@@ -68,9 +68,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether consumers make S one after another (ForwardConsumer): where a score costs more than a
   /// plain one, for which that gains nothing. It makes dropout 1.07 times as fast at D = 64, 1.14
   /// at D = 128 (docs/tuning.md, "Dropout").
-  static constexpr bool kOrdersConsumers = !kIsIdentity<typename P::ScoreModType> ||
-                                           P::DropoutType::kEnabled ||
-                                           !IntervalMask<typename P::MaskType>;
+  static constexpr bool kOrdersConsumers = kConsumers > 1 &&
+                                           (!kIsIdentity<typename P::ScoreModType> ||
+                                            P::DropoutType::kEnabled ||
+                                            !IntervalMask<typename P::MaskType>);
   /// The most tiles of K that a consumer skips while it holds V of the tile before them.
   static constexpr int kMaxSkipped = kStages - kOrdersConsumers;
   using KPipeline = tile::Pipeline<KTile, kStages>;
