@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <attile/core/bias.h>
 #include <attile/core/learned_sums.h>
 #include <attile/core/score_mod.h>
 
@@ -206,6 +207,60 @@ TEST_CASE("score_mod.then_applies_the_second_to_the_first") {
   CHECK(mod(3.0, {0, 0, 0, 0}, e).value == Approx(2 * std::tanh(1.5) - 0.5 * 4));
   const Then<Alibi, Softcap> other{{kSlopes, 0}, {2.0f}};
   CHECK(other(3.0, {0, 0, 0, 0}, e).value == Approx(2 * std::tanh((3.0 - 0.5 * 4) / 2)));
+}
+
+/// What a modifier says about a tile of scores is what it says about each of them.
+template <class S>
+void check_tile(const S& mod, ScoreIndex first, Extent e) {
+  const auto tile = modifier_of_tile(mod, first, e, StandardMath());
+  for (int dr = 0; dr < 3; ++dr) {
+    const auto row = tile.row(dr);
+    for (int dc = 0; dc < 4; ++dc) {
+      const auto got = tile(1.25f, row, tile.col(dc));
+      const ScoreIndex at{first.batch, first.head, first.row + dr, first.col + dc};
+      const auto wanted = mod(1.25f, at, e);
+      CHECK(got.value == Approx(wanted.value).epsilon(1e-6));
+      CHECK(got.derivative == Approx(wanted.derivative).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("score_mod.tiles_say_what_single_scores_do") {
+  std::vector<float> values(64);
+  for (int i = 0; i < 64; ++i) values[i] = static_cast<float>(i);
+  const Extent e{9, 20};
+  const ScoreIndex first{1, 1, 2, 3};
+  const AdditiveBias<float> bias{values.data(), 3, 2, 5, 1};
+  const Alibi alibi{kSlopes, 2};
+  check_tile(alibi, first, e);
+  check_tile(alibi, {0, 0, 0, 14}, e);  // right of the diagonal
+  check_tile(Softcap{2.0f}, first, e);
+  check_tile(bias, first, e);
+  check_tile(LearnedBias<float>{bias, {}}, first, e);
+  check_tile(Then<Softcap, Alibi>{{2.0f}, alibi}, first, e);
+  check_tile(Then<Then<Alibi, Softcap>, AdditiveBias<float>>{{alibi, {2.0f}}, bias}, first, e);
+  struct Columns {  // a modifier that says nothing of tiles
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, ScoreIndex i, Extent) const {
+      return {s * i.col + i.row, float(i.col)};
+    }
+  };
+  check_tile(Columns{}, first, e);
+  check_tile(Then<Columns, Alibi>{{}, alibi}, first, e);
+}
+
+/// Beyond 2^24 the distance is rounded, as a float is.
+TEST_CASE("score_mod.alibi_far_away") {
+  constexpr int kFar = 1 << 28;
+  const float slope = 1.0f;
+  const Alibi alibi{&slope, 0};
+  const Extent e{1, kFar};
+  const auto tile = modifier_of_tile(alibi, {0, 0, 0, 5}, e, StandardMath());
+  for (const int dc : {0, 1, 77}) {
+    CHECK(tile(0.0f, tile.row(0), tile.col(dc)).value ==
+          Approx(double(5 + dc - (kFar - 1))).epsilon(1e-7));
+  }
+  const auto near = modifier_of_tile(alibi, {0, 0, 0, kFar - 3}, e, StandardMath());
+  CHECK(near(0.0f, near.row(0), near.col(1)).value == -1.0f);
 }
 
 TEST_CASE("score_mod.traits") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/bias.h>
 #include <attile/core/dropout.h>
 #include <attile/core/mask.h>
 #include <attile/core/policy.h>

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <attile/core/config.h>
-#include <attile/core/element.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
-#include <attile/core/overlap.h>
 #include <attile/core/policy.h>
 
 #include <cmath>
@@ -30,6 +28,7 @@ struct ModifiedScore {
 /// `static constexpr bool kMayHide = true`. One that reads an element for each score may declare it
 /// too: the backward pass then does not call it for hidden scores. One with parameters whose
 /// gradient is wanted declares what kHasGradient says.
+/// It may also say what scores have in common (`of_tile`): see TileModifier.
 template <class S>
 concept ScoreMod = std::is_trivially_copyable_v<S> &&
     requires(const S& mod, float s, ScoreIndex index, Extent extent) {
@@ -44,6 +43,61 @@ struct NoScoreMod {
     return {s, Real(1)};
   }
 };
+
+/// Gives a score modifier its mathematical functions: those of the standard library. A kernel has
+/// faster ones where its results are of 16 bits (tile::FastMath).
+struct StandardMath {
+  template <class Real>
+  struct Tanh {
+    Real factor;
+    ATTILE_HOST_DEVICE Real operator()(Real x) const { return std::tanh(factor * x); }
+  };
+  /// Returns the function x -> tanh(factor x).
+  template <class Real>
+  ATTILE_HOST_DEVICE static Tanh<Real> tanh(Real factor) {
+    return {factor};
+  }
+};
+
+/// Applies a score modifier to scores that lie near each other. A modifier may give such an object
+/// itself, so that what scores have in common is worked out once, and a score costs only what
+/// depends on it:
+///   mod.of_tile(first, extent, math) -> tile. Called once for a thread's scores of a tile. `first`
+///     is the first of them, inside the extent; the others are in rows and columns behind it.
+///     `math` has the functions of StandardMath.
+///   tile.row(dr), tile.col(dc): what all scores of row first.row + dr, or of column first.col +
+///   dc,
+///     have in common. Called once for each row, and for each column.
+///   tile(s, row, col) -> ModifiedScore: what mod(s, index, extent) returns, which remains and is
+///     what the reference calls. `row` and `col` are what the two above have returned.
+/// All are const and ATTILE_HOST_DEVICE; pointers may be read. This one is that of a modifier that
+/// says nothing.
+template <class S>
+struct TileModifier {
+  const S& mod;
+  ScoreIndex first;
+  Extent extent;
+
+  ATTILE_HOST_DEVICE int row(int dr) const { return dr; }
+  ATTILE_HOST_DEVICE int col(int dc) const { return dc; }
+  template <class Real>
+  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, int row, int col) const {
+    const ScoreIndex at{first.batch, first.head, first.row + row, first.col + col};
+    const auto modified = mod(s, at, extent);
+    return {Real(modified.value), Real(modified.derivative)};
+  }
+};
+
+/// Returns what applies `mod` to a tile of scores: its own `of_tile`, or a TileModifier.
+template <class S, class Math>
+ATTILE_HOST_DEVICE auto modifier_of_tile(const S& mod, ScoreIndex first, Extent extent,
+                                         const Math& math) {
+  if constexpr (requires { mod.of_tile(first, extent, math); }) {
+    return mod.of_tile(first, extent, math);
+  } else {
+    return TileModifier<S>{mod, first, extent};
+  }
+}
 
 template <class S>
 inline constexpr bool kIsIdentity = std::is_same_v<S, NoScoreMod>;
@@ -125,6 +179,22 @@ struct Alibi {
     // An explicit fma rounds once: the same bits wherever the compiler puts the product.
     return {std::fma(-slope, Real(distance < 0 ? -distance : distance), s), Real(1)};
   }
+
+  /// Distances are sums of floats, exact up to 2^24.
+  struct Tile {
+    float slope, distance;  ///< of the first score
+
+    ATTILE_HOST_DEVICE float row(int dr) const { return distance + static_cast<float>(dr); }
+    ATTILE_HOST_DEVICE float col(int dc) const { return static_cast<float>(dc); }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, float row, float col) const {
+      return {std::fma(-slope, std::fabs(row - col), s), 1.0f};
+    }
+  };
+  template <class Math>
+  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex first, Extent e, const Math&) const {
+    return {slopes[first.batch * batch_stride + first.head],
+            static_cast<float>(first.row + e.shift() - first.col)};
+  }
 };
 
 /// Caps scores: cap * tanh(s / cap). Units: cap > 0.
@@ -143,132 +213,24 @@ struct Softcap {
     const Real t = std::tanh(s * inverse);
     return {Real(cap) * t, Real(1) - t * t};
   }
-};
 
-/// Adds a bias: s + bias[batch, head, row, col]; a bias of -inf hides the score.
-/// Units   strides count elements; 0 broadcasts along that axis.
-template <Element T = float>
-struct AdditiveBias {
-  const T* bias = nullptr;
-  std::int64_t batch_stride = 0;
-  std::int64_t head_stride = 0;
-  std::int64_t row_stride = 0;
-  std::int64_t col_stride = 1;
+  template <class Tanh>
+  struct Tile {
+    float cap;
+    Tanh tanh;  ///< of s / cap
 
-  static constexpr bool kMayHide = true;
-
-  const char* fault() const {
-    return bias == nullptr ? "AdditiveBias: bias must not be null" : nullptr;
-  }
-
-  template <class Real>
-  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent) const {
-    const std::int64_t at =
-        i.batch * batch_stride + i.head * head_stride + i.row * row_stride + i.col * col_stride;
-    return {s + Real(to_float(bias[at])), Real(1)};
-  }
-};
-
-/// Says where the gradient of a bias goes: fp32, [batch, head, row, col].
-/// Units   strides count elements, of any sign. 0 sums over that axis; row_stride = -col_stride has
-///         one element for each col - row, and row_stride = col_stride for each col + row.
-struct BiasGradient {
-  float* data = nullptr;  ///< the element of the score (0, 0, 0, 0)
-  std::int64_t batch_stride = 0;
-  std::int64_t head_stride = 0;
-  std::int64_t row_stride = 0;
-  std::int64_t col_stride = 1;
-
-  ATTILE_HOST_DEVICE float* at(std::int64_t batch, std::int64_t head, std::int64_t row,
-                               std::int64_t col) const {
-    return data + batch * batch_stride + head * head_stride + row * row_stride + col * col_stride;
-  }
-
-  ATTILE_HOST_DEVICE std::int64_t lines(const ScoreShape& s) const {
-    return cols(s) == 0 ? 0 : batches(s) * heads(s) * rows(s);
-  }
-  /// Returns the elements that a row has and the rows before it have not.
-  ATTILE_HOST_DEVICE GradientLine line(std::int64_t n, const ScoreShape& s) const {
-    const std::int64_t slice = n / rows(s), row = n % rows(s);
-    const std::int64_t batch = slice / heads(s), head = slice % heads(s);
-    if (row == 0 || !diagonal()) return {at(batch, head, row, 0), cols(s), col_stride};
-    return {at(batch, head, row, row_stride == col_stride ? cols(s) - 1 : 0), 1, 1};
-  }
-
-  /// Returns whether elements share memory beyond what a stride of 0 or a diagonal implies.
-  bool overlaps_itself(const ScoreShape& s) const {
-    const std::int64_t diagonals = rows(s) + cols(s) - 1;
-    return strides_overlap<4>(
-        {batches(s), heads(s), diagonal() ? diagonals : rows(s), diagonal() ? 1 : cols(s)},
-        {batch_stride, head_stride, row_stride, col_stride}, 1);
-  }
-  /// Returns whether no two scores share an element; true without scores.
-  bool one_for_each(const ScoreShape& s) const {
-    if (s.batch == 0 || s.heads == 0 || s.extent.q_len == 0 || s.extent.kv_len == 0) return true;
-    return !strides_overlap<4>({s.batch, s.heads, s.extent.q_len, s.extent.kv_len},
-                               {batch_stride, head_stride, row_stride, col_stride}, 1);
-  }
-
- private:
-  ATTILE_HOST_DEVICE bool diagonal() const {
-    return row_stride != 0 && (row_stride == col_stride || row_stride == -col_stride);
-  }
-  // An axis that is summed over has one element, however many scores.
-  ATTILE_HOST_DEVICE std::int64_t batches(const ScoreShape& s) const {
-    return batch_stride != 0 ? s.batch : 1;
-  }
-  ATTILE_HOST_DEVICE std::int64_t heads(const ScoreShape& s) const {
-    return head_stride != 0 ? s.heads : 1;
-  }
-  ATTILE_HOST_DEVICE std::int64_t rows(const ScoreShape& s) const {
-    return row_stride != 0 ? s.extent.q_len : 1;
-  }
-  ATTILE_HOST_DEVICE int cols(const ScoreShape& s) const {
-    return col_stride != 0 ? s.extent.kv_len : 1;
-  }
-};
-
-/// Adds a bias as AdditiveBias does, and has a gradient: the backward pass also writes dS', summed
-/// as the gradient's strides say, which may differ from the bias's. Hidden scores give 0.
-/// Cost     backward an fp32 atomic addition for each score that is not hidden.
-template <Element T = float>
-struct LearnedBias {
-  AdditiveBias<T> bias{};
-  BiasGradient gradient{};  ///< the forward pass does not read it
-
-  static constexpr bool kMayHide = true;
-  static constexpr bool kHasGradient = true;
-
-  const char* fault() const { return bias.fault(); }
-
-  template <class Real>
-  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
-    return bias(s, i, e);
-  }
-
-  template <class Real, class Add>
-  ATTILE_HOST_DEVICE void add_gradient(Real, Real ds, ScoreIndex i, Extent, const Add& add) const {
-    add(gradient.at(i.batch, i.head, i.row, i.col), ds);
-  }
-  ATTILE_HOST_DEVICE std::int64_t gradient_lines(const ScoreShape& s) const {
-    return gradient.lines(s);
-  }
-  ATTILE_HOST_DEVICE GradientLine gradient_line(std::int64_t n, const ScoreShape& s) const {
-    return gradient.line(n, s);
-  }
-  const char* gradient_fault(const ScoreShape& s) const {
-    if (gradient.lines(s) == 0) return nullptr;
-    if (gradient.data == nullptr) return "LearnedBias: gradient must not be null";
-    if (reinterpret_cast<std::uintptr_t>(gradient.data) % alignof(float) != 0) {
-      return "LearnedBias: gradient is not aligned to 4 bytes";
+    ATTILE_HOST_DEVICE int row(int) const { return 0; }
+    ATTILE_HOST_DEVICE int col(int) const { return 0; }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, int, int) const {
+      const float t = tanh(s);
+      return {cap * t, 1.0f - t * t};
     }
-    if (gradient.overlaps_itself(s)) {
-      return "LearnedBias: elements of gradient share memory (see its strides; 0 sums)";
-    }
-    const void* const input = bias.bias;
-    return gradient.data == input ? "LearnedBias: gradient is the memory of the bias" : nullptr;
+  };
+  template <class Math>
+  ATTILE_HOST_DEVICE auto of_tile(ScoreIndex, Extent, const Math& math) const {
+    const auto tanh = math.tanh(min(1.0f / cap, 3e38f));
+    return Tile<std::remove_const_t<decltype(tanh)>>{cap, tanh};
   }
-  bool adds_once(const ScoreShape& s) const { return gradient.one_for_each(s); }
 };
 
 /// Applies the second modifier to the result of the first one.
@@ -290,6 +252,39 @@ struct Then {
     const auto inner = first(s, i, e);
     const auto outer = second(Real(inner.value), i, e);
     return {Real(outer.value), Real(outer.derivative) * Real(inner.derivative)};
+  }
+
+  template <class A, class B>
+  struct Both {
+    A first;
+    B second;
+  };
+  template <class A, class B>
+  struct Tile {
+    A first;
+    B second;
+
+    ATTILE_HOST_DEVICE auto row(int dr) const { return both(first.row(dr), second.row(dr)); }
+    ATTILE_HOST_DEVICE auto col(int dc) const { return both(first.col(dc), second.col(dc)); }
+    template <class Row, class Col>
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, const Row& row,
+                                                       const Col& col) const {
+      const auto inner = first(s, row.first, col.first);
+      const auto outer = second(inner.value, row.second, col.second);
+      return {outer.value, outer.derivative * inner.derivative};
+    }
+
+   private:
+    template <class X, class Y>
+    ATTILE_HOST_DEVICE static Both<X, Y> both(X x, Y y) {
+      return {x, y};
+    }
+  };
+  template <class Math>
+  ATTILE_HOST_DEVICE auto of_tile(ScoreIndex at, Extent e, const Math& math) const {
+    const auto a = modifier_of_tile(first, at, e, math);
+    const auto b = modifier_of_tile(second, at, e, math);
+    return Tile<std::remove_const_t<decltype(a)>, std::remove_const_t<decltype(b)>>{a, b};
   }
 
   template <class Real, class Add>

@@ -10,7 +10,9 @@
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 
+#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 namespace attile::tile {
 
@@ -55,7 +57,51 @@ struct PackedTileCoord {
   ATTILE_DEVICE bool inside(ScoreIndex i) const {
     return i.row < extent.q_len && i.col < extent.kv_len;
   }
+  ATTILE_DEVICE ScoreIndex nearest_inside(const ScoreIndex& i) const {
+    return {i.batch, i.head, min(i.row, extent.q_len - 1), min(i.col, extent.kv_len - 1)};
+  }
 };
+
+/// Names the score from which a thread's scores of a row are counted, and the row's distance from
+/// it. All rows of a TileCoord are counted from the thread's first score, and with packed heads
+/// each from its own. Both are inside the extent: a row behind the last one is replaced by that.
+struct ThreadRow {
+  ScoreIndex first;
+  int offset;
+
+  ATTILE_DEVICE ThreadRow(const TileCoord& coord, int row, int row_offset, int col)
+      : first(coord.nearest_inside(coord.at(row, col))),
+        offset(min(row_offset, coord.extent.q_len - 1 - first.row)) {}
+  ATTILE_DEVICE ThreadRow(const PackedTileCoord& coord, int row, int row_offset, int col)
+      : first(coord.nearest_inside(coord.at(row + row_offset, col))), offset(0) {}
+};
+
+/// Gives a score modifier functions of the machine's own instructions, for results of 16 bits.
+struct FastMath {
+  /// tanh(y), y = factor x. Relative error at most 2^-19: near 0 it is the series of tanh, and else
+  /// 1 - 2 / (2^(2 y log2(e)) + 1), whose error is one of the absolute value. The power may
+  /// overflow to inf, of which the reciprocal is 0.
+  struct Tanh {
+    float factor;
+
+    ATTILE_HOST_DEVICE float operator()(float x) const {
+      const float y = x * factor;
+      const float power = arch::exp2(y * (2.0f * kLog2e));
+      const float far = arch::fma(-2.0f, arch::reciprocal(power + 1.0f), 1.0f);
+      const float square = y * y;
+      const float series =
+          arch::fma(square, arch::fma(square, -17.0f / 315.0f, 2.0f / 15.0f), -1.0f / 3.0f);
+      const float near = arch::fma(y * square, series, y);
+      return std::fabs(y) < 0.3f ? near : far;
+    }
+  };
+  /// Returns the function x -> tanh(factor x).
+  ATTILE_HOST_DEVICE static Tanh tanh(float factor) { return {factor}; }
+};
+
+/// The functions for a kernel of elements T.
+template <class T>
+using MathOf = std::conditional_t<sizeof(T) == 2, FastMath, StandardMath>;
 
 /// Sets S = -inf where an interval mask, or the end of the columns, hides it. The mask gives one
 /// interval for each of the thread's rows or of its columns, whichever are fewer.
@@ -91,37 +137,48 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord,
   }
 }
 
-/// Sets S' = score_mod(scale * S), and -inf where the mask hides the score. Policies are called
-/// only for scores inside the extent, so that they never read memory past a length.
-/// Units    in: raw products; out: with NoScoreMod still raw, and in log2 units after a factor of
+/// Sets S' = score_mod(scale * S), and -inf where the mask hides the score; without kMasked no
+/// score of a row that exists is hidden. Policies are called only for scores inside the extent, so
+/// that they never read memory past a length. Units    in: raw products; out: with NoScoreMod still
+/// raw, and in log2 units after a factor of
 ///          scale * log2(e); otherwise after a factor of log2(e) (see `score_scale_log2`).
-/// Policies is a PolicyBundle.
-template <bool kMasked, class Registers, class Coord, class Policies>
+/// Policies is a PolicyBundle; `math`: see StandardMath.
+template <bool kMasked, class Registers, class Coord, class Policies, class Math = StandardMath>
 ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const Policies& policies,
-                                   float scale) {
+                                   float scale, const Math& math = {}) {
   using M = typename Policies::MaskType;
   using S = typename Policies::ScoreModType;
   if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
     hide_outside_intervals(scores, coord, policies.mask);
   } else if constexpr (kMasked || !kIsIdentity<S>) {
-    const S modifier =
-        policies.score_mod;  // a copy: what depends on its members alone is computed once
-    scores.for_each([&](int r, int c, float& s) {
-      const ScoreIndex i = coord.at(r, c);
-      if (!coord.inside(i)) {
-        s = -kInf;
-        return;
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      if (!Registers::has_row(r)) continue;
+      const ThreadRow row(coord, Registers::row(0), Registers::row_offset(r), Registers::col(0));
+      const auto tile = modifier_of_tile(policies.score_mod, row.first, coord.extent, math);
+      const auto row_value = tile.row(row.offset);
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        if (!Registers::has_col(c)) continue;
+        float& s = scores.at(r, c);
+        const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
+        if constexpr (kMasked) {
+          if (!coord.inside(i)) {
+            s = -kInf;
+            continue;
+          }
+        }
+        if constexpr (!kIsIdentity<S>) {
+          // The product has a rounding of its own: the compiler could otherwise fuse it with an
+          // addition of the modifier in one inlined copy and not in another, and the bits of a row
+          // would depend on the copy that computes it.
+          s = tile(arch::multiply(scale, s), row_value, tile.col(Registers::col_offset(c))).value;
+        }
+        if constexpr (kMasked) {
+          if (!policies.mask.visible(i, coord.extent)) s = -kInf;
+        }
       }
-      if constexpr (!kIsIdentity<S>) {
-        // The product has a rounding of its own: the compiler could otherwise fuse it with an
-        // addition of the modifier in one inlined copy and not in another, and the bits of a row
-        // would depend on the copy that computes it.
-        s = modifier(arch::multiply(scale, s), i, coord.extent).value;
-      }
-      if constexpr (kMasked) {
-        if (!policies.mask.visible(i, coord.extent)) s = -kInf;
-      }
-    });
+    }
   }
 }
 

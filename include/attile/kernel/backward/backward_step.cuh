@@ -13,6 +13,7 @@
 #include <attile/tile/scores.cuh>
 
 #include <type_traits>
+#include <utility>
 
 namespace attile {
 
@@ -46,10 +47,11 @@ struct AskedMask {
 template <class M, class S>
 inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
 
-/// Returns the Probability of a score. `visible`: see visible_in.
-template <bool kModifierBranches, class Params>
-ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Params& p,
-                                         const tile::TileCoord& coord, float lse, bool visible) {
+/// Returns the Probability of a score. `modified`(s) applies the score modifier; `visible`: see
+/// visible_in.
+template <bool kModifierBranches, class Params, class Modified>
+ATTILE_DEVICE Probability probability_of(float s, const Params& p, float lse, bool visible,
+                                         const Modified& modified_of) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   float derivative = 1.0f;
@@ -59,8 +61,7 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
     // loaded at once, and there are no registers for that.
     constexpr bool kAlways = !kModifierBranches && !kMayHide<S>;
     if (kAlways || visible) {
-      const ScoreIndex at = kAlways ? coord.nearest_inside(i) : i;
-      const auto modified = p.policies.score_mod(p.scale * s, at, coord.extent);
+      const auto modified = modified_of(p.scale * s);
       s = modified.value;
       derivative = modified.derivative;
       visible = visible && (!kMayHide<S> || s != -kInf);
@@ -70,16 +71,49 @@ ATTILE_DEVICE Probability probability_of(float s, const ScoreIndex& i, const Par
 }
 
 /// Returns whether the score in registers (r, c) is visible before the modifier is applied; with
-/// kMasked that is the answer of `shown`.
-template <bool kMasked, class S, class Shown>
-ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex& i,
-                              const tile::TileCoord& coord) {
+/// kMasked that is the answer of `shown`, and without all scores are.
+template <bool kMasked, class Shown>
+ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex& i) {
   if constexpr (kMasked) {
     return shown.visible(r, c, i);
   } else {
-    return kIsIdentity<S> || coord.inside(i);
+    return true;
   }
 }
+
+/// Applies the score modifier to scores of one of a thread's rows. With kMasked rows and columns
+/// may be behind the last ones, in whose place it takes the last ones.
+template <bool kMasked, class Registers, class Params>
+class RowModifier {
+  using T = typename Params::T;
+  using S = std::remove_cvref_t<decltype(Params::policies.score_mod)>;
+  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreIndex{}, Extent{},
+                                         tile::MathOf<T>()));
+  using Row = decltype(std::declval<const Tile&>().row(0));
+
+ public:
+  ATTILE_DEVICE RowModifier(const Params& p, const tile::TileCoord& coord, int r)
+      : RowModifier(p, coord,
+                    tile::ThreadRow(coord, Registers::row(0), Registers::row_offset(r),
+                                    Registers::col(0))) {}
+
+  /// Returns what becomes of score s in register column c.
+  ATTILE_DEVICE auto operator()(float s, int c) const {
+    const int offset = Registers::col_offset(c);
+    return tile_(s, row_, tile_.col(kMasked ? min(offset, last_col_) : offset));
+  }
+
+ private:
+  ATTILE_DEVICE RowModifier(const Params& p, const tile::TileCoord& coord,
+                            const tile::ThreadRow& row)
+      : tile_(modifier_of_tile(p.policies.score_mod, row.first, coord.extent, tile::MathOf<T>())),
+        row_(tile_.row(row.offset)),
+        last_col_(coord.extent.kv_len - 1 - row.first.col) {}
+
+  Tile tile_;
+  Row row_;
+  int last_col_;
+};
 
 /// Computes the pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
@@ -100,14 +134,15 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
     if (!Registers::has_row(r)) continue;
     const float row_lse = lse[Registers::row(r)];
     const float row_delta = delta[Registers::row(r)];
+    const RowModifier<kMasked, Registers, Params> modifier(p, coord, r);
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       if (!Registers::has_col(c)) continue;
       const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
       const float s = p_frag.at(r, c);
-      const bool visible = visible_in<kMasked, S>(shown, r, c, i, coord);
-      const Probability prob =
-          probability_of<Shown::kModifierBranches>(s, i, p, coord, row_lse, visible);
+      const bool visible = visible_in<kMasked>(shown, r, c, i);
+      const Probability prob = probability_of<Shown::kModifierBranches>(
+          s, p, row_lse, visible, [&](float x) { return modifier(x, c); });
       p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
       const float ds = prob.value * kept.minus(r, c, ds_frag.at(r, c), row_delta);
       if constexpr (kAddGradient && kHasGradient<S>) {
@@ -140,16 +175,16 @@ template <bool kMasked, class Registers, class Params, class Kept, class Shown>
 ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor, const Params& p,
                                             const tile::TileCoord& coord, const float* lse,
                                             const Kept& kept, const Shown& shown) {
-  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     const float row_lse = lse[Registers::row(r)];
+    const RowModifier<kMasked, Registers, Params> modifier(p, coord, r);
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
-      const bool visible = visible_in<kMasked, S>(shown, r, c, i, coord);
-      const Probability prob =
-          probability_of<Shown::kModifierBranches>(p_frag.at(r, c), i, p, coord, row_lse, visible);
+      const bool visible = visible_in<kMasked>(shown, r, c, i);
+      const Probability prob = probability_of<Shown::kModifierBranches>(
+          p_frag.at(r, c), p, row_lse, visible, [&](float x) { return modifier(x, c); });
       p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
       factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
     }

@@ -147,8 +147,9 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
 
     typename Traits::ScoreRegisters s_frag;
     s_frag.clear();
-    tile::matmul_nt(s_frag, q_smem, k_smem);                                          // line 10
-    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies, p.scale);          // line 11
+    tile::matmul_nt(s_frag, q_smem, k_smem);  // line 10
+    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies, p.scale,
+                                        tile::MathOf<T>());                           // line 11
     if constexpr (kIsIdentity<typename Traits::ScoreModType>) s_frag.scale(p.scale);  // line 10
     softmax.step(s_frag, o_frag, kLog2e);           // lines 12, 13
     if constexpr (Traits::DropoutType::kEnabled) {  // line 14

@@ -150,9 +150,9 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::async_copy_commit();
     if (!seen) continue;
     if (mine.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale);
+      tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
     } else {
-      tile::modify_and_mask<true>(s_frag, coord, p.policies, p.scale);
+      tile::modify_and_mask<true>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
     }
     softmax.template step<Traits::kRescaleThreshold>(s_frag, o_frag, scale_log2,
                                                      row_warps);  // line 9

@@ -229,9 +229,9 @@ class ForwardConsumer {
       int kv_tile, const typename Softmax::Thresholds& thresholds) {
     const auto coord = p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
     if (kv_tiles_.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag_, coord, p_.policies, p_.scale);
+      tile::modify_and_mask<false>(s_frag_, coord, p_.policies, p_.scale, tile::MathOf<T>());
     } else {
-      tile::modify_and_mask<true>(s_frag_, coord, p_.policies, p_.scale);
+      tile::modify_and_mask<true>(s_frag_, coord, p_.policies, p_.scale, tile::MathOf<T>());
     }
     const bool above = Softmax::above(s_frag_, thresholds);
     return softmax_.update_max(s_frag_, p_.scale_log2, Scores::any_lane(above));

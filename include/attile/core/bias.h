@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/element.h>
+#include <attile/core/index.h>
+#include <attile/core/overlap.h>
+#include <attile/core/policy.h>
+#include <attile/core/score_mod.h>
+
+#include <cstdint>
+
+// Score modifiers that add a bias, and the gradient of one.
+
+namespace attile {
+
+/// Adds a bias: s + bias[batch, head, row, col]; a bias of -inf hides the score.
+/// Units   strides count elements; 0 broadcasts along that axis.
+template <Element T = float>
+struct AdditiveBias {
+  const T* bias = nullptr;
+  std::int64_t batch_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+
+  static constexpr bool kMayHide = true;
+
+  const char* fault() const {
+    return bias == nullptr ? "AdditiveBias: bias must not be null" : nullptr;
+  }
+
+  template <class Real>
+  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent) const {
+    const std::int64_t at =
+        i.batch * batch_stride + i.head * head_stride + i.row * row_stride + i.col * col_stride;
+    return {s + Real(to_float(bias[at])), Real(1)};
+  }
+
+  struct Tile {
+    const T* first;
+    std::int64_t row_stride, col_stride;
+
+    ATTILE_HOST_DEVICE const T* row(int dr) const { return first + dr * row_stride; }
+    ATTILE_HOST_DEVICE std::int64_t col(int dc) const { return dc * col_stride; }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, const T* row,
+                                                       std::int64_t col) const {
+      return {s + to_float(row[col]), 1.0f};
+    }
+  };
+  template <class Math>
+  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex i, Extent, const Math&) const {
+    return {bias + i.batch * batch_stride + i.head * head_stride + i.row * row_stride +
+                i.col * col_stride,
+            row_stride, col_stride};
+  }
+};
+
+/// Says where the gradient of a bias goes: fp32, [batch, head, row, col].
+/// Units   strides count elements, of any sign. 0 sums over that axis; row_stride = -col_stride has
+///         one element for each col - row, and row_stride = col_stride for each col + row.
+struct BiasGradient {
+  float* data = nullptr;  ///< the element of the score (0, 0, 0, 0)
+  std::int64_t batch_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 1;
+
+  ATTILE_HOST_DEVICE float* at(std::int64_t batch, std::int64_t head, std::int64_t row,
+                               std::int64_t col) const {
+    return data + batch * batch_stride + head * head_stride + row * row_stride + col * col_stride;
+  }
+
+  ATTILE_HOST_DEVICE std::int64_t lines(const ScoreShape& s) const {
+    return cols(s) == 0 ? 0 : batches(s) * heads(s) * rows(s);
+  }
+  /// Returns the elements that a row has and the rows before it have not.
+  ATTILE_HOST_DEVICE GradientLine line(std::int64_t n, const ScoreShape& s) const {
+    const std::int64_t slice = n / rows(s), row = n % rows(s);
+    const std::int64_t batch = slice / heads(s), head = slice % heads(s);
+    if (row == 0 || !diagonal()) return {at(batch, head, row, 0), cols(s), col_stride};
+    return {at(batch, head, row, row_stride == col_stride ? cols(s) - 1 : 0), 1, 1};
+  }
+
+  /// Returns whether elements share memory beyond what a stride of 0 or a diagonal implies.
+  bool overlaps_itself(const ScoreShape& s) const {
+    const std::int64_t diagonals = rows(s) + cols(s) - 1;
+    return strides_overlap<4>(
+        {batches(s), heads(s), diagonal() ? diagonals : rows(s), diagonal() ? 1 : cols(s)},
+        {batch_stride, head_stride, row_stride, col_stride}, 1);
+  }
+  /// Returns whether no two scores share an element; true without scores.
+  bool one_for_each(const ScoreShape& s) const {
+    if (s.batch == 0 || s.heads == 0 || s.extent.q_len == 0 || s.extent.kv_len == 0) return true;
+    return !strides_overlap<4>({s.batch, s.heads, s.extent.q_len, s.extent.kv_len},
+                               {batch_stride, head_stride, row_stride, col_stride}, 1);
+  }
+
+ private:
+  ATTILE_HOST_DEVICE bool diagonal() const {
+    return row_stride != 0 && (row_stride == col_stride || row_stride == -col_stride);
+  }
+  // An axis that is summed over has one element, however many scores.
+  ATTILE_HOST_DEVICE std::int64_t batches(const ScoreShape& s) const {
+    return batch_stride != 0 ? s.batch : 1;
+  }
+  ATTILE_HOST_DEVICE std::int64_t heads(const ScoreShape& s) const {
+    return head_stride != 0 ? s.heads : 1;
+  }
+  ATTILE_HOST_DEVICE std::int64_t rows(const ScoreShape& s) const {
+    return row_stride != 0 ? s.extent.q_len : 1;
+  }
+  ATTILE_HOST_DEVICE int cols(const ScoreShape& s) const {
+    return col_stride != 0 ? s.extent.kv_len : 1;
+  }
+};
+
+/// Adds a bias as AdditiveBias does, and has a gradient: the backward pass also writes dS', summed
+/// as the gradient's strides say, which may differ from the bias's. Hidden scores give 0.
+/// Cost     backward an fp32 atomic addition for each score that is not hidden.
+template <Element T = float>
+struct LearnedBias {
+  AdditiveBias<T> bias{};
+  BiasGradient gradient{};  ///< the forward pass does not read it
+
+  static constexpr bool kMayHide = true;
+  static constexpr bool kHasGradient = true;
+
+  const char* fault() const { return bias.fault(); }
+
+  template <class Real>
+  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
+    return bias(s, i, e);
+  }
+  template <class Math>
+  ATTILE_HOST_DEVICE auto of_tile(ScoreIndex first, Extent e, const Math& math) const {
+    return bias.of_tile(first, e, math);
+  }
+
+  template <class Real, class Add>
+  ATTILE_HOST_DEVICE void add_gradient(Real, Real ds, ScoreIndex i, Extent, const Add& add) const {
+    add(gradient.at(i.batch, i.head, i.row, i.col), ds);
+  }
+  ATTILE_HOST_DEVICE std::int64_t gradient_lines(const ScoreShape& s) const {
+    return gradient.lines(s);
+  }
+  ATTILE_HOST_DEVICE GradientLine gradient_line(std::int64_t n, const ScoreShape& s) const {
+    return gradient.line(n, s);
+  }
+  const char* gradient_fault(const ScoreShape& s) const {
+    if (gradient.lines(s) == 0) return nullptr;
+    if (gradient.data == nullptr) return "LearnedBias: gradient must not be null";
+    if (reinterpret_cast<std::uintptr_t>(gradient.data) % alignof(float) != 0) {
+      return "LearnedBias: gradient is not aligned to 4 bytes";
+    }
+    if (gradient.overlaps_itself(s)) {
+      return "LearnedBias: elements of gradient share memory (see its strides; 0 sums)";
+    }
+    const void* const input = bias.bias;
+    return gradient.data == input ? "LearnedBias: gradient is the memory of the bias" : nullptr;
+  }
+  bool adds_once(const ScoreShape& s) const { return gradient.one_for_each(s); }
+};
+
+}  // namespace attile
