@@ -21,11 +21,11 @@ struct Cost {
   double bytes = 0;
 };
 
-/// Units   slices: batch * heads; element: bytes.
+/// Units   batch_heads: batch * heads; element: bytes.
 struct Shape {
-  double slices, len, dim, element;
+  double batch_heads, len, dim, element;
 
-  double rows() const { return slices * len; }
+  double rows() const { return batch_heads * len; }
   double scores() const { return rows() * len; }
   /// Bytes of Q, or of any other tensor.
   double tensor() const { return rows() * dim * element; }
@@ -98,9 +98,9 @@ Cost flash1_forward(const Shape& s, const Mask& mask, int br, int bc, int slab_t
   const Visits slabs = visits_by_columns(mask, s.extent(), br * slab_tiles, bc);
   const double conversion = s.element < 4 ? (4 + s.element) * s.dim : 0;
   const double each_visit = s.element * s.dim + 8 * s.dim + 16;
-  return {4 * s.slices * v.scores * s.dim,
+  return {4 * s.batch_heads * v.scores * s.dim,
           s.rows() * (conversion - 4 * s.dim - 8) +
-              s.slices * (2 * slabs.outer * s.dim * s.element + v.loaded * each_visit)};
+              s.batch_heads * (2 * slabs.outer * s.dim * s.element + v.loaded * each_visit)};
 }
 
 /// Q read and O written once: 2 X. LSE written: 4 a row. K and V read once for each tile of Q that
@@ -108,8 +108,8 @@ Cost flash1_forward(const Shape& s, const Mask& mask, int br, int bc, int slab_t
 template <class Mask>
 Cost flash2_forward(const Shape& s, const Mask& mask, int br, int bc) {
   const Visits v = visits_by_rows(mask, s.extent(), br, bc);
-  return {4 * s.slices * v.scores * s.dim,
-          2 * s.tensor() + 4 * s.rows() + 2 * s.slices * v.loaded * s.dim * s.element};
+  return {4 * s.batch_heads * v.scores * s.dim,
+          2 * s.tensor() + 4 * s.rows() + 2 * s.batch_heads * v.loaded * s.dim * s.element};
 }
 
 /// Both FlashAttention backward passes. Five products.
@@ -124,11 +124,11 @@ Cost flash_backward(const Shape& s, const Mask& mask, int br, int bc, Algorithm 
   const bool first = algorithm == Algorithm::kFlash1;
   const Visits v = visits_by_columns(mask, s.extent(), br, bc);
   const double before = 2 * s.tensor() + s.rows() * (first ? 8 - 4 * s.dim : 4 + 4 * s.dim) +
-                        8 * s.slices * attile::round_up(s.extent().q_len, br);
-  const double loops = 4 * s.tensor() + s.slices * (v.loaded * (2 * s.element + 8) * s.dim +
-                                                    v.tiles * 8 * (first ? br + 1 : br));
+                        8 * s.batch_heads * attile::round_up(s.extent().q_len, br);
+  const double loops = 4 * s.tensor() + s.batch_heads * (v.loaded * (2 * s.element + 8) * s.dim +
+                                                         v.tiles * 8 * (first ? br + 1 : br));
   const double after = 4 * s.rows() * s.dim + s.tensor();
-  return {10 * s.slices * v.scores * s.dim, before + loops + after};
+  return {10 * s.batch_heads * v.scores * s.dim, before + loops + after};
 }
 
 }  // namespace algorithms

@@ -105,13 +105,13 @@ void bad_sizes(const Bad& bad) {
   const char* long_kv = "kv_len must be at most 2^30";
   bad("kv_len 2^30 + 1", long_kv, [](auto& a) { a.kv_len = (1 << 30) + 1; });
   bad("kv_len highest", long_kv, [](auto& a) { a.kv_len = kHigh; });
-  const char* slices = "batch * q_heads must be below 2^31";
-  bad("65536 batches of 65536 heads", slices, [](auto& a) { a.batch = a.q_heads = 65536; });
-  bad("2^30 batches of 2 heads", slices, [](auto& a) {
+  const char* batch_heads = "batch * q_heads must be below 2^31";
+  bad("65536 batches of 65536 heads", batch_heads, [](auto& a) { a.batch = a.q_heads = 65536; });
+  bad("2^30 batches of 2 heads", batch_heads, [](auto& a) {
     a.batch = 1 << 30;
     a.q_heads = 2;
   });
-  bad("batch highest", slices, [](auto& a) { a.batch = kHigh; });
+  bad("batch highest", batch_heads, [](auto& a) { a.batch = kHigh; });
   bad("head_dim -1", "head_dim is negative", [](auto& a) { a.head_dim = -1; });
   bad("head_dim lowest", "head_dim is negative", [](auto& a) { a.head_dim = kLow; });
   bad("head_dim_v -1", "head_dim_v is negative", [](auto& a) { a.head_dim_v = -1; });

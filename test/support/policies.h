@@ -221,10 +221,10 @@ class PolicyData {
     return {};
   }
   std::int64_t gradient_elements() const {
-    const std::int64_t slices = std::int64_t{std::max(case_.batch, 1)} * case_.q_heads;
-    const std::int64_t scores = slices * case_.q_len * case_.kv_len;
+    const std::int64_t batch_heads = std::int64_t{std::max(case_.batch, 1)} * case_.q_heads;
+    const std::int64_t scores = batch_heads * case_.q_len * case_.kv_len;
     if (!learns(case_.policy)) return 0;
-    return 2 * scores + 4 * (slices + 1) * (case_.q_len + case_.kv_len + 2);
+    return 2 * scores + 4 * (batch_heads + 1) * (case_.q_len + case_.kv_len + 2);
   }
   template <class T>
   static Region region(std::vector<T>& v) {

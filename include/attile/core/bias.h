@@ -76,8 +76,8 @@ struct BiasGradient {
   }
   /// Returns the elements that a row has and the rows before it have not.
   ATTILE_HOST_DEVICE GradientLine line(std::int64_t n, const ScoreShape& s) const {
-    const std::int64_t slice = n / rows(s), row = n % rows(s);
-    const std::int64_t batch = slice / heads(s), head = slice % heads(s);
+    const std::int64_t batch_head = n / rows(s), row = n % rows(s);
+    const std::int64_t batch = batch_head / heads(s), head = batch_head % heads(s);
     if (row == 0 || !diagonal()) return {at(batch, head, row, 0), cols(s), col_stride};
     return {at(batch, head, row, row_stride == col_stride ? cols(s) - 1 : 0), 1, 1};
   }

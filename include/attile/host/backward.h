@@ -195,8 +195,8 @@ class BackwardWorker {
   /// Loads the terms of these query rows, and of rows that do not exist, up to `padded` of them.
   void load_row_terms(Interval rows, int padded) {
     const Args& args = problem_.args;
-    const std::int64_t slice = std::int64_t{batch_} * args.q_heads + q_head_;
-    const std::int64_t at = slice * args.q_len + rows.begin;
+    const std::int64_t batch_head = std::int64_t{batch_} * args.q_heads + q_head_;
+    const std::int64_t at = batch_head * args.q_len + rows.begin;
     const int n = rows.end - rows.begin;
     std::copy_n(problem_.row_terms.lse + at, n, lse_);
     std::copy_n(problem_.row_terms.delta + at, n, delta_);
@@ -335,16 +335,16 @@ class RowTermsWorker {
     return problem.args.q_len == 0 ? 0 : std::int64_t{problem.args.batch} * problem.args.q_heads;
   }
 
-  void operator()(std::int64_t slice) {
+  void operator()(std::int64_t batch_head) {
     const Args& args = problem_.args;
-    const int batch = static_cast<int>(slice / args.q_heads);
-    const int head = static_cast<int>(slice % args.q_heads);
+    const int batch = static_cast<int>(batch_head / args.q_heads);
+    const int head = static_cast<int>(batch_head % args.q_heads);
     const auto o_rows = problem_.q_rows(args.o, batch);
     const auto dout_rows = problem_.q_rows(args.dout, batch);
     const auto lse_rows = problem_.q_rows(per_row(args, args.lse), batch);
     const auto dlse_rows = problem_.q_rows(per_row(args, args.dlse), batch);
     for (int i = 0; i < problem_.extent(batch).q_len; ++i) {
-      const std::int64_t at = slice * args.q_len + i;
+      const std::int64_t at = batch_head * args.q_len + i;
       const float lse = *lse_rows.row(batch, head, i);
       const bool empty = lse == -kInf;
       problem_.row_terms.lse[at] = empty ? kInf : lse;
