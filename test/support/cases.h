@@ -419,8 +419,8 @@ inline constexpr auto kCases = [] {
       {.name = "window_64_64_200", .policy = kWindow, .q_len = 200, .kv_len = 200, .head_dim = 32,
        .left = 64, .right = 64},
       // Rows of a tile that see neither its first keys nor those that the next rows begin with.
-      {.name = "window_3_3_heads_12_192", .policy = kWindow, .q_heads = 12, .kv_heads = 12,
-       .q_len = 192, .kv_len = 192, .head_dim = 16, .left = 3, .right = 3},
+      {.name = "window_3_3_heads_6_192", .policy = kWindow, .q_heads = 6, .kv_heads = 6,
+       .q_len = 192, .kv_len = 192, .head_dim = 8, .left = 3, .right = 3},
       {.name = "window_empty_rows", .policy = kWindow, .q_len = 130, .kv_len = 40, .dlse = true,
        .left = 3, .right = 2},
       {.name = "window_20_0_long_kv", .policy = kWindow, .q_len = 10, .kv_len = 200, .left = 20,
