@@ -61,7 +61,10 @@ struct Sm90Family {
     if constexpr (Args::SequencesType::kUniform) {
       using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPacked>;
       using Long = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kLong>;
-      if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
+      // Dropout's groups of eight scores are rows and columns of one head.
+      if constexpr (!Args::DropoutType::kEnabled) {
+        if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
+      }
       if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
         if (args.q_len >= sm90::long_sequence(max(D, Dv))) return f(std::type_identity<Long>{});
       }

@@ -192,9 +192,10 @@ struct Sm80Forward {
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && kTileSet == TileSet::kAny;
-  /// With dropout three consumers, which need a small Bc then, hide its work better than two.
-  static constexpr bool kSmallBc =
-      kEdges || (Args::DropoutType::kEnabled && max(D, Dv) > 64 && kTileSet != TileSet::kPacked);
+  /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
+  static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
+                                          max(D, Dv) <= 128 && kTileSet != TileSet::kPacked;
+  static constexpr bool kSmallBc = kEdges || kThreeConsumers;
   static constexpr Sm90Tiles kTiles = kFastPathScores<Args>
                                           ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
                                           : sm90_general_forward_tiles(max(D, Dv));

@@ -246,6 +246,12 @@ TEST_CASE("score_mod.tiles_say_what_single_scores_do") {
   };
   check_tile(Columns{}, first, e);
   check_tile(Then<Columns, Alibi>{{}, alibi}, first, e);
+  struct Doubled : Alibi {  // what it inherits is another modifier's
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, ScoreIndex i, Extent e) const {
+      return {2 * Alibi::operator()(s, i, e).value, 2.0f};
+    }
+  };
+  check_tile(Doubled{alibi}, first, e);
 }
 
 /// Beyond 2^24 the distance is rounded, as a float is.

@@ -124,8 +124,9 @@ const bool kRegistered = [] {
   suite.forward<__half>("128x64", simulated<Two>(kMost), kSimulatedPolicies + kSequencePolicies);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
                                policies<kCausal, kOwnLengthsCausal>);
-  // Also a window that makes a consumer skip tiles of K and V ahead of more work.
-  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow>);
+  // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
+  // ahead of more work, and dropout, with which consumers are ordered.
+  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("packed", simulated<Packed>(kMost), policies<kNone, kCausal>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);

@@ -511,6 +511,9 @@ inline constexpr auto kCases = [] {
        .probability = 0.999f},
       {.name = "causal_dropout_heads_6_2", .policy = kCausalDropout, .batch = 2, .q_heads = 6,
        .kv_heads = 2, .q_len = 70, .kv_len = 100, .head_dim = 40, .dlse = true},
+      // More work tiles than blocks, of three parts.
+      {.name = "causal_dropout_heads_6_192", .policy = kCausalDropout, .q_heads = 6, .kv_heads = 6,
+       .q_len = 192, .kv_len = 192, .head_dim = 8},
       {.name = "causal_dropout_seed_pointers", .policy = kCausalDropout, .q_len = 70,
        .kv_len = 33, .pointers = true},
 

@@ -38,6 +38,7 @@ struct AdditiveBias {
   }
 
   struct Tile {
+    using Modifier = AdditiveBias;
     const T* first;
     std::int64_t row_stride, col_stride;
 
@@ -132,9 +133,12 @@ struct LearnedBias {
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
     return bias(s, i, e);
   }
+  struct Tile : AdditiveBias<T>::Tile {
+    using Modifier = LearnedBias;
+  };
   template <class Math>
-  ATTILE_HOST_DEVICE auto of_tile(ScoreIndex first, Extent e, const Math& math) const {
-    return bias.of_tile(first, e, math);
+  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex first, Extent e, const Math& math) const {
+    return {bias.of_tile(first, e, math)};
   }
 
   template <class Real, class Add>

@@ -51,7 +51,7 @@ struct PhiloxDropout {
     return probability < 1.0f ? static_cast<std::uint32_t>(probability * 65536.0f + 0.5f) : 65536u;
   }
 
-  /// Holds the state of one kernel: seed and offset are read once.
+  /// Holds what decides in one kernel, and seed and offset as they were when it was made.
   struct Sampler {
     std::uint32_t key0, key1, offset;
     std::uint32_t threshold;  ///< in the upper 16 bits
@@ -116,7 +116,7 @@ concept Dropout = std::is_trivially_copyable_v<P> && requires(const P& dropout, 
 /// A GroupSampler decides for groups of eight scores at once: those in rows r and r + 8 and in
 /// columns c, c + 1, c + 8 and c + 9, of which a lane holds all in the layout of the tensor cores'
 /// sums. Kernels that have this layout ask for groups, and others for single scores by `keep`,
-/// which decides the same.
+/// which decides the same. It holds whole words, the same in all threads.
 ///   row_group(r), col_group(c): the numbers of the group that has the score (r, c). 16 rows on
 ///     they are 8 higher, and 16 columns on 4.
 ///   group(batch, head, row_group, col_group): four words of random bits. The score in row r and

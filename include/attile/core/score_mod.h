@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace attile {
 
@@ -61,19 +62,26 @@ struct StandardMath {
 
 /// Applies a score modifier to scores that lie near each other. A modifier may give such an object
 /// itself, so that what scores have in common is worked out once, and a score costs only what
-/// depends on it:
-///   mod.of_tile(first, extent, math) -> tile. Called once for a thread's scores of a tile. `first`
-///     is the first of them, inside the extent; the others are in rows and columns behind it.
-///     `math` has the functions of StandardMath.
-///   tile.row(dr), tile.col(dc): what all scores of row first.row + dr, or of column first.col +
-///   dc,
-///     have in common. Called once for each row, and for each column.
-///   tile(s, row, col) -> ModifiedScore: what mod(s, index, extent) returns, which remains and is
-///     what the reference calls. `row` and `col` are what the two above have returned.
-/// All are const and ATTILE_HOST_DEVICE; pointers may be read. This one is that of a modifier that
-/// says nothing.
+/// depends on it. The functions are pure, const and ATTILE_HOST_DEVICE, and may read memory:
+///
+///     mod.of_tile(first, extent, math) -> tile
+/// is called for a thread's scores of a tile. `first` is the first of them, or the nearest one
+/// inside the extent; the others are in rows and columns from there on. `math` has the functions of
+/// StandardMath. tile's type has `using Modifier = S`: what a modifier inherits is not taken.
+///
+///     tile.row(dr), tile.col(dc)
+/// give what all scores of row first.row + dr, or of column first.col + dc, have in common. What is
+/// the same for several scores is kept in registers.
+///
+///     tile(s, row, col) -> ModifiedScore
+/// is what mod(s, index, extent) returns, which remains: the reference calls that. `row` and `col`
+/// are what the two above have returned.
+///
+/// This one is that of a modifier that says nothing.
 template <class S>
 struct TileModifier {
+  using Modifier = S;
+
   const S& mod;
   ScoreIndex first;
   Extent extent;
@@ -88,11 +96,29 @@ struct TileModifier {
   }
 };
 
-/// Returns what applies `mod` to a tile of scores: its own `of_tile`, or a TileModifier.
+namespace detail {
+
+/// Says whether a modifier has an `of_tile` of its own.
+template <class S, class Math>
+inline constexpr bool kHasTiles = [] {
+  if constexpr (requires(const S& mod, const Math& math) { mod.of_tile({}, {}, math); }) {
+    using Tile = decltype(std::declval<const S&>().of_tile({}, {}, std::declval<const Math&>()));
+    static_assert(
+        requires { typename Tile::Modifier; },
+        "attile: what a score modifier's of_tile returns says whose it is: using Modifier");
+    return std::is_same_v<typename Tile::Modifier, S>;
+  }
+  return false;
+}();
+
+}  // namespace detail
+
+/// Returns what applies `mod` to a tile of scores: what its own `of_tile` returns, or a
+/// TileModifier.
 template <class S, class Math>
 ATTILE_HOST_DEVICE auto modifier_of_tile(const S& mod, ScoreIndex first, Extent extent,
                                          const Math& math) {
-  if constexpr (requires { mod.of_tile(first, extent, math); }) {
+  if constexpr (detail::kHasTiles<S, Math>) {
     return mod.of_tile(first, extent, math);
   } else {
     return TileModifier<S>{mod, first, extent};
@@ -180,8 +206,9 @@ struct Alibi {
     return {std::fma(-slope, Real(distance < 0 ? -distance : distance), s), Real(1)};
   }
 
-  /// Distances are sums of floats, exact up to 2^24.
+  /// Distances are sums of floats: exact up to 2^24, and beyond rounded as floats are.
   struct Tile {
+    using Modifier = Alibi;
     float slope, distance;  ///< of the first score
 
     ATTILE_HOST_DEVICE float row(int dr) const { return distance + static_cast<float>(dr); }
@@ -216,6 +243,7 @@ struct Softcap {
 
   template <class Tanh>
   struct Tile {
+    using Modifier = Softcap;
     float cap;
     Tanh tanh;  ///< of s / cap
 
@@ -261,6 +289,7 @@ struct Then {
   };
   template <class A, class B>
   struct Tile {
+    using Modifier = Then;
     A first;
     B second;
 

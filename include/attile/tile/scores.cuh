@@ -137,10 +137,10 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord,
   }
 }
 
-/// Sets S' = score_mod(scale * S), and -inf where the mask hides the score; without kMasked no
-/// score of a row that exists is hidden. Policies are called only for scores inside the extent, so
-/// that they never read memory past a length. Units    in: raw products; out: with NoScoreMod still
-/// raw, and in log2 units after a factor of
+/// Sets S' = score_mod(scale * S), and -inf where the mask or the extent hides the score. Without
+/// kMasked no score of a row that exists is hidden. Policies are called only for scores inside the
+/// extent, so that they never read memory past a length.
+/// Units    in: raw products; out: with NoScoreMod still raw, and in log2 units after a factor of
 ///          scale * log2(e); otherwise after a factor of log2(e) (see `score_scale_log2`).
 /// Policies is a PolicyBundle; `math`: see StandardMath.
 template <bool kMasked, class Registers, class Coord, class Policies, class Math = StandardMath>

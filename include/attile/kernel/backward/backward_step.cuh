@@ -47,7 +47,7 @@ struct AskedMask {
 template <class M, class S>
 inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
 
-/// Returns the Probability of a score. `modified`(s) applies the score modifier; `visible`: see
+/// Returns the Probability of a score. `modified_of`(s) applies the score modifier; `visible`: see
 /// visible_in.
 template <bool kModifierBranches, class Params, class Modified>
 ATTILE_DEVICE Probability probability_of(float s, const Params& p, float lse, bool visible,

@@ -149,8 +149,8 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);  // line 10
     tile::modify_and_mask<masked.value>(s_frag, coord, p.policies, p.scale,
-                                        tile::MathOf<T>());                           // line 11
-    if constexpr (kIsIdentity<typename Traits::ScoreModType>) s_frag.scale(p.scale);  // line 10
+                                        tile::MathOf<typename Traits::ElementType>());  // line 11
+    if constexpr (kIsIdentity<typename Traits::ScoreModType>) s_frag.scale(p.scale);    // line 10
     softmax.step(s_frag, o_frag, kLog2e);           // lines 12, 13
     if constexpr (Traits::DropoutType::kEnabled) {  // line 14
       tile::drop(s_frag, coord, sampler);

@@ -95,7 +95,12 @@ struct Problem {
 
   /// Returns what decides about dropout. Scope    all lanes of a warp.
   ATTILE_DEVICE auto sampler() const {
-    return arch::uniform_words(policies.dropout.sampler(q_heads));
+    const auto sampler = policies.dropout.sampler(q_heads);
+    if constexpr (GroupSampler<std::remove_cv_t<decltype(sampler)>>) {
+      return arch::uniform_words(sampler);
+    } else {
+      return sampler;
+    }
   }
 
  private:

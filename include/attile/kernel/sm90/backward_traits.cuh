@@ -92,7 +92,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kThreads = kConsumerThreads + arch::kWarpgroupSize;
   /// Blocks that run on a multiprocessor at the same time.
   static constexpr int kBlocksPerSm = 1;
-  /// Whether a step has no score modifier and no dropout, and a mask that is an interval of each
+  /// Whether a step has no score modifier, and a mask that is an interval of each
   /// row: P is then made of S before dP is there.
   static constexpr bool kFastPath = kIsFastPath<P>;
   /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which

@@ -15,7 +15,7 @@
 
 // The forward kernel for compute capability 9.0: FlashAttention-2, Algorithm 1 (arXiv 2307.08691),
 // with wgmma, TMA and warp specialisation (arXiv 2407.08608). A consumer overlaps P V of a tile
-// with S of the next one; consumers are not ordered with each other, and overlap as they come.
+// with S of the next one. Consumers overlap as they come, but with dropout in an order.
 //
 //   one producer warpgroup                 kConsumers consumer warpgroups, 64 rows of Q each
 //   +-------------------------------+        +-------------------------------------------------+
@@ -65,8 +65,8 @@
 //   - after O is staged: else TMA would copy what other threads have not written yet,
 //   - with packed heads after Q's unused rows are zeroed, once: else a product would read what was
 //     there before.
-// With dropout, a modifier, or a mask that is asked score by score it has a second one, by which
-// consumers make S one after another: else they would come to the softmax at the same time.
+// With dropout it has a second one, by which consumers make S one after another: else they would
+// come to the softmax at the same time.
 // All else is ordered by the pipelines' mbarriers, which smem.init() sets up ahead of a barrier of
 // the block.
 

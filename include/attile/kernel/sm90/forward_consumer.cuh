@@ -51,7 +51,7 @@ namespace attile::sm90 {
 /// K(y) with every K before it released, and for V(j) with K(j) and every V before V(j - 1)
 /// released. How far may a consumer that waits for K(y) be behind with V? It holds V(y - 1) at
 /// most, but in `end_rows` V(h), the last one of its rows, and up to kStages more that it skips
-/// later: y <= h + kStages + 1. Where more would be skipped, it releases V(h) first.
+/// later: y <= h + kStages + 1. Where more (kMaxSkipped) would be skipped, it releases V(h) first.
 /// Suppose that all consumers wait, none for a tile that is loaded. If none waits for a V, the
 /// lowest K that one waits for is loaded: all have released the K before it. If some do, let V(j)
 /// be the first such V. It is not loaded, so somebody holds V(j - kStages) and waits for K(x), with
@@ -65,14 +65,17 @@ namespace attile::sm90 {
 /// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
 /// the same time, while the tensor cores have nothing to do. So for each tile of K of the block
 /// they acquire the tensor cores in the order of their numbers: each when the tile has arrived, and
-/// it releases them to the next one when its S is made, or at once where it skips the tile. Then
-/// one computes beside the products of another.
-/// A consumer waits for the tensor cores for K(y) in the states in which else it would wait for
-/// K(y). The one that is least advanced, by tile and then by number, never does. By the argument
-/// above the lowest K(y) is loaded, and of those that wait for it, or for the tensor cores for it,
-/// the first by number goes on: unless V(j) is waited for by one that has not made S of K(y). That
-/// one has made S up to K(j), so that y must be j at most: `end_rows` skips kStages - 1 tiles at
-/// most (kMaxSkipped).
+/// it releases them to the next one when its S is made, in `end_rows` when S is begun, and where it
+/// skips the tile at once, before that has arrived. Then one computes beside the products of
+/// another.
+/// Nobody waits for ever: call a consumer's place the tile of K that it acquires the tensor cores
+/// for next, and then its number. The consumer of the lowest place never waits for the tensor
+/// cores. If all wait, it waits for its K or for a V, none of which is loaded. By the argument
+/// above its K is loaded, unless a V(j) is waited for. Then the holder of V(j - kStages) waits for
+/// K(x) or for the tensor cores for it, x <= (j - kStages) + kMaxSkipped + 1 = j. Those who wait
+/// for V(j) or a later V have acquired them for K(j) already, so that the lowest place is that of
+/// one which waits for a K(y), y <= j, which is loaded. That is why kMaxSkipped is kStages - 1
+/// here.
 ///
 /// Where no row of these sees a key, kv_tiles is empty, and begin_rows writes O = 0 and LSE = -inf.
 /// A row that sees none beside rows that do has m = -inf, l = 0 and P = 0 to the end, where
@@ -193,6 +196,7 @@ class ForwardConsumer {
     }
     skip_k(to_skip - skip_after);
     start_scores();                  // line 8, of the next rows
+    release_tensor_cores();          // not behind O: the others would wait for its store
     tile::wait_product<1>(o_frag_);  // O of these rows is made; S may be under way
     release_v();
     skip_v(to_skip);
@@ -201,7 +205,6 @@ class ForwardConsumer {
     // The following stands in begin_rows, too. With a function for both, nvcc 13.0 serialises the
     // products (C7514).
     tile::wait_product<0>(s_frag_);
-    release_tensor_cores();
     release_k_and_q(kv_tiles_.first);
     mask_and_update_max(kv_tiles_.first, thresholds());  // there is no O yet to be rescaled
     smem_.v().consumer_wait(v_state_);

@@ -65,13 +65,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using QTile = tile::PanelTile<kWarpgroupRows, round_up(D, 16), T>;
   using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
   using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
-  /// Whether consumers make S one after another (ForwardConsumer): where a score costs more than a
-  /// plain one, for which that gains nothing. It makes dropout 1.07 times as fast at D = 64, 1.14
-  /// at D = 128 (docs/tuning.md, "Dropout").
-  static constexpr bool kOrdersConsumers = kConsumers > 1 &&
-                                           (!kIsIdentity<typename P::ScoreModType> ||
-                                            P::DropoutType::kEnabled ||
-                                            !IntervalMask<typename P::MaskType>);
+  /// Whether consumers make S one after another (ForwardConsumer): with dropout, which that makes
+  /// 1.06 times as fast at D = 64 and 1.13 at D = 128 (docs/tuning.md, "Dropout"). Plain scores
+  /// gain nothing.
+  static constexpr bool kOrdersConsumers = kConsumers > 1 && P::DropoutType::kEnabled;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them.
   static constexpr int kMaxSkipped = kStages - kOrdersConsumers;
   using KPipeline = tile::Pipeline<KTile, kStages>;
