@@ -108,7 +108,6 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), where a row has several warps
   const RowWarps row_warps(kv_smem.end() + Traits::kPBytes);
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
-  const auto sampler = p.sampler();
   const TileRange range = at.kv_tiles;  // the kv tiles that the block loads
   // The kv tiles that the warp computes. Where a row has several warps, there are no registers for
   // a range of their own, and their rows see nearly what the block's do. Nor are there any for the
@@ -156,7 +155,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     }
     softmax.template step<Traits::kRescaleThreshold>(s_frag, o_frag, scale_log2,
                                                      row_warps);  // line 9
-    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, sampler);
+    // A new sampler: one that is held would take registers through the loop.
+    if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
     add_values<Traits>(o_frag, s_frag, p_smem, row_warps, kv_smem.v);  // line 10
   }
 
@@ -164,7 +164,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::async_copy_wait<0>();
     arch::barrier();  // Q has arrived before O is staged in its memory
   }
-  softmax.finish(o_frag, sampler.keep_scale(), row_warps);          // line 12
+  softmax.finish(o_frag, p.sampler().keep_scale(), row_warps);      // line 12
   store_output(p, arch::opaque(block), shared, o_frag, row_warps);  // line 14
   const WorkTile end = OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
   store_lse<Outputs>(p, p.coord(end, 0), softmax, scale_log2);  // lines 13, 15

@@ -122,6 +122,16 @@ struct ScoreConsumer {
       return {};
     }
   }
+  /// Returns `sampler`, which takes registers through the loop, or off the fast path, where there
+  /// are none, a new one. Scope    all lanes of a warp.
+  template <class Sampler>
+  ATTILE_DEVICE Sampler held_or_new(const Sampler& sampler) const {
+    if constexpr (Traits::kFastPath) {
+      return sampler;
+    } else {
+      return p.sampler();
+    }
+  }
   /// Writes dS^T of a part to a tile in shared memory.
   ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
                                   int row) const {

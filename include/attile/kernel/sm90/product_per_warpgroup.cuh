@@ -143,7 +143,7 @@ ATTILE_DEVICE void make_p_part(
   const SlotBarriers slot = smem.p_slot(parts + kPart);
   slot.producer_acquire();  // P that was there has been read; waits beside S
   const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
-  const auto kept = consumer.ask_dropout(rows, kRow, sampler);
+  const auto kept = consumer.ask_dropout(rows, kRow, consumer.held_or_new(sampler));
   const auto shown = consumer.ask_mask(rows, kRow);
   consumer.template await_scores<0>(s, odd);
   tile::fence_accumulators(dv_frag);  // dV of the part before is made, too
@@ -215,7 +215,8 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
   const auto& smem = consumer.smem;
   const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
   tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
-  const tile::KeepBits<typename Consumer::Rows, Sampler> kept(consumer.coord(rows, kRow), sampler);
+  const tile::KeepBits<typename Consumer::Rows, Sampler> kept(consumer.coord(rows, kRow),
+                                                              consumer.held_or_new(sampler));
   tile::wait_product<0>(ds_frag);
   const float* const delta = smem.statistics(rows.state.stage).delta() + kRow;
   tile::fence_accumulators(dk_frag);  // dK of the part before is made, too
