@@ -54,6 +54,7 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
 template <class Args>
 inline constexpr bool kFastPathScores =
     IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType>;
+/// Says the same for sm80, where dropout takes registers, too.
 template <class Args>
 inline constexpr bool kPlainScores = kFastPathScores<Args> && !Args::DropoutType::kEnabled;
 

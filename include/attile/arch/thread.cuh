@@ -92,13 +92,11 @@ template <class T>
 ATTILE_DEVICE T uniform_words(T x) {
   static_assert(std::is_trivially_copyable_v<T>,
                 "attile::arch::uniform_words: the type is not trivially copyable");
-  if constexpr (!std::is_empty_v<T>) {
-    static_assert(sizeof(T) % sizeof(int) == 0, "attile::arch::uniform_words: not whole words");
-    int words[sizeof(T) / sizeof(int)];
-    std::memcpy(words, &x, sizeof(T));
-    for (int& word : words) word = uniform(word);
-    std::memcpy(&x, words, sizeof(T));
-  }
+  static_assert(sizeof(T) % sizeof(int) == 0, "attile::arch::uniform_words: not whole words");
+  int words[sizeof(T) / sizeof(int)];
+  std::memcpy(words, &x, sizeof(T));
+  for (int& word : words) word = uniform(word);
+  std::memcpy(&x, words, sizeof(T));
   return x;
 }
 

@@ -32,9 +32,7 @@ struct AdditiveBias {
 
   template <class Real>
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent) const {
-    const std::int64_t at =
-        i.batch * batch_stride + i.head * head_stride + i.row * row_stride + i.col * col_stride;
-    return {s + Real(to_float(bias[at])), Real(1)};
+    return {s + Real(to_float(*at(i))), Real(1)};
   }
 
   struct Tile {
@@ -51,9 +49,13 @@ struct AdditiveBias {
   };
   template <class Math>
   ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex i, Extent, const Math&) const {
-    return {bias + i.batch * batch_stride + i.head * head_stride + i.row * row_stride +
-                i.col * col_stride,
-            row_stride, col_stride};
+    return {at(i), row_stride, col_stride};
+  }
+
+ private:
+  ATTILE_HOST_DEVICE const T* at(ScoreIndex i) const {
+    return bias + (i.batch * batch_stride + i.head * head_stride + i.row * row_stride +
+                   i.col * col_stride);
   }
 };
 

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace attile::tile {
 
@@ -137,6 +138,40 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord,
   }
 }
 
+/// Applies a score modifier to the scores of one of a thread's rows, a row behind the last one as
+/// that. With kClampsColumns a column behind the last one is taken as that, too; else it is not
+/// asked about.
+template <bool kClampsColumns, class Registers, class S, class Math>
+class RowModifier {
+  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreIndex{}, Extent{},
+                                         std::declval<const Math&>()));
+  using Row = decltype(std::declval<const Tile&>().row(0));
+
+ public:
+  template <class Coord>
+  ATTILE_DEVICE RowModifier(const S& mod, const Coord& coord, int r, const Math& math = {})
+      : RowModifier(
+            mod, coord.extent,
+            ThreadRow(coord, Registers::row(0), Registers::row_offset(r), Registers::col(0)),
+            math) {}
+
+  /// Returns what becomes of score s in register column c.
+  ATTILE_DEVICE auto operator()(float s, int c) const {
+    const int offset = Registers::col_offset(c);
+    return tile_(s, row_, tile_.col(kClampsColumns ? min(offset, last_col_) : offset));
+  }
+
+ private:
+  ATTILE_DEVICE RowModifier(const S& mod, Extent extent, const ThreadRow& row, const Math& math)
+      : tile_(modifier_of_tile(mod, row.first, extent, math)),
+        row_(tile_.row(row.offset)),
+        last_col_(extent.kv_len - 1 - row.first.col) {}
+
+  Tile tile_;
+  Row row_;
+  int last_col_;
+};
+
 /// Sets S' = score_mod(scale * S), and -inf where the mask or the extent hides the score. Without
 /// kMasked no score of a row that exists is hidden. Policies are called only for scores inside the
 /// extent, so that they never read memory past a length.
@@ -154,9 +189,7 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       if (!Registers::has_row(r)) continue;
-      const ThreadRow row(coord, Registers::row(0), Registers::row_offset(r), Registers::col(0));
-      const auto tile = modifier_of_tile(policies.score_mod, row.first, coord.extent, math);
-      const auto row_value = tile.row(row.offset);
+      const RowModifier<false, Registers, S, Math> modifier(policies.score_mod, coord, r, math);
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; ++c) {
         if (!Registers::has_col(c)) continue;
@@ -172,7 +205,7 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
           // The product has a rounding of its own: the compiler could otherwise fuse it with an
           // addition of the modifier in one inlined copy and not in another, and the bits of a row
           // would depend on the copy that computes it.
-          s = tile(arch::multiply(scale, s), row_value, tile.col(Registers::col_offset(c))).value;
+          s = modifier(arch::multiply(scale, s), c).value;
         }
         if constexpr (kMasked) {
           if (!policies.mask.visible(i, coord.extent)) s = -kInf;

@@ -13,7 +13,6 @@
 #include <attile/tile/scores.cuh>
 
 #include <type_traits>
-#include <utility>
 
 namespace attile {
 
@@ -81,39 +80,12 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
   }
 }
 
-/// Applies the score modifier to scores of one of a thread's rows. With kMasked rows and columns
-/// may be behind the last ones, in whose place it takes the last ones.
+/// Applies the score modifier to scores of one of a thread's rows. With kMasked columns may be
+/// behind the last one, in whose place it takes the last one.
 template <bool kMasked, class Registers, class Params>
-class RowModifier {
-  using T = typename Params::T;
-  using S = std::remove_cvref_t<decltype(Params::policies.score_mod)>;
-  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreIndex{}, Extent{},
-                                         tile::MathOf<T>()));
-  using Row = decltype(std::declval<const Tile&>().row(0));
-
- public:
-  ATTILE_DEVICE RowModifier(const Params& p, const tile::TileCoord& coord, int r)
-      : RowModifier(p, coord,
-                    tile::ThreadRow(coord, Registers::row(0), Registers::row_offset(r),
-                                    Registers::col(0))) {}
-
-  /// Returns what becomes of score s in register column c.
-  ATTILE_DEVICE auto operator()(float s, int c) const {
-    const int offset = Registers::col_offset(c);
-    return tile_(s, row_, tile_.col(kMasked ? min(offset, last_col_) : offset));
-  }
-
- private:
-  ATTILE_DEVICE RowModifier(const Params& p, const tile::TileCoord& coord,
-                            const tile::ThreadRow& row)
-      : tile_(modifier_of_tile(p.policies.score_mod, row.first, coord.extent, tile::MathOf<T>())),
-        row_(tile_.row(row.offset)),
-        last_col_(coord.extent.kv_len - 1 - row.first.col) {}
-
-  Tile tile_;
-  Row row_;
-  int last_col_;
-};
+using RowModifierOf =
+    tile::RowModifier<kMasked, Registers, std::remove_cvref_t<decltype(Params::policies.score_mod)>,
+                      tile::MathOf<typename Params::T>>;
 
 /// Computes the pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
@@ -134,7 +106,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
     if (!Registers::has_row(r)) continue;
     const float row_lse = lse[Registers::row(r)];
     const float row_delta = delta[Registers::row(r)];
-    const RowModifier<kMasked, Registers, Params> modifier(p, coord, r);
+    const RowModifierOf<kMasked, Registers, Params> modifier(p.policies.score_mod, coord, r);
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       if (!Registers::has_col(c)) continue;
@@ -178,7 +150,7 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     const float row_lse = lse[Registers::row(r)];
-    const RowModifier<kMasked, Registers, Params> modifier(p, coord, r);
+    const RowModifierOf<kMasked, Registers, Params> modifier(p.policies.score_mod, coord, r);
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
