@@ -54,6 +54,14 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
 template <class Args>
 inline constexpr bool kFastPathScores =
     IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType>;
+/// Says whether the sm90 forward kernel has registers for the tiles of the fast path: with a
+/// modifier, too, if that says what scores have in common, and has no element for each of them.
+template <class Args>
+inline constexpr bool kHasFastTiles =
+    IntervalMask<typename Args::MaskType> &&
+    (kIsIdentity<typename Args::ScoreModType> ||
+     (detail::kHasTiles<typename Args::ScoreModType, StandardMath> &&
+      !kMayHide<typename Args::ScoreModType>));
 /// Says the same for sm80, where dropout takes registers, too.
 template <class Args>
 inline constexpr bool kPlainScores = kFastPathScores<Args> && !Args::DropoutType::kEnabled;
@@ -197,7 +205,7 @@ struct Sm90Forward {
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPacked;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
-  static constexpr Sm90Tiles kTiles = kFastPathScores<Args>
+  static constexpr Sm90Tiles kTiles = kHasFastTiles<Args>
                                           ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
                                           : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,

@@ -209,20 +209,39 @@ TEST_CASE("score_mod.then_applies_the_second_to_the_first") {
   CHECK(other(3.0, {0, 0, 0, 0}, e).value == Approx(2 * std::tanh((3.0 - 0.5 * 4) / 2)));
 }
 
-/// What a modifier says about a tile of scores is what it says about each of them.
+/// Products that a modifier may ask about: of one thread.
+struct OneThread {
+  bool all(bool condition) const { return condition; }
+  bool all_within(float limit) const { return 1.25f <= limit; }
+};
+
+/// What a modifier says about a tile of scores, and about a simplified one, is what it says about
+/// each of them.
 template <class S>
 void check_tile(const S& mod, ScoreIndex first, Extent e) {
-  const auto tile = modifier_of_tile(mod, first, e, StandardMath());
-  for (int dr = 0; dr < 3; ++dr) {
-    const auto row = tile.row(dr);
-    for (int dc = 0; dc < 4; ++dc) {
-      const auto got = tile(1.25f, row, tile.col(dc));
-      const ScoreIndex at{first.batch, first.head, first.row + dr, first.col + dc};
-      const auto wanted = mod(1.25f, at, e);
-      CHECK(got.value == Approx(wanted.value).epsilon(1e-6));
-      CHECK(got.derivative == Approx(wanted.derivative).epsilon(1e-6));
+  const float scale = 0.75f;
+  const ScoreBlock block{first, e, 3, 4, scale};
+  const auto check = [&](const auto& tile) {
+    for (int dr = 0; dr < 3; ++dr) {
+      const auto row = tile.row(dr);
+      for (int dc = 0; dc < 4; ++dc) {
+        const auto got = tile(1.25f, row, tile.col(dc));
+        const ScoreIndex at{first.batch, first.head, first.row + dr, first.col + dc};
+        const auto wanted = mod(1.25f * scale, at, e);
+        CHECK(got.value == Approx(wanted.value).epsilon(1e-6));
+        // That of a softcap is 1 - t^2, with the absolute error of t.
+        CHECK(got.derivative == Approx(wanted.derivative).epsilon(1e-6).margin(2e-7));
+      }
     }
-  }
+  };
+  const auto tile = modifier_of_tile(mod, block, StandardMath());
+  check(tile);
+  int calls = 0;
+  simplify(tile, OneThread(), [&](const auto& simple) {
+    check(simple);
+    ++calls;
+  });
+  CHECK(calls == 1);
 }
 
 TEST_CASE("score_mod.tiles_say_what_single_scores_do") {
@@ -234,8 +253,11 @@ TEST_CASE("score_mod.tiles_say_what_single_scores_do") {
   const Alibi alibi{kSlopes, 2};
   check_tile(alibi, first, e);
   check_tile(alibi, {0, 0, 0, 14}, e);  // right of the diagonal
+  for (int col = 0; col < 16; ++col) check_tile(Alibi{kSlopes, 0}, {0, 0, 3, col}, {9, 20});
+  for (const float slope : {-2.0f, 0.0f}) check_tile(Alibi{&slope, 0}, {0, 0, 2, 3}, e);
   check_tile(Softcap{2.0f}, first, e);
   check_tile(bias, first, e);
+  check_tile(AdditiveBias<float>{values.data(), 3, 2, 0, 2}, first, e);  // one row for all
   check_tile(LearnedBias<float>{bias, {}}, first, e);
   check_tile(Then<Softcap, Alibi>{{2.0f}, alibi}, first, e);
   check_tile(Then<Then<Alibi, Softcap>, AdditiveBias<float>>{{alibi, {2.0f}}, bias}, first, e);
@@ -260,12 +282,12 @@ TEST_CASE("score_mod.alibi_far_away") {
   const float slope = 1.0f;
   const Alibi alibi{&slope, 0};
   const Extent e{1, kFar};
-  const auto tile = modifier_of_tile(alibi, {0, 0, 0, 5}, e, StandardMath());
+  const auto tile = modifier_of_tile(alibi, {{0, 0, 0, 5}, e, 1, 100, 1.0f}, StandardMath());
   for (const int dc : {0, 1, 77}) {
     CHECK(tile(0.0f, tile.row(0), tile.col(dc)).value ==
           Approx(double(5 + dc - (kFar - 1))).epsilon(1e-7));
   }
-  const auto near = modifier_of_tile(alibi, {0, 0, 0, kFar - 3}, e, StandardMath());
+  const auto near = modifier_of_tile(alibi, {{0, 0, 0, kFar - 3}, e, 1, 1, 1.0f}, StandardMath());
   CHECK(near(0.0f, near.row(0), near.col(1)).value == -1.0f);
 }
 

@@ -49,11 +49,9 @@ function(attile_policy_overlay include folder)
        "  SequencesType sequences{}@\n  typename P::TemperatureType temperature{}@")
   # The place that applies it.
   edit(attile/tile/scores.cuh
-       "  if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
-    hide_outside_intervals(scores, coord, policies.mask)@"
+       "  modifier.template apply<kMasked>(scores)@"
        "  if constexpr (Policies::TemperatureType::kTempers) {
     scores.for_each([&](int, int, float& s) { s *= policies.temperature.factor()@ })@
   }
-  if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
-    hide_outside_intervals(scores, coord, policies.mask)@")
+  modifier.template apply<kMasked>(scores)@")
 endfunction()

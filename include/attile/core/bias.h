@@ -37,19 +37,40 @@ struct AdditiveBias {
 
   struct Tile {
     using Modifier = AdditiveBias;
+    float scale;
     const T* first;
     std::int64_t row_stride, col_stride;
 
     ATTILE_HOST_DEVICE const T* row(int dr) const { return first + dr * row_stride; }
     ATTILE_HOST_DEVICE std::int64_t col(int dc) const { return dc * col_stride; }
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, const T* row,
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, const T* row,
                                                        std::int64_t col) const {
-      return {s + to_float(row[col]), 1.0f};
+      return {std::fma(scale, x, to_float(row[col])), 1.0f};
+    }
+    template <class Products, class F>
+    ATTILE_HOST_DEVICE void simplify(const Products&, const F& f) const {
+      if (row_stride == 0) {
+        f(OneRow{scale, first, col_stride});
+      } else {
+        f(*this);
+      }
+    }
+  };
+  /// Is for a bias that all rows have in common: each column's is read once for all rows.
+  struct OneRow {
+    float scale;
+    const T* first;
+    std::int64_t col_stride;
+
+    ATTILE_HOST_DEVICE int row(int) const { return 0; }
+    ATTILE_HOST_DEVICE float col(int dc) const { return to_float(first[dc * col_stride]); }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int, float col) const {
+      return {std::fma(scale, x, col), 1.0f};
     }
   };
   template <class Math>
-  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex i, Extent, const Math&) const {
-    return {at(i), row_stride, col_stride};
+  ATTILE_HOST_DEVICE Tile of_tile(const ScoreBlock& block, const Math&) const {
+    return {block.scale, at(block.first), row_stride, col_stride};
   }
 
  private:
@@ -139,8 +160,8 @@ struct LearnedBias {
     using Modifier = LearnedBias;
   };
   template <class Math>
-  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex first, Extent e, const Math& math) const {
-    return {bias.of_tile(first, e, math)};
+  ATTILE_HOST_DEVICE Tile of_tile(const ScoreBlock& block, const Math& math) const {
+    return {bias.of_tile(block, math)};
   }
 
   template <class Real, class Add>

@@ -32,6 +32,10 @@ struct TileRange {
     const auto clamp = [&](int tile) { return min(max(tile, from), to); };
     return {clamp(first), clamp(full_first), clamp(full_last), clamp(last)};
   }
+  /// Returns the range in which tile i of `tiles` has the number tiles - 1 - i.
+  ATTILE_HOST_DEVICE constexpr TileRange reversed(int tiles) const {
+    return {tiles - last, tiles - full_last, tiles - full_first, tiles - first};
+  }
 };
 
 /// Returns the tiles of `tile` positions that cover a mask's span (FlashAttention-2, section 3.1.1:

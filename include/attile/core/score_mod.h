@@ -48,51 +48,69 @@ struct NoScoreMod {
 /// Gives a score modifier its mathematical functions: those of the standard library. A kernel has
 /// faster ones where its results are of 16 bits (tile::FastMath).
 struct StandardMath {
-  template <class Real>
   struct Tanh {
-    Real factor;
-    ATTILE_HOST_DEVICE Real operator()(Real x) const { return std::tanh(factor * x); }
+    float outer, inner;
+    ATTILE_HOST_DEVICE float operator()(float x) const { return outer * std::tanh(inner * x); }
   };
-  /// Returns the function x -> tanh(factor x).
-  template <class Real>
-  ATTILE_HOST_DEVICE static Tanh<Real> tanh(Real factor) {
-    return {factor};
+  /// Returns the function x -> outer tanh(inner x). It may have a `near()`, a function that is
+  /// faster and gives the same where |x| <= near().limit.
+  ATTILE_HOST_DEVICE static Tanh tanh(float outer, float inner) { return {outer, inner}; }
+  /// Returns that function with a relative error of up to 2^-10.9 where the machine has it.
+  ATTILE_HOST_DEVICE static Tanh approximate_tanh(float outer, float inner) {
+    return {outer, inner};
   }
+  /// Returns a * b with a rounding of its own.
+  ATTILE_HOST_DEVICE static float multiply(float a, float b) { return a * b; }
+};
+
+/// Says which scores a thread has of a tile: all lie in `rows` rows and `cols` columns from `first`
+/// on, which is inside the extent. A score is `scale` times a product of a row of Q and one of K.
+struct ScoreBlock {
+  ScoreIndex first;
+  Extent extent;
+  int rows, cols;
+  float scale;
 };
 
 /// Applies a score modifier to scores that lie near each other. A modifier may give such an object
 /// itself, so that what scores have in common is worked out once, and a score costs only what
 /// depends on it. The functions are pure, const and ATTILE_HOST_DEVICE, and may read memory:
 ///
-///     mod.of_tile(first, extent, math) -> tile
-/// is called for a thread's scores of a tile. `first` is the first of them, or the nearest one
-/// inside the extent; the others are in rows and columns from there on. `math` has the functions of
+///     mod.of_tile(block, math) -> tile
+/// is called for a thread's scores of a tile, a ScoreBlock. `math` has the functions of
 /// StandardMath. tile's type has `using Modifier = S`: what a modifier inherits is not taken.
 ///
 ///     tile.row(dr), tile.col(dc)
 /// give what all scores of row first.row + dr, or of column first.col + dc, have in common. What is
 /// the same for several scores is kept in registers.
 ///
-///     tile(s, row, col) -> ModifiedScore
-/// is what mod(s, index, extent) returns, which remains: the reference calls that. `row` and `col`
-/// are what the two above have returned.
+///     tile(x, row, col) -> ModifiedScore
+/// is what mod(scale * x, index, extent) returns, which remains: the reference calls that. `row`
+/// and `col` are what the two above have returned.
+///
+///     tile.simplify(products, f)
+/// may be there: it calls f with a tile that costs less and can stand for this one, or with this
+/// one. products.all(condition) says whether a condition holds for all threads of the warp, and
+/// products.all_within(limit) whether |x| <= limit for all that their tiles are applied to.
 ///
 /// This one is that of a modifier that says nothing.
-template <class S>
+template <class S, class Math>
 struct TileModifier {
   using Modifier = S;
 
   const S& mod;
-  ScoreIndex first;
-  Extent extent;
+  ScoreBlock block;
 
   ATTILE_HOST_DEVICE int row(int dr) const { return dr; }
   ATTILE_HOST_DEVICE int col(int dc) const { return dc; }
-  template <class Real>
-  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, int row, int col) const {
+  ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int row, int col) const {
+    const ScoreIndex first = block.first;
     const ScoreIndex at{first.batch, first.head, first.row + row, first.col + col};
-    const auto modified = mod(s, at, extent);
-    return {Real(modified.value), Real(modified.derivative)};
+    // The product has a rounding of its own: the compiler could otherwise fuse it with an addition
+    // of the modifier in one inlined copy and not in another, and the bits of a row would depend on
+    // the copy that computes it.
+    const auto modified = mod(Math::multiply(block.scale, x), at, block.extent);
+    return {float(modified.value), float(modified.derivative)};
   }
 };
 
@@ -101,27 +119,48 @@ namespace detail {
 /// Says whether a modifier has an `of_tile` of its own.
 template <class S, class Math>
 inline constexpr bool kHasTiles = [] {
-  if constexpr (requires(const S& mod, const Math& math) { mod.of_tile({}, {}, math); }) {
-    using Tile = decltype(std::declval<const S&>().of_tile({}, {}, std::declval<const Math&>()));
+  if constexpr (requires(const S& mod, const Math& math) { mod.of_tile(ScoreBlock(), math); }) {
+    using Tile =
+        decltype(std::declval<const S&>().of_tile(ScoreBlock(), std::declval<const Math&>()));
     static_assert(
         requires { typename Tile::Modifier; },
         "attile: what a score modifier's of_tile returns says whose it is: using Modifier");
     return std::is_same_v<typename Tile::Modifier, S>;
   }
+  static_assert(
+      !requires(const S& mod, const Math& math) { mod.of_tile({}, Extent(), math); },
+      "attile: a score modifier's of_tile takes a ScoreBlock (docs/migration.md)");
   return false;
 }();
+
+/// Stands for products of which nothing is known.
+template <class Products>
+struct Unbounded {
+  const Products& products;
+  ATTILE_HOST_DEVICE bool all(bool condition) const { return products.all(condition); }
+  ATTILE_HOST_DEVICE bool all_within(float) const { return false; }
+};
 
 }  // namespace detail
 
 /// Returns what applies `mod` to a tile of scores: what its own `of_tile` returns, or a
 /// TileModifier.
 template <class S, class Math>
-ATTILE_HOST_DEVICE auto modifier_of_tile(const S& mod, ScoreIndex first, Extent extent,
-                                         const Math& math) {
+ATTILE_HOST_DEVICE auto modifier_of_tile(const S& mod, const ScoreBlock& block, const Math& math) {
   if constexpr (detail::kHasTiles<S, Math>) {
-    return mod.of_tile(first, extent, math);
+    return mod.of_tile(block, math);
   } else {
-    return TileModifier<S>{mod, first, extent};
+    return TileModifier<S, Math>{mod, block};
+  }
+}
+
+/// Calls f with the cheapest tile that can stand for `tile`.
+template <class Tile, class Products, class F>
+ATTILE_HOST_DEVICE void simplify(const Tile& tile, const Products& products, const F& f) {
+  if constexpr (requires { tile.simplify(products, f); }) {
+    tile.simplify(products, f);
+  } else {
+    f(tile);
   }
 }
 
@@ -132,6 +171,14 @@ inline constexpr bool kIsIdentity = std::is_same_v<S, NoScoreMod>;
 template <class S>
 inline constexpr bool kMayHide = [] {
   if constexpr (requires { S::kMayHide; }) return bool(S::kMayHide);
+  return false;
+}();
+
+/// Says whether a modifier tends to make the scores of later columns larger, as a distance to a
+/// causal diagonal does. Kernels may then begin with those; results differ by rounding alone.
+template <class S>
+inline constexpr bool kFavorsLateColumns = [] {
+  if constexpr (requires { S::kFavorsLateColumns; }) return bool(S::kFavorsLateColumns);
   return false;
 }();
 
@@ -191,6 +238,8 @@ constexpr bool adds_once(const S& mod, const ScoreShape& shape) {
 /// Adds ALiBi (arXiv 2108.12409): s - slope * |i + kv_len - q_len - j|.
 /// Shapes   slopes: (q_heads), or (batch, q_heads) with batch_stride = q_heads.
 struct Alibi {
+  static constexpr bool kFavorsLateColumns = true;
+
   const float* slopes = nullptr;
   std::int64_t batch_stride = 0;
 
@@ -209,18 +258,41 @@ struct Alibi {
   /// Distances are sums of floats: exact up to 2^24, and beyond rounded as floats are.
   struct Tile {
     using Modifier = Alibi;
-    float slope, distance;  ///< of the first score
+    float scale, slope, distance;  ///< of the first score
+    int rows, cols;
 
     ATTILE_HOST_DEVICE float row(int dr) const { return distance + static_cast<float>(dr); }
     ATTILE_HOST_DEVICE float col(int dc) const { return static_cast<float>(dc); }
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, float row, float col) const {
-      return {std::fma(-slope, std::fabs(row - col), s), 1.0f};
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, float row, float col) const {
+      return {std::fma(scale, x, -slope * std::fabs(row - col)), 1.0f};
+    }
+    template <class Products, class F>
+    ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
+      const bool below = distance >= static_cast<float>(cols - 1);
+      if (products.all(below || distance <= static_cast<float>(1 - rows))) {
+        f(OneSided{scale, below ? slope : -slope, distance});
+      } else {
+        f(*this);
+      }
+    }
+  };
+  /// Is for scores that are all on one side of the diagonal.
+  struct OneSided {
+    float scale, slope, distance;
+
+    ATTILE_HOST_DEVICE float row(int dr) const {
+      return -slope * (distance + static_cast<float>(dr));
+    }
+    ATTILE_HOST_DEVICE float col(int dc) const { return static_cast<float>(dc); }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, float row, float col) const {
+      return {std::fma(scale, x, std::fma(slope, col, row)), 1.0f};
     }
   };
   template <class Math>
-  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex first, Extent e, const Math&) const {
-    return {slopes[first.batch * batch_stride + first.head],
-            static_cast<float>(first.row + e.shift() - first.col)};
+  ATTILE_HOST_DEVICE Tile of_tile(const ScoreBlock& block, const Math&) const {
+    const ScoreIndex i = block.first;
+    return {block.scale, slopes[i.batch * batch_stride + i.head],
+            static_cast<float>(i.row + block.extent.shift() - i.col), block.rows, block.cols};
   }
 };
 
@@ -244,20 +316,31 @@ struct Softcap {
   template <class Tanh>
   struct Tile {
     using Modifier = Softcap;
-    float cap;
-    Tanh tanh;  ///< of s / cap
+    float inverse_cap;
+    Tanh capped;  ///< of a product
 
     ATTILE_HOST_DEVICE int row(int) const { return 0; }
     ATTILE_HOST_DEVICE int col(int) const { return 0; }
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, int, int) const {
-      const float t = tanh(s);
-      return {cap * t, 1.0f - t * t};
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int, int) const {
+      const float value = capped(x);
+      const float t = value * inverse_cap;
+      return {value, std::fma(-t, t, 1.0f)};
+    }
+    template <class Products, class F>
+    ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
+      if constexpr (requires { capped.near(); }) {
+        const auto near = capped.near();
+        if (products.all_within(near.limit))
+          return f(Tile<std::remove_const_t<decltype(near)>>{inverse_cap, near});
+      }
+      f(*this);
     }
   };
   template <class Math>
-  ATTILE_HOST_DEVICE auto of_tile(ScoreIndex, Extent, const Math& math) const {
-    const auto tanh = math.tanh(min(1.0f / cap, 3e38f));
-    return Tile<std::remove_const_t<decltype(tanh)>>{cap, tanh};
+  ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+    const float inverse = min(1.0f / cap, 3e38f);
+    const auto capped = math.tanh(cap, block.scale * inverse);
+    return Tile<std::remove_const_t<decltype(capped)>>{inverse, capped};
   }
 };
 
@@ -269,6 +352,8 @@ struct Then {
 
   static constexpr bool kMayHide = attile::kMayHide<First> || attile::kMayHide<Second>;
   static constexpr bool kHasGradient = attile::kHasGradient<First> || attile::kHasGradient<Second>;
+  static constexpr bool kFavorsLateColumns =
+      attile::kFavorsLateColumns<First> || attile::kFavorsLateColumns<Second>;
 
   const char* fault() const {
     const char* inner = policy_fault(first);
@@ -290,17 +375,33 @@ struct Then {
   template <class A, class B>
   struct Tile {
     using Modifier = Then;
-    A first;
-    B second;
+    A first;   ///< of a product
+    B second;  ///< of a score
 
     ATTILE_HOST_DEVICE auto row(int dr) const { return both(first.row(dr), second.row(dr)); }
     ATTILE_HOST_DEVICE auto col(int dc) const { return both(first.col(dc), second.col(dc)); }
     template <class Row, class Col>
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float s, const Row& row,
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, const Row& row,
                                                        const Col& col) const {
-      const auto inner = first(s, row.first, col.first);
+      const auto inner = first(x, row.first, col.first);
       const auto outer = second(inner.value, row.second, col.second);
       return {outer.value, outer.derivative * inner.derivative};
+    }
+    /// The second one is simplified only where the first one is or cannot be: each way is a copy of
+    /// the code.
+    template <class Products, class F>
+    ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
+      attile::simplify(first, products, [&](const auto& a) {
+        using Simple = std::remove_cvref_t<decltype(a)>;
+        constexpr bool kStays = std::is_same_v<Simple, A>;
+        if constexpr (kStays && requires { first.simplify(products, f); }) {
+          f(*this);
+        } else {
+          attile::simplify(second, detail::Unbounded<Products>{products}, [&](const auto& b) {
+            f(Tile<Simple, std::remove_cvref_t<decltype(b)>>{a, b});
+          });
+        }
+      });
     }
 
    private:
@@ -310,9 +411,11 @@ struct Then {
     }
   };
   template <class Math>
-  ATTILE_HOST_DEVICE auto of_tile(ScoreIndex at, Extent e, const Math& math) const {
-    const auto a = modifier_of_tile(first, at, e, math);
-    const auto b = modifier_of_tile(second, at, e, math);
+  ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+    ScoreBlock scores = block;
+    scores.scale = 1.0f;
+    const auto a = modifier_of_tile(first, block, math);
+    const auto b = modifier_of_tile(second, scores, math);
     return Tile<std::remove_const_t<decltype(a)>, std::remove_const_t<decltype(b)>>{a, b};
   }
 

@@ -60,7 +60,7 @@ ATTILE_DEVICE Probability probability_of(float s, const Params& p, float lse, bo
     // loaded at once, and there are no registers for that.
     constexpr bool kAlways = !kModifierBranches && !kMayHide<S>;
     if (kAlways || visible) {
-      const auto modified = modified_of(p.scale * s);
+      const auto modified = modified_of(s);
       s = modified.value;
       derivative = modified.derivative;
       visible = visible && (!kMayHide<S> || s != -kInf);
@@ -80,12 +80,17 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
   }
 }
 
-/// Applies the score modifier to scores of one of a thread's rows. With kMasked columns may be
-/// behind the last one, in whose place it takes the last one.
-template <bool kMasked, class Registers, class Params>
-using RowModifierOf =
-    tile::RowModifier<kMasked, Registers, std::remove_cvref_t<decltype(Params::policies.score_mod)>,
-                      tile::MathOf<typename Params::T>>;
+/// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
+/// (tile::ThreadModifier). With kMasked columns may be behind the last one, in whose place it takes
+/// the last one.
+template <bool kMasked, class Registers, class Params, class F>
+ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
+                                 const F& f) {
+  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
+  const tile::Modifier<Registers, tile::TileCoord, S, tile::MathOf<typename Params::T>> modifier(
+      coord, p.policies.score_mod, p.scale);
+  modifier.template with<kMasked>(s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
+}
 
 /// Computes the pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
@@ -101,30 +106,31 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
                                               const float* lse, const float* delta,
                                               const Kept& kept, const Shown& shown) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
-    if (!Registers::has_row(r)) continue;
-    const float row_lse = lse[Registers::row(r)];
-    const float row_delta = delta[Registers::row(r)];
-    const RowModifierOf<kMasked, Registers, Params> modifier(p.policies.score_mod, coord, r);
+  with_modifier<kMasked>(p_frag, p, coord, [&](const auto& modifier) {
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      if (!Registers::has_col(c)) continue;
-      const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
-      const float s = p_frag.at(r, c);
-      const bool visible = visible_in<kMasked>(shown, r, c, i);
-      const Probability prob = probability_of<Shown::kModifierBranches>(
-          s, p, row_lse, visible, [&](float x) { return modifier(x, c); });
-      p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
-      const float ds = prob.value * kept.minus(r, c, ds_frag.at(r, c), row_delta);
-      if constexpr (kAddGradient && kHasGradient<S>) {
-        if (prob.visible && ds != 0.0f) {
-          p.policies.score_mod.add_gradient(p.scale * s, ds, i, coord.extent, AddAtomically{});
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      if (!Registers::has_row(r)) continue;
+      const float row_lse = lse[Registers::row(r)];
+      const float row_delta = delta[Registers::row(r)];
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        if (!Registers::has_col(c)) continue;
+        const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
+        const float s = p_frag.at(r, c);
+        const bool visible = visible_in<kMasked>(shown, r, c, i);
+        const Probability prob = probability_of<Shown::kModifierBranches>(
+            s, p, row_lse, visible, [&](float x) { return modifier(x, r, c); });
+        p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
+        const float ds = prob.value * kept.minus(r, c, ds_frag.at(r, c), row_delta);
+        if constexpr (kAddGradient && kHasGradient<S>) {
+          if (prob.visible && ds != 0.0f) {
+            p.policies.score_mod.add_gradient(p.scale * s, ds, i, coord.extent, AddAtomically{});
+          }
         }
+        ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
       }
-      ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
     }
-  }
+  });
 }
 
 /// Does the same, but asks dropout about the whole tile beforehand, and the mask about each score
@@ -140,26 +146,38 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
       AskedMask<std::remove_cvref_t<decltype(p.policies.mask)>>{p.policies.mask, coord});
 }
 
-/// Computes the first half alone, where another warpgroup computes dS: leaves dropout(P), but for
-/// its factor keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in
-/// `factor`.
-template <bool kMasked, class Registers, class Params, class Kept, class Shown>
-ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor, const Params& p,
-                                            const tile::TileCoord& coord, const float* lse,
-                                            const Kept& kept, const Shown& shown) {
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; ++r) {
-    const float row_lse = lse[Registers::row(r)];
-    const RowModifierOf<kMasked, Registers, Params> modifier(p.policies.score_mod, coord, r);
+/// Computes the first half alone, before dP is there: leaves dropout(P), but for its factor
+/// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`. Both
+/// are 0 where the score is hidden, for which a tile at an `edge` is asked: an interval mask here,
+/// and another one beforehand.
+template <class Registers, class Params, class Kept>
+ATTILE_DEVICE void probabilities_and_factor(bool edge, Registers& p_frag, Registers& factor,
+                                            const Params& p, const tile::TileCoord& coord,
+                                            const float* lse, const Kept& kept,
+                                            const tile::VisibleBits<Registers>& shown) {
+  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
+  const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
+  with_modifier<true>(p_frag, p, coord, [&](const auto& modifier) {
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; ++c) {
-      const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
-      const bool visible = visible_in<kMasked>(shown, r, c, i);
-      const Probability prob = probability_of<Shown::kModifierBranches>(
-          p_frag.at(r, c), p, row_lse, visible, [&](float x) { return modifier(x, c); });
-      p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
-      factor.at(r, c) = prob.visible ? prob.value * prob.derivative : 0.0f;
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      const float row_lse = lse[Registers::row(r)];
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        const auto modified = modifier(p_frag.at(r, c), r, c);
+        const float prob = probability(modified.value, score_scale, row_lse);
+        p_frag.at(r, c) = kept.keep(r, c) ? prob : 0.0f;
+        factor.at(r, c) =
+            kMayHide<S> && modified.value == -kInf ? 0.0f : prob * modified.derivative;
+      }
     }
+  });
+  if (!edge) return;
+  if constexpr (IntervalMask<std::remove_cvref_t<decltype(p.policies.mask)>>) {
+    tile::hide_outside_intervals(p_frag, coord, p.policies.mask, 0.0f);
+    tile::hide_outside_intervals(factor, coord, p.policies.mask, 0.0f);
+  } else {
+    shown.hide(p_frag, 0.0f);
+    shown.hide(factor, 0.0f);
   }
 }
 

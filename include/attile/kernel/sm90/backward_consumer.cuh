@@ -50,14 +50,14 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
   const int stage = rows.state.stage;
-  if constexpr (Traits::kFastPath) {
-    consumer.template make_p<1>(frag, rows, kRow);  // line 11
+  constexpr bool kTwoHalves = !kHasGradient<typename Traits::ScoreModType>;
+  if constexpr (kTwoHalves) {
+    frag.p_left = consumer.template make_p<1>(frag, rows, kRow);  // line 11
   } else {
-    consumer.make_p_and_ds(frag, rows, kRow);  // lines 11 and 14
+    frag.p_left = consumer.make_p_and_ds(frag, rows, kRow);  // lines 11 and 14
   }
-  frag.p_left = consumer.dropped(frag);
-  tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(stage), kRow);      // line 12
-  if constexpr (Traits::kFastPath) consumer.template make_ds<1>(frag, rows, kRow);  // line 14
+  tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(stage), kRow);  // line 12
+  if constexpr (kTwoHalves) consumer.template make_ds<1>(frag, rows, kRow);     // line 14
   if constexpr (kPart == 0 && !kFirst) consumer.await_step(step - 1);
   consumer.stage_scores(smem.ds(step), frag.ds, kRow);
   frag.ds_left = Left(frag.ds);

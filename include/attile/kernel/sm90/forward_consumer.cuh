@@ -21,6 +21,8 @@
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
+#include <type_traits>
+
 // A consumer warpgroup of the forward kernel. The lines named are those of FlashAttention-2,
 // Algorithm 1 (arXiv 2307.08691).
 
@@ -90,6 +92,8 @@ class ForwardConsumer {
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
+  using Coord = std::conditional_t<Traits::kPacked, tile::PackedTileCoord, tile::TileCoord>;
+  using Modifier = tile::Modifier<Scores, Coord, typename Traits::ScoreModType, tile::MathOf<T>>;
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -134,10 +138,12 @@ class ForwardConsumer {
       store_output(next);
     }
     start_scores();  // line 8
+    const auto modifier = this->modifier(kv_tiles_.first);
     tile::wait_product<0>(s_frag_);
     release_tensor_cores();
     release_k_and_q(kv_tiles_.first);
-    mask_and_update_max(kv_tiles_.first, thresholds());  // there is no O yet to be rescaled
+    mask_and_update_max(kv_tiles_.first, modifier,
+                        thresholds());  // there is no O yet to be rescaled
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tiles_.first);
     return true;
@@ -153,10 +159,11 @@ class ForwardConsumer {
       start_scores();                               // line 8, of this tile
       start_output(kv_tile - 1 > kv_tiles_.first);  // line 10, of the tile before
       const auto thresholds = this->thresholds();
+      const auto modifier = this->modifier(kv_tile);
       tile::wait_product<1>(s_frag_);  // S is made; P V may be under way
       release_tensor_cores();
       release_k_and_q(kv_tile);
-      const auto rescaling = mask_and_update_max(kv_tile, thresholds);  // line 9
+      const auto rescaling = mask_and_update_max(kv_tile, modifier, thresholds);  // line 9
       smem_.v().consumer_wait(v_state_.next());
       tile::wait_product<0>(o_frag_);
       release_v();
@@ -204,9 +211,11 @@ class ForwardConsumer {
     reset_state();
     // The following stands in begin_rows, too. With a function for both, nvcc 13.0 serialises the
     // products (C7514).
+    const auto modifier = this->modifier(kv_tiles_.first);
     tile::wait_product<0>(s_frag_);
     release_k_and_q(kv_tiles_.first);
-    mask_and_update_max(kv_tiles_.first, thresholds());  // there is no O yet to be rescaled
+    mask_and_update_max(kv_tiles_.first, modifier,
+                        thresholds());  // there is no O yet to be rescaled
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tiles_.first);
     return true;
@@ -225,16 +234,25 @@ class ForwardConsumer {
   ATTILE_DEVICE void start_output(bool adds) {
     tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(v_state_.stage), 0, adds);
   }
+  /// Returns the coordinates of the scores of a tile in this consumer's registers.
+  ATTILE_DEVICE auto coord(int kv_tile) const {
+    const WorkTile at = rows().at(p_);
+    return p_.coord(at, warpgroup_, p_.kv_tile(kv_tile, at.extent) * Traits::kBc);
+  }
+  /// Returns what applies the score modifier to a tile. What it reads is read beside products.
+  ATTILE_DEVICE Modifier modifier(int kv_tile) const {
+    return {coord(kv_tile), p_.policies.score_mod, p_.scale};
+  }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
   /// all of its rows when a score in one of them exceeds that row's threshold; else it keeps their
   /// m, and P may exceed 1 (kRescaleThreshold). Returns what O has to be multiplied by.
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
-      int kv_tile, const typename Softmax::Thresholds& thresholds) {
-    const auto coord = p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
+      int kv_tile, const Modifier& modifier, const typename Softmax::Thresholds& thresholds) {
+    const auto coord = this->coord(kv_tile);
     if (kv_tiles_.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag_, coord, p_.policies, p_.scale, tile::MathOf<T>());
+      tile::modify_and_mask<false>(s_frag_, coord, modifier, p_.policies);
     } else {
-      tile::modify_and_mask<true>(s_frag_, coord, p_.policies, p_.scale, tile::MathOf<T>());
+      tile::modify_and_mask<true>(s_frag_, coord, modifier, p_.policies);
     }
     const bool above = Softmax::above(s_frag_, thresholds);
     return softmax_.update_max(s_frag_, p_.scale_log2, Scores::any_lane(above));
@@ -243,7 +261,7 @@ class ForwardConsumer {
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, p_.scale_log2);
     if constexpr (Traits::DropoutType::kEnabled) {
-      tile::drop(s_frag_, p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc), sampler_);
+      tile::drop(s_frag_, coord(kv_tile), sampler_);
     }
     p_left_ = Probabilities(s_frag_);
   }

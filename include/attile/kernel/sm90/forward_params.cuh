@@ -167,8 +167,13 @@ struct ForwardParams : attile::ForwardParams<Traits> {
       return coord;
     }
   }
+  /// Returns the tile of K and V that is visited at a step: with kDescends the last one of a
+  /// sequence is that of step 0.
+  ATTILE_DEVICE int kv_tile(int step, Extent extent) const {
+    return Traits::kDescends ? ceil_div(extent.kv_len, Traits::kBc) - 1 - step : step;
+  }
   /// Returns the tiles of K and V that `rows` rows, from row `from` on, of any of a tile's heads
-  /// see. `from` may be below 0, where there are no rows.
+  /// see, as the steps at which they are visited. `from` may be below 0, where there are no rows.
   ATTILE_DEVICE TileRange tiles_seen(const WorkTile& at, int from, int rows) const {
     const int first = max(from, 0);
     const int count = from + rows - first;
@@ -177,6 +182,9 @@ struct ForwardParams : attile::ForwardParams<Traits> {
       for (int i = 1; i < packing.heads; ++i) {
         range = hull(range, this->keys_seen(at, at.head + i, first, count));
       }
+    }
+    if constexpr (Traits::kDescends) {
+      return range.reversed(ceil_div(this->extent(at).kv_len, Traits::kBc));
     }
     return range;
   }

@@ -69,6 +69,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// 1.06 times as fast at D = 64 and 1.13 at D = 128 (docs/tuning.md, "Dropout"). Plain scores
   /// gain nothing.
   static constexpr bool kOrdersConsumers = kConsumers > 1 && P::DropoutType::kEnabled;
+  /// Whether tiles of K and V are visited from the last to the first: where later columns have the
+  /// larger scores m hardly ever grows, and O is not rescaled.
+  static constexpr bool kDescends = kFavorsLateColumns<typename P::ScoreModType>;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them.
   static constexpr int kMaxSkipped = kStages - kOrdersConsumers;
   using KPipeline = tile::Pipeline<KTile, kStages>;

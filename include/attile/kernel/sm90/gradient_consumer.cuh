@@ -273,19 +273,25 @@ struct GradientConsumer : ScoreConsumer<Traits> {
                                            smem.k().tile(0), arch::uniform(origin.col));
   }
 
-  /// Waits for S^T, and makes P^T of it (line 11). kPending later wgmma groups may be under way.
+  /// Waits for S^T, and makes P^T of it (line 11). Returns dropout(P)^T, but for its factor
+  /// keep_scale, as the left operand of dV, and leaves P^T * score_mod'(S)^T, the factor of dS, in
+  /// S's registers. kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
-  ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& rows, int row) const {
+  ATTILE_DEVICE Left make_p(StepRegisters& frag, const Tile& rows, int row) const {
     Rows p_rows{frag.s};
     this->template await_scores<kPending>(frag.s, frag.s_odd);
-    if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, row), p.policies.mask);
-    fast_probabilities(p_rows, p.scale, frag.lse);
-  }
-  /// Returns dropout(P)^T, but for its factor keep_scale, as the left operand of dV.
-  template <class StepRegisters>
-  ATTILE_DEVICE Left dropped(const StepRegisters& frag) const {
     Scores kept = frag.s;
-    if constexpr (Traits::kFastPath) tile::drop(Rows{kept}, frag.kept);
+    if constexpr (Traits::kFastPath) {
+      if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, row), p.policies.mask);
+      fast_probabilities(p_rows, p.scale, frag.lse);
+      kept = frag.s;
+      tile::drop(Rows{kept}, frag.kept);
+    } else {
+      Rows kept_rows{kept};
+      const tile::TileCoord coord = this->coord(rows, row);
+      const float* const lse = smem.statistics(rows.state.stage).lse() + row;
+      probabilities_and_factor(rows.edge, kept_rows, p_rows, p, coord, lse, frag.kept, frag.shown);
+    }
     return Left(kept);
   }
   /// Waits for dP^T, and makes dS^T of it (line 14). kPending later wgmma groups may be under way.
@@ -296,9 +302,10 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     fast_gradient(p_rows, ds_rows, delta, frag.kept);
   }
-  /// Makes P^T and dS^T off the fast path (lines 11 and 14).
+  /// Does both for a modifier with a gradient, which is made of S and dS: leaves dropout(P)^T in S's
+  /// registers.
   template <class StepRegisters>
-  ATTILE_DEVICE void make_p_and_ds(StepRegisters& frag, const Tile& rows, int row) const {
+  ATTILE_DEVICE Left make_p_and_ds(StepRegisters& frag, const Tile& rows, int row) const {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     const auto statistics = smem.statistics(rows.state.stage);
     this->template await_scores<0>(frag.s, frag.s_odd);
@@ -309,6 +316,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
           p_rows, ds_rows, p, coord, statistics.lse() + row, statistics.delta() + row, frag.kept,
           frag.shown);
     });
+    return Left(frag.s);
   }
   /// Waits until all consumer warpgroups have staged dS of a step, which dQ reads, and have read dS
   /// of the step before, which the next step overwrites.

@@ -155,11 +155,8 @@ ATTILE_DEVICE void make_p_part(
                        consumer.lse(rows, kRow));  // read again, as no registers are left
   } else {
     typename Consumer::Rows factor_rows{factor};
-    with_shown(rows.edge, p_rows, consumer.p, coord, shown, [&](auto masked) {
-      probabilities_and_factor<decltype(masked)::value>(
-          p_rows, factor_rows, consumer.p, coord, smem.statistics(rows.state.stage).lse() + kRow,
-          kept, shown);
-    });
+    probabilities_and_factor(rows.edge, p_rows, factor_rows, consumer.p, coord,
+                             smem.statistics(rows.state.stage).lse() + kRow, kept, shown);
     made = &factor;
   }
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, float* to) {

@@ -32,6 +32,7 @@ inline float fmax_above(float a, float b, float c) {
 inline float multiply(float a, float b) { return a * b; }
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline float reciprocal(float x) { return 1.0f / x; }
+inline float approximate_tanh(float x) { return std::tanh(x); }
 inline std::uint32_t halves(std::uint32_t a, std::uint32_t b, bool upper) {
   return upper ? a >> 16 | (b & 0xFFFF0000u) : (a & 0xFFFFu) | b << 16;
 }

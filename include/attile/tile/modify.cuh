@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/math.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
+#include <attile/core/score_mod.h>
+#include <attile/tile/modifier_math.h>
+#include <attile/tile/tile_coord.cuh>
+
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+// Score modifiers on a tile of scores: S' = score_mod(scale S).
+
+namespace attile::tile {
+
+/// Holds the raw scores of rows [begin, end) of a thread's registers, as a modifier may ask about
+/// them (TileModifier). Scope    all lanes of a warp.
+template <class Registers>
+struct ProductsOf {
+  Registers& scores;
+  int begin, end;
+
+  ATTILE_DEVICE bool all(bool condition) const { return !arch::any_lane(!condition); }
+  ATTILE_DEVICE bool all_within(float limit) const {
+    float largest = 0.0f;
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      if (r < begin || r >= end || !Registers::has_row(r)) continue;
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        if (Registers::has_col(c)) largest = arch::fmax(largest, std::fabs(scores.at(r, c)));
+      }
+    }
+    return all(largest <= limit);
+  }
+};
+
+/// Applies a modifier's tile to scores in a thread's registers. A row behind the last one is taken
+/// as that; with kClampsColumns a column, too, and else none is asked about that does not exist.
+template <bool kClampsColumns, class Registers, class Tile>
+struct ThreadModifier {
+  Tile tile;
+  int first_row;           ///< the register row that rows are counted from
+  int last_row, last_col;  ///< how far the last ones of the extent are from the first
+
+  /// Returns what becomes of the raw score x in registers (r, c), and the derivative.
+  ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c) const {
+    const int row = Registers::row_offset(r) - Registers::row_offset(first_row);
+    const int col = Registers::col_offset(c);
+    return tile(x, tile.row(min(row, last_row)),
+                tile.col(kClampsColumns ? min(col, last_col) : col));
+  }
+};
+
+/// Applies a score modifier to the scores that a thread has of a tile. What scores have in common
+/// is worked out when it is made, which may be before there are scores.
+template <class Registers, class Coord, class S, class Math>
+class Modifier {
+ public:
+  ATTILE_DEVICE Modifier(const Coord& coord, const S& mod, float scale, const Math& math = {})
+      : Modifier(coord, mod, scale, math, std::make_integer_sequence<int, kGroups>()) {}
+
+  /// Calls f(modifier, begin, end) with a ThreadModifier for rows [begin, end) of the registers,
+  /// once for each rows of a head. `scores`: their products.
+  template <bool kClampsColumns, class F>
+  ATTILE_DEVICE void with(Registers& scores, const F& f) const {
+    ATTILE_UNROLL
+    for (int g = 0; g < kGroups; ++g) {
+      const int begin = g * kRows;
+      const Group& group = groups_[g];
+      simplify(group.tile, ProductsOf<Registers>{scores, begin, begin + kRows},
+               [&](const auto& tile) {
+                 using Simple = std::remove_cvref_t<decltype(tile)>;
+                 f(ThreadModifier<kClampsColumns, Registers, Simple>{tile, begin, group.last_row,
+                                                                     group.last_col},
+                   begin, begin + kRows);
+               });
+    }
+  }
+  /// Sets S' = score_mod(scale * S) for all scores. With kClampsColumns columns may lie behind the
+  /// last one, whose scores mean nothing.
+  template <bool kClampsColumns>
+  ATTILE_DEVICE void apply(Registers& scores) const {
+    with<kClampsColumns>(scores, [&](const auto& modifier, int begin, int end) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) {
+        if (!Registers::has_col(c)) continue;
+        ATTILE_UNROLL
+        for (int r = begin; r < end; ++r) {
+          if (!Registers::has_row(r)) continue;
+          float& s = scores.at(r, c);
+          s = modifier(s, r, c).value;
+        }
+      }
+    });
+  }
+
+ private:
+  static constexpr int kRows = Coord::kOneHead ? Registers::kRegRows : 1;
+  static constexpr int kGroups = Registers::kRegRows / kRows;
+  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(),
+                                         std::declval<const Math&>()));
+  struct Group {
+    Tile tile;
+    int last_row, last_col;
+  };
+
+  template <int... g>
+  ATTILE_DEVICE Modifier(const Coord& coord, const S& mod, float scale, const Math& math,
+                         std::integer_sequence<int, g...>)
+      : groups_{group(coord, mod, scale, math, g * kRows)...} {}
+  ATTILE_DEVICE static Group group(const Coord& coord, const S& mod, float scale, const Math& math,
+                                   int begin) {
+    const int row = Registers::row(0) + Registers::row_offset(begin);
+    const ScoreIndex first = coord.nearest_inside(coord.at(row, Registers::col(0)));
+    const int rows = Registers::row_offset(kRows - 1) + 1;
+    const int cols = Registers::col_offset(Registers::kRegCols - 1) + 1;
+    return {modifier_of_tile(mod, ScoreBlock{first, coord.extent, rows, cols, scale}, math),
+            coord.extent.q_len - 1 - first.row, coord.extent.kv_len - 1 - first.col};
+  }
+
+  Group groups_[kGroups];
+};
+
+/// Is the modifier that leaves scores as they are.
+template <class Registers, class Coord, class Math>
+class Modifier<Registers, Coord, NoScoreMod, Math> {
+ public:
+  ATTILE_DEVICE Modifier(const Coord&, const NoScoreMod&, float, const Math& = {}) {}
+  template <bool, class F>
+  ATTILE_DEVICE void with(Registers&, const F& f) const {
+    f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; }, 0, Registers::kRegRows);
+  }
+  template <bool>
+  ATTILE_DEVICE void apply(Registers&) const {}
+};
+
+}  // namespace attile::tile
