@@ -65,6 +65,10 @@ struct Sm90Family {
       if constexpr (!Args::DropoutType::kEnabled) {
         if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
       }
+      if constexpr (kHasElementTiles<Args>) {
+        using Elements = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kElements>;
+        if (sm90::runs<Elements>(args)) return f(std::type_identity<Elements>{});
+      }
       if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
         if (args.q_len >= sm90::long_sequence(max(D, Dv))) return f(std::type_identity<Long>{});
       }

@@ -91,13 +91,30 @@ constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
 }
 
 /// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
-/// a tile, or the one for long sequences.
-enum class TileSet { kAny, kPacked, kLong };
+/// a tile, the one for long sequences, or the one with tiles of a score modifier's elements.
+enum class TileSet { kAny, kPacked, kLong, kElements };
 
 /// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
-  int br, bc, stages;
+  int br, bc, stages, element_stages = 0;
 };
+
+/// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
+template <class Args>
+inline constexpr bool kHasElementTiles = Args::SequencesType::kUniform &&
+                                         sizeof(typename Args::ElementType) == 2 &&
+                                         requires(const typename Args::ScoreModType& mod) {
+  requires sizeof(*mod.elements().data) == 2;
+};
+
+/// Returns the tiles of the sm90 forward kernel that has tiles of a modifier's elements, too.
+/// `small_bc`: see below.
+constexpr Sm90Tiles sm90_element_forward_tiles(int dim, bool small_bc) {
+  if (dim <= 64) return small_bc ? Sm90Tiles{192, 64, 4, 2} : Sm90Tiles{192, 128, 2, 1};
+  if (dim <= 96) return {192, 64, 3, 2};
+  if (dim <= 128) return {128, 128, 2, 1};
+  return dim <= 192 ? Sm90Tiles{128, 80, 2, 1} : Sm90Tiles{128, 48, 2, 1};
+}
 
 /// Returns the tiles of the sm90 forward kernel on the fast path. `small_bc`: where much of what
 /// rows see lies at a mask's edge, a small Bc computes fewer scores in vain, and with many stages
@@ -200,16 +217,19 @@ struct Sm80Forward {
 
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
-  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && kTileSet == TileSet::kAny;
+  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> &&
+                                 (kTileSet == TileSet::kAny || kTileSet == TileSet::kElements);
   /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPacked;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
-  static constexpr Sm90Tiles kTiles = kHasFastTiles<Args>
-                                          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
-                                          : sm90_general_forward_tiles(max(D, Dv));
-  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPacked>>;
+  static constexpr Sm90Tiles kTiles =
+      kTileSet == TileSet::kElements ? sm90_element_forward_tiles(max(D, Dv), kEdges)
+      : kHasFastTiles<Args>          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
+                                     : sm90_general_forward_tiles(max(D, Dv));
+  using type = ForwardOf<
+      Args, D, Dv, kTiles.br, kTiles.bc,
+      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPacked, true, kTiles.element_stages>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode>

@@ -35,17 +35,23 @@ struct AdditiveBias {
     return {s + Real(to_float(*at(i))), Real(1)};
   }
 
+  ElementTensor<T> elements() const {
+    return {bias, batch_stride, head_stride, row_stride, col_stride};
+  }
+
   struct Tile {
     using Modifier = AdditiveBias;
+    using Element = T;
     float scale;
     const T* first;
     std::int64_t row_stride, col_stride;
 
     ATTILE_HOST_DEVICE const T* row(int dr) const { return first + dr * row_stride; }
     ATTILE_HOST_DEVICE std::int64_t col(int dc) const { return dc * col_stride; }
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, const T* row,
-                                                       std::int64_t col) const {
-      return {std::fma(scale, x, to_float(row[col])), 1.0f};
+    ATTILE_HOST_DEVICE T read(const T* row, std::int64_t col) const { return row[col]; }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, const T*, std::int64_t,
+                                                       T element) const {
+      return {std::fma(scale, x, to_float(element)), 1.0f};
     }
     template <class Products, class F>
     ATTILE_HOST_DEVICE void simplify(const Products&, const F& f) const {
@@ -156,6 +162,7 @@ struct LearnedBias {
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
     return bias(s, i, e);
   }
+  ElementTensor<T> elements() const { return bias.elements(); }
   struct Tile : AdditiveBias<T>::Tile {
     using Modifier = LearnedBias;
   };

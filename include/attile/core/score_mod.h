@@ -5,6 +5,7 @@
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/policy.h>
+#include <attile/core/tile_modifier.h>
 
 #include <cmath>
 #include <concepts>
@@ -13,13 +14,6 @@
 #include <utility>
 
 namespace attile {
-
-/// Holds what a score modifier returns for a score s: f(s), and f'(s) for the backward pass.
-template <class Real>
-struct ModifiedScore {
-  Real value;
-  Real derivative;
-};
 
 /// A score modifier maps a score to another: `mod(s, index, extent) -> ModifiedScore`, where
 /// s = scale * (q . k). It is copied to the device, so pointers in it are device pointers (host
@@ -44,125 +38,6 @@ struct NoScoreMod {
     return {s, Real(1)};
   }
 };
-
-/// Gives a score modifier its mathematical functions: those of the standard library. A kernel has
-/// faster ones where its results are of 16 bits (tile::FastMath).
-struct StandardMath {
-  struct Tanh {
-    float outer, inner;
-    ATTILE_HOST_DEVICE float operator()(float x) const { return outer * std::tanh(inner * x); }
-  };
-  /// Returns the function x -> outer tanh(inner x). It may have a `near()`, a function that is
-  /// faster and gives the same where |x| <= near().limit.
-  ATTILE_HOST_DEVICE static Tanh tanh(float outer, float inner) { return {outer, inner}; }
-  /// Returns that function with a relative error of up to 2^-10.9 where the machine has it.
-  ATTILE_HOST_DEVICE static Tanh approximate_tanh(float outer, float inner) {
-    return {outer, inner};
-  }
-  /// Returns a * b with a rounding of its own.
-  ATTILE_HOST_DEVICE static float multiply(float a, float b) { return a * b; }
-};
-
-/// Says which scores a thread has of a tile: all lie in `rows` rows and `cols` columns from `first`
-/// on, which is inside the extent. A score is `scale` times a product of a row of Q and one of K.
-struct ScoreBlock {
-  ScoreIndex first;
-  Extent extent;
-  int rows, cols;
-  float scale;
-};
-
-/// Applies a score modifier to scores that lie near each other. A modifier may give such an object
-/// itself, so that what scores have in common is worked out once, and a score costs only what
-/// depends on it. The functions are pure, const and ATTILE_HOST_DEVICE, and may read memory:
-///
-///     mod.of_tile(block, math) -> tile
-/// is called for a thread's scores of a tile, a ScoreBlock. `math` has the functions of
-/// StandardMath. tile's type has `using Modifier = S`: what a modifier inherits is not taken.
-///
-///     tile.row(dr), tile.col(dc)
-/// give what all scores of row first.row + dr, or of column first.col + dc, have in common. What is
-/// the same for several scores is kept in registers.
-///
-///     tile(x, row, col) -> ModifiedScore
-/// is what mod(scale * x, index, extent) returns, which remains: the reference calls that. `row`
-/// and `col` are what the two above have returned.
-///
-///     tile.simplify(products, f)
-/// may be there: it calls f with a tile that costs less and can stand for this one, or with this
-/// one. products.all(condition) says whether a condition holds for all threads of the warp, and
-/// products.all_within(limit) whether |x| <= limit for all that their tiles are applied to.
-///
-/// This one is that of a modifier that says nothing.
-template <class S, class Math>
-struct TileModifier {
-  using Modifier = S;
-
-  const S& mod;
-  ScoreBlock block;
-
-  ATTILE_HOST_DEVICE int row(int dr) const { return dr; }
-  ATTILE_HOST_DEVICE int col(int dc) const { return dc; }
-  ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int row, int col) const {
-    const ScoreIndex first = block.first;
-    const ScoreIndex at{first.batch, first.head, first.row + row, first.col + col};
-    // The product has a rounding of its own: the compiler could otherwise fuse it with an addition
-    // of the modifier in one inlined copy and not in another, and the bits of a row would depend on
-    // the copy that computes it.
-    const auto modified = mod(Math::multiply(block.scale, x), at, block.extent);
-    return {float(modified.value), float(modified.derivative)};
-  }
-};
-
-namespace detail {
-
-/// Says whether a modifier has an `of_tile` of its own.
-template <class S, class Math>
-inline constexpr bool kHasTiles = [] {
-  if constexpr (requires(const S& mod, const Math& math) { mod.of_tile(ScoreBlock(), math); }) {
-    using Tile =
-        decltype(std::declval<const S&>().of_tile(ScoreBlock(), std::declval<const Math&>()));
-    static_assert(
-        requires { typename Tile::Modifier; },
-        "attile: what a score modifier's of_tile returns says whose it is: using Modifier");
-    return std::is_same_v<typename Tile::Modifier, S>;
-  }
-  static_assert(
-      !requires(const S& mod, const Math& math) { mod.of_tile({}, Extent(), math); },
-      "attile: a score modifier's of_tile takes a ScoreBlock (docs/migration.md)");
-  return false;
-}();
-
-/// Stands for products of which nothing is known.
-template <class Products>
-struct Unbounded {
-  const Products& products;
-  ATTILE_HOST_DEVICE bool all(bool condition) const { return products.all(condition); }
-  ATTILE_HOST_DEVICE bool all_within(float) const { return false; }
-};
-
-}  // namespace detail
-
-/// Returns what applies `mod` to a tile of scores: what its own `of_tile` returns, or a
-/// TileModifier.
-template <class S, class Math>
-ATTILE_HOST_DEVICE auto modifier_of_tile(const S& mod, const ScoreBlock& block, const Math& math) {
-  if constexpr (detail::kHasTiles<S, Math>) {
-    return mod.of_tile(block, math);
-  } else {
-    return TileModifier<S, Math>{mod, block};
-  }
-}
-
-/// Calls f with the cheapest tile that can stand for `tile`.
-template <class Tile, class Products, class F>
-ATTILE_HOST_DEVICE void simplify(const Tile& tile, const Products& products, const F& f) {
-  if constexpr (requires { tile.simplify(products, f); }) {
-    tile.simplify(products, f);
-  } else {
-    f(tile);
-  }
-}
 
 template <class S>
 inline constexpr bool kIsIdentity = std::is_same_v<S, NoScoreMod>;
@@ -296,6 +171,49 @@ struct Alibi {
   }
 };
 
+namespace detail {
+
+/// Returns 1 / cap. The bound keeps it finite for the smallest caps: 0 stays 0.
+template <class Real>
+ATTILE_HOST_DEVICE Real inverse_of_cap(Real cap) {
+  return min(Real(1) / cap, Real(3e38f));
+}
+
+template <class Real>
+ATTILE_HOST_DEVICE ModifiedScore<Real> softcap(Real s, Real cap) {
+  // The inverse is the same for all scores, so the compiler computes it once: a division takes ten
+  // instructions, and registers.
+  const Real t = std::tanh(s * inverse_of_cap(cap));
+  return {cap * t, Real(1) - t * t};
+}
+
+/// Caps the scores of a tile of the modifier S. The derivative comes from the value.
+template <class S, class Tanh>
+struct SoftcapTile {
+  using Modifier = S;
+  float inverse_cap;
+  Tanh capped;  ///< of a product
+
+  ATTILE_HOST_DEVICE int row(int) const { return 0; }
+  ATTILE_HOST_DEVICE int col(int) const { return 0; }
+  ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int, int) const {
+    const float value = capped(x);
+    const float t = value * inverse_cap;
+    return {value, std::fma(-t, t, 1.0f)};
+  }
+  template <class Products, class F>
+  ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
+    if constexpr (requires { capped.near(); }) {
+      const auto near = capped.near();
+      using Near = std::remove_const_t<decltype(near)>;
+      if (products.all_within(near.limit)) return f(SoftcapTile<S, Near>{inverse_cap, near});
+    }
+    f(*this);
+  }
+};
+
+}  // namespace detail
+
 /// Caps scores: cap * tanh(s / cap). Units: cap > 0.
 struct Softcap {
   float cap = 50.0f;
@@ -306,41 +224,37 @@ struct Softcap {
 
   template <class Real>
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex, Extent) const {
-    // It is the same for all scores, so the compiler computes it once: a division takes ten
-    // instructions, and registers. The bound keeps it finite for the smallest caps: 0 stays 0.
-    const Real inverse = min(Real(1) / Real(cap), Real(3e38f));
-    const Real t = std::tanh(s * inverse);
-    return {Real(cap) * t, Real(1) - t * t};
+    return detail::softcap(s, Real(cap));
   }
-
-  template <class Tanh>
-  struct Tile {
-    using Modifier = Softcap;
-    float inverse_cap;
-    Tanh capped;  ///< of a product
-
-    ATTILE_HOST_DEVICE int row(int) const { return 0; }
-    ATTILE_HOST_DEVICE int col(int) const { return 0; }
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int, int) const {
-      const float value = capped(x);
-      const float t = value * inverse_cap;
-      return {value, std::fma(-t, t, 1.0f)};
-    }
-    template <class Products, class F>
-    ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
-      if constexpr (requires { capped.near(); }) {
-        const auto near = capped.near();
-        if (products.all_within(near.limit))
-          return f(Tile<std::remove_const_t<decltype(near)>>{inverse_cap, near});
-      }
-      f(*this);
-    }
-  };
   template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const float inverse = min(1.0f / cap, 3e38f);
+    const float inverse = detail::inverse_of_cap(cap);
     const auto capped = math.tanh(cap, block.scale * inverse);
-    return Tile<std::remove_const_t<decltype(capped)>>{inverse, capped};
+    using Tanh = std::remove_const_t<decltype(capped)>;
+    return detail::SoftcapTile<Softcap, Tanh>{inverse, capped};
+  }
+};
+
+/// Caps scores as Softcap does, on the GPU in 16-bit types by the machine's tanh, whose relative
+/// error is up to 2^-10.9: a score, and so LSE, is off by up to cap * 2^-10.9, and a probability by
+/// a factor of e to that. Units: cap > 0.
+struct ApproximateSoftcap {
+  float cap = 50.0f;
+
+  const char* fault() const {
+    return cap > 0.0f && cap < kInf ? nullptr : "ApproximateSoftcap: cap must be finite and > 0";
+  }
+
+  template <class Real>
+  ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex, Extent) const {
+    return detail::softcap(s, Real(cap));
+  }
+  template <class Math>
+  ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+    const float inverse = detail::inverse_of_cap(cap);
+    const auto capped = math.approximate_tanh(cap, block.scale * inverse);
+    using Tanh = std::remove_const_t<decltype(capped)>;
+    return detail::SoftcapTile<ApproximateSoftcap, Tanh>{inverse, capped};
   }
 };
 
@@ -383,8 +297,8 @@ struct Then {
     template <class Row, class Col>
     ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, const Row& row,
                                                        const Col& col) const {
-      const auto inner = first(x, row.first, col.first);
-      const auto outer = second(inner.value, row.second, col.second);
+      const auto inner = apply_tile(first, x, row.first, col.first);
+      const auto outer = apply_tile(second, inner.value, row.second, col.second);
       return {outer.value, outer.derivative * inner.derivative};
     }
     /// The second one is simplified only where the first one is or cannot be: each way is a copy of

@@ -3,15 +3,20 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
+#include <attile/arch/matrix.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/vec.h>
 #include <attile/tile/modifier_math.h>
+#include <attile/tile/panel_tile.cuh>
 #include <attile/tile/tile_coord.cuh>
 
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -53,8 +58,8 @@ struct ThreadModifier {
   ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c) const {
     const int row = Registers::row_offset(r) - Registers::row_offset(first_row);
     const int col = Registers::col_offset(c);
-    return tile(x, tile.row(min(row, last_row)),
-                tile.col(kClampsColumns ? min(col, last_col) : col));
+    return apply_tile(tile, x, tile.row(min(row, last_row)),
+                      tile.col(kClampsColumns ? min(col, last_col) : col));
   }
 };
 
@@ -100,6 +105,9 @@ class Modifier {
       }
     });
   }
+  /// Returns the tile that register row r is in, and the distance of that row from its first one.
+  ATTILE_DEVICE const auto& tile(int r) const { return groups_[r / kRows].tile; }
+  ATTILE_DEVICE static int row_in_tile(int r) { return Registers::row_offset(r % kRows); }
 
  private:
   static constexpr int kRows = Coord::kOneHead ? Registers::kRegRows : 1;
@@ -126,6 +134,64 @@ class Modifier {
   }
 
   Group groups_[kGroups];
+};
+
+/// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
+/// warp those of its rows of the tile.
+/// Shapes   Registers: an MmaTile with 16 rows for each warp; Tile: a PanelTile of a warpgroup's
+///          rows, or with `one_row` its first row stands for all.
+template <class Registers, class Tile>
+class ElementReader {
+  static_assert(Registers::kRegRows == 2);
+
+ public:
+  ATTILE_DEVICE ElementReader(const Tile& tile, bool one_row)
+      : reader_(tile, one_row ? 0 : row(), arch::thread_index() % arch::kWarpSize / 16) {}
+
+  /// Calls f(r, i, pair) with the elements of columns 2 i and 2 i + 1 of row r of the registers.
+  template <class F>
+  ATTILE_DEVICE void for_each_pair(const F& f) const {
+    ATTILE_UNROLL
+    for (int piece = 0; piece < Registers::kCols / 16; ++piece) {
+      std::uint32_t words[4];
+      arch::load_matrices(words, reader_.address(0, piece * 16));
+      ATTILE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        Vec<typename Tile::Element, 2> pair;
+        std::memcpy(&pair, &words[i], sizeof pair);
+        f(i % 2, piece * 2 + i / 2, pair);
+      }
+    }
+  }
+
+ private:
+  /// Returns the row of the tile whose address this lane gives to ldmatrix.
+  ATTILE_DEVICE static int row() {
+    const int thread = arch::thread_index();
+    return thread / arch::kWarpSize * 16 % Tile::kRows + thread % 16;
+  }
+
+  PieceReader<Tile> reader_;
+};
+
+/// Applies a modifier whose tiles have elements to scores, with elements that `reader` has.
+template <class Modifier, class Reader>
+struct ElementModifier {
+  const Modifier& modifier;
+  const Reader& reader;
+
+  template <bool, class Registers>
+  ATTILE_DEVICE void apply(Registers& scores) const {
+    reader.for_each_pair([&](int r, int i, const auto& pair) {
+      ATTILE_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const auto& tile = modifier.tile(r);
+        float& s = scores.at(r, 2 * i + e);
+        const int col = Registers::col_offset(2 * i + e);
+        s = tile(s, tile.row(modifier.row_in_tile(r)), tile.col(col), pair[e]).value;
+      }
+    });
+  }
 };
 
 /// Is the modifier that leaves scores as they are.

@@ -141,19 +141,21 @@ class Pipeline {
   }
 
   /// Begins the copy of rows row0 on of a matrix into the acquired stage, one box for each panel.
-  /// Units    head, batch: the map's fourth and fifth coordinate.
+  /// Units    head, batch: the map's fourth and fifth coordinate; col0: the first column, a multiple
+  ///          of 16 bytes.
   /// Scope    the producer thread.
   ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map, int row0, int head,
-                          int batch) const {
-    load(state, map, row0, head, batch, full(state.stage));
+                          int batch, int col0 = 0) const {
+    load_on(full(state.stage), state, map, row0, head, batch, col0);
   }
   /// Does the same on another barrier than the stage's.
-  ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map, int row0, int head,
-                          int batch, arch::Mbarrier* barrier) const {
+  ATTILE_DEVICE void load_on(arch::Mbarrier* barrier, const State& state,
+                             const arch::TensorMap& map, int row0, int head, int batch,
+                             int col0 = 0) const {
     ATTILE_UNROLL
     for (int panel = 0; panel < kPanels; ++panel) {
       arch::bulk_load(arch::shared_address(tile(state.stage).data) + panel * Layout::kPanelBytes,
-                      map, {panel * Layout::kPanelColumns, 0, row0, head, batch}, barrier);
+                      map, {col0 + panel * Layout::kPanelColumns, 0, row0, head, batch}, barrier);
     }
   }
 
@@ -175,7 +177,7 @@ class Pipeline {
   ATTILE_DEVICE void load_tail(const State& state, const arch::TensorMap& map, int row0, int head,
                                int batch, int rows, TailBarrier& tail) const {
     await_empty(state);
-    load(state, map, row0, head, batch, tail.expect(kTileBytes));
+    load_on(tail.expect(kTileBytes), state, map, row0, head, batch);
     tail.wait();
     commit_tail(state, rows);
   }

@@ -74,11 +74,11 @@ ATTILE_DEVICE void hide(Registers& scores, const Coord& coord, const M& mask) {
 /// kMasked no score of a row that exists is hidden.
 /// Units    in: raw products; out: with NoScoreMod still raw, and in log2 units after a factor of
 ///          scale * log2(e); otherwise after a factor of log2(e) (see `score_scale_log2`).
-/// Policies is a PolicyBundle; `modifier` is a Modifier of its score_mod.
-template <bool kMasked, class Registers, class Coord, class S, class Math, class Policies>
+/// Policies is a PolicyBundle; `modifier` applies its score_mod: a Modifier or an ElementModifier.
+template <bool kMasked, class Registers, class Coord, class AnyModifier, class Policies>
+  requires(requires(const AnyModifier& m, Registers& s) { m.template apply<kMasked>(s); })
 ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord,
-                                   const Modifier<Registers, Coord, S, Math>& modifier,
-                                   const Policies& policies) {
+                                   const AnyModifier& modifier, const Policies& policies) {
   modifier.template apply<kMasked>(scores);
   if constexpr (kMasked) hide(scores, coord, policies.mask);
 }

@@ -157,14 +157,14 @@ ATTILE_DEVICE void consume(const BackwardParams<Traits>& p, int kv_block, int wa
   dv_frag.clear();
   static_cast<void>(smem.k().consumer_wait({}));
   const auto v_smem = smem.v().consumer_wait({});
-  const auto loop = [&](const typename Traits::VLeft& v_left) {
-    const WorkTile key = kv_work_tile(p, kv_block);
-    q_loop(GradientConsumer<Traits>{{p, smem, key, warpgroup}, v_left}, dk_frag, dv_frag);
-  };
+  using Consumer = GradientConsumer<Traits>;
   if constexpr (Traits::kVInRegisters) {
-    loop({v_smem, Traits::DvRegisters::warp_row()});
+    const typename Traits::VLeft v_left(v_smem, Traits::DvRegisters::warp_row());
+    const WorkTile key = kv_work_tile(p, kv_block);
+    q_loop(Consumer{{p, smem, key, warpgroup}, v_left}, dk_frag, dv_frag);
   } else {
-    loop(v_smem);
+    const WorkTile key = kv_work_tile(p, kv_block);
+    q_loop(Consumer{{p, smem, key, warpgroup}, v_smem}, dk_frag, dv_frag);
   }
   store_dk_dv(p, arch::opaque(kv_block), warpgroup, smem, dk_frag, dv_frag);
 }

@@ -74,7 +74,7 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
     arch::store(statistics.header(), Vec<int, 4>{at.head, at.row0, loop.edge(), 0});
     constexpr int kBytes = Traits::QTile::kBytes + 2 * Statistics::kRowBytes;
     arch::Mbarrier* const full = is_tail ? tail.expect(kBytes) : q_pipeline.expect(state, kBytes);
-    q_pipeline.load(state, p.q_map, row0, at.head, origin.batch, full);
+    q_pipeline.load_on(full, state, p.q_map, row0, at.head, origin.batch);
     const std::int64_t scratch_row = p.scratch_row(at);
     arch::bulk_load(arch::shared_address(statistics.lse()), p.row_lse + scratch_row,
                     Statistics::kRowBytes, full);

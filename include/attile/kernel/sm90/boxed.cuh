@@ -36,6 +36,14 @@ inline Check not_boxable(Direction direction) {
                       "and strides must be multiples of 16 bytes, and strides above 0 and below "
                       "2^40 bytes");
 }
+/// Returns the reason why TMA cannot address the elements of a score modifier.
+inline Check elements_not_boxable() {
+  return refuse(
+      "this sm90 kernel copies the score modifier's elements in boxes: their address and strides "
+      "must be multiples of 16 bytes, columns contiguous, and other strides 0, or above 0 and "
+      "below "
+      "2^40 bytes");
+}
 /// Returns the reason why TMA would write past the rows of a pass's results.
 inline Check not_storable(Direction direction) {
   return refuse(direction == Direction::kForward

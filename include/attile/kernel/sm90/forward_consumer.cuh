@@ -248,14 +248,28 @@ class ForwardConsumer {
   /// m, and P may exceed 1 (kRescaleThreshold). Returns what O has to be multiplied by.
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
       int kv_tile, const Modifier& modifier, const typename Softmax::Thresholds& thresholds) {
+    if constexpr (Traits::kElementStages > 0) {
+      const auto elements = smem_.elements(warpgroup_).consumer_wait(element_state_);
+      const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements,
+                                                                             !p_.elements.has_rows);
+      modify_and_mask(kv_tile, tile::ElementModifier<Modifier, decltype(reader)>{modifier, reader});
+      arch::warp_barrier();  // all lanes have read the elements before they are replaced
+      smem_.elements(warpgroup_).consumer_release(element_state_);
+      element_state_.advance();
+    } else {
+      modify_and_mask(kv_tile, modifier);
+    }
+    const bool above = Softmax::above(s_frag_, thresholds);
+    return softmax_.update_max(s_frag_, p_.scale_log2, Scores::any_lane(above));
+  }
+  template <class AnyModifier>
+  ATTILE_DEVICE void modify_and_mask(int kv_tile, const AnyModifier& modifier) {
     const auto coord = this->coord(kv_tile);
     if (kv_tiles_.full(kv_tile)) {
       tile::modify_and_mask<false>(s_frag_, coord, modifier, p_.policies);
     } else {
       tile::modify_and_mask<true>(s_frag_, coord, modifier, p_.policies);
     }
-    const bool above = Softmax::above(s_frag_, thresholds);
-    return softmax_.update_max(s_frag_, p_.scale_log2, Scores::any_lane(above));
   }
   /// S -> P and l (line 9), and P as the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
@@ -383,6 +397,7 @@ class ForwardConsumer {
   TileRange kv_tiles_;  // the tiles of K and V that these rows see
   tile::PipelineState<Traits::kQStages> q_state_;
   tile::PipelineState<Traits::kStages> k_state_, v_state_;
+  typename Traits::ElementPipeline::State element_state_;
   Softmax softmax_;       // m and l
   Scores s_frag_;         // S, then P
   Probabilities p_left_;  // P in the type of V

@@ -30,6 +30,12 @@ struct ForwardMemory {
     return {data + Traits::kVOffset,
             barriers() + 2 * (Traits::kConsumers * Traits::kQStages + Traits::kStages)};
   }
+  /// The score modifier's elements for the rows of a warpgroup; only with kElementStages.
+  ATTILE_DEVICE typename Traits::ElementPipeline elements(int warpgroup) const {
+    return {data + Traits::kElementOffset + warpgroup * Traits::kElementBytes,
+            barriers() + 2 * (Traits::kConsumers * Traits::kQStages + 2 * Traits::kStages +
+                              warpgroup * Traits::kElementStages)};
+  }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
     constexpr int kSlots = Traits::kRowSlots;
@@ -54,6 +60,7 @@ struct ForwardMemory {
     if (arch::thread_index() == 0) {
       for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
         q(warpgroup).init(kWarps);
+        if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
       }
       k().init(Traits::kConsumers * kWarps);
       v().init(Traits::kConsumers * kWarps);

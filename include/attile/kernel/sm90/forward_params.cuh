@@ -46,10 +46,26 @@ Packing packing_of(const typename Traits::Args& args) {
   return Traits::kPacked ? Packing(args.q_heads / args.kv_heads) : Packing();
 }
 
-/// Describes Q, K, V and O as TMA addresses them.
+/// Describes a score modifier's elements as TMA addresses them, and the box of them that fills one
+/// panel of a warpgroup's tile: an axis that they are repeated along has one element.
+template <class Traits, class T>
+arch::BoxedTensor boxed_elements(const typename Traits::Args& a, const ElementTensor<T>& x) {
+  constexpr int kBytes = sizeof(T);
+  static_assert(kBytes == 2, "attile::sm90: TMA copies a modifier's elements of 16 bits");
+  const auto count = [](std::int64_t stride, int size) { return stride == 0 ? 1 : size; };
+  const std::int64_t rows = count(x.row_stride, a.q_len);
+  return {x.data,
+          {a.kv_len, 1, rows, count(x.head_stride, a.q_heads), count(x.batch_stride, a.batch)},
+          {x.col_stride * kBytes, 16, x.row_stride * kBytes, x.head_stride * kBytes,
+           x.batch_stride * kBytes},
+          {Traits::ElementTile::Layout::kPanelColumns, 1, x.row_stride == 0 ? 1 : kWarpgroupRows, 1,
+           1}};
+}
+
+/// Describes Q, K, V and O, and the modifier's elements, as TMA addresses them.
 template <class Traits>
 struct BoxedTensors {
-  arch::BoxedTensor q, k, v, o;
+  arch::BoxedTensor q, k, v, o, elements{};
 
   BoxedTensors(const typename Traits::Args& a, Packing packing)
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
@@ -59,6 +75,10 @@ struct BoxedTensors {
   Check check() const {
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
+    if (Traits::kElementStages > 0 && has_keys() &&
+        (!arch::boxable(elements) || elements.stride_bytes[0] != sizeof(T))) {
+      return elements_not_boxable();
+    }
     return arch::storable(o) ? Check{} : not_storable(Direction::kForward);
   }
 
@@ -73,8 +93,21 @@ struct BoxedTensors {
         v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
                                            dims.v)),
         o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                           dims.v, packing.heads, packing.rows)) {}
+                                           dims.v, packing.heads, packing.rows)) {
+    if constexpr (Traits::kElementStages > 0) {
+      elements = boxed_elements<Traits>(a, a.score_mod.elements());
+    }
+  }
 };
+
+/// Holds the descriptor of a modifier's elements, and which of their axes are not repeated.
+template <bool kThere>
+struct ElementMap {
+  arch::TensorMap map{};
+  int has_rows = 0, has_heads = 0, has_batches = 0;  ///< 1 or 0
+};
+template <>
+struct ElementMap<false> {};
 
 /// Holds the descriptors by which TMA addresses Q, K, V and O.
 struct TensorMaps {
@@ -113,6 +146,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   int batch_heads;      ///< sequences times packs
   Sections sections{};  ///< the order of batch heads where not kEvenRows
   int lead;             ///< attile::lead_rows; 0 where lengths differ
+  [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
 
   /// Returns the number of work tiles.
   static std::int64_t tile_count(const typename Traits::Args& args) {
@@ -139,8 +173,17 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   [[nodiscard]] Check complete(const typename Traits::Args& args) {
     if (args.batch == 0 || args.q_len == 0) return {};
     const BoxedTensors<Traits> boxed(args, packing);
-    const Check copies = boxed.check();
-    return copies ? check_maps(maps.make(boxed)) : copies;
+    if (const Check copies = boxed.check(); !copies) return copies;
+    if constexpr (Traits::kElementStages > 0) {
+      elements.has_rows = boxed.elements.size[2] > 1;
+      elements.has_heads = boxed.elements.size[3] > 1;
+      elements.has_batches = boxed.elements.size[4] > 1;
+      if (boxed.has_keys()) {
+        const Check made = check_maps(arch::make_map(elements.map, boxed.elements));
+        if (!made) return made;
+      }
+    }
+    return check_maps(maps.make(boxed));
   }
 
   /// Returns the number of query heads that a tile packs.

@@ -41,11 +41,17 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipe
   }
 }
 
+/// Returns which part of the block's work tile `number` a consumer warpgroup has. Under a causal
+/// mask a part sees up to a kv tile more than the part before it, and by this rotation no warpgroup
+/// always has the longest (worth 0.8 % in the mean of 18 cells, up to 3.5 % at D 64 and D 128
+/// causal: H200, 2026-11-24, docs/tuning.md).
+template <class Traits>
+ATTILE_DEVICE int consumer_part(int warpgroup, int number) {
+  return (warpgroup + number) % Traits::kConsumers;
+}
+
 /// Loads the Q of one consumer warpgroup for every work tile of the block, and writes which rows of
-/// the tile they are (ConsumerRows). Of work tile `number` this warpgroup has part
-/// (warpgroup + number) % kConsumers: under a causal mask a part sees up to a kv tile more than the
-/// part before it, and by this rotation no warpgroup always has the longest (worth 0.8 % in the
-/// mean of 18 cells, up to 3.5 % at D 64 and D 128 causal: H200, 2026-11-24, docs/tuning.md).
+/// the tile they are (ConsumerRows).
 /// Behind a sequence's last row come zeros and not its neighbour's rows. A warp rescales O when any
 /// of its rows needs it (OnlineSoftmax), so a neighbour's scores would decide this sequence's bits.
 /// Scope    one thread.
@@ -57,7 +63,7 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
   typename Traits::QPipeline::State state;
   int number = 0;  // of the block's work tiles
   for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
-    const int part = (warpgroup + number) % Traits::kConsumers;
+    const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     const RowOrigin origin = p.policies.sequences.q_origin(rows.sequence);
     const int row0 = origin.row + rows.row0;
@@ -79,6 +85,28 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
   static_cast<void>(pipeline.expect(state, 0));
 }
 
+/// Loads the score modifier's elements for the rows of one consumer warpgroup: those of the tiles
+/// that these rows see, so that none is skipped. Scope    one thread.
+template <class Traits>
+ATTILE_DEVICE void load_elements(const ForwardParams<Traits>& p, int block,
+                                 const ForwardMemory<Traits>& smem, int warpgroup) {
+  const auto pipeline = smem.elements(warpgroup);
+  typename Traits::ElementPipeline::State state;
+  int number = 0;
+  for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
+    const int part = consumer_part<Traits>(warpgroup, number);
+    const ConsumerRows<Traits> rows(p, schedule.tile(), part);
+    const int row0 = rows.row0 * p.elements.has_rows;
+    for (int step = rows.kv_tiles.first; step < rows.kv_tiles.last; ++step) {
+      pipeline.producer_acquire(state, p.elements.has_rows ? kWarpgroupRows : 1);
+      pipeline.load(state, p.elements.map, row0, rows.head * p.elements.has_heads,
+                    rows.sequence * p.elements.has_batches,
+                    p.kv_tile(step, rows.extent_of(p)) * Traits::kBc);
+      state.advance();
+    }
+  }
+}
+
 /// Runs the producer warpgroup. Scope    all its threads.
 template <class Traits>
 ATTILE_DEVICE void produce(const ForwardParams<Traits>& p, int block,
@@ -90,6 +118,10 @@ ATTILE_DEVICE void produce(const ForwardParams<Traits>& p, int block,
     load_kv<true>(p, block, smem.v(), p.maps.v, smem.tail_barrier(0));
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
+  if constexpr (Traits::kElementStages > 0) {
+    const int warpgroup = q_warpgroup - arch::kWarpSize;
+    if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);
+  }
 }
 
 }  // namespace attile::sm90

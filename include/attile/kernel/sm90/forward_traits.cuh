@@ -12,11 +12,24 @@
 #include <attile/tile/pipeline.cuh>
 
 #include <cstddef>
+#include <type_traits>
+#include <utility>
 
 namespace attile::sm90 {
 
 template <class Traits>
 struct ForwardParams;
+
+/// Names the type of a score modifier's elements; T where it has none.
+template <class S, class T>
+struct ElementTypeOf {
+  using type = T;
+};
+template <class S, class T>
+  requires(requires(const S& mod) { mod.elements(); })
+struct ElementTypeOf<S, T> {
+  using type = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
+};
 
 /// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
 /// Br, Bc  rows of a tile of Q, and of K and V: Br is 64 for each of the 1 to 3 consumer
@@ -74,6 +87,15 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kDescends = kFavorsLateColumns<typename P::ScoreModType>;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them.
   static constexpr int kMaxSkipped = kStages - kOrdersConsumers;
+  /// One warpgroup's tile of the score modifier's elements, and its pipeline.
+  static constexpr int kElementStages = TuningType::kElementStages;
+  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacked),
+                "attile::sm90::ForwardTraits: tiles of a modifier's elements are for sequences of "
+                "one length, Uniform, and for rows of one head");
+  using ElementTile =
+      tile::PanelTile<kWarpgroupRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
+  using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
+  static constexpr std::size_t kElementBytes = kElementStages * ElementTile::kBytes;
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
   /// S, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
@@ -86,14 +108,18 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kRowsBytes = kRowSlots * 48;
   /// The alignment of K, V and O: the bytes of eight rows of a panel.
   static constexpr std::size_t kPitch = 1024;
-  /// Where V and O begin in shared memory; K begins at 0. Units: bytes, as for all offsets.
+  /// Where V, the elements and O begin in shared memory; K begins at 0. Units: bytes, as for all
+  /// offsets.
   static constexpr std::size_t kVOffset = round_up(KPipeline::kBytes, kPitch);
-  static constexpr std::size_t kOOffset = kVOffset + round_up(VPipeline::kBytes, kPitch);
+  static constexpr std::size_t kElementOffset = kVOffset + round_up(VPipeline::kBytes, kPitch);
+  static constexpr std::size_t kOOffset =
+      kElementOffset + kConsumers * round_up(kElementBytes, kPitch);
 
  private:
   /// Bytes that K, V, the rows and the barriers, with two stages of Q, leave for O and Q.
-  static constexpr std::size_t kRest = arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
-                                       sizeof(arch::Mbarrier) * 2 * (kConsumers * 2 + 2 * kStages);
+  static constexpr std::size_t kRest =
+      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
+      sizeof(arch::Mbarrier) * 2 * (kConsumers * (2 + kElementStages) + 2 * kStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
   static constexpr std::size_t kOutputBytes =
       kConsumers * kWarpgroupRows * VTile::kCols * sizeof(T);
@@ -115,8 +141,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
-  /// Barriers of the pipelines: two for each stage of each Q, of K and of V.
-  static constexpr int kPipelineBarriers = 2 * (kConsumers * kQStages + 2 * kStages);
+  /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
+  static constexpr int kPipelineBarriers =
+      2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages);
   /// Whether there are tail tiles of V and Q, which end with rows of another sequence: the producer
   /// replaces those by zeros.
   static constexpr bool kHasTails = !P::SequencesType::kUniform;

@@ -30,7 +30,9 @@ constexpr int consumer_registers(int consumers, int producer) {
 ///             once. It is meant for a q_len that would leave tiles nearly empty.
 /// Persistent  as many blocks are launched as run at the same time, and each computes several work
 ///             tiles: the next one is loaded while one ends. Else each work tile has its block.
-template <int Stages = 2, bool Packed = false, bool Persistent = true>
+/// ElementStages   stages of the pipelines of the score modifier's elements, which are of 16 bits
+///             (ElementTensor): TMA copies tiles of them. With 0 threads read them.
+template <int Stages = 2, bool Packed = false, bool Persistent = true, int ElementStages = 0>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -39,6 +41,7 @@ struct Tuning {
   static constexpr int kStages = Stages;
   static constexpr bool kPacked = Packed;
   static constexpr bool kPersistent = Persistent;
+  static constexpr int kElementStages = ElementStages;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+// How score modifiers are applied to scores that lie near each other.
+
+namespace attile {
+
+/// Holds what a score modifier returns for a score s: f(s), and f'(s) for the backward pass.
+template <class Real>
+struct ModifiedScore {
+  Real value;
+  Real derivative;
+};
+
+/// Gives a score modifier its mathematical functions: those of the standard library. A kernel has
+/// faster ones where its results are of 16 bits (tile::FastMath).
+struct StandardMath {
+  struct Tanh {
+    float outer, inner;
+    ATTILE_HOST_DEVICE float operator()(float x) const { return outer * std::tanh(inner * x); }
+  };
+  /// Returns the function x -> outer tanh(inner x). It may have a `near()`, a function that is
+  /// faster and gives the same where |x| <= near().limit.
+  ATTILE_HOST_DEVICE static Tanh tanh(float outer, float inner) { return {outer, inner}; }
+  /// Returns that function with a relative error of up to 2^-10.9 where the machine has it.
+  ATTILE_HOST_DEVICE static Tanh approximate_tanh(float outer, float inner) {
+    return {outer, inner};
+  }
+  /// Returns a * b with a rounding of its own.
+  ATTILE_HOST_DEVICE static float multiply(float a, float b) { return a * b; }
+};
+
+/// Says which scores a thread has of a tile: all lie in `rows` rows and `cols` columns from `first`
+/// on, which is inside the extent. A score is `scale` times a product of a row of Q and one of K.
+struct ScoreBlock {
+  ScoreIndex first;
+  Extent extent;
+  int rows, cols;
+  float scale;
+};
+
+/// Says where the elements of a score modifier lie in memory.
+/// Units   strides count elements; 0 broadcasts along that axis.
+template <class T>
+struct ElementTensor {
+  const T* data;
+  std::int64_t batch_stride, head_stride, row_stride, col_stride;
+};
+
+/// Applies a score modifier to scores that lie near each other. A modifier may give such an object
+/// itself, so that what scores have in common is worked out once, and a score costs only what
+/// depends on it. The functions are pure, const and ATTILE_HOST_DEVICE, and may read memory:
+///
+///     mod.of_tile(block, math) -> tile
+/// is called for a thread's scores of a tile, a ScoreBlock. `math` has the functions of
+/// StandardMath. tile's type has `using Modifier = S`: what a modifier inherits is not taken.
+///
+///     tile.row(dr), tile.col(dc)
+/// give what all scores of row first.row + dr, or of column first.col + dc, have in common. What is
+/// the same for several scores is kept in registers.
+///
+///     tile(x, row, col) -> ModifiedScore
+/// is what mod(scale * x, index, extent) returns, which remains: the reference calls that. `row`
+/// and `col` are what the two above have returned.
+///
+///     using Element = ...;   tile.read(row, col) -> Element;   tile(x, row, col, element)
+/// are for a modifier that reads an element for each score; the call without one is not there then.
+/// A modifier whose tiles read elements may also have
+///     mod.elements() -> ElementTensor
+/// for kernels that copy tiles of them.
+///
+///     tile.simplify(products, f)
+/// may be there: it calls f with a tile that costs less and can stand for this one, or with this
+/// one. products.all(condition) says whether a condition holds for all threads of the warp, and
+/// products.all_within(limit) whether |x| <= limit for all that their tiles are applied to.
+///
+/// This one is that of a modifier that says nothing.
+template <class S, class Math>
+struct TileModifier {
+  using Modifier = S;
+
+  const S& mod;
+  ScoreBlock block;
+
+  ATTILE_HOST_DEVICE int row(int dr) const { return dr; }
+  ATTILE_HOST_DEVICE int col(int dc) const { return dc; }
+  ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int row, int col) const {
+    const ScoreIndex first = block.first;
+    const ScoreIndex at{first.batch, first.head, first.row + row, first.col + col};
+    // The product has a rounding of its own: the compiler could otherwise fuse it with an addition
+    // of the modifier in one inlined copy and not in another, and the bits of a row would depend on
+    // the copy that computes it.
+    const auto modified = mod(Math::multiply(block.scale, x), at, block.extent);
+    return {float(modified.value), float(modified.derivative)};
+  }
+};
+
+namespace detail {
+
+/// Says whether a modifier has an `of_tile` of its own.
+template <class S, class Math>
+inline constexpr bool kHasTiles = [] {
+  if constexpr (requires(const S& mod, const Math& math) { mod.of_tile(ScoreBlock(), math); }) {
+    using Tile =
+        decltype(std::declval<const S&>().of_tile(ScoreBlock(), std::declval<const Math&>()));
+    static_assert(
+        requires { typename Tile::Modifier; },
+        "attile: what a score modifier's of_tile returns says whose it is: using Modifier");
+    return std::is_same_v<typename Tile::Modifier, S>;
+  }
+  static_assert(
+      !requires(const S& mod, const Math& math) { mod.of_tile({}, Extent(), math); },
+      "attile: a score modifier's of_tile takes a ScoreBlock (docs/migration.md)");
+  return false;
+}();
+
+/// Stands for products of which nothing is known.
+template <class Products>
+struct Unbounded {
+  const Products& products;
+  ATTILE_HOST_DEVICE bool all(bool condition) const { return products.all(condition); }
+  ATTILE_HOST_DEVICE bool all_within(float) const { return false; }
+};
+
+}  // namespace detail
+
+/// Returns what applies `mod` to a tile of scores: what its own `of_tile` returns, or a
+/// TileModifier.
+template <class S, class Math>
+ATTILE_HOST_DEVICE auto modifier_of_tile(const S& mod, const ScoreBlock& block, const Math& math) {
+  if constexpr (detail::kHasTiles<S, Math>) {
+    return mod.of_tile(block, math);
+  } else {
+    return TileModifier<S, Math>{mod, block};
+  }
+}
+
+/// Applies a tile to a product, and reads the score's element, if it has one.
+template <class Tile, class Row, class Col>
+ATTILE_HOST_DEVICE ModifiedScore<float> apply_tile(const Tile& tile, float x, const Row& row,
+                                                   const Col& col) {
+  if constexpr (requires { typename Tile::Element; }) {
+    return tile(x, row, col, tile.read(row, col));
+  } else {
+    return tile(x, row, col);
+  }
+}
+
+/// Calls f with the cheapest tile that can stand for `tile`.
+template <class Tile, class Products, class F>
+ATTILE_HOST_DEVICE void simplify(const Tile& tile, const Products& products, const F& f) {
+  if constexpr (requires { tile.simplify(products, f); }) {
+    tile.simplify(products, f);
+  } else {
+    f(tile);
+  }
+}
+
+/// Says whether a modifier's tiles read an element for each score.
+template <class S, class Math>
+inline constexpr bool kHasElements = [] {
+  if constexpr (detail::kHasTiles<S, Math>) {
+    using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(), Math()));
+    return requires { typename Tile::Element; };
+  }
+  return false;
+}();
+
+}  // namespace attile
