@@ -198,6 +198,28 @@ struct Prefix {
   }
 };
 
+/// Lets every row of a batch see column j iff j < lengths[batch]: keys that are padding are hidden.
+/// `check` cannot read the lengths, so a negative one counts as 0 and one above kv_len as kv_len.
+struct KeyPadding {
+  static constexpr bool kIntervals = true;
+
+  const int* lengths = nullptr;  ///< (batch)
+
+  const char* fault() const {
+    return lengths == nullptr ? "KeyPadding: lengths must not be null" : nullptr;
+  }
+
+  ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent) const { return i.col < lengths[i.batch]; }
+  ATTILE_HOST_DEVICE Span columns(int batch, int, Interval, Extent e) const {
+    const Interval seen = clip(0, lengths[batch], e.kv_len);
+    return {seen, seen};
+  }
+  ATTILE_HOST_DEVICE Span rows(int batch, int, Interval columns, Extent e) const {
+    const int length = lengths[batch];
+    return {{0, columns.begin < length ? e.q_len : 0}, {0, columns.end <= length ? e.q_len : 0}};
+  }
+};
+
 /// Says whether a mask indexes its data by the lengths that all sequences have in common, so that
 /// it takes Uniform sequences alone. Such a mask declares `kUniformOnly`.
 template <class M>
@@ -206,8 +228,9 @@ inline constexpr bool kUniformOnly = [] {
   return false;
 }();
 
-/// Lets a row see the columns of its own document.
-/// Shapes   q_ids (batch, q_len), kv_ids (batch, kv_len): the same array for self-attention.
+/// Lets a row see the columns of its own document. Ids come in any order, and all tiles are
+/// visited: where they are sorted, SortedDocument (prepared_mask.h) skips tiles. Shapes   q_ids
+/// (batch, q_len), kv_ids (batch, kv_len): the same array for self-attention.
 struct Document {
   static constexpr bool kUniformOnly = true;
 
