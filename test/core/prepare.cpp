@@ -115,6 +115,49 @@ TEST_CASE("prepare.row_intervals_skip_tiles") {
   CHECK(is(prefix.full, {0, 192}));
 }
 
+/// What masks say of tiles is what they say of scores, from any first score on.
+TEST_CASE("prepare.tiles_of_masks") {
+  const Extent e{130, 150};
+  const DocumentRows documents(kBatch, e.q_len, e.kv_len, true);
+  const IntervalRows intervals(kBatch, e.q_len, e.kv_len, 20);
+  const Table document_table = host_table(documents.source);
+  const Table interval_table = host_table(intervals.source);
+  const int lengths[kBatch] = {70, 149};
+  const auto look = [&]<class Mask>(const Mask& mask) {
+    static_assert(attile::kHasTileMask<Mask>);
+    int wrong = 0;
+    for (const ScoreIndex first : {ScoreIndex{0, 0, 0, 0}, ScoreIndex{1, 2, 17, 33}}) {
+      const auto tile = attile::mask_of_tile(mask, first, e);
+      for (int i = first.row; i < e.q_len; ++i) {
+        for (int j = first.col; j < e.kv_len; ++j) {
+          const bool visible = tile.visible(tile.row(i - first.row), tile.col(j - first.col));
+          wrong += visible != mask.visible({first.batch, first.head, i, j}, e);
+        }
+      }
+    }
+    CHECK(wrong == 0);
+  };
+  const attile::Document document{documents.q_ids.data(), documents.kv_ids.data()};
+  const SortedDocument sorted{document_table.data()};
+  const RowIntervals of_rows{interval_table.data()};
+  look(document);
+  look(sorted);
+  look(of_rows);
+  look(KeyPadding{lengths});
+  look(attile::And<attile::Causal, attile::Document>{{}, document});
+  look(attile::And<attile::And<KeyPadding, Gaps>, RowIntervals>{{{lengths}, {3}}, of_rows});
+  static_assert(!attile::kHasTileMask<attile::Causal>);
+  static_assert(!attile::kHasTileMask<attile::And<attile::Causal, Gaps>>);
+}
+
+/// One that inherits a mask changes what is visible, and has no tiles then.
+struct OtherDocument : attile::Document {
+  ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
+    return !attile::Document::visible(i, e);
+  }
+};
+static_assert(!attile::kHasTileMask<OtherDocument>);
+
 /// Whatever a table holds, answers lie inside the lengths.
 TEST_CASE("prepare.answers_of_any_table_lie_inside") {
   const auto inside = [](Interval x, int length) {

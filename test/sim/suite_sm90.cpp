@@ -142,12 +142,13 @@ const bool kRegistered = [] {
   const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
   suite.forward<__half>("128x64", simulated<Two>(kMost), kSimulatedPolicies + kSequencePolicies);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
-                               policies<kCausal, kOwnLengthsCausal>);
+                               policies<kCausal, kOwnLengthsCausal, kPreparedAlibi>);
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered.
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
-  suite.forward<__half>("packed", simulated<Packed>(kMost), policies<kNone, kCausal>);
+  suite.forward<__half>("packed", simulated<Packed>(kMost),
+                        policies<kNone, kCausal, kRowIntervals>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal, kOwnLengths>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
@@ -158,7 +159,7 @@ const bool kRegistered = [] {
       "columns", simulated<Columns>(kMost),
       policies<kCausal, kNone, kEverything, kLearned, kKeyPadding, kRowIntervals> +
           kSequencePolicies);
-  suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument>);
+  suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument, kPreparedAlibi>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
   suite.backward<__half>(

@@ -21,6 +21,7 @@ enum class Policy {
   kCausalSortedDocument,
   kRowIntervals,
   kCausalRowIntervals,
+  kPreparedAlibi,
   kAlibi,
   kSoftcap,
   kBias,
@@ -454,8 +455,8 @@ inline constexpr auto kCases = [] {
        .kv_heads = 2, .q_len = 130, .kv_len = 130, .head_dim = 32},
       {.name = "causal_document_70_40", .policy = kCausalDocument, .q_len = 70, .kv_len = 40,
        .dlse = true, .hide = true},
-      // Masks by data that skip tiles: lengths of 0, below it and above kv_len; documents that begin
-      // and end inside of tiles, of one row, and without keys.
+      // Masks by data that skip tiles: lengths of 0, below it and above kv_len; documents that
+      // begin and end inside of tiles, of one row, and without keys.
       {.name = "key_padding_70_130", .policy = kKeyPadding, .batch = 5, .q_heads = 2,
        .kv_heads = 1, .q_len = 70, .kv_len = 130, .head_dim = 32, .dlse = true, .prefix = 65},
       {.name = "key_padding_40_200", .policy = kKeyPadding, .batch = 3, .q_len = 40,
@@ -487,12 +488,18 @@ inline constexpr auto kCases = [] {
        .prefix = 70},
       {.name = "row_intervals_one", .policy = kRowIntervals, .batch = 2, .q_len = 130,
        .kv_len = 65, .head_dim = 32, .prefix = 10, .pointers = true},
+      {.name = "row_intervals_heads_4_1", .policy = kRowIntervals, .q_heads = 4, .q_len = 33,
+       .kv_len = 65, .head_dim = 16, .prefix = 10},
       {.name = "row_intervals_dim_192", .policy = kRowIntervals, .q_heads = 2, .kv_heads = 1,
        .q_len = 70, .kv_len = 130, .head_dim = 192, .prefix = 30},
       {.name = "causal_row_intervals_130", .policy = kCausalRowIntervals, .batch = 2,
        .q_heads = 4, .kv_heads = 2, .q_len = 130, .kv_len = 130, .head_dim = 32, .prefix = 40},
       {.name = "causal_row_intervals_300", .policy = kCausalRowIntervals, .q_len = 300,
        .kv_len = 300, .head_dim = 16, .prefix = 33},
+      {.name = "prepared_alibi_130_150", .policy = kPreparedAlibi, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 150, .head_dim = 32, .dlse = true, .prefix = 100},
+      {.name = "prepared_alibi_dim_128", .policy = kPreparedAlibi, .q_len = 65, .kv_len = 70,
+       .head_dim = 128, .prefix = 50, .hide = true},
       {.name = "window_and_prefix", .policy = kWindowPrefix, .batch = 2, .q_len = 130,
        .kv_len = 130, .head_dim = 32, .left = 20, .right = 30, .prefix = 40},
       {.name = "window_and_prefix_70_130", .policy = kWindowPrefix, .q_len = 70, .kv_len = 130,

@@ -84,6 +84,10 @@ struct CombinationOf<Policy::kRowIntervals> : Combination<attile::RowIntervals> 
 template <>
 struct CombinationOf<Policy::kCausalRowIntervals> : Combination<And<Causal, attile::RowIntervals>> {
 };
+/// Two masks of intervals, asked about each score because of the modifier.
+template <>
+struct CombinationOf<Policy::kPreparedAlibi>
+    : Combination<And<attile::SortedDocument, attile::KeyPadding>, attile::Alibi> {};
 template <>
 struct CombinationOf<Policy::kAlibi> : Combination<Causal, attile::Alibi> {};
 template <>
@@ -228,7 +232,7 @@ class PolicyData {
   static bool uses_table(Policy p) {
     using enum Policy;
     return p == kSortedDocument || p == kCausalSortedDocument || p == kRowIntervals ||
-           p == kCausalRowIntervals;
+           p == kCausalRowIntervals || p == kPreparedAlibi;
   }
   int bias_rows() const { return case_.hide ? case_.q_len : 1; }
   std::int64_t bias_elements() const {

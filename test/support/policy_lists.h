@@ -24,6 +24,7 @@
   X(causal_sorted_document, kCausalSortedDocument) \
   X(row_intervals, kRowIntervals)                  \
   X(causal_row_intervals, kCausalRowIntervals)     \
+  X(prepared_alibi, kPreparedAlibi)                \
   X(alibi, kAlibi)                                 \
   X(softcap, kSoftcap)                             \
   X(bias, kBias)                                   \
@@ -81,8 +82,9 @@ inline constexpr auto kMaskPolicies =
              Policy::kKeyPadding, Policy::kCausalKeyPadding, Policy::kSortedDocument,
              Policy::kCausalSortedDocument, Policy::kRowIntervals, Policy::kCausalRowIntervals>;
 inline constexpr auto kModifierPolicies =
-    policies<Policy::kAlibi, Policy::kSoftcap, Policy::kBias, Policy::kSoftcapAlibi,
-             Policy::kDropout, Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
+    policies<Policy::kPreparedAlibi, Policy::kAlibi, Policy::kSoftcap, Policy::kBias,
+             Policy::kSoftcapAlibi, Policy::kDropout, Policy::kCausalDropout, Policy::kUser,
+             Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
 inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLearnedDropout>;
 /// Sequences of their own lengths.

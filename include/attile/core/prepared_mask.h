@@ -44,6 +44,21 @@ struct SortedDocument {
     return span(batch_table(batch, e) + e.q_len, columns, e.q_len);
   }
 
+  struct Tile {
+    using Mask = SortedDocument;
+    const Entry* of_rows;  ///< from the first score's row on
+    int first_col;
+
+    ATTILE_HOST_DEVICE Entry row(int dr) const { return of_rows[dr]; }
+    ATTILE_HOST_DEVICE int col(int dc) const { return first_col + dc; }
+    ATTILE_HOST_DEVICE bool visible(const Entry& row, int col) const {
+      return row[0] <= col && col < row[1];
+    }
+  };
+  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex first, Extent e) const {
+    return {batch_table(first.batch, e) + first.row, first.col};
+  }
+
  private:
   ATTILE_HOST_DEVICE const Entry* batch_table(int batch, Extent e) const {
     return static_cast<const Entry*>(table) + batch * (std::int64_t{e.q_len} + e.kv_len);
@@ -99,6 +114,19 @@ struct RowIntervals {
     return {clip(touched.begin, touched.end, e.q_len), clip(full.begin, full.end, e.q_len)};
   }
 
+  struct Tile {
+    using Mask = RowIntervals;
+    const Entry* of_rows;  ///< from the first score's row on
+    int first_col;
+
+    ATTILE_HOST_DEVICE Entry row(int dr) const { return of_rows[dr]; }
+    ATTILE_HOST_DEVICE int col(int dc) const { return first_col + dc; }
+    ATTILE_HOST_DEVICE bool visible(const Entry& row, int col) const { return contains(row, col); }
+  };
+  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex first, Extent e) const {
+    return {Places(first.batch, e).row(static_cast<const Entry*>(table)) + first.row, first.col};
+  }
+
   /// Finds the parts of a table that belong to one batch. Units: entries.
   struct Places {
     Extent extent;
@@ -131,7 +159,9 @@ struct RowIntervals {
 
   /// Returns whether a row with this entry sees a column.
   ATTILE_HOST_DEVICE static bool contains(const Entry& seen, int col) {
-    return (seen[0] <= col && col < seen[1]) || (seen[2] <= col && col < seen[3]);
+    const bool in_first = seen[0] <= col && col < seen[1];
+    const bool in_second = seen[2] <= col && col < seen[3];
+    return in_first || in_second;
   }
   /// Returns the smallest interval that holds both; an empty one holds nothing.
   ATTILE_HOST_DEVICE static Interval hull(Interval a, Interval b) {

@@ -138,6 +138,29 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord,
   }
 }
 
+/// Calls f(r, c, shown) for each of a thread's scores, where a mask says what scores have in common
+/// (TileMask): whether the mask and the extent show the score in registers (r, c). It is asked
+/// about rows and columns inside the extent: the last ones stand for those behind them. Nothing
+/// branches, so that what it reads of a row or a column is read once. Of rows and columns, those
+/// that are fewer take registers meanwhile.
+template <class Registers, class Coord, class M, class F>
+ATTILE_DEVICE void for_each_shown(const Coord& coord, const M& mask, const F& f) {
+  constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
+  ATTILE_UNROLL
+  for (int i = 0; i < (kByRows ? Registers::kRegCols : Registers::kRegRows); ++i) {
+    ATTILE_UNROLL
+    for (int line = 0; line < (kByRows ? Registers::kRegRows : Registers::kRegCols); ++line) {
+      const int r = kByRows ? line : i, c = kByRows ? i : line;
+      const ThreadRow row(coord, Registers::row(0), Registers::row_offset(r), Registers::col(0));
+      const auto tile = mask_of_tile(mask, row.first, coord.extent);
+      const int last_col = coord.extent.kv_len - 1 - row.first.col;
+      const bool visible =
+          tile.visible(tile.row(row.offset), tile.col(min(Registers::col_offset(c), last_col)));
+      f(r, c, visible & coord.inside(coord.at(Registers::row(r), Registers::col(c))));
+    }
+  }
+}
+
 /// Applies a score modifier to the scores of one of a thread's rows, a row behind the last one as
 /// that. With kClampsColumns a column behind the last one is taken as that, too; else it is not
 /// asked about.
@@ -172,6 +195,9 @@ class RowModifier {
   int last_col_;
 };
 
+template <class Registers>
+class VisibleBits;
+
 /// Sets S' = score_mod(scale * S), and -inf where the mask or the extent hides the score. Without
 /// kMasked no score of a row that exists is hidden. Policies are called only for scores inside the
 /// extent, so that they never read memory past a length.
@@ -183,9 +209,13 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
                                    float scale, const Math& math = {}) {
   using M = typename Policies::MaskType;
   using S = typename Policies::ScoreModType;
+  constexpr bool kAsksEach = kMasked && !kHasTileMask<M>;
+  constexpr bool kAsksFirst = kMasked && !kAsksEach && !(kIsIdentity<S> && IntervalMask<M>);
+  VisibleBits<Registers> shown;
+  if constexpr (kAsksFirst) shown.ask(policies.mask, coord);
   if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
     hide_outside_intervals(scores, coord, policies.mask);
-  } else if constexpr (kMasked || !kIsIdentity<S>) {
+  } else if constexpr (kAsksEach || !kIsIdentity<S>) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       if (!Registers::has_row(r)) continue;
@@ -207,12 +237,13 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
           // would depend on the copy that computes it.
           s = modifier(arch::multiply(scale, s), c).value;
         }
-        if constexpr (kMasked) {
+        if constexpr (kAsksEach) {
           if (!policies.mask.visible(i, coord.extent)) s = -kInf;
         }
       }
     }
   }
+  if constexpr (kAsksFirst) shown.hide(scores);
 }
 
 /// Holds one bit for each score of a tile that this thread holds.
@@ -255,10 +286,19 @@ class VisibleBits : ScoreBits<Registers> {
       });
     }
   }
+  /// Does the same for a mask that says what scores have in common.
+  template <class M, class Coord>
+    requires(kHasTileMask<M>)
+  ATTILE_DEVICE void ask(const M& mask, const Coord& coord) {
+    for_each_shown<Registers>(coord, mask, [&](int r, int c, bool shown) {
+      const int i = r * Registers::kRegCols + c;
+      this->words_[i / 32] |= static_cast<std::uint32_t>(shown) << (i % 32);
+    });
+  }
   /// Evaluates the second of two masks first. Evaluated together, they would keep all rows and
   /// columns in registers until the loads of the second mask have finished.
   template <class A, class B, class Coord>
-    requires(!And<A, B>::kIntervals)
+    requires(!And<A, B>::kIntervals && !kHasTileMask<And<A, B>>)
   ATTILE_DEVICE void ask(const And<A, B>& mask, const Coord& coord) {
     const Coord again = coord.again();
     ATTILE_UNROLL
