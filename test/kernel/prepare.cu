@@ -110,7 +110,7 @@ void run_with(const Mask& mask) {
 
 template <class T, DqMode kMode>
 void run_any_tables() {
-  const auto count = 2 * (RowIntervals::Places::size({700, 900}) + 900);
+  const auto count = 2 * (RowIntervals::Places::size({700, 900}) + 900u);
   for (std::uint64_t seed = 1; seed < 6; ++seed) {
     const Device<Table::value_type> table(any_entries(static_cast<std::size_t>(count), seed, 900));
     run_with<T, kMode>(SortedDocument{table.get()});

@@ -498,6 +498,8 @@ inline constexpr auto kCases = [] {
        .kv_len = 300, .head_dim = 16, .prefix = 33},
       {.name = "prepared_alibi_130_150", .policy = kPreparedAlibi, .batch = 4, .q_heads = 2,
        .kv_heads = 1, .q_len = 130, .kv_len = 150, .head_dim = 32, .dlse = true, .prefix = 100},
+      {.name = "prepared_alibi_70_65", .policy = kPreparedAlibi, .batch = 2, .q_len = 70,
+       .kv_len = 65, .head_dim = 32, .prefix = 50},
       {.name = "prepared_alibi_dim_128", .policy = kPreparedAlibi, .q_len = 65, .kv_len = 70,
        .head_dim = 128, .prefix = 50, .hide = true},
       {.name = "window_and_prefix", .policy = kWindowPrefix, .batch = 2, .q_len = 130,

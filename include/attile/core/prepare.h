@@ -123,7 +123,7 @@ struct SeenIntervals {
                                                       : nullptr;
   }
   std::int64_t table_bytes() const {
-    return batch * Mask::Places::size(extent()) * std::int64_t{sizeof(Entry)};
+    return batch * std::int64_t{Mask::Places::size(extent())} * std::int64_t{sizeof(Entry)};
   }
 
   /// Items are granules: of the rows of each batch, then of its columns, which need all of those.

@@ -61,7 +61,8 @@ struct SortedDocument {
 
  private:
   ATTILE_HOST_DEVICE const Entry* batch_table(int batch, Extent e) const {
-    return static_cast<const Entry*>(table) + batch * (std::int64_t{e.q_len} + e.kv_len);
+    const unsigned entries = static_cast<unsigned>(e.q_len) + static_cast<unsigned>(e.kv_len);
+    return static_cast<const Entry*>(table) + std::uint64_t{static_cast<unsigned>(batch)} * entries;
   }
   /// Returns the span of a run: both ends of the intervals never decrease along it.
   ATTILE_HOST_DEVICE static Span span(const Entry* entries, Interval run, int length) {
@@ -73,8 +74,8 @@ struct SortedDocument {
 /// Lets each row of a batch see one or two intervals of columns: documents in any order, a prefix
 /// that several continuations share, padding within a sequence. It skips tiles.
 /// Shapes   table: what `prepare` has written for a SeenIntervals with the batch, q_len and kv_len
-///          of the problem. For each batch it has the intervals of q_len rows, and then a summary
-///          for every kGranule rows and for every kGranule columns.
+///          of the problem. For each batch it has a summary for every kGranule columns, the
+///          intervals of q_len rows, and a summary for every kGranule rows.
 struct RowIntervals {
   static constexpr bool kUniformOnly = true;
   static constexpr int kGranule = 16;
@@ -92,6 +93,7 @@ struct RowIntervals {
   ATTILE_HOST_DEVICE Span columns(int batch, int, Interval rows, Extent e) const {
     const Entry* const granules = Places(batch, e).row_granules(static_cast<const Entry*>(table));
     Interval touched{e.kv_len, 0}, full[2] = {{0, e.kv_len}, {0, e.kv_len}};
+    ATTILE_ROLLED
     for (int g = rows.begin / kGranule; g * kGranule < rows.end; ++g) {
       const Entry some = granules[2 * g], all = granules[2 * g + 1];
       for (int i = 0; i < 2; ++i) {
@@ -106,6 +108,7 @@ struct RowIntervals {
     const Entry* const granules =
         Places(batch, e).column_granules(static_cast<const Entry*>(table));
     Interval touched{e.q_len, 0}, full{0, e.q_len};
+    ATTILE_ROLLED
     for (int g = columns.begin / kGranule; g * kGranule < columns.end; ++g) {
       const Entry granule = granules[g];
       touched = hull(touched, {granule[0], granule[1]});
@@ -130,33 +133,37 @@ struct RowIntervals {
   /// Finds the parts of a table that belong to one batch. Units: entries.
   struct Places {
     Extent extent;
-    std::int64_t first;
+    std::uint64_t first;
 
-    ATTILE_HOST_DEVICE Places(int batch, Extent e) : extent(e), first(batch * size(e)) {}
+    ATTILE_HOST_DEVICE Places(int batch, Extent e)
+        : extent(e), first(std::uint64_t{static_cast<unsigned>(batch)} * size(e)) {}
     /// Returns the entries of each batch.
-    ATTILE_HOST_DEVICE static std::int64_t size(Extent e) {
-      return std::int64_t{e.q_len} + 2 * std::int64_t{ceil_div(e.q_len, kGranule)} +
-             ceil_div(e.kv_len, kGranule);
+    ATTILE_HOST_DEVICE static unsigned size(Extent e) {
+      return static_cast<unsigned>(e.q_len) + 2 * granules(e.q_len) + granules(e.kv_len);
     }
     /// Returns the entries of the rows: each has the columns that it sees.
     template <class T>
     ATTILE_HOST_DEVICE T* row(T* table) const {
-      return table + first;
+      return table + first + granules(extent.kv_len);
     }
     /// Returns two entries for each granule of rows: for both intervals the columns from the first
     /// to the last one that a row of it sees, and those that all rows of it see.
     template <class T>
     ATTILE_HOST_DEVICE T* row_granules(T* table) const {
-      return table + first + extent.q_len;
+      return row(table) + extent.q_len;
     }
     /// Returns an entry for each granule of columns: the rows from the first to the last one that
     /// may see a column of it, and rows that see all of them.
     template <class T>
     ATTILE_HOST_DEVICE T* column_granules(T* table) const {
-      return row_granules(table) + 2 * std::int64_t{ceil_div(extent.q_len, kGranule)};
+      return table + first;
     }
   };
 
+  /// Returns the granules of so many rows or columns.
+  ATTILE_HOST_DEVICE static unsigned granules(int length) {
+    return static_cast<unsigned>(ceil_div(length, kGranule));
+  }
   /// Returns whether a row with this entry sees a column.
   ATTILE_HOST_DEVICE static bool contains(const Entry& seen, int col) {
     const bool in_first = seen[0] <= col && col < seen[1];

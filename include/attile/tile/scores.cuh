@@ -210,11 +210,15 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
   using M = typename Policies::MaskType;
   using S = typename Policies::ScoreModType;
   constexpr bool kAsksEach = kMasked && !kHasTileMask<M>;
-  constexpr bool kAsksFirst = kMasked && !kAsksEach && !(kIsIdentity<S> && IntervalMask<M>);
-  VisibleBits<Registers> shown;
+  constexpr bool kAsksFirst = kMasked && !kAsksEach && !kIsIdentity<S>;
+  VisibleBits<Registers> shown;  // of all scores, so that a modifier finds registers free
   if constexpr (kAsksFirst) shown.ask(policies.mask, coord);
   if constexpr (kIsIdentity<S> && kMasked && IntervalMask<M>) {
     hide_outside_intervals(scores, coord, policies.mask);
+  } else if constexpr (kIsIdentity<S> && kMasked && !kAsksEach) {
+    for_each_shown<Registers>(coord, policies.mask, [&](int r, int c, bool shown) {
+      if (!shown) scores.at(r, c) = -kInf;
+    });
   } else if constexpr (kAsksEach || !kIsIdentity<S>) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
