@@ -21,12 +21,14 @@ struct AttileTensor {
 };
 
 /// What the policies hold; each reads what is its own. Shapes: slopes (q_heads), documents
-/// (batch, length), key_lengths (batch), and a bias of Q's type, whose strides count elements.
+/// (batch, length) in order, key_lengths (batch), and a bias of Q's type, whose strides count
+/// elements. `table` is what attile_prepare writes.
 struct AttilePolicies {
   const void* bias;
   std::int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_col_stride;
   const float* slopes;
   const std::int32_t *documents, *key_lengths;
+  void* table;
   std::uint64_t seed, offset;
   float dropout, softcap;
   std::int32_t prefix, window_left, window_right;
@@ -46,33 +48,13 @@ struct AttileProblem {
 
 }  // extern "C"
 
-// Masks as a user would write them.
+// A mask as a user would write it.
 namespace own {
 
 /// Lets a row see the columns of its own parity. It says nothing of spans.
 struct SameParity {
   ATTILE_HOST_DEVICE bool visible(attile::ScoreIndex i, attile::Extent) const {
     return (i.row - i.col) % 2 == 0;
-  }
-};
-
-/// Lets the rows of a batch see its first lengths[batch] columns. It is a SpanMask.
-struct FirstKeys {
-  const std::int32_t* lengths = nullptr;
-
-  ATTILE_HOST_DEVICE bool visible(attile::ScoreIndex i, attile::Extent) const {
-    return i.col < lengths[i.batch];
-  }
-  ATTILE_HOST_DEVICE attile::Span columns(int batch, int, attile::Interval,
-                                          attile::Extent e) const {
-    const attile::Interval seen = attile::clip(0, lengths[batch], e.kv_len);
-    return {seen, seen};
-  }
-  ATTILE_HOST_DEVICE attile::Span rows(int batch, int, attile::Interval columns,
-                                       attile::Extent e) const {
-    const attile::Interval all{0, e.q_len}, none{0, 0};
-    return {columns.begin < lengths[batch] ? all : none,
-            columns.end <= lengths[batch] ? all : none};
   }
 };
 
@@ -100,11 +82,11 @@ using Softcap = attile::Policies<Mask, attile::Softcap>;
 using Alibi = attile::Policies<Mask, attile::Alibi>;
 using SoftcapAlibiDropout =
     attile::Policies<Mask, attile::Then<attile::Softcap, attile::Alibi>, attile::PhiloxDropout>;
-using Documents = Masked<attile::Document>;
+using Documents = Masked<attile::SortedDocument>;
 using Prefix = attile::Policies<attile::Prefix>;  // it has the causal mask in it
 using Parity = Masked<own::SameParity>;
 using Bias = attile::Policies<Mask, attile::AdditiveBias<T>>;
-using KeyPadding = Masked<own::FirstKeys>;
+using KeyPadding = Masked<attile::KeyPadding>;
 
 }  // namespace bundle
 
@@ -115,11 +97,11 @@ void set(Policy& to, const AttilePolicies& from) {
     set(to.first, from), set(to.second, from);
   } else if constexpr (std::is_same_v<Policy, attile::SlidingWindow>) {
     to.left = from.window_left, to.right = from.window_right;
-  } else if constexpr (std::is_same_v<Policy, attile::Document>) {
-    to.q_ids = to.kv_ids = from.documents;
+  } else if constexpr (std::is_same_v<Policy, attile::SortedDocument>) {
+    to.table = from.table;
   } else if constexpr (std::is_same_v<Policy, attile::Prefix>) {
     to.length = from.prefix;
-  } else if constexpr (std::is_same_v<Policy, own::FirstKeys>) {
+  } else if constexpr (std::is_same_v<Policy, attile::KeyPadding>) {
     to.lengths = from.key_lengths;
   } else if constexpr (std::is_same_v<Policy, attile::Softcap>) {
     to.cap = from.softcap;
@@ -188,6 +170,21 @@ cudaError_t workspace_of(const A& a, std::size_t& bytes) {
   return attile::backward<kD, kDv, kMode>(nullptr, bytes, a);
 }
 
+/// Prepares the table of a mask; with a null one it sets `bytes` to its size: 0 where it has none.
+template <class Mask>
+cudaError_t prepare(const Mask& mask, const AttileProblem& p, std::size_t& bytes) {
+  if constexpr (requires { mask.first, mask.second; }) {
+    return prepare(mask.second, p, bytes);  // bundle::Masked: the policy's mask
+  } else if constexpr (std::is_same_v<Mask, attile::SortedDocument>) {
+    const std::int32_t* const ids = p.policies.documents;
+    const attile::SortedIds source{ids, ids, p.batch, p.q_len, p.kv_len};
+    return attile::prepare(p.policies.table, bytes, source, p.stream);
+  } else {
+    bytes = 0;
+    return cudaSuccess;
+  }
+}
+
 template <class A>
 cudaError_t run(const A& a, const AttileProblem& p) {
   return attile::forward<kD, kDv>(a, p.stream);
@@ -215,6 +212,13 @@ const char* attile_check(const AttileProblem* problem) { return check(args_of(*p
 /// Errors   a cudaError_t; 0 for success.
 int attile_workspace(const AttileProblem* problem, std::size_t* bytes) {
   return workspace_of(args_of(*problem), *bytes);
+}
+
+/// With a null policies.table sets `bytes` to the size of the mask's table, 0 where it has none;
+/// else writes the table, of `bytes`, asynchronously on the problem's stream.
+/// Errors   a cudaError_t; 0 for success.
+int attile_prepare(const AttileProblem* problem, std::size_t* bytes) {
+  return prepare(Args::MaskType{}, *problem, *bytes);
 }
 
 /// Runs the kernel, asynchronously on the problem's stream.

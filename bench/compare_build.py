@@ -156,7 +156,7 @@ class Policies(ctypes.Structure):
     _fields_ = (
         [("bias", ctypes.c_void_p)]
         + [(f"bias_{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row", "col")]
-        + [(name, ctypes.c_void_p) for name in ("slopes", "documents", "key_lengths")]
+        + [(name, ctypes.c_void_p) for name in ("slopes", "documents", "key_lengths", "table")]
         + [(name, ctypes.c_uint64) for name in ("seed", "offset")]
         + [(name, ctypes.c_float) for name in ("dropout", "softcap")]
         + [(name, ctypes.c_int32) for name in ("prefix", "window_left", "window_right")])
@@ -182,6 +182,7 @@ class Library:
         self._library.attile_check.argtypes = [pointer]
         self._library.attile_check.restype = ctypes.c_char_p
         self._library.attile_workspace.argtypes = [pointer, ctypes.POINTER(ctypes.c_size_t)]
+        self._library.attile_prepare.argtypes = [pointer, ctypes.POINTER(ctypes.c_size_t)]
         self._library.attile_run.argtypes = [pointer]
         self._library.attile_error.argtypes = [ctypes.c_int]
         self._library.attile_error.restype = ctypes.c_char_p
@@ -196,6 +197,17 @@ class Library:
         size = ctypes.c_size_t(0)
         self._demand(self._library.attile_workspace(ctypes.byref(problem), ctypes.byref(size)))
         return size.value
+
+    def table_bytes(self, problem):
+        """The size of the mask's table, for a problem that has none yet; 0: the mask needs none."""
+        size = ctypes.c_size_t(0)
+        self._demand(self._library.attile_prepare(ctypes.byref(problem), ctypes.byref(size)))
+        return size.value
+
+    def prepare(self, problem, table_bytes):
+        """Writes the mask's table to the memory that the problem names."""
+        size = ctypes.c_size_t(table_bytes)
+        self._demand(self._library.attile_prepare(ctypes.byref(problem), ctypes.byref(size)))
 
     def runner(self, problem):
         """A call without arguments, with as little work on the host as ctypes allows."""

@@ -32,7 +32,7 @@ POLICIES = {
     "parity": "own mask: parity",
     "bias_hrc": "bias (head, row, col)",
     "bias_bc": "bias (batch, col)",
-    "key_padding": "own mask: key padding",
+    "key_padding": "key padding",
 }
 # Those that differ only in what their memory holds, or in strides, have one kernel.
 KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",

@@ -80,8 +80,8 @@ def _c_tensor(tensor):
 
 def attile(x, direction, libraries, in_order=False):
     """`libraries` maps a Kernel to its Library, or to the error that there is instead. Outputs and
-    scratch memory are allocated once and hold NaN before the first call. The backward pass starts
-    from attile's own O and LSE."""
+    scratch memory are allocated once and hold NaN before the first call. A mask's table is prepared
+    once, before what is timed. The backward pass starts from attile's own O and LSE."""
     import torch
 
     cell = x.cell
@@ -98,23 +98,29 @@ def attile(x, direction, libraries, in_order=False):
         library = libraries[cell.kernel(way, in_order)]
         if isinstance(library, Exception):
             raise library
+        problem.policies.table = None
+        table_bytes = library.table_bytes(problem)
+        table = torch.empty(table_bytes, dtype=torch.uint8, device="cuda")
+        if table_bytes > 0:
+            problem.policies.table = table.data_ptr()
+            library.prepare(problem, table_bytes)
         if why := library.check(problem):
             raise Refused(why)
         size = library.workspace_bytes(problem)
         workspace = torch.full((size,), 0xFF, dtype=torch.uint8, device="cuda")
         problem.workspace, problem.workspace_bytes = workspace.data_ptr() or None, size
-        return library.runner(problem), workspace
+        return library.runner(problem), (workspace, table)
 
-    forward, _ = prepare("forward")
+    forward, held_forward = prepare("forward")
     if direction == "forward":
-        return Run(forward, lambda _: {"o": tensors["o"], "lse": lse})
+        return Run(forward, lambda _, held=held_forward: {"o": tensors["o"], "lse": lse})
     forward()
     names = ("dq", "dk", "dv")
     tensors.update(zip(names, (torch.full_like(t, math.nan) for t in (x.q, x.k, x.v))))
     tensors["dout"] = x.dout
-    backward, workspace = prepare("backward")
+    backward, held_backward = prepare("backward")
 
-    def outputs(_, held=(lse, workspace)):  # `held` keeps them while the run lives
+    def outputs(_, held=(lse, held_backward)):  # `held` keeps them while the run lives
         return {name: tensors[name] for name in names}
 
     return Run(backward, outputs)

@@ -752,6 +752,7 @@ class Interface(unittest.TestCase):
 
     def test_a_forward_kernel_needs_no_workspace_and_errors_have_names(self):
         self.assertEqual(self.library.workspace_bytes(self.problem), 0)
+        self.assertEqual(self.library.table_bytes(self.problem), 0)
         self.problem.scale = -1.0
         with self.assertRaisesRegex(RuntimeError, "^attile: "):
             self.library.runner(self.problem)()

@@ -7,4 +7,5 @@
 
 #include <attile/host/backward.h>
 #include <attile/host/forward.h>
+#include <attile/host/prepare.h>
 #include <attile/host/problem.h>

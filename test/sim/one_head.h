@@ -16,7 +16,7 @@ example::DeviceArray<T> filled(std::size_t size, float x) {
   return example::DeviceArray<T>(std::vector<T>(size, attile::from_float<T>(x)));
 }
 
-/// What a backward pass of one head takes and gives, dense, all of it written: ones, but for LSE.
+/// What a pass of one head takes and gives, dense, all of it written: ones, but for LSE.
 template <class Traits>
 struct OneHead {
   using T = typename Traits::ElementType;
@@ -39,7 +39,20 @@ struct OneHead {
         dv(ones(keys)),
         lse(filled<float>(static_cast<std::size_t>(rows), lse_of_rows)) {}
 
-  void run_backward() const {
+  void run_forward(const typename Traits::MaskType& mask) const {
+    typename Traits::Args args;
+    args.q = attile::bhsd<const T>(q.get(), q_len, 1, kD);
+    args.k = attile::bhsd<const T>(k.get(), kv_len, 1, kD);
+    args.v = attile::bhsd<const T>(v.get(), kv_len, 1, kD);
+    args.o = attile::bhsd(o.get(), q_len, 1, kD);
+    args.lse = lse.get();
+    args.batch = args.q_heads = args.kv_heads = 1;
+    args.q_len = q_len, args.kv_len = kv_len, args.head_dim = kD;
+    args.mask = mask;
+    REQUIRE(attile::forward<Traits>(args) == cudaSuccess);
+  }
+
+  void run_backward(const typename Traits::MaskType& mask = {}) const {
     typename Traits::Args args;
     args.q = attile::bhsd<const T>(q.get(), q_len, 1, kD);
     args.k = attile::bhsd<const T>(k.get(), kv_len, 1, kD);
@@ -52,6 +65,7 @@ struct OneHead {
     args.lse = lse.get();
     args.batch = args.q_heads = args.kv_heads = 1;
     args.q_len = q_len, args.kv_len = kv_len, args.head_dim = kD;
+    args.mask = mask;
     std::size_t bytes = 0;
     REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
     const example::DeviceArray<unsigned char> workspace(bytes);

@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_table.h"
 #include "sim/suite.h"
+#include "support/prepared_on_device.h"
 #include "support/problem.h"
 
 namespace {
@@ -30,6 +32,23 @@ void check_that_sums_are_refused() {
   }
 }
 
+/// Kernels of both passes, of all ways to add dQ, with a mask that reads a table.
+template <class Mask>
+void any_table() {
+  using attile::DqMode;
+  using attile::NoDropout;
+  using attile::NoScoreMod;
+  using Small = attile::portable::Tuning<>;
+  const auto backward = [&]<DqMode kMode>() {
+    run_any_table<
+        attile::BackwardTraits<16, 24, 32, float, Mask, NoScoreMod, NoDropout, 32, kMode, Small>>();
+  };
+  run_any_table<attile::ForwardTraits<16, 24, 32, float, Mask, NoScoreMod, NoDropout, 32, Small>>();
+  backward.template operator()<DqMode::kAccumulate>();
+  backward.template operator()<DqMode::kTwoPass>();
+  backward.template operator()<DqMode::kInOrder>();
+}
+
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
@@ -38,13 +57,17 @@ const bool kRegistered = [] {
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
-                        policies<kCausal, kEverything, kLearned, kOwnLengthsCausal>);
+                        policies<kCausal, kEverything, kLearned, kOwnLengthsCausal,
+                                 kCausalSortedDocument, kRowIntervals>);
   suite.test("learned", "backward", "two_pass.sums_are_refused",
              check_that_sums_are_refused<TwoPass>);
   // Rows that do not fill the threads' places.
   suite.both<float>("20x24", simulated<Odd>(kLessCost), policies<kCausal>);
   // Rows and columns whose last vector reaches into the padding.
   suite.both<float>("57x57", simulated<Padded>(kLessCost), policies<kCausal>);
+  suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
+  suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
+  suite.test("prepare", "both", "the_same_bytes_as_on_the_host", check_prepared_tables);
   return true;
 }();
 

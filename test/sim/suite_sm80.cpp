@@ -3,6 +3,7 @@
 #include <attile/kernel/sm80/forward.cuh>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_table.h"
 #include "sim/suite.h"
 
 namespace {
@@ -41,19 +42,35 @@ using Line = GpuExecutor<Dims<64>, MatrixTiles<32, 64, Tuning<4, 4>, BackwardTun
 using Deep =
     GpuExecutor<Dims<128, 128, 96>, MatrixTiles<32, 32, Tuning<2>, BackwardTuning<4, 2, 2, 1, 1>>>;
 
+/// Kernels of both passes, of all ways to add dQ, with a mask that reads a table.
+template <class Mask>
+void any_table() {
+  using E = attile::Elements<__half>;
+  using P = attile::Policies<Mask>;
+  using attile::DqMode;
+  using attile::sm80::BackwardTraits;
+  using Backward = BackwardTuning<2, 1, 1, 1, 1>;
+  run_any_table<attile::sm80::ForwardTraits<32, 32, 64, E, P, 64, Tuning<2, 1, 2>>>();
+  run_any_table<BackwardTraits<32, 32, 64, E, P, 64, DqMode::kAccumulate, Backward>>();
+  run_any_table<BackwardTraits<32, 32, 64, E, P, 64, DqMode::kInOrder, Backward>>();
+}
+
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
   suite.both<__half>("128x64", simulated<Large>(), kSimulatedPolicies + kSequencePolicies);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
-  suite.backward<__half>("in_order", simulated<InOrder>(), policies<kCausal, kOwnLengthsCausal>);
+  suite.backward<__half>("in_order", simulated<InOrder>(),
+                         policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument>);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
   suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal, kOwnLengths>);
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
   suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
+  suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
+  suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   return true;
 }();
 

@@ -2,6 +2,7 @@
 #include <attile/attile.cuh>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_table.h"
 #include "sim/one_head.h"
 #include "sim/suite.h"
 #include "support/catch.h"
@@ -79,6 +80,24 @@ void nothing_is_visible() {
   }
 }
 
+/// Kernels of both passes, of all ways to add dQ, with a mask that reads a table.
+template <class Mask>
+void any_table() {
+  using attile::BackwardTraits;
+  using attile::DqMode;
+  using attile::ForwardTraits;
+  using attile::NoDropout;
+  using attile::NoScoreMod;
+  using attile::sm90::BackwardTuning;
+  run_any_table<ForwardTraits<192, 32, 64, __half, Mask, NoScoreMod, NoDropout, 64, Tuning<3>>>();
+  run_any_table<BackwardTraits<64, 64, 64, __half, Mask, NoScoreMod, NoDropout, 64,
+                               DqMode::kAccumulate, BackwardTuning<>>>();
+  run_any_table<BackwardTraits<64, 128, 64, __half, Mask, NoScoreMod, NoDropout, 64,
+                               DqMode::kInOrder, BackwardTuning<>>>();
+  run_any_table<BackwardTraits<64, 64, 160, __half, Mask, NoScoreMod, NoDropout, 160,
+                               DqMode::kInOrder, BackwardTuning<>>>();
+}
+
 /// O and LSE of the first of two packed sequences, of 40 rows, where the other one's Q has that
 /// size: rows of it lie in the tile with the first one's, and see the same keys there.
 std::vector<float> beside_neighbour(float size) {
@@ -123,25 +142,29 @@ const bool kRegistered = [] {
   const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
   suite.forward<__half>("128x64", simulated<Two>(kMost), kSimulatedPolicies + kSequencePolicies);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
-                               policies<kCausal, kOwnLengthsCausal>);
+                               policies<kCausal, kOwnLengthsCausal, kPreparedAlibi>);
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered.
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
-  suite.forward<__half>("packed", simulated<Packed>(kMost), policies<kNone, kCausal>);
+  suite.forward<__half>("packed", simulated<Packed>(kMost),
+                        policies<kNone, kCausal, kRowIntervals>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal, kOwnLengths>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
   suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
   suite.backward<__half>("rows", simulated<Rows>(kMost),
                          policies<kNone, kLearned, kLearnedDropout, kOwnLengths>);
-  suite.backward<__half>("columns", simulated<Columns>(kMost),
-                         policies<kCausal, kNone, kEverything, kLearned> + kSequencePolicies);
-  suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument>);
+  suite.backward<__half>(
+      "columns", simulated<Columns>(kMost),
+      policies<kCausal, kNone, kEverything, kLearned, kKeyPadding, kRowIntervals> +
+          kSequencePolicies);
+  suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument, kPreparedAlibi>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
-  suite.backward<__half>("in_order", simulated<InOrder>(kMost),
-                         policies<kCausal, kOwnLengthsCausal>);
+  suite.backward<__half>(
+      "in_order", simulated<InOrder>(kMost),
+      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument, kRowIntervals>);
   suite.backward<__half>("d96", simulated<D96>(kWide / 4), policies<kNone>);
   suite.backward<__half>("d96_in_order", simulated<SemaphoreWarps>(kWide / 4),
                          policies<kCausal, kOwnLengthsCausal>);
@@ -152,6 +175,10 @@ const bool kRegistered = [] {
   suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide), policies<kEverything>);
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
+  suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
+  suite.test("any_table", "both", "causal_sorted_document",
+             any_table<attile::And<attile::Causal, attile::SortedDocument>>);
+  suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("own_mask", "backward", "nothing_is_visible", [] {
     nothing_is_visible<DefaultOfNothing<64>>();
     nothing_is_visible<DefaultOfNothing<96>>();

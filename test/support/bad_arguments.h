@@ -191,6 +191,12 @@ void bad_policies(const Bad& bad) {
                               [&](auto& a) { a.mask.q_ids = bad.problem.ids; });
   bad.template with<Document>("document without ids", document, [](auto&) {});
   bad.template with<And<Causal, Document>>("causal and document", document, [](auto&) {});
+  bad.template with<attile::KeyPadding>("key padding", "KeyPadding: lengths must not be null",
+                                        [](auto&) {});
+  bad.template with<And<Causal, attile::SortedDocument>>(
+      "causal and sorted document", "SortedDocument: table must not be null", [](auto&) {});
+  bad.template with<attile::RowIntervals>("row intervals", "RowIntervals: table must not be null",
+                                          [](auto&) {});
   bad.template with<And<Prefix, Causal>>("prefix -5 and causal",
                                          "Prefix: length must not be negative",
                                          [](auto& a) { a.mask.first.length = -5; });

@@ -15,6 +15,13 @@ enum class Policy {
   kDocument,
   kCausalDocument,
   kWindowPrefix,
+  kKeyPadding,
+  kCausalKeyPadding,
+  kSortedDocument,
+  kCausalSortedDocument,
+  kRowIntervals,
+  kCausalRowIntervals,
+  kPreparedAlibi,
   kAlibi,
   kSoftcap,
   kBias,
@@ -93,11 +100,13 @@ struct Case {
   float scale = 0;           ///< 0: not given
   int left = -1;             ///< SlidingWindow
   int right = -1;            ///< SlidingWindow
-  int prefix = 0;            ///< Prefix; with `pointers` one length for each batch
+  int prefix = 0;            ///< Prefix; with `pointers` one length for each batch. KeyPadding and
+                             ///< RowIntervals: see PolicyData and IntervalRows
   float cap = 3;             ///< Softcap
   int period = 3;            ///< the user's mask
   float probability = 0.3f;  ///< of dropout
-  bool pointers = false;     ///< lengths, seeds, slopes of each batch come from memory
+  bool pointers = false;     ///< lengths, seeds, slopes of each batch come from memory; a row's
+                             ///< intervals are one
   bool hide = false;         ///< a bias that is -inf in places; documents without a key
   Sums sums = Sums::kNone;   ///< of what is learned
 };
@@ -446,6 +455,53 @@ inline constexpr auto kCases = [] {
        .kv_heads = 2, .q_len = 130, .kv_len = 130, .head_dim = 32},
       {.name = "causal_document_70_40", .policy = kCausalDocument, .q_len = 70, .kv_len = 40,
        .dlse = true, .hide = true},
+      // Masks by data that skip tiles: lengths of 0, below it and above kv_len; documents that
+      // begin and end inside of tiles, of one row, and without keys.
+      {.name = "key_padding_70_130", .policy = kKeyPadding, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 70, .kv_len = 130, .head_dim = 32, .dlse = true, .prefix = 65},
+      {.name = "key_padding_40_200", .policy = kKeyPadding, .batch = 3, .q_len = 40,
+       .kv_len = 200, .prefix = 7},
+      {.name = "key_padding_all_empty", .policy = kKeyPadding, .q_len = 33, .kv_len = 70,
+       .dlse = true},
+      {.name = "causal_key_padding_130", .policy = kCausalKeyPadding, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 130, .head_dim = 32, .dlse = true, .prefix = 40},
+      {.name = "causal_key_padding_130_70", .policy = kCausalKeyPadding, .batch = 3, .q_len = 130,
+       .kv_len = 70, .prefix = 20},
+      {.name = "sorted_document_130", .policy = kSortedDocument, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 130},
+      {.name = "sorted_document_65_200", .policy = kSortedDocument, .q_len = 65, .kv_len = 200},
+      {.name = "sorted_document_200_65", .policy = kSortedDocument, .batch = 2, .q_len = 200,
+       .kv_len = 65, .head_dim = 32, .dlse = true, .hide = true},
+      {.name = "sorted_document_without_keys", .policy = kSortedDocument, .batch = 2, .q_len = 33,
+       .kv_len = 70, .dlse = true, .hide = true},
+      {.name = "sorted_document_dim_192", .policy = kSortedDocument, .q_heads = 2, .kv_heads = 1,
+       .q_len = 130, .kv_len = 130, .head_dim = 192},
+      {.name = "causal_sorted_document_130", .policy = kCausalSortedDocument, .batch = 2,
+       .q_heads = 4, .kv_heads = 2, .q_len = 130, .kv_len = 130, .head_dim = 32},
+      {.name = "causal_sorted_document_300", .policy = kCausalSortedDocument, .q_len = 300,
+       .kv_len = 300, .head_dim = 16, .dlse = true},
+      {.name = "causal_sorted_document_70_40", .policy = kCausalSortedDocument, .q_len = 70,
+       .kv_len = 40, .dlse = true, .hide = true},
+      {.name = "row_intervals_130", .policy = kRowIntervals, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 130, .dlse = true, .prefix = 20},
+      {.name = "row_intervals_65_200", .policy = kRowIntervals, .q_len = 65, .kv_len = 200,
+       .prefix = 70},
+      {.name = "row_intervals_one", .policy = kRowIntervals, .batch = 2, .q_len = 130,
+       .kv_len = 65, .head_dim = 32, .prefix = 10, .pointers = true},
+      {.name = "row_intervals_heads_4_1", .policy = kRowIntervals, .q_heads = 4, .q_len = 33,
+       .kv_len = 65, .head_dim = 16, .prefix = 10},
+      {.name = "row_intervals_dim_192", .policy = kRowIntervals, .q_heads = 2, .kv_heads = 1,
+       .q_len = 70, .kv_len = 130, .head_dim = 192, .prefix = 30},
+      {.name = "causal_row_intervals_130", .policy = kCausalRowIntervals, .batch = 2,
+       .q_heads = 4, .kv_heads = 2, .q_len = 130, .kv_len = 130, .head_dim = 32, .prefix = 40},
+      {.name = "causal_row_intervals_300", .policy = kCausalRowIntervals, .q_len = 300,
+       .kv_len = 300, .head_dim = 16, .prefix = 33},
+      {.name = "prepared_alibi_130_150", .policy = kPreparedAlibi, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 130, .kv_len = 150, .head_dim = 32, .dlse = true, .prefix = 100},
+      {.name = "prepared_alibi_70_65", .policy = kPreparedAlibi, .batch = 2, .q_len = 70,
+       .kv_len = 65, .head_dim = 32, .prefix = 50},
+      {.name = "prepared_alibi_dim_128", .policy = kPreparedAlibi, .q_len = 65, .kv_len = 70,
+       .head_dim = 128, .prefix = 50, .hide = true},
       {.name = "window_and_prefix", .policy = kWindowPrefix, .batch = 2, .q_len = 130,
        .kv_len = 130, .head_dim = 32, .left = 20, .right = 30, .prefix = 40},
       {.name = "window_and_prefix_70_130", .policy = kWindowPrefix, .q_len = 70, .kv_len = 130,

@@ -10,6 +10,7 @@
 #include "support/cases.h"
 #include "support/learned_factor.h"
 #include "support/own_lengths.h"
+#include "support/prepared.h"
 #include "support/random.h"
 #include "support/tensors.h"
 
@@ -70,6 +71,24 @@ template <>
 struct CombinationOf<Policy::kWindowPrefix>
     : Combination<And<attile::SlidingWindow, attile::Prefix>> {};
 template <>
+struct CombinationOf<Policy::kKeyPadding> : Combination<attile::KeyPadding> {};
+template <>
+struct CombinationOf<Policy::kCausalKeyPadding> : Combination<And<Causal, attile::KeyPadding>> {};
+template <>
+struct CombinationOf<Policy::kSortedDocument> : Combination<attile::SortedDocument> {};
+template <>
+struct CombinationOf<Policy::kCausalSortedDocument>
+    : Combination<And<Causal, attile::SortedDocument>> {};
+template <>
+struct CombinationOf<Policy::kRowIntervals> : Combination<attile::RowIntervals> {};
+template <>
+struct CombinationOf<Policy::kCausalRowIntervals> : Combination<And<Causal, attile::RowIntervals>> {
+};
+/// Two masks of intervals, asked about each score because of the modifier.
+template <>
+struct CombinationOf<Policy::kPreparedAlibi>
+    : Combination<And<attile::SortedDocument, attile::KeyPadding>, attile::Alibi> {};
+template <>
 struct CombinationOf<Policy::kAlibi> : Combination<Causal, attile::Alibi> {};
 template <>
 struct CombinationOf<Policy::kSoftcap> : Combination<attile::Softcap> {};
@@ -127,6 +146,13 @@ class PolicyData {
         kv_ids_.push_back(c.hide && id == 1 ? -1 : id);
       }
       lengths_.push_back(c.prefix * (b + 1) / 2);
+      const int paddings[] = {c.prefix, -3, c.kv_len + 5, 0, c.kv_len};
+      key_lengths_.push_back(paddings[b % 5]);
+    }
+    if (uses_table(c.policy)) {
+      document_table_ = host_table(DocumentRows(c.batch, c.q_len, c.kv_len, c.hide).source);
+      interval_table_ =
+          host_table(IntervalRows(c.batch, c.q_len, c.kv_len, c.prefix, c.pointers).source);
     }
     const int slopes = c.pointers ? c.batch * c.q_heads : c.q_heads;
     for (int i = 0; i < slopes; ++i) slopes_.push_back(0.5f / static_cast<float>(1 + i));
@@ -144,6 +170,9 @@ class PolicyData {
     m = {case_.prefix, case_.pointers ? lengths_.data() : nullptr};
   }
   void operator()(attile::Document& m) const { m = {q_ids_.data(), kv_ids_.data()}; }
+  void operator()(attile::KeyPadding& m) const { m = {key_lengths_.data()}; }
+  void operator()(attile::SortedDocument& m) const { m = {document_table_.data()}; }
+  void operator()(attile::RowIntervals& m) const { m = {interval_table_.data()}; }
   void operator()(attile::Alibi& s) const {
     s = {slopes_.data(), case_.pointers ? case_.q_heads : 0};
   }
@@ -184,11 +213,14 @@ class PolicyData {
   void operator()(Policy&) const {}  // has no parameters
 
   std::vector<Region> regions() {
-    return {
-        region(q_ids_),        region(kv_ids_),       region(lengths_),
-        region(slopes_),       bias_.region(),        {seed_and_offset_, sizeof(seed_and_offset_)},
-        gradients_.region(),   region(factors_),      region(q_rows.first),
-        region(q_rows.length), region(kv_rows.first), region(kv_rows.length)};
+    return {region(q_ids_),         region(kv_ids_),
+            region(lengths_),       region(slopes_),
+            bias_.region(),         {seed_and_offset_, sizeof(seed_and_offset_)},
+            gradients_.region(),    region(factors_),
+            region(q_rows.first),   region(q_rows.length),
+            region(kv_rows.first),  region(kv_rows.length),
+            region(key_lengths_),   region(document_table_),
+            region(interval_table_)};
   }
   /// Of what is learned, with room between its elements.
   Buffer<float>& gradient_buffer() { return gradients_; }
@@ -196,6 +228,11 @@ class PolicyData {
  private:
   static int document(int batch, int position, int length) {
     return static_cast<int>((std::int64_t{position} * (3 + batch) + batch) / length);
+  }
+  static bool uses_table(Policy p) {
+    using enum Policy;
+    return p == kSortedDocument || p == kCausalSortedDocument || p == kRowIntervals ||
+           p == kCausalRowIntervals || p == kPreparedAlibi;
   }
   int bias_rows() const { return case_.hide ? case_.q_len : 1; }
   std::int64_t bias_elements() const {
@@ -232,7 +269,8 @@ class PolicyData {
   }
 
   Case case_;
-  std::vector<int> q_ids_, kv_ids_, lengths_;
+  std::vector<int> q_ids_, kv_ids_, lengths_, key_lengths_;
+  Table document_table_, interval_table_;
   std::vector<float> slopes_, factors_;
   Buffer<float> bias_;
   mutable Buffer<float> gradients_;  // which policies point to, as to what they only read
@@ -257,6 +295,9 @@ struct Relocate {
     (*this)(m.q_ids);
     (*this)(m.kv_ids);
   }
+  void operator()(attile::KeyPadding& m) const { (*this)(m.lengths); }
+  void operator()(attile::SortedDocument& m) const { (*this)(m.table); }
+  void operator()(attile::RowIntervals& m) const { (*this)(m.table); }
   void operator()(attile::Alibi& s) const { (*this)(s.slopes); }
   template <class T>
   void operator()(attile::AdditiveBias<T>& s) const {

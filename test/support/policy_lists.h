@@ -9,27 +9,34 @@
 #endif
 
 /// The one list of all policies: X(name in names of tests, Policy).
-#define ATTILE_EACH_POLICY(X)              \
-  X(none, kNone)                           \
-  X(causal, kCausal)                       \
-  X(causal_top_left, kCausalTopLeft)       \
-  X(window, kWindow)                       \
-  X(prefix, kPrefix)                       \
-  X(document, kDocument)                   \
-  X(causal_document, kCausalDocument)      \
-  X(window_prefix, kWindowPrefix)          \
-  X(alibi, kAlibi)                         \
-  X(softcap, kSoftcap)                     \
-  X(bias, kBias)                           \
-  X(softcap_alibi, kSoftcapAlibi)          \
-  X(dropout, kDropout)                     \
-  X(causal_dropout, kCausalDropout)        \
-  X(user, kUser)                           \
-  X(everything, kEverything)               \
-  X(learned, kLearned)                     \
-  X(learned_dropout, kLearnedDropout)      \
-  X(own_lengths, kOwnLengths)              \
-  X(own_lengths_causal, kOwnLengthsCausal) \
+#define ATTILE_EACH_POLICY(X)                      \
+  X(none, kNone)                                   \
+  X(causal, kCausal)                               \
+  X(causal_top_left, kCausalTopLeft)               \
+  X(window, kWindow)                               \
+  X(prefix, kPrefix)                               \
+  X(document, kDocument)                           \
+  X(causal_document, kCausalDocument)              \
+  X(window_prefix, kWindowPrefix)                  \
+  X(key_padding, kKeyPadding)                      \
+  X(causal_key_padding, kCausalKeyPadding)         \
+  X(sorted_document, kSortedDocument)              \
+  X(causal_sorted_document, kCausalSortedDocument) \
+  X(row_intervals, kRowIntervals)                  \
+  X(causal_row_intervals, kCausalRowIntervals)     \
+  X(prepared_alibi, kPreparedAlibi)                \
+  X(alibi, kAlibi)                                 \
+  X(softcap, kSoftcap)                             \
+  X(bias, kBias)                                   \
+  X(softcap_alibi, kSoftcapAlibi)                  \
+  X(dropout, kDropout)                             \
+  X(causal_dropout, kCausalDropout)                \
+  X(user, kUser)                                   \
+  X(everything, kEverything)                       \
+  X(learned, kLearned)                             \
+  X(learned_dropout, kLearnedDropout)              \
+  X(own_lengths, kOwnLengths)                      \
+  X(own_lengths_causal, kOwnLengthsCausal)         \
   X(own_lengths_everything, kOwnLengthsEverything)
 
 namespace attile_test {
@@ -71,10 +78,13 @@ constexpr auto in_full(All all, Sample sample = {}) {
 
 inline constexpr auto kMaskPolicies =
     policies<Policy::kNone, Policy::kCausal, Policy::kCausalTopLeft, Policy::kWindow,
-             Policy::kPrefix, Policy::kDocument, Policy::kCausalDocument, Policy::kWindowPrefix>;
+             Policy::kPrefix, Policy::kDocument, Policy::kCausalDocument, Policy::kWindowPrefix,
+             Policy::kKeyPadding, Policy::kCausalKeyPadding, Policy::kSortedDocument,
+             Policy::kCausalSortedDocument, Policy::kRowIntervals, Policy::kCausalRowIntervals>;
 inline constexpr auto kModifierPolicies =
-    policies<Policy::kAlibi, Policy::kSoftcap, Policy::kBias, Policy::kSoftcapAlibi,
-             Policy::kDropout, Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
+    policies<Policy::kPreparedAlibi, Policy::kAlibi, Policy::kSoftcap, Policy::kBias,
+             Policy::kSoftcapAlibi, Policy::kDropout, Policy::kCausalDropout, Policy::kUser,
+             Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
 inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLearnedDropout>;
 /// Sequences of their own lengths.
@@ -90,8 +100,10 @@ inline constexpr auto kOtherTypePolicies = in_full(kUnlearnedPolicies, kFewPolic
 
 /// Those that the simulated machine runs. How scores are masked and modified the other executors
 /// look at; there it is how threads share the work that a policy gives them.
-inline constexpr auto kSimulatedPolicies = in_full(
-    kUnlearnedPolicies, kFewPolicies + policies<Policy::kWindow, Policy::kPrefix, Policy::kDocument,
-                                                Policy::kBias, Policy::kUser>);
+inline constexpr auto kSimulatedPolicies =
+    in_full(kUnlearnedPolicies,
+            kFewPolicies + policies<Policy::kWindow, Policy::kPrefix, Policy::kDocument,
+                                    Policy::kKeyPadding, Policy::kCausalSortedDocument,
+                                    Policy::kRowIntervals, Policy::kBias, Policy::kUser>);
 
 }  // namespace attile_test

@@ -4,6 +4,7 @@
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/policy.h>
+#include <attile/core/tile_mask.h>
 
 #include <concepts>
 #include <cstdint>
@@ -198,6 +199,40 @@ struct Prefix {
   }
 };
 
+/// Lets every row of a batch see column j iff j < lengths[batch]: keys that are padding are hidden.
+/// `check` cannot read the lengths, so a negative one counts as 0 and one above kv_len as kv_len.
+struct KeyPadding {
+  static constexpr bool kIntervals = true;
+
+  const int* lengths = nullptr;  ///< (batch)
+
+  const char* fault() const {
+    return lengths == nullptr ? "KeyPadding: lengths must not be null" : nullptr;
+  }
+
+  ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent) const { return i.col < lengths[i.batch]; }
+  ATTILE_HOST_DEVICE Span columns(int batch, int, Interval, Extent e) const {
+    const Interval seen = clip(0, lengths[batch], e.kv_len);
+    return {seen, seen};
+  }
+  ATTILE_HOST_DEVICE Span rows(int batch, int, Interval columns, Extent e) const {
+    const int length = lengths[batch];
+    return {{0, columns.begin < length ? e.q_len : 0}, {0, columns.end <= length ? e.q_len : 0}};
+  }
+
+  struct Tile {
+    using Mask = KeyPadding;
+    int first_col, length;
+
+    ATTILE_HOST_DEVICE int row(int) const { return 0; }
+    ATTILE_HOST_DEVICE int col(int dc) const { return first_col + dc; }
+    ATTILE_HOST_DEVICE bool visible(int, int col) const { return col < length; }
+  };
+  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex first, Extent) const {
+    return {first.col, lengths[first.batch]};
+  }
+};
+
 /// Says whether a mask indexes its data by the lengths that all sequences have in common, so that
 /// it takes Uniform sequences alone. Such a mask declares `kUniformOnly`.
 template <class M>
@@ -206,8 +241,9 @@ inline constexpr bool kUniformOnly = [] {
   return false;
 }();
 
-/// Lets a row see the columns of its own document.
-/// Shapes   q_ids (batch, q_len), kv_ids (batch, kv_len): the same array for self-attention.
+/// Lets a row see the columns of its own document. Ids come in any order, and all tiles are
+/// visited: where they are sorted, SortedDocument (prepared_mask.h) skips tiles. Shapes   q_ids
+/// (batch, q_len), kv_ids (batch, kv_len): the same array for self-attention.
 struct Document {
   static constexpr bool kUniformOnly = true;
 
@@ -222,6 +258,19 @@ struct Document {
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
     return q_ids[static_cast<std::int64_t>(i.batch) * e.q_len + i.row] ==
            kv_ids[static_cast<std::int64_t>(i.batch) * e.kv_len + i.col];
+  }
+
+  struct Tile {
+    using Mask = Document;
+    const int *of_rows, *of_columns;  ///< the ids from the first score's row and column on
+
+    ATTILE_HOST_DEVICE int row(int dr) const { return of_rows[dr]; }
+    ATTILE_HOST_DEVICE int col(int dc) const { return of_columns[dc]; }
+    ATTILE_HOST_DEVICE bool visible(int row, int col) const { return row == col; }
+  };
+  ATTILE_HOST_DEVICE Tile of_tile(ScoreIndex first, Extent e) const {
+    return {q_ids + static_cast<std::int64_t>(first.batch) * e.q_len + first.row,
+            kv_ids + static_cast<std::int64_t>(first.batch) * e.kv_len + first.col};
   }
 };
 
@@ -255,6 +304,39 @@ struct And {
     const Span x = visible_rows(first, batch, head, columns, e);
     const Span y = visible_rows(second, batch, head, columns, e);
     return {intersect(x.touched, y.touched), intersect(x.full, y.full)};
+  }
+
+  template <class X, class Y>
+  struct Both {
+    X first;
+    Y second;
+  };
+  template <class X, class Y>
+  struct Tile {
+    using Mask = And;
+    X first;
+    Y second;
+
+    ATTILE_HOST_DEVICE auto row(int dr) const { return both(first.row(dr), second.row(dr)); }
+    ATTILE_HOST_DEVICE auto col(int dc) const { return both(first.col(dc), second.col(dc)); }
+    template <class Row, class Col>
+    ATTILE_HOST_DEVICE bool visible(const Row& row, const Col& col) const {
+      const bool in_first = first.visible(row.first, col.first);
+      const bool in_second = second.visible(row.second, col.second);
+      return in_first && in_second;
+    }
+
+   private:
+    template <class R, class S>
+    ATTILE_HOST_DEVICE static Both<R, S> both(R r, S s) {
+      return {r, s};
+    }
+  };
+  ATTILE_HOST_DEVICE auto of_tile(ScoreIndex at, Extent e) const
+      requires(kHasTileMask<A> || kHasTileMask<B>) {
+    const auto x = mask_of_tile(first, at, e);
+    const auto y = mask_of_tile(second, at, e);
+    return Tile<std::remove_const_t<decltype(x)>, std::remove_const_t<decltype(y)>>{x, y};
   }
 };
 

@@ -5,6 +5,7 @@
 #include <attile/core/dropout.h>
 #include <attile/core/mask.h>
 #include <attile/core/policy.h>
+#include <attile/core/prepared_mask.h>
 #include <attile/core/score_mod.h>
 #include <attile/core/sequences.h>
 

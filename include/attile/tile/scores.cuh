@@ -50,23 +50,49 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord,
   }
 }
 
+/// Calls f(r, c, shown) for each of a thread's scores: whether the mask, by what it says that
+/// scores have in common (TileMask), and the extent show the score in registers (r, c). The mask is
+/// asked about rows and columns inside the extent: the last ones stand for those behind them.
+/// Nothing branches, so that what it reads of a row or a column is read once. Of rows and columns,
+/// those that are fewer take registers meanwhile. Without kCutsColumns all columns are inside.
+template <bool kCutsColumns, class Registers, class Coord, class M, class F>
+ATTILE_DEVICE void for_each_shown(const Coord& coord, const M& mask, const F& f) {
+  constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
+  const Extent extent = coord.extent;
+  ATTILE_UNROLL
+  for (int i = 0; i < (kByRows ? Registers::kRegCols : Registers::kRegRows); ++i) {
+    ATTILE_UNROLL
+    for (int line = 0; line < (kByRows ? Registers::kRegRows : Registers::kRegCols); ++line) {
+      const int r = kByRows ? line : i, c = kByRows ? i : line;
+      if (!Registers::has_row(r) || !Registers::has_col(c)) continue;
+      const int base = Coord::kOneHead ? 0 : r;
+      const int row = Registers::row_offset(r) - Registers::row_offset(base);
+      const int col = Registers::col_offset(c);
+      const ScoreIndex first = coord.nearest_inside(
+          coord.at(Registers::row(0) + Registers::row_offset(base), Registers::col(0)));
+      const auto tile = mask_of_tile(mask, first, extent);
+      const bool visible =
+          tile.visible(tile.row(min(row, extent.q_len - 1 - first.row)),
+                       tile.col(kCutsColumns ? min(col, extent.kv_len - 1 - first.col) : col));
+      const ScoreIndex at = coord.at(Registers::row(r), Registers::col(c));
+      f(r, c, visible & (at.row < extent.q_len && (!kCutsColumns || at.col < extent.kv_len)));
+    }
+  }
+}
+
 /// Sets S = -inf where the mask or the extent hides the score. The mask is called only for scores
 /// inside the extent, so that it never reads memory past a length.
 template <class Registers, class Coord, class M>
 ATTILE_DEVICE void hide(Registers& scores, const Coord& coord, const M& mask) {
+  const auto hide_one = [&](int r, int c, bool shown) {
+    if (!shown) scores.at(r, c) = -kInf;
+  };
   if constexpr (IntervalMask<M>) {
     hide_outside_intervals(scores, coord, mask);
+  } else if (coord.col0 + Registers::kCols <= coord.extent.kv_len) {
+    for_each_shown<false, Registers>(coord, mask, hide_one);
   } else {
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
-      if (!Registers::has_row(r)) continue;
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; ++c) {
-        if (!Registers::has_col(c)) continue;
-        const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
-        if (!coord.inside(i) || !mask.visible(i, coord.extent)) scores.at(r, c) = -kInf;
-      }
-    }
+    for_each_shown<true, Registers>(coord, mask, hide_one);
   }
 }
 
@@ -132,10 +158,19 @@ class VisibleBits : ScoreBits<Registers> {
       });
     }
   }
+  /// Does the same for a mask that says what scores have in common.
+  template <class M, class Coord>
+    requires(kHasTileMask<M>)
+  ATTILE_DEVICE void ask(const M& mask, const Coord& coord) {
+    for_each_shown<true, Registers>(coord, mask, [&](int r, int c, bool shown) {
+      const int i = r * Registers::kRegCols + c;
+      this->words_[i / 32] |= static_cast<std::uint32_t>(shown) << (i % 32);
+    });
+  }
   /// Evaluates the second of two masks first. Evaluated together, they would keep all rows and
   /// columns in registers until the loads of the second mask have finished.
   template <class A, class B, class Coord>
-    requires(!And<A, B>::kIntervals)
+    requires(!And<A, B>::kIntervals && !kHasTileMask<And<A, B>>)
   ATTILE_DEVICE void ask(const And<A, B>& mask, const Coord& coord) {
     const Coord again = coord.again();
     ATTILE_UNROLL

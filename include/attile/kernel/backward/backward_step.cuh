@@ -133,17 +133,24 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
   });
 }
 
-/// Does the same, but asks dropout about the whole tile beforehand, and the mask about each score
-/// once that has been computed.
+/// Does the same, but asks dropout about the whole tile beforehand, and so a mask that says what
+/// scores have in common; any other one is asked about each score once that has been computed.
 template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
+  using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   const tile::KeepBits<Registers, Sampler> kept(coord, sampler);
-  probabilities_and_gradient<kMasked, kAddGradient>(
-      p_frag, ds_frag, p, coord, lse, delta, kept,
-      AskedMask<std::remove_cvref_t<decltype(p.policies.mask)>>{p.policies.mask, coord});
+  if constexpr (kMasked && kHasTileMask<M>) {
+    tile::VisibleBits<Registers> shown;
+    shown.ask(p.policies.mask, coord);
+    probabilities_and_gradient<kMasked, kAddGradient>(p_frag, ds_frag, p, coord, lse, delta, kept,
+                                                      shown);
+  } else {
+    probabilities_and_gradient<kMasked, kAddGradient>(p_frag, ds_frag, p, coord, lse, delta, kept,
+                                                      AskedMask<M>{p.policies.mask, coord});
+  }
 }
 
 /// Computes the first half alone, before dP is there: leaves dropout(P), but for its factor
