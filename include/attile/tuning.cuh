@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/core/block_sparse.h>
 #include <attile/core/mask.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/portable/backward_traits.cuh>
@@ -53,7 +54,7 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
 /// comparisons each at a mask's edge. Everything else takes registers, but in sm90 for dropout.
 template <class Args>
 inline constexpr bool kFastPathScores =
-    IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType>;
+    IntervalMask<MaskInTiles<typename Args::MaskType>>&& kIsIdentity<typename Args::ScoreModType>;
 /// Says the same for sm80, where dropout takes registers, too.
 template <class Args>
 inline constexpr bool kPlainScores = kFastPathScores<Args> && !Args::DropoutType::kEnabled;
@@ -118,6 +119,24 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   return {128, dim <= 192 ? 48 : 32, 2};
 }
 
+/// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of a
+/// tile see the same blocks, so that a tile is as for a dense problem; but 192 rows would not fit.
+constexpr Sm90Tiles sm90_listed_forward_tiles(int d, int dv, bool fast, bool drops) {
+  const int dim = max(d, dv);
+  if (!fast) return sm90_general_forward_tiles(dim);
+  if (dim <= 64) return {128, 128, 3};
+  if (dim <= 128) return drops ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 128, 2};
+  return sm90_fast_forward_tiles(d, dv, true, TileSet::kAny);
+}
+
+/// Returns tiles that divide the blocks of a mask of block lists, no larger than those given.
+template <class M>
+constexpr auto fitted(auto tiles) {
+  tiles.br = fitting_rows<M>(tiles.br);
+  tiles.bc = fitting_columns<M>(tiles.bc);
+  return tiles;
+}
+
 /// Holds the tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuning).
 struct Sm90BackwardTiles {
   int br, bc, stages, p_steps;
@@ -167,14 +186,16 @@ using ForwardOf = typename Tuning::template Forward<Br, Bc, D, typename Args::El
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct PortableForward {
-  static constexpr Tiles kTiles = portable_forward_tiles(max(D, Dv), kSharedKb);
+  static constexpr Tiles kTiles =
+      fitted<typename Args::MaskType>(portable_forward_tiles(max(D, Dv), kSharedKb));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          portable::Tuning<kTiles.threads, kTiles.blocks_per_sm, kTiles.prefetch>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct PortableBackward {
-  static constexpr Tiles kTiles = portable_backward_tiles(max(D, Dv), kSharedKb);
+  static constexpr Tiles kTiles =
+      fitted<typename Args::MaskType>(portable_backward_tiles(max(D, Dv), kSharedKb));
   using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
                                         typename Args::Policies, Dv, kMode,
                                         portable::Tuning<kTiles.threads, kTiles.blocks_per_sm>>;
@@ -182,10 +203,10 @@ struct PortableBackward {
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Forward {
-  static constexpr Sm80ForwardTiles kTiles =
+  static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
-          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
 };
@@ -197,27 +218,32 @@ struct Sm90Forward {
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPacked;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
-  static constexpr Sm90Tiles kTiles = kFastPathScores<Args>
-                                          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
-                                          : sm90_general_forward_tiles(max(D, Dv));
+  static constexpr bool kFast = kFastPathScores<Args>;
+  using M = typename Args::MaskType;
+  static constexpr Sm90Tiles kTiles =
+      BlockListMask<M> ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast,
+                                                             Args::DropoutType::kEnabled))
+      : kFast          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
+                       : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPacked>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode>
 struct Sm90Backward {
-  static constexpr Sm90BackwardTiles kTiles = sm90_backward_tiles(D, Dv);
-  using type = sm90::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
+  static constexpr Sm90BackwardTiles kTiles =
+      fitted<typename Args::MaskType>(sm90_backward_tiles(D, Dv));
+  using type = sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
                                     typename Args::Policies, Dv, kMode,
                                     sm90::BackwardTuning<kTiles.stages, kTiles.p_steps>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct Sm80Backward {
-  static constexpr Sm80BackwardTiles kTiles =
+  static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
-          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>));
   using type =
       sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode,

@@ -13,6 +13,7 @@ using namespace attile_test;
 using Default = GpuExecutor<Dims<64>>;
 using Odd = GpuExecutor<Dims<64>, Tiles<20, 24, attile::portable::Tuning<128>>>;
 using Padded = GpuExecutor<Dims<64>, Tiles<57, 57, attile::portable::Tuning<128>>>;
+using ListedTwoPass = GpuExecutor<Dims<64>, Tiles<16, 32>, attile::DqMode::kTwoPass>;
 using TwoPass = GpuExecutor<Dims<64>, Tiles<16, 24>, attile::DqMode::kTwoPass>;
 
 /// Sums in no fixed order are refused where dQ has the same bits always, and nothing is written.
@@ -32,13 +33,15 @@ void check_that_sums_are_refused() {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
-  suite.both<float>("d64", simulated<Default>(), kSimulatedPolicies + kSequencePolicies);
+  const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  suite.both<float>("d64", simulated<Default>(),
+                    kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
                         policies<kCausal, kEverything, kLearned, kOwnLengthsCausal>);
+  suite.backward<float>("two_pass", simulated<ListedTwoPass>(), kBlockPolicies);
   suite.test("learned", "backward", "two_pass.sums_are_refused",
              check_that_sums_are_refused<TwoPass>);
   // Rows that do not fill the threads' places.

@@ -33,6 +33,8 @@ using ColumnsInOrder =
     GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<3>>>;
+using OneGroupInOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
+using Default = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 // dQ is added from registers, in the turns that other warps wait for.
 using SemaphoreWarps = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
@@ -120,8 +122,9 @@ std::vector<float> beside_neighbour(float size) {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
-  suite.forward<__half>("128x64", simulated<Two>(kMost), kSimulatedPolicies + kSequencePolicies);
+  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  suite.forward<__half>("128x64", simulated<Two>(kMost),
+                        kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
                                policies<kCausal, kOwnLengthsCausal>);
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
@@ -150,6 +153,14 @@ const bool kRegistered = [] {
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
                          policies<kCausal, kEverything, kOwnLengthsCausal>);
   suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide), policies<kEverything>);
+  suite.forward<__nv_bfloat16>("default", simulated<Default>(kMost), policies<kBlockSparse>);
+  suite.backward<__half>("one_group", simulated<OneGroup>(kMost), policies<kBlockSparse>);
+  suite.backward<__half>("one_group_in_order", simulated<OneGroupInOrder>(kMost),
+                         policies<kBlockSparse>);
+  suite.backward<__half>("columns", simulated<Columns>(kMost), policies<kBlockSparseEverything>);
+  suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kMost),
+                         policies<kBlockSparseEverything>);
+  suite.backward<__half>("d256", simulated<Roles256>(6e6), policies<kBlockSparse>);
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
   suite.test("own_mask", "backward", "nothing_is_visible", [] {

@@ -28,6 +28,8 @@
   X(everything, kEverything)               \
   X(learned, kLearned)                     \
   X(learned_dropout, kLearnedDropout)      \
+  X(block_sparse, kBlockSparse)            \
+  X(block_sparse_everything, kBlockSparseEverything) \
   X(own_lengths, kOwnLengths)              \
   X(own_lengths_causal, kOwnLengthsCausal) \
   X(own_lengths_everything, kOwnLengthsEverything)
@@ -81,7 +83,11 @@ inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLea
 inline constexpr auto kSequencePolicies =
     policies<Policy::kOwnLengths, Policy::kOwnLengthsCausal, Policy::kOwnLengthsEverything>;
 inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;
-inline constexpr auto kAllPolicies = kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies;
+/// Block lists, for kernels whose tiles divide blocks of 128 rows and 64 columns, and of 128 each.
+inline constexpr auto kBlockPolicies =
+    policies<Policy::kBlockSparse, Policy::kBlockSparseEverything>;
+inline constexpr auto kAllPolicies =
+    kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies;
 
 /// Those that a second and third element type run: T shows in loads and stores alone.
 inline constexpr auto kFewPolicies =

@@ -3,6 +3,7 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
+#include <attile/core/block_sparse.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
@@ -44,7 +45,7 @@ struct AskedMask {
 
 /// Says whether the mask has to be asked about each score of a tile by itself.
 template <class M, class S>
-inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
+inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<MaskInTiles<M>>);
 
 /// Returns the Probability of a score. `modified_of`(s) applies the score modifier; `visible`: see
 /// visible_in.
@@ -137,7 +138,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
   const tile::KeepBits<Registers, Sampler> kept(coord, sampler);
   probabilities_and_gradient<kMasked, kAddGradient>(
       p_frag, ds_frag, p, coord, lse, delta, kept,
-      AskedMask<std::remove_cvref_t<decltype(p.policies.mask)>>{p.policies.mask, coord});
+      AskedMask<std::remove_cvref_t<decltype(p.mask_in_tiles())>>{p.mask_in_tiles(), coord});
 }
 
 /// Computes the first half alone, where another warpgroup computes dS: leaves dropout(P), but for
@@ -172,7 +173,7 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   if constexpr (!kAsksEachScore<M, S>) {
-    if (edge) tile::hide_outside_intervals(scores, coord, p.policies.mask);
+    if (edge) tile::hide_outside_intervals(scores, coord, p.mask_in_tiles());
     f(std::false_type{});
   } else if (edge) {
     f(std::true_type{});
@@ -213,7 +214,8 @@ ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Regi
 /// mask's edge, and comes in two halves.
 template <class Policies>
 inline constexpr bool kIsFastPath =
-    kIsIdentity<typename Policies::ScoreModType>&& IntervalMask<typename Policies::MaskType>;
+    kIsIdentity<typename Policies::ScoreModType>&&
+        IntervalMask<MaskInTiles<typename Policies::MaskType>>;
 
 /// Holds one row statistic of a tile for a thread's rows, read before its scores are computed.
 template <class Registers>

@@ -120,7 +120,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 
   WorkTile at = key;
   for (; at.head < p.head_end(key); ++at.head) {
-    visit(p.q_tiles_seeing(at, at.kv_tile()), [&](auto masked, int q_tile) {  // lines 8 to 17
+    p.visit_rows(at, [&](auto masked, int q_tile) {  // lines 8 to 17
       at.row0 = q_tile * Traits::kBr;
       step(masked, at);
     });
@@ -132,7 +132,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 /// Computes dQ of one tile of query rows, for kTwoPass, by the same steps over the kv tiles.
 /// Scope    all threads of the block. `shared`: Traits::kRowsSharedBytes, aligned to 16 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile& at,
+ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, WorkTile at,
                                  unsigned char* shared) {
   constexpr int kThreads = Traits::kThreads;
   const BackwardTiles<Traits> smem(shared);
@@ -145,8 +145,8 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
   typename Traits::DqRegisters dq_frag;
   dq_frag.clear();
 
-  const auto step = [&](auto masked, int kv_tile) {
-    const tile::TileCoord coord = p.coord(at, kv_tile * Traits::kBc);
+  const auto step = [&](auto masked, int i) {
+    const tile::TileCoord coord = p.coord(at, p.kv_tile(at, i) * Traits::kBc);
     tile::load<kThreads>(smem.k, k_gmem, coord.col0);  // line 6
     tile::load<kThreads>(smem.v, v_gmem, coord.col0);
     arch::barrier();  // K and V (the first time Q and dO) are written before anyone reads them
@@ -165,7 +165,8 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
     arch::barrier();  // everyone has read K, V and dS before the next tiles are written
   };
 
-  visit(p.keys_seen(at, at.head, at.row0, Traits::kBr), step);
+  at.kv_tiles = p.keys_seen(at, at.head, at.row0, Traits::kBr);
+  p.visit_keys(at, step);
   tile::store(p.rows_of_head(p.dq, at, p.head_dim), dq_frag, at.row0, p.scale);
 }
 

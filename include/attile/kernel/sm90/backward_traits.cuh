@@ -4,6 +4,7 @@
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
+#include <attile/core/block_sparse.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/backward_step.cuh>
@@ -110,9 +111,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// The number of query heads of a kv head from which on half of the kv heads of an in-order pass
   /// ascend (kv_block_of); 0 where none ever does. With kProductPerWarpgroup it takes long until a
   /// block has added its dQ, and blocks of an ascending head wait for that before they begin, which
-  /// only long blocks make up for. Off the fast path there are no registers for it.
+  /// only long blocks make up for. Off the fast path there are no registers for it, and block
+  /// lists do not say which blocks are long.
   static constexpr int kAlternatesFrom =
-      kMode != DqMode::kInOrder || kRowsAlike<typename P::MaskType> || !kFastPath
+      kMode != DqMode::kInOrder || kRowsAlike<typename P::MaskType> ||
+              BlockListMask<typename P::MaskType> || !kFastPath
           ? 0
           : (kProductPerWarpgroup ? 2 : 1);
 

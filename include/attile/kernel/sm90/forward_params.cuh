@@ -105,6 +105,10 @@ struct TensorMaps {
 /// The one argument of the kernel. Its q_tiles are the tiles of rows of one pack of query heads.
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
+  /// Whether the work tiles of a head end with its last row. Else they begin with its first row:
+  /// where lengths differ, and where a tile of block lists lies within one block.
+  static constexpr bool kHasLead = Problem<Traits>::kUniform && !Problem<Traits>::kListsBlocks;
+
   TensorMaps maps{};
   float scale_log2;         ///< tile::score_scale_log2
   float rescale_threshold;  ///< Traits::kRescaleThreshold / scale_log2
@@ -112,7 +116,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   int packs;            ///< packs of query heads of each sequence
   int batch_heads;      ///< sequences times packs
   Sections sections{};  ///< the order of batch heads where not kEvenRows
-  int lead;             ///< attile::lead_rows; 0 where lengths differ
+  int lead;             ///< attile::lead_rows; 0 without kHasLead
 
   /// Returns the number of work tiles.
   static std::int64_t tile_count(const typename Traits::Args& args) {
@@ -130,7 +134,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         packs(args.q_heads / packing.heads),
         batch_heads(args.batch * packs) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
-    lead = this->kUniform ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
+    lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (!kEvenRows<Traits>) sections = sections_of(args);
   }
 

@@ -30,7 +30,8 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipe
   for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     const RowOrigin origin = p.policies.sequences.kv_origin(at.sequence);
-    for (int kv_tile = at.kv_tiles.first; kv_tile < at.kv_tiles.last; ++kv_tile) {
+    for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
+      const int kv_tile = p.kv_tile(at, step);
       const int key0 = origin.row + kv_tile * Traits::kBc;
       const int rows = p.extent(at).kv_len - kv_tile * Traits::kBc;
       pipeline.template acquire_and_load<kClearsTail>(state, map, key0, at.kv_head, origin.batch,

@@ -4,6 +4,7 @@
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
+#include <attile/core/block_sparse.h>
 #include <attile/core/math.h>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/tuning.h>
@@ -38,6 +39,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(!TuningType::kPacked || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
+
+  static_assert(!TuningType::kPacked || !BlockListMask<typename P::MaskType>,
+                "attile::sm90::ForwardTraits: query heads do not share a tile with a mask of block "
+                "lists, of which each has its own");
 
   using Params = sm90::ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm90";
