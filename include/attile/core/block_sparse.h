@@ -11,7 +11,6 @@
 #include <concepts>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 namespace attile {
 
@@ -73,18 +72,56 @@ concept BlockListMask = Mask<M> && requires(const M& mask, int batch, int head, 
   requires Mask<std::remove_cvref_t<decltype(mask.inner)>>;
 };
 
-/// Returns the mask that decides about the scores of a tile that a loop visits: the inner one of a
-/// mask of block lists, else the mask itself.
+/// Lets the rows of a block see its columns as M does, or all of them where the block is listed as
+/// full. It decides about the scores of a tile that a loop over lists visits.
 template <Mask M>
-ATTILE_HOST_DEVICE constexpr const auto& mask_in_tiles(const M& mask) {
-  if constexpr (BlockListMask<M>) {
-    return mask.inner;
-  } else {
-    return mask;
+struct MaskOfBlock {
+  static constexpr bool kIntervals = IntervalMask<M>;
+
+  M inner{};
+  bool is_full = false;
+
+  ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
+    const bool in_inner = inner.visible(i, e);  // without a branch, as in And
+    return in_inner || is_full;
   }
-}
+  ATTILE_HOST_DEVICE Span columns(int batch, int head, Interval rows, Extent e) const {
+    const Interval all{0, e.kv_len};
+    return is_full ? Span{all, all} : visible_columns(inner, batch, head, rows, e);
+  }
+  ATTILE_HOST_DEVICE Span rows(int batch, int head, Interval columns, Extent e) const {
+    const Interval all{0, e.q_len};
+    return is_full ? Span{all, all} : visible_rows(inner, batch, head, columns, e);
+  }
+};
+
+namespace detail {
+
 template <class M>
-using MaskInTiles = std::remove_cvref_t<decltype(mask_in_tiles(std::declval<const M&>()))>;
+struct MaskInTiles {
+  using type = M;
+};
+template <BlockListMask M>
+struct MaskInTiles<M> {
+  using type = MaskOfBlock<std::remove_cvref_t<decltype(M::inner)>>;
+};
+
+}  // namespace detail
+
+/// Names the mask that decides about the scores of a tile that a loop visits.
+template <class M>
+using MaskInTiles = typename detail::MaskInTiles<M>::type;
+
+/// Says what may hide scores of a tile that a list names: nothing, the inner mask, or with a block
+/// listed as full the end of the rows or columns alone.
+struct ListedEdge {
+  enum Kind : int { kNone, kMask, kExtent };
+};
+/// Returns whether the tile of an edge, which is a bool without lists, lies in a full block.
+ATTILE_HOST_DEVICE constexpr bool in_full_block(bool) { return false; }
+ATTILE_HOST_DEVICE constexpr bool in_full_block(ListedEdge::Kind edge) {
+  return edge != ListedEdge::kMask;
+}
 
 /// Returns the most rows or columns, up to `tile`, that tiles of a mask may have: as they are, or of
 /// a mask of block lists the largest power of two of them that divides its blocks.

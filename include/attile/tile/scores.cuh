@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/arch/opaque.h>
+#include <attile/core/block_sparse.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
@@ -253,6 +254,15 @@ class VisibleBits : ScoreBits<Registers> {
       this->words_[w] = word(w, coord, [&](const ScoreIndex& at) {
         return coord.inside(at) & mask.visible(coord.nearest_inside(at), coord.extent);
       });
+    }
+  }
+  /// Asks nothing about a full block, of which the extent alone hides scores.
+  template <class M, class Coord>
+  ATTILE_DEVICE void ask(const MaskOfBlock<M>& mask, const Coord& coord) {
+    if (mask.is_full) {
+      ask(NoMask{}, coord);
+    } else {
+      ask(mask.inner, coord);
     }
   }
   /// Evaluates the second of two masks first. Evaluated together, they would keep all rows and

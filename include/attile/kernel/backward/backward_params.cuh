@@ -26,6 +26,8 @@ template <class Traits>
 struct BackwardParams : Problem<Traits> {
   using typename Problem<Traits>::T;
   using typename Problem<Traits>::MaskType;
+  /// Whether some scores of a tile may be hidden, and with block lists by what.
+  using Edge = std::conditional_t<Problem<Traits>::kListsBlocks, ListedEdge::Kind, bool>;
 
   tile::TensorParam<const T> dout;
   tile::TensorParam<T> dq, dk, dv;
@@ -96,13 +98,13 @@ struct BackwardParams : Problem<Traits> {
   ATTILE_HOST_DEVICE bool exists(const WorkTile& at, int q_tile) const {
     return q_tile * Traits::kBr < this->extent(at).q_len;
   }
-  /// Returns whether some scores of a listed tile may be hidden. `is_full`: whether its block is
-  /// listed as full.
-  ATTILE_HOST_DEVICE bool is_edge(const WorkTile& at, int kv_tile, int q_tile,
-                                  bool is_full) const {
+  /// Returns what may hide scores of a listed tile. `is_full`: whether its block is listed as full.
+  ATTILE_HOST_DEVICE ListedEdge::Kind listed_edge(const WorkTile& at, int kv_tile, int q_tile,
+                                                  bool is_full) const {
     const Extent e = this->extent(at);
-    return !is_full || (q_tile + 1) * Traits::kBr > e.q_len ||
-           (kv_tile + 1) * Traits::kBc > e.kv_len;
+    const bool is_cut =
+        (q_tile + 1) * Traits::kBr > e.q_len || (kv_tile + 1) * Traits::kBc > e.kv_len;
+    return !is_full ? ListedEdge::kMask : is_cut ? ListedEdge::kExtent : ListedEdge::kNone;
   }
   /// Returns whether any row of a work tile sees a key of a kv tile, by what q_tiles_seeing says.
   ATTILE_HOST_DEVICE bool sees(const WorkTile& at, int kv_tile) const {
@@ -113,8 +115,8 @@ struct BackwardParams : Problem<Traits> {
       return q_tiles_seeing(at, kv_tile).contains(at.row0 / Traits::kBr);
     }
   }
-  /// Calls f(masked, q_tile) for each tile of query rows of a work tile's head that sees its kv
-  /// tile, as `visit` does.
+  /// Calls f(masked, q_tile, is_full) for each tile of query rows of a work tile's head that sees its
+  /// kv tile, as `visit` does. `is_full`: whether its block is listed as full.
   template <class F>
   ATTILE_DEVICE void visit_rows(const WorkTile& at, const F& f) const {
     const TileRange steps = q_tiles_seeing(at, at.kv_tile());
@@ -122,14 +124,15 @@ struct BackwardParams : Problem<Traits> {
       for (int step = steps.first; step < steps.last; ++step) {
         const int q_tile = listed_q_tile(at, at.kv_tile(), steps, step);
         if (!exists(at, q_tile)) continue;
-        if (is_edge(at, at.kv_tile(), q_tile, steps.full(step))) {
-          f(std::true_type{}, q_tile);
+        const bool is_full = steps.full(step);
+        if (listed_edge(at, at.kv_tile(), q_tile, is_full) != ListedEdge::kNone) {
+          f(std::true_type{}, q_tile, is_full);
         } else {
-          f(std::false_type{}, q_tile);
+          f(std::false_type{}, q_tile, is_full);
         }
       }
     } else {
-      visit(steps, f);
+      visit(steps, [&](auto masked, int q_tile) { f(masked, q_tile, false); });
     }
   }
   /// Returns whether the kv tiles of a kv block's kv head ascend (`kv_block_of`).

@@ -129,16 +129,16 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 }
 
 /// Does the same, but asks dropout about the whole tile beforehand, and the mask about each score
-/// once that has been computed.
+/// once that has been computed. `is_full`: whether block lists name its block as full.
 template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
-                                              const Sampler& sampler) {
+                                              const Sampler& sampler, bool is_full) {
   const tile::KeepBits<Registers, Sampler> kept(coord, sampler);
   probabilities_and_gradient<kMasked, kAddGradient>(
       p_frag, ds_frag, p, coord, lse, delta, kept,
-      AskedMask<std::remove_cvref_t<decltype(p.mask_in_tiles())>>{p.mask_in_tiles(), coord});
+      AskedMask<MaskInTiles<typename Params::MaskType>>{p.mask_in_tile(is_full), coord});
 }
 
 /// Computes the first half alone, where another warpgroup computes dS: leaves dropout(P), but for
@@ -166,14 +166,14 @@ ATTILE_DEVICE void probabilities_and_factor(Registers& p_frag, Registers& factor
 
 /// Calls f(masked) for a tile of scores, some of which are hidden only where it is at an `edge`.
 /// `masked` is a std::bool_constant that says whether f has to ask the mask; where it has not, the
-/// mask's intervals have been applied here.
-template <class Registers, class Params, class F>
-ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
+/// mask's intervals have been applied here. Edge: BackwardParams::Edge.
+template <class Edge, class Registers, class Params, class F>
+ATTILE_DEVICE void with_mask(Edge edge, Registers& scores, const Params& p,
                              const tile::TileCoord& coord, F&& f) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   if constexpr (!kAsksEachScore<M, S>) {
-    if (edge) tile::hide_outside_intervals(scores, coord, p.mask_in_tiles());
+    if (edge) tile::hide_outside_intervals(scores, coord, p.mask_in_tile(in_full_block(edge)));
     f(std::false_type{});
   } else if (edge) {
     f(std::true_type{});
@@ -184,8 +184,8 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
 
 /// Does the same with answers that the mask has given before, which hide scores at once where no
 /// modifier has to read them.
-template <class Registers, class Params, class F>
-ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
+template <class Edge, class Registers, class Params, class F>
+ATTILE_DEVICE void with_shown(Edge edge, Registers& scores, const Params& p,
                               const tile::TileCoord& coord,
                               const tile::VisibleBits<Registers>& shown, F&& f) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
@@ -199,14 +199,15 @@ ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
 }
 
 /// Calls `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
-template <class Registers, class Params, class Sampler>
-ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Registers& ds_frag,
+template <class Edge, class Registers, class Params, class Sampler>
+ATTILE_DEVICE void probabilities_and_gradient(Edge edge, Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
   with_mask(edge, p_frag, p, coord, [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
-    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, sampler);
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, sampler,
+                                        in_full_block(edge));
   });
 }
 

@@ -22,7 +22,7 @@ struct QTileLoop {
   /// The tile of a step where a list says it: known from when the step begins.
   struct Listed {
     int q_tile = 0;
-    bool edge = false;
+    ListedEdge::Kind edge = ListedEdge::kNone;
   };
   struct NotListed {};
   static constexpr bool kListsBlocks = BackwardParams<Traits>::kListsBlocks;
@@ -37,7 +37,7 @@ struct QTileLoop {
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return step < range.last; }
-  ATTILE_DEVICE bool edge() const {
+  ATTILE_DEVICE typename BackwardParams<Traits>::Edge edge() const {
     if constexpr (kListsBlocks) {
       return listed.edge;
     } else {
@@ -69,7 +69,7 @@ struct QTileLoop {
         WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
         key.head = head;
         const int q_tile = p.listed_q_tile(key, key.kv_tile(), range, step);
-        listed = {q_tile, p.is_edge(key, key.kv_tile(), q_tile, range.full(step))};
+        listed = {q_tile, p.listed_edge(key, key.kv_tile(), q_tile, range.full(step))};
         if (p.exists(key, q_tile)) return;
       }
     } else {

@@ -70,7 +70,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   dk_frag.clear();
   dv_frag.clear();
 
-  const auto step = [&](auto masked, const WorkTile& at) {
+  const auto step = [&](auto masked, const WorkTile& at, bool is_full) {
     const std::int64_t stat = p.scratch_row(at);
     tile::load<kThreads>(smem.q, p.q_of(at), at.row0);  // line 9
     tile::load<kThreads>(smem.dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
@@ -85,7 +85,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, p.coord(at, col0),
-                                             p.row_lse + stat, p.delta + stat, sampler);
+                                             p.row_lse + stat, p.delta + stat, sampler, is_full);
     tile::stage(p_smem, p_frag);
     tile::stage(smem.ds, ds_frag);
     arch::barrier();  // P and dS are written before anyone reads them
@@ -120,9 +120,9 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 
   WorkTile at = key;
   for (; at.head < p.head_end(key); ++at.head) {
-    p.visit_rows(at, [&](auto masked, int q_tile) {  // lines 8 to 17
+    p.visit_rows(at, [&](auto masked, int q_tile, bool is_full) {  // lines 8 to 17
       at.row0 = q_tile * Traits::kBr;
-      step(masked, at);
+      step(masked, at, is_full);
     });
   }
   tile::store(p.keys_of_head(p.dk, key, p.head_dim), dk_frag, col0, p.scale);  // line 18
@@ -158,7 +158,7 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, WorkTile at,
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     constexpr bool kAddGradient = false;          // the pass over keys adds to that gradient
     probabilities_and_gradient<masked.value, kAddGradient>(
-        p_frag, ds_frag, p, coord, p.row_lse + stat, p.delta + stat, sampler);
+        p_frag, ds_frag, p, coord, p.row_lse + stat, p.delta + stat, sampler, at.kv_tiles.full(i));
     tile::stage(smem.ds, ds_frag);
     Traits::ScoreRegisters::sync_rows();        // a row's lanes have written dS before any reads it
     tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15

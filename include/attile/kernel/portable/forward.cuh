@@ -67,7 +67,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);  // line 8
     if constexpr (Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, coord.col0);
-    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies_in_tiles(), p.scale,
+    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies_in_tile(range.full(i)), p.scale,
                                         tile::MathOf<T>());
     softmax.step(s_frag, o_frag, scale_log2);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, sampler);

@@ -87,17 +87,22 @@ struct Problem {
     return x.row(origin.batch, head, origin.row);
   }
 
-  /// Returns the mask that decides about the scores of a tile that is visited.
-  ATTILE_HOST_DEVICE const auto& mask_in_tiles() const {
-    return attile::mask_in_tiles(policies.mask);
+  /// Returns the mask that decides about the scores of a tile that is visited. `is_full`: whether
+  /// block lists name its block as full.
+  ATTILE_HOST_DEVICE decltype(auto) mask_in_tile(bool is_full) const {
+    if constexpr (kListsBlocks) {
+      return MaskInTiles<MaskType>{policies.mask.inner, is_full};
+    } else {
+      return (policies.mask);
+    }
   }
   /// Returns the policies with that mask.
-  ATTILE_HOST_DEVICE decltype(auto) policies_in_tiles() const {
+  ATTILE_HOST_DEVICE decltype(auto) policies_in_tile(bool is_full) const {
     if constexpr (kListsBlocks) {
-      using InTiles = PolicyBundle<MaskInTiles<MaskType>, typename Traits::ScoreModType,
-                                   typename Traits::DropoutType, SequencesType>;
-      return InTiles{policies.mask.inner, policies.score_mod, policies.dropout,
-                     policies.sequences};
+      using InTile = PolicyBundle<MaskInTiles<MaskType>, typename Traits::ScoreModType,
+                                  typename Traits::DropoutType, SequencesType>;
+      return InTile{mask_in_tile(is_full), policies.score_mod, policies.dropout,
+                    policies.sequences};
     } else {
       return (policies);
     }

@@ -235,7 +235,7 @@ class ForwardConsumer {
       int step, int kv_tile, const typename Softmax::Thresholds& thresholds) {
     const WorkTile at = rows().at(p_);
     const auto coord = p_.coord(at, warpgroup_, kv_tile * Traits::kBc);
-    const auto& policies = p_.policies_in_tiles();
+    const auto& policies = p_.policies_in_tile(kv_tiles_.full(step));
     if (p_.is_full(at, kv_tiles_, step, kv_tile)) {
       tile::modify_and_mask<false>(s_frag_, coord, policies, p_.scale, tile::MathOf<T>());
     } else {

@@ -108,7 +108,7 @@ struct ScoreConsumer {
   ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int row) const {
     tile::VisibleBits<Rows> shown;
     if constexpr (kAsksEachScore<typename Traits::MaskType, typename Traits::ScoreModType>) {
-      if (rows.edge) shown.ask(p.mask_in_tiles(), coord(rows, row));
+      if (rows.edge) shown.ask(p.mask_in_tile(in_full_block(rows.edge)), coord(rows, row));
     }
     return shown;
   }
@@ -278,7 +278,10 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   ATTILE_DEVICE void make_p(StepRegisters& frag, const Tile& rows, int row) const {
     Rows p_rows{frag.s};
     this->template await_scores<kPending>(frag.s, frag.s_odd);
-    if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, row), p.mask_in_tiles());
+    if (rows.edge) {
+      tile::hide_outside_intervals(p_rows, this->coord(rows, row),
+                                   p.mask_in_tile(in_full_block(rows.edge)));
+    }
     fast_probabilities(p_rows, p.scale, frag.lse);
   }
   /// Returns dropout(P)^T, but for its factor keep_scale, as the left operand of dV.
