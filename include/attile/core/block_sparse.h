@@ -98,11 +98,11 @@ struct MaskOfBlock {
 namespace detail {
 
 template <class M>
-struct MaskInTiles {
+struct InTiles {
   using type = M;
 };
 template <BlockListMask M>
-struct MaskInTiles<M> {
+struct InTiles<M> {
   using type = MaskOfBlock<std::remove_cvref_t<decltype(M::inner)>>;
 };
 
@@ -110,7 +110,7 @@ struct MaskInTiles<M> {
 
 /// Names the mask that decides about the scores of a tile that a loop visits.
 template <class M>
-using MaskInTiles = typename detail::MaskInTiles<M>::type;
+using MaskInTiles = typename detail::InTiles<M>::type;
 
 /// Says what may hide scores of a tile that a list names: nothing, the inner mask, or with a block
 /// listed as full the end of the rows or columns alone.
