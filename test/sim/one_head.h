@@ -39,8 +39,9 @@ struct OneHead {
         dv(ones(keys)),
         lse(filled<float>(static_cast<std::size_t>(rows), lse_of_rows)) {}
 
-  void run_backward() const {
+  void run_backward(const typename Traits::MaskType& mask = {}) const {
     typename Traits::Args args;
+    args.mask = mask;
     args.q = attile::bhsd<const T>(q.get(), q_len, 1, kD);
     args.k = attile::bhsd<const T>(k.get(), kv_len, 1, kD);
     args.v = attile::bhsd<const T>(v.get(), kv_len, 1, kD);

@@ -4,6 +4,7 @@
 
 #include "kernel/suite_executor.cuh"
 #include "sim/suite.h"
+#include "sim/wrong_lists.h"
 
 namespace {
 
@@ -41,6 +42,11 @@ using Line = GpuExecutor<Dims<64>, MatrixTiles<32, 64, Tuning<4, 4>, BackwardTun
 using Deep =
     GpuExecutor<Dims<128, 128, 96>, MatrixTiles<32, 32, Tuning<2>, BackwardTuning<4, 2, 2, 1, 1>>>;
 
+using Blocks = attile::BlockSparse<attile::Causal, 128, 64>;
+template <attile::DqMode kMode>
+using ListedBackward =
+    attile::sm80::DefaultBackwardTraits<attile::BackwardArgs<__half, Blocks>, 32, 32, kMode>;
+
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
@@ -57,6 +63,14 @@ const bool kRegistered = [] {
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
   suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
+  suite.test("block_sparse", "forward", "wrong_lists", [] {
+    using Args = attile::ForwardArgs<__half, Blocks>;
+    forward_of_wrong_lists<attile::sm80::DefaultForwardTraits<Args, 32>>(300, 250);
+  });
+  suite.test("block_sparse", "backward", "wrong_lists", [] {
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kAccumulate>>(300, 250);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kInOrder>>(300, 250);
+  });
   return true;
 }();
 

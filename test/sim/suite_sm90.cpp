@@ -4,6 +4,7 @@
 #include "kernel/suite_executor.cuh"
 #include "sim/one_head.h"
 #include "sim/suite.h"
+#include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/own_lengths.h"
 #include "support/random.h"
@@ -68,6 +69,15 @@ using DefaultOfNothing =
 using ThreeOfNothing =
     attile::BackwardTraits<64, 192, 64, __half, Nothing, attile::NoScoreMod, attile::NoDropout, 64,
                            attile::DqMode::kAccumulate, attile::sm90::BackwardTuning<>>;
+
+using Blocks = attile::BlockSparse<attile::Causal, 128, 64>;
+template <int Br, int Bc, int D>
+using ListedForward =
+    attile::ForwardTraits<Br, Bc, D, __half, Blocks, attile::NoScoreMod, attile::NoDropout, D,
+                          Tuning<>>;
+template <int D, attile::DqMode kMode>
+using ListedBackward =
+    attile::sm90::DefaultBackwardTraits<attile::BackwardArgs<__half, Blocks>, D, D, kMode>;
 
 /// No row sees a key of any tile: none of them adds to dQ, and all of them have to signal that
 /// behind the zeros, and behind the reset of what they signal with.
@@ -161,6 +171,13 @@ const bool kRegistered = [] {
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kMost),
                          policies<kBlockSparseEverything>);
   suite.backward<__half>("d256", simulated<Roles256>(6e6), policies<kBlockSparse>);
+  suite.test("block_sparse", "forward", "wrong_lists",
+             [] { forward_of_wrong_lists<ListedForward<128, 32, 16>>(300, 250); });
+  suite.test("block_sparse", "backward", "wrong_lists", [] {
+    backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kAccumulate>>(300, 250);
+    backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kInOrder>>(300, 250);
+    backward_of_wrong_lists<ListedBackward<256, attile::DqMode::kInOrder>>(150, 140);
+  });
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
   suite.test("own_mask", "backward", "nothing_is_visible", [] {
