@@ -119,8 +119,9 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   return {128, dim <= 192 ? 48 : 32, 2};
 }
 
-/// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of a
-/// tile see the same blocks, so that a tile is as for a dense problem; but 192 rows would not fit.
+/// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of
+/// a tile see the same blocks, so that a tile is as for a dense problem; but 192 rows would not
+/// fit.
 constexpr Sm90Tiles sm90_listed_forward_tiles(int d, int dv, bool fast, bool drops) {
   const int dim = max(d, dv);
   if (!fast) return sm90_general_forward_tiles(dim);
@@ -221,10 +222,10 @@ struct Sm90Forward {
   static constexpr bool kFast = kFastPathScores<Args>;
   using M = typename Args::MaskType;
   static constexpr Sm90Tiles kTiles =
-      BlockListMask<M> ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast,
-                                                             Args::DropoutType::kEnabled))
-      : kFast          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
-                       : sm90_general_forward_tiles(max(D, Dv));
+      BlockListMask<M>
+          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
+      : kFast ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
+              : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPacked>>;
 };
@@ -233,8 +234,8 @@ template <class Args, int D, int Dv, DqMode kMode>
 struct Sm90Backward {
   static constexpr Sm90BackwardTiles kTiles =
       fitted<typename Args::MaskType>(sm90_backward_tiles(D, Dv));
-  using type = sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
-                                    typename Args::Policies, Dv, kMode,
+  using type = sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D,
+                                    typename Args::Elements, typename Args::Policies, Dv, kMode,
                                     sm90::BackwardTuning<kTiles.stages, kTiles.p_steps>>;
 };
 

@@ -115,7 +115,8 @@ TEST_CASE("block_sparse.faults_are_refused") {
   CHECK(why([](Blocks&) {}) == "");
   CHECK(why([](Blocks& m) { m.batches = 3; }) == "BlockSparse: batches must be 1 or batch");
   CHECK(why([](Blocks& m) { m.heads = 2; }) == "BlockSparse: heads must be 1 or q_heads");
-  CHECK(why([](Blocks& m) { m.q_blocks = 1; }) == "BlockSparse: q_blocks are fewer than q_len takes");
+  CHECK(why([](Blocks& m) { m.q_blocks = 1; }) ==
+        "BlockSparse: q_blocks are fewer than q_len takes");
   CHECK(why([](Blocks& m) { m.kv_blocks = 2; }) ==
         "BlockSparse: kv_blocks are fewer than kv_len takes");
   CHECK(why([](Blocks& m) { m.kv_blocks = 1 << 23; }) == "");
@@ -131,12 +132,8 @@ TEST_CASE("block_sparse.faults_are_refused") {
   CHECK(why([](Blocks& m) { m.full_q_num_blocks = m.full_q_indices = nullptr; }) ==
         "BlockSparse: a backward pass needs full_q_* where full_kv_* are given, and not else");
 
-  BackwardArgs<float, Blocks> args{.batch = 2,
-                                   .q_heads = 4,
-                                   .kv_heads = 2,
-                                   .q_len = 200,
-                                   .kv_len = 300,
-                                   .head_dim = 8};
+  BackwardArgs<float, Blocks> args{
+      .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 200, .kv_len = 300, .head_dim = 8};
   args.mask = good;
   args.mask.heads = 3;
   CHECK(check_arguments(args, 0, 0).why == std::string("BlockSparse: heads must be 1 or q_heads"));

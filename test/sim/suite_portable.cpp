@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <string>
-#include <vector>
-
 #include <attile/block_lists.cuh>
 #include <attile/host/block_lists.h>
+
+#include <string>
+#include <vector>
 
 #include "kernel/suite_executor.cuh"
 #include "sim/suite.h"
@@ -51,14 +51,17 @@ void check_prepared_lists(const M& inner, const attile::ScoreShape& shape) {
   std::vector<int> memory(bytes / sizeof(int) + 1, -1);
   const example::DeviceArray<int> device(memory);
   REQUIRE(attile::host::prepare_block_lists(memory.data(), bytes, inner, shape, of_host));
-  REQUIRE(attile::prepare_block_lists(device.get(), bytes, inner, shape, of_device) == cudaSuccess);
+  const cudaError_t error =
+      attile::prepare_block_lists(device.get(), bytes, inner, shape, of_device);
   CHECK(machine_reports() == "");
+  REQUIRE(error == cudaSuccess);
   CHECK(device.download() == memory);
 }
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  const Suite suite("sim.portable",
+                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
   suite.both<float>("d64", simulated<Default>(),
                     kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);

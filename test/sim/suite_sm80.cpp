@@ -49,7 +49,8 @@ using ListedBackward =
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  const Suite suite("sim.sm80",
+                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
   suite.both<__half>("128x64", simulated<Large>(),
                      kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
@@ -57,8 +58,7 @@ const bool kRegistered = [] {
   suite.backward<__half>("in_order", simulated<InOrder>(),
                          policies<kCausal, kOwnLengthsCausal> + kBlockPolicies);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
-  suite.forward<__half>("lines", simulated<Lines>(),
-                        policies<kCausal, kOwnLengths, kBlockSparse>);
+  suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal, kOwnLengths, kBlockSparse>);
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);

@@ -34,7 +34,8 @@ using ColumnsInOrder =
     GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<3>>>;
-using OneGroupInOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
+using OneGroupInOrder =
+    GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
 using Default = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 // dQ is added from registers, in the turns that other warps wait for.
@@ -72,9 +73,8 @@ using ThreeOfNothing =
 
 using Blocks = attile::BlockSparse<attile::Causal, 128, 64>;
 template <int Br, int Bc, int D>
-using ListedForward =
-    attile::ForwardTraits<Br, Bc, D, __half, Blocks, attile::NoScoreMod, attile::NoDropout, D,
-                          Tuning<>>;
+using ListedForward = attile::ForwardTraits<Br, Bc, D, __half, Blocks, attile::NoScoreMod,
+                                            attile::NoDropout, D, Tuning<>>;
 template <int D, attile::DqMode kMode>
 using ListedBackward =
     attile::sm90::DefaultBackwardTraits<attile::BackwardArgs<__half, Blocks>, D, D, kMode>;
@@ -132,7 +132,8 @@ std::vector<float> beside_neighbour(float size) {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  const Suite suite("sim.sm90",
+                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
   suite.forward<__half>("128x64", simulated<Two>(kMost),
                         kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),

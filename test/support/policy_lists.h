@@ -9,29 +9,29 @@
 #endif
 
 /// The one list of all policies: X(name in names of tests, Policy).
-#define ATTILE_EACH_POLICY(X)              \
-  X(none, kNone)                           \
-  X(causal, kCausal)                       \
-  X(causal_top_left, kCausalTopLeft)       \
-  X(window, kWindow)                       \
-  X(prefix, kPrefix)                       \
-  X(document, kDocument)                   \
-  X(causal_document, kCausalDocument)      \
-  X(window_prefix, kWindowPrefix)          \
-  X(alibi, kAlibi)                         \
-  X(softcap, kSoftcap)                     \
-  X(bias, kBias)                           \
-  X(softcap_alibi, kSoftcapAlibi)          \
-  X(dropout, kDropout)                     \
-  X(causal_dropout, kCausalDropout)        \
-  X(user, kUser)                           \
-  X(everything, kEverything)               \
-  X(learned, kLearned)                     \
-  X(learned_dropout, kLearnedDropout)      \
-  X(block_sparse, kBlockSparse)            \
+#define ATTILE_EACH_POLICY(X)                        \
+  X(none, kNone)                                     \
+  X(causal, kCausal)                                 \
+  X(causal_top_left, kCausalTopLeft)                 \
+  X(window, kWindow)                                 \
+  X(prefix, kPrefix)                                 \
+  X(document, kDocument)                             \
+  X(causal_document, kCausalDocument)                \
+  X(window_prefix, kWindowPrefix)                    \
+  X(alibi, kAlibi)                                   \
+  X(softcap, kSoftcap)                               \
+  X(bias, kBias)                                     \
+  X(softcap_alibi, kSoftcapAlibi)                    \
+  X(dropout, kDropout)                               \
+  X(causal_dropout, kCausalDropout)                  \
+  X(user, kUser)                                     \
+  X(everything, kEverything)                         \
+  X(learned, kLearned)                               \
+  X(learned_dropout, kLearnedDropout)                \
+  X(block_sparse, kBlockSparse)                      \
   X(block_sparse_everything, kBlockSparseEverything) \
-  X(own_lengths, kOwnLengths)              \
-  X(own_lengths_causal, kOwnLengthsCausal) \
+  X(own_lengths, kOwnLengths)                        \
+  X(own_lengths_causal, kOwnLengthsCausal)           \
   X(own_lengths_everything, kOwnLengthsEverything)
 
 namespace attile_test {

@@ -17,7 +17,7 @@
 namespace attile {
 
 /// Says how much of a block of scores a mask shows.
-enum class BlockState : std::uint8_t { kHidden, kPartial, kFull };
+enum class BlockState : int { kHidden, kPartial, kFull };
 
 /// Holds what has been seen of a block's scores. Positions behind the lengths are no scores: they
 /// make no block partial.
@@ -56,8 +56,7 @@ struct BlockListTask {
   ATTILE_HOST_DEVICE std::int64_t lines() const { return head_count() * (q_blocks + kv_blocks); }
   /// Returns the bytes of the lists and states, which is never 0.
   std::size_t bytes() const {
-    const auto ints = static_cast<std::size_t>(2 * lines() + 4 * blocks());
-    return max<std::size_t>(sizeof(int) * ints + static_cast<std::size_t>(blocks()), 16);
+    return max<std::size_t>(sizeof(int) * static_cast<std::size_t>(2 * lines() + 5 * blocks()), 16);
   }
   /// Returns the mask whose lists are in the memory.
   ATTILE_HOST_DEVICE Lists lists() const {
@@ -112,7 +111,8 @@ struct BlockListTask {
     int* const full = writable(by_rows ? all.full_kv_indices : all.full_q_indices) + own * room;
     int partials = 0, fulls = 0;
     for (int i = 0; i < room; ++i) {
-      const BlockState here = *state(first + (by_rows ? i : static_cast<std::int64_t>(i) * kv_blocks));
+      const BlockState here =
+          *state(first + (by_rows ? i : static_cast<std::int64_t>(i) * kv_blocks));
       if (here == BlockState::kPartial) partial[partials++] = i;
       if (here == BlockState::kFull) full[fulls++] = i;
     }

@@ -123,8 +123,8 @@ ATTILE_HOST_DEVICE constexpr bool in_full_block(ListedEdge::Kind edge) {
   return edge != ListedEdge::kMask;
 }
 
-/// Returns the most rows or columns, up to `tile`, that tiles of a mask may have: as they are, or of
-/// a mask of block lists the largest power of two of them that divides its blocks.
+/// Returns the most rows or columns, up to `tile`, that tiles of a mask may have: as they are, or
+/// of a mask of block lists the largest power of two of them that divides its blocks.
 template <class M>
 constexpr int fitting_rows(int tile) {
   if constexpr (BlockListMask<M>) {
@@ -152,11 +152,11 @@ constexpr int fitting_columns(int tile) {
 /// bounds, and no kernel waits for ever.
 /// Shapes   kv_num_blocks (batches, heads, q_blocks), kv_indices (batches, heads, q_blocks,
 ///          kv_blocks): for each row of blocks how many columns of blocks it sees in part, and
-///          which ones, in any order; behind those entries anything may stand. full_*: those that it
-///          sees in full; both null where there are none. q_num_blocks (batches, heads, kv_blocks),
-///          q_indices (batches, heads, kv_blocks, q_blocks), full_q_*: for each column of blocks
-///          which rows of blocks see it. The forward pass does without these.
-/// Units    `batches` and `heads` are 1, for lists that all have in common, or those of the problem;
+///          which ones, in any order; behind those entries anything may stand. full_*: those that
+///          it sees in full; both null where there are none. q_num_blocks (batches, heads,
+///          kv_blocks), q_indices (batches, heads, kv_blocks, q_blocks), full_q_*: for each column
+///          of blocks which rows of blocks see it. The forward pass does without these.
+/// Units    `batches` and `heads` are those of the problem, or 1 for lists that all have in common;
 ///          q_blocks and kv_blocks are at least what q_len and kv_len take.
 template <Mask M = NoMask, int QBlock = 128, int KvBlock = 128>
 struct BlockSparse {

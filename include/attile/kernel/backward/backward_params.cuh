@@ -76,9 +76,9 @@ struct BackwardParams : Problem<Traits> {
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
     return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
   }
-  /// Returns the steps of a loop over the tiles of query rows of a work tile's head that see any key
-  /// of a kv tile: those tiles, or with a mask of block lists as many steps as the keys' block lists
-  /// tiles (`listed_q_tile`).
+  /// Returns the steps of a loop over the tiles of query rows of a work tile's head that see any
+  /// key of a kv tile: those tiles, or with a mask of block lists as many steps as the keys' block
+  /// lists tiles (`listed_q_tile`).
   ATTILE_HOST_DEVICE TileRange q_tiles_seeing(const WorkTile& at, int kv_tile) const {
     const Extent lengths = this->extent(at);
     const Extent here{arch::opaque(lengths.q_len), arch::opaque(lengths.kv_len)};
@@ -115,8 +115,8 @@ struct BackwardParams : Problem<Traits> {
       return q_tiles_seeing(at, kv_tile).contains(at.row0 / Traits::kBr);
     }
   }
-  /// Calls f(masked, q_tile, is_full) for each tile of query rows of a work tile's head that sees its
-  /// kv tile, as `visit` does. `is_full`: whether its block is listed as full.
+  /// Calls f(masked, q_tile, is_full) for each tile of query rows of a work tile's head that sees
+  /// its kv tile, as `visit` does. `is_full`: whether its block is listed as full.
   template <class F>
   ATTILE_DEVICE void visit_rows(const WorkTile& at, const F& f) const {
     const TileRange steps = q_tiles_seeing(at, at.kv_tile());

@@ -214,9 +214,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Edge edge, Registers& p_frag, Regi
 /// Says whether the step takes the fast path, which is only products, exponentials, dropout and a
 /// mask's edge, and comes in two halves.
 template <class Policies>
-inline constexpr bool kIsFastPath =
-    kIsIdentity<typename Policies::ScoreModType>&&
-        IntervalMask<MaskInTiles<typename Policies::MaskType>>;
+inline constexpr bool kIsFastPath = kIsIdentity<typename Policies::ScoreModType>&&
+    IntervalMask<MaskInTiles<typename Policies::MaskType>>;
 
 /// Holds one row statistic of a tile for a thread's rows, read before its scores are computed.
 template <class Registers>

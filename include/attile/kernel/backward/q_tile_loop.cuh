@@ -14,8 +14,8 @@ namespace attile {
 
 /// Goes through the tiles of query rows that see a kv block, over all query heads of its kv head:
 /// in each head from the first tile to the last, and where the kv tiles ascend from the last to the
-/// first; with a mask of block lists in the order of the list. It keeps the number of the kv block, and computes from it what is rarely needed, which
-/// spares registers.
+/// first; with a mask of block lists in the order of the list. It keeps the number of the kv block,
+/// and computes from it what is rarely needed, which spares registers.
 template <class Traits>
 struct QTileLoop {
   const BackwardParams<Traits>& p;
@@ -60,8 +60,9 @@ struct QTileLoop {
   ATTILE_DEVICE int q_tile() const {
     if constexpr (kListsBlocks) {
       return listed.q_tile;
-    } else if (!p.ascends(kv_block)) return step;
-    return range.first + range.last - 1 - step;
+    } else {
+      return p.ascends(kv_block) ? range.first + range.last - 1 - step : step;
+    }
   }
   ATTILE_DEVICE void enter_head() {
     if constexpr (kListsBlocks) {

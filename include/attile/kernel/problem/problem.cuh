@@ -108,9 +108,9 @@ struct Problem {
     }
   }
 
-  /// Returns the steps of a loop over the tiles of Bc keys that any of the `count` rows from `first`
-  /// on sees: those tiles, or with a mask of block lists as many steps as the rows' block lists
-  /// tiles (`kv_tile`). `head`: that of the work tile, or another one that shares the tile.
+  /// Returns the steps of a loop over the tiles of Bc keys that any of the `count` rows from
+  /// `first` on sees: those tiles, or with a mask of block lists as many steps as the rows' block
+  /// lists tiles (`kv_tile`). `head`: that of the work tile, or another one that shares the tile.
   ATTILE_DEVICE TileRange keys_seen(const WorkTile& at, int head, int first, int count) const {
     const Extent lengths = extent(at);
     const Interval rows{first, min(first + count, lengths.q_len)};

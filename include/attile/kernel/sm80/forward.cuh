@@ -161,7 +161,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
       tile::modify_and_mask<false>(s_frag, coord, p.policies_in_tile(mine.full(step)), p.scale,
                                    tile::MathOf<T>());
     } else {
-      tile::modify_and_mask<true>(s_frag, coord, p.policies_in_tile(mine.full(step)), p.scale, tile::MathOf<T>());
+      tile::modify_and_mask<true>(s_frag, coord, p.policies_in_tile(mine.full(step)), p.scale,
+                                  tile::MathOf<T>());
     }
     softmax.template step<Traits::kRescaleThreshold>(s_frag, o_frag, scale_log2,
                                                      row_warps);  // line 9

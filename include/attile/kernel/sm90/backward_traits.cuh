@@ -113,11 +113,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// block has added its dQ, and blocks of an ascending head wait for that before they begin, which
   /// only long blocks make up for. Off the fast path there are no registers for it, and block
   /// lists do not say which blocks are long.
-  static constexpr int kAlternatesFrom =
-      kMode != DqMode::kInOrder || kRowsAlike<typename P::MaskType> ||
-              BlockListMask<typename P::MaskType> || !kFastPath
-          ? 0
-          : (kProductPerWarpgroup ? 2 : 1);
+  static constexpr int kAlternatesFrom = kMode != DqMode::kInOrder ||
+                                                 kRowsAlike<typename P::MaskType> ||
+                                                 BlockListMask<typename P::MaskType> || !kFastPath
+                                             ? 0
+                                             : (kProductPerWarpgroup ? 2 : 1);
 
   /// Warpgroups that divide the columns of dQ among them: all where dQ has only 64 rows, else 1,
   /// as they divide its rows.
