@@ -219,5 +219,6 @@ class Policy:
             names = (f"bias_{axis}_stride" for axis in ("batch", "head", "row", "col"))
             given.update(zip(names, whole.stride()))
         return compare_build.Policies(
-            **given, blocks=0 if self.blocks is None else len(self.blocks), dropout=self.dropout, seed=SEED, offset=OFFSET, softcap=SOFTCAP,
-            prefix=PREFIX, window_left=cell.window - 1, window_right=0)
+            **given, blocks=0 if self.blocks is None else len(self.blocks), dropout=self.dropout,
+            seed=SEED, offset=OFFSET, softcap=SOFTCAP, prefix=PREFIX, window_left=cell.window - 1,
+            window_right=0)

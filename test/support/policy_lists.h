@@ -86,8 +86,8 @@ inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;
 /// Block lists, for kernels whose tiles divide blocks of 128 rows and 64 columns, and of 128 each.
 inline constexpr auto kBlockPolicies =
     policies<Policy::kBlockSparse, Policy::kBlockSparseEverything>;
-inline constexpr auto kAllPolicies =
-    kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies;
+/// All but those, which kernels of any tiles take.
+inline constexpr auto kAllPolicies = kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies;
 
 /// Those that a second and third element type run: T shows in loads and stores alone.
 inline constexpr auto kFewPolicies =

@@ -97,10 +97,15 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// row: P is then made of S before dP is there.
   static constexpr bool kFastPath = kIsFastPath<P>;
   /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
-  /// the consumers then lack; there are such warps with the fast path only.
-  static constexpr int kProducerRegisters =
-      !kProductPerWarpgroup && (kConsumers == 3 || (kMode == DqMode::kInOrder && kFastPath)) ? 32
-                                                                                             : 24;
+  /// the consumers then lack; there are such warps with the fast path only. To look for a turn in
+  /// block lists takes more again.
+  static constexpr int kProducerRegisters = [] {
+    constexpr bool kInOrder = kMode == DqMode::kInOrder;
+    constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
+    if (kProductPerWarpgroup) return 24;
+    if (kLooks) return 40;
+    return kConsumers == 3 || (kInOrder && kFastPath) ? 32 : 24;
+  }();
   /// Registers of a consumer thread, without kProductPerWarpgroup: what the producer leaves.
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   /// Stages of the pipelines of Q and of dO.
