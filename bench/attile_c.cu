@@ -22,16 +22,19 @@ struct AttileTensor {
 
 /// What the policies hold; each reads what is its own. Shapes: slopes (q_heads), documents
 /// (batch, length) in order, key_lengths (batch), and a bias of Q's type, whose strides count
-/// elements. `table` is what attile_prepare writes.
+/// elements. `table` is what attile_prepare writes. The block lists are those that all batches and
+/// heads have in common, of `blocks` rows and columns.
 struct AttilePolicies {
   const void* bias;
   std::int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_col_stride;
   const float* slopes;
   const std::int32_t *documents, *key_lengths;
   void* table;
+  const std::int32_t *kv_num_blocks, *kv_indices, *full_kv_num_blocks, *full_kv_indices;
+  const std::int32_t *q_num_blocks, *q_indices, *full_q_num_blocks, *full_q_indices;
   std::uint64_t seed, offset;
   float dropout, softcap;
-  std::int32_t prefix, window_left, window_right;
+  std::int32_t prefix, window_left, window_right, blocks;
 };
 
 /// Arguments of the kernel in device memory; what its direction does not have may be null.
@@ -87,6 +90,9 @@ using Prefix = attile::Policies<attile::Prefix>;  // it has the causal mask in i
 using Parity = Masked<own::SameParity>;
 using Bias = attile::Policies<Mask, attile::AdditiveBias<T>>;
 using KeyPadding = Masked<attile::KeyPadding>;
+#if __has_include(<attile/core/block_sparse.h>)  // earlier headers have none
+using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
+#endif
 
 }  // namespace bundle
 
@@ -103,6 +109,13 @@ void set(Policy& to, const AttilePolicies& from) {
     to.length = from.prefix;
   } else if constexpr (std::is_same_v<Policy, attile::KeyPadding>) {
     to.lengths = from.key_lengths;
+  } else if constexpr (requires { to.inner, to.kv_indices; }) {  // BlockSparse
+    set(to.inner, from);
+    to.q_blocks = to.kv_blocks = from.blocks;
+    to.kv_num_blocks = from.kv_num_blocks, to.kv_indices = from.kv_indices;
+    to.full_kv_num_blocks = from.full_kv_num_blocks, to.full_kv_indices = from.full_kv_indices;
+    to.q_num_blocks = from.q_num_blocks, to.q_indices = from.q_indices;
+    to.full_q_num_blocks = from.full_q_num_blocks, to.full_q_indices = from.full_q_indices;
   } else if constexpr (std::is_same_v<Policy, attile::Softcap>) {
     to.cap = from.softcap;
   } else if constexpr (std::is_same_v<Policy, attile::Alibi>) {

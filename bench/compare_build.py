@@ -17,7 +17,8 @@ TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half", "fp32": "float"}
 MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
-            "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "key_padding": "KeyPadding"}
+            "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "key_padding": "KeyPadding",
+            "blocks": "Blocks"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
 BASELINES = {
@@ -157,9 +158,11 @@ class Policies(ctypes.Structure):
         [("bias", ctypes.c_void_p)]
         + [(f"bias_{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row", "col")]
         + [(name, ctypes.c_void_p) for name in ("slopes", "documents", "key_lengths", "table")]
+        + [(f"{full}{side}_{what}", ctypes.c_void_p) for side in ("kv", "q")
+           for full in ("", "full_") for what in ("num_blocks", "indices")]
         + [(name, ctypes.c_uint64) for name in ("seed", "offset")]
         + [(name, ctypes.c_float) for name in ("dropout", "softcap")]
-        + [(name, ctypes.c_int32) for name in ("prefix", "window_left", "window_right")])
+        + [(name, ctypes.c_int32) for name in ("prefix", "window_left", "window_right", "blocks")])
 
 
 class Problem(ctypes.Structure):

@@ -2,6 +2,7 @@
 """What compare.py measures: cells, the kernels they need, and their FLOPs. Plain Python."""
 import dataclasses
 import fnmatch
+import random
 
 DIRECTIONS = ("forward", "backward")
 PEERS = {
@@ -19,6 +20,8 @@ LABELS = {IN_ORDER: "attile in order", "before": "attile before",
 
 DROPOUT, SOFTCAP, PREFIX = 0.1, 30, 1000
 DOCUMENT_ROWS = {"documents_one": 0, "documents_700": 700}  # 0: the whole sequence
+BLOCK = 128  # rows and columns of a block of block lists
+BLOCK_PERCENT = {"blocks_50": 50, "blocks_10": 10}  # of the blocks that a row of blocks sees
 # What a cell has beside its mask: compare_policies.py says what each one computes. "" is nothing.
 POLICIES = {
     "": "",
@@ -33,10 +36,13 @@ POLICIES = {
     "bias_hrc": "bias (head, row, col)",
     "bias_bc": "bias (batch, col)",
     "key_padding": "key padding",
+    "blocks_50": "block lists of 50 %",
+    "blocks_10": "block lists of 10 %",
 }
 # Those that differ only in what their memory holds, or in strides, have one kernel.
 KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",
-                   "bias_hrc": "bias", "bias_bc": "bias"}
+                   "bias_hrc": "bias", "bias_bc": "bias",
+                   "blocks_50": "blocks", "blocks_10": "blocks"}
 CAUSAL_POLICIES = ("prefix", "parity")  # that are measured under a causal mask alone
 
 
@@ -111,6 +117,8 @@ class Cell:
         if self.policy in DOCUMENT_ROWS:
             return sum(rows * (rows + 1) // 2 if self.mask == "causal" else rows * rows
                        for rows in self.document_lengths())
+        if self.policy in BLOCK_PERCENT:
+            return BLOCK * BLOCK * sum(len(columns) for columns in self.listed_blocks())
         if self.mask == "window":
             edge = min(self.window, self.length)
             return edge * (edge + 1) // 2 + (self.length - edge) * self.window
@@ -121,6 +129,16 @@ class Cell:
         it."""
         rows = DOCUMENT_ROWS[self.policy] or self.length
         return [min(rows, self.length - first) for first in range(0, self.length, rows)]
+
+    def listed_blocks(self):
+        """For each row of blocks the columns of blocks that it sees, all scores of them: the same
+        number in every row, its own column and random ones."""
+        assert self.length % BLOCK == 0 and self.mask == "full"
+        blocks = self.length // BLOCK
+        others = max(1, round(blocks * BLOCK_PERCENT[self.policy] / 100)) - 1
+        choose = random.Random(f"{self.policy} {self.length}")
+        return [sorted([row] + choose.sample([i for i in range(blocks) if i != row], others))
+                for row in range(blocks)]
 
     def key_lengths(self):
         """Columns that the rows of each batch see under `key_padding`: half of them to all."""
@@ -145,7 +163,8 @@ def _policies(batch, heads, length, d, flex):
     return [Cell("policies", batch, heads, heads, length, d, d, "fp16", mask, flex=flex,
                  policy=policy)
             for policy in POLICIES for mask in ("full", "causal")
-            if mask == "causal" or policy not in CAUSAL_POLICIES]
+            if policy not in BLOCK_PERCENT
+            and (mask == "causal" or policy not in CAUSAL_POLICIES)]
 
 
 def all_cells():
@@ -165,6 +184,9 @@ def all_cells():
     for batch, heads, length, d, flex in ((64, 12, 1024, 64, True), (4, 16, 4096, 128, True),
                                           (4, 32, 4096, 64, False), (16, 16, 1024, 128, False)):
         cells += _policies(batch, heads, length, d, flex)
+    for batch, length, policy in ((2, 8192, "blocks_50"), (1, 32768, "blocks_10")):
+        cells += [Cell("policies", batch, 2048 // d, 2048 // d, length, d, d, "fp16", "full",
+                       policy=either) for d in (64, 128) for either in ("", policy)]
     return cells
 
 

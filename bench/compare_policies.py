@@ -7,7 +7,7 @@ import math
 import typing
 
 import compare_build
-from compare_cells import DROPOUT, PREFIX, SOFTCAP
+from compare_cells import BLOCK, BLOCK_PERCENT, DROPOUT, PREFIX, SOFTCAP
 
 ROUNDS = 7  # of Philox, as in core/philox.h
 SEED, OFFSET = 0x0123456789ABCDEF, 0x0000000500000003  # all their halves count
@@ -76,7 +76,8 @@ class Policy:
 
         self.cell = cell
         self.dropout = DROPOUT if cell.policy in ("dropout", "softcap_alibi_dropout") else 0.0
-        self.bias = self.slopes = self.documents = self.key_lengths = None
+        self.bias = self.slopes = self.documents = self.key_lengths = self.blocks = None
+        self.lists = {}
         batch, heads, length = cell.batch, cell.q_heads, cell.length
         if cell.policy == "bias_hrc":
             self.bias = normal(1, heads, length, length)
@@ -90,6 +91,19 @@ class Policy:
             self.documents = torch.tensor([ids] * batch, dtype=torch.int32, device=device)
         if cell.policy == "key_padding":
             self.key_lengths = torch.tensor(cell.key_lengths(), dtype=torch.int32, device=device)
+        if cell.policy in BLOCK_PERCENT:
+            listed = cell.listed_blocks()
+            seen = [[column in set(columns) for column in range(len(listed))]
+                    for columns in listed]
+            self.blocks = torch.tensor(seen, device=device)
+            for name, table in (("kv", self.blocks), ("q", self.blocks.T)):
+                counts = table.sum(1, dtype=torch.int32)
+                # Seen ones first, in their order; what follows is not looked at.
+                entries = torch.argsort(table.int(), dim=1, descending=True, stable=True)
+                self.lists[f"full_{name}_num_blocks"] = counts
+                self.lists[f"full_{name}_indices"] = entries.int().contiguous()
+                self.lists[f"{name}_num_blocks"] = torch.zeros_like(counts)
+                self.lists[f"{name}_indices"] = torch.zeros_like(entries, dtype=torch.int32)
 
     @property
     def by_batch(self):
@@ -100,6 +114,7 @@ class Policy:
         """(batch, head, row, column) -> whether the row sees the column; None: it always does.
         These functions close over tensors and plain numbers, as FlexAttention's compiler wants."""
         documents, key_lengths, width = self.documents, self.key_lengths, self.cell.window
+        blocks = self.blocks
 
         def causal(batch, head, row, column):
             return column <= row
@@ -119,11 +134,15 @@ class Policy:
         def first_keys(batch, head, row, column):
             return column < key_lengths[batch]
 
+        def listed(batch, head, row, column):
+            return blocks[row // BLOCK, column // BLOCK]
+
         if self.cell.policy == "prefix":  # the causal mask is in it
             return prefix
         of_mask = {"causal": causal, "window": window}.get(self.cell.mask)
         own = {"documents_one": document, "documents_700": document, "parity": parity,
-               "key_padding": first_keys}.get(self.cell.policy)
+               "key_padding": first_keys, "blocks_50": listed,
+               "blocks_10": listed}.get(self.cell.policy)
         if of_mask is None or own is None:
             return of_mask or own
 
@@ -193,12 +212,13 @@ class Policy:
         """The same for attile_c.cu."""
         cell = self.cell
         held = {"slopes": self.slopes, "documents": self.documents,
-                "key_lengths": self.key_lengths, "bias": self.bias}
+                "key_lengths": self.key_lengths, "bias": self.bias, **self.lists}
         given = {name: tensor.data_ptr() for name, tensor in held.items() if tensor is not None}
         if self.bias is not None:
             whole = self.bias.expand(cell.batch, cell.q_heads, cell.length, cell.length)
             names = (f"bias_{axis}_stride" for axis in ("batch", "head", "row", "col"))
             given.update(zip(names, whole.stride()))
         return compare_build.Policies(
-            **given, dropout=self.dropout, seed=SEED, offset=OFFSET, softcap=SOFTCAP,
-            prefix=PREFIX, window_left=cell.window - 1, window_right=0)
+            **given, blocks=0 if self.blocks is None else len(self.blocks), dropout=self.dropout,
+            seed=SEED, offset=OFFSET, softcap=SOFTCAP, prefix=PREFIX, window_left=cell.window - 1,
+            window_right=0)

@@ -110,10 +110,23 @@ class Cells(unittest.TestCase):
 
     def test_flops_of_other_policies_are_those_of_the_mask(self):
         for policy in compare_cells.POLICIES:
-            if not policy.startswith("documents"):
+            if not policy.startswith(("documents", "blocks")):
                 for mask in ("full", "causal"):
                     self.assertEqual(small(mask, 16, policy=policy).visible_scores(),
                                      small(mask, 16).visible_scores())
+
+    def test_rows_of_blocks_list_the_diagonal_and_as_many_blocks(self):
+        for policy, length, count in (("blocks_50", 8192, 32), ("blocks_10", 32768, 26)):
+            cell = small("full", length, policy=policy)
+            listed = cell.listed_blocks()
+            self.assertEqual(listed, cell.listed_blocks())
+            self.assertEqual(len(listed), length // 128)
+            for row, columns in enumerate(listed):
+                self.assertIn(row, columns)
+                self.assertEqual(columns, sorted(set(columns)))
+                self.assertEqual(len(columns), count)
+            self.assertGreater(len({tuple(columns) for columns in listed}), length // 128 - 2)
+            self.assertEqual(cell.visible_scores(), length * count * 128)
 
     def test_key_lengths_go_from_half_to_all(self):
         for batch in (1, 2, 4, 64):
@@ -134,10 +147,16 @@ class Cells(unittest.TestCase):
             {(c.batch, c.q_heads, c.length, c.d, c.mask, c.flex) for c in plain},
             {(*shape_, mask, flex) for mask in ("full", "causal")
              for *shape_, flex in ((64, 12, 1024, 64, True), (4, 16, 4096, 128, True),
-                                   (4, 32, 4096, 64, False), (16, 16, 1024, 128, False))})
+                                   (4, 32, 4096, 64, False), (16, 16, 1024, 128, False))}
+            | {(batch, 2048 // d, length, d, "full", True) for d in (64, 128)
+               for batch, length in ((2, 8192), (1, 32768))})
         for first in plain:
             found = [cell.policy for cell in cells if shape(cell) == first]
-            left_out = compare_cells.CAUSAL_POLICIES if first.mask == "full" else ()
+            if first.length > 4096:
+                self.assertEqual(found, ["", {8192: "blocks_50"}.get(first.length, "blocks_10")])
+                continue
+            left_out = (*(compare_cells.CAUSAL_POLICIES if first.mask == "full" else ()),
+                        *compare_cells.BLOCK_PERCENT)
             self.assertEqual(found, [p for p in compare_cells.POLICIES if p not in left_out])
 
     def test_names_are_unique_and_selectable(self):

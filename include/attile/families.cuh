@@ -61,8 +61,8 @@ struct Sm90Family {
     if constexpr (Args::SequencesType::kUniform) {
       using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPacked>;
       using Long = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kLong>;
-      // Dropout's groups of eight scores are rows and columns of one head.
-      if constexpr (!Args::DropoutType::kEnabled) {
+      // Dropout's groups of eight scores, and block lists, are those of one head.
+      if constexpr (!Args::DropoutType::kEnabled && !BlockListMask<typename Args::MaskType>) {
         if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
       }
       if constexpr (kHasElementTiles<Args>) {

@@ -54,7 +54,8 @@ constexpr attile::detail::Tiles backward_tiles(int dim) {
 template <class Args, int D, int Dv>
 struct Default {
   static constexpr auto kForward = forward_tiles(D > Dv ? D : Dv);
-  static constexpr auto kBackward = backward_tiles(D > Dv ? D : Dv);
+  static constexpr auto kBackward =
+      attile::detail::fitted<typename Args::MaskType>(backward_tiles(D > Dv ? D : Dv));
   using E = typename Args::Elements;
   using P = typename Args::Policies;
   using Forward = ForwardTraits<kForward.br, kForward.bc, D, E, P, NoScoreMod, NoDropout, Dv,

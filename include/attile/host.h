@@ -6,6 +6,7 @@
 // for): the vectors are as wide as the compiler flags allow.
 
 #include <attile/host/backward.h>
+#include <attile/host/block_lists.h>
 #include <attile/host/forward.h>
 #include <attile/host/prepare.h>
 #include <attile/host/problem.h>

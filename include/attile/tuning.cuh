@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/core/block_sparse.h>
 #include <attile/core/mask.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/portable/backward_traits.cuh>
@@ -53,12 +54,12 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
 /// comparisons each at a mask's edge. Everything else takes registers, but in sm90 for dropout.
 template <class Args>
 inline constexpr bool kFastPathScores =
-    IntervalMask<typename Args::MaskType>&& kIsIdentity<typename Args::ScoreModType>;
+    IntervalMask<MaskInTiles<typename Args::MaskType>>&& kIsIdentity<typename Args::ScoreModType>;
 /// Says whether the sm90 forward kernel has registers for the tiles of the fast path: with a
 /// modifier, too, if that says what scores have in common, and has no element for each of them.
 template <class Args>
 inline constexpr bool kHasFastTiles =
-    IntervalMask<typename Args::MaskType> &&
+    IntervalMask<MaskInTiles<typename Args::MaskType>> &&
     (kIsIdentity<typename Args::ScoreModType> ||
      (detail::kHasTiles<typename Args::ScoreModType, StandardMath> &&
       !kMayHide<typename Args::ScoreModType>));
@@ -101,9 +102,9 @@ struct Sm90Tiles {
 
 /// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
 template <class Args>
-inline constexpr bool kHasElementTiles = Args::SequencesType::kUniform &&
-                                         sizeof(typename Args::ElementType) == 2 &&
-                                         requires(const typename Args::ScoreModType& mod) {
+inline constexpr bool kHasElementTiles =
+    Args::SequencesType::kUniform && !BlockListMask<typename Args::MaskType> &&
+    sizeof(typename Args::ElementType) == 2 && requires(const typename Args::ScoreModType& mod) {
   requires sizeof(*mod.elements().data) == 2;
 };
 
@@ -141,6 +142,25 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   if (dim <= 96) return {128, 96, 3};
   if (dim <= 128) return {128, 80, 2};
   return {128, dim <= 192 ? 48 : 32, 2};
+}
+
+/// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of
+/// a tile see the same blocks, so that a tile is as for a dense problem; but 192 rows would not
+/// fit.
+constexpr Sm90Tiles sm90_listed_forward_tiles(int d, int dv, bool fast, bool drops) {
+  const int dim = max(d, dv);
+  if (!fast) return sm90_general_forward_tiles(dim);
+  if (dim <= 64) return {128, 128, 3};
+  if (dim <= 128) return drops ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 128, 2};
+  return sm90_fast_forward_tiles(d, dv, true, TileSet::kAny);
+}
+
+/// Returns tiles that divide the blocks of a mask of block lists, no larger than those given.
+template <class M>
+constexpr auto fitted(auto tiles) {
+  tiles.br = fitting_rows<M>(tiles.br);
+  tiles.bc = fitting_columns<M>(tiles.bc);
+  return tiles;
 }
 
 /// Holds the tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuning).
@@ -192,14 +212,16 @@ using ForwardOf = typename Tuning::template Forward<Br, Bc, D, typename Args::El
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct PortableForward {
-  static constexpr Tiles kTiles = portable_forward_tiles(max(D, Dv), kSharedKb);
+  static constexpr Tiles kTiles =
+      fitted<typename Args::MaskType>(portable_forward_tiles(max(D, Dv), kSharedKb));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          portable::Tuning<kTiles.threads, kTiles.blocks_per_sm, kTiles.prefetch>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct PortableBackward {
-  static constexpr Tiles kTiles = portable_backward_tiles(max(D, Dv), kSharedKb);
+  static constexpr Tiles kTiles =
+      fitted<typename Args::MaskType>(portable_backward_tiles(max(D, Dv), kSharedKb));
   using type = portable::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
                                         typename Args::Policies, Dv, kMode,
                                         portable::Tuning<kTiles.threads, kTiles.blocks_per_sm>>;
@@ -207,10 +229,10 @@ struct PortableBackward {
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Forward {
-  static constexpr Sm80ForwardTiles kTiles =
+  static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
-          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
 };
@@ -223,10 +245,14 @@ struct Sm90Forward {
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPacked;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
+  static constexpr bool kFast = kHasFastTiles<Args>;
+  using M = typename Args::MaskType;
   static constexpr Sm90Tiles kTiles =
-      kTileSet == TileSet::kElements ? sm90_element_forward_tiles(max(D, Dv), kEdges)
-      : kHasFastTiles<Args>          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
-                                     : sm90_general_forward_tiles(max(D, Dv));
+      BlockListMask<M>
+          ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
+      : kTileSet == TileSet::kElements ? sm90_element_forward_tiles(max(D, Dv), kEdges)
+      : kFast                          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
+                                       : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<
       Args, D, Dv, kTiles.br, kTiles.bc,
       sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPacked, true, kTiles.element_stages>>;
@@ -234,18 +260,19 @@ struct Sm90Forward {
 
 template <class Args, int D, int Dv, DqMode kMode>
 struct Sm90Backward {
-  static constexpr Sm90BackwardTiles kTiles = sm90_backward_tiles(D, Dv);
-  using type = sm90::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
-                                    typename Args::Policies, Dv, kMode,
+  static constexpr Sm90BackwardTiles kTiles =
+      fitted<typename Args::MaskType>(sm90_backward_tiles(D, Dv));
+  using type = sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D,
+                                    typename Args::Elements, typename Args::Policies, Dv, kMode,
                                     sm90::BackwardTuning<kTiles.stages, kTiles.p_steps>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct Sm80Backward {
-  static constexpr Sm80BackwardTiles kTiles =
+  static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
-          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>);
+          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>));
   using type =
       sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode,

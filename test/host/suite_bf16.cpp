@@ -8,7 +8,8 @@ using namespace attile_test;
 
 const bool kRegistered = [] {
   const Suite suite("cpu.host", kOtherTypePolicies);
-  suite.both<__nv_bfloat16>("default", CpuExecutor{}, kOtherTypePolicies);
+  suite.both<__nv_bfloat16>("default", CpuExecutor{},
+                            kOtherTypePolicies + policies<Policy::kBlockSparse>);
   return true;
 }();
 

@@ -10,8 +10,8 @@ using namespace attile_test;
 constexpr CpuExecutor kSmallTiles{{.threads = 3, .tile_rows = 20, .tile_cols = 16}};
 
 const bool kRegistered = [] {
-  const Suite suite("cpu.host", kAllPolicies);
-  suite.both<float>("default", CpuExecutor{}, kAllPolicies);
+  const Suite suite("cpu.host", kAllPolicies + kBlockPolicies);
+  suite.both<float>("default", CpuExecutor{}, kAllPolicies + kBlockPolicies);
   suite.both<float>("small_tiles", kSmallTiles, kFewPolicies + kLearnedPolicies);
   return true;
 }();

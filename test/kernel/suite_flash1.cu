@@ -13,7 +13,8 @@ using Default256 = Flash1Executor<256, 64>;
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("gpu.flash1", in_full(kAllPolicies));
+  const Suite suite("gpu.flash1", in_full(kAllPolicies + kBlockPolicies));
+  suite.both<float>("d64", Default64{}, in_full(kBlockPolicies));
   suite.both<float>("32x48", Small{}, in_full(kAllPolicies, policies<kEverything>));
   suite.both<__half>("32x48", Small{}, in_full(policies<kNone>));
   suite.both<__nv_bfloat16>("32x48", Small{}, in_full(policies<kCausal>));

@@ -54,6 +54,8 @@ const bool kRegistered = [] {
   suite.forward<float>("default41", Default41{}, in_full(policies<kNone>));
   suite.backward<float>("57x57", Backward57x57{}, in_full(policies<kCausal>));
   suite.backward<float>("two_pass64", TwoPass64{}, in_full(policies<kEverything, kLearned>));
+  suite.backward<float>("two_pass64", TwoPass64{}, in_full(kBlockPolicies));
+  suite.backward<float>("in_order64", InOrder64{}, in_full(kBlockPolicies));
   suite.backward<float>("two_pass16x16", TwoPass16x16{}, in_full(policies<kNone>));
   suite.backward<float>("64x32", Backward64x32{}, in_full(policies<kCausal>));
   suite.backward<float>("two_pass1x1", TwoPass1x1{}, in_full(policies<kCausal>));

@@ -88,6 +88,8 @@ const bool kRegistered = [] {
   suite.both<float>("float_lines", FloatLines{}, in_full(policies<kCausal>));
   suite.both<float>("float_d128", FloatD128{},
                     in_full(kSequencePolicies + policies<kNone, kCausal>));
+  suite.both<float>("float_d128", FloatD128{}, in_full(kBlockPolicies));
+  suite.both<__half>("default128on99", Default128On99{}, in_full(kBlockPolicies));
   suite.both<float>("float_d256", FloatD256{}, in_full(policies<kNone, kCausal>));
   suite.both<float>("float_in_order", FloatInOrder{}, in_full(policies<kCausal, kLearned>));
   suite.both<float>("float32x48_d96", Float32x48D96{}, in_full(policies<kNone>));

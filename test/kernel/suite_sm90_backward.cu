@@ -31,11 +31,17 @@ using D64x160 = Own<64, 64, Dims<64, 160>>;
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("gpu.sm90", in_full(kAllPolicies));
+  const Suite suite("gpu.sm90", in_full(kAllPolicies + kBlockPolicies));
   suite.backward<__half>("d64", D64{}, in_full(kAllPolicies, policies<kCausal>));
   suite.backward<__nv_bfloat16>(
       "d128", D128{},
       in_full(kUnlearnedPolicies + kSequencePolicies + policies<kLearned>, policies<kEverything>));
+  suite.backward<__half>("d64", D64{}, in_full(kBlockPolicies));
+  suite.backward<__nv_bfloat16>("d128", D128{}, in_full(kBlockPolicies));
+  suite.backward<__half>("d256", D256{}, in_full(kBlockPolicies));
+  suite.backward<__half>("in_order64", InOrder64{}, in_full(kBlockPolicies));
+  suite.backward<__half>("in_order128", InOrder128{}, in_full(kBlockPolicies));
+  suite.backward<__nv_bfloat16>("in_order256", InOrder256{}, in_full(kBlockPolicies));
   suite.backward<__half>("d96", D96{}, in_full(policies<kNone>));
   suite.backward<__nv_bfloat16>("d96", D96{}, in_full(policies<kCausal>));
   suite.backward<__half>("d192", D192{}, in_full(policies<kNone>));

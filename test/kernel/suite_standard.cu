@@ -8,7 +8,8 @@ using namespace attile_test;
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("gpu.standard", in_full(kUnlearnedPolicies + kLearnedPolicies));
+  const Suite suite("gpu.standard",
+                    in_full(kUnlearnedPolicies + kLearnedPolicies + kBlockPolicies));
   constexpr StandardExecutor kForward{Direction::kForward}, kBackward{Direction::kBackward};
   constexpr auto kFp32 =
       in_full(kUnlearnedPolicies + kLearnedPolicies, policies<kNone, kCausal, kEverything>);
@@ -16,6 +17,8 @@ const bool kRegistered = [] {
   constexpr auto kBf16 = in_full(kFewPolicies, policies<kEverything>);
   suite.forward<float>("cublas", kForward, kFp32);
   suite.backward<float>("cublas", kBackward, kFp32);
+  suite.forward<float>("cublas", kForward, in_full(kBlockPolicies));
+  suite.backward<float>("cublas", kBackward, in_full(kBlockPolicies));
   suite.forward<__half>("cublas", kForward, kFp16);
   suite.backward<__half>("cublas", kBackward, kFp16);
   suite.forward<__nv_bfloat16>("cublas", kForward, kBf16);

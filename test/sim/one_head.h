@@ -53,7 +53,11 @@ struct OneHead {
   }
 
   void run_backward(const typename Traits::MaskType& mask = {}) const {
+    REQUIRE(try_backward(mask) == cudaSuccess);
+  }
+  cudaError_t try_backward(const typename Traits::MaskType& mask) const {
     typename Traits::Args args;
+    args.mask = mask;
     args.q = attile::bhsd<const T>(q.get(), q_len, 1, kD);
     args.k = attile::bhsd<const T>(k.get(), kv_len, 1, kD);
     args.v = attile::bhsd<const T>(v.get(), kv_len, 1, kD);
@@ -69,7 +73,7 @@ struct OneHead {
     std::size_t bytes = 0;
     REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
     const example::DeviceArray<unsigned char> workspace(bytes);
-    REQUIRE(attile::backward<Traits>(workspace.get(), bytes, args) == cudaSuccess);
+    return attile::backward<Traits>(workspace.get(), bytes, args);
   }
 
  private:

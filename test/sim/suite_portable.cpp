@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
+#include <attile/block_lists.cuh>
+#include <attile/host/block_lists.h>
+
 #include <string>
 #include <vector>
 
 #include "kernel/suite_executor.cuh"
 #include "sim/any_table.h"
 #include "sim/suite.h"
+#include "sim/wrong_lists.h"
 #include "support/prepared_on_device.h"
 #include "support/problem.h"
 
@@ -15,6 +19,7 @@ using namespace attile_test;
 using Default = GpuExecutor<Dims<64>>;
 using Odd = GpuExecutor<Dims<64>, Tiles<20, 24, attile::portable::Tuning<128>>>;
 using Padded = GpuExecutor<Dims<64>, Tiles<57, 57, attile::portable::Tuning<128>>>;
+using ListedTwoPass = GpuExecutor<Dims<64>, Tiles<16, 32>, attile::DqMode::kTwoPass>;
 using TwoPass = GpuExecutor<Dims<64>, Tiles<16, 24>, attile::DqMode::kTwoPass>;
 
 /// Sums in no fixed order are refused where dQ has the same bits always, and nothing is written.
@@ -49,16 +54,58 @@ void any_table() {
   backward.template operator()<DqMode::kInOrder>();
 }
 
+using Blocks = attile::BlockSparse<attile::Causal, 128, 64>;
+template <attile::DqMode kMode>
+using ListedBackward =
+    attile::portable::DefaultBackwardTraits<attile::BackwardArgs<float, Blocks>, 32, 32, kMode>;
+
+/// The lists that the device makes are those that the host makes, which test/core looks at.
+template <class M, int QBlock, int KvBlock>
+void check_prepared_lists(const M& inner, const attile::ScoreShape& shape) {
+  attile::BlockSparse<M, QBlock, KvBlock> of_host, of_device;
+  std::size_t bytes = 0, host_bytes = 0;
+  REQUIRE(attile::prepare_block_lists(nullptr, bytes, inner, shape, of_device) == cudaSuccess);
+  REQUIRE(attile::host::prepare_block_lists(nullptr, host_bytes, inner, shape, of_host));
+  REQUIRE(bytes == host_bytes);
+  std::vector<int> memory(bytes / sizeof(int) + 1, -1);
+  const example::DeviceArray<int> device(memory);
+  REQUIRE(attile::host::prepare_block_lists(memory.data(), bytes, inner, shape, of_host));
+  const cudaError_t error =
+      attile::prepare_block_lists(device.get(), bytes, inner, shape, of_device);
+  CHECK(machine_reports() == "");
+  REQUIRE(error == cudaSuccess);
+  CHECK(device.download() == memory);
+}
+
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
-  suite.both<float>("d64", simulated<Default>(), kSimulatedPolicies + kSequencePolicies);
+  const Suite suite("sim.portable",
+                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  suite.both<float>("d64", simulated<Default>(),
+                    kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
                         policies<kCausal, kEverything, kLearned, kOwnLengthsCausal,
                                  kCausalSortedDocument, kRowIntervals>);
+  suite.backward<float>("two_pass", simulated<ListedTwoPass>(), kBlockPolicies);
+  suite.test("block_sparse", "forward", "prepared_lists", [] {
+    check_prepared_lists<attile::Causal, 128, 64>({}, {2, 3, {300, 250}});
+    check_prepared_lists<Gaps, 64, 128>({2}, {1, 1, {130, 64}});
+    check_prepared_lists<attile::SlidingWindow, 64, 64>({70, -1}, {1, 2, {200, 520}});
+    check_prepared_lists<attile::NoMask, 64, 64>({}, {1, 1, {0, 64}});
+  });
+  suite.test("block_sparse", "forward", "wrong_lists", [] {
+    using Args = attile::ForwardArgs<float, Blocks>;
+    forward_of_wrong_lists<attile::portable::DefaultForwardTraits<Args, 32>>(300, 250);
+    forward_of_wrong_lists<attile::portable::DefaultForwardTraits<Args, 128, 128, 227>>(130, 140);
+  });
+  suite.test("block_sparse", "backward", "wrong_lists", [] {
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kAccumulate>>(300, 250);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kInOrder>>(300, 250);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kTwoPass>>(300, 250);
+  });
   suite.test("learned", "backward", "two_pass.sums_are_refused",
              check_that_sums_are_refused<TwoPass>);
   // Rows that do not fill the threads' places.

@@ -5,6 +5,7 @@
 #include "kernel/suite_executor.cuh"
 #include "sim/any_table.h"
 #include "sim/suite.h"
+#include "sim/wrong_lists.h"
 
 namespace {
 
@@ -55,22 +56,38 @@ void any_table() {
   run_any_table<BackwardTraits<32, 32, 64, E, P, 64, DqMode::kInOrder, Backward>>();
 }
 
+using Blocks = attile::BlockSparse<attile::Causal, 128, 64>;
+template <attile::DqMode kMode>
+using ListedBackward =
+    attile::sm80::DefaultBackwardTraits<attile::BackwardArgs<__half, Blocks>, 32, 32, kMode>;
+
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
-  suite.both<__half>("128x64", simulated<Large>(), kSimulatedPolicies + kSequencePolicies);
+  const Suite suite("sim.sm80",
+                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  suite.both<__half>("128x64", simulated<Large>(),
+                     kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
-  suite.backward<__half>("in_order", simulated<InOrder>(),
-                         policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument>);
+  suite.backward<__half>(
+      "in_order", simulated<InOrder>(),
+      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument> + kBlockPolicies);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
-  suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal, kOwnLengths>);
+  suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal, kOwnLengths, kBlockSparse>);
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
   suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
+  suite.test("block_sparse", "forward", "wrong_lists", [] {
+    using Args = attile::ForwardArgs<__half, Blocks>;
+    forward_of_wrong_lists<attile::sm80::DefaultForwardTraits<Args, 32>>(300, 250);
+  });
+  suite.test("block_sparse", "backward", "wrong_lists", [] {
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kAccumulate>>(300, 250);
+    backward_of_wrong_lists<ListedBackward<attile::DqMode::kInOrder>>(300, 250);
+  });
   return true;
 }();
 

@@ -5,6 +5,7 @@
 #include "sim/any_table.h"
 #include "sim/one_head.h"
 #include "sim/suite.h"
+#include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/own_lengths.h"
 #include "support/random.h"
@@ -34,6 +35,9 @@ using ColumnsInOrder =
     GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 using OneGroup =
     GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>, attile::sm90::BackwardTuning<3>>>;
+using OneGroupInOrder =
+    GpuExecutor<Dims<64>, Sm90Tiles<64, 64, Tuning<>>, attile::DqMode::kInOrder>;
+using Default = GpuExecutor<Dims<64>, Sm90DefaultTiles<>>;
 using InOrder = GpuExecutor<Dims<64>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 // dQ is added from registers, in the turns that other warps wait for.
 using SemaphoreWarps = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
@@ -67,6 +71,14 @@ using DefaultOfNothing =
 using ThreeOfNothing =
     attile::BackwardTraits<64, 192, 64, __half, Nothing, attile::NoScoreMod, attile::NoDropout, 64,
                            attile::DqMode::kAccumulate, attile::sm90::BackwardTuning<>>;
+
+using Blocks = attile::BlockSparse<attile::Causal, 128, 64>;
+template <int Br, int Bc, int D>
+using ListedForward = attile::ForwardTraits<Br, Bc, D, __half, Blocks, attile::NoScoreMod,
+                                            attile::NoDropout, D, Tuning<>>;
+template <int D, attile::DqMode kMode>
+using ListedBackward =
+    attile::sm90::DefaultBackwardTraits<attile::BackwardArgs<__half, Blocks>, D, D, kMode>;
 
 /// No row sees a key of any tile: none of them adds to dQ, and all of them have to signal that
 /// behind the zeros, and behind the reset of what they signal with.
@@ -139,8 +151,10 @@ std::vector<float> beside_neighbour(float size) {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies);
-  suite.forward<__half>("128x64", simulated<Two>(kMost), kSimulatedPolicies + kSequencePolicies);
+  const Suite suite("sim.sm90",
+                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  suite.forward<__half>("128x64", simulated<Two>(kMost),
+                        kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
                                policies<kCausal, kOwnLengthsCausal, kPreparedAlibi>);
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
@@ -173,6 +187,21 @@ const bool kRegistered = [] {
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
                          policies<kCausal, kEverything, kOwnLengthsCausal>);
   suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide), policies<kEverything>);
+  suite.forward<__nv_bfloat16>("default", simulated<Default>(kMost), policies<kBlockSparse>);
+  suite.backward<__half>("one_group", simulated<OneGroup>(kMost), policies<kBlockSparse>);
+  suite.backward<__half>("one_group_in_order", simulated<OneGroupInOrder>(kMost),
+                         policies<kBlockSparse>);
+  suite.backward<__half>("columns", simulated<Columns>(kMost), policies<kBlockSparseEverything>);
+  suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kMost),
+                         policies<kBlockSparseEverything>);
+  suite.backward<__half>("d256", simulated<Roles256>(6e6), policies<kBlockSparse>);
+  suite.test("block_sparse", "forward", "wrong_lists",
+             [] { forward_of_wrong_lists<ListedForward<128, 32, 16>>(300, 250); });
+  suite.test("block_sparse", "backward", "wrong_lists", [] {
+    backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kAccumulate>>(300, 250);
+    backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kInOrder>>(300, 250);
+    backward_of_wrong_lists<ListedBackward<256, attile::DqMode::kInOrder>>(150, 140);
+  });
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);

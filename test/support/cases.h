@@ -32,6 +32,8 @@ enum class Policy {
   kEverything,
   kLearned,
   kLearnedDropout,
+  kBlockSparse,
+  kBlockSparseEverything,
   kOwnLengths,
   kOwnLengthsCausal,
   kOwnLengthsEverything,
@@ -72,6 +74,11 @@ constexpr bool has_own_lengths(Policy p) {
 
 constexpr bool learns(Policy p) { return p == Policy::kLearned || p == Policy::kLearnedDropout; }
 
+/// Whether the mask has block lists.
+constexpr bool lists_blocks(Policy p) {
+  return p == Policy::kBlockSparse || p == Policy::kBlockSparseEverything;
+}
+
 /// Which scores add to the same element of what is learned.
 enum class Sums {
   kNone,
@@ -106,8 +113,8 @@ struct Case {
   int period = 3;            ///< the user's mask
   float probability = 0.3f;  ///< of dropout
   bool pointers = false;     ///< lengths, seeds, slopes of each batch come from memory; a row's
-                             ///< intervals are one
-  bool hide = false;         ///< a bias that is -inf in places; documents without a key
+                             ///< intervals are one; block lists are those of each batch and head
+  bool hide = false;         ///< a bias that is -inf in places; documents and blocks without a key
   Sums sums = Sums::kNone;   ///< of what is learned
 };
 
@@ -591,6 +598,31 @@ inline constexpr auto kCases = [] {
        .q_len = 33, .kv_len = 49, .head_dim = 256},
       {.name = "everything_unaligned", .policy = kEverything, .q_len = 57, .kv_len = 57,
        .head_dim = 41, .layout = kUnaligned},
+
+      // Block lists: of all heads and of each, blocks without a key, the last blocks cut.
+      {.name = "block_sparse_1_1", .policy = kBlockSparse, .q_len = 1, .kv_len = 1},
+      {.name = "block_sparse_60_40", .policy = kBlockSparse, .q_heads = 2, .kv_heads = 2,
+       .q_len = 60, .kv_len = 40, .head_dim = 16},
+      {.name = "block_sparse_300_250", .policy = kBlockSparse, .q_len = 300, .kv_len = 250,
+       .head_dim = 8, .dlse = true},
+      {.name = "block_sparse_heads_2_1", .policy = kBlockSparse, .q_heads = 2, .kv_heads = 1,
+       .q_len = 150, .kv_len = 200, .head_dim = 8, .pointers = true},
+      {.name = "block_sparse_batch_2", .policy = kBlockSparse, .batch = 2, .q_len = 200,
+       .kv_len = 140, .head_dim = 8, .layout = kPadded, .pointers = true},
+      {.name = "block_sparse_empty_rows", .policy = kBlockSparse, .q_len = 290, .kv_len = 260,
+       .head_dim = 8, .dlse = true, .hide = true},
+      {.name = "block_sparse_dim_64", .policy = kBlockSparse, .q_len = 130, .kv_len = 70},
+      {.name = "block_sparse_dim_128", .policy = kBlockSparse, .q_heads = 2, .kv_heads = 1,
+       .q_len = 300, .kv_len = 400, .head_dim = 128, .pointers = true},
+      {.name = "block_sparse_dim_256", .policy = kBlockSparse, .q_len = 150, .kv_len = 140,
+       .head_dim = 256},
+      {.name = "block_sparse_kv_len_0", .policy = kBlockSparse, .q_len = 9, .kv_len = 0},
+      {.name = "block_sparse_everything_280_280", .policy = kBlockSparseEverything, .q_len = 280,
+       .kv_len = 280, .head_dim = 8, .dlse = true},
+      {.name = "block_sparse_everything_heads_4_2", .policy = kBlockSparseEverything, .q_heads = 4,
+       .kv_heads = 2, .q_len = 130, .kv_len = 140, .head_dim = 8, .pointers = true},
+      {.name = "block_sparse_everything_empty_rows", .policy = kBlockSparseEverything, .batch = 2,
+       .q_len = 260, .kv_len = 130, .head_dim = 8, .pointers = true, .hide = true},
 
       // Sequences of their own lengths: without queries, without keys, without both, of one row.
       {.name = "own_lengths_100_130", .policy = kOwnLengths, .batch = 8, .q_heads = 2,

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/core/block_sparse.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "support/block_lists.h"
 #include "support/cases.h"
 #include "support/learned_factor.h"
 #include "support/own_lengths.h"
@@ -111,6 +113,11 @@ template <>
 struct CombinationOf<Policy::kLearnedDropout>
     : Combination<Causal, FactorSoftcapBias, PhiloxDropout> {};
 template <>
+struct CombinationOf<Policy::kBlockSparse> : Combination<attile::BlockSparse<Causal, 128, 64>> {};
+template <>
+struct CombinationOf<Policy::kBlockSparseEverything>
+    : Combination<attile::BlockSparse<Gaps>, SoftcapAlibi, PhiloxDropout> {};
+template <>
 struct CombinationOf<Policy::kOwnLengths> : Combination<OwnLengths> {};
 template <>
 struct CombinationOf<Policy::kOwnLengthsCausal> : Combination<Causal, OwnLengths> {};
@@ -137,6 +144,7 @@ class PolicyData {
       : q_rows(c.batch, c.q_len, false),
         kv_rows(c.batch, c.kv_len, true),
         case_(c),
+        blocks_(random_blocks(c)),
         bias_(bias_elements()),
         gradients_(2 * gradient_elements()) {
     for (int b = 0; b < c.batch; ++b) {
@@ -195,6 +203,11 @@ class PolicyData {
     }
   }
   void operator()(Gaps& m) const { m = {case_.period}; }
+  template <class M, int QBlock, int KvBlock>
+  void operator()(attile::BlockSparse<M, QBlock, KvBlock>& m) const {
+    (*this)(m.inner);
+    blocks_.describe(m);
+  }
   void operator()(OwnLengths& s) const {
     s = {q_rows.first.data(),   q_rows.length.data(), kv_rows.first.data(),
          kv_rows.length.data(), q_rows.rows,          kv_rows.rows};
@@ -213,14 +226,16 @@ class PolicyData {
   void operator()(Policy&) const {}  // has no parameters
 
   std::vector<Region> regions() {
-    return {region(q_ids_),         region(kv_ids_),
-            region(lengths_),       region(slopes_),
-            bias_.region(),         {seed_and_offset_, sizeof(seed_and_offset_)},
-            gradients_.region(),    region(factors_),
-            region(q_rows.first),   region(q_rows.length),
-            region(kv_rows.first),  region(kv_rows.length),
-            region(key_lengths_),   region(document_table_),
-            region(interval_table_)};
+    std::vector<Region> all = {region(q_ids_),         region(kv_ids_),
+                               region(lengths_),       region(slopes_),
+                               bias_.region(),         {seed_and_offset_, sizeof(seed_and_offset_)},
+                               gradients_.region(),    region(factors_),
+                               region(q_rows.first),   region(q_rows.length),
+                               region(kv_rows.first),  region(kv_rows.length),
+                               region(key_lengths_),   region(document_table_),
+                               region(interval_table_)};
+    for (std::vector<int>* list : blocks_.all()) all.push_back(region(*list));
+    return all;
   }
   /// Of what is learned, with room between its elements.
   Buffer<float>& gradient_buffer() { return gradients_; }
@@ -233,6 +248,20 @@ class PolicyData {
     using enum Policy;
     return p == kSortedDocument || p == kCausalSortedDocument || p == kRowIntervals ||
            p == kCausalRowIntervals || p == kPreparedAlibi;
+  }
+  static BlockLists random_blocks(const Case& c) {
+    if (!lists_blocks(c.policy)) return {};
+    const int columns = c.policy == Policy::kBlockSparse ? 64 : 128;
+    BlockLists lists{c.pointers ? c.batch : 1, c.pointers ? c.q_heads : 1,
+                     attile::ceil_div(c.q_len, 128), attile::ceil_div(c.kv_len, columns)};
+    const Random random(17);
+    lists.fill([&](int batch, int head, int row, int col) {
+      const int at = ((batch * c.q_heads + head) * lists.q_blocks + row) * lists.kv_blocks + col;
+      if (c.hide && (row == 1 || col == 1)) return BlockLists::kNone;
+      const double x = random.uniform(at);
+      return x < 0.3 ? BlockLists::kNone : x < 0.7 ? BlockLists::kPartial : BlockLists::kFull;
+    });
+    return lists;
   }
   int bias_rows() const { return case_.hide ? case_.q_len : 1; }
   std::int64_t bias_elements() const {
@@ -269,6 +298,7 @@ class PolicyData {
   }
 
   Case case_;
+  BlockLists blocks_;
   std::vector<int> q_ids_, kv_ids_, lengths_, key_lengths_;
   Table document_table_, interval_table_;
   std::vector<float> slopes_, factors_;
@@ -298,6 +328,11 @@ struct Relocate {
   void operator()(attile::KeyPadding& m) const { (*this)(m.lengths); }
   void operator()(attile::SortedDocument& m) const { (*this)(m.table); }
   void operator()(attile::RowIntervals& m) const { (*this)(m.table); }
+  template <class M, int QBlock, int KvBlock>
+  void operator()(attile::BlockSparse<M, QBlock, KvBlock>& m) const {
+    (*this)(m.inner);
+    for (const int** list : lists_of(m)) (*this)(*list);
+  }
   void operator()(attile::Alibi& s) const { (*this)(s.slopes); }
   template <class T>
   void operator()(attile::AdditiveBias<T>& s) const {

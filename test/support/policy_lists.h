@@ -9,34 +9,36 @@
 #endif
 
 /// The one list of all policies: X(name in names of tests, Policy).
-#define ATTILE_EACH_POLICY(X)                      \
-  X(none, kNone)                                   \
-  X(causal, kCausal)                               \
-  X(causal_top_left, kCausalTopLeft)               \
-  X(window, kWindow)                               \
-  X(prefix, kPrefix)                               \
-  X(document, kDocument)                           \
-  X(causal_document, kCausalDocument)              \
-  X(window_prefix, kWindowPrefix)                  \
-  X(key_padding, kKeyPadding)                      \
-  X(causal_key_padding, kCausalKeyPadding)         \
-  X(sorted_document, kSortedDocument)              \
-  X(causal_sorted_document, kCausalSortedDocument) \
-  X(row_intervals, kRowIntervals)                  \
-  X(causal_row_intervals, kCausalRowIntervals)     \
-  X(prepared_alibi, kPreparedAlibi)                \
-  X(alibi, kAlibi)                                 \
-  X(softcap, kSoftcap)                             \
-  X(bias, kBias)                                   \
-  X(softcap_alibi, kSoftcapAlibi)                  \
-  X(dropout, kDropout)                             \
-  X(causal_dropout, kCausalDropout)                \
-  X(user, kUser)                                   \
-  X(everything, kEverything)                       \
-  X(learned, kLearned)                             \
-  X(learned_dropout, kLearnedDropout)              \
-  X(own_lengths, kOwnLengths)                      \
-  X(own_lengths_causal, kOwnLengthsCausal)         \
+#define ATTILE_EACH_POLICY(X)                        \
+  X(none, kNone)                                     \
+  X(causal, kCausal)                                 \
+  X(causal_top_left, kCausalTopLeft)                 \
+  X(window, kWindow)                                 \
+  X(prefix, kPrefix)                                 \
+  X(document, kDocument)                             \
+  X(causal_document, kCausalDocument)                \
+  X(window_prefix, kWindowPrefix)                    \
+  X(key_padding, kKeyPadding)                        \
+  X(causal_key_padding, kCausalKeyPadding)           \
+  X(sorted_document, kSortedDocument)                \
+  X(causal_sorted_document, kCausalSortedDocument)   \
+  X(row_intervals, kRowIntervals)                    \
+  X(causal_row_intervals, kCausalRowIntervals)       \
+  X(prepared_alibi, kPreparedAlibi)                  \
+  X(alibi, kAlibi)                                   \
+  X(softcap, kSoftcap)                               \
+  X(bias, kBias)                                     \
+  X(softcap_alibi, kSoftcapAlibi)                    \
+  X(dropout, kDropout)                               \
+  X(causal_dropout, kCausalDropout)                  \
+  X(user, kUser)                                     \
+  X(everything, kEverything)                         \
+  X(learned, kLearned)                               \
+  X(learned_dropout, kLearnedDropout)                \
+  X(block_sparse, kBlockSparse)                      \
+  X(block_sparse_everything, kBlockSparseEverything) \
+  X(own_lengths, kOwnLengths)                        \
+  X(own_lengths_causal, kOwnLengthsCausal)           \
   X(own_lengths_everything, kOwnLengthsEverything)
 
 namespace attile_test {
@@ -91,6 +93,10 @@ inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLea
 inline constexpr auto kSequencePolicies =
     policies<Policy::kOwnLengths, Policy::kOwnLengthsCausal, Policy::kOwnLengthsEverything>;
 inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;
+/// Block lists, for kernels whose tiles divide blocks of 128 rows and 64 columns, and of 128 each.
+inline constexpr auto kBlockPolicies =
+    policies<Policy::kBlockSparse, Policy::kBlockSparseEverything>;
+/// All but those, which kernels of any tiles take.
 inline constexpr auto kAllPolicies = kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies;
 
 /// Those that a second and third element type run: T shows in loads and stores alone.

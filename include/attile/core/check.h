@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/overlap.h>
 #include <attile/core/policy.h>
@@ -113,6 +114,7 @@ Check check_problem(const Args& a, int D, int Dv) {
   }
   if (a.batch == 0 || a.q_len == 0 || a.kv_len == 0) return {};
   if (const char* why = Args::Policies::of(a).fault()) return refuse(why);
+  if (const char* why = shape_fault(a.mask, score_shape(a), !Args::kIsForward)) return refuse(why);
   return {};
 }
 

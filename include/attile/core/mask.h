@@ -232,6 +232,16 @@ struct KeyPadding {
     return {first.col, lengths[first.batch]};
   }
 };
+/// Returns why a mask does not suit the shape of the scores: the sentence of its optional `const
+/// char* fault(const ScoreShape&, bool is_backward) const`, null when it does.
+template <Mask M>
+constexpr const char* shape_fault(const M& mask, const ScoreShape& shape, bool is_backward) {
+  if constexpr (requires { mask.fault(shape, is_backward); }) {
+    return mask.fault(shape, is_backward);
+  } else {
+    return nullptr;
+  }
+}
 
 /// Says whether a mask indexes its data by the lengths that all sequences have in common, so that
 /// it takes Uniform sequences alone. Such a mask declares `kUniformOnly`.
@@ -287,6 +297,10 @@ struct And {
   const char* fault() const {
     const char* why = policy_fault(first);
     return why != nullptr ? why : policy_fault(second);
+  }
+  const char* fault(const ScoreShape& shape, bool is_backward) const {
+    const char* why = shape_fault(first, shape, is_backward);
+    return why != nullptr ? why : shape_fault(second, shape, is_backward);
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {

@@ -3,6 +3,7 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/opaque.h>
+#include <attile/core/block_sparse.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
@@ -166,6 +167,15 @@ class VisibleBits : ScoreBits<Registers> {
       const int i = r * Registers::kRegCols + c;
       this->words_[i / 32] |= static_cast<std::uint32_t>(shown) << (i % 32);
     });
+  }
+  /// Asks nothing about a full block, of which the extent alone hides scores.
+  template <class M, class Coord>
+  ATTILE_DEVICE void ask(const MaskOfBlock<M>& mask, const Coord& coord) {
+    if (mask.is_full) {
+      ask(NoMask{}, coord);
+    } else {
+      ask(mask.inner, coord);
+    }
   }
   /// Evaluates the second of two masks first. Evaluated together, they would keep all rows and
   /// columns in registers until the loads of the second mask have finished.

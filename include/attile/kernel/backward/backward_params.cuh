@@ -25,6 +25,9 @@ namespace attile {
 template <class Traits>
 struct BackwardParams : Problem<Traits> {
   using typename Problem<Traits>::T;
+  using typename Problem<Traits>::MaskType;
+  /// Whether some scores of a tile may be hidden, and with block lists by what.
+  using Edge = std::conditional_t<Problem<Traits>::kListsBlocks, ListedEdge::Kind, bool>;
 
   tile::TensorParam<const T> dout;
   tile::TensorParam<T> dq, dk, dv;
@@ -73,13 +76,64 @@ struct BackwardParams : Problem<Traits> {
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
     return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
   }
-  /// Returns the tiles of query rows of a work tile's head that see any key of a kv tile.
+  /// Returns the steps of a loop over the tiles of query rows of a work tile's head that see any
+  /// key of a kv tile: those tiles, or with a mask of block lists as many steps as the keys' block
+  /// lists tiles (`listed_q_tile`).
   ATTILE_HOST_DEVICE TileRange q_tiles_seeing(const WorkTile& at, int kv_tile) const {
     const Extent lengths = this->extent(at);
     const Extent here{arch::opaque(lengths.q_len), arch::opaque(lengths.kv_len)};
     if (!this->kUniform && kv_tile * Traits::kBc >= here.kv_len) return {};  // past its last key
+    if constexpr (this->kListsBlocks) {
+      return listed_rows(at, kv_tile).steps(MaskType::kQBlock / Traits::kBr);
+    }
     return row_tiles(this->policies.mask, at.sequence, at.head, kv_tile * Traits::kBc, Traits::kBc,
                      Traits::kBr, here);
+  }
+  /// Returns the tile of query rows of a step of q_tiles_seeing, with a mask of block lists. It may
+  /// be behind the last row (`exists`), and is left out then: it has no scratch rows.
+  ATTILE_HOST_DEVICE int listed_q_tile(const WorkTile& at, int kv_tile, const TileRange& steps,
+                                       int step) const {
+    return listed_rows(at, kv_tile).tile(MaskType::kQBlock / Traits::kBr, steps, step);
+  }
+  ATTILE_HOST_DEVICE bool exists(const WorkTile& at, int q_tile) const {
+    return q_tile * Traits::kBr < this->extent(at).q_len;
+  }
+  /// Returns what may hide scores of a listed tile. `is_full`: whether its block is listed as full.
+  ATTILE_HOST_DEVICE ListedEdge::Kind listed_edge(const WorkTile& at, int kv_tile, int q_tile,
+                                                  bool is_full) const {
+    const Extent e = this->extent(at);
+    const bool is_cut =
+        (q_tile + 1) * Traits::kBr > e.q_len || (kv_tile + 1) * Traits::kBc > e.kv_len;
+    return !is_full ? ListedEdge::kMask : is_cut ? ListedEdge::kExtent : ListedEdge::kNone;
+  }
+  /// Returns whether any row of a work tile sees a key of a kv tile, by what q_tiles_seeing says.
+  ATTILE_HOST_DEVICE bool sees(const WorkTile& at, int kv_tile) const {
+    if constexpr (this->kListsBlocks) {
+      if (!this->kUniform && kv_tile * Traits::kBc >= this->extent(at).kv_len) return false;
+      return listed_rows(at, kv_tile).has(at.row0 / MaskType::kQBlock);
+    } else {
+      return q_tiles_seeing(at, kv_tile).contains(at.row0 / Traits::kBr);
+    }
+  }
+  /// Calls f(masked, q_tile, is_full) for each tile of query rows of a work tile's head that sees
+  /// its kv tile, as `visit` does. `is_full`: whether its block is listed as full.
+  template <class F>
+  ATTILE_DEVICE void visit_rows(const WorkTile& at, const F& f) const {
+    const TileRange steps = q_tiles_seeing(at, at.kv_tile());
+    if constexpr (this->kListsBlocks) {
+      for (int step = steps.first; step < steps.last; ++step) {
+        const int q_tile = listed_q_tile(at, at.kv_tile(), steps, step);
+        if (!exists(at, q_tile)) continue;
+        const bool is_full = steps.full(step);
+        if (listed_edge(at, at.kv_tile(), q_tile, is_full) != ListedEdge::kNone) {
+          f(std::true_type{}, q_tile, is_full);
+        } else {
+          f(std::false_type{}, q_tile, is_full);
+        }
+      }
+    } else {
+      visit(steps, [&](auto masked, int q_tile) { f(masked, q_tile, false); });
+    }
   }
   /// Returns whether the kv tiles of a kv block's kv head ascend (`kv_block_of`).
   ATTILE_HOST_DEVICE bool ascends(int kv_block) const {
@@ -92,6 +146,15 @@ struct BackwardParams : Problem<Traits> {
   /// Returns the fp32 sum of dQ of a work tile's rows; the family chooses the layout of a tile.
   ATTILE_DEVICE float* dq_accum_of(const WorkTile& at) const {
     return dq_accum + scratch_row(at) * Traits::kDqCols;
+  }
+
+ private:
+  /// Returns the blocks of rows that see a kv tile, with a mask of block lists.
+  ATTILE_HOST_DEVICE BlockList listed_rows(const WorkTile& at, int kv_tile) const {
+    static_assert(MaskType::kQBlock % Traits::kBr == 0 && MaskType::kKvBlock % Traits::kBc == 0,
+                  "attile: with a mask of block lists, Br and Bc must divide the sizes of a block");
+    return this->policies.mask.listed_rows(at.sequence, at.head,
+                                           kv_tile / (MaskType::kKvBlock / Traits::kBc));
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
+#include <attile/core/block_sparse.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
@@ -44,7 +45,7 @@ struct AskedMask {
 
 /// Says whether the mask has to be asked about each score of a tile by itself.
 template <class M, class S>
-inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<M>);
+inline constexpr bool kAsksEachScore = !(kIsIdentity<S> && IntervalMask<MaskInTiles<M>>);
 
 /// Returns the Probability of a score. `modified_of`(s) applies the score modifier; `visible`: see
 /// visible_in.
@@ -135,21 +136,22 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 
 /// Does the same, but asks dropout about the whole tile beforehand, and so a mask that says what
 /// scores have in common; any other one is asked about each score once that has been computed.
+/// `is_full`: whether block lists name its block as full.
 template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Sampler>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
-                                              const Sampler& sampler) {
-  using M = std::remove_cvref_t<decltype(p.policies.mask)>;
+                                              const Sampler& sampler, bool is_full) {
+  using M = MaskInTiles<typename Params::MaskType>;
   const tile::KeepBits<Registers, Sampler> kept(coord, sampler);
   if constexpr (kMasked && kHasTileMask<M>) {
     tile::VisibleBits<Registers> shown;
-    shown.ask(p.policies.mask, coord);
+    shown.ask(p.mask_in_tile(is_full), coord);
     probabilities_and_gradient<kMasked, kAddGradient>(p_frag, ds_frag, p, coord, lse, delta, kept,
                                                       shown);
   } else {
     probabilities_and_gradient<kMasked, kAddGradient>(p_frag, ds_frag, p, coord, lse, delta, kept,
-                                                      AskedMask<M>{p.policies.mask, coord});
+                                                      AskedMask<M>{p.mask_in_tile(is_full), coord});
   }
 }
 
@@ -157,8 +159,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 /// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`. Both
 /// are 0 where the score is hidden, for which a tile at an `edge` is asked: an interval mask here,
 /// and another one beforehand.
-template <class Registers, class Params, class Kept>
-ATTILE_DEVICE void probabilities_and_factor(bool edge, Registers& p_frag, Registers& factor,
+template <class Edge, class Registers, class Params, class Kept>
+ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Registers& factor,
                                             const Params& p, const tile::TileCoord& coord,
                                             const float* lse, const Kept& kept,
                                             const tile::VisibleBits<Registers>& shown) {
@@ -179,9 +181,10 @@ ATTILE_DEVICE void probabilities_and_factor(bool edge, Registers& p_frag, Regist
     }
   });
   if (!edge) return;
-  if constexpr (IntervalMask<std::remove_cvref_t<decltype(p.policies.mask)>>) {
-    tile::hide_outside_intervals(p_frag, coord, p.policies.mask, 0.0f);
-    tile::hide_outside_intervals(factor, coord, p.policies.mask, 0.0f);
+  if constexpr (IntervalMask<MaskInTiles<typename Params::MaskType>>) {
+    const auto& mask = p.mask_in_tile(in_full_block(edge));
+    tile::hide_outside_intervals(p_frag, coord, mask, 0.0f);
+    tile::hide_outside_intervals(factor, coord, mask, 0.0f);
   } else {
     shown.hide(p_frag, 0.0f);
     shown.hide(factor, 0.0f);
@@ -190,14 +193,14 @@ ATTILE_DEVICE void probabilities_and_factor(bool edge, Registers& p_frag, Regist
 
 /// Calls f(masked) for a tile of scores, some of which are hidden only where it is at an `edge`.
 /// `masked` is a std::bool_constant that says whether f has to ask the mask; where it has not, the
-/// mask's intervals have been applied here.
-template <class Registers, class Params, class F>
-ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
+/// mask's intervals have been applied here. Edge: BackwardParams::Edge.
+template <class Edge, class Registers, class Params, class F>
+ATTILE_DEVICE void with_mask(Edge edge, Registers& scores, const Params& p,
                              const tile::TileCoord& coord, F&& f) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   if constexpr (!kAsksEachScore<M, S>) {
-    if (edge) tile::hide_outside_intervals(scores, coord, p.policies.mask);
+    if (edge) tile::hide_outside_intervals(scores, coord, p.mask_in_tile(in_full_block(edge)));
     f(std::false_type{});
   } else if (edge) {
     f(std::true_type{});
@@ -208,8 +211,8 @@ ATTILE_DEVICE void with_mask(bool edge, Registers& scores, const Params& p,
 
 /// Does the same with answers that the mask has given before, which hide scores at once where no
 /// modifier has to read them.
-template <class Registers, class Params, class F>
-ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
+template <class Edge, class Registers, class Params, class F>
+ATTILE_DEVICE void with_shown(Edge edge, Registers& scores, const Params& p,
                               const tile::TileCoord& coord,
                               const tile::VisibleBits<Registers>& shown, F&& f) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
@@ -223,22 +226,23 @@ ATTILE_DEVICE void with_shown(bool edge, Registers& scores, const Params& p,
 }
 
 /// Calls `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
-template <class Registers, class Params, class Sampler>
-ATTILE_DEVICE void probabilities_and_gradient(bool edge, Registers& p_frag, Registers& ds_frag,
+template <class Edge, class Registers, class Params, class Sampler>
+ATTILE_DEVICE void probabilities_and_gradient(Edge edge, Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
                                               const Sampler& sampler) {
   with_mask(edge, p_frag, p, coord, [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
-    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, sampler);
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, sampler,
+                                        in_full_block(edge));
   });
 }
 
 /// Says whether the step takes the fast path, which is only products, exponentials, dropout and a
 /// mask's edge, and comes in two halves.
 template <class Policies>
-inline constexpr bool kIsFastPath =
-    kIsIdentity<typename Policies::ScoreModType>&& IntervalMask<typename Policies::MaskType>;
+inline constexpr bool kIsFastPath = kIsIdentity<typename Policies::ScoreModType>&&
+    IntervalMask<MaskInTiles<typename Policies::MaskType>>;
 
 /// Holds one row statistic of a tile for a thread's rows, read before its scores are computed.
 template <class Registers>

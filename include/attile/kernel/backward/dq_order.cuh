@@ -124,8 +124,7 @@ class DqOrder {
     };
     for (int next = from; exists(next); next += direction * arch::kWarpSize) {
       const int tile = next + direction * lane;
-      const bool sees =
-          exists(tile) && p_.q_tiles_seeing(here(), tile).contains(at.row0 / Traits::kBr);
+      const bool sees = exists(tile) && p_.sees(here(), tile);
       const int found = arch::first_lane(sees);
       if (found < arch::kWarpSize) return next + direction * found;
     }
@@ -142,6 +141,10 @@ class DqOrder {
   }
   /// Ends the turn of `kv_tile`. Scope    one thread, after all that added.
   ATTILE_DEVICE void release(const WorkTile& at, int kv_tile) const {
+    if constexpr (kListsBlocks) {
+      // A list may name rows more than once: then others may have had their turns meanwhile.
+      if (arch::load_acquire(semaphore(at)) <= kv_tile) return;
+    }
     arch::store_release(semaphore(at), kv_tile);
   }
 
@@ -171,6 +174,8 @@ class DqOrder {
   }
 
  private:
+  static constexpr bool kListsBlocks = BackwardParams<Traits>::kListsBlocks;
+
   template <int kThreads>
   ATTILE_DEVICE static void clear(int* flags, std::int64_t count) {
     for (std::int64_t i = arch::block_index() * kThreads + arch::thread_index(); i < count;
@@ -180,7 +185,13 @@ class DqOrder {
   }
   /// Waits until `before` has added, and so all that come before it.
   ATTILE_DEVICE void await_semaphore(const WorkTile& at, int before) const {
-    while (arch::load_acquire(semaphore(at)) != before) {
+    if constexpr (kListsBlocks) {
+      // Where a list names rows more than once, later tiles may have had their turns already.
+      while (arch::load_acquire(semaphore(at)) > before) {
+      }
+    } else {
+      while (arch::load_acquire(semaphore(at)) != before) {
+      }
     }
     arch::warp_barrier();  // all lanes have seen it before one of them releases it
   }

@@ -8,17 +8,28 @@
 #include <attile/kernel/backward/backward_schedule.cuh>
 #include <attile/kernel/problem/work_tile.h>
 
+#include <type_traits>
+
 namespace attile {
 
 /// Goes through the tiles of query rows that see a kv block, over all query heads of its kv head:
 /// in each head from the first tile to the last, and where the kv tiles ascend from the last to the
-/// first. It keeps the number of the kv block, and computes from it what is rarely needed, which
-/// spares registers.
+/// first; with a mask of block lists in the order of the list. It keeps the number of the kv block,
+/// and computes from it what is rarely needed, which spares registers.
 template <class Traits>
 struct QTileLoop {
   const BackwardParams<Traits>& p;
+  /// The tile of a step where a list says it: known from when the step begins.
+  struct Listed {
+    int q_tile = 0;
+    ListedEdge::Kind edge = ListedEdge::kNone;
+  };
+  struct NotListed {};
+  static constexpr bool kListsBlocks = BackwardParams<Traits>::kListsBlocks;
+
   int kv_block, head, step;
   TileRange range;
+  [[no_unique_address]] std::conditional_t<kListsBlocks, Listed, NotListed> listed;
 
   ATTILE_DEVICE QTileLoop(const BackwardParams<Traits>& params, int kv_block_number)
       : p(params), kv_block(kv_block_number), step(0) {
@@ -26,7 +37,13 @@ struct QTileLoop {
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return step < range.last; }
-  ATTILE_DEVICE bool edge() const { return !range.full(q_tile()); }
+  ATTILE_DEVICE typename BackwardParams<Traits>::Edge edge() const {
+    if constexpr (kListsBlocks) {
+      return listed.edge;
+    } else {
+      return !range.full(q_tile());
+    }
+  }
   ATTILE_DEVICE int row0() const { return q_tile() * Traits::kBr; }
   /// Returns the work tile of the current rows and of the kv tile of `key`.
   ATTILE_DEVICE WorkTile tile(WorkTile key) const {
@@ -41,10 +58,27 @@ struct QTileLoop {
 
  private:
   ATTILE_DEVICE int q_tile() const {
-    if (!p.ascends(kv_block)) return step;
-    return range.first + range.last - 1 - step;
+    if constexpr (kListsBlocks) {
+      return listed.q_tile;
+    } else {
+      return p.ascends(kv_block) ? range.first + range.last - 1 - step : step;
+    }
   }
   ATTILE_DEVICE void enter_head() {
+    if constexpr (kListsBlocks) {
+      for (find_head(); more(); ++step, find_head()) {
+        WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
+        key.head = head;
+        const int q_tile = p.listed_q_tile(key, key.kv_tile(), range, step);
+        listed = {q_tile, p.listed_edge(key, key.kv_tile(), q_tile, range.full(step))};
+        if (p.exists(key, q_tile)) return;
+      }
+    } else {
+      find_head();
+    }
+  }
+  /// Goes on to the next head with steps, where this one has no more.
+  ATTILE_DEVICE void find_head() {
     while (step >= range.last) {
       WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
       if (head + 1 == p.head_end(key)) return;

@@ -17,6 +17,12 @@ class OneTileSchedule {
   ATTILE_DEVICE OneTileSchedule(const ForwardParams<Traits>& p, int block) : p_(p), block_(block) {}
 
   ATTILE_DEVICE WorkTile tile() const {
+    WorkTile at = rows();
+    at.kv_tiles = p_.keys_seen(at, at.head, at.row0, Traits::kBr);
+    return at;
+  }
+  /// Returns the tile without kv_tiles, for which a mask may have to be read.
+  ATTILE_DEVICE WorkTile rows() const {
     const int batch_head = block_ / p_.q_tiles;
     WorkTile at;
     at.sequence = batch_head / p_.q_heads;
@@ -24,7 +30,6 @@ class OneTileSchedule {
     at.kv_head = at.head / p_.group_heads;
     at.row0 = (p_.q_tiles - 1 - block_ % p_.q_tiles) * Traits::kBr;
     at.extent = p_.policies.sequences.extent(at.sequence, p_.bounds);
-    at.kv_tiles = p_.keys_seen(at, at.head, at.row0, Traits::kBr);
     return at;
   }
 

@@ -70,7 +70,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   dk_frag.clear();
   dv_frag.clear();
 
-  const auto step = [&](auto masked, const WorkTile& at) {
+  const auto step = [&](auto masked, const WorkTile& at, bool is_full) {
     const std::int64_t stat = p.scratch_row(at);
     tile::load<kThreads>(smem.q, p.q_of(at), at.row0);  // line 9
     tile::load<kThreads>(smem.dout, p.rows_of_head(p.dout, at, p.head_dim_v), at.row0);
@@ -85,7 +85,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, p.coord(at, col0),
-                                             p.row_lse + stat, p.delta + stat, sampler);
+                                             p.row_lse + stat, p.delta + stat, sampler, is_full);
     tile::stage(p_smem, p_frag);
     tile::stage(smem.ds, ds_frag);
     arch::barrier();  // P and dS are written before anyone reads them
@@ -120,9 +120,9 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 
   WorkTile at = key;
   for (; at.head < p.head_end(key); ++at.head) {
-    visit(p.q_tiles_seeing(at, at.kv_tile()), [&](auto masked, int q_tile) {  // lines 8 to 17
+    p.visit_rows(at, [&](auto masked, int q_tile, bool is_full) {  // lines 8 to 17
       at.row0 = q_tile * Traits::kBr;
-      step(masked, at);
+      step(masked, at, is_full);
     });
   }
   tile::store(p.keys_of_head(p.dk, key, p.head_dim), dk_frag, col0, p.scale);  // line 18
@@ -132,7 +132,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 /// Computes dQ of one tile of query rows, for kTwoPass, by the same steps over the kv tiles.
 /// Scope    all threads of the block. `shared`: Traits::kRowsSharedBytes, aligned to 16 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile& at,
+ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, WorkTile at,
                                  unsigned char* shared) {
   constexpr int kThreads = Traits::kThreads;
   const BackwardTiles<Traits> smem(shared);
@@ -145,8 +145,8 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
   typename Traits::DqRegisters dq_frag;
   dq_frag.clear();
 
-  const auto step = [&](auto masked, int kv_tile) {
-    const tile::TileCoord coord = p.coord(at, kv_tile * Traits::kBc);
+  const auto step = [&](auto masked, int i) {
+    const tile::TileCoord coord = p.coord(at, p.kv_tile(at, i) * Traits::kBc);
     tile::load<kThreads>(smem.k, k_gmem, coord.col0);  // line 6
     tile::load<kThreads>(smem.v, v_gmem, coord.col0);
     arch::barrier();  // K and V (the first time Q and dO) are written before anyone reads them
@@ -158,14 +158,15 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, const WorkTile
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     constexpr bool kAddGradient = false;          // the pass over keys adds to that gradient
     probabilities_and_gradient<masked.value, kAddGradient>(
-        p_frag, ds_frag, p, coord, p.row_lse + stat, p.delta + stat, sampler);
+        p_frag, ds_frag, p, coord, p.row_lse + stat, p.delta + stat, sampler, at.kv_tiles.full(i));
     tile::stage(smem.ds, ds_frag);
     Traits::ScoreRegisters::sync_rows();        // a row's lanes have written dS before any reads it
     tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15
     arch::barrier();  // everyone has read K, V and dS before the next tiles are written
   };
 
-  visit(p.keys_seen(at, at.head, at.row0, Traits::kBr), step);
+  at.kv_tiles = p.keys_seen(at, at.head, at.row0, Traits::kBr);
+  p.visit_keys(at, step);
   tile::store(p.rows_of_head(p.dq, at, p.head_dim), dq_frag, at.row0, p.scale);
 }
 

@@ -47,10 +47,13 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   o_frag.clear();
   softmax.reset();
 
-  if constexpr (Traits::kPrefetch) k_transfer.fetch(k_gmem, range.first * kBc);
+  if constexpr (Traits::kPrefetch) {
+    const bool is_listed = !p.kListsBlocks || range.first < range.last;
+    if (is_listed) k_transfer.fetch(k_gmem, p.kv_tile(at, range.first) * kBc);
+  }
 
-  const auto step = [&](auto masked, int kv_tile) {
-    const tile::TileCoord coord = p.coord(at, kv_tile * kBc);
+  const auto step = [&](auto masked, int i) {
+    const tile::TileCoord coord = p.coord(at, p.kv_tile(at, i) * kBc);
     if constexpr (Traits::kPrefetch) {
       v_transfer.fetch(v_gmem, coord.col0);  // line 7; V is in flight while S is computed
       k_transfer.put(k_smem, k_gmem, coord.col0);
@@ -64,20 +67,21 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);  // line 8
     if constexpr (Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, coord.col0);
-    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
+    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies_in_tile(range.full(i)), p.scale,
+                                        tile::MathOf<T>());
     softmax.step(s_frag, o_frag, scale_log2);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, sampler);
 
     arch::barrier();  // V is written before anyone reads it; K is read before P overwrites it
     tile::stage(p_smem, s_frag);
     if constexpr (Traits::kPrefetch) {
-      if (kv_tile + 1 < range.last) k_transfer.fetch(k_gmem, coord.col0 + kBc);
+      if (i + 1 < range.last) k_transfer.fetch(k_gmem, p.kv_tile(at, i + 1) * kBc);
     }
     Traits::ScoreRegisters::sync_rows();      // the lanes of a row have written P before it is read
     tile::matmul_nn(o_frag, p_smem, v_smem);  // line 10
     arch::barrier();  // everyone has read P and V before the next tiles are written
   };
-  visit(range, step);  // lines 6 to 11
+  p.visit_keys(at, step);  // lines 6 to 11
 
   softmax.finish(o_frag, sampler.keep_scale());  // line 12
   tile::store(p.o_of(at), o_frag, at.row0);      // line 14

@@ -3,6 +3,7 @@
 
 #include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
+#include <attile/core/block_sparse.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
@@ -27,6 +28,8 @@ struct Problem {
   using T = typename Traits::ElementType;
   using Policies = typename Traits::Policies;
   using SequencesType = typename Traits::SequencesType;
+  using MaskType = typename Policies::MaskType;
+  static constexpr bool kListsBlocks = BlockListMask<MaskType>;
   static constexpr bool kUniform = SequencesType::kUniform;
 
   tile::TensorParam<const T> q, k, v;
@@ -84,13 +87,74 @@ struct Problem {
     return x.row(origin.batch, head, origin.row);
   }
 
-  /// Returns the tiles of Bc keys that any of the `count` rows from `first` on sees. `head`: that
-  /// of the work tile, or another one that shares the tile.
+  /// Returns the mask that decides about the scores of a tile that is visited. `is_full`: whether
+  /// block lists name its block as full.
+  ATTILE_HOST_DEVICE decltype(auto) mask_in_tile(bool is_full) const {
+    if constexpr (kListsBlocks) {
+      return MaskInTiles<MaskType>{policies.mask.inner, is_full};
+    } else {
+      return (policies.mask);
+    }
+  }
+  /// Returns the policies with that mask.
+  ATTILE_HOST_DEVICE decltype(auto) policies_in_tile(bool is_full) const {
+    if constexpr (kListsBlocks) {
+      using InTile = PolicyBundle<MaskInTiles<MaskType>, typename Traits::ScoreModType,
+                                  typename Traits::DropoutType, SequencesType>;
+      return InTile{mask_in_tile(is_full), policies.score_mod, policies.dropout,
+                    policies.sequences};
+    } else {
+      return (policies);
+    }
+  }
+
+  /// Returns the steps of a loop over the tiles of Bc keys that any of the `count` rows from
+  /// `first` on sees: those tiles, or with a mask of block lists as many steps as the rows' block
+  /// lists tiles (`kv_tile`). `head`: that of the work tile, or another one that shares the tile.
   ATTILE_DEVICE TileRange keys_seen(const WorkTile& at, int head, int first, int count) const {
     const Extent lengths = extent(at);
     const Interval rows{first, min(first + count, lengths.q_len)};
     if (rows.empty()) return {};
-    return tiles_of(visible_columns(policies.mask, at.sequence, head, rows, lengths), Traits::kBc);
+    if constexpr (kListsBlocks) {
+      return listed_keys(at.sequence, head, first).steps(MaskType::kKvBlock / Traits::kBc);
+    } else {
+      return tiles_of(visible_columns(policies.mask, at.sequence, head, rows, lengths),
+                      Traits::kBc);
+    }
+  }
+  /// Returns the kv tile of a step of at.kv_tiles. A list may name tiles behind the last key, of
+  /// which all scores are hidden by the extent.
+  ATTILE_DEVICE int kv_tile(const WorkTile& at, int step) const {
+    if constexpr (kListsBlocks) {
+      return listed_keys(at.sequence, at.head, at.row0)
+          .tile(MaskType::kKvBlock / Traits::kBc, at.kv_tiles, step);
+    } else {
+      return step;
+    }
+  }
+  /// Returns whether all scores of a step of `steps`, whose kv tile is `kv_tile`, are visible.
+  ATTILE_DEVICE bool is_full(const WorkTile& at, const TileRange& steps, int step,
+                             int kv_tile) const {
+    if constexpr (kListsBlocks) {
+      return steps.full(step) && (kv_tile + 1) * Traits::kBc <= extent(at).kv_len;
+    } else {
+      return steps.full(step);
+    }
+  }
+  /// Calls f(masked, step) for each step of at.kv_tiles, as `visit` does.
+  template <class F>
+  ATTILE_DEVICE void visit_keys(const WorkTile& at, const F& f) const {
+    if constexpr (kListsBlocks) {
+      for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
+        if (is_full(at, at.kv_tiles, step, kv_tile(at, step))) {
+          f(std::false_type{}, step);
+        } else {
+          f(std::true_type{}, step);
+        }
+      }
+    } else {
+      visit(at.kv_tiles, f);
+    }
   }
 
   /// Returns what decides about dropout. Scope    all lanes of a warp.
@@ -104,6 +168,13 @@ struct Problem {
   }
 
  private:
+  /// Returns the blocks of keys that row `row` of a head sees, with a mask of block lists.
+  ATTILE_DEVICE BlockList listed_keys(int sequence, int head, int row) const {
+    static_assert(MaskType::kQBlock % Traits::kBr == 0 && MaskType::kKvBlock % Traits::kBc == 0,
+                  "attile: with a mask of block lists, Br and Bc must divide the sizes of a block");
+    return policies.mask.listed_columns(sequence, head, row / MaskType::kQBlock);
+  }
+
   Problem(const Args& args, HeadDims dims)
       : q(tile::tensor_param(args.q, dims.qk)),
         k(tile::tensor_param(args.k, dims.qk)),

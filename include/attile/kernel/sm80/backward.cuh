@@ -244,7 +244,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     const QueryStage<Traits> smem = stage_of(step++);
     const WorkTile at = step_tile(p, kv_block, key, next);
     const tile::TileCoord coord = step_coord(p, at, col0);
-    const bool edge = next.edge();
+    const auto edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
     arch::async_copy_wait<0>();
     arch::barrier();  // Q and dO (the first time K and V) have arrived; those before have been read

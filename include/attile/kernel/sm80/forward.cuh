@@ -89,6 +89,15 @@ ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsig
   tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + warp_of_row * kRows, at.row0);
 }
 
+/// Returns a block's work tile, computed anew, with the range that is known.
+template <class Traits>
+ATTILE_DEVICE WorkTile tile_anew(const ForwardParams<Traits>& p, int block,
+                                 const TileRange& range) {
+  WorkTile at = OneTileSchedule<Traits>(p, arch::opaque(block)).rows();
+  at.kv_tiles = range;
+  return at;
+}
+
 /// Computes O and LSE of one tile of query rows of one head by the forward pass of FlashAttention-2
 /// (arXiv 2307.08691, Algorithm 1; the lines named are its), with matrix instructions and
 /// asynchronous copies. S and O stay in the registers of the warps that have their rows, P too
@@ -110,14 +119,14 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
   const TileRange range = at.kv_tiles;  // the kv tiles that the block loads
   // The kv tiles that the warp computes. Where a row has several warps, there are no registers for
-  // a range of their own, and their rows see nearly what the block's do. Nor are there any for the
-  // work tile, which each step computes anew.
+  // a range of their own, and their rows see nearly what the block's do; with block lists they see
+  // the same. Nor are there any for the work tile, which each step computes anew.
+  constexpr bool kHasRange = RowWarps::kOneWarp && !ForwardParams<Traits>::kListsBlocks;
   const TileRange mine =
-      RowWarps::kOneWarp ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows)
-                         : range;
+      kHasRange ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows) : range;
 
   tile::load_async<kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
-  if (range.first < range.last) kv_smem.load_k(range.first);
+  if (range.first < range.last) kv_smem.load_k(p.kv_tile(at, range.first));
   arch::async_copy_commit();
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
@@ -125,12 +134,12 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   softmax.reset();
 
   ATTILE_UNROLL_BY(1)
-  for (int kv_tile = range.first; kv_tile < range.last; ++kv_tile) {  // lines 6 and 7
-    const WorkTile here =
-        RowWarps::kOneWarp ? at : OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
+  for (int step = range.first; step < range.last; ++step) {  // lines 6 and 7
+    const WorkTile here = kHasRange ? at : tile_anew<Traits>(p, block, range);
+    const int kv_tile = p.kv_tile(here, step);
     tile::TileCoord coord = p.coord(here, kv_tile * kBc);
     coord.row0 = arch::opaque(coord.row0);
-    const bool seen = !RowWarps::kOneWarp || mine.contains(kv_tile);
+    const bool seen = !kHasRange || mine.contains(step);
     arch::async_copy_wait<0>();
     arch::barrier();  // K has arrived before anyone reads it; V has been read before it is loaded
     kv_smem.load_v(kv_tile);
@@ -145,13 +154,15 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     }
     arch::async_copy_wait<0>();
     arch::barrier();  // V has arrived before anyone reads it; K has been read before it is loaded
-    if (kv_tile + 1 < range.last) kv_smem.load_k(kv_tile + 1);
+    if (step + 1 < range.last) kv_smem.load_k(p.kv_tile(here, step + 1));
     arch::async_copy_commit();
     if (!seen) continue;
-    if (mine.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
+    if (p.is_full(here, mine, step, kv_tile)) {
+      tile::modify_and_mask<false>(s_frag, coord, p.policies_in_tile(mine.full(step)), p.scale,
+                                   tile::MathOf<T>());
     } else {
-      tile::modify_and_mask<true>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
+      tile::modify_and_mask<true>(s_frag, coord, p.policies_in_tile(mine.full(step)), p.scale,
+                                  tile::MathOf<T>());
     }
     softmax.template step<Traits::kRescaleThreshold>(s_frag, o_frag, scale_log2,
                                                      row_warps);  // line 9

@@ -185,7 +185,8 @@ struct QStage {
 
   State state;
   int head, row0;  ///< the query head and its first row; head < 0 after the last tile
-  bool edge;       ///< the mask or the end of a sequence hides some of its scores
+  /// Whether the mask or the end of a sequence hides some of its scores.
+  typename attile::BackwardParams<Traits>::Edge edge;
 
   /// Waits until Q and its statistics have arrived, and reads which rows they are.
   ATTILE_DEVICE QStage(const BackwardMemory<Traits>& smem, const State& q_state) : state(q_state) {
@@ -193,7 +194,7 @@ struct QStage {
     const Vec<int, 4> arrived = arch::load<4>(smem.statistics(state.stage).header());
     head = arch::uniform(arrived[0]);
     row0 = arch::uniform(arrived[1]);
-    edge = arch::uniform(arrived[2]) != 0;
+    edge = static_cast<decltype(edge)>(arch::uniform(arrived[2]));
   }
   ATTILE_DEVICE bool is_end() const { return head < 0; }
 };

@@ -4,6 +4,7 @@
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
+#include <attile/core/block_sparse.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/backward_step.cuh>
@@ -96,10 +97,15 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// row: P is then made of S before dP is there.
   static constexpr bool kFastPath = kIsFastPath<P>;
   /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
-  /// the consumers then lack; there are such warps with the fast path only.
-  static constexpr int kProducerRegisters =
-      !kProductPerWarpgroup && (kConsumers == 3 || (kMode == DqMode::kInOrder && kFastPath)) ? 32
-                                                                                             : 24;
+  /// the consumers then lack; there are such warps with the fast path only. To look for a turn in
+  /// block lists takes more again.
+  static constexpr int kProducerRegisters = [] {
+    constexpr bool kInOrder = kMode == DqMode::kInOrder;
+    constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
+    if (kProductPerWarpgroup) return 24;
+    if (kLooks) return 40;
+    return kConsumers == 3 || (kInOrder && kFastPath) ? 32 : 24;
+  }();
   /// Registers of a consumer thread, without kProductPerWarpgroup: what the producer leaves.
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   /// Stages of the pipelines of Q and of dO.
@@ -110,11 +116,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// The number of query heads of a kv head from which on half of the kv heads of an in-order pass
   /// ascend (kv_block_of); 0 where none ever does. With kProductPerWarpgroup it takes long until a
   /// block has added its dQ, and blocks of an ascending head wait for that before they begin, which
-  /// only long blocks make up for. Off the fast path there are no registers for it.
-  static constexpr int kAlternatesFrom =
-      kMode != DqMode::kInOrder || kRowsAlike<typename P::MaskType> || !kFastPath
-          ? 0
-          : (kProductPerWarpgroup ? 2 : 1);
+  /// only long blocks make up for. Off the fast path there are no registers for it, and block
+  /// lists do not say which blocks are long.
+  static constexpr int kAlternatesFrom = kMode != DqMode::kInOrder ||
+                                                 kRowsAlike<typename P::MaskType> ||
+                                                 BlockListMask<typename P::MaskType> || !kFastPath
+                                             ? 0
+                                             : (kProductPerWarpgroup ? 2 : 1);
 
   /// Warpgroups that divide the columns of dQ among them: all where dQ has only 64 rows, else 1,
   /// as they divide its rows.

@@ -138,14 +138,15 @@ class ForwardConsumer {
       store_output(next);
     }
     start_scores();  // line 8
-    const auto modifier = this->modifier(kv_tiles_.first);
+    const int kv_tile = this->kv_tile(kv_tiles_.first);
+    const auto modifier = this->modifier(kv_tile);
     tile::wait_product<0>(s_frag_);
     release_tensor_cores();
     release_k_and_q(kv_tiles_.first);
-    mask_and_update_max(kv_tiles_.first, modifier,
-                        thresholds());  // there is no O yet to be rescaled
+    // There is no O yet to be rescaled.
+    mask_and_update_max(kv_tiles_.first, kv_tile, modifier, thresholds());
     smem_.v().consumer_wait(v_state_);
-    make_probabilities(kv_tiles_.first);
+    make_probabilities(kv_tile);
     return true;
   }
 
@@ -155,15 +156,16 @@ class ForwardConsumer {
   /// prints the inverse of the factor.)
   ATTILE_DEVICE void kv_loop() {
     ATTILE_UNROLL_BY(1)
-    for (int kv_tile = kv_tiles_.first + 1; kv_tile < kv_tiles_.last; ++kv_tile) {
-      start_scores();                               // line 8, of this tile
-      start_output(kv_tile - 1 > kv_tiles_.first);  // line 10, of the tile before
+    for (int step = kv_tiles_.first + 1; step < kv_tiles_.last; ++step) {
+      const int kv_tile = this->kv_tile(step);
+      start_scores();                            // line 8, of this tile
+      start_output(step - 1 > kv_tiles_.first);  // line 10, of the tile before
       const auto thresholds = this->thresholds();
       const auto modifier = this->modifier(kv_tile);
       tile::wait_product<1>(s_frag_);  // S is made; P V may be under way
       release_tensor_cores();
-      release_k_and_q(kv_tile);
-      const auto rescaling = mask_and_update_max(kv_tile, modifier, thresholds);  // line 9
+      release_k_and_q(step);
+      const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       smem_.v().consumer_wait(v_state_.next());
       tile::wait_product<0>(o_frag_);
       release_v();
@@ -211,13 +213,14 @@ class ForwardConsumer {
     reset_state();
     // The following stands in begin_rows, too. With a function for both, nvcc 13.0 serialises the
     // products (C7514).
-    const auto modifier = this->modifier(kv_tiles_.first);
+    const int kv_tile = this->kv_tile(kv_tiles_.first);
+    const auto modifier = this->modifier(kv_tile);
     tile::wait_product<0>(s_frag_);
     release_k_and_q(kv_tiles_.first);
-    mask_and_update_max(kv_tiles_.first, modifier,
-                        thresholds());  // there is no O yet to be rescaled
+    // There is no O yet to be rescaled.
+    mask_and_update_max(kv_tiles_.first, kv_tile, modifier, thresholds());
     smem_.v().consumer_wait(v_state_);
-    make_probabilities(kv_tiles_.first);
+    make_probabilities(kv_tile);
     return true;
   }
 
@@ -236,8 +239,7 @@ class ForwardConsumer {
   }
   /// Returns the coordinates of the scores of a tile in this consumer's registers.
   ATTILE_DEVICE auto coord(int kv_tile) const {
-    const WorkTile at = rows().at(p_);
-    return p_.coord(at, warpgroup_, p_.kv_tile(kv_tile, at.extent) * Traits::kBc);
+    return p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
   }
   /// Returns what applies the score modifier to a tile. What it reads is read beside products.
   ATTILE_DEVICE Modifier modifier(int kv_tile) const {
@@ -247,28 +249,32 @@ class ForwardConsumer {
   /// all of its rows when a score in one of them exceeds that row's threshold; else it keeps their
   /// m, and P may exceed 1 (kRescaleThreshold). Returns what O has to be multiplied by.
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
-      int kv_tile, const Modifier& modifier, const typename Softmax::Thresholds& thresholds) {
+      int step, int kv_tile, const Modifier& modifier,
+      const typename Softmax::Thresholds& thresholds) {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements = smem_.elements(warpgroup_).consumer_wait(element_state_);
       const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements,
                                                                              !p_.elements.has_rows);
-      modify_and_mask(kv_tile, tile::ElementModifier<Modifier, decltype(reader)>{modifier, reader});
+      modify_and_mask(step, kv_tile,
+                      tile::ElementModifier<Modifier, decltype(reader)>{modifier, reader});
       arch::warp_barrier();  // all lanes have read the elements before they are replaced
       smem_.elements(warpgroup_).consumer_release(element_state_);
       element_state_.advance();
     } else {
-      modify_and_mask(kv_tile, modifier);
+      modify_and_mask(step, kv_tile, modifier);
     }
     const bool above = Softmax::above(s_frag_, thresholds);
     return softmax_.update_max(s_frag_, p_.scale_log2, Scores::any_lane(above));
   }
   template <class AnyModifier>
-  ATTILE_DEVICE void modify_and_mask(int kv_tile, const AnyModifier& modifier) {
-    const auto coord = this->coord(kv_tile);
-    if (kv_tiles_.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag_, coord, modifier, p_.policies);
+  ATTILE_DEVICE void modify_and_mask(int step, int kv_tile, const AnyModifier& modifier) {
+    const WorkTile at = rows().at(p_);
+    const auto coord = p_.coord(at, warpgroup_, kv_tile * Traits::kBc);
+    const auto& policies = p_.policies_in_tile(kv_tiles_.full(step));
+    if (p_.is_full(at, kv_tiles_, step, kv_tile)) {
+      tile::modify_and_mask<false>(s_frag_, coord, modifier, policies);
     } else {
-      tile::modify_and_mask<true>(s_frag_, coord, modifier, p_.policies);
+      tile::modify_and_mask<true>(s_frag_, coord, modifier, policies);
     }
   }
   /// S -> P and l (line 9), and P as the left operand of P V.
@@ -334,11 +340,11 @@ class ForwardConsumer {
     static_cast<void>(smem_.q(warpgroup_).consumer_wait(q_state_));
     return smem_.rows(warpgroup_, number);
   }
-  /// Releases K of kv_tile, whose S is made, and Q after the last tile of these rows.
-  ATTILE_DEVICE void release_k_and_q(int kv_tile) {
+  /// Releases K of a step, whose S is made, and Q after the last tile of these rows.
+  ATTILE_DEVICE void release_k_and_q(int step) {
     smem_.k().consumer_release(k_state_);
     k_state_.advance();
-    if (kv_tile + 1 != kv_tiles_.last) return;
+    if (step + 1 != kv_tiles_.last) return;
     smem_.q(warpgroup_).consumer_release(q_state_);
     q_state_.advance();
   }
@@ -376,6 +382,13 @@ class ForwardConsumer {
 
   /// The rows that are computed. They are read back from shared memory, which spares registers.
   ATTILE_DEVICE const Rows& rows() const { return smem_.rows(warpgroup_, number_); }
+  /// Returns the tile of K and V of a step. With block lists the answer comes from device memory,
+  /// and is asked for before products are waited for.
+  ATTILE_DEVICE int kv_tile(int step) const {
+    WorkTile at = rows().at(p_);
+    at.kv_tiles = kv_tiles_;
+    return p_.kv_tile(at, step);
+  }
   /// m = -inf, l = 0 for the rows that are computed next (line 5).
   ATTILE_DEVICE void reset_state() {
     kv_tiles_ = rows().kv_tiles;
@@ -394,7 +407,7 @@ class ForwardConsumer {
   int warpgroup_;
   [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed
-  TileRange kv_tiles_;  // the tiles of K and V that these rows see
+  TileRange kv_tiles_;  // the steps over the tiles of K and V that these rows see
   tile::PipelineState<Traits::kQStages> q_state_;
   tile::PipelineState<Traits::kStages> k_state_, v_state_;
   typename Traits::ElementPipeline::State element_state_;

@@ -138,6 +138,10 @@ struct TensorMaps {
 /// The one argument of the kernel. Its q_tiles are the tiles of rows of one pack of query heads.
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
+  /// Whether the work tiles of a head end with its last row. Else they begin with its first row:
+  /// where lengths differ, and where a tile of block lists lies within one block.
+  static constexpr bool kHasLead = Problem<Traits>::kUniform && !Problem<Traits>::kListsBlocks;
+
   TensorMaps maps{};
   float scale_log2;         ///< tile::score_scale_log2
   float rescale_threshold;  ///< Traits::kRescaleThreshold / scale_log2
@@ -145,7 +149,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   int packs;            ///< packs of query heads of each sequence
   int batch_heads;      ///< sequences times packs
   Sections sections{};  ///< the order of batch heads where not kEvenRows
-  int lead;             ///< attile::lead_rows; 0 where lengths differ
+  int lead;             ///< attile::lead_rows; 0 without kHasLead
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
 
   /// Returns the number of work tiles.
@@ -164,7 +168,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         packs(args.q_heads / packing.heads),
         batch_heads(args.batch * packs) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
-    lead = this->kUniform ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
+    lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (!kEvenRows<Traits>) sections = sections_of(args);
   }
 
@@ -210,10 +214,14 @@ struct ForwardParams : attile::ForwardParams<Traits> {
       return coord;
     }
   }
-  /// Returns the tile of K and V that is visited at a step: with kDescends the last one of a
-  /// sequence is that of step 0.
-  ATTILE_DEVICE int kv_tile(int step, Extent extent) const {
-    return Traits::kDescends ? ceil_div(extent.kv_len, Traits::kBc) - 1 - step : step;
+  /// Returns the tile of K and V that is visited at a step of at.kv_tiles: with kDescends the last
+  /// one of a sequence is that of step 0.
+  ATTILE_DEVICE int kv_tile(const WorkTile& at, int step) const {
+    if constexpr (Traits::kDescends) {
+      return ceil_div(this->extent(at).kv_len, Traits::kBc) - 1 - step;
+    } else {
+      return attile::ForwardParams<Traits>::kv_tile(at, step);
+    }
   }
   /// Returns the tiles of K and V that `rows` rows, from row `from` on, of any of a tile's heads
   /// see, as the steps at which they are visited. `from` may be below 0, where there are no rows.

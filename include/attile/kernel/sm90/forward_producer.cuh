@@ -31,7 +31,7 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipe
     const WorkTile at = schedule.tile();
     const RowOrigin origin = p.policies.sequences.kv_origin(at.sequence);
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      const int kv_tile = p.kv_tile(step, p.extent(at));
+      const int kv_tile = p.kv_tile(at, step);
       const int key0 = origin.row + kv_tile * Traits::kBc;
       const int rows = p.extent(at).kv_len - kv_tile * Traits::kBc;
       pipeline.template acquire_and_load<kClearsTail>(state, map, key0, at.kv_head, origin.batch,
@@ -96,12 +96,12 @@ ATTILE_DEVICE void load_elements(const ForwardParams<Traits>& p, int block,
   for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
+    const WorkTile at = rows.at(p);
     const int row0 = rows.row0 * p.elements.has_rows;
     for (int step = rows.kv_tiles.first; step < rows.kv_tiles.last; ++step) {
       pipeline.producer_acquire(state, p.elements.has_rows ? kWarpgroupRows : 1);
       pipeline.load(state, p.elements.map, row0, rows.head * p.elements.has_heads,
-                    rows.sequence * p.elements.has_batches,
-                    p.kv_tile(step, rows.extent_of(p)) * Traits::kBc);
+                    rows.sequence * p.elements.has_batches, p.kv_tile(at, step) * Traits::kBc);
       state.advance();
     }
   }

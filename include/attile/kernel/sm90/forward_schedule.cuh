@@ -116,9 +116,10 @@ struct alignas(16) ConsumerRows {
   }
   ATTILE_DEVICE bool is_end() const { return sequence < 0; }
   /// Returns whether they are rows of Q at all. Where all sequences have one length, only parts
-  /// ahead of the first row lack; else a shorter sequence has none in its last tiles either.
+  /// ahead of the first row lack, without block lists; else a shorter sequence has none in its last
+  /// tiles either.
   ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
-    return row0 >= 0 && (kUniform || row0 < extent_of(p).q_len);
+    return row0 >= 0 && (ForwardParams<Traits>::kHasLead || row0 < extent_of(p).q_len);
   }
   ATTILE_DEVICE bool empty() const { return kv_tiles.first >= kv_tiles.last; }
 };

@@ -4,6 +4,7 @@
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
+#include <attile/core/block_sparse.h>
 #include <attile/core/math.h>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/tuning.h>
@@ -52,6 +53,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
 
+  static_assert(!TuningType::kPacked || !BlockListMask<typename P::MaskType>,
+                "attile::sm90::ForwardTraits: query heads do not share a tile with a mask of block "
+                "lists, of which each has its own");
+
   using Params = sm90::ForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
@@ -84,7 +89,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kOrdersConsumers = kConsumers > 1 && P::DropoutType::kEnabled;
   /// Whether tiles of K and V are visited from the last to the first: where later columns have the
   /// larger scores m hardly ever grows, and O is not rescaled.
-  static constexpr bool kDescends = kFavorsLateColumns<typename P::ScoreModType>;
+  static constexpr bool kDescends =
+      kFavorsLateColumns<typename P::ScoreModType> && !BlockListMask<typename P::MaskType>;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them.
   static constexpr int kMaxSkipped = kStages - kOrdersConsumers;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
@@ -92,8 +98,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacked),
                 "attile::sm90::ForwardTraits: tiles of a modifier's elements are for sequences of "
                 "one length, Uniform, and for rows of one head");
-  using ElementTile =
-      tile::PanelTile<kWarpgroupRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
+  using ElementTile = tile::PanelTile<kWarpgroupRows, Bc,
+                                      typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   static constexpr std::size_t kElementBytes = kElementStages * ElementTile::kBytes;
   using KPipeline = tile::Pipeline<KTile, kStages>;

@@ -108,7 +108,7 @@ struct ScoreConsumer {
   ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int row) const {
     tile::VisibleBits<Rows> shown;
     if constexpr (kAsksEachScore<typename Traits::MaskType, typename Traits::ScoreModType>) {
-      if (rows.edge) shown.ask(p.policies.mask, coord(rows, row));
+      if (rows.edge) shown.ask(p.mask_in_tile(in_full_block(rows.edge)), coord(rows, row));
     }
     return shown;
   }
@@ -282,7 +282,10 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     this->template await_scores<kPending>(frag.s, frag.s_odd);
     Scores kept = frag.s;
     if constexpr (Traits::kFastPath) {
-      if (rows.edge) tile::hide_outside_intervals(p_rows, this->coord(rows, row), p.policies.mask);
+      if (rows.edge) {
+        tile::hide_outside_intervals(p_rows, this->coord(rows, row),
+                                     p.mask_in_tile(in_full_block(rows.edge)));
+      }
       fast_probabilities(p_rows, p.scale, frag.lse);
       kept = frag.s;
       tile::drop(Rows{kept}, frag.kept);
@@ -302,8 +305,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     Rows p_rows{frag.s}, ds_rows{frag.ds};
     fast_gradient(p_rows, ds_rows, delta, frag.kept);
   }
-  /// Does both for a modifier with a gradient, which is made of S and dS: leaves dropout(P)^T in S's
-  /// registers.
+  /// Does both for a modifier with a gradient, which is made of S and dS: leaves dropout(P)^T in
+  /// S's registers.
   template <class StepRegisters>
   ATTILE_DEVICE Left make_p_and_ds(StepRegisters& frag, const Tile& rows, int row) const {
     Rows p_rows{frag.s}, ds_rows{frag.ds};

@@ -150,7 +150,10 @@ ATTILE_DEVICE void make_p_part(
   const tile::TileCoord coord = consumer.coord(rows, kRow);
   const Scores* made = &s;
   if constexpr (Traits::kFastPath) {
-    if (rows.edge) tile::hide_outside_intervals(p_rows, coord, consumer.p.policies.mask);
+    if (rows.edge) {
+      tile::hide_outside_intervals(p_rows, coord,
+                                   consumer.p.mask_in_tile(in_full_block(rows.edge)));
+    }
     fast_probabilities(p_rows, consumer.p.scale,
                        consumer.lse(rows, kRow));  // read again, as no registers are left
   } else {
