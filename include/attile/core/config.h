@@ -12,10 +12,8 @@
 #define ATTILE_CUDA_COMPILER 1
 #define ATTILE_DEVICE __device__ __forceinline__
 #define ATTILE_HOST_DEVICE __host__ __device__ __forceinline__
-#define ATTILE_ROLLED _Pragma("unroll 1")  // the loop behind it is not unrolled: it saves registers
 #else
 #define ATTILE_CUDA_COMPILER 0
 #define ATTILE_DEVICE inline
 #define ATTILE_HOST_DEVICE inline
-#define ATTILE_ROLLED
 #endif

@@ -93,8 +93,7 @@ struct RowIntervals {
   ATTILE_HOST_DEVICE Span columns(int batch, int, Interval rows, Extent e) const {
     const Entry* const granules = Places(batch, e).row_granules(static_cast<const Entry*>(table));
     Interval touched{e.kv_len, 0}, full[2] = {{0, e.kv_len}, {0, e.kv_len}};
-    ATTILE_ROLLED
-    for (int g = rows.begin / kGranule; g * kGranule < rows.end; ++g) {
+    for (int g = rows.begin / kGranule; g * kGranule < rows.end; g = next(g)) {
       const Entry some = granules[2 * g], all = granules[2 * g + 1];
       for (int i = 0; i < 2; ++i) {
         touched = hull(touched, {some[2 * i], some[2 * i + 1]});
@@ -108,8 +107,7 @@ struct RowIntervals {
     const Entry* const granules =
         Places(batch, e).column_granules(static_cast<const Entry*>(table));
     Interval touched{e.q_len, 0}, full{0, e.q_len};
-    ATTILE_ROLLED
-    for (int g = columns.begin / kGranule; g * kGranule < columns.end; ++g) {
+    for (int g = columns.begin / kGranule; g * kGranule < columns.end; g = next(g)) {
       const Entry granule = granules[g];
       touched = hull(touched, {granule[0], granule[1]});
       full = intersect(full, {granule[2], granule[3]});
@@ -164,6 +162,9 @@ struct RowIntervals {
   ATTILE_HOST_DEVICE static unsigned granules(int length) {
     return static_cast<unsigned>(ceil_div(length, kGranule));
   }
+  /// Returns g + 1, in a way from which the compiler does not see how often a loop runs: unrolled,
+  /// it would take registers that the warps of a kernel in order do not have (docs/tuning.md).
+  ATTILE_HOST_DEVICE static int next(int g) { return max(g + 1, g | 1); }
   /// Returns whether a row with this entry sees a column.
   ATTILE_HOST_DEVICE static bool contains(const Entry& seen, int col) {
     const bool in_first = seen[0] <= col && col < seen[1];
