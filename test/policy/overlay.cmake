@@ -30,6 +30,8 @@ function(attile_policy_overlay include folder)
        "Sequences Q, class Policy>" "Sequences Q, Tempering H, class Policy>"
        "Sequences Q, class... Others>" "Sequences Q, Tempering H, class... Others>"
        "PolicyBundle<M, S, P, Q>" "PolicyBundle<M, S, P, Q, H>"
+       "PolicyBundle<Other, S, P, Q>" "PolicyBundle<Other, S, P, Q, H>"
+       "dropout, sequences}" "dropout, sequences, temperature}"
        "BundleOf<Bundle, M, S, P, Q, Others...>" "BundleOf<Bundle, M, S, P, Q, H, Others...>"
        "  Q sequences@" "  Q sequences@\n  H temperature@"
        "using SequencesType = Q@" "using SequencesType = Q@\n  using TemperatureType = H@"

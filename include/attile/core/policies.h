@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/bias.h>
+#include <attile/core/config.h>
 #include <attile/core/dropout.h>
 #include <attile/core/mask.h>
 #include <attile/core/policy.h>
@@ -40,6 +41,12 @@ struct PolicyBundle {
   template <class Args>
   static constexpr PolicyBundle of(const Args& args) {
     return {args.mask, args.score_mod, args.dropout, args.sequences};
+  }
+
+  /// Returns the same policies with another mask.
+  template <Mask Other>
+  ATTILE_HOST_DEVICE constexpr PolicyBundle<Other, S, P, Q> with_mask(const Other& other) const {
+    return {other, score_mod, dropout, sequences};
   }
 
   /// Returns why one of the policies cannot be used with the values it holds; null when all can.

@@ -99,10 +99,7 @@ struct Problem {
   /// Returns the policies with that mask.
   ATTILE_HOST_DEVICE decltype(auto) policies_in_tile(bool is_full) const {
     if constexpr (kListsBlocks) {
-      using InTile = PolicyBundle<MaskInTiles<MaskType>, typename Traits::ScoreModType,
-                                  typename Traits::DropoutType, SequencesType>;
-      return InTile{mask_in_tile(is_full), policies.score_mod, policies.dropout,
-                    policies.sequences};
+      return policies.with_mask(mask_in_tile(is_full));
     } else {
       return (policies);
     }
