@@ -142,12 +142,30 @@ bool sm90_addresses(const Args& a) {
   }
 }
 
+/// Whether TMA addresses the elements of a score modifier, likewise.
+template <class T>
+bool sm90_addresses_elements(const attile::ElementTensor<T>& x) {
+  const auto steps = [](std::int64_t stride) {
+    return stride >= 0 && stride * int{sizeof(T)} % 16 == 0;
+  };
+  return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.col_stride == 1 &&
+         steps(x.batch_stride) && steps(x.head_stride) && steps(x.row_stride);
+}
+
 /// Whether the traits' own kernel runs the problem, or what stands in for it.
 template <class Traits, class Kernel>
 bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
   const bool own = attile::sm90::runs<Traits>(args);
   if (attile::arch::device_architecture() == 900 && !attile::arch::is_empty(kernel)) {
-    REQUIRE(own == sm90_addresses(args));
+    bool wanted = sm90_addresses(args);
+    if constexpr (requires {
+                    requires Traits::kElementStages >
+                    0;
+                  }) {
+      const bool no_keys = args.batch == 0 || args.q_len == 0 || args.kv_len == 0;
+      wanted = wanted && (no_keys || sm90_addresses_elements(args.score_mod.elements()));
+    }
+    REQUIRE(own == wanted);
   }
   return own;
 }

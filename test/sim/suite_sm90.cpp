@@ -27,6 +27,11 @@ using Narrow = GpuExecutor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
 using Deep = GpuExecutor<Dims<256, 256, 64>, Sm90DefaultTiles<>>;
 using D96 = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 
+// A bias in tiles: one stage and two, and rows of two and three consumers.
+using ElementsTwo = Warpgroups<128, 64, Tuning<2, false, true, 1>>;
+using ElementsThree = Warpgroups<192, 48, Tuning<3, false, true, 2>>;
+using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
+
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.
 using Rows = GpuExecutor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
@@ -151,8 +156,8 @@ std::vector<float> beside_neighbour(float size) {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm90",
-                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
+                                    kBlockPolicies + policies<kHalfBias, kPreparedAlibi>);
   suite.forward<__half>("128x64", simulated<Two>(kMost),
                         kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
@@ -163,6 +168,9 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("packed", simulated<Packed>(kMost),
                         policies<kNone, kCausal, kRowIntervals>);
+  suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
+  suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
+  suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal, kOwnLengths>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);

@@ -97,6 +97,8 @@ struct CombinationOf<Policy::kSoftcap> : Combination<attile::Softcap> {};
 template <>
 struct CombinationOf<Policy::kBias> : Combination<attile::AdditiveBias<float>> {};
 template <>
+struct CombinationOf<Policy::kHalfBias> : Combination<Causal, attile::AdditiveBias<__half>> {};
+template <>
 struct CombinationOf<Policy::kSoftcapAlibi> : Combination<Causal, SoftcapAlibi> {};
 template <>
 struct CombinationOf<Policy::kDropout> : Combination<PhiloxDropout> {};
@@ -146,6 +148,7 @@ class PolicyData {
         case_(c),
         blocks_(random_blocks(c)),
         bias_(bias_elements()),
+        half_bias_(half_bias_elements()),
         gradients_(2 * gradient_elements()) {
     for (int b = 0; b < c.batch; ++b) {
       for (int i = 0; i < c.q_len; ++i) q_ids_.push_back(document(b, i, c.q_len));
@@ -171,6 +174,11 @@ class PolicyData {
       const bool hidden = c.hide && (row == 3 || random.uniform(i) < 0.25);
       bias_.data()[i] = hidden ? -attile::kInf : random.normal(i);
     }
+    for (std::int64_t i = 0; i < half_bias_elements(); ++i) {
+      if (i % half_bias_pitch() >= c.kv_len) continue;  // gaps stay NaN
+      const bool hidden = c.hide && random.uniform(i) < 0.25;
+      half_bias_.data()[i] = attile::from_float<__half>(hidden ? -attile::kInf : random.normal(i));
+    }
   }
 
   void operator()(attile::SlidingWindow& m) const { m = {case_.left, case_.right}; }
@@ -188,6 +196,11 @@ class PolicyData {
   void operator()(attile::AdditiveBias<float>& s) const {
     const std::int64_t row = case_.hide ? case_.kv_len : 0;  // one row for all, or each its own
     s = {bias_.data(), 0, std::int64_t{bias_rows()} * case_.kv_len, row, 1};
+  }
+  void operator()(attile::AdditiveBias<__half>& s) const {
+    const std::int64_t pitch = half_bias_pitch(), rows = bias_rows();
+    s = {half_bias_.data(), case_.hide ? case_.q_heads * rows * pitch : 0, rows * pitch,
+         case_.hide ? pitch : 0, 1};
   }
   void operator()(attile::LearnedBias<float>& s) const {
     (*this)(s.bias);
@@ -234,6 +247,7 @@ class PolicyData {
                                region(kv_rows.first),  region(kv_rows.length),
                                region(key_lengths_),   region(document_table_),
                                region(interval_table_)};
+    all.push_back(half_bias_.region());
     for (std::vector<int>* list : blocks_.all()) all.push_back(region(*list));
     return all;
   }
@@ -264,6 +278,14 @@ class PolicyData {
     return lists;
   }
   int bias_rows() const { return case_.hide ? case_.q_len : 1; }
+  int half_bias_pitch() const {
+    return case_.pointers ? case_.kv_len + 1 : attile::round_up(case_.kv_len, 8);
+  }
+  std::int64_t half_bias_elements() const {
+    if (case_.policy != Policy::kHalfBias) return 0;
+    const std::int64_t batches = case_.hide ? case_.batch : 1;
+    return batches * case_.q_heads * bias_rows() * half_bias_pitch();
+  }
   std::int64_t bias_elements() const {
     const bool has_bias = case_.policy == Policy::kBias || learns(case_.policy);
     return has_bias ? std::int64_t{case_.q_heads} * bias_rows() * case_.kv_len : 0;
@@ -303,6 +325,7 @@ class PolicyData {
   Table document_table_, interval_table_;
   std::vector<float> slopes_, factors_;
   Buffer<float> bias_;
+  Buffer<__half> half_bias_;
   mutable Buffer<float> gradients_;  // which policies point to, as to what they only read
   std::uint64_t seed_and_offset_[2] = {987654321, 0x700000005u};
 };

@@ -28,6 +28,7 @@
   X(alibi, kAlibi)                                   \
   X(softcap, kSoftcap)                               \
   X(bias, kBias)                                     \
+  X(half_bias, kHalfBias)                            \
   X(softcap_alibi, kSoftcapAlibi)                    \
   X(dropout, kDropout)                               \
   X(causal_dropout, kCausalDropout)                  \
@@ -85,8 +86,8 @@ inline constexpr auto kMaskPolicies =
              Policy::kCausalSortedDocument, Policy::kRowIntervals, Policy::kCausalRowIntervals>;
 inline constexpr auto kModifierPolicies =
     policies<Policy::kPreparedAlibi, Policy::kAlibi, Policy::kSoftcap, Policy::kBias,
-             Policy::kSoftcapAlibi, Policy::kDropout, Policy::kCausalDropout, Policy::kUser,
-             Policy::kEverything>;
+             Policy::kHalfBias, Policy::kSoftcapAlibi, Policy::kDropout, Policy::kCausalDropout,
+             Policy::kUser, Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
 inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLearnedDropout>;
 /// Sequences of their own lengths.

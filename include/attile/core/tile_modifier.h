@@ -81,7 +81,8 @@ struct ElementTensor {
 ///     tile.simplify(products, f)
 /// may be there: it calls f with a tile that costs less and can stand for this one, or with this
 /// one. products.all(condition) says whether a condition holds for all threads of the warp, and
-/// products.all_within(limit) whether |x| <= limit for all that their tiles are applied to.
+/// products.all_within(limit) whether |x| <= limit for all that their tiles are applied to. Each
+/// way is a copy of the code: without products.kManyWays `Then` takes few.
 ///
 /// This one is that of a modifier that says nothing.
 template <class S, class Math>
@@ -127,7 +128,9 @@ inline constexpr bool kHasTiles = [] {
 template <class Products>
 struct Unbounded {
   const Products& products;
-  ATTILE_HOST_DEVICE bool all(bool condition) const { return products.all(condition); }
+  ATTILE_HOST_DEVICE bool all(bool condition) const {
+    return Products::kManyWays && products.all(condition);
+  }
   ATTILE_HOST_DEVICE bool all_within(float) const { return false; }
 };
 

@@ -26,8 +26,10 @@ namespace attile::tile {
 
 /// Holds the raw scores of rows [begin, end) of a thread's registers, as a modifier may ask about
 /// them (TileModifier). Scope    all lanes of a warp.
-template <class Registers>
+template <class Registers, bool kMany>
 struct ProductsOf {
+  static constexpr bool kManyWays = kMany;
+
   Registers& scores;
   int begin, end;
 
@@ -72,14 +74,14 @@ class Modifier {
       : Modifier(coord, mod, scale, math, std::make_integer_sequence<int, kGroups>()) {}
 
   /// Calls f(modifier, begin, end) with a ThreadModifier for rows [begin, end) of the registers,
-  /// once for each rows of a head. `scores`: their products.
-  template <bool kClampsColumns, class F>
+  /// once for each rows of a head. `scores`: their products. kManyWays: see TileModifier.
+  template <bool kClampsColumns, bool kManyWays = true, class F>
   ATTILE_DEVICE void with(Registers& scores, const F& f) const {
     ATTILE_UNROLL
     for (int g = 0; g < kGroups; ++g) {
       const int begin = g * kRows;
       const Group& group = groups_[g];
-      simplify(group.tile, ProductsOf<Registers>{scores, begin, begin + kRows},
+      simplify(group.tile, ProductsOf<Registers, kManyWays>{scores, begin, begin + kRows},
                [&](const auto& tile) {
                  using Simple = std::remove_cvref_t<decltype(tile)>;
                  f(ThreadModifier<kClampsColumns, Registers, Simple>{tile, begin, group.last_row,
@@ -199,7 +201,7 @@ template <class Registers, class Coord, class Math>
 class Modifier<Registers, Coord, NoScoreMod, Math> {
  public:
   ATTILE_DEVICE Modifier(const Coord&, const NoScoreMod&, float, const Math& = {}) {}
-  template <bool, class F>
+  template <bool, bool = true, class F>
   ATTILE_DEVICE void with(Registers&, const F& f) const {
     f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; }, 0, Registers::kRegRows);
   }
