@@ -226,7 +226,7 @@ void check_tile(const S& mod, ScoreIndex first, Extent e) {
     for (int dr = 0; dr < 3; ++dr) {
       const auto row = tile.row(dr);
       for (int dc = 0; dc < 4; ++dc) {
-        const auto got = tile(1.25f, row, tile.col(dc));
+        const auto got = apply_tile(tile, 1.25f, row, tile.col(dc));
         const ScoreIndex at{first.batch, first.head, first.row + dr, first.col + dc};
         const auto wanted = mod(1.25f * scale, at, e);
         CHECK(got.value == Approx(wanted.value).epsilon(1e-6));

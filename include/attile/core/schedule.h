@@ -13,7 +13,8 @@
 namespace attile {
 
 /// Holds the range of tiles that a loop visits, in order: [first, full_first) need the mask,
-/// [full_first, full_last) do not, [full_last, last) do. Units: tile indices.
+/// [full_first, full_last) do not, [full_last, last) do. Units: tile indices, or where a loop
+/// visits tiles in another order its steps.
 struct TileRange {
   int first = 0;
   int full_first = 0;

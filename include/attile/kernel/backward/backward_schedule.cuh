@@ -68,13 +68,13 @@ ATTILE_DEVICE int first_kv_block(const BackwardParams<Traits>& p, const WorkTile
 }
 
 /// Returns the kv block of the `begun`-th block to begin; the kv heads of a round begin one tile
-/// each, then the next. A head begins with its first tile, which under a causal mask has most rows:
-/// the blocks that begin last are short. With kInOrder it begins with its last tile, since a block
-/// waits for those of later tiles, and goes through its rows from the first on: under a causal mask
-/// or a window it then meets no rows before the next tile has. kAlternatesFrom says where half of
-/// the heads ascend: they begin with the first tile, and with the last rows of each tile. Which
-/// heads those are must depend neither on the number of sequences nor on the device, because the
-/// order of the sums depends on it.
+/// each, then the next tile each. A head begins with its first tile, which under a causal mask has
+/// most rows: the blocks that begin last are short. With kInOrder it begins with its last tile,
+/// since a block waits for those of later tiles, and goes through its rows from the first on: under
+/// a causal mask or a window it then meets no rows before the next tile has. kAlternatesFrom says
+/// where half of the heads ascend: they begin with the first tile, and with the last rows of each
+/// tile. Which heads those are must depend neither on the number of sequences nor on the device,
+/// because the order of the sums depends on it.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;

@@ -97,7 +97,8 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
 /// Computes the pointwise middle of the backward pass, for one tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P), but for its factor keep_scale, in `p_frag` (from S) and dS in `ds_frag` (from
-/// dO V^T). Where P is 0 because the score is hidden, so is dS, but for NaN and inf in dP. With
+/// dO V^T). Where the score is hidden so that P is 0, dS is 0, too; where it was hidden as S = -inf
+/// beforehand, but for NaN and inf in dP. With
 /// kAddGradient dS' is added to the gradient of a modifier that has one.
 /// `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
@@ -157,9 +158,9 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 }
 
 /// Computes the first half alone, before dP is there: leaves dropout(P), but for its factor
-/// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`. Both
-/// are 0 where the score is hidden, for which a tile at an `edge` is asked: an interval mask here,
-/// and another one beforehand.
+/// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`. In a
+/// tile at an `edge` both are replaced by 0 where the score is hidden: an interval mask is asked
+/// here, and the answers of another one are `shown`. The modifier is applied to hidden scores, too.
 template <class Edge, class Registers, class Params, class Kept>
 ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Registers& factor,
                                             const Params& p, const tile::TileCoord& coord,
@@ -240,7 +241,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Edge edge, Registers& p_frag, Regi
 }
 
 /// Says whether the step takes the fast path, which is only products, exponentials, dropout and a
-/// mask's edge, and comes in two halves.
+/// mask's edge.
 template <class Policies>
 inline constexpr bool kIsFastPath = kIsIdentity<typename Policies::ScoreModType>&&
     IntervalMask<MaskInTiles<typename Policies::MaskType>>;

@@ -35,7 +35,8 @@ namespace attile {
 ///    `await_zero_fill` waits for all chunks of its kv head, and fills those that nobody has
 ///    claimed, so that it does not matter in which order blocks begin, or whether they run at the
 ///    same time.
-/// 2. Turns, with kInOrder: a semaphore for each tile of rows. It holds the kv tile that has added
+/// 2. Turns, with kInOrder. Each tile of rows has a semaphore, which holds the kv tile that has
+/// added
 ///    last, at first kv_tiles, which is none. `acquire` waits until that is the one before mine in
 ///    the order, of those that the rows see; `release` writes mine. The order is from the last kv
 ///    tile to the first, or in a kv head that ascends (`kv_block_of`) from the first to the last. A

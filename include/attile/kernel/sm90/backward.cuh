@@ -53,10 +53,10 @@
 //     no room for staged dQ      -                                    add it by atomics
 //   kAccumulate, above           -                                    that of dQ, by atomics
 //   kInOrder, to 128 columns
-//     kBulkDq (the fast path)    add_staged_dq, two, tile by tile     stage it
+//     kBulkDq (the fast path)    add_staged_dq, two, in turn          stage it
 //     else                       run_dq_semaphore, two                add it in turn
 //   kInOrder, above              run_dq_semaphore, two                that of dQ, in turn
-//   With kAccumulate warp 3 runs zero_fill_dq, but not beside three add_staged_dq.
+//   With kAccumulate warp 3 runs zero_fill_dq (kZeroFillsInPass).
 //
 //   a step of a consumer up to 128 columns (q_step), tile i of rows
 //   wgmma      S, dP (i)        dV (i)                         dQ (i - 1), dK (i)
@@ -66,32 +66,36 @@
 //   read. At the end of the step Q and dO (i) are released.
 // clang-format on
 //
-// dQ (i - 1) is made in step i, when the other consumers, too, have long staged their dS (i - 1):
+// dQ (i - 1) is made in step i, when the other consumers, too, have mostly staged their dS (i - 1):
 // made in step i - 1, it would wait for the slowest one. Where registers make a tile of rows go in
 // parts (kParts), S, P, dP, dS, dV and dK are made for one part after another. S, dP, dQ and the
 // exponentials are in gradient_consumer.cuh, dV and dK in backward_consumer.cuh.
 //
 // A block computes one kv block, block n of the grid the n-th one. With many tiles of unequal
 // length, kv heads share rounds of blocks instead (kHeadsInFlight), and with kInOrder the n-th
-// block that begins takes the n-th one, counted by an atomic, from a head's last tile on: see
-// kv_block_of (kernel/backward/backward_schedule.cuh). The tiles of rows that see it, over all
-// query heads that read it, come from QTileLoop (q_tile_loop.cuh), which every warp of the producer
-// that needs them runs by itself; consumers read from each stage of Q which rows it has (QStage).
-// In which order dQ is added, and how the next kernel knows that it is complete:
-// kernel/backward/dq_order.cuh. One thread makes each element of a block's part of dQ, as one sum
-// over all its keys, so that the order of kv blocks is all that decides its bits.
+// block that begins takes the n-th one, counted by an atomic, from a head's last tile on, or in
+// heads that ascend from its first: see kv_block_of (kernel/backward/backward_schedule.cuh). The
+// tiles of rows that see it, over all query heads that read it, come from QTileLoop
+// (q_tile_loop.cuh), which every warp of the producer that needs them runs by itself; consumers
+// read from each stage of Q which rows it has (QStage). The order in which dQ is added, and how the
+// next kernel knows that it is complete, stand in kernel/backward/dq_order.cuh. One thread makes
+// each element of a block's part of dQ, as one sum over all its keys, so that the order of kv
+// blocks is all that decides its bits.
 //
 // Edges. Tiles of rows that see nothing of the kv block are left out by QTileLoop; a kv block that
 // no row sees gets the end at once, and stores zeros. In a tile that the mask, the last row or the
-// last key cuts (QStage::edge), S is -inf where it is hidden, so that P and dS are 0. A row that
-// sees nothing at all has LSE = +inf here (preprocessing puts it for -inf), which makes P 0.
+// last key cuts (QStage::edge), P and dS are 0 where the score is hidden: on the fast path S is
+// -inf there, else P and the factor of dS are replaced by 0, or `visible` decides. A row that sees
+// nothing at all has LSE = +inf here (preprocessing puts it for -inf), which makes P 0.
 //
-// Named barriers (named_barrier.cuh). All consumers, once, before dK and dV are staged over K and
-// V: else a slower warpgroup would read them as K and V. Without kBulkDq the block signals only
-// behind it that dQ is ready. One consumer warpgroup, between its staging of dK or dV and the
-// store: else TMA would copy what other threads have not written. Above 128 columns also between
-// its additions to dq_accum and the signal. All else within the block is ordered by mbarriers
-// (backward_memory.cuh), among blocks by DqOrder.
+// Named barriers (named_barrier.cuh). Up to 128 columns all consumers wait for each other once,
+// before dK and dV are staged over K and V: else a slower warpgroup would read them as K and V.
+// Without kBulkDq the block signals only behind that barrier that dQ is ready. The threads of one
+// consumer warpgroup wait for each other between the staging of dK or dV and the store: else TMA
+// would copy what other threads have not written. Above 128 columns those of dQ also do between
+// their additions to dq_accum and the signal. Behind the barrier that follows the set-up of the
+// mbarriers, all else within the block is ordered by these (backward_memory.cuh), and among blocks
+// by DqOrder.
 
 namespace attile::sm90 {
 

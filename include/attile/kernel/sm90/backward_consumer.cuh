@@ -67,8 +67,8 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   }
 }
 
-/// Does one tile of rows, and dQ of the tile `before`, but in the first step. dQ of a tile needs dS
-/// of all warpgroups, for which await_step waits a step later, when they have mostly staged it.
+/// Does one tile of rows, and except in the first step dQ of the tile `before`. dQ of a tile needs
+/// dS of all warpgroups, for which await_step waits a step later, when they have mostly staged it.
 /// Returns the next tile, for which it waits while this stage is held: kStages must be 2 or more.
 template <bool kFirst, class Traits, class Sampler>
 ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
@@ -145,9 +145,9 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, in
   arch::bulk_wait_read<0>();  // dK and dV have left before shared memory goes
 }
 
-/// Computes a warpgroup's rows of dK and dV of a kv block (lines 7, 8 and 10 to 18), over all query
-/// heads that read it, and its share of the block's part of dQ. Scope    all threads of all
-/// consumer warpgroups.
+/// Computes a warpgroup's rows of dK and dV of a kv block (lines 7, 8 and 10 to 18, but for the
+/// addition of line 15 where producer warps add staged dQ), over all query heads that read it, and
+/// its share of the block's part of dQ. Scope    all threads of all consumer warpgroups.
 template <class Traits>
 ATTILE_DEVICE void consume(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
                            const BackwardMemory<Traits>& smem) {

@@ -34,9 +34,9 @@ namespace attile::sm90 {
 /// it (line 9). With each tile of Q goes which rows they are (QStage); after the last one goes a
 /// stage that says so.
 /// Where a tensor ends TMA writes zeros. Where sequences have lengths of their own (kHasTails), a
-/// neighbour's rows follow a sequence's last one, or what nobody has written. P and dS are 0 there,
-/// because the tile is an edge and the extent hides them, but 0 * NaN is NaN: tail tiles are
-/// zeroed. Scope    one thread.
+/// neighbour's rows, or memory that nobody has written, follow a sequence's last one. P and dS are
+/// 0 there, because the tile is an edge and the extent hides them, but 0 * NaN is NaN: tail tiles
+/// are zeroed. Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
@@ -55,7 +55,7 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
     smem.v().template acquire_and_load<kHasTails>(state, p.v_map, key0, key.kv_head, keys.batch,
                                                   rows, tail);
   }
-  // Preprocessing is complete: the statistics, the zeros and what DqOrder resets are there, also
+  // Preprocessing is complete: the statistics, its zeros and what DqOrder resets are there, also
   // for the consumers, which wait for a stage of Q or its end. The warps that add staged dQ wait
   // for it by await_zero_filled, and with kInOrder the whole block has (backward_in_order_kernel).
   arch::await_dependencies();

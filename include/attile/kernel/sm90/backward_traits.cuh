@@ -93,8 +93,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kThreads = kConsumerThreads + arch::kWarpgroupSize;
   /// Blocks that run on a multiprocessor at the same time.
   static constexpr int kBlocksPerSm = 1;
-  /// Whether a step has no score modifier, and a mask that is an interval of each
-  /// row: P is then made of S before dP is there.
+  /// Whether a step has no score modifier, and a mask that is an interval of each row: its
+  /// pointwise work then leaves registers for more.
   static constexpr bool kFastPath = kIsFastPath<P>;
   /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
   /// the consumers then lack; there are such warps with the fast path only. To look for a turn in

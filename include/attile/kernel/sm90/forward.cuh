@@ -15,7 +15,7 @@
 
 // The forward kernel for compute capability 9.0: FlashAttention-2, Algorithm 1 (arXiv 2307.08691),
 // with wgmma, TMA and warp specialisation (arXiv 2407.08608). A consumer overlaps P V of a tile
-// with S of the next one. Consumers overlap as they come, but with dropout in an order.
+// with S of the next one. Where there are several consumers and dropout, they make S in an order.
 //
 //   one producer warpgroup                 kConsumers consumer warpgroups, 64 rows of Q each
 //   +-------------------------------+        +-------------------------------------------------+
@@ -23,7 +23,9 @@
 //   | warp 1, lane 0: load_kv (V)   |--V---->|   S = Q K^T    wgmma, Q and K in shared memory  |
 //   | warp 2, lane i: load_q,       |--Q[i]->|   m, l, P      in registers                     |
 //   |   the Q of consumer i         |--rows->|   O += P V     wgmma, P in registers            |
-//   +-------------------------------+        |   O            registers -> shared -> TMA (*)   |
+//   | warp 3, lane i:               |--E[i]->|   O            registers -> shared -> TMA (*)   |
+//   |   load_elements (**)          |        |                                                 |
+//   +-------------------------------+        |                                                 |
 //     forward_producer.cuh                   |   LSE          registers -> device memory       |
 //                                            +-------------------------------------------------+
 //
@@ -31,12 +33,16 @@
 //   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile waits
 //                                           for it and releases it (skips it)
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
+//   E[i]       kElement-   load_elements,   consumer i alone: the score modifier's elements, such
+//              Stages      lane i           as a bias, for each tile that its rows see
 //   rows[i]    kRowSlots   load_q, lane i   consumer i: which rows Q[i] has, and which tiles of K
-//                                           and V they see. Written before Q[i] is full, and read
+//                                           and V they see. It has no barriers of its own: it is
+//                                           written before Q[i] is full, and read
 //                                           until O of these rows is stored, when Q[i] may hold
 //                                           later rows: so there are more slots than stages of Q
 //
-// (*) Where sequences have lengths of their own, the threads store O. A stage of K is free when all
+// (*) Where sequences have lengths of their own, the threads store O. (**) Only with
+// kElementStages; else threads read the elements of their scores. A stage of K is free when all
 // consumers have made S of it or have skipped it, Q[i] when S of its last tile is made, a stage of
 // V when all consumers have made P V of it or have skipped it. A consumer releases a stage by its
 // four warps, one arrival each (tile::Pipeline). For rows that see n tiles a consumer does:
@@ -48,27 +54,32 @@
 //                                                               m and P0
 //
 // Exponentials (P) wait for P V of the tile before; they overlap products of other consumers. Where
-// the next rows see no keys, or only ones more than kStages tiles away, end_rows ends with O and
-// LSE, and begin_rows follows again.
+// there are no next rows, or they see no keys, or only ones more than kMaxSkipped tiles away,
+// end_rows ends with O and LSE, and begin_rows follows again.
 //
-// A block is persistent. Each of its producer threads goes through the block's work tiles by a
-// ForwardSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter in
-// device memory. Consumers read from rows[i] what they are, and that there are no more. Which part
-// of a work tile consumer i has rotates from tile to tile (load_q).
+// A block is persistent (Tuning). Each of its producer threads goes through the block's work tiles
+// by a ForwardSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter
+// in device memory. Consumers read from rows[i] what they are, and that there are no more. Which
+// part of a work tile consumer i has rotates from tile to tile (load_q).
 //
-// Edges. A tile of K and V that no row of the work tile sees is not loaded; one that no row of a
-// consumer sees is skipped by it. In a tile that the mask or the last key cuts, hidden scores are
-// replaced by -inf before the maximum: P is 0. Rows that see no key: see ForwardConsumer.
+// Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
+// the last to the first, or in the order of block lists: kv_tile(step).
+//
+// Edges. Tiles ahead of the first one that any row of the work tile sees, and behind the last one,
+// are not loaded; those ahead of a consumer's first one, and behind its last one, it skips. A tile
+// between these that hides all its scores is computed: P is 0, and m and l stay. In a tile that the
+// mask or the last key cuts, hidden scores are replaced by -inf before the maximum: P is 0. Rows
+// that see no key: see ForwardConsumer.
 //
 // Each consumer has a named barrier (named_barrier.cuh). Its threads wait there for each other
 //   - before O is staged: else O would overwrite what TMA or another thread has still to read,
 //   - after O is staged: else TMA would copy what other threads have not written yet,
 //   - with packed heads after Q's unused rows are zeroed, once: else a product would read what was
 //     there before.
-// With dropout it has a second one, by which consumers make S one after another: else they would
-// come to the softmax at the same time.
-// All else is ordered by the pipelines' mbarriers, which smem.init() sets up ahead of a barrier of
-// the block.
+// With kOrdersConsumers it has a second one, which protects no memory: consumers make S one after
+// another, as else they would come to the softmax at the same time.
+// All else is ordered by mbarriers, of the pipelines and of tail tiles, which smem.init() sets up
+// ahead of a barrier of the block.
 
 namespace attile::sm90 {
 

@@ -8,6 +8,7 @@
 #include <attile/core/schedule.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/problem/work_tile.h>
+#include <attile/kernel/sm90/forward_epilogue.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
@@ -39,50 +40,50 @@ namespace attile::sm90 {
 /// rows' first tile, which is worth 5.7 % in the mean of the 18 dense cells (H200, 2026-11-24,
 /// docs/tuning.md).
 ///
-/// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and `warpgroup_`
-/// in a coordinate takes that back, whichever part of the work tile this consumer has.
+/// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and coordinates are
+/// made with `warpgroup_` so that they begin as many rows earlier (ForwardParams::coord).
 ///
 /// Skipping. K's and V's pipelines have every tile that any row of the work tile sees. A stage is
 /// loaded again only when every consumer has released it, so a consumer whose rows do not see a
 /// tile waits for it and releases it all the same: `skip_before` tiles ahead of its own, and
 /// `skip_after` after them. `skip_kv` skips K and V alternately, because another consumer may need
-/// a V of these before it releases a K. `end_rows` may skip up to kStages of K before any V.
+/// a V of these before it releases a K. `end_rows` may skip up to kMaxSkipped of K before any V.
 ///
 /// Deadlock. Count the tiles of K and V through the block. K(y) is loaded when all consumers have
 /// released K(y - kStages), and V(j) when all have released V(j - kStages). A consumer waits for
 /// K(y) with every K before it released, and for V(j) with K(j) and every V before V(j - 1)
-/// released. How far may a consumer that waits for K(y) be behind with V? It holds V(y - 1) at
-/// most, but in `end_rows` V(h), the last one of its rows, and up to kStages more that it skips
-/// later: y <= h + kStages + 1. Where more (kMaxSkipped) would be skipped, it releases V(h) first.
+/// released. Which is the earliest V that a consumer may still hold while it waits for K(y)? It is
+/// V(y - 1), but in `end_rows` V(h), the last one of its rows, while it skips up to kMaxSkipped
+/// tiles of K, which is kStages here: y <= h + kStages + 1. Where it would have to skip more, it
+/// releases V(h) first.
 /// Suppose that all consumers wait, none for a tile that is loaded. If none waits for a V, the
 /// lowest K that one waits for is loaded: all have released the K before it. If some do, let V(j)
 /// be the first such V. It is not loaded, so somebody holds V(j - kStages) and waits for K(x), with
 /// x <= (j - kStages) + kStages + 1 = j + 1. The lowest K(y) that one waits for has y <= j + 1. It
 /// is loaded, because y - kStages < j with kStages >= 2: those who wait for a K have released all
 /// before K(y), and those who wait for V(j) or a later V have released K(j). So nobody waits for
-/// ever. The next Q, for which `end_rows` waits too, is loaded by a thread that waits for this
-/// consumer alone, which has released the Q before. Warps of a consumer release one by one, but
-/// wait for nothing but these tiles and each other.
+/// ever. The next Q, for which `end_rows` waits too, and the elements of the score modifier are
+/// loaded by threads that wait for this consumer alone, which has released those before. Warps of a
+/// consumer release one by one, but wait for nothing but these tiles and each other.
 ///
 /// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
 /// the same time, while the tensor cores have nothing to do. So for each tile of K of the block
-/// they acquire the tensor cores in the order of their numbers: each when the tile has arrived, and
-/// it releases them to the next one when its S is made, in `end_rows` when S is begun, and where it
-/// skips the tile at once, before that has arrived. Then one computes beside the products of
-/// another.
-/// Nobody waits for ever: call a consumer's place the tile of K that it acquires the tensor cores
-/// for next, and then its number. The consumer of the lowest place never waits for the tensor
-/// cores. If all wait, it waits for its K or for a V, none of which is loaded. By the argument
-/// above its K is loaded, unless a V(j) is waited for. Then the holder of V(j - kStages) waits for
-/// K(x) or for the tensor cores for it, x <= (j - kStages) + kMaxSkipped + 1 = j. Those who wait
-/// for V(j) or a later V have acquired them for K(j) already, so that the lowest place is that of
-/// one which waits for a K(y), y <= j, which is loaded. That is why kMaxSkipped is kStages - 1
-/// here.
+/// they acquire the tensor cores in the order of their numbers, each when the tile has arrived. It
+/// releases them to the next one when its S is made, and in `end_rows` when its S is begun. A tile
+/// that it skips it acquires and releases them for before that has arrived. Then one computes
+/// beside the products of another. Nobody waits for ever: call a consumer's place the tile of K
+/// that it acquires the tensor cores for next, and then its number. The consumer of the lowest
+/// place never waits for the tensor cores. If all wait, it waits for its K or for a V, none of
+/// which is loaded. By the argument above its K is loaded, unless a V(j) is waited for. Then the
+/// holder of V(j - kStages) waits for K(x) or for the tensor cores for it, x <= (j - kStages) +
+/// kMaxSkipped + 1 = j. Those who wait for V(j) or a later V have acquired them for K(j) already,
+/// so that the lowest place is that of one which waits for a K(y), y <= j, which is loaded. That is
+/// why kMaxSkipped is kStages - 1 here.
 ///
-/// Where no row of these sees a key, kv_tiles is empty, and begin_rows writes O = 0 and LSE = -inf.
-/// A row that sees none beside rows that do has m = -inf, l = 0 and P = 0 to the end, where
-/// OnlineSoftmax::finish makes the same of it. A tile that the mask hides from a row leaves its m
-/// and l as they were.
+/// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf.
+/// A row that sees none in tiles that are visited has m = -inf, l = 0 and P = 0 to the end, of
+/// which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the mask hides from a row
+/// leaves its m and l as they were.
 template <class Traits>
 class ForwardConsumer {
   using T = typename Traits::ElementType;
@@ -129,7 +130,8 @@ class ForwardConsumer {
       const Rows& next = rows_with_q(number_);
       if (next.is_end()) return false;
       reset_state();
-      // Before the skips, so that the next Q is loaded while this consumer waits for their tiles.
+      // This stands before the skips, so that the next Q is loaded while this consumer waits for
+      // their tiles.
       if (next.empty()) skip_q();
       skip_kv(next.skip_before);
       if (!next.empty()) break;
@@ -205,7 +207,7 @@ class ForwardConsumer {
     }
     skip_k(to_skip - skip_after);
     start_scores();                  // line 8, of the next rows
-    release_tensor_cores();          // not behind O: the others would wait for its store
+    release_tensor_cores();          // behind O the others would wait for its store
     tile::wait_product<1>(o_frag_);  // O of these rows is made; S may be under way
     release_v();
     skip_v(to_skip);
@@ -233,7 +235,7 @@ class ForwardConsumer {
     tile::start_transposed_product<T>(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
   /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
-  /// has arrived: the wait for it is ahead of make_probabilities, where no product is under way.
+  /// has arrived: the wait for it is ahead of make_probabilities.
   ATTILE_DEVICE void start_output(bool adds) {
     tile::start_product<T>(o_frag_, p_left_, smem_.v().tile(v_state_.stage), 0, adds);
   }
@@ -277,7 +279,7 @@ class ForwardConsumer {
       tile::modify_and_mask<true>(s_frag_, coord, modifier, policies);
     }
   }
-  /// S -> P and l (line 9), and P as the left operand of P V.
+  /// Makes P of S, adds to l (line 9), and makes P the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, p_.scale_log2);
     if constexpr (Traits::DropoutType::kEnabled) {
@@ -296,41 +298,12 @@ class ForwardConsumer {
       release_tensor_cores_to((warpgroup_ + 1) % Traits::kConsumers);
   }
 
-  // The epilogue.
-
   /// Writes O and LSE of `done`, rows whose last product is complete (lines 12 to 15).
   ATTILE_DEVICE void store_output(const Rows& done) {
     const WorkTile at = done.at(p_);
-    softmax_.finish(o_frag_, sampler_.keep_scale());  // line 12
-    const auto o_smem = smem_.o(warpgroup_);
-    ATTILE_UNROLL
-    for (int col0 = 0; col0 < Outputs::kCols; col0 += Traits::OTile::kCols) {
-      if (is_storing_thread()) arch::bulk_wait_read<0>();
-      sync();  // o_smem has been read: by the copy before, or by all threads
-      tile::stage(o_smem, o_frag_, 1.0f, -col0, warpgroup_ * kWarpgroupRows);
-      // What each thread has written is made visible to TMA, and all have done so before one
-      // thread starts the copy.
-      arch::fence_async_proxy();
-      sync();
-      store_columns(o_smem, at, col0);  // line 14
-    }
+    softmax_.finish(o_frag_, sampler_.keep_scale());                               // line 12
+    store_o(p_, smem_, warpgroup_, at, o_frag_);                                   // line 14
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, p_.scale_log2);  // lines 13, 15
-  }
-  /// Writes the staged columns of O, from col0 on: by TMA, or by the threads where rows of another
-  /// sequence may follow, of which TMA would write some.
-  ATTILE_DEVICE void store_columns(const typename Traits::OTile& o_smem, const WorkTile& at,
-                                   int col0) const {
-    if constexpr (ForwardParams<Traits>::kUniform) {
-      if (!is_storing_thread()) return;
-      tile::store_by_tma(o_smem, p_.maps.o, col0, at.row0, p_.box_head(at.head), at.sequence);
-    } else {
-      constexpr int kWarpRows = kWarpgroupRows * arch::kWarpSize / arch::kWarpgroupSize;
-      auto target = p_.o_of(at);
-      target.data += col0;
-      target.cols -= col0;
-      const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
-      tile::store_rows<kWarpRows>(target, o_smem, warp * kWarpRows, at.row0);
-    }
   }
 
   // The pipelines. These releases and skips advance the states.
@@ -389,7 +362,7 @@ class ForwardConsumer {
     at.kv_tiles = kv_tiles_;
     return p_.kv_tile(at, step);
   }
-  /// m = -inf, l = 0 for the rows that are computed next (line 5).
+  /// Sets m = -inf and l = 0 for the rows that are computed next (line 5).
   ATTILE_DEVICE void reset_state() {
     kv_tiles_ = rows().kv_tiles;
     softmax_.reset();
@@ -398,9 +371,6 @@ class ForwardConsumer {
     return softmax_.template thresholds<Scores>(p_.rescale_threshold);
   }
   ATTILE_DEVICE void sync() const { consumer_barrier(warpgroup_); }
-  ATTILE_DEVICE static bool is_storing_thread() {
-    return arch::thread_index() % arch::kWarpgroupSize == 0;
-  }
 
   const ForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;

@@ -11,17 +11,18 @@
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
 
-// The producer warpgroup of the forward kernel: one thread for K, one for V, and one for the Q of
-// each consumer warpgroup. Each goes through the block's work tiles by itself.
+// The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
+// warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
+// goes through the block's work tiles by itself.
 
 namespace attile::sm90 {
 
 /// Loads K (kIsV false) or V of every tile that the block's work tiles see.
 /// Where a tensor ends TMA writes zeros. Where sequences have lengths of their own (kHasTails), a
-/// neighbour's keys follow a sequence's last one, or what nobody has written. The mask replaces
-/// such a score by -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V of a tail tile is
-/// zeroed there, on the barrier `tail`.
-/// Scope    one thread.
+/// neighbour's keys, or memory that nobody has written, follow a sequence's last key. The mask
+/// replaces such a score by -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so those rows of
+/// V are replaced by zeros: a tail tile is waited for on the barrier `tail` first. Scope    one
+/// thread.
 template <bool kIsV, class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipeline& pipeline,
                            const arch::TensorMap& map, tile::TailBarrier tail = {}) {
@@ -42,7 +43,7 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipe
 }
 
 /// Returns which part of the block's work tile `number` a consumer warpgroup has. Under a causal
-/// mask a part sees up to a kv tile more than the part before it, and by this rotation no warpgroup
+/// mask a part sees more kv tiles than the part before it, and by this rotation no warpgroup
 /// always has the longest (worth 0.8 % in the mean of 18 cells, up to 3.5 % at D 64 and D 128
 /// causal: H200, 2026-11-24, docs/tuning.md).
 template <class Traits>

@@ -16,14 +16,14 @@ namespace attile::sm90 {
 /// and the sizes of the problem alone (EvenItems, GrowingItems in core/schedule.h). A tile's
 /// kv_tiles reach from the first to the last one that any of its rows sees.
 ///
-/// A work tile has kConsumers parts of warpgroup_rows() rows. The parts of a head are counted from
-/// its last row: where their number is no multiple of kConsumers, the first work tile lacks parts
-/// at its beginning, and begins at row0 = -lead. With 3 consumers and 5 parts, lead is one part:
+/// A work tile has kConsumers parts of warpgroup_rows() rows. Where the parts of a head do not fill
+/// its work tiles, the first work tile lacks parts at its beginning, and begins at row0 = -lead.
+/// With 3 consumers and 5 parts of the head, which are numbered here, lead is one part:
 ///
 ///     work tile 0            work tile 1
 ///     (none) part 0  part 1  part 2  part 3  part 4
 ///
-/// A part that lacks sees no tile (ForwardParams::tiles_seen).
+/// A part that is missing sees no tile (ForwardParams::tiles_seen).
 template <class Traits>
 class ForwardSchedule {
   static constexpr bool kEven = kEvenRows<Traits>;
@@ -81,7 +81,7 @@ struct alignas(16) ConsumerRows {
   /// Tiles of K and V that other consumers' rows see, ahead of these and after them.
   int skip_before = 0, skip_after = 0;
   int sequence = -1, head = 0;
-  int row0 = 0;  ///< the first of these rows; below 0 where the part lacks
+  int row0 = 0;  ///< the first of these rows; below 0 where the part is missing
 
   Lengths lengths{};
 
@@ -115,9 +115,9 @@ struct alignas(16) ConsumerRows {
     }
   }
   ATTILE_DEVICE bool is_end() const { return sequence < 0; }
-  /// Returns whether they are rows of Q at all. Where all sequences have one length, only parts
-  /// ahead of the first row lack, without block lists; else a shorter sequence has none in its last
-  /// tiles either.
+  /// Returns whether they are rows of Q at all. Where the first work tile of a head lacks parts,
+  /// these are ahead of row 0; where sequences have lengths of their own, the last tiles of a
+  /// shorter one have no rows.
   ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
     return row0 >= 0 && (ForwardParams<Traits>::kHasLead || row0 < extent_of(p).q_len);
   }

@@ -83,9 +83,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using QTile = tile::PanelTile<kWarpgroupRows, round_up(D, 16), T>;
   using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
   using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
-  /// Whether consumers make S one after another (ForwardConsumer): with dropout, which that makes
-  /// 1.06 times as fast at D = 64 and 1.13 at D = 128 (docs/tuning.md, "Dropout"). Plain scores
-  /// gain nothing.
+  /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
+  /// kernel 1.06 times as fast at D = 64 and 1.13 at D = 128 (docs/tuning.md, "Dropout"). Plain
+  /// scores gain nothing.
   static constexpr bool kOrdersConsumers = kConsumers > 1 && P::DropoutType::kEnabled;
   /// Whether tiles of K and V are visited from the last to the first: where later columns have the
   /// larger scores m hardly ever grows, and O is not rescaled.
@@ -122,7 +122,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       kElementOffset + kConsumers * round_up(kElementBytes, kPitch);
 
  private:
-  /// Bytes that K, V, the rows and the barriers, with two stages of Q, leave for O and Q.
+  /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
+  /// leave for O and Q.
   static constexpr std::size_t kRest =
       arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
       sizeof(arch::Mbarrier) * 2 * (kConsumers * (2 + kElementStages) + 2 * kStages);

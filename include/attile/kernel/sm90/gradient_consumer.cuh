@@ -107,7 +107,8 @@ struct ScoreConsumer {
   /// Called while products are under way, as is `ask_dropout`.
   ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int row) const {
     tile::VisibleBits<Rows> shown;
-    if constexpr (kAsksEachScore<typename Traits::MaskType, typename Traits::ScoreModType>) {
+    using M = typename Traits::MaskType;
+    if constexpr (!IntervalMask<MaskInTiles<M>> || kHasGradient<typename Traits::ScoreModType>) {
       if (rows.edge) shown.ask(p.mask_in_tile(in_full_block(rows.edge)), coord(rows, row));
     }
     return shown;
@@ -274,8 +275,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   }
 
   /// Waits for S^T, and makes P^T of it (line 11). Returns dropout(P)^T, but for its factor
-  /// keep_scale, as the left operand of dV, and leaves P^T * score_mod'(S)^T, the factor of dS, in
-  /// S's registers. kPending later wgmma groups may be under way.
+  /// keep_scale, as the left operand of dV, and leaves P^T * score_mod'(scale S)^T, the factor of
+  /// dS, in S's registers. kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE Left make_p(StepRegisters& frag, const Tile& rows, int row) const {
     Rows p_rows{frag.s};

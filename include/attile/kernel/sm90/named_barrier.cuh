@@ -9,9 +9,9 @@ namespace attile::sm90 {
 
 /// The named barriers of a block. Barrier 0 is the one of all its threads.
 enum class NamedBarrier {
-  kConsumers = 1,    ///< all consumer warpgroups
+  kConsumers = 1,    ///< all consumer warpgroups, of the backward pass
   kConsumer0 = 2,    ///< the first consumer warpgroup; those of the others follow
-  kTensorCores0 = 5  ///< the tensor cores for the first consumer warpgroup; others follow
+  kTensorCores0 = 5  ///< the tensor cores for the first one, of the forward pass; others follow
 };
 
 /// Waits for all threads of all consumer warpgroups.

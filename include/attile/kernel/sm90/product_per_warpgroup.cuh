@@ -199,7 +199,7 @@ ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int kv_block,
   // dV is staged over dO, which nobody reads any more when the last P has been read.
   smem.p_slot(parts + Traits::kPBuffers - 1).producer_acquire();
   const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
-  store_dv(p, key, smem.dv(0), dv_frag, key.kv_tile() * Traits::kBc, kNumber);
+  store_dv(p, key, smem.dv(0), dv_frag, key.kv_tile() * Traits::kBc, kNumber);  // line 18
   arch::bulk_wait_read<0>();  // dV has left before shared memory goes
 }
 
@@ -272,7 +272,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
     commit_ds(step, rows.head, rows.row0);
     left[kParts - 1] = Left(ds_frag);
     tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(rows.state.stage),
-                           Traits::kBr - Traits::kPartRows);
+                           Traits::kBr - Traits::kPartRows);  // line 16
     const QStage<Traits> next(smem, rows.state.next());
     tile::wait_product<0>(dk_frag);  // Q is read before its stage is filled again
     consumer.release(rows);
@@ -282,7 +282,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
   commit_ds(step, -1, 0);
   // dK is staged over Q, which nobody reads any more when P of all tiles is made.
   const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
-  store_dk(p, key, smem.dk(0), dk_frag, key.kv_tile() * Traits::kBc, kNumber);
+  store_dk(p, key, smem.dk(0), dk_frag, key.kv_tile() * Traits::kBc, kNumber);  // line 18
   arch::bulk_wait_read<0>();  // dK has left before shared memory goes
 }
 
