@@ -13,6 +13,7 @@
 #include <attile/kernel/sm90/forward_traits.cuh>
 
 #include <type_traits>
+#include <utility>
 
 namespace attile {
 
@@ -102,11 +103,15 @@ struct Sm90Tiles {
 
 /// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
 template <class Args>
-inline constexpr bool kHasElementTiles =
-    Args::SequencesType::kUniform && !BlockListMask<typename Args::MaskType> &&
-    sizeof(typename Args::ElementType) == 2 && requires(const typename Args::ScoreModType& mod) {
-  requires sizeof(*mod.elements().data) == 2;
-};
+inline constexpr bool kHasElementTiles = [] {
+  using S = typename Args::ScoreModType;
+  if constexpr (kHasElements<S, StandardMath> && requires(const S& mod) { mod.elements(); }) {
+    using Element = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
+    return Args::SequencesType::kUniform && !BlockListMask<typename Args::MaskType> &&
+           sizeof(typename Args::ElementType) == 2 && sizeof(Element) == 2;
+  }
+  return false;
+}();
 
 /// Returns the tiles of the sm90 forward kernel that has tiles of a modifier's elements, too.
 /// `small_bc`: see below.
