@@ -211,7 +211,6 @@ TEST_CASE("score_mod.then_applies_the_second_to_the_first") {
 
 /// Products that a modifier may ask about: of one thread.
 struct OneThread {
-  static constexpr bool kManyWays = true;
   bool all(bool condition) const { return condition; }
   bool all_within(float limit) const { return 1.25f <= limit; }
 };

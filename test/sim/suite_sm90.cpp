@@ -115,23 +115,26 @@ void any_table() {
                                DqMode::kInOrder, BackwardTuning<>>>();
 }
 
-/// O and LSE of the first of two packed sequences, of 40 rows, where the other one's Q has that
-/// size: rows of it lie in the tile with the first one's, and see the same keys there.
-std::vector<float> beside_neighbour(float size) {
+/// O and LSE of the first of two packed sequences, of 40 rows and 200 keys, where the other one's Q
+/// and K have that size: rows of it lie in the tile with the first one's, and see the same keys
+/// there, and keys of it lie in the tile with the first one's last keys.
+template <class S = attile::NoScoreMod>
+std::vector<float> beside_neighbour(float size, const S& mod = {}) {
   constexpr int kDim = 64, kRows = 40, kKeys = 200, kAll = 2 * kKeys;
-  using Args = attile::ForwardArgs<__half, OwnLengths>;
-  using Traits =
-      typename attile::sm90::Tuning<>::Forward<128, 64, kDim, Args::Elements, Args::Policies, kDim>;
-  const auto numbers = [&](int seed, float later) {
+  using Args = attile::ForwardArgs<__half, attile::Policies<OwnLengths, S>>;
+  using Traits = attile::sm90::Tuning<>::Forward<128, 64, kDim, typename Args::Elements,
+                                                 typename Args::Policies, kDim>;
+  const auto numbers = [&](int seed, int rows, float later) {
     const Random random(static_cast<std::uint64_t>(seed));
     std::vector<__half> x;
     for (int i = 0; i < kAll * kDim; ++i) {
-      x.push_back(__float2half(random.normal(i) * (i < kRows * kDim ? 1.0f : later)));
+      x.push_back(__float2half(random.normal(i) * (i < rows * kDim ? 1.0f : later)));
     }
     return x;
   };
   using Ints = example::DeviceArray<int>;
-  const example::DeviceArray<__half> q(numbers(1, size)), k(numbers(2, 1)), v(numbers(3, 1));
+  const example::DeviceArray<__half> q(numbers(1, kRows, size)), k(numbers(2, kKeys, size)),
+      v(numbers(3, kKeys, 1));
   const example::DeviceArray<__half> o{std::vector<__half>(kAll * kDim)};
   const example::DeviceArray<float> lse{std::vector<float>(kAll)};
   const Ints q_first(std::vector<int>{0, kRows}), q_len(std::vector<int>{kRows, 30});
@@ -143,6 +146,7 @@ std::vector<float> beside_neighbour(float size) {
   args.o = attile::bshd(o.get(), kAll, 1, kDim);
   args.lse = lse.get();
   args.batch = 2, args.q_heads = args.kv_heads = 1, args.q_len = kRows, args.kv_len = kKeys;
+  args.score_mod = mod;
   args.sequences = {q_first.get(), q_len.get(), kv_first.get(), kv_len.get(), kAll, kAll};
   REQUIRE(attile::forward<Traits>(args) == cudaSuccess);
   REQUIRE(machine_reports() == "");
@@ -212,6 +216,14 @@ const bool kRegistered = [] {
   });
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
+  // A neighbour's large keys take the short way from small scores' softcap, and from nothing else.
+  suite.test("modifiers", "forward", "beside_a_neighbour", [] {
+    const example::DeviceArray<float> slopes(std::vector<float>{0.6299605f});
+    const attile::Then<attile::Softcap, attile::Alibi> mod{{3.0f}, {slopes.get(), 0}};
+    CHECK(beside_neighbour(1.0f, mod) == beside_neighbour(20.0f, mod));
+    const attile::Then<attile::Softcap, attile::Alibi> wide{{30.0f}, {slopes.get(), 0}};
+    CHECK(beside_neighbour(1.0f, wide) == beside_neighbour(300.0f, wide));
+  });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "causal_sorted_document",
              any_table<attile::And<attile::Causal, attile::SortedDocument>>);

@@ -30,7 +30,9 @@ struct SortedDocument {
   const void* table = nullptr;
 
   const char* fault() const {
-    return table == nullptr ? "SortedDocument: table must not be null" : nullptr;
+    if (table == nullptr) return "SortedDocument: table must not be null";
+    const bool aligned = reinterpret_cast<std::uintptr_t>(table) % 16 == 0;
+    return aligned ? nullptr : "SortedDocument: table is not aligned to 16 bytes";
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
@@ -84,7 +86,9 @@ struct RowIntervals {
   const void* table = nullptr;
 
   const char* fault() const {
-    return table == nullptr ? "RowIntervals: table must not be null" : nullptr;
+    if (table == nullptr) return "RowIntervals: table must not be null";
+    const bool aligned = reinterpret_cast<std::uintptr_t>(table) % 16 == 0;
+    return aligned ? nullptr : "RowIntervals: table is not aligned to 16 bytes";
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {

@@ -173,10 +173,15 @@ struct Alibi {
 
 namespace detail {
 
-/// Returns 1 / cap. The bound keeps it finite for the smallest caps: 0 stays 0.
+/// Returns 1 / cap. The bound keeps it finite for the smallest caps, as the next one keeps it times
+/// the scale: 0 stays 0.
 template <class Real>
 ATTILE_HOST_DEVICE Real inverse_of_cap(Real cap) {
   return min(Real(1) / cap, Real(3e38f));
+}
+
+ATTILE_HOST_DEVICE float scaled_inverse_of_cap(float cap, float scale) {
+  return min(scale * inverse_of_cap(cap), 3e38f);
 }
 
 template <class Real>
@@ -228,10 +233,9 @@ struct Softcap {
   }
   template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const float inverse = detail::inverse_of_cap(cap);
-    const auto capped = math.tanh(cap, block.scale * inverse);
+    const auto capped = math.tanh(cap, detail::scaled_inverse_of_cap(cap, block.scale));
     using Tanh = std::remove_const_t<decltype(capped)>;
-    return detail::SoftcapTile<Softcap, Tanh>{inverse, capped};
+    return detail::SoftcapTile<Softcap, Tanh>{detail::inverse_of_cap(cap), capped};
   }
 };
 
@@ -251,10 +255,9 @@ struct ApproximateSoftcap {
   }
   template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const float inverse = detail::inverse_of_cap(cap);
-    const auto capped = math.approximate_tanh(cap, block.scale * inverse);
+    const auto capped = math.approximate_tanh(cap, detail::scaled_inverse_of_cap(cap, block.scale));
     using Tanh = std::remove_const_t<decltype(capped)>;
-    return detail::SoftcapTile<ApproximateSoftcap, Tanh>{inverse, capped};
+    return detail::SoftcapTile<ApproximateSoftcap, Tanh>{detail::inverse_of_cap(cap), capped};
   }
 };
 
@@ -301,20 +304,13 @@ struct Then {
       const auto outer = apply_tile(second, inner.value, row.second, col.second);
       return {outer.value, outer.derivative * inner.derivative};
     }
-    /// The second one is simplified only where the first one is or cannot be: each way is a copy of
-    /// the code.
+    /// The second one gets no products, so that nothing is known about what it is applied to.
     template <class Products, class F>
     ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
       attile::simplify(first, products, [&](const auto& a) {
-        using Simple = std::remove_cvref_t<decltype(a)>;
-        constexpr bool kStays = std::is_same_v<Simple, A>;
-        if constexpr (kStays && requires { first.simplify(products, f); }) {
-          f(*this);
-        } else {
-          attile::simplify(second, detail::Unbounded<Products>{products}, [&](const auto& b) {
-            f(Tile<Simple, std::remove_cvref_t<decltype(b)>>{a, b});
-          });
-        }
+        attile::simplify(second, detail::Unknown(), [&](const auto& b) {
+          f(Tile<std::remove_cvref_t<decltype(a)>, std::remove_cvref_t<decltype(b)>>{a, b});
+        });
       });
     }
 

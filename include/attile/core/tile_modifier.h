@@ -65,8 +65,9 @@ struct ElementTensor {
 /// StandardMath. tile's type has `using Modifier = S`: what a modifier inherits is not taken.
 ///
 ///     tile.row(dr), tile.col(dc)
-/// give what all scores of row first.row + dr, or of column first.col + dc, have in common. What is
-/// the same for several scores is kept in registers.
+/// give what all scores of row first.row + dr, or of column first.col + dc, have in common. They
+/// are asked about rows and columns inside the extent alone. What is the same for several scores is
+/// kept in registers.
 ///
 ///     tile(x, row, col) -> ModifiedScore
 /// is what mod(scale * x, index, extent) returns, which remains: the reference calls that. `row`
@@ -81,8 +82,9 @@ struct ElementTensor {
 ///     tile.simplify(products, f)
 /// may be there: it calls f with a tile that costs less and can stand for this one, or with this
 /// one. products.all(condition) says whether a condition holds for all threads of the warp, and
-/// products.all_within(limit) whether |x| <= limit for all that their tiles are applied to. Each
-/// way is a copy of the code: without products.kManyWays `Then` takes few.
+/// products.all_within(limit) whether |x| <= limit for all that their tiles are applied to, those
+/// of hidden scores, too. So a tile for small products must give the same bits as this one: which
+/// of them a row meets depends on memory behind its sequence.
 ///
 /// This one is that of a modifier that says nothing.
 template <class S, class Math>
@@ -124,13 +126,9 @@ inline constexpr bool kHasTiles = [] {
   return false;
 }();
 
-/// Stands for products of which nothing is known.
-template <class Products>
-struct Unbounded {
-  const Products& products;
-  ATTILE_HOST_DEVICE bool all(bool condition) const {
-    return Products::kManyWays && products.all(condition);
-  }
+/// Stands for products of which nothing is known, and says no to all that a tile asks about them.
+struct Unknown {
+  ATTILE_HOST_DEVICE bool all(bool) const { return false; }
   ATTILE_HOST_DEVICE bool all_within(float) const { return false; }
 };
 

@@ -26,10 +26,8 @@ namespace attile::tile {
 
 /// Holds the raw scores of rows [begin, end) of a thread's registers, as a modifier may ask about
 /// them (TileModifier). Scope    all lanes of a warp.
-template <class Registers, bool kMany>
+template <class Registers>
 struct ProductsOf {
-  static constexpr bool kManyWays = kMany;
-
   Registers& scores;
   int begin, end;
 
@@ -74,14 +72,14 @@ class Modifier {
       : Modifier(coord, mod, scale, math, std::make_integer_sequence<int, kGroups>()) {}
 
   /// Calls f(modifier, begin, end) with a ThreadModifier for rows [begin, end) of the registers,
-  /// once for each rows of a head. `scores`: their products. kManyWays: see TileModifier.
-  template <bool kClampsColumns, bool kManyWays = true, class F>
+  /// once for each rows of a head. `scores`: their products.
+  template <bool kClampsColumns, class F>
   ATTILE_DEVICE void with(Registers& scores, const F& f) const {
     ATTILE_UNROLL
     for (int g = 0; g < kGroups; ++g) {
       const int begin = g * kRows;
       const Group& group = groups_[g];
-      simplify(group.tile, ProductsOf<Registers, kManyWays>{scores, begin, begin + kRows},
+      simplify(group.tile, ProductsOf<Registers>{scores, begin, begin + kRows},
                [&](const auto& tile) {
                  using Simple = std::remove_cvref_t<decltype(tile)>;
                  f(ThreadModifier<kClampsColumns, Registers, Simple>{tile, begin, group.last_row,
@@ -107,9 +105,13 @@ class Modifier {
       }
     });
   }
-  /// Returns the tile that register row r is in, and the distance of that row from its first one.
-  ATTILE_DEVICE const auto& tile(int r) const { return groups_[r / kRows].tile; }
-  ATTILE_DEVICE static int row_in_tile(int r) { return Registers::row_offset(r % kRows); }
+  /// Returns what becomes of the raw score x in registers (r, c), whose element is given.
+  template <class Element>
+  ATTILE_DEVICE ModifiedScore<float> apply_element(float x, int r, int c, Element element) const {
+    const Group& group = groups_[r / kRows];
+    return group.tile(x, group.tile.row(min(Registers::row_offset(r % kRows), group.last_row)),
+                      group.tile.col(min(Registers::col_offset(c), group.last_col)), element);
+  }
 
  private:
   static constexpr int kRows = Coord::kOneHead ? Registers::kRegRows : 1;
@@ -187,10 +189,8 @@ struct ElementModifier {
     reader.for_each_pair([&](int r, int i, const auto& pair) {
       ATTILE_UNROLL
       for (int e = 0; e < 2; ++e) {
-        const auto& tile = modifier.tile(r);
         float& s = scores.at(r, 2 * i + e);
-        const int col = Registers::col_offset(2 * i + e);
-        s = tile(s, tile.row(modifier.row_in_tile(r)), tile.col(col), pair[e]).value;
+        s = modifier.apply_element(s, r, 2 * i + e, pair[e]).value;
       }
     });
   }
@@ -201,7 +201,7 @@ template <class Registers, class Coord, class Math>
 class Modifier<Registers, Coord, NoScoreMod, Math> {
  public:
   ATTILE_DEVICE Modifier(const Coord&, const NoScoreMod&, float, const Math& = {}) {}
-  template <bool, bool = true, class F>
+  template <bool, class F>
   ATTILE_DEVICE void with(Registers&, const F& f) const {
     f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; }, 0, Registers::kRegRows);
   }

@@ -90,7 +90,7 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const tile::Modifier<Registers, tile::TileCoord, S, tile::MathOf<typename Params::T>> modifier(
       coord, p.policies.score_mod, p.scale);
-  modifier.template with<kMasked, false>(s_frag,
+  modifier.template with<kMasked>(s_frag,
                                          [&](const auto& of_thread, int, int) { f(of_thread); });
 }
 

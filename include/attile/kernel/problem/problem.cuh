@@ -112,6 +112,9 @@ struct Problem {
     const Extent lengths = extent(at);
     const Interval rows{first, min(first + count, lengths.q_len)};
     if (rows.empty()) return {};
+    if constexpr (kListsBlocks || kHasTileMask<MaskType>) {
+      if (lengths.kv_len == 0) return {};  // a mask that reads memory may have none then
+    }
     if constexpr (kListsBlocks) {
       return listed_keys(at.sequence, head, first).steps(MaskType::kKvBlock / Traits::kBc);
     } else {

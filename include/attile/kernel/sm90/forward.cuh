@@ -89,7 +89,12 @@ template <class Traits>
 ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
   if constexpr (!arch::kHasWarpgroups) return;
   const ForwardMemory<Traits> smem{shared};
-  if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) p.maps.prefetch();
+  if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) {
+    p.maps.prefetch();
+    if constexpr (Traits::kElementStages > 0) {
+      if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
+    }
+  }
   smem.init();
   const int warpgroup = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
   if (warpgroup == Traits::kConsumers) {

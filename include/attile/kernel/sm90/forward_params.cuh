@@ -179,7 +179,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     const BoxedTensors<Traits> boxed(args, packing);
     if (const Check copies = boxed.check(); !copies) return copies;
     if constexpr (Traits::kElementStages > 0) {
-      elements.has_rows = boxed.elements.size[2] > 1;
+      elements.has_rows = boxed.elements.box[2] > 1;  // a box of one row has the bytes of one
       elements.has_heads = boxed.elements.size[3] > 1;
       elements.has_batches = boxed.elements.size[4] > 1;
       if (boxed.has_keys()) {
