@@ -73,19 +73,23 @@ class Modifier {
 
   /// Calls f(modifier, begin, end) with a ThreadModifier for rows [begin, end) of the registers,
   /// once for each rows of a head. `scores`: their products.
-  template <bool kClampsColumns, class F>
+  template <bool kClampsColumns, bool kSimplifies = true, class F>
   ATTILE_DEVICE void with(Registers& scores, const F& f) const {
     ATTILE_UNROLL
     for (int g = 0; g < kGroups; ++g) {
       const int begin = g * kRows;
       const Group& group = groups_[g];
-      simplify(group.tile, ProductsOf<Registers>{scores, begin, begin + kRows},
-               [&](const auto& tile) {
-                 using Simple = std::remove_cvref_t<decltype(tile)>;
-                 f(ThreadModifier<kClampsColumns, Registers, Simple>{tile, begin, group.last_row,
-                                                                     group.last_col},
-                   begin, begin + kRows);
-               });
+      const auto call = [&](const auto& tile) {
+        using Simple = std::remove_cvref_t<decltype(tile)>;
+        f(ThreadModifier<kClampsColumns, Registers, Simple>{tile, begin, group.last_row,
+                                                            group.last_col},
+          begin, begin + kRows);
+      };
+      if constexpr (kSimplifies) {
+        simplify(group.tile, ProductsOf<Registers>{scores, begin, begin + kRows}, call);
+      } else {
+        call(group.tile);
+      }
     }
   }
   /// Sets S' = score_mod(scale * S) for all scores. With kClampsColumns columns may lie behind the
@@ -201,7 +205,7 @@ template <class Registers, class Coord, class Math>
 class Modifier<Registers, Coord, NoScoreMod, Math> {
  public:
   ATTILE_DEVICE Modifier(const Coord&, const NoScoreMod&, float, const Math& = {}) {}
-  template <bool, class F>
+  template <bool, bool = true, class F>
   ATTILE_DEVICE void with(Registers&, const F& f) const {
     f([](float s, int, int) { return ModifiedScore<float>{s, 1.0f}; }, 0, Registers::kRegRows);
   }

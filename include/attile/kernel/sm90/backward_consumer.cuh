@@ -50,7 +50,7 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
   const int stage = rows.state.stage;
-  constexpr bool kTwoHalves = !kHasGradient<typename Traits::ScoreModType>;
+  constexpr bool kTwoHalves = Traits::kTwoHalves;
   if constexpr (kTwoHalves) {
     frag.p_left = consumer.template make_p<1>(frag, rows, kRow);  // line 11
   } else {

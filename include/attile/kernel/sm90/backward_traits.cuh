@@ -96,6 +96,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Whether a step has no score modifier, and a mask that is an interval of each row: its
   /// pointwise work then leaves registers for more.
   static constexpr bool kFastPath = kIsFastPath<P>;
+  /// Whether P, and the factor of dS beside it, are made before dP is there. A modifier with a
+  /// gradient is made of S and dS, and above 64 columns there are no registers for it with dropout.
+  static constexpr bool kTwoHalves = kFastPath || (!kHasGradient<typename P::ScoreModType> &&
+                                                   (max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
   /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
   /// the consumers then lack; there are such warps with the fast path only. To look for a turn in
   /// block lists takes more again.
@@ -151,9 +155,18 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kPartRows = kProductPerWarpgroup && !kFastPath ? 32 : 64;
   /// Parts of a tile.
   static constexpr int kParts = Br / kPartRows;
+  /// Whether a score modifier and dropout share the registers of a thread.
+  static constexpr bool kModifierAndDropout =
+      P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;
   /// Registers of a thread of each consumer warpgroup, by its Role, with kProductPerWarpgroup: with
   /// the producer's 24 they are all that there are.
-  static constexpr int kRoleRegisters[] = {96, kFastPath ? 192 : 208, kFastPath ? 200 : 184};
+  static constexpr int kRoleRegisters[] = {96,
+                                           kFastPath             ? 192
+                                           : kModifierAndDropout ? 200
+                                                                 : 208,
+                                           kFastPath             ? 200
+                                           : kModifierAndDropout ? 192
+                                                                 : 184};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
   /// kProductPerWarpgroup, where all warpgroups have the same 64 rows of K and V.
   static constexpr int kRows = kConsumers * kWarpgroupRows;
