@@ -536,8 +536,8 @@ inline constexpr auto kCases = [] {
        .q_len = 17, .kv_len = 70},
       {.name = "bias_hides", .policy = kBias, .batch = 2, .q_heads = 2, .kv_heads = 2,
        .q_len = 65, .kv_len = 130, .dlse = true, .hide = true},
-      // Elements of 16 bits, for which sm90 has a pipeline: one row for all rows, a row each, another
-      // bias for each batch, and rows that TMA cannot address.
+      // Elements of 16 bits, for which sm90 has a pipeline: one row for all rows, a row each,
+      // another bias for each batch, and rows that TMA cannot address.
       {.name = "half_bias_65_70", .policy = kHalfBias, .batch = 2, .q_heads = 2, .kv_heads = 1,
        .q_len = 65, .kv_len = 70},
       {.name = "half_bias_hides", .policy = kHalfBias, .batch = 2, .q_heads = 2, .kv_heads = 2,

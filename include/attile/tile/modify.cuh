@@ -150,7 +150,8 @@ class Modifier {
 ///          rows, or with `one_row` its first row stands for all.
 template <class Registers, class Tile>
 class ElementReader {
-  static_assert(Registers::kRegRows == 2);
+  static_assert(Registers::kRegRows == 2,
+                "attile::tile::ElementReader: each warp has 16 rows of the tile");
 
  public:
   ATTILE_DEVICE ElementReader(const Tile& tile, bool one_row)

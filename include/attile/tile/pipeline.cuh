@@ -141,7 +141,8 @@ class Pipeline {
   }
 
   /// Begins the copy of rows row0 on of a matrix into the acquired stage, one box for each panel.
-  /// Units    head, batch: the map's fourth and fifth coordinate; col0: the first column, a multiple
+  /// Units    head, batch: the map's fourth and fifth coordinate; col0: the first column, a
+  /// multiple
   ///          of 16 bytes.
   /// Scope    the producer thread.
   ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map, int row0, int head,
