@@ -89,7 +89,7 @@ struct CombinationOf<Policy::kCausalRowIntervals> : Combination<And<Causal, atti
 /// Two masks of intervals, asked about each score because of the modifier.
 template <>
 struct CombinationOf<Policy::kPreparedAlibi>
-    : Combination<And<attile::SortedDocument, attile::KeyPadding>, attile::Alibi> {};
+    : Combination<And<attile::SortedDocument, attile::KeyPadding>, attile::Alibi, PhiloxDropout> {};
 template <>
 struct CombinationOf<Policy::kAlibi> : Combination<Causal, attile::Alibi> {};
 template <>

@@ -90,8 +90,9 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const tile::Modifier<Registers, tile::TileCoord, S, tile::MathOf<typename Params::T>> modifier(
       coord, p.policies.score_mod, p.scale);
-  // Each way to simplify takes registers, which dropout leaves none for.
-  constexpr bool kSimplifies = !std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
+  // Each way to simplify takes registers, which dropout leaves none for above 64 columns.
+  constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
+  constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
   modifier.template with<kMasked, kSimplifies>(
       s_frag, [&](const auto& of_thread, int, int) { f(of_thread); });
 }

@@ -31,6 +31,8 @@ struct Problem {
   using MaskType = typename Policies::MaskType;
   static constexpr bool kListsBlocks = BlockListMask<MaskType>;
   static constexpr bool kUniform = SequencesType::kUniform;
+  /// The larger of the two head dimensions that the kernel takes.
+  static constexpr int kColumns = max(Traits::kD, Traits::kDv);
 
   tile::TensorParam<const T> q, k, v;
   tile::TensorParam<std::conditional_t<Args::kIsForward, T, const T>> o;

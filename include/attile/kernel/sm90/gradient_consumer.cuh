@@ -108,7 +108,7 @@ struct ScoreConsumer {
   ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int row) const {
     tile::VisibleBits<Rows> shown;
     using M = typename Traits::MaskType;
-    if constexpr (!IntervalMask<MaskInTiles<M>> || kHasGradient<typename Traits::ScoreModType>) {
+    if constexpr (!IntervalMask<MaskInTiles<M>> || !Traits::kTwoHalves) {
       if (rows.edge) shown.ask(p.mask_in_tile(in_full_block(rows.edge)), coord(rows, row));
     }
     return shown;
