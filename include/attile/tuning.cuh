@@ -56,6 +56,9 @@ constexpr Tiles portable_backward_tiles(int dim, int shared_kb) {
 template <class Args>
 inline constexpr bool kFastPathScores =
     IntervalMask<MaskInTiles<typename Args::MaskType>>&& kIsIdentity<typename Args::ScoreModType>;
+/// Says the same for sm80, where dropout takes registers, too.
+template <class Args>
+inline constexpr bool kPlainScores = kFastPathScores<Args> && !Args::DropoutType::kEnabled;
 /// Says whether the sm90 forward kernel has registers for the tiles of the fast path: with a
 /// modifier, too, if that says what scores have in common, and has no element for each of them.
 template <class Args>
@@ -64,9 +67,6 @@ inline constexpr bool kHasFastTiles =
     (kIsIdentity<typename Args::ScoreModType> ||
      (detail::kHasTiles<typename Args::ScoreModType, StandardMath> &&
       !kMayHide<typename Args::ScoreModType>));
-/// Says the same for sm80, where dropout takes registers, too.
-template <class Args>
-inline constexpr bool kPlainScores = kFastPathScores<Args> && !Args::DropoutType::kEnabled;
 
 /// Holds the tiles of the sm80 forward kernel, and its tuning (sm80::Tuning).
 struct Sm80ForwardTiles {

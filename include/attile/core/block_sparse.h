@@ -123,31 +123,32 @@ ATTILE_HOST_DEVICE constexpr bool in_full_block(ListedEdge::Kind edge) {
   return edge != ListedEdge::kMask;
 }
 
-/// Returns the most rows or columns, up to `tile`, that tiles of a mask may have: as they are, or
+namespace detail {
+
+/// Returns the largest power of two, up to `tile`, that divides `block`.
+constexpr int fitting(int tile, int block) {
+  int size = 1;
+  while (2 * size <= tile && block % (2 * size) == 0) size *= 2;
+  return size;
+}
+
+}  // namespace detail
+
+/// Return the most rows and columns, up to `tile`, that tiles of a mask may have: as they are, or
 /// of a mask of block lists the largest power of two of them that divides its blocks.
 template <class M>
 constexpr int fitting_rows(int tile) {
-  if constexpr (BlockListMask<M>) {
-    int rows = 1;
-    while (2 * rows <= tile && M::kQBlock % (2 * rows) == 0) rows *= 2;
-    return rows;
-  } else {
-    return tile;
-  }
+  if constexpr (BlockListMask<M>) return detail::fitting(tile, M::kQBlock);
+  return tile;
 }
 template <class M>
 constexpr int fitting_columns(int tile) {
-  if constexpr (BlockListMask<M>) {
-    int columns = 1;
-    while (2 * columns <= tile && M::kKvBlock % (2 * columns) == 0) columns *= 2;
-    return columns;
-  } else {
-    return tile;
-  }
+  if constexpr (BlockListMask<M>) return detail::fitting(tile, M::kKvBlock);
+  return tile;
 }
 
 /// Lets row i see column j iff their block is listed as full, or is listed as partial and M lets i
-/// see j. It takes the lists of PyTorch's BlockMask as they are, and `prepare_block_sparse` makes
+/// see j. It takes the lists of PyTorch's BlockMask as they are, and `prepare_block_lists` makes
 /// them of any mask. Lists that are wrong give wrong results, but nothing is read or written out of
 /// bounds, and no kernel waits for ever.
 /// Shapes   kv_num_blocks (batches, heads, q_blocks), kv_indices (batches, heads, q_blocks,

@@ -321,29 +321,22 @@ struct And {
   }
 
   template <class X, class Y>
-  struct Both {
-    X first;
-    Y second;
-  };
-  template <class X, class Y>
   struct Tile {
     using Mask = And;
     X first;
     Y second;
 
-    ATTILE_HOST_DEVICE auto row(int dr) const { return both(first.row(dr), second.row(dr)); }
-    ATTILE_HOST_DEVICE auto col(int dc) const { return both(first.col(dc), second.col(dc)); }
+    ATTILE_HOST_DEVICE auto row(int dr) const {
+      return detail::both(first.row(dr), second.row(dr));
+    }
+    ATTILE_HOST_DEVICE auto col(int dc) const {
+      return detail::both(first.col(dc), second.col(dc));
+    }
     template <class Row, class Col>
     ATTILE_HOST_DEVICE bool visible(const Row& row, const Col& col) const {
       const bool in_first = first.visible(row.first, col.first);
       const bool in_second = second.visible(row.second, col.second);
       return in_first && in_second;
-    }
-
-   private:
-    template <class R, class S>
-    ATTILE_HOST_DEVICE static Both<R, S> both(R r, S s) {
-      return {r, s};
     }
   };
   ATTILE_HOST_DEVICE auto of_tile(ScoreIndex at, Extent e) const

@@ -17,6 +17,16 @@
 
 namespace attile {
 
+namespace detail {
+
+/// Returns the sentence that says why a prepared table cannot be read; null when it can.
+inline const char* table_fault(const void* table, const char* if_null, const char* if_unaligned) {
+  if (table == nullptr) return if_null;
+  return reinterpret_cast<std::uintptr_t>(table) % 16 == 0 ? nullptr : if_unaligned;
+}
+
+}  // namespace detail
+
 /// Lets a row see the columns of its own document, where the ids never decrease along the rows and
 /// along the columns of a batch. It skips tiles, and compares positions instead of ids. Where ids
 /// decrease, the result is undefined, but nothing is read or written out of bounds.
@@ -30,9 +40,8 @@ struct SortedDocument {
   const void* table = nullptr;
 
   const char* fault() const {
-    if (table == nullptr) return "SortedDocument: table must not be null";
-    const bool aligned = reinterpret_cast<std::uintptr_t>(table) % 16 == 0;
-    return aligned ? nullptr : "SortedDocument: table is not aligned to 16 bytes";
+    return detail::table_fault(table, "SortedDocument: table must not be null",
+                               "SortedDocument: table is not aligned to 16 bytes");
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
@@ -86,9 +95,8 @@ struct RowIntervals {
   const void* table = nullptr;
 
   const char* fault() const {
-    if (table == nullptr) return "RowIntervals: table must not be null";
-    const bool aligned = reinterpret_cast<std::uintptr_t>(table) % 16 == 0;
-    return aligned ? nullptr : "RowIntervals: table is not aligned to 16 bytes";
+    return detail::table_fault(table, "RowIntervals: table must not be null",
+                               "RowIntervals: table is not aligned to 16 bytes");
   }
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {

@@ -217,6 +217,11 @@ struct SoftcapTile {
   }
 };
 
+template <class S, class Tanh>
+ATTILE_HOST_DEVICE SoftcapTile<S, Tanh> softcap_tile(float cap, const Tanh& capped) {
+  return {inverse_of_cap(cap), capped};
+}
+
 }  // namespace detail
 
 /// Caps scores: cap * tanh(s / cap). Units: cap > 0.
@@ -233,9 +238,8 @@ struct Softcap {
   }
   template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const auto capped = math.tanh(cap, detail::scaled_inverse_of_cap(cap, block.scale));
-    using Tanh = std::remove_const_t<decltype(capped)>;
-    return detail::SoftcapTile<Softcap, Tanh>{detail::inverse_of_cap(cap), capped};
+    const float inner = detail::scaled_inverse_of_cap(cap, block.scale);
+    return detail::softcap_tile<Softcap>(cap, math.tanh(cap, inner));
   }
 };
 
@@ -255,9 +259,8 @@ struct ApproximateSoftcap {
   }
   template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const auto capped = math.approximate_tanh(cap, detail::scaled_inverse_of_cap(cap, block.scale));
-    using Tanh = std::remove_const_t<decltype(capped)>;
-    return detail::SoftcapTile<ApproximateSoftcap, Tanh>{detail::inverse_of_cap(cap), capped};
+    const float inner = detail::scaled_inverse_of_cap(cap, block.scale);
+    return detail::softcap_tile<ApproximateSoftcap>(cap, math.approximate_tanh(cap, inner));
   }
 };
 
@@ -285,18 +288,17 @@ struct Then {
   }
 
   template <class A, class B>
-  struct Both {
-    A first;
-    B second;
-  };
-  template <class A, class B>
   struct Tile {
     using Modifier = Then;
     A first;   ///< of a product
     B second;  ///< of a score
 
-    ATTILE_HOST_DEVICE auto row(int dr) const { return both(first.row(dr), second.row(dr)); }
-    ATTILE_HOST_DEVICE auto col(int dc) const { return both(first.col(dc), second.col(dc)); }
+    ATTILE_HOST_DEVICE auto row(int dr) const {
+      return detail::both(first.row(dr), second.row(dr));
+    }
+    ATTILE_HOST_DEVICE auto col(int dc) const {
+      return detail::both(first.col(dc), second.col(dc));
+    }
     template <class Row, class Col>
     ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, const Row& row,
                                                        const Col& col) const {
@@ -312,12 +314,6 @@ struct Then {
           f(Tile<std::remove_cvref_t<decltype(a)>, std::remove_cvref_t<decltype(b)>>{a, b});
         });
       });
-    }
-
-   private:
-    template <class X, class Y>
-    ATTILE_HOST_DEVICE static Both<X, Y> both(X x, Y y) {
-      return {x, y};
     }
   };
   template <class Math>

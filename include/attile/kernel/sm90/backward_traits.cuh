@@ -96,10 +96,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Whether a step has no score modifier, and a mask that is an interval of each row: its
   /// pointwise work then leaves registers for more.
   static constexpr bool kFastPath = kIsFastPath<P>;
-  /// Whether P, and the factor of dS beside it, are made before dP is there. A modifier with a
-  /// gradient is made of S and dS, and above 64 columns there are no registers for it with dropout.
-  static constexpr bool kTwoHalves = kFastPath || (!kHasGradient<typename P::ScoreModType> &&
-                                                   (max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
+  /// Whether P, and the factor of dS beside it, are made before dP is there, as with
+  /// kProductPerWarpgroup always. The gradient of a modifier that has one is made of S and dS, and
+  /// above 64 columns dropout leaves no registers for the factor.
+  static constexpr bool kTwoHalves =
+      kFastPath || kProductPerWarpgroup ||
+      (!kHasGradient<typename P::ScoreModType> && (max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
   /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
   /// the consumers then lack; there are such warps with the fast path only. To look for a turn in
   /// block lists takes more again.
