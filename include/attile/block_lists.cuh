@@ -36,7 +36,6 @@ template <Mask M, int QBlock, int KvBlock>
   constexpr std::int64_t kWarps = kBlockListThreads / arch::kWarpSize;
   const std::int64_t of_blocks = ceil_div(task.blocks(), kWarps);
   const std::int64_t of_lines = ceil_div<std::int64_t>(task.lines(), kBlockListThreads);
-  if (max(of_blocks, of_lines) > INT32_MAX) return cudaErrorInvalidValue;
   const auto launch = [&](auto kernel, std::int64_t blocks) {
     if (blocks == 0) return cudaSuccess;
     return arch::launch(kernel, static_cast<unsigned>(blocks), unsigned{kBlockListThreads}, 0,

@@ -172,9 +172,12 @@ constexpr auto fitted(auto tiles) {
 struct Sm90BackwardTiles {
   int br, bc, stages, p_steps;
 };
-constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v) {
+/// Returns the tiles of the sm90 backward kernel. A step with a modifier and dropout is so long
+/// that 128 rows, which go in two parts, take more instructions than the caches have: with 64 rows
+/// D = 64 is 1.17 times as fast at 1k, and the same at 4k (H200, docs/tuning.md).
+constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_long_steps) {
   const int larger = max(dim, dim_v);
-  if (larger <= 128) return {larger <= 96 ? 128 : 64, 128, 2, 1};
+  if (larger <= 128) return {larger <= 96 && !has_long_steps ? 128 : 64, 128, 2, 1};
   if (dim <= 192 && dim_v <= 128) return {64, 64, 3, 3};
   return {64, 64, 2, 1};
 }
@@ -265,8 +268,11 @@ struct Sm90Forward {
 
 template <class Args, int D, int Dv, DqMode kMode>
 struct Sm90Backward {
+  using S = typename Args::ScoreModType;
+  static constexpr bool kHasLongSteps =
+      Args::DropoutType::kEnabled && !kIsIdentity<S> && !kHasElements<S, StandardMath>;
   static constexpr Sm90BackwardTiles kTiles =
-      fitted<typename Args::MaskType>(sm90_backward_tiles(D, Dv));
+      fitted<typename Args::MaskType>(sm90_backward_tiles(D, Dv, kHasLongSteps));
   using type = sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D,
                                     typename Args::Elements, typename Args::Policies, Dv, kMode,
                                     sm90::BackwardTuning<kTiles.stages, kTiles.p_steps>>;

@@ -139,6 +139,24 @@ TEST_CASE("block_sparse.faults_are_refused") {
   CHECK(check_arguments(args, 0, 0).why == std::string("BlockSparse: heads must be 1 or q_heads"));
 }
 
+TEST_CASE("block_sparse.lists_that_cannot_be_made_are_refused") {
+  const auto why = [](const ScoreShape& shape, const auto& inner) {
+    const char* const text = check_block_lists(inner, shape, 128, 64).why;
+    return std::string(text == nullptr ? "" : text);
+  };
+  CHECK(why({2, 3, {300, 200}}, Causal()) == "");
+  CHECK(why({0, 1, {0, 0}}, Causal()) == "");
+  CHECK(why({-1, 1, {1, 1}}, Causal()) == "the shape of the scores has a negative size");
+  CHECK(why({1, 1, {1, -1}}, Causal()) == "the shape of the scores has a negative size");
+  CHECK(why({1, 0, {1, 1}}, Causal()) == "heads must be at least 1: 1 for lists in common");
+  CHECK(why({1, 1, {1, (1 << 30) + 1}}, Causal()) == "q_len and kv_len must be at most 2^30");
+  const std::string many = "block lists must have at most 2^33 blocks, of at most 2^31 - 1 heads";
+  CHECK(why({1, 1 << 10, {128 << 10, 64 << 13}}, Causal()) == "");
+  CHECK(why({1, (1 << 10) + 1, {128 << 10, 64 << 13}}, Causal()) == many);
+  CHECK(why({1 << 20, 1 << 12, {0, 0}}, Causal()) == many);
+  CHECK(why({1, 1, {1, 1}}, KeyPadding()) != "");
+}
+
 TEST_CASE("block_sparse.tiles_fit_the_blocks") {
   using Blocks = BlockSparse<NoMask, 64, 192>;
   CHECK(fitting_rows<Blocks>(192) == 64);

@@ -136,9 +136,10 @@ Check check_block_lists(const M& inner, const ScoreShape& shape, int q_block, in
   constexpr int kMost = 1 << 30;
   if (e.q_len > kMost || e.kv_len > kMost) return refuse("q_len and kv_len must be at most 2^30");
   const auto lines = static_cast<double>(shape.batch) * shape.heads;
-  const double blocks = lines * ceil_div(e.q_len, q_block) * ceil_div(e.kv_len, kv_block);
-  if (lines > INT32_MAX || blocks > 0x1p40) {
-    return refuse("block lists must have at most 2^40 blocks, of at most 2^31 - 1 heads");
+  const double blocks =
+      lines * max(ceil_div(e.q_len, q_block), 1) * max(ceil_div(e.kv_len, kv_block), 1);
+  if (lines > INT32_MAX || blocks > 0x1p33) {
+    return refuse("block lists must have at most 2^33 blocks, of at most 2^31 - 1 heads");
   }
   if (const char* why = policy_fault(inner)) return refuse(why);
   if (const char* why = shape_fault(inner, shape, false)) return refuse(why);
