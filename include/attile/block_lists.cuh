@@ -6,7 +6,7 @@
 #include <attile/core/math.h>
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
-#include <attile/kernel/masks/block_lists.cuh>
+#include <attile/kernel/prepare/block_lists.cuh>
 
 #include <cstdint>
 
