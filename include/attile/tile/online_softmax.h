@@ -27,6 +27,31 @@ ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float scal
   return {m, softmax_weight(m_a, m, scale_log2), softmax_weight(m_b, m, scale_log2)};
 }
 
+/// Holds the LSE of two merged partial results over disjoint keys, and the weights that merge them:
+/// O = weight_a O_a + weight_b O_b.
+struct Merged {
+  float lse;
+  float weight_a, weight_b;
+};
+
+/// Merges two softmax states, given as the natural-log LSE of normalised partial results. The merge
+/// is associative up to rounding; an empty part (LSE = -inf) has weight 0, and two empty parts are
+/// empty together.
+ATTILE_HOST_DEVICE Merged merge_lse(float lse_a, float lse_b) {
+  const CommonMaximum common = common_maximum(lse_a, lse_b, kLog2e);
+  const float sum = common.weight_a + common.weight_b;
+  if (sum == 0.0f) return {-kInf, 0.0f, 0.0f};
+  const float inverse = arch::reciprocal(sum);
+  return {common.m + arch::log(sum), common.weight_a * inverse, common.weight_b * inverse};
+}
+
+/// Stands for the sinks of rows that have none. Others have
+///   kEnabled = true;  logit(r): the sink of row r, natural units, -inf for none;
+///   scale_log2: as OnlineSoftmax has it.
+struct NoSinks {
+  static constexpr bool kEnabled = false;
+};
+
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
 /// FlashAttention-2, Alg. 1): m, the largest score so far, and l, the sum of exp(score - m).
 /// Units    m: those of the scores. `scale_log2` turns scores into log2 units: scale * log2(e) for
@@ -195,27 +220,37 @@ struct OnlineSoftmax {
   /// Does what `finish` does where each warp of a row holds some columns.
   /// Scope    all threads of the warps of a row.
   /// Barriers one of these warps since their last `step`, whose exchanged values this overwrites.
-  template <class Output, class RowWarps>
-  ATTILE_DEVICE void finish(Output& output, float factor, const RowWarps& row_warps) {
+  template <class Output, class RowWarps, class Sinks>
+  ATTILE_DEVICE void finish(Output& output, float factor, const RowWarps& row_warps,
+                            const Sinks& sinks) {
     row_warps.combine(l, [](float x, float y) { return x + y; });
-    finish(output, factor);
+    finish(output, factor, sinks);
   }
 
   /// Divides O by l, times `factor`; a row that saw nothing becomes 0.  [Alg. 1, line 12]
+  /// Sinks    with them O is divided by l + exp(sink - m), while l stays that of the keys: a sink
+  /// is
+  ///          a partial result of its own, with LSE = sink and O = 0, and merged as such. So it may
+  ///          exceed all scores by any amount.
   /// Scope    the lanes that share a row, together. The output has sum_lanes(x) -> the sum of x
   ///          over the lanes of a row, scale_row(r, factor) and clear_row(r).
-  template <class Output>
-  ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f) {
+  template <class Output, class Sinks = NoSinks>
+  ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f, const Sinks& sinks = {}) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) l[r] = output.sum_lanes(l[r]);
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      output.scale_row(r, factor * arch::reciprocal(l[r]));
+      float inverse = factor * arch::reciprocal(l[r]);
+      if constexpr (Sinks::kEnabled) {
+        inverse *= merge_lse(lse(r, sinks.scale_log2), sinks.logit(r)).weight_a;
+      }
+      output.scale_row(r, inverse);
       if (l[r] == 0.0f) output.clear_row(r);
     }
   }
 
-  /// Returns LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row.
+  /// Returns LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. It is that of
+  /// the keys: `merge_lse(lse, sink).lse` includes a sink.
   ///                                                                           [Alg. 1, line 13]
   /// It calls fma because the compiler could otherwise fuse the operations in one inlined copy and
   /// not in another, and the bits of a row would depend on the copy that computes it.
@@ -230,22 +265,5 @@ struct OnlineSoftmax {
     ATTILE_HOST_DEVICE float row_max(int r) const { return x[r]; }
   };
 };
-
-/// Holds the LSE of two merged partial results over disjoint keys, and the weights that merge them:
-/// O = weight_a O_a + weight_b O_b.
-struct Merged {
-  float lse;
-  float weight_a, weight_b;
-};
-
-/// Merges two softmax states, given as the natural-log LSE of normalised partial results. The merge
-/// is associative up to rounding; an empty part (LSE = -inf) has weight 0, and two empty parts are
-/// empty together.
-ATTILE_HOST_DEVICE Merged merge_lse(float lse_a, float lse_b) {
-  const CommonMaximum common = common_maximum(lse_a, lse_b, kLog2e);
-  const float sum = common.weight_a + common.weight_b;
-  if (sum == 0.0f) return {-kInf, 0.0f, 0.0f};
-  return {common.m + arch::log(sum), common.weight_a / sum, common.weight_b / sum};
-}
 
 }  // namespace attile::tile
