@@ -151,10 +151,15 @@ struct Attention {
       const Real delta = math.dot(dout.data() + std::size_t(i) * Dv, o.data(), Dv,
                                   !math.reverse);  // D = rowsum(dO * O)
       if constexpr (kHasSinks) {
-        // dsink = -sum of exp(sink - LSE) (D - dLSE)
         const Real lse = stored ? static_cast<Real>(of_row(args.lse, i)) : r.lse;
-        const Real sink = args.sink.logit(h);
-        if (std::isfinite(lse)) dsink -= math.term(std::exp(sink - lse) * (delta - dlse));
+        const Real p_sink = lse == -kInf ? Real(0) : std::exp(args.sink.logit(h) - lse);
+        if constexpr (Math::kMagnitudes) {
+          const auto square = [&](Real x) { dsink += p_sink * x * p_sink * x; };
+          for (int c = 0; c < Dv; ++c) square(dout[std::size_t(i) * Dv + c] * o[c]);
+          square(dlse);
+        } else {
+          dsink -= p_sink * (delta - dlse);  // dsink = -sum of exp(sink - LSE) (D - dLSE)
+        }
       }
       math.for_each(extent.kv_len, [&](int j) {
         if (r.p[j] == Real(0)) return;
@@ -214,7 +219,7 @@ struct Attention {
     for (int h = 0; kHasSinks && h < args.q_heads; ++h) {
       Real sum = 0;
       math.for_each(args.batch, [&](int b) { sum += dsinks[std::int64_t{b} * args.q_heads + h]; });
-      result.dsinks.push_back(sum);
+      result.dsinks.push_back(Math::kMagnitudes ? std::sqrt(sum) : sum);
     }
     return result;
   }
@@ -272,7 +277,9 @@ ForwardResult forward_magnitudes(const Args& args) {
 
 /// Computes, for each value of dQ, dK and dV, the sum of |scale dS K|, |scale dS Q| or |P dO|,
 /// given O and LSE, where |dS| has P * score_mod'(S) * sum |dO V| besides: what an error of dP
-/// becomes in it. For a modifier's gradient it is the same of dS', times its derivative.
+/// becomes in it. For a modifier's gradient it is the same of dS', times its derivative. For that
+/// of a sink it is the root of the sum of the squares of exp(sink - LSE) dO O and exp(sink - LSE)
+/// dLSE.
 template <BackwardPass Args>
 BackwardResult backward_magnitudes(const Args& args) {
   return detail::Attention<detail::Magnitudes, Args>{args, {}}.backward();

@@ -154,6 +154,7 @@ void check_each_case() {
     INFO(c.name << "\n" << text);
     CHECK(text.empty());
     if (!is_run(c.policy) || c.batch == 0 || c.q_len == 0 || c.kv_len == 0) continue;
+    if (c.sinks == Sinks::kLarge) continue;  // O is 0, and so are all gradients but the sinks'
     CHECK_FALSE(faults<T>(Defect::kZeroOutput, false, c).empty());
     if (c.backward) CHECK_FALSE(faults<T>(Defect::kZeroDv, true, c).empty());
   }

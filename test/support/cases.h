@@ -717,8 +717,6 @@ inline constexpr auto kCases = [] {
        .head_dim = 8, .dlse = true},
       {.name = "sink_large", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 40,
        .kv_len = 33, .dlse = true, .sinks = Sinks::kLarge},
-      {.name = "sink_above_negative", .policy = kSink, .q_len = 33, .kv_len = 70,
-       .data = kNegative},
       {.name = "sink_none", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 70,
        .kv_len = 65, .dlse = true, .sinks = Sinks::kNone},
       {.name = "sink_scaled_scores", .policy = kSink, .q_len = 33, .kv_len = 40, .scale = 0.03f},

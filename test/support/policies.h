@@ -309,7 +309,7 @@ class PolicyData {
       case Sinks::kMixed:
         return mixed[head % 4];
       case Sinks::kLarge:
-        return 100.0f;
+        return 200.0f;
       case Sinks::kNone:
         return -attile::kInf;
     }
