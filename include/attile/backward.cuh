@@ -167,9 +167,8 @@ WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits:
   return {{}, backward_workspace<Traits>(args).bytes};
 }
 
-/// Computes dQ, dK and dV, and the gradients of policies that have one, by the kernels that
-/// `Traits` names. Scratch  with a null `workspace` nothing is launched: `workspace_bytes`, a
-/// variable, is set to
+/// Computes dQ, dK and dV by the kernels that `Traits` names, and the gradients of policies.
+/// Scratch  with a null `workspace` nothing is launched: `workspace_bytes`, a variable, is set to
 ///          the bytes that the call needs (`workspace_size`). Else `workspace` is device memory of
 ///          at least that size, aligned to 16 bytes, in use until the work on `stream` is done;
 ///          `workspace_bytes` may then be a constant.

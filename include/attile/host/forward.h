@@ -147,9 +147,12 @@ class ForwardWorker {
       write_row(output.o + std::ptrdiff_t{r} * o_stride(), 1.0f, problem_.Dv,
                 o.row(batch_, head_, row));
       if (args.lse == nullptr) continue;
-      float of_row = softmax_[i].lse(r, problem_.scale_log2());  // line 13
-      if constexpr (sink.kEnabled) of_row = tile::merge_lse(of_row, sink.logit(r)).lse;
-      *problem_.q_rows(lse, batch_).row(batch_, head_, row) = of_row;
+      float& of_row = *problem_.q_rows(lse, batch_).row(batch_, head_, row);  // line 13
+      if constexpr (sink.kEnabled) {
+        of_row = softmax_[i].lse(r, problem_.scale_log2(), sink.logit(r));
+      } else {
+        of_row = softmax_[i].lse(r, problem_.scale_log2());
+      }
     }
   }
 

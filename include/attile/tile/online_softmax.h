@@ -27,24 +27,6 @@ ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float scal
   return {m, softmax_weight(m_a, m, scale_log2), softmax_weight(m_b, m, scale_log2)};
 }
 
-/// Holds the LSE of two merged partial results over disjoint keys, and the weights that merge them:
-/// O = weight_a O_a + weight_b O_b.
-struct Merged {
-  float lse;
-  float weight_a, weight_b;
-};
-
-/// Merges two softmax states, given as the natural-log LSE of normalised partial results. The merge
-/// is associative up to rounding; an empty part (LSE = -inf) has weight 0, and two empty parts are
-/// empty together.
-ATTILE_HOST_DEVICE Merged merge_lse(float lse_a, float lse_b) {
-  const CommonMaximum common = common_maximum(lse_a, lse_b, kLog2e);
-  const float sum = common.weight_a + common.weight_b;
-  if (sum == 0.0f) return {-kInf, 0.0f, 0.0f};
-  const float inverse = arch::reciprocal(sum);
-  return {common.m + arch::log(sum), common.weight_a * inverse, common.weight_b * inverse};
-}
-
 /// Stands for the sinks of rows that have none. Others have
 ///   kEnabled = true;  logit(r): the sink of row r, natural units, -inf for none;
 ///   scale_log2: as OnlineSoftmax has it.
@@ -228,10 +210,7 @@ struct OnlineSoftmax {
   }
 
   /// Divides O by l, times `factor`; a row that saw nothing becomes 0.  [Alg. 1, line 12]
-  /// Sinks    with them O is divided by l + exp(sink - m), while l stays that of the keys: a sink
-  /// is
-  ///          a partial result of its own, with LSE = sink and O = 0, and merged as such. So it may
-  ///          exceed all scores by any amount.
+  /// Sinks    with them l becomes that of the keys and the sink: see `add_sink`.
   /// Scope    the lanes that share a row, together. The output has sum_lanes(x) -> the sum of x
   ///          over the lanes of a row, scale_row(r, factor) and clear_row(r).
   template <class Output, class Sinks = NoSinks>
@@ -240,17 +219,15 @@ struct OnlineSoftmax {
     for (int r = 0; r < kRows; ++r) l[r] = output.sum_lanes(l[r]);
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      float inverse = factor * arch::reciprocal(l[r]);
-      if constexpr (Sinks::kEnabled) {
-        inverse *= merge_lse(lse(r, sinks.scale_log2), sinks.logit(r)).weight_a;
-      }
-      output.scale_row(r, inverse);
-      if (l[r] == 0.0f) output.clear_row(r);
+      const bool empty = l[r] == 0.0f;
+      float of_row = factor;
+      if constexpr (Sinks::kEnabled) of_row *= add_sink(r, sinks.logit(r), sinks.scale_log2);
+      output.scale_row(r, of_row * arch::reciprocal(l[r]));
+      if (empty) output.clear_row(r);
     }
   }
 
-  /// Returns LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row. It is that of
-  /// the keys: `merge_lse(lse, sink).lse` includes a sink.
+  /// Returns LSE = m + ln(l) in natural units, after `finish`; -inf for an empty row.
   ///                                                                           [Alg. 1, line 13]
   /// It calls fma because the compiler could otherwise fuse the operations in one inlined copy and
   /// not in another, and the bits of a row would depend on the copy that computes it.
@@ -258,12 +235,51 @@ struct OnlineSoftmax {
     return arch::fma(m[r], scale_log2 * kLn2, arch::log(l[r]));
   }
 
+  /// Returns the same of a row with a sink, which `finish` has added.
+  ATTILE_HOST_DEVICE float lse(int r, float scale_log2, float sink) const {
+    const bool above = sink_above_maximum(r, scale_log2, sink) > 0.0f;
+    return arch::fma(above ? sink : m[r], above ? 1.0f : scale_log2 * kLn2, arch::log(l[r]));
+  }
+
  private:
+  /// Adds a sink to the l of a row, relative to the larger of m and the sink, and returns what O
+  /// has to be multiplied by to be relative to that, too. So the sink may exceed all scores by any
+  /// amount. m stays that of the scores, as a sink in their units may be infinite.
+  ///   m' = max(m, sink),  l' = l e^(m - m') + e^(sink - m'),  O' = O e^(m - m')
+  ATTILE_HOST_DEVICE float add_sink(int r, float sink, float scale_log2) {
+    const float above = sink_above_maximum(r, scale_log2, sink);
+    const float of_keys = arch::exp2(-arch::fmax(above, 0.0f));
+    const float of_sink = sink == -kInf ? 0.0f : arch::exp2(-arch::fmax(-above, 0.0f));
+    l[r] = arch::fma(l[r], of_keys, of_sink);
+    return of_keys;
+  }
+  /// Returns sink - m. NaN where both are -inf. Units: log2.
+  ATTILE_HOST_DEVICE float sink_above_maximum(int r, float scale_log2, float sink) const {
+    return arch::fma(-m[r], scale_log2, sink * kLog2e);
+  }
+
   /// Holds row maxima that are known already, for `update_max` in place of scores.
   struct Maxima {
     float x[kRows];
     ATTILE_HOST_DEVICE float row_max(int r) const { return x[r]; }
   };
 };
+
+/// Holds the LSE of two merged partial results over disjoint keys, and the weights that merge them:
+/// O = weight_a O_a + weight_b O_b.
+struct Merged {
+  float lse;
+  float weight_a, weight_b;
+};
+
+/// Merges two softmax states, given as the natural-log LSE of normalised partial results. The merge
+/// is associative up to rounding; an empty part (LSE = -inf) has weight 0, and two empty parts are
+/// empty together.
+ATTILE_HOST_DEVICE Merged merge_lse(float lse_a, float lse_b) {
+  const CommonMaximum common = common_maximum(lse_a, lse_b, kLog2e);
+  const float sum = common.weight_a + common.weight_b;
+  if (sum == 0.0f) return {-kInf, 0.0f, 0.0f};
+  return {common.m + arch::log(sum), common.weight_a / sum, common.weight_b / sum};
+}
 
 }  // namespace attile::tile

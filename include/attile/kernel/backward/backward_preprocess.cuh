@@ -120,14 +120,14 @@ struct RowProducts {
 };
 
 /// Stores what a warp's rows add to the gradient of their head's sink, where that is wanted.
-/// `first`: their first row in the tile. `lse`, `delta`: those of the lane's row.
+/// `first`: their first row in the tile. `sink`: that head's. `lse`, `delta`: of the lane's row.
 /// Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE void store_sink_part(const BackwardParams<Traits>& p, const WorkTile& tile, int first,
-                                   float lse, float delta) {
+                                   float sink, float lse, float delta) {
   static_assert(arch::kWarpSize == 32, "kSinkParts counts the rows of a warp");
   if (p.policies.sink.gradient() == nullptr) return;
-  float sum = sink_gradient_of_row(p.policies.sink.logit(tile.head), lse, delta);
+  float sum = sink_gradient_of_row(sink, lse, delta);
   ATTILE_UNROLL
   for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);
   if (arch::thread_index() % arch::kWarpSize != 0) return;
@@ -174,6 +174,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   }
   const auto dout = p.rows_of_head(p.dout, tile, p.head_dim_v);
   const auto o = p.o_of(tile);
+  float sink = -kInf;
+  if constexpr (Traits::SinkType::kEnabled) sink = p.policies.sink.logit(tile.head);
   const Products products{reinterpret_cast<typename Traits::ElementType*>(
       arch::dynamic_shared() + thread / kWarp * Products::kBytes)};
   for (int first = thread / kWarp * kWarp; first < Traits::kBr;
@@ -204,7 +206,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
     const float row_lse = lse == -kInf ? kInf : lse;
     const float delta = lse == -kInf ? 0.0f : sum - dlse;
-    if constexpr (Traits::SinkType::kEnabled) store_sink_part(p, tile, first, row_lse, delta);
+    if constexpr (Traits::SinkType::kEnabled) store_sink_part(p, tile, first, sink, row_lse, delta);
     if (thread % kWarp >= rows) continue;
     const std::int64_t at = p.scratch_row(tile) + first + thread % kWarp;
     p.row_lse[at] = row_lse;

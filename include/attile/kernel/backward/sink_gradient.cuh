@@ -47,13 +47,15 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 1)
   const int head = arch::block_index();
   arch::await_dependencies();  // the parts are written before they are read
   float sum = 0.0f;
-  for (int first = 0, turn = 0; first < p.count; first += arch::kWarpSize, ++turn) {
-    if (first + lane >= p.count) continue;
-    // Each warp takes other sequences, and of one sequence the parts of other turns.
+  for (int chunk = 0; chunk * arch::kWarpSize < p.count; ++chunk) {
+    const int part = chunk * arch::kWarpSize + lane;
+    if (part >= p.count) continue;
+    // Warps share the sequences. The next parts of a sequence are another warp's, so that few
+    // sequences have work for all warps, too.
     ATTILE_UNROLL_BY(4)
-    for (int b = (warp + turn) % kWarps; b < p.batch; b += kWarps) {
+    for (int b = (warp + chunk) % kWarps; b < p.batch; b += kWarps) {
       const std::int64_t batch_head = static_cast<std::int64_t>(b) * p.q_heads + head;
-      sum += p.parts[batch_head * p.count + first + lane];
+      sum += p.parts[batch_head * p.count + part];
     }
   }
   ATTILE_UNROLL
