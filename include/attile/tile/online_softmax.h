@@ -219,11 +219,11 @@ struct OnlineSoftmax {
     for (int r = 0; r < kRows; ++r) l[r] = output.sum_lanes(l[r]);
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const bool empty = l[r] == 0.0f;
+      const float of_keys = l[r];
       float of_row = factor;
       if constexpr (Sinks::kEnabled) of_row *= add_sink(r, sinks.logit(r), sinks.scale_log2);
       output.scale_row(r, of_row * arch::reciprocal(l[r]));
-      if (empty) output.clear_row(r);
+      if (of_keys == 0.0f) output.clear_row(r);
     }
   }
 

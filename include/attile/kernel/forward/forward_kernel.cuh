@@ -96,12 +96,11 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
     const int row = Registers::row(r);
     if (!coord.has_row(row)) continue;
     const ScoreIndex at = coord.at(row, 0);
-    float& lse = p.first_row(p.lse, at.batch, at.head)[at.row];
+    float lse = mine.lse(0, scale_log2);
     if constexpr (Traits::SinkType::kEnabled) {
       lse = mine.lse(0, scale_log2, p.policies.sink.logit(at.head));
-    } else {
-      lse = mine.lse(0, scale_log2);
     }
+    p.first_row(p.lse, at.batch, at.head)[at.row] = lse;
   }
 }
 
