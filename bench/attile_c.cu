@@ -21,9 +21,9 @@ struct AttileTensor {
 };
 
 /// What the policies hold; each reads what is its own. Shapes: slopes, sinks and dsinks, which is
-/// written, (q_heads), documents (batch, length) in order, key_lengths (batch), and a bias of Q's type, whose strides count
-/// elements. `table` is what attile_prepare writes. The block lists are those that all batches and
-/// heads have in common, of `blocks` rows and columns.
+/// written, (q_heads), documents (batch, length) in order, key_lengths (batch), and a bias of Q's
+/// type, whose strides count elements. `table` is what attile_prepare writes. The block lists are
+/// those that all batches and heads have in common, of `blocks` rows and columns.
 struct AttilePolicies {
   const void* bias;
   std::int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_col_stride;

@@ -178,8 +178,8 @@ def markdown(results):
 
 
 def _table(group, directions, cells, notes, plain_ratio):
-    """Of TFLOP/s; that of PLAIN_GROUPS is of milliseconds, with a column that compares with the plain
-    cell. Where a table is of both directions its entries are, too."""
+    """Of TFLOP/s; that of PLAIN_GROUPS is of milliseconds, with a column that compares with the
+    plain cell. Where a table is of both directions its entries are, too."""
     rows = [row for line in cells for row in line.values()]
     names = [n for n in NAMES if any(n in row["contenders"] for row in rows)]
     policies = group in PLAIN_GROUPS

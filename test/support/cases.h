@@ -702,8 +702,8 @@ inline constexpr auto kCases = [] {
       {.name = "own_lengths_everything_dim_256", .policy = kOwnLengthsEverything, .batch = 3,
        .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 256},
 
-      // Sinks: rows without keys, no keys at all, sinks above all scores and below, none; heads that
-      // share keys; sums of many rows (flash-attention PR #2706).
+      // Sinks: rows without keys, no keys at all, sinks above all scores and below, none; heads
+      // that share keys; sums of many rows (flash-attention PR #2706).
       {.name = "sink_33_40", .policy = kSink, .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 33,
        .kv_len = 40, .head_dim = 16, .dlse = true, .sinks = Sinks::kMixed},
       {.name = "sink_130_40", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 130,

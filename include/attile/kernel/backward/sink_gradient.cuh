@@ -26,9 +26,9 @@ ATTILE_DEVICE float sink_gradient_of_row(float sink, float lse, float delta) {
 
 /// Holds the one argument of sum_sinks_kernel.
 struct SinkSums {
-  const float* parts;  ///< (batch, q_heads, count)
-  float* dsinks;       ///< (q_heads)
-  int batch, q_heads;
+  const float* parts;  ///< (batch, heads, count), of query heads
+  float* dsinks;       ///< one for each of these heads
+  int batch, heads;
   int count;  ///< the parts of each head of each sequence
 };
 
@@ -54,7 +54,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 1)
     // sequences have work for all warps, too.
     ATTILE_UNROLL_BY(4)
     for (int b = (warp + chunk) % kWarps; b < p.batch; b += kWarps) {
-      const std::int64_t batch_head = static_cast<std::int64_t>(b) * p.q_heads + head;
+      const std::int64_t batch_head = static_cast<std::int64_t>(b) * p.heads + head;
       sum += p.parts[batch_head * p.count + part];
     }
   }
@@ -75,7 +75,7 @@ template <int kThreads = 256>
 [[nodiscard]] cudaError_t launch_sum_sinks(const SinkSums& sums, bool is_first,
                                            cudaStream_t stream) {
   constexpr std::size_t kSharedBytes = kThreads / arch::kWarpSize * sizeof(float);
-  const auto blocks = static_cast<unsigned>(sums.q_heads);
+  const auto blocks = static_cast<unsigned>(sums.heads);
   const auto kernel = sum_sinks_kernel<kThreads>;
   if (is_first) return arch::launch(kernel, blocks, kThreads, kSharedBytes, stream, sums);
   return arch::launch_dependent(kernel, blocks, kThreads, kSharedBytes, stream, sums);
