@@ -9,8 +9,8 @@
 #include <attile/core/math.h>
 #include <attile/tile/online_softmax.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 // The gradient of the sinks, dsink = -sum of exp(sink - LSE) (D - dLSE) over the rows of a query
 // head in all sequences (see AttentionSink). Kernels that know LSE and D of rows write the sums of
