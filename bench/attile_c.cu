@@ -20,14 +20,15 @@ struct AttileTensor {
   std::int64_t batch_stride, head_stride, row_stride;
 };
 
-/// What the policies hold; each reads what is its own. Shapes: slopes (q_heads), documents
-/// (batch, length) in order, key_lengths (batch), and a bias of Q's type, whose strides count
-/// elements. `table` is what attile_prepare writes. The block lists are those that all batches and
-/// heads have in common, of `blocks` rows and columns.
+/// What the policies hold; each reads what is its own. Shapes: slopes, sinks and dsinks, which is
+/// written, (q_heads), documents (batch, length) in order, key_lengths (batch), and a bias of Q's
+/// type, whose strides count elements. `table` is what attile_prepare writes. The block lists are
+/// those that all batches and heads have in common, of `blocks` rows and columns.
 struct AttilePolicies {
   const void* bias;
   std::int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_col_stride;
-  const float* slopes;
+  const float *slopes, *sinks;
+  float* dsinks;
   const std::int32_t *documents, *key_lengths;
   void* table;
   const std::int32_t *kv_num_blocks, *kv_indices, *full_kv_num_blocks, *full_kv_indices;
@@ -90,6 +91,9 @@ using Prefix = attile::Policies<attile::Prefix>;  // it has the causal mask in i
 using Parity = Masked<own::SameParity>;
 using Bias = attile::Policies<Mask, attile::AdditiveBias<T>>;
 using KeyPadding = Masked<attile::KeyPadding>;
+#if __has_include(<attile/core/sink.h>)  // earlier headers have none
+using Sink = attile::Policies<Mask, attile::Sink<>>;
+#endif
 #if __has_include(<attile/core/block_sparse.h>)  // earlier headers have none
 using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
 #endif
@@ -124,6 +128,8 @@ void set(Policy& to, const AttilePolicies& from) {
     to.bias = static_cast<const T*>(from.bias);
     to.batch_stride = from.bias_batch_stride, to.head_stride = from.bias_head_stride;
     to.row_stride = from.bias_row_stride, to.col_stride = from.bias_col_stride;
+  } else if constexpr (requires { to.sinks, to.dsinks; }) {
+    to.sinks = from.sinks, to.dsinks = from.dsinks;
   } else if constexpr (std::is_same_v<Policy, attile::PhiloxDropout>) {
     to.probability = from.dropout, to.seed = from.seed, to.offset = from.offset;
   } else {
@@ -155,6 +161,7 @@ A args_of(const AttileProblem& p) {
     set(a.dout, p.dout), set(a.dq, p.dq), set(a.dk, p.dk), set(a.dv, p.dv);
   }
   set(a.mask, p.policies), set(a.score_mod, p.policies), set(a.dropout, p.policies);
+  if constexpr (requires { a.sink; }) set(a.sink, p.policies);
   a.lse = p.lse;
   a.batch = p.batch, a.q_heads = p.q_heads, a.kv_heads = p.kv_heads;
   a.q_len = p.q_len, a.kv_len = p.kv_len;

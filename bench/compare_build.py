@@ -18,7 +18,7 @@ MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
             "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "key_padding": "KeyPadding",
-            "blocks": "Blocks"}
+            "blocks": "Blocks", "sink": "Sink"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
 BASELINES = {
@@ -157,7 +157,8 @@ class Policies(ctypes.Structure):
     _fields_ = (
         [("bias", ctypes.c_void_p)]
         + [(f"bias_{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row", "col")]
-        + [(name, ctypes.c_void_p) for name in ("slopes", "documents", "key_lengths", "table")]
+        + [(name, ctypes.c_void_p) for name in ("slopes", "sinks", "dsinks", "documents",
+                                                "key_lengths", "table")]
         + [(f"{full}{side}_{what}", ctypes.c_void_p) for side in ("kv", "q")
            for full in ("", "full_") for what in ("num_blocks", "indices")]
         + [(name, ctypes.c_uint64) for name in ("seed", "offset")]

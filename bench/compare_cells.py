@@ -38,11 +38,13 @@ POLICIES = {
     "key_padding": "key padding",
     "blocks_50": "block lists of 50 %",
     "blocks_10": "block lists of 10 %",
+    "sink": "sinks",
 }
 # Those that differ only in what their memory holds, or in strides, have one kernel.
 KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",
                    "bias_hrc": "bias", "bias_bc": "bias",
                    "blocks_50": "blocks", "blocks_10": "blocks"}
+OWN_CELLS = (*BLOCK_PERCENT, "sink")  # that are measured in cells of their own
 CAUSAL_POLICIES = ("prefix", "parity")  # that are measured under a causal mask alone
 
 
@@ -163,7 +165,7 @@ def _policies(batch, heads, length, d, flex):
     return [Cell("policies", batch, heads, heads, length, d, d, "fp16", mask, flex=flex,
                  policy=policy)
             for policy in POLICIES for mask in ("full", "causal")
-            if policy not in BLOCK_PERCENT
+            if policy not in OWN_CELLS
             and (mask == "causal" or policy not in CAUSAL_POLICIES)]
 
 
@@ -187,6 +189,12 @@ def all_cells():
     for batch, length, policy in ((2, 8192, "blocks_50"), (1, 32768, "blocks_10")):
         cells += [Cell("policies", batch, 2048 // d, 2048 // d, length, d, d, "fp16", "full",
                        policy=either) for d in (64, 128) for either in ("", policy)]
+    for batch, heads, kv_heads, length, d, mask, window in (
+            (4, 16, 16, 4096, 128, "causal", 0), (4, 16, 16, 4096, 128, "full", 0),
+            (64, 12, 12, 1024, 64, "causal", 0),
+            (2, 64, 8, 8192, 64, "causal", 0), (2, 64, 8, 8192, 64, "window", 128)):  # gpt-oss
+        cells += [Cell("sink", batch, heads, kv_heads, length, d, d, "bf16", mask, window,
+                       policy=policy) for policy in ("", "sink")]
     return cells
 
 

@@ -66,7 +66,7 @@ class Inputs:
 
 
 def gradients(results):
-    return dict(zip(("dq", "dk", "dv"), results))
+    return dict(zip(("dq", "dk", "dv", "dsinks"), results))  # those that there are
 
 
 # ---- attile --------------------------------------------------------------------------------------
@@ -117,11 +117,15 @@ def attile(x, direction, libraries, in_order=False):
     forward()
     names = ("dq", "dk", "dv")
     tensors.update(zip(names, (torch.full_like(t, math.nan) for t in (x.q, x.k, x.v))))
+    results = {name: tensors[name] for name in names}
+    if x.policy.sinks is not None:
+        results["dsinks"] = torch.full_like(x.policy.sinks, math.nan)
+        problem.policies.dsinks = results["dsinks"].data_ptr()
     tensors["dout"] = x.dout
     backward, held_backward = prepare("backward")
 
     def outputs(_, held=(lse, held_backward)):  # `held` keeps them while the run lives
-        return {name: tensors[name] for name in names}
+        return results
 
     return Run(backward, outputs)
 
@@ -212,9 +216,9 @@ def fa2(x, direction):
     import torch
     from torch.nn.attention import SDPBackend
 
+    _offered(x, ("dropout",), "PyTorch's interface to it has a causal mask and dropout alone")
     if x.cell.mask == "window":
         return _fa2_window(x, direction)
-    _offered(x, ("dropout",), "PyTorch's interface to it has a causal mask and dropout alone")
     _demand(x, direction, SDPBackend.FLASH_ATTENTION, "Flash attention", None, x.policy.dropout)
     aten = torch.ops.aten
 
@@ -293,7 +297,15 @@ def flex(x, direction):
         raise Refused("FlexAttention has no dropout")
     torch._functorch.config.donated_buffer = False  # else retain_graph is refused
     torch._dynamo.reset()  # every shape is a new compilation, and their number is limited
-    compiled = torch.compile(flex_attention, dynamic=False, fullgraph=True)
+
+    def attention(q, k, v, *sinks, **options):
+        """With sinks O is that of the keys times their part of the denominator, as models do it."""
+        if not sinks:
+            return flex_attention(q, k, v, **options)
+        o, lse = flex_attention(q, k, v, return_lse=True, **options)
+        return (o * torch.sigmoid(lse - sinks[0][:, None])[..., None]).to(o.dtype)
+
+    compiled = torch.compile(attention, dynamic=False, fullgraph=True)
 
     options = {"scale": x.scale, "enable_gqa": cell.q_heads != cell.kv_heads}
     if visible := policy.visible():
@@ -302,9 +314,10 @@ def flex(x, direction):
             device=x.q.device)
     if modify := policy.modify(torch.float32):
         options["score_mod"] = modify
+    sinks = [] if policy.sinks is None else [policy.sinks]
     if direction == "forward":
-        return Run(lambda: compiled(x.q, x.k, x.v, **options), lambda o: {"o": o})
-    leaves = x.with_gradients()
+        return Run(lambda: compiled(x.q, x.k, x.v, *sinks, **options), lambda o: {"o": o})
+    leaves = x.with_gradients() + [s.detach().requires_grad_() for s in sinks]
     o = compiled(*leaves, **options)
     return Run(lambda: torch.autograd.grad(o, leaves, x.dout, retain_graph=True), gradients)
 
@@ -357,6 +370,7 @@ def standard_attention(q, k, v, dout, policy, scale, store, add_product=at_once,
     add_result = add_result or add_product
     columns = torch.arange(len(k), device=q.device)
     results = {"o": [], "lse": [], "dq": []}
+    dsink = sink_squares = 0.0
     dk, dv = torch.zeros_like(k), torch.zeros_like(v)
     for first in range(0, len(q), rows):
         row = columns[first:first + rows, None]
@@ -366,6 +380,8 @@ def standard_attention(q, k, v, dout, policy, scale, store, add_product=at_once,
         if policy.visible:
             scores.masked_fill_(~policy.visible(row, columns), -math.inf)
         lse = torch.logsumexp(scores, 1, keepdim=True)
+        if policy.sink is not None:
+            lse = torch.logaddexp(lse, policy.sink)
         p = store(torch.exp(scores - lse))
         factors = policy.factors(row, columns) if policy.factors else None
         dropped = p if factors is None else store(p * factors)
@@ -375,6 +391,9 @@ def standard_attention(q, k, v, dout, policy, scale, store, add_product=at_once,
             continue
         o = store(add_product(torch.zeros_like(v[:len(p)]), dropped, v))
         d = dout[first:first + rows]
+        if policy.sink is not None:
+            terms = torch.exp(policy.sink - lse) * d * o
+            dsink, sink_squares = dsink - terms.sum(), sink_squares + terms.square().sum()
         dp = store(d @ v.T)
         if factors is not None:
             dp = dp * factors
@@ -387,7 +406,8 @@ def standard_attention(q, k, v, dout, policy, scale, store, add_product=at_once,
         dv = add_result(dv, dropped.T, d)
     if dout is None:
         return {"o": torch.cat(results["o"]), "lse": torch.cat(results["lse"])}
-    return {"dq": torch.cat(results["dq"]), "dk": dk * scale, "dv": dv}
+    sink = {} if policy.sink is None else {"dsink": dsink, "sink_squares": sink_squares}
+    return {"dq": torch.cat(results["dq"]), "dk": dk * scale, "dv": dv, **sink}
 
 
 def sampled_heads(cell):
@@ -397,8 +417,8 @@ def sampled_heads(cell):
 
 
 def group_attention(x, direction, batch, kv_head, dtype, store, dropout=True, **sums):
-    """All query heads of one kv head: {name: (heads, row, dim)}; dK and dV are summed. Where the
-    policy has dropout it is attile's, or left out."""
+    """All query heads of one kv head: {name: (heads, row, dim)}; dK and dV are summed, and what is
+    of sinks is (heads). Where the policy has dropout it is attile's, or left out."""
     import torch
 
     group = x.cell.q_heads // x.cell.kv_heads
@@ -412,8 +432,23 @@ def group_attention(x, direction, batch, kv_head, dtype, store, dropout=True, **
     for name in heads[0]:
         stacked = torch.stack([head[name] for head in heads])
         stacked = stacked.sum(0, keepdim=True) if name in ("dk", "dv") else stacked
-        results[name] = stacked if name == "lse" else store(stacked)
+        results[name] = stacked if name == "lse" or name in OF_SINKS else store(stacked)
     return results
+
+
+OF_SINKS = ("dsink", "sink_squares")
+
+
+def sink_gradients(x, kv_head, dtype, store):
+    """(dsinks, the root of the sum of the terms' squares) of the query heads of one kv head, which
+    are sums over all batches."""
+    found = [group_attention(x, "backward", batch, kv_head, dtype, store)
+             for batch in range(x.cell.batch)]
+    return (sum(f["dsink"] for f in found), sum(f["sink_squares"] for f in found).sqrt())
+
+
+def without_sinks(results):
+    return {name: t for name, t in results.items() if name not in OF_SINKS}
 
 
 class Reference:
@@ -438,7 +473,7 @@ class Reference:
         plain_error, products_error, self.largest = {}, {}, {}
         for where in sampled_heads(x.cell):
             in_fp64 = (x, direction, *where, torch.float64, lambda t: t, dropout)
-            exact = group_attention(*in_fp64)
+            exact = without_sinks(group_attention(*in_fp64))
             for name, t in exact.items():
                 self.largest[name] = max(self.largest.get(name, 0.0), t.abs().max().item())
             for order in (one_by_one, backwards) if fp32 else (at_once,):
@@ -448,7 +483,8 @@ class Reference:
                 for name, t in exact.items():
                     error = (plain[name].double() - t).abs().max().item()
                     plain_error[name] = max(plain_error.get(name, 0.0), error)
-            for name, t in group_attention(*in_fp64, add_result=magnitudes).items() if fp32 else ():
+            in_magnitudes = group_attention(*in_fp64, add_result=magnitudes) if fp32 else {}
+            for name, t in without_sinks(in_magnitudes).items():
                 error = self.THREE_PRODUCTS_ERROR * t.max().item()
                 products_error[name] = max(products_error.get(name, 0.0), error)
             self.wanted[where] = exact
@@ -457,6 +493,27 @@ class Reference:
             (2 * plain_error[name] + rounding(self.largest[name], x.cell.dtype)
              + products_error.get(name, 0.0)) / self.largest[name]
             for name in self.largest}
+
+        if x.policy.sinks is not None and direction == "backward":
+            self._add_sinks(x)
+
+    def _add_sinks(self, x):
+        """The sinks' gradient is few numbers, in which the error of the plain computation is luck:
+        what rounding O adds is as docs/contract.md has it."""
+        import torch
+
+        self.dsinks, allowed = {}, 0.0
+        for kv_head in {kv_head for _, kv_head in self.wanted}:
+            exact, root = sink_gradients(x, kv_head, torch.float64, lambda t: t)
+            plain, _ = sink_gradients(x, kv_head, torch.float32,
+                                      lambda t: t.to(x.dtype).to(torch.float32))
+            unit = 2.0 ** -(MANTISSA_BITS[self.cell.dtype] + 1)
+            error = 2 * (plain.double() - exact).abs() + (2 * unit + 2.0 ** -20) * root
+            allowed = max(allowed, error.max().item())
+            self.dsinks[kv_head] = exact
+        largest = max(t.abs().max().item() for t in self.dsinks.values())
+        self.largest["dsinks"] = largest
+        self.tolerance["dsinks"] = (allowed + rounding(largest, "fp32")) / largest
 
     @functools.cached_property
     def undropped(self):
@@ -475,6 +532,12 @@ class Reference:
                 found[name] = math.nan
                 continue
             worst = 0.0
+            if name == "dsinks":
+                for kv_head, wanted in self.dsinks.items():
+                    got = tensor.double()[kv_head * len(wanted):(kv_head + 1) * len(wanted)]
+                    worst = max(worst, (got - wanted).abs().max().item())
+                found[name] = worst / self.largest[name]
+                continue
             for (batch, kv_head), wanted in self.wanted.items():
                 heads = wanted[name].shape[0]
                 group = 1 if name in ("dk", "dv") else heads

@@ -9,7 +9,7 @@ import statistics
 from compare_cells import BEFORE, DIRECTIONS, IN_ORDER, OURS, PEERS, contender_label
 
 NAMES = (OURS, IN_ORDER, *BEFORE.values(), *PEERS)
-POLICIES_GROUP = "policies"
+PLAIN_GROUPS = ("policies", "sink")  # whose cells are compared with the plain ones among them
 
 # Okabe and Ito's colours, which also the colour-blind tell apart, on white and on black.
 COLOURS = {"attile": "#d55e00", "in_order": "#f0a060", "cudnn": "#4f9bd9", "fa2": "#009e73",
@@ -60,7 +60,7 @@ def of_plain(results):
         return row.get("shape", {}).get("policy", "")
 
     plain = {key(row): row["contenders"][OURS]["median_ms"] for row in results["cells"]
-             if row["group"] == POLICIES_GROUP and not policy(row) and rate_of(row, OURS)}
+             if row["group"] in PLAIN_GROUPS and not policy(row) and rate_of(row, OURS)}
 
     def ratio(row):
         if not policy(row) or key(row) not in plain or not rate_of(row, OURS):
@@ -145,17 +145,18 @@ def conditions(run):
 
 def tables(results):
     """(group, directions, lines) of each table; a line is a {direction: row} of one cell. A table
-    is of one direction, but that of the policies is of both."""
-    policies = {}
+    is of one direction, but those of PLAIN_GROUPS are of both."""
+    of_both = {group: {} for group in PLAIN_GROUPS}
     for row in results["cells"]:
-        if row["group"] == POLICIES_GROUP:
-            policies.setdefault((row["run"], row["cell"]), {})[row["direction"]] = row
+        if row["group"] in PLAIN_GROUPS:
+            lines = of_both[row["group"]]
+            lines.setdefault((row["run"], row["cell"]), {})[row["direction"]] = row
     for group, direction, rows in sections(results):
-        if group != POLICIES_GROUP:
+        if group not in PLAIN_GROUPS:
             yield group, (direction,), [{direction: row} for row in rows]
-        elif policies:
-            lines = list(policies.values())
-            policies = {}
+        elif of_both[group]:
+            lines = list(of_both[group].values())
+            of_both[group] = {}
             yield group, tuple(d for d in DIRECTIONS if any(d in line for line in lines)), lines
 
 
@@ -177,11 +178,11 @@ def markdown(results):
 
 
 def _table(group, directions, cells, notes, plain_ratio):
-    """Of TFLOP/s; the policies' is of milliseconds, with a column that compares with the plain
-    cell. Where a table is of both directions its entries are, too."""
+    """Of TFLOP/s; that of PLAIN_GROUPS is of milliseconds, with a column that compares with the
+    plain cell. Where a table is of both directions its entries are, too."""
     rows = [row for line in cells for row in line.values()]
     names = [n for n in NAMES if any(n in row["contenders"] for row in rows)]
-    policies = group == POLICIES_GROUP
+    policies = group in PLAIN_GROUPS
     columns = [(contender_label(n), lambda row, n=n: _entry(row, n, notes, policies))
                for n in names]
     columns.append(("attile / best peer", _best_ratio))

@@ -94,6 +94,9 @@ class Cells(unittest.TestCase):
         self.assertIn((512,), shapes("shapes", "length"))
         self.assertTrue(all(q == 8 * kv for q, kv in shapes("gqa", "q_heads", "kv_heads")))
         self.assertEqual(shapes("window", "window", "length"), [(1024, 16384)])
+        sinks = compare_cells.select(["sink"])
+        self.assertEqual([c.policy for c in sinks], ["", "sink"] * (len(sinks) // 2))
+        self.assertEqual([dataclasses.replace(c, policy="") for c in sinks[1::2]], sinks[::2])
         self.assertEqual(set(shapes("fp32", "d", "length", "dtype")),
                          {(d, s, "fp32") for d in (64, 128) for s in (1024, 4096)})
 
@@ -156,7 +159,7 @@ class Cells(unittest.TestCase):
                 self.assertEqual(found, ["", {8192: "blocks_50"}.get(first.length, "blocks_10")])
                 continue
             left_out = (*(compare_cells.CAUSAL_POLICIES if first.mask == "full" else ()),
-                        *compare_cells.BLOCK_PERCENT)
+                        *compare_cells.OWN_CELLS)
             self.assertEqual(found, [p for p in compare_cells.POLICIES if p not in left_out])
 
     def test_names_are_unique_and_selectable(self):

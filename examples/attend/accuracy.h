@@ -124,6 +124,12 @@ std::vector<Error> errors_against_fp64(const Problem& p, Tensors<T>& t, const Ru
   errors.push_back(error_of("dv", dense(p, t.dv, p.kv_len, p.kv_heads, p.head_dim_v), gradients.dv,
                             bound(T{}, gradients.dv, there.backward.dv, back.backward.dv) +
                                 reference::three_products_error(magnitudes.dv)));
+  if (!p.sinks) return errors;
+  const auto roots = reference::backward_magnitudes(backward_args(p, at)).dsinks;
+  errors.push_back(
+      error_of("dsinks", {t.dsinks.begin(), t.dsinks.end()}, gradients.dsinks,
+               bound(0.0f, gradients.dsinks, there.backward.dsinks, back.backward.dsinks) +
+                   reference::rounded_rows_error<T>(roots)));
   return errors;
 }
 

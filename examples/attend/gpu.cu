@@ -90,7 +90,7 @@ void require(attile::Check check) {
 template <class T>
 struct DeviceTensors {
   DeviceArray<T> q, k, v, dout, o, dq, dk, dv;
-  DeviceArray<float> lse;
+  DeviceArray<float> lse, sinks, dsinks;
 
   explicit DeviceTensors(const Tensors<T>& t)
       : q(t.q),
@@ -101,11 +101,13 @@ struct DeviceTensors {
         dq(t.dq.size()),
         dk(t.dk.size()),
         dv(t.dv.size()),
-        lse(t.lse.size()) {}
+        lse(t.lse.size()),
+        sinks(t.sinks),
+        dsinks(t.dsinks.size()) {}
 
   Pointers<T> pointers() const {
-    return {q.data(),  k.data(),  v.data(),  dout.data(), o.data(),
-            dq.data(), dk.data(), dv.data(), lse.data()};
+    return {q.data(),  k.data(),  v.data(),   dout.data(),  o.data(),     dq.data(),
+            dk.data(), dv.data(), lse.data(), sinks.data(), dsinks.data()};
   }
 };
 
@@ -178,6 +180,7 @@ Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
   device.dq.copy_to(tensors.dq);
   device.dk.copy_to(tensors.dk);
   device.dv.copy_to(tensors.dv);
+  device.dsinks.copy_to(tensors.dsinks);
   return run;
 }
 

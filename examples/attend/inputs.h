@@ -17,9 +17,9 @@
 
 namespace attend {
 
-/// The inputs as they were read; `dout` and `expect` are empty where they are not wanted.
+/// The inputs as they were read; `dout`, `sinks` and `expect` are empty where they are not wanted.
 struct Inputs {
-  npy::Array q, k, v, dout, expect;
+  npy::Array q, k, v, dout, sinks, expect;
 };
 
 inline Inputs read_inputs(const Options& options) {
@@ -28,6 +28,7 @@ inline Inputs read_inputs(const Options& options) {
   in.k = npy::read(options.k, 4);
   in.v = npy::read(options.v, 4);
   if (options.backward()) in.dout = npy::read(options.dout, 4);
+  if (!options.sinks.empty()) in.sinks = npy::read(options.sinks, 1);
   if (!options.expect.empty()) in.expect = npy::read(options.expect, 4);
   return in;
 }
@@ -101,6 +102,11 @@ inline Problem make_problem(const Options& options, const Inputs& in) {
   if (options.causal) p.mask.right = 0;
   p.scale = options.scale.value_or(1.0f / std::sqrt(static_cast<float>(p.head_dim)));
   p.backward = options.backward();
+  p.sinks = !options.sinks.empty();
+  if (p.sinks && in.sinks.shape != p.sinks_shape()) {
+    throw npy::Error(options.sinks + " has the shape " + npy::to_string(in.sinks.shape) +
+                     ", but there are " + std::to_string(p.q_heads) + " query heads.");
+  }
   if (p.backward) detail::require_shape(options.dout, in.dout.shape, p.o_shape());
   if (!options.expect.empty()) {
     detail::require_shape(options.expect, in.expect.shape, p.o_shape());
@@ -131,11 +137,14 @@ Tensors<T> make_tensors(const Options& options, const Inputs& in, const Problem&
   t.v = rounded<T>(in.v, options.v);
   t.o.resize(p.q_rows() * p.head_dim_v);
   t.lse.resize(p.q_rows());
+  t.sinks = in.sinks.values;
+  if (!p.sinks) t.sinks.assign(p.q_heads, -attile::kInf);
   if (!p.backward) return t;
   t.dout = rounded<T>(in.dout, options.dout);
   t.dq.resize(t.q.size());
   t.dk.resize(t.k.size());
   t.dv.resize(t.v.size());
+  if (p.sinks) t.dsinks.resize(t.sinks.size());
   return t;
 }
 

@@ -16,14 +16,18 @@ namespace attend {
 
 inline constexpr const char* kUsage =
     "usage: attend --q Q.npy --k K.npy --v V.npy [--o O.npy] [--lse L.npy] [--expect O.npy]\n"
-    "              [--do dO.npy [--dq dQ.npy] [--dk dK.npy] [--dv dV.npy]]\n"
+    "              [--sinks S.npy]\n"
+    "              [--do dO.npy [--dq dQ.npy] [--dk dK.npy] [--dv dV.npy] [--dsinks dS.npy]]\n"
     "              [--layout bshd|bhsd] [--dtype fp32|fp16|bf16] [--causal] [--window L,R]\n"
     "              [--scale X] [--device auto|cuda|cpu] [--check]\n";
 
 inline constexpr const char* kHelp =
     "Exact attention of the tensors in .npy files ('<f2', '<f4' or '<f8', C order).\n"
     "  --q, --k, --v, --do  inputs; the gradient of O makes it run the backward pass as well\n"
-    "  --o, --lse, --dq, --dk, --dv  outputs: '<f2' with --dtype fp16, else '<f4' (LSE: '<f4')\n"
+    "  --sinks       a number for each query head, whose exponential joins the softmax's\n"
+    "                denominator; -inf adds nothing\n"
+    "  --o, --lse, --dq, --dk, --dv, --dsinks\n"
+    "                outputs: '<f2' with --dtype fp16, else '<f4' (LSE and dsinks: '<f4')\n"
     "  --expect      compares O with a given one\n"
     "  --layout      order of (batch, row, head, dim): bshd (the default) or bhsd\n"
     "  --dtype       what the inputs are rounded to and the kernels work in (default fp32)\n"
@@ -51,7 +55,9 @@ struct Window {
 
 struct Options {
   std::string q, k, v, dout;       ///< inputs; dout may be empty
+  std::string sinks;               ///< an input; empty: none
   std::string o, lse, dq, dk, dv;  ///< outputs; empty: not wanted
+  std::string dsinks;              ///< an output, likewise
   std::string expect;              ///< the O to compare with; empty: none
   Layout layout = Layout::kBshd;
   Dtype dtype = Dtype::kFp32;
@@ -109,10 +115,10 @@ Value choose(const std::string& option, const std::string& text,
 /// Sets the option `name`, which takes a value.
 inline void set(Options& options, const std::string& name, const std::string& value) {
   static const std::map<std::string, std::string Options::*> kPaths = {
-      {"--q", &Options::q},          {"--k", &Options::k},   {"--v", &Options::v},
-      {"--do", &Options::dout},      {"--o", &Options::o},   {"--lse", &Options::lse},
-      {"--dq", &Options::dq},        {"--dk", &Options::dk}, {"--dv", &Options::dv},
-      {"--expect", &Options::expect}};
+      {"--q", &Options::q},           {"--k", &Options::k},         {"--v", &Options::v},
+      {"--do", &Options::dout},       {"--o", &Options::o},         {"--lse", &Options::lse},
+      {"--dq", &Options::dq},         {"--dk", &Options::dk},       {"--dv", &Options::dv},
+      {"--expect", &Options::expect}, {"--sinks", &Options::sinks}, {"--dsinks", &Options::dsinks}};
   if (const auto path = kPaths.find(name); path != kPaths.end()) {
     options.*path->second = value;
   } else if (name == "--layout") {
@@ -139,10 +145,10 @@ inline void check_paths(const Options& o) {
     const auto canonical = std::filesystem::weakly_canonical(path, error);
     return error ? std::filesystem::path(path) : canonical;
   };
-  for (const auto& path : {o.q, o.k, o.v, o.dout, o.expect}) {
+  for (const auto& path : {o.q, o.k, o.v, o.dout, o.sinks, o.expect}) {
     if (!path.empty()) inputs.emplace(resolved(path), path);
   }
-  for (const auto& path : {o.o, o.lse, o.dq, o.dk, o.dv}) {
+  for (const auto& path : {o.o, o.lse, o.dq, o.dk, o.dv, o.dsinks}) {
     if (path.empty()) continue;
     if (inputs.contains(resolved(path))) {
       throw UsageError(path + " is named as an input and as an output.");
@@ -162,7 +168,9 @@ inline void check_together(const Options& o) {
     if (!o.dq.empty()) throw UsageError("--dq needs --do, the gradient of O.");
     if (!o.dk.empty()) throw UsageError("--dk needs --do, the gradient of O.");
     if (!o.dv.empty()) throw UsageError("--dv needs --do, the gradient of O.");
+    if (!o.dsinks.empty()) throw UsageError("--dsinks needs --do, the gradient of O.");
   }
+  if (!o.dsinks.empty() && o.sinks.empty()) throw UsageError("--dsinks needs --sinks.");
   if (o.causal && o.window && o.window->right > 0) {
     throw UsageError("--window has R = " + std::to_string(o.window->right) +
                      ", but --causal hides every later key: R must be 0 or -1.");
@@ -175,8 +183,9 @@ inline void check_together(const Options& o) {
 /// Reads the command line; throws UsageError, one sentence.
 inline Options parse(int argc, char** argv) {
   static const std::set<std::string> kWithValue = {
-      "--q",  "--k",      "--v",      "--do",    "--o",      "--lse",    "--dq",   "--dk",
-      "--dv", "--expect", "--layout", "--dtype", "--device", "--window", "--scale"};
+      "--q",      "--k",      "--v",     "--do",     "--o",      "--lse",
+      "--dq",     "--dk",     "--dv",    "--expect", "--layout", "--dtype",
+      "--device", "--window", "--scale", "--sinks",  "--dsinks"};
   Options options;
   std::set<std::string> seen;
   for (int i = 1; i < argc; ++i) {

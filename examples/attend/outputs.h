@@ -24,7 +24,8 @@ class OutputFiles {
         lse_(open(options.lse)),
         dq_(open(options.dq)),
         dk_(open(options.dk)),
-        dv_(open(options.dv)) {}
+        dv_(open(options.dv)),
+        dsinks_(open(options.dsinks)) {}
 
   template <class T>
   void write(const Problem& p, const Tensors<T>& t) {
@@ -42,7 +43,9 @@ class OutputFiles {
     write(dq_.get(), kDtype, p.q_shape(), t.dq);
     write(dk_.get(), kDtype, p.k_shape(), t.dk);
     write(dv_.get(), kDtype, p.v_shape(), t.dv);
-    for (npy::Output* file : {o_.get(), lse_.get(), dq_.get(), dk_.get(), dv_.get()}) {
+    write(dsinks_.get(), npy::Dtype::kFloat32, p.sinks_shape(), t.dsinks);
+    for (npy::Output* file :
+         {o_.get(), lse_.get(), dq_.get(), dk_.get(), dv_.get(), dsinks_.get()}) {
       if (file != nullptr) file->commit();
     }
   }
@@ -52,7 +55,7 @@ class OutputFiles {
     return path.empty() ? nullptr : std::make_unique<npy::Output>(path);
   }
 
-  std::unique_ptr<npy::Output> o_, lse_, dq_, dk_, dv_;
+  std::unique_ptr<npy::Output> o_, lse_, dq_, dk_, dv_, dsinks_;
 };
 
 }  // namespace attend

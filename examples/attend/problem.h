@@ -4,6 +4,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/mask.h>
+#include <attile/core/policies.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,8 @@ namespace attend {
 /// One mask type for every run: unlimited on both sides it hides nothing, with right = 0 it is
 /// causal. Its tiles are those of the masks of that name, and the kernels are compiled once.
 using Mask = attile::SlidingWindow;
+/// Likewise with sinks: where none are given, each is -inf, which adds nothing.
+using Policies = attile::Policies<Mask, attile::Sink<>>;
 
 struct Problem {
   Layout layout = Layout::kBshd;
@@ -24,6 +27,7 @@ struct Problem {
   Mask mask{};
   float scale = 0;
   bool backward = false;
+  bool sinks = false;  ///< whether some were given
 
   std::int64_t q_rows() const { return std::int64_t{batch} * q_heads * q_len; }
   std::int64_t kv_rows() const { return std::int64_t{batch} * kv_heads * kv_len; }
@@ -37,6 +41,7 @@ struct Problem {
   npy::Shape v_shape() const { return shape(kv_len, kv_heads, head_dim_v); }
   npy::Shape o_shape() const { return shape(q_len, q_heads, head_dim_v); }
   npy::Shape lse_shape() const { return {batch, q_heads, q_len}; }
+  npy::Shape sinks_shape() const { return {q_heads}; }
 
   template <class T>
   attile::Tensor<T> view(T* data, int rows, int heads, int dim) const {
@@ -69,10 +74,12 @@ struct Pointers {
   const T *q = nullptr, *k = nullptr, *v = nullptr, *dout = nullptr;
   T *o = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
   float* lse = nullptr;
+  const float* sinks = nullptr;
+  float* dsinks = nullptr;
 };
 
 template <class T>
-attile::ForwardArgs<T, Mask> forward_args(const Problem& p, const Pointers<T>& at) {
+attile::ForwardArgs<T, Policies> forward_args(const Problem& p, const Pointers<T>& at) {
   return {.q = p.view(at.q, p.q_len, p.q_heads, p.head_dim),
           .k = p.view(at.k, p.kv_len, p.kv_heads, p.head_dim),
           .v = p.view(at.v, p.kv_len, p.kv_heads, p.head_dim_v),
@@ -86,11 +93,12 @@ attile::ForwardArgs<T, Mask> forward_args(const Problem& p, const Pointers<T>& a
           .head_dim = p.head_dim,
           .head_dim_v = p.head_dim_v,
           .scale = p.scale,
-          .mask = p.mask};
+          .mask = p.mask,
+          .sink = {.sinks = at.sinks}};
 }
 
 template <class T>
-attile::BackwardArgs<T, Mask> backward_args(const Problem& p, const Pointers<T>& at) {
+attile::BackwardArgs<T, Policies> backward_args(const Problem& p, const Pointers<T>& at) {
   const T* const o = at.o;
   return {.q = p.view(at.q, p.q_len, p.q_heads, p.head_dim),
           .k = p.view(at.k, p.kv_len, p.kv_heads, p.head_dim),
@@ -109,7 +117,8 @@ attile::BackwardArgs<T, Mask> backward_args(const Problem& p, const Pointers<T>&
           .head_dim = p.head_dim,
           .head_dim_v = p.head_dim_v,
           .scale = p.scale,
-          .mask = p.mask};
+          .mask = p.mask,
+          .sink = {.sinks = at.sinks, .dsinks = at.dsinks}};
 }
 
 /// The tensors of one problem in host memory.
@@ -118,15 +127,17 @@ struct Tensors {
   std::vector<T> q, k, v, dout;  // inputs
   std::vector<T> o, dq, dk, dv;  // outputs
   std::vector<float> lse;
+  std::vector<float> sinks;   // an input: -inf where none are given
+  std::vector<float> dsinks;  // an output
 
   Pointers<T> pointers() {
-    return {q.data(),  k.data(),  v.data(),  dout.data(), o.data(),
-            dq.data(), dk.data(), dv.data(), lse.data()};
+    return {q.data(),  k.data(),  v.data(),   dout.data(),  o.data(),     dq.data(),
+            dk.data(), dv.data(), lse.data(), sinks.data(), dsinks.data()};
   }
   std::size_t bytes() const {
     return sizeof(T) * (q.size() + k.size() + v.size() + dout.size() + o.size() + dq.size() +
                         dk.size() + dv.size()) +
-           sizeof(float) * lse.size();
+           sizeof(float) * (lse.size() + sinks.size() + dsinks.size());
   }
 };
 

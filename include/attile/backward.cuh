@@ -10,6 +10,7 @@
 #include <attile/core/workspace.h>
 #include <attile/families.cuh>
 #include <attile/kernel/backward/backward_kernel.cuh>
+#include <attile/kernel/backward/sink_gradient.cuh>
 #include <attile/kernel/portable/backward.cuh>
 #include <attile/kernel/problem/kernel_name.h>
 #include <attile/tuning.cuh>
@@ -78,13 +79,24 @@ cudaError_t launch_backward(const typename Traits::Args& args,
           launch(kv_kernel<Traits>(), blocks.kv_blocks, Traits::kThreads, Traits::kKvSharedBytes)) {
     return error;
   }
-  if constexpr (Traits::kDqMode == DqMode::kTwoPass) {
-    return launch(portable::backward_q_kernel<Traits>, blocks.q_tiles, Traits::kThreads,
-                  Traits::kRowsSharedBytes);
-  } else {
-    return launch(backward_postprocess_kernel<Traits>, blocks.postprocess, Traits::kDqThreads,
-                  Traits::kDqSharedBytes);
+  const auto launch_last = [&] {
+    if constexpr (Traits::kDqMode == DqMode::kTwoPass) {
+      return launch(portable::backward_q_kernel<Traits>, blocks.q_tiles, Traits::kThreads,
+                    Traits::kRowsSharedBytes);
+    } else {
+      return launch(backward_postprocess_kernel<Traits>, blocks.postprocess, Traits::kDqThreads,
+                    Traits::kDqSharedBytes);
+    }
+  };
+  if (const auto error = launch_last()) return error;
+  if constexpr (Traits::SinkType::kEnabled) {
+    float* const dsinks = args.sink.gradient();
+    if (dsinks == nullptr) return cudaSuccess;
+    const int parts = params.q_tiles * kSinkParts<Traits>;
+    return launch_sum_sinks({params.sink_parts, dsinks, args.batch, args.q_heads, parts}, first,
+                            stream);
   }
+  return cudaSuccess;
 }
 
 }  // namespace detail
@@ -155,7 +167,7 @@ WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits:
   return {{}, backward_workspace<Traits>(args).bytes};
 }
 
-/// Computes dQ, dK and dV by the kernels that `Traits` names.
+/// Computes dQ, dK and dV by the kernels that `Traits` names, and the gradients of policies.
 /// Scratch  with a null `workspace` nothing is launched: `workspace_bytes`, a variable, is set to
 ///          the bytes that the call needs (`workspace_size`). Else `workspace` is device memory of
 ///          at least that size, aligned to 16 bytes, in use until the work on `stream` is done;

@@ -30,6 +30,7 @@ struct BackwardResult {
   std::vector<double> dv;  ///< (batch, kv_heads, kv_len, head_dim_v)
   /// The gradient of the score modifier, if it has one, by its lines and their elements.
   std::vector<double> learned;
+  std::vector<double> dsinks;  ///< (q_heads); empty without sinks
 };
 
 /// Says how the plain same-dtype computation may vary.
@@ -53,6 +54,7 @@ struct Attention {
   using Values = std::vector<Real>;
   using ScoreModType = typename Args::ScoreModType;
   using Learned = LearnedSums<Real, Math::kMagnitudes>;
+  static constexpr bool kHasSinks = Args::SinkType::kEnabled;
 
   const Args& args;
   RowMath<Math> math;
@@ -80,7 +82,7 @@ struct Attention {
       r.derivative[j] = static_cast<Real>(modified.derivative);
       r.keep[j] = sampler.keep(at) ? static_cast<Real>(sampler.keep_scale()) : Real(0);
     }
-    math.softmax(r);
+    math.softmax(r, static_cast<Real>(args.sink.logit(head)));
     return r;
   }
 
@@ -118,9 +120,10 @@ struct Attention {
     return result;
   }
 
-  /// Computes the gradients of one query head; adds to dk, dv and the score modifier's gradient.
+  /// Computes the gradients of one query head of one sequence; adds to dk, dv, the score modifier's
+  /// gradient and the sink's.
   void backward_head(int b, int h, const Values& k, const Values& v, Values& dq, Values& dk,
-                     Values& dv, Learned& learned) const {
+                     Values& dv, Learned& learned, Real& dsink) const {
     const Extent extent = extent_of(args, b);
     const RowOrigin origin = args.sequences.q_origin(b);
     const auto of_row = [&](const float* data, int i) {
@@ -147,6 +150,17 @@ struct Attention {
       // and no machine has to sum them in the same order.
       const Real delta = math.dot(dout.data() + std::size_t(i) * Dv, o.data(), Dv,
                                   !math.reverse);  // D = rowsum(dO * O)
+      if constexpr (kHasSinks) {
+        const Real lse = stored ? static_cast<Real>(of_row(args.lse, i)) : r.lse;
+        const Real p_sink = lse == -kInf ? Real(0) : std::exp(args.sink.logit(h) - lse);
+        if constexpr (Math::kMagnitudes) {
+          const auto square = [&](Real x) { dsink += p_sink * x * p_sink * x; };
+          for (int c = 0; c < Dv; ++c) square(dout[std::size_t(i) * Dv + c] * o[c]);
+          square(dlse);
+        } else {
+          dsink -= p_sink * (delta - dlse);  // dsink = -sum of exp(sink - LSE) (D - dLSE)
+        }
+      }
       math.for_each(extent.kv_len, [&](int j) {
         if (r.p[j] == Real(0)) return;
         const std::size_t k_at = std::size_t(j) * D, v_at = std::size_t(j) * Dv;
@@ -179,6 +193,7 @@ struct Attention {
     result.dk.resize(kv_heads * args.kv_len * D);
     result.dv.resize(kv_heads * args.kv_len * Dv);
     Learned learned(args.score_mod, score_shape(args));
+    Values dsinks(kHasSinks ? q_heads : 0, 0);  // of each sequence
     const auto work = [&](int b_h) {
       const int b = b_h / args.kv_heads, kv_head = b_h % args.kv_heads;
       const Values k = read_keys(args.k, b, kv_head, D);
@@ -186,8 +201,10 @@ struct Attention {
       Values dk(k.size(), 0), dv(v.size(), 0);
       for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
         Values dq(static_cast<std::size_t>(extent_of(args, b).q_len) * D, 0);
-        backward_head(b, h, k, v, dq, dk, dv, learned);
-        math.write(result.dq, (std::int64_t{b} * args.q_heads + h) * args.q_len * D, dq);
+        const std::int64_t q_head = std::int64_t{b} * args.q_heads + h;
+        Real none = 0;
+        backward_head(b, h, k, v, dq, dk, dv, learned, kHasSinks ? dsinks[q_head] : none);
+        math.write(result.dq, q_head * args.q_len * D, dq);
       }
       math.write(result.dk, std::int64_t{b_h} * args.kv_len * D, dk);
       math.write(result.dv, std::int64_t{b_h} * args.kv_len * Dv, dv);
@@ -199,6 +216,11 @@ struct Attention {
     } else {
       parallel(batch_heads, work);
     }
+    for (int h = 0; kHasSinks && h < args.q_heads; ++h) {
+      Real sum = 0;
+      math.for_each(args.batch, [&](int b) { sum += dsinks[std::int64_t{b} * args.q_heads + h]; });
+      result.dsinks.push_back(Math::kMagnitudes ? std::sqrt(sum) : sum);
+    }
     return result;
   }
 };
@@ -207,7 +229,7 @@ struct Attention {
 
 /// Computes standard attention in fp64, from the T inputs as they are, without writing `args`.
 ///   S = scale Q K^T,  S' = score_mod(S), -inf where hidden,  P = softmax(S'),
-///   O = dropout(P) V,  LSE = m + ln(l)                                       [docs: the contract]
+///   O = dropout(P) V,  LSE = m + ln(l), where l may include a sink           [docs: the contract]
 /// Shapes   those of ForwardArgs; head_dim must be given. Host pointers, in policies too.
 /// Units    LSE in natural logarithms; an empty row has O = 0, LSE = -inf.
 /// Errors   are not looked for: see check_arguments.
@@ -219,7 +241,8 @@ ForwardResult forward(const Args& args) {
 /// Computes the gradients in fp64, from Q, K, V, dO and dLSE alone: `args.o` and `args.lse` are not
 /// read, and no output of `args` is written.
 ///   dV = dropout(P)^T dO,  dP = dropout(dO V^T),  dS = P * (dP - D + dLSE) * score_mod'(S),
-///   D = rowsum(dO * O),  dQ = scale dS K,  dK = scale dS^T Q                 [docs: the contract]
+///   D = rowsum(dO * O),  dQ = scale dS K,  dK = scale dS^T Q,
+///   dsink = -sum of exp(sink - LSE) (D - dLSE)                               [docs: the contract]
 /// Shapes   those of BackwardArgs; head_dim must be given; dk and dv are summed over a kv head's
 ///          query heads. `learned`: what add_gradient of a modifier has added, with ds in fp64;
 ///          the gradient's memory is named but not written.
@@ -254,7 +277,9 @@ ForwardResult forward_magnitudes(const Args& args) {
 
 /// Computes, for each value of dQ, dK and dV, the sum of |scale dS K|, |scale dS Q| or |P dO|,
 /// given O and LSE, where |dS| has P * score_mod'(S) * sum |dO V| besides: what an error of dP
-/// becomes in it. For a modifier's gradient it is the same of dS', times its derivative.
+/// becomes in it. For a modifier's gradient it is the same of dS', times its derivative. For that
+/// of a sink it is the root of the sum of the squares of exp(sink - LSE) dO O and exp(sink - LSE)
+/// dLSE.
 template <BackwardPass Args>
 BackwardResult backward_magnitudes(const Args& args) {
   return detail::Attention<detail::Magnitudes, Args>{args, {}}.backward();

@@ -10,6 +10,7 @@
 #include <attile/core/tensor.h>
 #include <attile/core/workspace.h>
 #include <attile/kernel/standard/gradient.cuh>
+#include <attile/kernel/standard/launch.cuh>
 #include <attile/kernel/standard/product.cuh>
 #include <attile/kernel/standard/rows.cuh>
 #include <attile/kernel/standard/softmax.cuh>
@@ -49,128 +50,13 @@
 //   forward workspace   fp32: 0     16-bit: 4 N   with dropout fp32: + 4 N   16-bit: + 2 N
 //   backward workspace  fp32: 4 N   16-bit: 6 N   with dropout fp32: + 4 N   16-bit: + 2 N
 //     + 4 N for kNeedsScores: a score modifier, but not Alibi and biases (derivative 1)
+//     + 4 batch q_heads q_len with sinks
 //     + 4 batch kv_heads kv_len max(D, Dv) for 16-bit types with q_heads > kv_heads
 // each part rounded up to 16 bytes, and a workspace at least 16.
 
 namespace attile::standard {
 
 namespace detail {
-
-/// Returns whether dense rows of `cols` elements can be moved four at a time.
-template <class... Pointers>
-bool four_at_a_time(int cols, const Pointers*... data) {
-  return cols % 4 == 0 &&
-         ((reinterpret_cast<std::uintptr_t>(data) % (4 * sizeof(Pointers)) == 0) && ...);
-}
-
-/// Calls visit(kernel, threads of a block, its shared memory in bytes) with the softmax kernel for
-/// rows of that length.
-template <class Args, class Visit>
-auto with_softmax_kernel(int cols, const Visit& visit) {
-  const auto with = [&]<class Part, bool kReread>() {
-    return visit(softmax_kernel<Args, Part, kReread>, Part::kThreads,
-                 kSoftmaxSharedBytes<Part, kReread>);
-  };
-  if (cols <= ShortRow::kCols) return with.template operator()<ShortRow, false>();
-  if (cols <= MediumRow::kCols) return with.template operator()<MediumRow, false>();
-  if (cols <= LongRow::kCols) return with.template operator()<LongRow, false>();
-  return with.template operator()<PartOfRow, true>();
-}
-
-/// Returns the dense matrices of all query heads' scores.
-template <class X, class Args>
-Matrices<X> per_score(const Args& args, const Sizes& sizes, X* data) {
-  return per_q_head(bhsd(data, args.q_len, args.q_heads, args.kv_len), args.q_len, args.kv_len,
-                    sizes.group);
-}
-
-/// Computes P, dropout(P) and LSE from S, which may be the memory of P.
-template <class Args, class T = typename Args::ElementType>
-cudaError_t launch_softmax(const Args& args, const Sizes& sizes, const float* s, T* p, T* dropped,
-                           cudaStream_t stream) {
-  const SoftmaxParams<Args> params{.s = s,
-                                   .p = p,
-                                   .dropped = dropped,
-                                   .lse = args.lse,
-                                   .q_heads = args.q_heads,
-                                   .extent = {args.q_len, args.kv_len},
-                                   .vectors = four_at_a_time(args.kv_len, s, p, dropped),
-                                   .mask = args.mask,
-                                   .score_mod = args.score_mod,
-                                   .dropout = args.dropout};
-  const auto launch = [&](auto kernel, int threads, std::size_t shared_bytes) {
-    return arch::launch(kernel, static_cast<unsigned>(sizes.rows), static_cast<unsigned>(threads),
-                        shared_bytes, stream, params);
-  };
-  return with_softmax_kernel<Args>(args.kv_len, launch);
-}
-
-/// Computes dS, which may be dP's memory, and dropout(P) from P, dP and, for some modifiers, S.
-template <class Args, class T = typename Args::ElementType>
-cudaError_t launch_gradient(const Args& args, const Sizes& sizes, const T* p, const float* dp,
-                            const float* s, T* ds, T* dropped, cudaStream_t stream) {
-  const GradientParams<Args> params{.p = p,
-                                    .dp = dp,
-                                    .s = s,
-                                    .ds = ds,
-                                    .dropped = dropped,
-                                    .o = args.o,
-                                    .dout = args.dout,
-                                    .dlse = args.dlse,
-                                    .q_heads = args.q_heads,
-                                    .extent = {args.q_len, args.kv_len},
-                                    .head_dim_v = sizes.dim.v,
-                                    .vectors = four_at_a_time(args.kv_len, p, dp, s, ds, dropped),
-                                    .score_mod = args.score_mod,
-                                    .dropout = args.dropout};
-  constexpr int kThreads = GradientPart::kThreads;
-  return arch::launch(gradient_kernel<Args>, static_cast<unsigned>(sizes.rows), kThreads,
-                      sizeof(ReduceShared<float, kThreads>), stream, params);
-}
-
-/// Zeroes the gradient of a modifier that has one.
-template <class Args>
-cudaError_t launch_clear_gradient(const Args& args, cudaStream_t stream) {
-  const ScoreShape shape = score_shape(args);
-  const std::int64_t lines = gradient_lines(args.score_mod, shape);
-  if (lines == 0) return cudaSuccess;
-  if constexpr (kHasGradient<typename Args::ScoreModType>) {
-    constexpr std::int64_t kWarps = kClearThreads / arch::kWarpSize, kMostBlocks = 1 << 16;
-    const auto blocks = static_cast<unsigned>(min(ceil_div(lines, kWarps), kMostBlocks));
-    return arch::launch(clear_gradient_kernel<typename Args::ScoreModType>, blocks, kClearThreads,
-                        0, stream, args.score_mod, shape);
-  }
-  return cudaSuccess;
-}
-
-/// Writes dense fp32 sums to `out`, of the same shape, or 0 where they are null.
-template <class T>
-cudaError_t store_rows(const Tensor<T>& out, const float* sums, int batch, int heads, int rows,
-                       int dim, cudaStream_t stream) {
-  const std::int64_t count = std::int64_t{batch} * heads * rows;
-  if (count == 0) return cudaSuccess;
-  return arch::launch(
-      store_rows_kernel<T>, static_cast<unsigned>(ceil_div<std::int64_t>(count, kRowsPerBlock)),
-      kRowsPerBlock * arch::kWarpSize, 0, stream, out, sums, batch, heads, rows, dim);
-}
-
-/// Computes dK or dV = alpha * (sum of X^T Y over a kv head's query heads), by fp32 sums if given.
-template <class T>
-cudaError_t group_gradient(const Products& products, ProductSize size, float alpha,
-                           const Matrices<const T>& x, const Matrices<const T>& y,
-                           const Tensor<T>& out, float* sums, cudaStream_t stream) {
-  const int kv_len = size.rows;
-  const int dim = size.cols;
-  if (sums == nullptr) {
-    return products.sum_of_group<Form::kTN>(size, alpha, x, y, per_kv_head(out, kv_len, dim));
-  }
-  const Tensor<float> dense = bhsd(sums, kv_len, products.kv_heads, dim);
-  if (const auto error =
-          products.sum_of_group<Form::kTN>(size, alpha, x, y, per_kv_head(dense, kv_len, dim))) {
-    return error;
-  }
-  return store_rows(out, sums, products.batch, products.kv_heads, kv_len, dim, stream);
-}
 
 /// Checks what both passes ask of sizes and of the current device.
 template <class Args>
@@ -328,8 +214,8 @@ template <ForwardPass Args>
 /// Computes dQ, dK and dV from the P that `forward` wrote for the same problem:
 ///   dV = dropout(P)^T dO,  dP = dO V^T,  dS = P * (dropout(dP) - D + dLSE) * score_mod'(S),
 ///   dQ = scale dS K,  dK = scale dS^T Q,  D = rowsum(dO * O)  [arXiv 2205.14135, Algorithm 3]
-/// Sums are fp32; dS is rounded to T. LSE must be given but is not read. Where several scores add
-/// to an element of a modifier's gradient, they do in no fixed order.
+/// Sums are fp32; dS is rounded to T. LSE must be given, and is read for sinks alone. Where several
+/// scores add to an element of a modifier's gradient, they do in no fixed order.
 /// Shapes   see BackwardArgs; `head_dim` is required. `p`, Scratch, Scope, Bits, Errors: `forward`.
 template <BackwardPass Args>
 [[nodiscard]] cudaError_t backward(cublasHandle_t handle, const typename Args::ElementType* p,
@@ -347,7 +233,15 @@ template <BackwardPass Args>
   if (const cudaError_t error = scope.error()) return error;
   if (const auto error = detail::launch_clear_gradient(args, stream)) return error;
   const auto [D, Dv] = sizes.dim;
+  float* const sink_parts =
+      args.sink.gradient() != nullptr ? part<float>(workspace, w.sink_parts) : nullptr;
   if (sizes.scores() == 0) {
+    if (sizes.rows > 0 && sink_parts != nullptr) {
+      const auto error = detail::launch_gradient<Args, T>(args, sizes, nullptr, nullptr, nullptr,
+                                                          nullptr, nullptr, sink_parts, stream);
+      if (error != cudaSuccess) return error;
+    }
+    if (const auto error = detail::launch_sinks(args, sink_parts, stream)) return error;
     const auto clear = [&](const Tensor<T>& t, int heads, int rows, int dim) {
       return detail::store_rows(t, nullptr, args.batch, heads, rows, dim, stream);
     };
@@ -379,9 +273,11 @@ template <BackwardPass Args>
       return error;
     }
   }
-  if (const auto error = detail::launch_gradient(args, sizes, p, dp, s, ds, dropped, stream)) {
+  if (const auto error =
+          detail::launch_gradient(args, sizes, p, dp, s, ds, dropped, sink_parts, stream)) {
     return error;  // line 3: dS
   }
+  if (const auto error = detail::launch_sinks(args, sink_parts, stream)) return error;
   if (const auto error = detail::group_gradient(
           products, {args.kv_len, Dv, args.q_len}, 1.0f,
           detail::per_score<const T>(args, sizes, Args::DropoutType::kEnabled ? dropped : p), dout,

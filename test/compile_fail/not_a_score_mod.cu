@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // promises: attile: this type is no policy: neither a Mask, nor a ScoreMod, nor a Dropout, nor a
-// Sequences has all that its concept asks for
+// Sequences, nor an AttentionSink has all that its concept asks for
 #include <attile/forward.cuh>
 
 struct Halve {

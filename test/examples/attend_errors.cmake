@@ -233,6 +233,9 @@ fails("wide.npy;above 256" --q wide.npy --k wide.npy --v wide.npy ${outputs})
 fails("very_long.npy;above 2^30" --q very_long.npy --k a.npy --v a.npy ${outputs})
 fails("rows12.npy;(1, 3, 4, 4)" ${a} --do rows12.npy ${outputs})
 fails("rows12.npy;(1, 3, 4, 4)" ${a} --expect rows12.npy ${outputs})
+tensor(sinks3.npy "(3,)" "head -c 12 /dev/zero")
+fails("sinks3.npy;(3,);12 query heads" ${qkv} --sinks sinks3.npy ${outputs})
+fails("a.npy;rank 1 is needed" ${qkv} --sinks a.npy ${outputs})
 
 # ---- outputs that cannot be written ----------------------------------------------------------
 
@@ -267,6 +270,8 @@ misused("--device;'gpu'" ${qkv} --device gpu ${outputs})
 misused("--dq needs --do" ${qkv} --dq out/dq.npy)
 misused("--dk needs --do" ${qkv} --dk out/dk.npy)
 misused("--dv needs --do" ${qkv} --dv out/dv.npy)
+misused("--dsinks needs --do" ${qkv} --sinks s.npy --dsinks out/dsinks.npy)
+misused("--dsinks needs --sinks" ${qkv} --do ${q} --dsinks out/dsinks.npy)
 misused("out/o.npy;two outputs" ${qkv} --o out/o.npy --lse out/../out/o.npy)
 misused("a.npy;an input and as an output" ${a} --o a.npy)
 runs("usage: attend " --help)
@@ -306,6 +311,14 @@ foreach(name IN ITEMS dq dk dv)
 endforeach()
 clear_outputs("dq.npy;dk.npy;dv.npy")
 runs("within" --q dq.npy --k dk.npy --v dv.npy --check)
+
+# Sinks, and their gradient.
+take(sinks "${DATA}/k.npy" 48)
+tensor(sinks.npy "(12,)" "${sinks}")
+runs("sinks.*lse .*within.*dq .*within.*dsinks .*within" ${qkv} --sinks sinks.npy --causal
+     --do ${DATA}/o.npy --check --dsinks out/dsinks.npy)
+written(dsinks.npy "<f4" "(12,)")
+clear_outputs("dsinks.npy")
 
 # The same rows in the other layout give the same bits in the other layout.
 foreach(name IN ITEMS q k v)

@@ -4,6 +4,7 @@
 #include <attile/reference.h>
 
 #include <cmath>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -92,6 +93,18 @@ double loss(P& p, const Case& c) {
   return sum;
 }
 
+/// A central difference at one element.
+template <class P>
+double difference_at(P& p, const Case& c, float& x) {
+  const float old = x, h = 1e-3f;
+  x = old + h;
+  const double above = loss(p, c), step_above = x;
+  x = old - h;
+  const double below = loss(p, c), step_below = x;
+  x = old;
+  return (above - below) / (step_above - step_below);
+}
+
 /// Central differences at some elements of one input.
 template <class P>
 void check_gradient(P& p, const Case& c, TestTensor<float>& input,
@@ -100,16 +113,8 @@ void check_gradient(P& p, const Case& c, TestTensor<float>& input,
   input.for_each([&](float& x, std::int64_t i) { elements.emplace_back(&x, i); });
   for (std::size_t n = 0; n < elements.size(); n += 1 + elements.size() / 7) {
     const auto [place, i] = elements[n];
-    const float x = *place;
-    const float h = 1e-3f;
-    *place = x + h;
-    const double above = loss(p, c), step_above = *place;
-    *place = x - h;
-    const double below = loss(p, c), step_below = *place;
-    *place = x;
-    const double difference = (above - below) / (step_above - step_below);
     INFO(input.name << " " << i);
-    CHECK(want[i] == Approx(difference).margin(2e-5).epsilon(2e-5));
+    CHECK(want[i] == Approx(difference_at(p, c, *place)).margin(2e-5).epsilon(2e-5));
   }
 }
 
@@ -137,6 +142,14 @@ void check_gradients() {
   check_gradient(p, c, p.q, gradients.dq);
   check_gradient(p, c, p.k, gradients.dk);
   check_gradient(p, c, p.v, gradients.dv);
+  if constexpr (std::is_same_v<typename decltype(args)::SinkType, attile::Sink<float>>) {
+    float* const sinks = const_cast<float*>(args.sink.sinks);  // those of the problem's policies
+    for (int head = 0; head < c.q_heads; ++head) {
+      INFO("sink " << head);
+      CHECK(gradients.dsinks[head] ==
+            Approx(difference_at(p, c, sinks[head])).margin(2e-5).epsilon(2e-5));
+    }
+  }
 }
 
 #define ATTILE_GRADIENTS(name, policy) \

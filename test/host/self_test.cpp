@@ -44,6 +44,14 @@ constexpr KnownDefect kDefects[] = {
     {Defect::kKeepsDropoutUnscaled, "dropout_65_129", false, true},
     {Defect::kBatchAbove65535Lost, "batch_65537", false, true},
     {Defect::kZeroOutput, "len_65_65", false, true},
+    {Defect::kNoSink, "sink_33_40", false, true},
+    {Defect::kNoSink, "sink_kv_len_0", false, true},
+    {Defect::kSinkOfKvHead, "sink_33_40", false, true},
+    {Defect::kSinkScaled, "sink_scaled_scores", false, true},
+    {Defect::kSinkInEachTile, "sink_33_40", false, true},
+    {Defect::kSinkNotInMaximum, "sink_large", false, true},
+    {Defect::kSinkNotInMaximum, "sink_130_40", false, true},
+    {Defect::kSinkNotInLse, "sink_1_200", false, true},
     {Defect::kNoDelta, "len_65_65", true, true},
     {Defect::kNoDlse, "len_113_113", true, true},
     {Defect::kNoDerivative, "softcap_3", true, true},
@@ -66,6 +74,12 @@ constexpr KnownDefect kDefects[] = {
     {Defect::kLearnedFromAnotherScore, "learned_by_whole_heads", true, true},
     {Defect::kLearnedWithoutDropout, "learned_dropout_65_70", true, true},
     {Defect::kLearnedWithoutDropout, "learned_dropout_by_heads", true, true},
+    {Defect::kSinkGradientAdded, "sink_33_40", true, true},
+    {Defect::kSinkGradientAdded, "sink_q_len_0", true, true},
+    {Defect::kSinkGradientAdded, "sink_batch_0", true, true},
+    {Defect::kSinkGradientWithoutDlse, "sink_kv_len_0", true, true},
+    {Defect::kSinkGradientOfLastSequence, "sink_batch_18", true, true},
+    {Defect::kSinkGradientOfKvHead, "sink_33_40", true, true},
 };
 
 constexpr bool is_listed(Defect defect) {
@@ -93,7 +107,7 @@ std::string faults_of(Defect defect, bool backward, const Case& c) {
 /// The policies that this test runs: those that some defect needs.
 bool is_run(Policy p) {
   return p == Policy::kNone || p == Policy::kCausal || p == Policy::kWindow ||
-         p == Policy::kSoftcap || p == Policy::kDropout || learns(p);
+         p == Policy::kSoftcap || p == Policy::kDropout || learns(p) || p == Policy::kSink;
 }
 
 template <attile::Element T>
@@ -110,6 +124,8 @@ std::string faults(Defect defect, bool backward, const Case& c) {
       return faults_of<T, Policy::kSoftcap>(defect, backward, c);
     case Policy::kDropout:
       return faults_of<T, Policy::kDropout>(defect, backward, c);
+    case Policy::kSink:
+      return faults_of<T, Policy::kSink>(defect, backward, c);
     case Policy::kLearned:
       // What is learned is fp32 whatever T.
       return faults_of<float, Policy::kLearned>(defect, backward, c);
@@ -138,6 +154,7 @@ void check_each_case() {
     INFO(c.name << "\n" << text);
     CHECK(text.empty());
     if (!is_run(c.policy) || c.batch == 0 || c.q_len == 0 || c.kv_len == 0) continue;
+    if (c.sinks == Sinks::kLarge) continue;  // O is 0, and so are all gradients but the sinks'
     CHECK_FALSE(faults<T>(Defect::kZeroOutput, false, c).empty());
     if (c.backward) CHECK_FALSE(faults<T>(Defect::kZeroDv, true, c).empty());
   }

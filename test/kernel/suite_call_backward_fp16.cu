@@ -9,8 +9,9 @@ using namespace attile_test;
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("gpu.call", in_full(kAllPolicies + kBlockPolicies));
-  suite.backward<__half>("d64", OneCall<Dims<64>>{},
-                         in_full(kUnlearnedPolicies + kSequencePolicies, policies<kCausal>));
+  suite.backward<__half>(
+      "d64", OneCall<Dims<64>>{},
+      in_full(kUnlearnedPolicies + kSequencePolicies + kSinkPolicies, policies<kCausal>));
   // The smaller ones too, padded inside.
   suite.backward<__half>("d128", OneCall<Dims<128>>{}, in_full(kUnlearnedPolicies));
   suite.backward<__half>("d256", OneCall<Dims<256>>{}, in_full(kUnlearnedPolicies));

@@ -12,8 +12,8 @@ using InOrder256 = GpuExecutor<Dims<256>, Sm80Tiles<227>, DqMode::kInOrder>;
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("gpu.sm80", policies<>);
-  constexpr auto kSome =
-      in_full(kSequencePolicies + policies<kNone, kCausal, kEverything> + kBlockPolicies);
+  constexpr auto kSome = in_full(kSequencePolicies + kSinkPolicies +
+                                 policies<kNone, kCausal, kEverything> + kBlockPolicies);
   suite.backward<__half>("in_order_d64", InOrder64{}, kSome);
   suite.backward<__half>("in_order_d256", InOrder256{}, kSome);
   return true;

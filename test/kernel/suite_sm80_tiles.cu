@@ -87,7 +87,7 @@ const bool kRegistered = [] {
   suite.both<__half>("line32x64", Line32x64{}, in_full(policies<kCausalDropout>));
   suite.both<float>("float_lines", FloatLines{}, in_full(policies<kCausal>));
   suite.both<float>("float_d128", FloatD128{},
-                    in_full(kSequencePolicies + policies<kNone, kCausal>));
+                    in_full(kSequencePolicies + kSinkPolicies + policies<kNone, kCausal>));
   suite.both<float>("float_d128", FloatD128{}, in_full(kBlockPolicies));
   suite.both<__half>("default128on99", Default128On99{}, in_full(kBlockPolicies));
   suite.both<float>("float_d256", FloatD256{}, in_full(policies<kNone, kCausal>));

@@ -8,12 +8,13 @@ using namespace attile_test;
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("gpu.standard",
-                    in_full(kUnlearnedPolicies + kLearnedPolicies + kBlockPolicies));
+  const Suite suite("gpu.standard", in_full(kUnlearnedPolicies + kLearnedPolicies + kBlockPolicies +
+                                            policies<kSink, kSinkEverything>));
   constexpr StandardExecutor kForward{Direction::kForward}, kBackward{Direction::kBackward};
   constexpr auto kFp32 =
-      in_full(kUnlearnedPolicies + kLearnedPolicies, policies<kNone, kCausal, kEverything>);
-  constexpr auto kFp16 = in_full(kFewPolicies, policies<kCausal>);
+      in_full(kUnlearnedPolicies + kLearnedPolicies + policies<kSink, kSinkEverything>,
+              policies<kNone, kCausal, kEverything>);
+  constexpr auto kFp16 = in_full(kFewPolicies + policies<kSink>, policies<kCausal>);
   constexpr auto kBf16 = in_full(kFewPolicies, policies<kEverything>);
   suite.forward<float>("cublas", kForward, kFp32);
   suite.backward<float>("cublas", kBackward, kFp32);

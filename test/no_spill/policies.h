@@ -43,6 +43,7 @@ bool each_16_bit_policy(const Named& named) {
   using CausalDocument = And<Causal, Document>;
 #if ATTILE_TEST_FULL
   return named.template operator()<__half, SlidingWindow, NoScoreMod, NoDropout>() &&
+         named.template operator()<__half, Policies<Causal, Sink<>>, NoScoreMod, NoDropout>() &&
          each_policy<Bf16, NoMask, Causal, SlidingWindow, Prefix, And<SlidingWindow, Prefix>,
                      Document, CausalDocument>(named);
 #else

@@ -24,26 +24,28 @@ function(attile_policy_overlay include folder)
                  "${folder}/attile/core/temperature.h" COPYONLY)
   # The bundle.
   edit(attile/core/policies.h
-       "#include <attile/core/sequences.h>"
-       "#include <attile/core/sequences.h>\n#include <attile/core/temperature.h>"
-       "Sequences Q>" "Sequences Q, Tempering H>"
-       "Sequences Q, class Policy>" "Sequences Q, Tempering H, class Policy>"
-       "Sequences Q, class... Others>" "Sequences Q, Tempering H, class... Others>"
-       "PolicyBundle<M, S, P, Q>" "PolicyBundle<M, S, P, Q, H>"
-       "PolicyBundle<Other, S, P, Q>" "PolicyBundle<Other, S, P, Q, H>"
+       "#include <attile/core/sink.h>"
+       "#include <attile/core/sink.h>\n#include <attile/core/temperature.h>"
+       "AttentionSink K>\nstruct Pol" "AttentionSink K, Tempering H>\nstruct Pol"
+       "AttentionSink K>\ninline" "AttentionSink K, Tempering H>\ninline"
+       "AttentionSink K, class Policy>" "AttentionSink K, Tempering H, class Policy>"
+       "AttentionSink K,\n" "AttentionSink K, Tempering H,\n"
+       "PolicyBundle<M, S, P, Q, K>" "PolicyBundle<M, S, P, Q, K, H>"
+       "PolicyBundle<Other, S, P, Q, K>" "PolicyBundle<Other, S, P, Q, K, H>"
        "dropout, sequences}" "dropout, sequences, temperature}"
-       "BundleOf<Bundle, M, S, P, Q, Others...>" "BundleOf<Bundle, M, S, P, Q, H, Others...>"
+       "BundleOf<Bundle, M, S, P, Q, K, Others...>"
+       "BundleOf<Bundle, M, S, P, Q, K, H, Others...>"
        "  Q sequences@" "  Q sequences@\n  H temperature@"
-       "using SequencesType = Q@" "using SequencesType = Q@\n  using TemperatureType = H@"
+       "using SinkType = K@" "using SinkType = K@\n  using TemperatureType = H@"
        "args.sequences}" "args.sequences, args.temperature}"
-       "Dropout<Policy> + Sequences<Policy>"
-       "Dropout<Policy> + Sequences<Policy> + Tempering<Policy>"
-       "Sequences<Policy>>::type>"
-       "Sequences<Policy>>::type,
+       "Sequences<Policy> + AttentionSink<Policy>"
+       "Sequences<Policy> + AttentionSink<Policy> + Tempering<Policy>"
+       "AttentionSink<Policy>>::type>"
+       "AttentionSink<Policy>>::type,
                             typename Chosen<H, Policy, NoTemperature, Tempering<Policy>>::type>"
-       "NoDropout, Uniform>" "NoDropout, Uniform, NoTemperature>"
-       "return policy_fault(sequences)"
-       "if (const char* why = policy_fault(sequences)) return why@
+       "NoDropout, Uniform, NoSink>" "NoDropout, Uniform, NoSink, NoTemperature>"
+       "return policy_fault(sink)"
+       "if (const char* why = policy_fault(sink)) return why@
     return policy_fault(temperature)")
   # Its field of the arguments.
   edit(attile/core/args.h

@@ -79,16 +79,16 @@ void check_prepared_lists(const M& inner, const attile::ScoreShape& shape) {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.portable",
-                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  const Suite suite("sim.portable", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
+                                        kSinkPolicies + kBlockPolicies);
   suite.both<float>("d64", simulated<Default>(),
-                    kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
+                    kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies);
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
                         policies<kCausal, kEverything, kLearned, kOwnLengthsCausal,
-                                 kCausalSortedDocument, kRowIntervals>);
+                                 kCausalSortedDocument, kRowIntervals, kSink>);
   suite.backward<float>("two_pass", simulated<ListedTwoPass>(), kBlockPolicies);
   suite.test("block_sparse", "forward", "prepared_lists", [] {
     check_prepared_lists<attile::Causal, 128, 64>({}, {2, 3, {300, 250}});

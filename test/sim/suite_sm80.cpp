@@ -63,17 +63,19 @@ using ListedBackward =
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm80",
-                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
+                                    kSinkPolicies + kBlockPolicies);
   suite.both<__half>("128x64", simulated<Large>(),
-                     kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
+                     kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
   suite.backward<__half>(
       "in_order", simulated<InOrder>(),
-      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument> + kBlockPolicies);
+      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument, kOwnLengthsSink> +
+          kBlockPolicies);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
-  suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal, kOwnLengths, kBlockSparse>);
+  suite.forward<__half>("lines", simulated<Lines>(),
+                        policies<kCausal, kOwnLengths, kBlockSparse, kSinkEverything>);
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);

@@ -161,9 +161,11 @@ std::vector<float> beside_neighbour(float size, const S& mod = {}) {
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                    kBlockPolicies + policies<kHalfBias, kPreparedAlibi>);
-  suite.forward<__half>("128x64", simulated<Two>(kMost),
-                        kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
+                                    kSinkPolicies + kBlockPolicies +
+                                    policies<kHalfBias, kPreparedAlibi>);
+  suite.forward<__half>(
+      "128x64", simulated<Two>(kMost),
+      kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
                                policies<kCausal, kOwnLengthsCausal, kPreparedAlibi>);
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
@@ -171,7 +173,7 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("packed", simulated<Packed>(kMost),
-                        policies<kNone, kCausal, kRowIntervals>);
+                        policies<kNone, kCausal, kRowIntervals, kSink>);
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
@@ -180,17 +182,17 @@ const bool kRegistered = [] {
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
   suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
   suite.backward<__half>("rows", simulated<Rows>(kMost),
-                         policies<kNone, kLearned, kLearnedDropout, kOwnLengths>);
+                         policies<kNone, kLearned, kLearnedDropout, kOwnLengths, kOwnLengthsSink>);
   suite.backward<__half>(
       "columns", simulated<Columns>(kMost),
-      policies<kCausal, kNone, kEverything, kLearned, kKeyPadding, kRowIntervals> +
+      policies<kCausal, kNone, kEverything, kLearned, kKeyPadding, kRowIntervals, kSinkEverything> +
           kSequencePolicies);
   suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument, kPreparedAlibi>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
   suite.backward<__half>(
       "in_order", simulated<InOrder>(kMost),
-      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument, kRowIntervals>);
+      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument, kRowIntervals, kSink>);
   suite.backward<__half>("d96", simulated<D96>(kWide / 4), policies<kNone>);
   suite.backward<__half>("d96_in_order", simulated<SemaphoreWarps>(kWide / 4),
                          policies<kCausal, kOwnLengthsCausal>);

@@ -216,6 +216,12 @@ void bad_policies(const Bad& bad) {
   bad.template with<NoMask, attile::LearnedBias<float>>(
       "learned bias", "AdditiveBias: bias must not be null",
       [&](auto& a) { a.score_mod.gradient.data = bad.problem.bias_gradient; });
+  const char* sinks = "Sink: sinks must not be null";
+  bad.template with<attile::Sink<>>("sink", sinks, [](auto&) {});
+  bad.template with<attile::Sink<>>("sink, no keys", sinks, [](auto& a) { a.kv_len = 0; });
+  bad.template with<Causal, attile::Sink<>>(
+      "sink misaligned", "Sink: sinks is not aligned to its element type",
+      [&](auto& a) { a.sink.sinks = shifted(bad.problem.slopes, 2); });
   const char* probability = "PhiloxDropout: probability must be >= 0 and < 1 - 2^-17";
   for (const float value : {-0.1f, -kInf, 1.0f, 1.5f, kInf, kNan, 1.0f - 0x1p-17f, 0.9999999f}) {
     bad.template with<NoMask, attile::NoScoreMod, attile::PhiloxDropout>(
@@ -269,6 +275,24 @@ void bad_learned_gradients(const Bad& bad) {
   bad.template with<NoMask, LearnedFactor>(
       "user's gradient misaligned", "the gradient of score_mod is not aligned to 4 bytes",
       [&](auto& a) { a.score_mod.gradient.data = shifted(p.bias_gradient, 1); });
+}
+
+template <class Bad>
+void bad_sink_gradients(const Bad& bad) {
+  SmallProblem& p = bad.problem;
+  const auto with = [&](const char* name, const char* why, float* dsinks) {
+    bad.template with<attile::Sink<>>(name, why, [&](auto& a) { a.sink = {p.slopes, dsinks}; });
+  };
+  with("dsinks misaligned", "Sink: dsinks is not aligned to 4 bytes", shifted(p.bias_gradient, 2));
+  with("dsinks is sinks", "Sink: dsinks is the memory of sinks", p.slopes);
+  with("dsinks in k", "a gradient is the memory of an input", p.k);
+  with("dsinks in dlse", "a gradient is the memory of an input", p.dlse);
+  with("dsinks in dv", "two gradients share their memory", p.dv);
+  bad.template with<attile::LearnedBias<>, attile::Sink<>>(
+      "dsinks in a modifier's gradient", "two gradients share their memory", [&](auto& a) {
+        a.score_mod = {{p.bias}, {p.bias_gradient}};
+        a.sink = {p.slopes, p.bias_gradient};
+      });
 }
 
 /// bad(name, why, spoil): visits the right arguments of one pass, spoilt; `with` names policies.
@@ -366,6 +390,7 @@ void visit_bad_backward(const Visit& visit) {
   bad("dk is dv", shared, [](auto& a) { a.dk.data = a.dv.data; });
   bad("dv is dq", shared, [](auto& a) { a.dv.data = a.dq.data; });
   detail::bad_learned_gradients(bad);
+  detail::bad_sink_gradients(bad);
   detail::bad_policies(bad);
 }
 

@@ -38,6 +38,9 @@ enum class Policy {
   kOwnLengths,
   kOwnLengthsCausal,
   kOwnLengthsEverything,
+  kSink,
+  kSinkEverything,
+  kOwnLengthsSink,
 };
 
 /// Where the rows of a case's tensors lie.
@@ -70,7 +73,11 @@ enum class Data {
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
   return p == Policy::kOwnLengths || p == Policy::kOwnLengthsCausal ||
-         p == Policy::kOwnLengthsEverything;
+         p == Policy::kOwnLengthsEverything || p == Policy::kOwnLengthsSink;
+}
+
+constexpr bool has_sinks(Policy p) {
+  return p == Policy::kSink || p == Policy::kSinkEverything || p == Policy::kOwnLengthsSink;
 }
 
 constexpr bool learns(Policy p) { return p == Policy::kLearned || p == Policy::kLearnedDropout; }
@@ -87,6 +94,14 @@ enum class Sums {
   kColumns,     ///< of all batches, heads and rows
   kDistances,   ///< of all batches, and where the distance of row and column is the same
   kWholeHeads,  ///< of a head
+};
+
+/// The sinks of a case's query heads.
+enum class Sinks {
+  kNormal,  ///< about as much as the keys of a row weigh together
+  kMixed,   ///< in turn: such a one, none (-inf), one far above all scores, one far below
+  kLarge,   ///< by more above all scores than the exponential of a float can be
+  kNone,    ///< -inf
 };
 
 /// One row of the table that every executor runs.
@@ -117,6 +132,7 @@ struct Case {
                              ///< intervals are one; block lists are those of each batch and head
   bool hide = false;         ///< a bias that is -inf in places; documents and blocks without a key
   Sums sums = Sums::kNone;   ///< of what is learned
+  Sinks sinks = Sinks::kNormal;
 };
 
 /// Whether scores add to the same element of what is learned.
@@ -687,6 +703,46 @@ inline constexpr auto kCases = [] {
        .layout = kBhsd},
       {.name = "own_lengths_everything_dim_256", .policy = kOwnLengthsEverything, .batch = 3,
        .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 256},
+
+      // Sinks: rows without keys, no keys at all, sinks above all scores and below, none; heads
+      // that share keys; sums of many rows (flash-attention PR #2706).
+      {.name = "sink_33_40", .policy = kSink, .batch = 2, .q_heads = 4, .kv_heads = 2, .q_len = 33,
+       .kv_len = 40, .head_dim = 16, .dlse = true, .sinks = Sinks::kMixed},
+      {.name = "sink_130_40", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 130,
+       .kv_len = 40, .head_dim = 32, .dlse = true},
+      {.name = "sink_1_200", .policy = kSink, .batch = 3, .q_heads = 2, .q_len = 1, .kv_len = 200},
+      {.name = "sink_heads_8_1", .policy = kSink, .q_heads = 8, .q_len = 9, .kv_len = 65,
+       .sinks = Sinks::kMixed},
+      {.name = "sink_batch_18", .policy = kSink, .batch = 18, .q_len = 40, .kv_len = 9,
+       .head_dim = 8, .layout = kPadded, .dlse = true},
+      {.name = "sink_1100_9", .policy = kSink, .batch = 2, .q_len = 1100, .kv_len = 9,
+       .head_dim = 8, .dlse = true},
+      {.name = "sink_large", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 40,
+       .kv_len = 33, .dlse = true, .sinks = Sinks::kLarge},
+      {.name = "sink_none", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 70,
+       .kv_len = 65, .dlse = true, .sinks = Sinks::kNone},
+      {.name = "sink_scaled_scores", .policy = kSink, .q_len = 33, .kv_len = 40, .scale = 0.03f},
+      {.name = "sink_without_lse", .policy = kSink, .q_len = 17, .kv_len = 40, .backward = false,
+       .lse = false},
+      {.name = "sink_dim_128", .policy = kSink, .q_heads = 2, .kv_heads = 1, .q_len = 40,
+       .kv_len = 33, .head_dim = 128, .sinks = Sinks::kMixed},
+      {.name = "sink_dim_256", .policy = kSink, .q_heads = 2, .kv_heads = 1, .q_len = 40,
+       .kv_len = 33, .head_dim = 256, .dlse = true},
+      {.name = "sink_kv_len_0", .policy = kSink, .batch = 2, .q_heads = 4, .q_len = 9, .kv_len = 0,
+       .dlse = true, .sinks = Sinks::kMixed},
+      {.name = "sink_q_len_0", .policy = kSink, .q_heads = 3, .q_len = 0, .kv_len = 70},
+      {.name = "sink_batch_0", .policy = kSink, .batch = 0, .q_heads = 3, .q_len = 5, .kv_len = 7},
+      {.name = "sink_everything_70_100", .policy = kSinkEverything, .batch = 2, .q_heads = 4,
+       .kv_heads = 2, .q_len = 70, .kv_len = 100, .dlse = true, .sinks = Sinks::kMixed},
+      {.name = "sink_everything_33_40", .policy = kSinkEverything, .q_heads = 4, .kv_heads = 2,
+       .q_len = 33, .kv_len = 40, .head_dim = 16, .dlse = true, .sinks = Sinks::kMixed},
+      {.name = "sink_everything_hides_all", .policy = kSinkEverything, .q_heads = 2, .q_len = 33,
+       .kv_len = 40, .dlse = true, .period = 1},
+      {.name = "own_lengths_sink_40_33", .policy = kOwnLengthsSink, .batch = 8, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 33, .head_dim = 32, .dlse = true},
+      {.name = "own_lengths_sink_padded", .policy = kOwnLengthsSink, .batch = 6, .q_heads = 4,
+       .kv_heads = 2, .q_len = 33, .kv_len = 24, .head_dim = 40, .head_dim_v = 56,
+       .layout = kPadded, .sinks = Sinks::kMixed},
   });
   // clang-format on
 }();

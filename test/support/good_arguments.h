@@ -104,6 +104,19 @@ void visit_good(const Visit& visit) {
   backward.template with<NoMask, attile::Softcap>("smallest cap", nullptr, [](auto& a) {
     a.score_mod.cap = std::numeric_limits<float>::min();
   });
+  using Sink = attile::Sink<>;
+  forward.template with<Sink>("sink, no gradient", nullptr,
+                              [&](auto& a) { a.sink.sinks = problem.slopes; });
+  backward.template with<Sink>("sink, gradient not wanted", nullptr,
+                               [&](auto& a) { a.sink.sinks = problem.slopes; });
+  backward.template with<Sink>("no rows, gradient of sinks", nullptr, [&](auto& a) {
+    a.q_len = 0;
+    a.sink.dsinks = problem.bias_gradient;
+  });
+  backward.template with<Sink>("no keys, gradient of sinks", nullptr, [&](auto& a) {
+    a.kv_len = 0;
+    a.sink = {problem.slopes, problem.bias_gradient};
+  });
   using Learned = attile::LearnedBias<float>;
   forward.template with<NoMask, Learned>("learned bias, no gradient", nullptr,
                                          [&](auto& a) { a.score_mod.bias.bias = problem.bias; });

@@ -141,7 +141,8 @@ attile::Arguments<attile::Direction::kForward, E, P> forward_of(
           .mask = a.mask,
           .score_mod = a.score_mod,
           .dropout = a.dropout,
-          .sequences = a.sequences};
+          .sequences = a.sequences,
+          .sink = a.sink};
 }
 
 /// Calls one pass with a workspace of just the size that it asks for.

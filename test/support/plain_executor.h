@@ -39,6 +39,12 @@ enum class Defect {
   kKeepsDropoutUnscaled,
   kBatchAbove65535Lost,
   kZeroOutput,
+  kNoSink,
+  kSinkOfKvHead,
+  kSinkScaled,
+  kSinkInEachTile,
+  kSinkNotInMaximum,
+  kSinkNotInLse,
   // Backward.
   kNoDelta,
   kNoDlse,
@@ -57,8 +63,12 @@ enum class Defect {
   kLearnedBetweenElements,
   kLearnedFromAnotherScore,
   kLearnedWithoutDropout,
+  kSinkGradientAdded,
+  kSinkGradientWithoutDlse,
+  kSinkGradientOfLastSequence,
+  kSinkGradientOfKvHead,
 };
-inline constexpr int kDefectCount = static_cast<int>(Defect::kLearnedWithoutDropout) + 1;
+inline constexpr int kDefectCount = static_cast<int>(Defect::kSinkGradientOfKvHead) + 1;
 
 /// Attention in fp32 for one row after the other, by the online softmax over tiles of 16 keys; and
 /// the same with one defect, which shows what the suite is able to see.
@@ -91,6 +101,9 @@ class PlainExecutor {
     const Problem<Args> p(args, defect_);
     if (is(Defect::kGradientsLeftUnwritten) && args.q_len == 0) return {};
     if (!is(Defect::kLearnedNotCleared)) clear_learned(args);
+    for (int h = 0; args.sink.gradient() != nullptr && h < args.q_heads; ++h) {
+      if (!is(Defect::kSinkGradientAdded)) args.sink.gradient()[h] = 0;
+    }
     for (int b = 0; b < args.batch; ++b) {
       for (int kv_head = 0; kv_head < args.kv_heads; ++kv_head) backward_group(p, b, kv_head);
     }
@@ -210,6 +223,10 @@ class PlainExecutor {
       for (int c = 0; c < p.Dv; ++c) output.o[c] += 0.0f * attile::to_float(v[c]);
     }
     output.rescaled = true;
+    const float lse_of_keys = softmax.lse(0, attile::kLog2e);
+    if constexpr (std::remove_cvref_t<decltype(a)>::SinkType::kEnabled) {
+      add_sink(p, h, softmax, output);
+    }
     if (is(Defect::kEmptyRowDividesByZero)) {
       output.scale_row(0, 1 / softmax.l[0]);
     } else {
@@ -223,10 +240,36 @@ class PlainExecutor {
     if (is(Defect::kWritesPastEnd) && i == a.q_len - 1) o[p.Dv] = attile::from_float<T>(0.0f);
     if (is(Defect::kWritesToInput)) const_cast<T*>(a.q.data)[0] = attile::from_float<T>(0.0f);
     if (a.lse != nullptr) {
-      const float lse = softmax.lse(0, attile::kLog2e);
+      const float lse = is(Defect::kSinkNotInLse) ? lse_of_keys : softmax.lse(0, attile::kLog2e);
       a.lse[(std::int64_t{b} * a.q_heads + h) * a.q_len + i] =
           is(Defect::kLseInBase2) ? lse * attile::kLog2e : lse;
     }
+  }
+
+  /// Makes the sink one more key, whose value is 0.
+  template <class P>
+  void add_sink(const P& p, int h, attile::tile::OnlineSoftmax<1>& softmax, Output& output) const {
+    if (is(Defect::kNoSink)) return;
+    float sink = p.args.sink.logit(is(Defect::kSinkOfKvHead) ? h / p.group : h);
+    if (is(Defect::kSinkScaled)) sink *= p.scale;
+    if (sink == -attile::kInf) return;
+    const int times = is(Defect::kSinkInEachTile) ? (p.args.kv_len + kTile - 1) / kTile : 1;
+    const float m = is(Defect::kSinkNotInMaximum) ? softmax.m[0] : std::max(softmax.m[0], sink);
+    const float factor = std::exp(softmax.m[0] - m);
+    output.scale_row(0, factor);
+    softmax.l[0] = softmax.l[0] * factor + static_cast<float>(times) * std::exp(sink - m);
+    softmax.m[0] = m;
+  }
+
+  /// Adds what one row adds to the gradient of its head's sink.
+  template <class P>
+  void sink_gradient(const P& p, int b, int h, float lse, float delta, float dlse) const {
+    float* const dsinks = p.args.sink.gradient();
+    if (dsinks == nullptr || lse == -attile::kInf) return;
+    if (is(Defect::kSinkGradientOfLastSequence) && b < p.args.batch - 1) return;
+    if (is(Defect::kSinkGradientWithoutDlse)) delta += dlse;
+    const int of = is(Defect::kSinkGradientOfKvHead) ? h / p.group : h;
+    dsinks[of] -= std::exp(p.args.sink.logit(h) - lse) * delta;
   }
 
   template <class Args>
@@ -305,6 +348,7 @@ class PlainExecutor {
     for (int c = 0; c < p.Dv; ++c) delta += attile::to_float(do_i[c]) * attile::to_float(o_i[c]);
     if (is(Defect::kNoDelta)) delta = 0;
     if (a.dlse != nullptr && !is(Defect::kNoDlse)) delta -= a.dlse[at_row];
+    sink_gradient(p, b, h, lse, delta, a.dlse != nullptr ? a.dlse[at_row] : 0.0f);
     std::vector<float> dq(p.D, 0.0f);
     for (int j = 0; j < a.kv_len && !empty; ++j) {
       const attile::ScoreIndex at{b, h, i, j};

@@ -126,6 +126,13 @@ struct CombinationOf<Policy::kOwnLengthsCausal> : Combination<Causal, OwnLengths
 template <>
 struct CombinationOf<Policy::kOwnLengthsEverything>
     : Combination<Gaps, SoftcapAlibi, PhiloxDropout, OwnLengths> {};
+template <>
+struct CombinationOf<Policy::kSink> : Combination<Causal, attile::Sink<>> {};
+template <>
+struct CombinationOf<Policy::kSinkEverything>
+    : Combination<Gaps, SoftcapAlibi, PhiloxDropout, attile::Sink<__nv_bfloat16>> {};
+template <>
+struct CombinationOf<Policy::kOwnLengthsSink> : Combination<Causal, OwnLengths, attile::Sink<>> {};
 
 }  // namespace detail
 
@@ -149,7 +156,10 @@ class PolicyData {
         blocks_(random_blocks(c)),
         bias_(bias_elements()),
         half_bias_(half_bias_elements()),
-        gradients_(2 * gradient_elements()) {
+        gradients_(2 * gradient_elements()),
+        sinks_(has_sinks(c.policy) ? c.q_heads : 0),
+        half_sinks_(has_sinks(c.policy) ? c.q_heads : 0),
+        dsinks_(has_sinks(c.policy) ? c.q_heads : 0) {
     for (int b = 0; b < c.batch; ++b) {
       for (int i = 0; i < c.q_len; ++i) q_ids_.push_back(document(b, i, c.q_len));
       for (int j = 0; j < c.kv_len; ++j) {
@@ -168,6 +178,10 @@ class PolicyData {
     const int slopes = c.pointers ? c.batch * c.q_heads : c.q_heads;
     for (int i = 0; i < slopes; ++i) slopes_.push_back(0.5f / static_cast<float>(1 + i));
     for (int i = 0; i < c.q_heads; ++i) factors_.push_back(1 + 0.25f / static_cast<float>(1 + i));
+    for (int h = 0; has_sinks(c.policy) && h < c.q_heads; ++h) {
+      half_sinks_.data()[h] = attile::from_float<__nv_bfloat16>(sink_of(h));
+      sinks_.data()[h] = sink_of(h);
+    }
     const Random random(7);
     for (std::int64_t i = 0; i < bias_elements(); ++i) {
       const int row = static_cast<int>(i / c.kv_len % bias_rows());
@@ -225,6 +239,10 @@ class PolicyData {
     s = {q_rows.first.data(),   q_rows.length.data(), kv_rows.first.data(),
          kv_rows.length.data(), q_rows.rows,          kv_rows.rows};
   }
+  void operator()(attile::Sink<float>& s) const { s = {sinks_.data(), dsinks_.data()}; }
+  void operator()(attile::Sink<__nv_bfloat16>& s) const {
+    s = {half_sinks_.data(), dsinks_.data()};
+  }
   template <class A, class B>
   void operator()(attile::And<A, B>& m) const {
     (*this)(m.first);
@@ -248,11 +266,16 @@ class PolicyData {
                                region(key_lengths_),   region(document_table_),
                                region(interval_table_)};
     all.push_back(half_bias_.region());
+    all.push_back(sinks_.region());
+    all.push_back(half_sinks_.region());
+    all.push_back(dsinks_.region());
     for (std::vector<int>* list : blocks_.all()) all.push_back(region(*list));
     return all;
   }
   /// Of what is learned, with room between its elements.
   Buffer<float>& gradient_buffer() { return gradients_; }
+  /// Of the sinks' gradient.
+  Buffer<float>& dsinks() { return dsinks_; }
 
  private:
   static int document(int batch, int position, int length) {
@@ -276,6 +299,21 @@ class PolicyData {
       return x < 0.3 ? BlockLists::kNone : x < 0.7 ? BlockLists::kPartial : BlockLists::kFull;
     });
     return lists;
+  }
+  float sink_of(int head) const {
+    const float normal = 1.5f + Random(23).normal(head);
+    const float mixed[] = {normal, -attile::kInf, 30.0f, -30.0f};
+    switch (case_.sinks) {
+      case Sinks::kNormal:
+        return normal;
+      case Sinks::kMixed:
+        return mixed[head % 4];
+      case Sinks::kLarge:
+        return 200.0f;
+      case Sinks::kNone:
+        return -attile::kInf;
+    }
+    return normal;
   }
   int bias_rows() const { return case_.hide ? case_.q_len : 1; }
   int half_bias_pitch() const {
@@ -326,7 +364,11 @@ class PolicyData {
   std::vector<float> slopes_, factors_;
   Buffer<float> bias_;
   Buffer<__half> half_bias_;
-  mutable Buffer<float> gradients_;  // which policies point to, as to what they only read
+  // Policies point to the outputs, too, as to what they only read.
+  mutable Buffer<float> gradients_;
+  Buffer<float> sinks_;
+  Buffer<__nv_bfloat16> half_sinks_;
+  mutable Buffer<float> dsinks_;
   std::uint64_t seed_and_offset_[2] = {987654321, 0x700000005u};
 };
 
@@ -376,6 +418,11 @@ struct Relocate {
     (*this)(s.kv_first);
     (*this)(s.kv_len);
   }
+  template <class T>
+  void operator()(attile::Sink<T>& s) const {
+    (*this)(s.sinks);
+    (*this)(s.dsinks);
+  }
   void operator()(attile::PhiloxDropout& p) const {
     (*this)(p.seed_pointer);
     (*this)(p.offset_pointer);
@@ -423,6 +470,7 @@ struct Relocate {
     (*this)(a.score_mod);
     (*this)(a.dropout);
     (*this)(a.sequences);
+    (*this)(a.sink);
   }
 };
 

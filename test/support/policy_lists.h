@@ -40,7 +40,10 @@
   X(block_sparse_everything, kBlockSparseEverything) \
   X(own_lengths, kOwnLengths)                        \
   X(own_lengths_causal, kOwnLengthsCausal)           \
-  X(own_lengths_everything, kOwnLengthsEverything)
+  X(own_lengths_everything, kOwnLengthsEverything)   \
+  X(sink, kSink)                                     \
+  X(sink_everything, kSinkEverything)                \
+  X(own_lengths_sink, kOwnLengthsSink)
 
 namespace attile_test {
 
@@ -93,12 +96,15 @@ inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLea
 /// Sequences of their own lengths.
 inline constexpr auto kSequencePolicies =
     policies<Policy::kOwnLengths, Policy::kOwnLengthsCausal, Policy::kOwnLengthsEverything>;
+inline constexpr auto kSinkPolicies =
+    policies<Policy::kSink, Policy::kSinkEverything, Policy::kOwnLengthsSink>;
 inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;
 /// Block lists, for kernels whose tiles divide blocks of 128 rows and 64 columns, and of 128 each.
 inline constexpr auto kBlockPolicies =
     policies<Policy::kBlockSparse, Policy::kBlockSparseEverything>;
 /// All but those, which kernels of any tiles take.
-inline constexpr auto kAllPolicies = kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies;
+inline constexpr auto kAllPolicies =
+    kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies;
 
 /// Those that a second and third element type run: T shows in loads and stores alone.
 inline constexpr auto kFewPolicies =

@@ -62,6 +62,7 @@ class ProblemData {
   Buffer<float>& dlse_buffer() { return dlse_; }
   Buffer<T>& buffer(int i) { return buffers_[i]; }
   Buffer<float>& learned_buffer() { return policies_.gradient_buffer(); }
+  Buffer<float>& dsinks_buffer() { return policies_.dsinks(); }
 
   std::vector<Region> regions() {
     std::vector<Region> all = policies_.regions();
@@ -234,6 +235,7 @@ class Problem : public ProblemData<T> {
     this->policies_(a.score_mod);
     this->policies_(a.dropout);
     this->policies_(a.sequences);
+    this->policies_(a.sink);
   }
 };
 

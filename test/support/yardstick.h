@@ -147,6 +147,11 @@ void check_gaps(Faults& faults, std::initializer_list<const TestTensor<T>*> tens
   }
 }
 
+inline bool buffer_of_poison(const std::vector<float>& storage) {
+  return std::all_of(storage.begin(), storage.end(),
+                     [](float x) { return same_bits(x, poison<float>()); });
+}
+
 /// Compares what is learned, which has to be exactly 0 where only hidden scores would add, and
 /// looks between its elements.
 inline void compare_learned(Faults& faults, const LearnedPlaces& places,
@@ -171,6 +176,16 @@ inline void compare_learned(Faults& faults, const LearnedPlaces& places,
   }
 }
 
+/// Compares the gradient of the sinks, and looks beside its elements.
+inline void compare_dsinks(Faults& faults, const Buffer<float>& buffer, const Expected& want) {
+  const int count = static_cast<int>(want.value.size());
+  std::vector<float> storage = buffer.storage();
+  const auto first = storage.begin() + Buffer<float>::kGuard;
+  compare(faults, "dsinks", {1, 1, 1, count}, std::vector<double>(first, first + count), want);
+  std::fill_n(first, count, poison<float>());
+  if (!buffer_of_poison(storage)) faults.add("dsinks: written outside of its elements");
+}
+
 /// Remembers buffers, and says whether they changed.
 template <class... Buffers>
 auto snapshot(const Buffers&... buffers) {
@@ -186,7 +201,7 @@ struct ForwardYardstick {
 };
 struct BackwardYardstick {
   attile::reference::ForwardResult forward;
-  Expected dq, dk, dv, learned;
+  Expected dq, dk, dv, learned, dsinks;
 };
 
 /// What make() gives for a case of the suite in T, made once for each number of products: for all
@@ -232,7 +247,7 @@ BackwardYardstick backward_yardstick(const Case& c, int tf32_products, const Arg
                                      attile::reference::ForwardResult forward) {
   using Result = attile::reference::BackwardResult;
   using attile::reference::three_products_error;
-  BackwardYardstick want{std::move(forward), {}, {}, {}, {}};
+  BackwardYardstick want{std::move(forward), {}, {}, {}, {}, {}};
   const Result exact = attile::reference::backward(args);
   std::vector<Result> plain;
   for (const auto& options : plain_options(extreme(c.data), tf32_products == 1)) {
@@ -245,6 +260,11 @@ BackwardYardstick backward_yardstick(const Case& c, int tf32_products, const Arg
   if (!attile::adds_once(args.score_mod, attile::score_shape(args))) {
     want.learned.tolerance +=
         attile::reference::any_order_error(attile::reference::backward_magnitudes(args).learned);
+  }
+  if (has_sinks(c.policy)) {
+    want.dsinks = expect<float>(&Result::dsinks, exact, plain);
+    want.dsinks.tolerance += attile::reference::rounded_rows_error<T>(
+        attile::reference::backward_magnitudes(args).dsinks);
   }
   if (tf32_products == 3) {
     const Result magnitudes = attile::reference::backward_magnitudes(args);
@@ -297,6 +317,7 @@ std::string faults_of_backward(const Case& c, const Promises& promises, ProblemD
   const auto run = [&] {
     for (const TestTensor<T>* t : {&p.dq, &p.dk, &p.dv}) t->buffer->repoison();
     p.learned_buffer().repoison();
+    p.dsinks_buffer().repoison();
     const attile::Check check = pass();
     if (!check) faults.add("backward is refused: ", check.why);
     return bool(check);
@@ -308,17 +329,19 @@ std::string faults_of_backward(const Case& c, const Promises& promises, ProblemD
   compare_empty_rows(faults, "dq", p.dq.shape, p.dq.gather(), want.forward.lse);
   check_gaps(faults, {&p.dq, &p.dk, &p.dv});
   compare_learned(faults, places, p.learned_buffer(), want.learned);
+  compare_dsinks(faults, p.dsinks_buffer(), want.dsinks);
   inputs(faults, "backward writes to its inputs");
 
-  if (promises.repeats_backward) {
-    const auto first = snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer);
-    const auto learned = snapshot(p.learned_buffer());
-    if (run()) {
-      first(faults, "a second backward pass gives other bits");
-      if (promises.repeats_sums || !has_sums(c)) {
-        learned(faults, "a second backward pass gives other bits in what is learned");
-      }
-    }
+  if (!promises.repeats_backward && !has_sinks(c.policy)) return faults.text();
+  const auto first = snapshot(*p.dq.buffer, *p.dk.buffer, *p.dv.buffer);
+  const auto learned = snapshot(p.learned_buffer());
+  const auto dsinks = snapshot(p.dsinks_buffer());
+  if (!run()) return faults.text();
+  dsinks(faults, "a second backward pass gives other bits of dsinks");
+  if (!promises.repeats_backward) return faults.text();
+  first(faults, "a second backward pass gives other bits");
+  if (promises.repeats_sums || !has_sums(c)) {
+    learned(faults, "a second backward pass gives other bits in what is learned");
   }
   return faults.text();
 }

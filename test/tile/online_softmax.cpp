@@ -125,18 +125,36 @@ std::vector<int> in_order(int columns, int tile) {
   return order;
 }
 
+/// The sink of all rows.
+struct OneSink {
+  static constexpr bool kEnabled = true;
+
+  float sink, scale_log2;
+
+  float logit(int) const { return sink; }
+};
+
+Result finish_with_sink(Partial partial, float unit, float sink) {
+  Result result;
+  partial.softmax.finish(partial.output, 1.0f, OneSink{sink, unit});
+  result.output = partial.output;
+  for (int r = 0; r < kRows; ++r) result.lse[r] = partial.softmax.lse(r, unit, sink);
+  return result;
+}
+
 /// Holds a result against the softmax in fp64.
-void check(const Problem& p, const Result& got, float unit, double factor = 1.0) {
+void check(const Problem& p, const Result& got, float unit, double factor = 1.0,
+           double sink = -std::numeric_limits<double>::infinity()) {
   const double scale = double{unit} / double{kLog2e};
   for (int r = 0; r < kRows; ++r) {
-    double m = -std::numeric_limits<double>::infinity();
+    double m = sink;
     for (const float s : p.s[r]) m = std::max(m, scale * s);
     if (std::isinf(m) && m < 0) {
       CHECK(got.lse[r] == -kInf);
       for (const float x : got.output.o[r]) CHECK(x == 0.0f);
       continue;
     }
-    double l = 0, o[kDim] = {};
+    double l = std::exp(sink - m), o[kDim] = {};
     for (int j = 0; j < p.columns; ++j) {
       const double weight = std::exp(scale * p.s[r][j] - m);
       l += weight;
@@ -218,6 +236,34 @@ TEST_CASE("online_softmax.no_tile_at_all") {
   for (int r = 0; r < kRows; ++r) {
     CHECK(result.lse[r] == -kInf);
     for (const float x : result.output.o[r]) CHECK(x == 0.0f);
+  }
+}
+
+TEST_CASE("online_softmax.sinks_of_any_size") {
+  for (const float scale : {0x1p-100f, 0.125f, 1.0f, 0x1p100f}) {
+    const float unit = scale * kLog2e;
+    for (const float mean : {-200.0f, 0.0f, 200.0f}) {
+      const Problem p(40, mean / scale, 2.0f / scale, 9);
+      const Partial partial = accumulate(p, 16, unit, in_order(40, 16));
+      for (const float sink : {-kInf, -1e30f, -200.0f, -3.0f, 0.0f, 4.0f, 197.0f, 203.0f, 1e30f}) {
+        INFO(scale << " " << mean << " " << sink);
+        check(p, finish_with_sink(partial, unit, sink), unit, 1.0, sink);
+      }
+    }
+  }
+}
+
+TEST_CASE("online_softmax.sink_of_rows_without_keys") {
+  const Problem p(0, 0, 0, 1);
+  Partial partial;
+  partial.softmax.reset();
+  for (float& x : partial.output.o[0]) x = std::numeric_limits<float>::quiet_NaN();
+  for (const float sink : {-kInf, -1e30f, 0.0f, 80.0f, 1e30f}) {
+    const Result got = finish_with_sink(partial, kLog2e, sink);
+    for (int r = 0; r < kRows; ++r) {
+      CHECK(got.lse[r] == sink);
+      for (const float x : got.output.o[r]) CHECK(x == 0.0f);
+    }
   }
 }
 

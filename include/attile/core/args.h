@@ -24,13 +24,15 @@ struct OnlyIn {};
 
 /// Holds the arguments of one attention pass, forward or backward: `ForwardArgs` and `BackwardArgs`
 /// name it.
-///   forward   O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V, LSE = m + ln(l)
+///   forward   O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V, LSE = m + ln(l); the
+///             softmax's denominator may have a sink (see AttentionSink)
 ///   backward  the gradients of a forward pass with the same problem
 /// It is an aggregate for designated initialisers; pointers are device pointers (host pointers for
 /// the CPU executor and the reference). E: Elements; P: PolicyBundle. Shapes are those of `Uniform`
 /// sequences; with another sequences policy, `q_shape` and `kv_shape` of it give the batch axis and
 /// the rows of the tensors. Every row of every sequence is written, and the caller has to zero
-/// nothing. A score modifier with a gradient names the gradient's memory itself (see LearnedBias).
+/// nothing. A score modifier with a gradient names the gradient's memory itself (see LearnedBias),
+/// and so does a sink.
 template <Direction kWay, class E, class P>
 struct Arguments {
   static constexpr Direction kDirection = kWay;
@@ -42,6 +44,7 @@ struct Arguments {
   using ScoreModType = typename P::ScoreModType;
   using DropoutType = typename P::DropoutType;
   using SequencesType = typename P::SequencesType;
+  using SinkType = typename P::SinkType;
 
  private:
   template <class Forward, class Backward>
@@ -80,6 +83,7 @@ struct Arguments {
   ScoreModType score_mod{};
   DropoutType dropout{};
   SequencesType sequences{};
+  SinkType sink{};
   /// The most thread blocks at a time, which leaves the other multiprocessors to other work; 0: as
   /// many as the device runs. The result does not depend on it. Kernels that have a block for each
   /// tile of rows refuse it: only those of the family sm90 are persistent.

@@ -112,7 +112,9 @@ Check check_problem(const Args& a, int D, int Dv) {
   if (std::int64_t{queries.batches} * a.q_heads > INT32_MAX) {
     return refuse("batch * q_heads must be below 2^31");
   }
-  if (a.batch == 0 || a.q_len == 0 || a.kv_len == 0) return {};
+  if (a.batch == 0 || a.q_len == 0) return {};
+  if (const char* why = policy_fault(a.sink)) return refuse(why);  // read without keys, too
+  if (a.kv_len == 0) return {};
   if (const char* why = Args::Policies::of(a).fault()) return refuse(why);
   if (const char* why = shape_fault(a.mask, score_shape(a), !Args::kIsForward)) return refuse(why);
   return {};
@@ -211,14 +213,18 @@ Check check_arguments(const Args& a, int D, int Dv) {
   if (a.batch > 0 && a.q_len > 0 && a.lse == nullptr) return refuse("lse is null");
   const ScoreShape shape = score_shape(a);
   if (const char* why = gradient_fault(a.score_mod, shape)) return refuse(why);
-  const void* outputs[3 + detail::kLearners<typename Args::ScoreModType>] = {};
-  const Check learned = detail::check_learned(a.score_mod, shape, outputs + 3);
+  if constexpr (requires { a.sink.gradient_fault(); }) {
+    if (const char* why = a.sink.gradient_fault()) return refuse(why);
+  }
+  const void* outputs[4 + detail::kLearners<typename Args::ScoreModType>] = {};
+  const Check learned = detail::check_learned(a.score_mod, shape, outputs + 4);
   if (!learned) return learned;
   if (a.batch == 0) return {};
   const auto of_rows = [](const void* data, int rows) { return rows > 0 ? data : nullptr; };
   outputs[0] = of_rows(a.dq.data, a.q_len);
   outputs[1] = of_rows(a.dk.data, a.kv_len);
   outputs[2] = of_rows(a.dv.data, a.kv_len);
+  outputs[3] = a.sink.gradient();
   const void* inputs[] = {of_rows(a.q.data, a.q_len),    of_rows(a.k.data, a.kv_len),
                           of_rows(a.v.data, a.kv_len),   of_rows(a.o.data, a.q_len),
                           of_rows(a.dout.data, a.q_len), of_rows(a.lse, a.q_len),

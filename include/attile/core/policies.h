@@ -9,20 +9,46 @@
 #include <attile/core/prepared_mask.h>
 #include <attile/core/score_mod.h>
 #include <attile/core/sequences.h>
+#include <attile/core/sink.h>
 
 #include <type_traits>
 
-// This file defines the bundle of policies. One more kind of policy edits the lists of four in this
+// This file defines the bundle of policies. One more kind of policy edits the lists of five in this
 // file, adds a field to the arguments (args.h), edits the code that applies it, and has its own
 // header: kernels, traits, families and entry points pass the bundle on. test/policy/overlay.cmake
 // does so, and is a test.
 
 namespace attile {
 
+namespace detail {
+
+/// Holds the bundle's sink. That of no sink has no size, so that nothing moves in the parameter of
+/// a kernel without one. (nvcc 13.0 and g++ disagree about where members are that follow one with
+/// no_unique_address.)
+template <AttentionSink K>
+struct SinkMember {
+  K sink;
+};
+template <>
+struct SinkMember<NoSink> {
+  static constexpr NoSink sink{};
+};
+template <AttentionSink K>
+constexpr SinkMember<K> sink_member(const K& sink) {
+  if constexpr (K::kEnabled) {
+    return {sink};
+  } else {
+    return {};
+  }
+}
+
+}  // namespace detail
+
 /// Holds what a problem has beside its tensors and sizes: one policy of each kind. `Policies` names
 /// it.
-template <Mask M, ScoreMod S, Dropout P, Sequences Q>
-struct PolicyBundle {
+template <Mask M, ScoreMod S, Dropout P, Sequences Q, AttentionSink K>
+struct PolicyBundle : detail::SinkMember<K> {
+  using detail::SinkMember<K>::sink;
   static_assert(
       Q::kUniform || !kUniformOnly<M>,
       "attile: this mask finds its data by the lengths that all sequences have in common: "
@@ -31,6 +57,7 @@ struct PolicyBundle {
   using ScoreModType = S;
   using DropoutType = P;
   using SequencesType = Q;
+  using SinkType = K;
 
   M mask;
   S score_mod;
@@ -40,13 +67,14 @@ struct PolicyBundle {
   /// Returns the policies of arguments, which have members of the same names.
   template <class Args>
   static constexpr PolicyBundle of(const Args& args) {
-    return {args.mask, args.score_mod, args.dropout, args.sequences};
+    return {detail::sink_member(args.sink), args.mask, args.score_mod, args.dropout,
+            args.sequences};
   }
 
   /// Returns the same policies with another mask.
   template <Mask Other>
-  ATTILE_HOST_DEVICE constexpr PolicyBundle<Other, S, P, Q> with_mask(const Other& other) const {
-    return {other, score_mod, dropout, sequences};
+  ATTILE_HOST_DEVICE constexpr PolicyBundle<Other, S, P, Q, K> with_mask(const Other& other) const {
+    return {*this, other, score_mod, dropout, sequences};
   }
 
   /// Returns why one of the policies cannot be used with the values it holds; null when all can.
@@ -54,7 +82,8 @@ struct PolicyBundle {
     if (const char* why = policy_fault(mask)) return why;
     if (const char* why = policy_fault(score_mod)) return why;
     if (const char* why = policy_fault(dropout)) return why;
-    return policy_fault(sequences);
+    if (const char* why = policy_fault(sequences)) return why;
+    return policy_fault(sink);
   }
 };
 
@@ -62,8 +91,8 @@ namespace detail {
 
 template <class P>
 inline constexpr bool kIsBundle = false;
-template <Mask M, ScoreMod S, Dropout P, Sequences Q>
-inline constexpr bool kIsBundle<PolicyBundle<M, S, P, Q>> = true;
+template <Mask M, ScoreMod S, Dropout P, Sequences Q, AttentionSink K>
+inline constexpr bool kIsBundle<PolicyBundle<M, S, P, Q, K>> = true;
 
 /// Replaces the bundle's policy of the kind of `Policy`.
 template <class Bundle, class Policy>
@@ -79,26 +108,27 @@ template <class Old, class Policy, class None>
 struct Chosen<Old, Policy, None, true> {
   static constexpr bool kKeepsOld = std::is_same_v<Policy, None>;
   static_assert(kKeepsOld || std::is_same_v<Old, None> || std::is_same_v<Old, Policy>,
-                "attile: one mask, one score modifier, one dropout and one sequences policy: join "
-                "two masks by And, two modifiers by Then");
+                "attile: one mask, one score modifier, one dropout, one sequences policy and one "
+                "sink: join two masks by And, two modifiers by Then");
   using type = std::conditional_t<kKeepsOld, Old, Policy>;
 };
 
-template <Mask M, ScoreMod S, Dropout P, Sequences Q, class Policy>
-struct WithPolicy<PolicyBundle<M, S, P, Q>, Policy> {
-  static constexpr int kKinds =
-      int{Mask<Policy>} + ScoreMod<Policy> + Dropout<Policy> + Sequences<Policy>;
+template <Mask M, ScoreMod S, Dropout P, Sequences Q, AttentionSink K, class Policy>
+struct WithPolicy<PolicyBundle<M, S, P, Q, K>, Policy> {
+  static constexpr int kKinds = int{Mask<Policy>} + ScoreMod<Policy> + Dropout<Policy> +
+                                Sequences<Policy> + AttentionSink<Policy>;
   static_assert(
       kKinds != 0,
       "attile: this type is no policy: neither a Mask, nor a ScoreMod, nor a Dropout, nor "
-      "a Sequences has all that its concept asks for");
+      "a Sequences, nor an AttentionSink has all that its concept asks for");
   static_assert(kKinds < 2, "attile: a policy is of one kind: this type could be two");
   static_assert(ScoreMod<Policy> || !kHasGradient<Policy>,
                 "attile: only a score modifier has a gradient, kHasGradient");
   using type = PolicyBundle<typename Chosen<M, Policy, NoMask, Mask<Policy>>::type,
                             typename Chosen<S, Policy, NoScoreMod, ScoreMod<Policy>>::type,
                             typename Chosen<P, Policy, NoDropout, Dropout<Policy>>::type,
-                            typename Chosen<Q, Policy, Uniform, Sequences<Policy>>::type>;
+                            typename Chosen<Q, Policy, Uniform, Sequences<Policy>>::type,
+                            typename Chosen<K, Policy, NoSink, AttentionSink<Policy>>::type>;
 };
 
 template <class Bundle, class... Ps>
@@ -109,9 +139,10 @@ template <class Bundle, class First, class... Others>
 struct BundleOf<Bundle, First, Others...> {
   using type = typename BundleOf<typename WithPolicy<Bundle, First>::type, Others...>::type;
 };
-template <class Bundle, Mask M, ScoreMod S, Dropout P, Sequences Q, class... Others>
-struct BundleOf<Bundle, PolicyBundle<M, S, P, Q>, Others...> {
-  using type = typename BundleOf<Bundle, M, S, P, Q, Others...>::type;
+template <class Bundle, Mask M, ScoreMod S, Dropout P, Sequences Q, AttentionSink K,
+          class... Others>
+struct BundleOf<Bundle, PolicyBundle<M, S, P, Q, K>, Others...> {
+  using type = typename BundleOf<Bundle, M, S, P, Q, K, Others...>::type;
 };
 
 }  // namespace detail
@@ -121,6 +152,7 @@ struct BundleOf<Bundle, PolicyBundle<M, S, P, Q>, Others...> {
 /// `Policies<>`.
 template <class... Ps>
 using Policies =
-    typename detail::BundleOf<PolicyBundle<NoMask, NoScoreMod, NoDropout, Uniform>, Ps...>::type;
+    typename detail::BundleOf<PolicyBundle<NoMask, NoScoreMod, NoDropout, Uniform, NoSink>,
+                              Ps...>::type;
 
 }  // namespace attile

@@ -11,6 +11,7 @@
 #include <attile/host/panels.h>
 #include <attile/host/parallel.h>
 #include <attile/host/problem.h>
+#include <attile/host/row_terms.h>
 #include <attile/host/scores.h>
 #include <attile/host/simd.h>
 
@@ -20,13 +21,6 @@
 #include <cstdint>
 
 namespace attile::host {
-
-/// Holds what backward needs of every query row, (batch, q_heads, q_len). An empty row, with LSE =
-/// -inf, has lse = +inf here, so that its P = e^(-inf) = 0 without a test.
-struct RowTerms {
-  float* lse;    ///< LSE
-  float* delta;  ///< D - dLSE, with D = rowsum(dO * O)
-};
 
 /// Adds to the gradient of a score modifier, from one thread at a time.
 struct Add {
@@ -44,14 +38,6 @@ void clear_gradient(const S& mod, const ScoreShape& shape) {
     }
   }
 }
-
-template <class V, class Args>
-struct BackwardProblem : Problem<V, Args> {
-  RowTerms row_terms;
-
-  BackwardProblem(const Args& args, const Options& options, RowTerms terms)
-      : Problem<V, Args>(args, options), row_terms(terms) {}
-};
 
 /// Computes FlashAttention-2's backward pass (arXiv 2307.08691, Alg. 2) as two passes that each own
 /// what they write, so that nothing is accumulated across threads: by rows (dQ) and by columns (dK,
@@ -323,44 +309,8 @@ class BackwardWorker {
   Interval own_{};
 };
 
-/// Computes D - dLSE and LSE of the rows of one query head. [Alg. 2, line 4]
-template <class V, class Args>
-class RowTermsWorker {
- public:
-  using P = BackwardProblem<V, Args>;
-
-  RowTermsWorker(const P& problem, Arena&) : problem_(problem) {}
-
-  static std::int64_t items(const P& problem) {
-    return problem.args.q_len == 0 ? 0 : std::int64_t{problem.args.batch} * problem.args.q_heads;
-  }
-
-  void operator()(std::int64_t batch_head) {
-    const Args& args = problem_.args;
-    const int batch = static_cast<int>(batch_head / args.q_heads);
-    const int head = static_cast<int>(batch_head % args.q_heads);
-    const auto o_rows = problem_.q_rows(args.o, batch);
-    const auto dout_rows = problem_.q_rows(args.dout, batch);
-    const auto lse_rows = problem_.q_rows(per_row(args, args.lse), batch);
-    const auto dlse_rows = problem_.q_rows(per_row(args, args.dlse), batch);
-    for (int i = 0; i < problem_.extent(batch).q_len; ++i) {
-      const std::int64_t at = batch_head * args.q_len + i;
-      const float lse = *lse_rows.row(batch, head, i);
-      const bool empty = lse == -kInf;
-      problem_.row_terms.lse[at] = empty ? kInf : lse;
-      const auto* const dout = dout_rows.row(batch, head, i);
-      const auto* const o = o_rows.row(batch, head, i);
-      float delta = dot(dout, o, problem_.Dv);
-      if (args.dlse != nullptr) delta -= *dlse_rows.row(batch, head, i);
-      problem_.row_terms.delta[at] = empty ? 0.0f : delta;
-    }
-  }
-
- private:
-  const P& problem_;
-};
-
-/// Computes the gradients of attention on the CPU: dQ, dK, dV from and to host pointers.
+/// Computes the gradients of attention on the CPU: dQ, dK, dV, and those of the policies, from and
+/// to host pointers.
 /// Shapes   any head_dim; the contract is that of the GPU kernels.
 /// Scope    uses options.threads threads, scratch memory for each that does not grow with the
 ///          lengths, and 8 bytes for each row of Q. The same bits come out whatever the number of
@@ -383,6 +333,12 @@ template <BackwardPass Args, class V = NativeFloats>
   };
   if (const Check check = run(static_cast<RowTermsWorker<V, Args>*>(nullptr), problem); !check) {
     return check;
+  }
+  if constexpr (Args::SinkType::kEnabled) {
+    if (args.sink.gradient() != nullptr) {
+      const Check check = run(static_cast<SinkWorker<V, Args>*>(nullptr), problem);
+      if (!check) return check;
+    }
   }
   const ScoreShape shape = score_shape(args);
   clear_gradient(args.score_mod, shape);

@@ -17,6 +17,18 @@
 
 namespace attile::host {
 
+/// Gives the rows of a query head its sink, as OnlineSoftmax::finish takes it.
+template <class SinkType>
+struct HeadSink {
+  static constexpr bool kEnabled = SinkType::kEnabled;
+
+  const SinkType& sink;
+  int head;
+  float scale_log2;
+
+  float logit(int) const { return sink.logit(head); }
+};
+
 /// Computes FlashAttention-2 (arXiv 2307.08691, Alg. 1) for one block of Br query rows at a time. A
 /// block goes through the registers in strips of kStripRows rows; scores exist for one strip only.
 template <class V, class Args>
@@ -125,7 +137,8 @@ class ForwardWorker {
   void write_strip(int i) {
     const Args& args = problem_.args;
     OutputRows<V> output{o_strip(i), o_stride()};
-    softmax_[i].finish(output, problem_.sampler.keep_scale());  // line 12
+    const HeadSink<typename Args::SinkType> sink{args.sink, head_, problem_.scale_log2()};
+    softmax_[i].finish(output, problem_.sampler.keep_scale(), sink);  // line 12
     const Interval rows = strip_rows(i);
     const Tensor<T> o = problem_.q_rows(args.o, batch_);
     const RowTensor<float> lse = per_row(args, args.lse);
@@ -134,8 +147,12 @@ class ForwardWorker {
       write_row(output.o + std::ptrdiff_t{r} * o_stride(), 1.0f, problem_.Dv,
                 o.row(batch_, head_, row));
       if (args.lse == nullptr) continue;
-      *problem_.q_rows(lse, batch_).row(batch_, head_, row) =
-          softmax_[i].lse(r, problem_.scale_log2());  // line 13
+      float& of_row = *problem_.q_rows(lse, batch_).row(batch_, head_, row);  // line 13
+      if constexpr (sink.kEnabled) {
+        of_row = softmax_[i].lse(r, problem_.scale_log2(), sink.logit(r));
+      } else {
+        of_row = softmax_[i].lse(r, problem_.scale_log2());
+      }
     }
   }
 

@@ -138,13 +138,13 @@ struct RowMath : Math {
     for (std::size_t i = 0; i < head.size(); ++i) tensor[at + i] = this->operand(head[i]);
   }
 
-  /// Computes P = softmax(S'), LSE = m + ln(l).
-  void softmax(Row<Real>& r) const {
+  /// Computes P = softmax(S'), LSE = m + ln(l), with e^sink in the denominator; -inf: no sink.
+  void softmax(Row<Real>& r, Real sink) const {
     const Real hidden = -std::numeric_limits<Real>::infinity();
-    Real m = hidden;
+    Real m = sink;
     for (const Real s : r.s) m = std::max(m, s);
     const Real base = m == hidden ? Real(0) : m;
-    Real l = 0;
+    Real l = std::exp(sink - base);
     for_each(static_cast<int>(r.s.size()), [&](int j) { l += r.p[j] = std::exp(r.s[j] - base); });
     r.lse = hidden;
     if (l == Real(0)) return;

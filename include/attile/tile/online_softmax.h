@@ -27,6 +27,13 @@ ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float scal
   return {m, softmax_weight(m_a, m, scale_log2), softmax_weight(m_b, m, scale_log2)};
 }
 
+/// Stands for the sinks of rows that have none. Others have
+///   kEnabled = true;  logit(r): the sink of row r, natural units, -inf for none;
+///   scale_log2: as OnlineSoftmax has it.
+struct NoSinks {
+  static constexpr bool kEnabled = false;
+};
+
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
 /// FlashAttention-2, Alg. 1): m, the largest score so far, and l, the sum of exp(score - m).
 /// Units    m: those of the scores. `scale_log2` turns scores into log2 units: scale * log2(e) for
@@ -195,23 +202,28 @@ struct OnlineSoftmax {
   /// Does what `finish` does where each warp of a row holds some columns.
   /// Scope    all threads of the warps of a row.
   /// Barriers one of these warps since their last `step`, whose exchanged values this overwrites.
-  template <class Output, class RowWarps>
-  ATTILE_DEVICE void finish(Output& output, float factor, const RowWarps& row_warps) {
+  template <class Output, class RowWarps, class Sinks>
+  ATTILE_DEVICE void finish(Output& output, float factor, const RowWarps& row_warps,
+                            const Sinks& sinks) {
     row_warps.combine(l, [](float x, float y) { return x + y; });
-    finish(output, factor);
+    finish(output, factor, sinks);
   }
 
   /// Divides O by l, times `factor`; a row that saw nothing becomes 0.  [Alg. 1, line 12]
+  /// Sinks    with them l becomes that of the keys and the sink: see `add_sink`.
   /// Scope    the lanes that share a row, together. The output has sum_lanes(x) -> the sum of x
   ///          over the lanes of a row, scale_row(r, factor) and clear_row(r).
-  template <class Output>
-  ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f) {
+  template <class Output, class Sinks = NoSinks>
+  ATTILE_HOST_DEVICE void finish(Output& output, float factor = 1.0f, const Sinks& sinks = {}) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) l[r] = output.sum_lanes(l[r]);
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      output.scale_row(r, factor * arch::reciprocal(l[r]));
-      if (l[r] == 0.0f) output.clear_row(r);
+      const float of_keys = l[r];
+      float of_row = factor;
+      if constexpr (Sinks::kEnabled) of_row *= add_sink(r, sinks.logit(r), sinks.scale_log2);
+      output.scale_row(r, of_row * arch::reciprocal(l[r]));
+      if (of_keys == 0.0f) output.clear_row(r);
     }
   }
 
@@ -223,7 +235,29 @@ struct OnlineSoftmax {
     return arch::fma(m[r], scale_log2 * kLn2, arch::log(l[r]));
   }
 
+  /// Returns the same of a row with a sink, which `finish` has added.
+  ATTILE_HOST_DEVICE float lse(int r, float scale_log2, float sink) const {
+    const bool above = sink_above_maximum(r, scale_log2, sink) > 0.0f;
+    return arch::fma(above ? sink : m[r], above ? 1.0f : scale_log2 * kLn2, arch::log(l[r]));
+  }
+
  private:
+  /// Adds a sink to the l of a row, relative to the larger of m and the sink, and returns what O
+  /// has to be multiplied by to be relative to that, too. So the sink may exceed all scores by any
+  /// amount. m stays that of the scores, as a sink in their units may be infinite.
+  ///   m' = max(m, sink),  l' = l e^(m - m') + e^(sink - m'),  O' = O e^(m - m')
+  ATTILE_HOST_DEVICE float add_sink(int r, float sink, float scale_log2) {
+    const float above = sink_above_maximum(r, scale_log2, sink);
+    const float of_keys = arch::exp2(-arch::fmax(above, 0.0f));
+    const float of_sink = sink == -kInf ? 0.0f : arch::exp2(-arch::fmax(-above, 0.0f));
+    l[r] = arch::fma(l[r], of_keys, of_sink);
+    return of_keys;
+  }
+  /// Returns sink - m. NaN where both are -inf. Units: log2.
+  ATTILE_HOST_DEVICE float sink_above_maximum(int r, float scale_log2, float sink) const {
+    return arch::fma(-m[r], scale_log2, sink * kLog2e);
+  }
+
   /// Holds row maxima that are known already, for `update_max` in place of scores.
   struct Maxima {
     float x[kRows];

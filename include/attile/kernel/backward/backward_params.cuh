@@ -19,11 +19,25 @@
 
 namespace attile {
 
+/// Is the number of parts of the sinks' gradient that a tile of query rows has: one for each warp's
+/// rows of the preprocessing kernel.
+template <class Traits>
+inline constexpr int kSinkParts = ceil_div(Traits::kBr, 32);
+
+/// Points to the parts of the sinks' gradient (sink_gradient.cuh): kSinkParts for each tile of
+/// query rows. It is empty without sinks.
+template <bool kThere>
+struct SinkParts {
+  float* sink_parts = nullptr;
+};
+template <>
+struct SinkParts<false> {};
+
 /// Holds the one argument of the kernels of a backward pass: the problem, its gradients, and the
 /// parts of the workspace. Scratch rows are the rows of each query head of each sequence, rounded
 /// up to whole tiles of the longest sequence.
 template <class Traits>
-struct BackwardParams : Problem<Traits> {
+struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
   using typename Problem<Traits>::T;
   using typename Problem<Traits>::MaskType;
   /// Whether some scores of a tile may be hidden, and with block lists by what.
@@ -164,10 +178,10 @@ struct BackwardParams : Problem<Traits> {
 ///         warps of a row), not with kTwoPass. DqOrder needs: semaphores 4 for each tile of query
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
-///         kSignalsDqReady.
+///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
 /// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
-  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, bytes;
+  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, bytes;
 };
 
 /// Returns the parts of the scratch memory that a pass over `args` needs.
@@ -190,8 +204,12 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   if constexpr (Traits::kSignalsDqReady) ready = sizeof(int) * Traits::kDqReadyFlags * kv_blocks;
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
   const std::size_t behind = 2 * aligned_stats + sums;
-  const std::size_t bytes = max<std::size_t>(behind + semaphores + zero_fill + ready, 16);
-  return {0, aligned_stats, 2 * aligned_stats, behind, behind + semaphores + zero_fill, bytes};
+  const std::size_t ready_at = behind + semaphores + zero_fill;
+  const std::size_t q_tiles = batch_heads * ceil_div(args.q_len, Traits::kBr);
+  const std::size_t sinks =
+      Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
+  const std::size_t bytes = max<std::size_t>(ready_at + ready + sinks, 16);
+  return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, bytes};
 }
 
 /// Returns whether the pass itself writes the zeros of the sum of dQ: where the blocks of a kv head
@@ -274,6 +292,9 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   if (Traits::kSignalsDqReady) dq_ready_flags = static_cast<int*>(part(parts.ready_flags));
   if (zero_fills_in_pass<Traits>(args) && kv_blocks() > 0) {
     zero_fill_flags = static_cast<int*>(part(parts.semaphores));
+  }
+  if constexpr (Traits::SinkType::kEnabled) {
+    this->sink_parts = static_cast<float*>(part(parts.sink_parts));
   }
 }
 

@@ -17,6 +17,7 @@
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/dq_order.cuh>
 #include <attile/kernel/backward/score_gradient.cuh>
+#include <attile/kernel/backward/sink_gradient.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 
@@ -118,6 +119,21 @@ struct RowProducts {
   }
 };
 
+/// Stores what a warp's rows add to the gradient of their head's sink, where that is wanted.
+/// `first`: their first row in the tile. `sink`: that head's. `lse`, `delta`: of the lane's row.
+/// Scope    all lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE void store_sink_part(const BackwardParams<Traits>& p, const WorkTile& tile, int first,
+                                   float sink, float lse, float delta) {
+  static_assert(arch::kWarpSize == 32, "kSinkParts counts the rows of a warp");
+  if (p.policies.sink.gradient() == nullptr) return;
+  float sum = sink_gradient_of_row(sink, lse, delta);
+  ATTILE_UNROLL
+  for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);
+  if (arch::thread_index() % arch::kWarpSize != 0) return;
+  p.sink_parts[p.q_tile_number(tile) * kSinkParts<Traits> + first / arch::kWarpSize] = sum;
+}
+
 /// Is the number of warps of the preprocessing kernel, each of which takes 32 rows of a tile.
 template <class Traits>
 inline constexpr int kPreprocessWarps = min(ceil_div(Traits::kBr, arch::kWarpSize), 4);
@@ -129,7 +145,8 @@ inline constexpr std::size_t kPreprocessSharedBytes =
 
 /// Computes line 4, the row statistics that the loops read, and writes the zeros of the sum of dQ
 /// (line 3) where the pass does not: one block for each tile of query rows of each head. It also
-/// writes the zeros of the gradient of a score modifier that has one.
+/// writes the zeros of the gradient of a score modifier that has one, and the parts of that of the
+/// sinks.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -157,6 +174,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   }
   const auto dout = p.rows_of_head(p.dout, tile, p.head_dim_v);
   const auto o = p.o_of(tile);
+  float sink = -kInf;
+  if constexpr (Traits::SinkType::kEnabled) sink = p.policies.sink.logit(tile.head);
   const Products products{reinterpret_cast<typename Traits::ElementType*>(
       arch::dynamic_shared() + thread / kWarp * Products::kBytes)};
   for (int first = thread / kWarp * kWarp; first < Traits::kBr;
@@ -184,11 +203,14 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     };
     const float sum =
         products(dout, o, tile.row0 + first, min(q_len - tile.row0 - first, rows), zero_fill_dq);
+    // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
+    const float row_lse = lse == -kInf ? kInf : lse;
+    const float delta = lse == -kInf ? 0.0f : sum - dlse;
+    if constexpr (Traits::SinkType::kEnabled) store_sink_part(p, tile, first, sink, row_lse, delta);
     if (thread % kWarp >= rows) continue;
     const std::int64_t at = p.scratch_row(tile) + first + thread % kWarp;
-    // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
-    p.row_lse[at] = lse == -kInf ? kInf : lse;
-    p.delta[at] = lse == -kInf ? 0.0f : sum - dlse;
+    p.row_lse[at] = row_lse;
+    p.delta[at] = delta;
   }
 }
 

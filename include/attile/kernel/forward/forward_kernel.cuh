@@ -49,6 +49,31 @@ std::int64_t forward_block_count(const typename Traits::Args& args) {
   }
 }
 
+/// Gives the sinks of the rows that this thread holds: each has that of its query head.
+template <class Registers, class SinkType, class Coord>
+struct RowSinks {
+  static constexpr bool kEnabled = true;
+
+  const SinkType& sink;
+  Coord coord;
+  float scale_log2;
+
+  ATTILE_DEVICE float logit(int r) const { return sink.logit(coord.at(Registers::row(r), 0).head); }
+};
+
+/// Returns the sinks of the rows that this thread holds, for OnlineSoftmax::finish.
+/// `coord()`: the coordinates of the rows; it is not called where there are no sinks.
+template <class Registers, class Traits, class MakeCoord>
+ATTILE_DEVICE auto row_sinks(const ForwardParams<Traits>& p, float scale_log2,
+                             const MakeCoord& coord) {
+  if constexpr (Traits::SinkType::kEnabled) {
+    return RowSinks<Registers, typename Traits::SinkType, decltype(coord())>{p.policies.sink,
+                                                                             coord(), scale_log2};
+  } else {
+    return tile::NoSinks{};
+  }
+}
+
 /// Stores LSE of the rows that this thread holds, where it is wanted. The lanes of a row hold the
 /// same rows, and each writes others of them.
 /// [FlashAttention-2, Alg. 1, lines 13 and 15]
@@ -71,7 +96,11 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
     const int row = Registers::row(r);
     if (!coord.has_row(row)) continue;
     const ScoreIndex at = coord.at(row, 0);
-    p.first_row(p.lse, at.batch, at.head)[at.row] = mine.lse(0, scale_log2);
+    float lse = mine.lse(0, scale_log2);
+    if constexpr (Traits::SinkType::kEnabled) {
+      lse = mine.lse(0, scale_log2, p.policies.sink.logit(at.head));
+    }
+    p.first_row(p.lse, at.batch, at.head)[at.row] = lse;
   }
 }
 

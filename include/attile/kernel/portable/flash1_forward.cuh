@@ -29,8 +29,13 @@ struct Flash1Rows {
   tile::Matrix<float> o;
   float *l, *m;
   Interval rows;
+  float sink;  ///< -inf for none
 
-  /// Writes O = 0, l = 0 and m = -inf.
+  /// Returns l and m of rows that have seen no key: 0 and -inf, or with a sink 1 and its logit.
+  ATTILE_DEVICE float first_l() const { return sink == -kInf ? 0.0f : 1.0f; }
+  ATTILE_DEVICE float first_m() const { return sink; }
+
+  /// Writes O = 0, and l and m of rows that have seen no key.
   /// Barriers one after, before l and m are read.
   template <class Traits>
   ATTILE_DEVICE void clear() const {
@@ -38,8 +43,19 @@ struct Flash1Rows {
     zero.clear();
     for (int row0 = rows.begin; row0 < rows.end; row0 += Traits::kBr) tile::store(o, zero, row0);
     for (int row = rows.begin + arch::thread_index(); row < rows.end; row += Traits::kThreads) {
-      l[row] = 0.0f;
-      m[row] = -kInf;
+      l[row] = first_l();
+      m[row] = first_m();
+    }
+  }
+
+  /// Sets O, l and m in registers to those of rows that have seen no key.
+  template <class Output, class Softmax>
+  ATTILE_DEVICE void begin(Output& o_frag, Softmax& softmax) const {
+    o_frag.clear();
+    ATTILE_UNROLL
+    for (int r = 0; r < Output::kRegRows; ++r) {
+      softmax.l[r] = o_frag.col(0) == 0 ? first_l() : 0.0f;
+      softmax.m[r] = first_m();
     }
   }
 
@@ -119,7 +135,8 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
   const Flash1Rows rows{p.rows_of_head(p.sums, slab, p.head_dim_v),
                         p.first_row(p.l, slab.sequence, slab.head),
                         p.first_row(p.m, slab.sequence, slab.head),
-                        {slab.row0, min(last_tile * kBr, extent.q_len)}};
+                        {slab.row0, min(last_tile * kBr, extent.q_len)},
+                        p.policies.sink.logit(slab.head)};
   const auto sampler = p.sampler();
 
   const auto rows_of = [&](int col0) {
@@ -138,8 +155,7 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
     tile::OnlineSoftmax<Output::kRegRows> softmax;
     tile::load<kThreads>(q_smem, q_gmem, coord.row0);  // line 9
     if (fresh && col0 == 0) {
-      o_frag.clear();
-      softmax.reset();
+      rows.begin(o_frag, softmax);
     } else {
       rows.load(o_frag, softmax, coord.row0);
     }
@@ -163,7 +179,7 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
     arch::barrier();  // everyone has read Q and P before the next ones are written, l and m too
   };
 
-  if (!fresh) rows.template clear<Traits>();  // line 3
+  if (!fresh) rows.template clear<Traits>();  // line 3, where m and l may begin with a sink
   arch::barrier();                            // O, l and m are initialised before anyone reads them
 
   for (int col0 = 0; col0 < extent.kv_len; col0 += kBc) {  // line 6

@@ -83,8 +83,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   };
   p.visit_keys(at, step);  // lines 6 to 11
 
-  softmax.finish(o_frag, sampler.keep_scale());  // line 12
-  tile::store(p.o_of(at), o_frag, at.row0);      // line 14
+  const auto sinks =
+      row_sinks<typename Traits::OutputRegisters>(p, scale_log2, [&] { return p.coord(at, 0); });
+  softmax.finish(o_frag, sampler.keep_scale(), sinks);  // line 12
+  tile::store(p.o_of(at), o_frag, at.row0);             // line 14
   store_lse<typename Traits::OutputRegisters>(p, p.coord(at, 0), softmax,
                                               scale_log2);  // lines 13, 15
 }

@@ -39,6 +39,7 @@ struct KernelTraits {
   using ScoreModType = typename P::ScoreModType;
   using DropoutType = typename P::DropoutType;
   using SequencesType = typename P::SequencesType;
+  using SinkType = typename P::SinkType;
   using Args = Arguments<kWay, E, P>;
 
   /// Whether a block computes several tiles, and the grid is as many blocks as run at a time.

@@ -175,8 +175,11 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::async_copy_wait<0>();
     arch::barrier();  // Q has arrived before O is staged in its memory
   }
-  softmax.finish(o_frag, p.sampler().keep_scale(), row_warps);      // line 12
-  store_output(p, arch::opaque(block), shared, o_frag, row_warps);  // line 14
+  const auto sinks = row_sinks<Outputs>(p, scale_log2, [&] {
+    return p.coord(OneTileSchedule<Traits>(p, arch::opaque(block)).rows(), 0);
+  });
+  softmax.finish(o_frag, p.sampler().keep_scale(), row_warps, sinks);  // line 12
+  store_output(p, arch::opaque(block), shared, o_frag, row_warps);     // line 14
   const WorkTile end = OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
   store_lse<Outputs>(p, p.coord(end, 0), softmax, scale_log2);  // lines 13, 15
 }

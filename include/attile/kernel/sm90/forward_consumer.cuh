@@ -80,7 +80,8 @@ namespace attile::sm90 {
 /// so that the lowest place is that of one which waits for a K(y), y <= j, which is loaded. That is
 /// why kMaxSkipped is kStages - 1 here.
 ///
-/// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf.
+/// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
+/// or with a sink LSE = sink.
 /// A row that sees none in tiles that are visited has m = -inf, l = 0 and P = 0 to the end, of
 /// which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the mask hides from a row
 /// leaves its m and l as they were.
@@ -124,7 +125,7 @@ class ForwardConsumer {
 
  private:
   /// Goes to the next rows that see keys, and makes P of their first tile; false where no rows are
-  /// left. Rows that see no key have O = 0 and LSE = -inf, and are written here.
+  /// left. Rows that see no key have O = 0 and LSE = -inf (or the sink), and are written here.
   ATTILE_DEVICE bool begin_rows() {
     for (;; ++number_) {
       const Rows& next = rows_with_q(number_);
@@ -301,7 +302,9 @@ class ForwardConsumer {
   /// Writes O and LSE of `done`, rows whose last product is complete (lines 12 to 15).
   ATTILE_DEVICE void store_output(const Rows& done) {
     const WorkTile at = done.at(p_);
-    softmax_.finish(o_frag_, sampler_.keep_scale());                               // line 12
+    const auto sinks =
+        row_sinks<Outputs>(p_, p_.scale_log2, [&] { return p_.coord(at, warpgroup_, 0); });
+    softmax_.finish(o_frag_, sampler_.keep_scale(), sinks);                        // line 12
     store_o(p_, smem_, warpgroup_, at, o_frag_);                                   // line 14
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, p_.scale_log2);  // lines 13, 15
   }

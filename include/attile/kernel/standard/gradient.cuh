@@ -9,6 +9,7 @@
 #include <attile/core/index.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/score_gradient.cuh>
+#include <attile/kernel/backward/sink_gradient.cuh>
 #include <attile/kernel/standard/rows.cuh>
 #include <attile/kernel/standard/workspace.h>
 
@@ -34,12 +35,16 @@ struct GradientParams {
   bool vectors;  ///< dense rows can be moved four elements at a time
   typename Args::ScoreModType score_mod;
   typename Args::DropoutType dropout;
+  typename Args::SinkType sink;
+  const float* lse;   ///< (batch, q_heads, q_len); read for sinks alone
+  float* sink_parts;  ///< the same shape: what each row adds to its sink's gradient; null: unwanted
 };
 
 using GradientPart = RowPart<256, 2>;
 
 /// Computes dS = P * (dropout(dP) - D + dLSE) * score_mod'(S) of one row, D = rowsum(dO * O); and
-/// dropout(P). To the gradient of a modifier that has one it adds dS before the last factor.
+/// dropout(P). To the gradient of a modifier that has one it adds dS before the last factor, and of
+/// the sinks' gradient it writes the row's part.
 ///                                                        [arXiv 2205.14135, Algorithm 3, line 3]
 /// Scope    one block of GradientPart::kThreads threads for each row, ReduceShared<float, kThreads>
 ///          of dynamic shared memory. A thread reads no dP that another one writes dS over.
@@ -61,6 +66,12 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(GradientPart::kThreads, 4)
   }
   float delta = reduce_block<kThreads>(product, Sum{});
   if (p.dlse != nullptr) delta -= p.dlse[at];
+  if constexpr (Args::SinkType::kEnabled) {
+    if (p.sink_parts != nullptr && arch::thread_index() == 0) {
+      const float lse = p.lse[at];
+      p.sink_parts[at] = lse == -kInf ? 0.0f : sink_gradient_of_row(p.sink.logit(head), lse, delta);
+    }
+  }
 
   const auto sampler = p.dropout.sampler(p.q_heads);
   const float keep_scale = sampler.keep_scale();

@@ -33,6 +33,7 @@ struct SoftmaxParams {
   typename Args::MaskType mask;
   typename Args::ScoreModType score_mod;
   typename Args::DropoutType dropout;
+  typename Args::SinkType sink;
 };
 
 /// Returns e^(s - m); 0 for a hidden score, also in a row that has no other.
@@ -72,7 +73,8 @@ inline constexpr std::size_t kSoftmaxSharedBytes =
     kReread ? sizeof(ReduceShared<RowState, Part::kThreads>)
             : 2 * sizeof(ReduceShared<float, Part::kThreads>);
 
-/// Computes P = softmax(S') of one row, S' = score_mod(S), -inf where hidden; LSE = m + ln(l).
+/// Computes P = softmax(S') of one row, S' = score_mod(S), -inf where hidden; LSE = m + ln(l). A
+/// sink counts as one more score, which has no P.
 ///                                                        [arXiv 2205.14135, Algorithm 0, line 2]
 /// A row that fits in the block's registers is read once: its maximum, then the exponentials and
 /// their sum. A longer one is read twice: the 2-pass online softmax of arXiv 1805.02867, Algorithm
@@ -112,13 +114,16 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Part::kThreads, (kSoftmaxBlocksPerSm<Arg
       part.for_each(col0, cols, [&](int, float s) { mine.l += exponential(s, m); });
     }
     all = reduce_block<Part::kThreads>(mine, Merge{});
+    if constexpr (Args::SinkType::kEnabled) all = Merge{}(all, {p.sink.logit(first.head), 1.0f});
   } else {
     load_scores(part, 0);
     float m = -kInf, l = 0.0f;
     part.for_each(0, cols, [&](int, float s) { m = arch::fmax(m, s); });
     all.m = reduce_block<Part::kThreads>(m, Max{}, 0);
+    if constexpr (Args::SinkType::kEnabled) all.m = arch::fmax(all.m, p.sink.logit(first.head));
     part.for_each(0, cols, [&](int, float& s) { l += s = exponential(s, all.m); });
     all.l = reduce_block<Part::kThreads>(l, Sum{}, 1);
+    if constexpr (Args::SinkType::kEnabled) all.l += exponential(p.sink.logit(first.head), all.m);
   }
   if (p.lse != nullptr && arch::thread_index() == 0) p.lse[at] = all.m + arch::log(all.l);
 

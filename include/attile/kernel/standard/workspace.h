@@ -85,7 +85,7 @@ ForwardWorkspace forward_workspace(const Args& args) {
 
 /// Holds the offset of each part of the scratch memory. Units: bytes; unneeded parts have none.
 struct BackwardWorkspace {
-  std::size_t dp, ds, dropped, s, sums, bytes;
+  std::size_t dp, ds, dropped, s, sums, sink_parts, bytes;
   bool has_sums;
 };
 
@@ -102,6 +102,7 @@ BackwardWorkspace backward_workspace(const Args& args) {
   w.dropped = plan.add<T>(Args::DropoutType::kEnabled ? sizes.scores() : 0);
   w.s = plan.add<float>(kNeedsScores<typename Args::ScoreModType> ? sizes.scores() : 0);
   w.sums = plan.add<float>(w.has_sums ? sizes.kv_rows * max(sizes.dim.qk, sizes.dim.v) : 0);
+  w.sink_parts = plan.add<float>(Args::SinkType::kEnabled ? sizes.rows : 0);
   w.bytes = plan.bytes();
   return w;
 }
