@@ -18,6 +18,14 @@ function(attile_for_one_architecture target)
   endif()
 endfunction()
 
+# attile_ptx_only(target): of an object library's .cu files only PTX is made, for one architecture.
+function(attile_ptx_only target)
+  # PTX of several architectures is an error.
+  set_target_properties(
+    ${target} PROPERTIES CUDA_PTX_COMPILATION ON
+                         CUDA_ARCHITECTURES ${ATTILE_COMPILE_TEST_ARCHITECTURE}-virtual)
+endfunction()
+
 # Each header compiled alone, twice in a row: .h by the host compiler; .cuh by nvcc to PTX, which
 # takes a quarter of the time of both passes. Then a program of all objects of the .h, and one of
 # two translation units with every .cuh, are linked, so that a function defined in a header without
@@ -29,10 +37,7 @@ function(attile_header_tests)
   attile_header_sources(alone cuh cu all again)
   add_library(headers_ptx OBJECT ${alone})
   attile_own(headers_ptx)
-  # PTX of several architectures is an error.
-  set_target_properties(
-    headers_ptx PROPERTIES CUDA_PTX_COMPILATION ON
-                           CUDA_ARCHITECTURES ${ATTILE_COMPILE_TEST_ARCHITECTURE}-virtual)
+  attile_ptx_only(headers_ptx)
   attile_header_program(cuda ${all} ${again})
   target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
 endfunction()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Every ```cpp block of the documents is a whole translation unit, and has to compile: the object
-# library `snippets` is made of them.
+# library `snippets` is the PTX of them.
 function(attile_snippets)
   set(generated "${CMAKE_CURRENT_BINARY_DIR}/snippets")
   set(sources)
@@ -28,5 +28,5 @@ function(attile_snippets)
   endforeach()
   add_library(snippets OBJECT ${sources})
   attile_own(snippets)
-  attile_for_one_architecture(snippets)
+  attile_ptx_only(snippets)
 endfunction()

@@ -8,7 +8,7 @@ using namespace attile_test;
 
 const bool kRegistered = [] {
   const Suite suite("cpu.host", kOtherTypePolicies);
-  suite.both<__nv_bfloat16>("default", CpuExecutor{},
+  suite.both<__nv_bfloat16>("default", SampledCpuExecutor{},
                             kOtherTypePolicies + policies<Policy::kBlockSparse>);
   return true;
 }();

@@ -8,7 +8,8 @@ using namespace attile_test;
 
 const bool kRegistered = [] {
   const Suite suite("cpu.host", kOtherTypePolicies);
-  suite.both<__half>("default", CpuExecutor{}, kOtherTypePolicies + policies<Policy::kBlockSparse>);
+  suite.both<__half>("default", SampledCpuExecutor{},
+                     kOtherTypePolicies + policies<Policy::kBlockSparse>);
   return true;
 }();
 

@@ -7,7 +7,7 @@ namespace {
 using namespace attile_test;
 
 /// Tiles and threads that are not the default: more edges, another division of the work.
-constexpr CpuExecutor kSmallTiles{{.threads = 3, .tile_rows = 20, .tile_cols = 16}};
+constexpr SampledCpuExecutor kSmallTiles{{{.threads = 3, .tile_rows = 20, .tile_cols = 16}}};
 
 const bool kRegistered = [] {
   const Suite suite("cpu.host", kAllPolicies + kBlockPolicies);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <type_traits>
+
 #include "policies.h"
 
 using namespace attile;
@@ -11,11 +13,14 @@ struct NamedKernels {
   template <int D, class T, class M, class S, class P>
   static bool named() {
     bool result = true;
-    if constexpr (detail::kSm80Backward<T, DqMode::kAccumulate, D, kSharedKb>) {
+    // Of the sample one policy takes one way to add dQ, and the other the other.
+    constexpr bool kAccumulates = ATTILE_TEST_FULL || std::is_same_v<S, NoScoreMod>;
+    constexpr bool kInOrder = ATTILE_TEST_FULL || !kAccumulates;
+    if constexpr (kAccumulates && detail::kSm80Backward<T, DqMode::kAccumulate, D, kSharedKb>) {
       result = backward_kv_kernel<Traits<D, T, M, S, P, DqMode::kAccumulate>> != nullptr;
     }
     // Of fp32 the largest tiles for 163 KB are left out: 4 to 12 bytes (docs/tuning.md).
-    if constexpr (sizeof(T) == 2 || D <= 128 || kSharedKb > 163) {
+    if constexpr (kInOrder && (sizeof(T) == 2 || D <= 128 || kSharedKb > 163)) {
       result &= backward_in_order_kernel<Traits<D, T, M, S, P, DqMode::kInOrder>> != nullptr;
     }
     return result;

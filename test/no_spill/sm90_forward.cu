@@ -16,9 +16,11 @@ struct NamedKernels {
   static constexpr bool each_rows() {
     using enum sm90::TileSet;
     bool result = kKernel<D, Dv, kAny, T, M, S, P> != nullptr;
-    if constexpr (ATTILE_TEST_FULL || (std::is_same_v<S, NoScoreMod> && D % 128 == 0)) {
-      result &= kKernel<D, Dv, kPacked, T, M, S, P> != nullptr &&
-                kKernel<D, Dv, kLong, T, M, S, P> != nullptr;
+    if constexpr (ATTILE_TEST_FULL || (std::is_same_v<S, NoScoreMod> && D == 128)) {
+      result &= kKernel<D, Dv, kPacked, T, M, S, P> != nullptr;
+    }
+    if constexpr (ATTILE_TEST_FULL || (std::is_same_v<S, NoScoreMod> && D == 256)) {
+      result &= kKernel<D, Dv, kLong, T, M, S, P> != nullptr;
     }
     return result;
   }

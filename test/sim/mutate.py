@@ -205,7 +205,7 @@ def main(argv):
             print(f"{mutant.name}  {mutant.text}")
         return 0
     build = pathlib.Path(options.build) / "test"
-    objects = [str(p) for p in sorted(build.glob("sim/CMakeFiles/attile_sim.dir/*.o"))]
+    objects = [str(p) for p in sorted(build.glob("sim/CMakeFiles/attile_sim.dir/Unity/*.o"))]
     objects += [str(p) for kind in ("main", "host_main")
                 for p in build.glob(f"CMakeFiles/attile_test_{kind}.dir/support/*.o")]
     objects += [str(p) for p in build.glob("libattile_test_yardstick.a")]

@@ -9,12 +9,16 @@ using namespace attile_test;
 using Small = Flash1Executor<64, 0, 16, 24>;
 using Listed = Flash1Executor<64, 0, 16, 32>;
 
+/// Where not everything is built, a few: all others run in the families portable and sm80.
+constexpr auto kSharedPolicies =
+    in_full(kSimulatedPolicies + kSequencePolicies,
+            kFewPolicies + policies<Policy::kKeyPadding, Policy::kBias, Policy::kOwnLengthsCausal>);
+
 const bool kRegistered = [] {
-  const Suite suite("sim.flash1", kSimulatedPolicies + kSequencePolicies + policies<Policy::kSink> +
-                                      kBlockPolicies);
+  const Suite suite("sim.flash1", kSharedPolicies + policies<Policy::kSink> + kBlockPolicies);
   suite.both<float>("16x32", simulated<Listed>(), kBlockPolicies);
   suite.both<float>("16x24", simulated<Small>(kLessCost),
-                    kSimulatedPolicies + kSequencePolicies + policies<Policy::kSink>);
+                    kSharedPolicies + policies<Policy::kSink>);
   return true;
 }();
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kRows = 64, kDepth = 16;
 constexpr int kWarps = kWarpgroupSize / kWarpSize;
-constexpr int kUnitBytes = 16, kUnitElements = 8;
+constexpr int kUnitElements = 8, kUnitRowBytes = 16;
 
 /// An operand in shared memory, from its descriptor's bits. Rows of depth: those of 8 rows lie
 /// behind each other, `stride` from one eight to the next. Columns of depth: the same of 8 steps of
@@ -43,11 +43,11 @@ struct Operand {
 
   /// Of 8 elements: at a row of depth, its unit `unit`; or the units of a step of depth.
   std::uint32_t unit(int row, int unit, bool transposed) const {
-    const int panel_units = row_bytes / kUnitBytes;
+    const int panel_units = row_bytes / kUnitRowBytes;
     const int panel = transposed ? unit / panel_units : 0;
     const int in_panel = transposed ? unit % panel_units : unit;
     return swizzled(start + panel * leading + row / 8 * stride +
-                        static_cast<std::uint32_t>(row % 8 * row_bytes + in_panel * kUnitBytes),
+                        static_cast<std::uint32_t>(row % 8 * row_bytes + in_panel * kUnitRowBytes),
                     row_bytes);
   }
 };
@@ -255,7 +255,7 @@ void Machine::touch_operands(Warpgroup& group, Product& product) {
                           Access::kRead, Way::kBulk,    nullptr, &fenced_behind};
     for (int row = first; row < first + rows; ++row) {
       for (int u = 0; u < units; ++u) {
-        touch_as_unit(touch, block.shared + operand.unit(row, u, transposed), kUnitBytes);
+        touch_as_unit(touch, block.shared + operand.unit(row, u, transposed), kUnitRowBytes);
       }
     }
   };

@@ -3,9 +3,11 @@
 
 #include <attile/host.h>
 
+#include <cstddef>
 #include <vector>
 
 #include "support/cases.h"
+#include "support/policy_lists.h"
 #include "support/tensors.h"
 
 namespace attile_test {
@@ -26,6 +28,11 @@ struct CpuExecutor {
   attile::Check backward(const Args& args, const std::vector<Region>&) const {
     return attile::host::backward(args, options);
   }
+};
+
+/// The same of a sample of the cases, where not everything is built.
+struct SampledCpuExecutor : CpuExecutor {
+  static constexpr std::size_t kEvery = kTestFull ? 1 : 3;
 };
 
 }  // namespace attile_test

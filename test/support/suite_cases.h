@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdlib>
+#include <map>
+#include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "support/catch.h"
 #include "support/policy_lists.h"
@@ -52,6 +56,34 @@ double seconds_of(const Executor& executor, const Case& c) {
   } else {
     return 1e-8 * cost(c);
   }
+}
+
+/// Which of the cases that a kernel takes it runs: one of `every`, from `begin` on.
+struct Sample {
+  std::size_t begin = 0, every = 1;
+};
+
+/// How many samples an entry of ctest has had. Entries begin anywhere: many have one kernel.
+inline std::size_t count_sample(const std::string& entry) {
+  static std::map<std::string, std::size_t> counts;
+  const auto [at, is_first] = counts.try_emplace(entry, 0);
+  if (is_first) at->second = std::accumulate(entry.begin(), entry.end(), std::size_t{0});
+  return at->second++;
+}
+
+/// The sample of a kernel that takes so many cases. ATTILE_SUITE_EVERY is for tools under which all
+/// of them would take hours. An executor with `kEvery` has one of so many, or of fewer, so that
+/// four remain; each kernel of an entry begins at another case, so that together they run all.
+template <class Executor>
+Sample sample_of(const std::string& entry, std::size_t taken) {
+  if (const char* const every = std::getenv("ATTILE_SUITE_EVERY")) {
+    return {0, static_cast<std::size_t>(std::max(1, std::atoi(every)))};
+  }
+  if constexpr (requires { Executor::kEvery; }) {
+    const std::size_t every = std::max<std::size_t>(1, std::min(Executor::kEvery, taken / 4));
+    return {count_sample(entry) % every, every};
+  }
+  return {};
 }
 
 template <attile::Element T>
@@ -101,16 +133,18 @@ class Suite {
  private:
   template <Direction kDirection, attile::Element T, Policy kPolicy, class Executor>
   void add(const std::string& kernel, const Executor& executor) const {
-    // A sample of the cases, for tools under which all of them would take hours.
-    const char* const sample = std::getenv("ATTILE_SUITE_EVERY");
-    const int every = sample != nullptr ? std::max(1, std::atoi(sample)) : 1;
     constexpr bool kIsBackward = kDirection == Direction::kBackward;
     const std::string direction = kIsBackward ? "backward" : "forward";
     const std::string prefix = std::string(type_name<T>()) + "." + kernel + "/";
-    int taken = 0;
+    std::vector<const Case*> taken;
     for (const Case& c : kCases) {
       if (c.policy != kPolicy || (kIsBackward && !c.backward) || !executor.takes(c)) continue;
-      if (taken++ % every != 0) continue;
+      taken.push_back(&c);
+    }
+    const std::string entry = name_ + "." + name_of(kPolicy) + "." + direction;
+    const Sample sample = sample_of<Executor>(entry, taken.size());
+    for (std::size_t i = sample.begin; i < taken.size(); i += sample.every) {
+      const Case& c = *taken[i];
       const auto run = [executor, &c]() mutable {
         std::string faults = reports_of(executor);
         faults += case_faults<kDirection, T, kPolicy>(executor, c);
@@ -120,7 +154,7 @@ class Suite {
       };
       test(name_of(kPolicy), direction, prefix + c.name, run, seconds_of(executor, c));
     }
-    if (taken > 0) return;
+    if (!taken.empty()) return;
     test(name_of(kPolicy), direction, prefix + "no_case", [] { FAIL("the kernel takes no case"); });
   }
 

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -218,6 +219,10 @@ std::shared_ptr<const Value> remembered(const Case& c, Policy policy, int tf32_p
   return value;
 }
 
+/// Whether executors may take several products of less precision for one of T.
+template <attile::Element T>
+inline constexpr bool kMayBeSplit = std::is_same_v<T, float>;
+
 template <attile::Element T, class Args>
 ForwardYardstick forward_yardstick(const Case& c, int tf32_products, const Args& args) {
   using Result = attile::reference::ForwardResult;
@@ -234,9 +239,11 @@ ForwardYardstick forward_yardstick(const Case& c, int tf32_products, const Args&
   want.lse = expect<float>(&Result::lse, want.exact, kept);
   const bool keep = extreme(c.data) || sizeof(T) == 4;
   want.o = expect<T>(&Result::o, want.exact, keep ? kept : plain(false));
-  if (tf32_products == 3) {
-    want.o.tolerance +=
-        attile::reference::three_products_error(attile::reference::forward_magnitudes(args).o);
+  if constexpr (kMayBeSplit<T>) {
+    if (tf32_products == 3) {
+      want.o.tolerance +=
+          attile::reference::three_products_error(attile::reference::forward_magnitudes(args).o);
+    }
   }
   return want;
 }
@@ -257,21 +264,25 @@ BackwardYardstick backward_yardstick(const Case& c, int tf32_products, const Arg
   want.dk = expect<T>(&Result::dk, exact, plain);
   want.dv = expect<T>(&Result::dv, exact, plain);
   want.learned = expect<float>(&Result::learned, exact, plain);
-  if (!attile::adds_once(args.score_mod, attile::score_shape(args))) {
-    want.learned.tolerance +=
-        attile::reference::any_order_error(attile::reference::backward_magnitudes(args).learned);
+  if constexpr (attile::kHasGradient<typename Args::ScoreModType>) {
+    if (!attile::adds_once(args.score_mod, attile::score_shape(args))) {
+      want.learned.tolerance +=
+          attile::reference::any_order_error(attile::reference::backward_magnitudes(args).learned);
+    }
   }
-  if (has_sinks(c.policy)) {
+  if constexpr (Args::SinkType::kEnabled) {
     want.dsinks = expect<float>(&Result::dsinks, exact, plain);
     want.dsinks.tolerance += attile::reference::rounded_rows_error<T>(
         attile::reference::backward_magnitudes(args).dsinks);
   }
-  if (tf32_products == 3) {
-    const Result magnitudes = attile::reference::backward_magnitudes(args);
-    want.dq.tolerance += three_products_error(magnitudes.dq);
-    want.dk.tolerance += three_products_error(magnitudes.dk);
-    want.dv.tolerance += three_products_error(magnitudes.dv);
-    want.learned.tolerance += three_products_error(magnitudes.learned);
+  if constexpr (kMayBeSplit<T>) {
+    if (tf32_products == 3) {
+      const Result magnitudes = attile::reference::backward_magnitudes(args);
+      want.dq.tolerance += three_products_error(magnitudes.dq);
+      want.dk.tolerance += three_products_error(magnitudes.dk);
+      want.dv.tolerance += three_products_error(magnitudes.dv);
+      want.learned.tolerance += three_products_error(magnitudes.learned);
+    }
   }
   return want;
 }
