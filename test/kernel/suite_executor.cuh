@@ -224,6 +224,15 @@ struct GpuExecutor {
   }
 };
 
+/// The kernels of an executor for T and a policy.
+template <class Executor, attile::Element T, Policy kPolicy>
+struct KernelsOf;
+template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
+struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
+  using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
+  using Backward = typename TileChoice::template Backward<BackwardArgsOf<T, kPolicy>, Dim, kMode>;
+};
+
 /// The one calls, with whatever kernel they choose.
 template <class Dim>
 struct OneCall {

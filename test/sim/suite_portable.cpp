@@ -87,7 +87,7 @@ const bool kRegistered = [] {
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
-                        policies<kCausal, kEverything, kLearned, kOwnLengthsCausal,
+                        policies<kCausal, kEverything, kLearned, kPackedCausal,
                                  kCausalSortedDocument, kRowIntervals>);
   suite.backward<float>("two_pass", simulated<ListedTwoPass>(), kBlockPolicies);
   suite.test("block_sparse", "forward", "prepared_lists", [] {

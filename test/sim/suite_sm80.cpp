@@ -71,7 +71,7 @@ const bool kRegistered = [] {
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
   suite.backward<__half>(
       "in_order", simulated<InOrder>(),
-      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument> + kBlockPolicies);
+      policies<kCausal, kPackedCausal, kCausalSortedDocument> + kBlockPolicies);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
   suite.forward<__half>("lines", simulated<Lines>(), policies<kCausal, kOwnLengths, kBlockSparse>);
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);

@@ -165,7 +165,7 @@ const bool kRegistered = [] {
   suite.forward<__half>("128x64", simulated<Two>(kMost),
                         kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
-                               policies<kCausal, kOwnLengthsCausal, kPreparedAlibi>);
+                               policies<kCausal, kPackedCausal, kPreparedAlibi>);
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered.
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
@@ -190,14 +190,14 @@ const bool kRegistered = [] {
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
   suite.backward<__half>(
       "in_order", simulated<InOrder>(kMost),
-      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument, kRowIntervals>);
+      policies<kCausal, kPackedCausal, kCausalSortedDocument, kRowIntervals>);
   suite.backward<__half>("d96", simulated<D96>(kWide / 4), policies<kNone>);
   suite.backward<__half>("d96_in_order", simulated<SemaphoreWarps>(kWide / 4),
-                         policies<kCausal, kOwnLengthsCausal>);
+                         policies<kCausal, kPackedCausal>);
   suite.backward<__half>("d256", simulated<Roles256>(kWide),
-                         policies<kNone, kOwnLengths, kOwnLengthsCausal, kOwnLengthsEverything>);
+                         policies<kNone, kOwnLengths, kPackedCausal, kPaddedEverything>);
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
-                         policies<kCausal, kEverything, kOwnLengthsCausal>);
+                         policies<kCausal, kEverything, kPackedCausal>);
   suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide), policies<kEverything>);
   suite.forward<__nv_bfloat16>("default", simulated<Default>(kMost), policies<kBlockSparse>);
   suite.backward<__half>("one_group", simulated<OneGroup>(kMost), policies<kBlockSparse>);

@@ -122,10 +122,10 @@ struct CombinationOf<Policy::kBlockSparseEverything>
 template <>
 struct CombinationOf<Policy::kOwnLengths> : Combination<OwnLengths> {};
 template <>
-struct CombinationOf<Policy::kOwnLengthsCausal> : Combination<Causal, OwnLengths> {};
+struct CombinationOf<Policy::kPackedCausal> : Combination<Causal, attile::Packed> {};
 template <>
-struct CombinationOf<Policy::kOwnLengthsEverything>
-    : Combination<Gaps, SoftcapAlibi, PhiloxDropout, OwnLengths> {};
+struct CombinationOf<Policy::kPaddedEverything>
+    : Combination<Gaps, SoftcapAlibi, PhiloxDropout, attile::Padded> {};
 
 }  // namespace detail
 
@@ -143,8 +143,8 @@ class PolicyData {
   PackedRows q_rows, kv_rows;  ///< of sequences with lengths of their own
 
   explicit PolicyData(const Case& c)
-      : q_rows(c.batch, c.q_len, false),
-        kv_rows(c.batch, c.kv_len, true),
+      : q_rows(c, false),
+        kv_rows(c, true),
         case_(c),
         blocks_(random_blocks(c)),
         bias_(bias_elements()),
@@ -225,6 +225,14 @@ class PolicyData {
     s = {q_rows.first.data(),   q_rows.length.data(), kv_rows.first.data(),
          kv_rows.length.data(), q_rows.rows,          kv_rows.rows};
   }
+  void operator()(attile::Padded& s) const { s = {q_rows.length.data(), kv_rows.length.data()}; }
+  void operator()(attile::Packed& s) const {
+    s = {q_rows.cu_seqlens.data(), kv_rows.cu_seqlens.data(), q_rows.rows, kv_rows.rows,
+         nullptr,                  nullptr};
+    if (case_.tight) return;
+    s.seqused_q = q_rows.length.data();
+    s.seqused_k = kv_rows.length.data();
+  }
   template <class A, class B>
   void operator()(attile::And<A, B>& m) const {
     (*this)(m.first);
@@ -245,6 +253,7 @@ class PolicyData {
                                gradients_.region(),    region(factors_),
                                region(q_rows.first),   region(q_rows.length),
                                region(kv_rows.first),  region(kv_rows.length),
+                               region(q_rows.cu_seqlens), region(kv_rows.cu_seqlens),
                                region(key_lengths_),   region(document_table_),
                                region(interval_table_)};
     all.push_back(half_bias_.region());
@@ -375,6 +384,16 @@ struct Relocate {
     (*this)(s.q_len);
     (*this)(s.kv_first);
     (*this)(s.kv_len);
+  }
+  void operator()(attile::Padded& s) const {
+    (*this)(s.seqused_q);
+    (*this)(s.seqused_k);
+  }
+  void operator()(attile::Packed& s) const {
+    (*this)(s.cu_seqlens_q);
+    (*this)(s.cu_seqlens_k);
+    (*this)(s.seqused_q);
+    (*this)(s.seqused_k);
   }
   void operator()(attile::PhiloxDropout& p) const {
     (*this)(p.seed_pointer);

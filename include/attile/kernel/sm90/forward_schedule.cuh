@@ -31,10 +31,15 @@ class ForwardSchedule {
 
  public:
   ATTILE_DEVICE ForwardSchedule(const ForwardParams<Traits>& p, int block)
-      : p_(p), items_(items(p, block)) {}
+      : p_(p), items_(items(p, block)) {
+    skip_missing();
+  }
 
   ATTILE_DEVICE bool more() const { return items_.more(); }
-  ATTILE_DEVICE void next() { items_.next(); }
+  ATTILE_DEVICE void next() {
+    items_.next();
+    skip_missing();
+  }
   ATTILE_DEVICE WorkTile tile() const {
     const WorkItem item = items_.item();
     const int packs = Traits::kPacked ? p_.packs : p_.q_heads;
@@ -50,6 +55,18 @@ class ForwardSchedule {
   }
 
  private:
+  /// Goes on to the next work tile that has rows: where sequences have lengths of their own, those
+  /// past the end of one have none.
+  ATTILE_DEVICE void skip_missing() {
+    if constexpr (!Problem<Traits>::kUniform) {
+      const auto is_missing = [&](const WorkItem& item) {
+        const int sequence = item.batch_head / p_.q_heads;
+        const int row0 = item.q_tile * Traits::kConsumers * kWarpgroupRows;
+        return row0 >= p_.policies.sequences.extent(sequence, p_.bounds).q_len;
+      };
+      while (items_.more() && is_missing(items_.item())) items_.next();
+    }
+  }
   ATTILE_DEVICE static Items items(const ForwardParams<Traits>& p, int block) {
     const int blocks = arch::block_count();
     if constexpr (kEven) {
