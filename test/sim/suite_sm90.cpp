@@ -2,12 +2,14 @@
 #include <attile/attile.cuh>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_offsets.h"
 #include "sim/any_table.h"
 #include "sim/one_head.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/own_lengths.h"
+#include "support/packed_bits.h"
 #include "support/random.h"
 
 namespace {
@@ -223,6 +225,18 @@ const bool kRegistered = [] {
     CHECK(beside_neighbour(1.0f, mod) == beside_neighbour(20.0f, mod));
     const attile::Then<attile::Softcap, attile::Alibi> wide{{30.0f}, {slopes.get(), 0}};
     CHECK(beside_neighbour(1.0f, wide) == beside_neighbour(300.0f, wide));
+  });
+  suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [] {
+    using Forward = KernelsOf<Two, __half, kPackedCausal>::Forward;
+    using InTurn = KernelsOf<InOrder, __half, kPackedCausal>::Backward;
+    check_packed_bits<ByTraits<Forward, InTurn>>(70, 100, 4, 2);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("packed_causal", "both", "any_offsets", [] {
+    run_any_offsets<KernelsOf<Two, __half, kPackedCausal>::Forward>();
+    run_any_offsets<KernelsOf<Columns, __half, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<InOrder, __half, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<RolesInOrder, __half, kPackedCausal>::Backward>();
   });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "causal_sorted_document",

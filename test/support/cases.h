@@ -728,6 +728,9 @@ inline constexpr auto kCases = [] {
        .kv_len = 7},
       {.name = "packed_causal_tight_130", .policy = kPackedCausal, .batch = 6, .q_heads = 1,
        .kv_heads = 1, .q_len = 130, .kv_len = 130, .head_dim = 32, .dlse = true, .tight = true},
+      // More sequences than a thread block of some schedulers takes.
+      {.name = "packed_causal_1100_sequences", .policy = kPackedCausal, .batch = 1100, .q_len = 4,
+       .kv_len = 5, .head_dim = 16, .tight = true},
       {.name = "padded_everything_all_empty", .policy = kPaddedEverything, .batch = 2, .q_len = 20,
        .kv_len = 30, .lengths = Lengths::kAllEmpty},
   });

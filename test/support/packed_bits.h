@@ -31,11 +31,27 @@ struct Pack {
   int q_len = 0, kv_len = 0;  ///< the bounds
 };
 
-/// The forward and the backward kernels, with Packed sequences and D elements of a row.
-template <class Forward, class Backward>
+/// Calls the kernels that traits name.
+template <class ForwardTraits, class BackwardTraits>
+struct ByTraits {
+  using ForwardArgs = typename ForwardTraits::Args;
+  using BackwardArgs = typename BackwardTraits::Args;
+  static constexpr int kD = ForwardTraits::kD;
+  static constexpr attile::DqMode kDqMode = BackwardTraits::kDqMode;
+
+  static cudaError_t forward(const ForwardArgs& args) {
+    return attile::forward<ForwardTraits>(args);
+  }
+  static cudaError_t backward(void* workspace, std::size_t& bytes, const BackwardArgs& args) {
+    return attile::backward<BackwardTraits>(workspace, bytes, args);
+  }
+};
+
+/// A forward and a backward pass with Packed sequences. Calls: see ByTraits.
+template <class Calls>
 class PackedRun {
-  using T = typename Forward::ElementType;
-  static constexpr int D = Forward::kD;
+  using T = typename Calls::ForwardArgs::ElementType;
+  static constexpr int D = Calls::kD;
 
  public:
   PackedRun(const Pack& pack, int q_heads, int kv_heads)
@@ -70,11 +86,11 @@ class PackedRun {
       a.head_dim = a.head_dim_v = D;
       a.sequences = packed;
     };
-    typename Forward::Args forward;
+    typename Calls::ForwardArgs forward;
     describe(forward);
     forward.o = rows<T>(o, true);
-    REQUIRE(attile::forward<Forward>(forward) == cudaSuccess);
-    typename Backward::Args backward;
+    REQUIRE(Calls::forward(forward) == cudaSuccess);
+    typename Calls::BackwardArgs backward;
     describe(backward);
     backward.o = rows<const T>(o, true);
     backward.dout = rows<const T>(dout, true);
@@ -82,9 +98,9 @@ class PackedRun {
     backward.dk = rows<T>(dk, false);
     backward.dv = rows<T>(dv, false);
     std::size_t bytes = 0;
-    REQUIRE(attile::backward<Backward>(nullptr, bytes, backward) == cudaSuccess);
+    REQUIRE(Calls::backward(nullptr, bytes, backward) == cudaSuccess);
     const example::DeviceArray<unsigned char> workspace(bytes);
-    REQUIRE(attile::backward<Backward>(workspace.get(), bytes, backward) == cudaSuccess);
+    REQUIRE(Calls::backward(workspace.get(), bytes, backward) == cudaSuccess);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
 
     std::vector<float> bits;
@@ -96,7 +112,7 @@ class PackedRun {
       for (std::size_t i = 0; i < count; ++i) bits.push_back(attile::to_float(values[first + i]));
     };
     add(o, true);
-    if (Backward::kDqMode != attile::DqMode::kAccumulate) add(dq, true);
+    if (Calls::kDqMode != attile::DqMode::kAccumulate) add(dq, true);
     add(dk, false);
     add(dv, false);
     const auto of_rows = lse.download();
@@ -143,11 +159,11 @@ class PackedRun {
 
 /// Checks that a sequence has the same bits alone and among others, at other places, beside large
 /// numbers, and with bounds that are four times too large. Units    rows, keys: its lengths.
-template <class Forward, class Backward>
+template <class Calls>
 void check_packed_bits(int rows, int keys, int q_heads, int kv_heads) {
   const PackedSequence own{rows, keys, 1};
   const auto bits = [&](const Pack& pack, int number) {
-    return PackedRun<Forward, Backward>(pack, q_heads, kv_heads).of_sequence(number);
+    return PackedRun<Calls>(pack, q_heads, kv_heads).of_sequence(number);
   };
   const std::vector<float> alone = bits({{own}, 0, rows, keys}, 0);
   REQUIRE(!alone.empty());
