@@ -37,7 +37,9 @@ struct AttilePolicies {
   std::int32_t prefix, window_left, window_right, blocks;
 };
 
-/// Arguments of the kernel in device memory; what its direction does not have may be null.
+/// Arguments of the kernel in device memory; what its direction does not have may be null. With
+/// ATTILE_POLICY Packed, cu_seqlens (batch + 1) and total say where the sequences lie, and q_len and
+/// kv_len are their bounds.
 struct AttileProblem {
   AttileTensor q, k, v, o, dout, dq, dk, dv;
   float* lse;
@@ -45,7 +47,8 @@ struct AttileProblem {
   std::size_t workspace_bytes;
   cudaStream_t stream;
   AttilePolicies policies;
-  std::int32_t batch, q_heads, kv_heads, q_len, kv_len;
+  const std::int32_t* cu_seqlens;
+  std::int32_t batch, q_heads, kv_heads, q_len, kv_len, total;
   float scale;
 };
 
@@ -92,6 +95,9 @@ using Bias = attile::Policies<Mask, attile::AdditiveBias<T>>;
 using KeyPadding = Masked<attile::KeyPadding>;
 #if __has_include(<attile/core/block_sparse.h>)  // earlier headers have none
 using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
+#endif
+#if __has_include(<attile/core/packed.h>)
+using Packed = attile::Policies<Mask, attile::Packed>;
 #endif
 
 }  // namespace bundle
@@ -159,6 +165,10 @@ A args_of(const AttileProblem& p) {
   a.batch = p.batch, a.q_heads = p.q_heads, a.kv_heads = p.kv_heads;
   a.q_len = p.q_len, a.kv_len = p.kv_len;
   a.scale = p.scale;
+  if constexpr (requires { a.sequences.cu_seqlens_q; }) {
+    a.sequences.cu_seqlens_q = a.sequences.cu_seqlens_k = p.cu_seqlens;
+    a.sequences.total_q = a.sequences.total_k = p.total;
+  }
   return a;
 }
 

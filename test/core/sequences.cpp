@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/check.h>
-#include <attile/core/sequences.h>
+#include <attile/core/packed.h>
 
 #include <climits>
 #include <string>
