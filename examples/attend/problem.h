@@ -4,6 +4,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/mask.h>
+#include <attile/core/packed.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -18,25 +19,29 @@ namespace attend {
 /// causal. Its tiles are those of the masks of that name, and the kernels are compiled once.
 using Mask = attile::SlidingWindow;
 
+/// With packed sequences `batch` is their number, q_len and kv_len are the longest ones, and the
+/// tensors have one batch of q_rows and kv_rows.
 struct Problem {
   Layout layout = Layout::kBshd;
   int batch = 0, q_heads = 0, kv_heads = 0, q_len = 0, kv_len = 0, head_dim = 0, head_dim_v = 0;
+  int batches = 0, q_rows = 0, kv_rows = 0;      ///< of the tensors
+  std::vector<int> cu_seqlens_q, cu_seqlens_k;  ///< of packed sequences; else empty
   Mask mask{};
   float scale = 0;
   bool backward = false;
 
-  std::int64_t q_rows() const { return std::int64_t{batch} * q_heads * q_len; }
-  std::int64_t kv_rows() const { return std::int64_t{batch} * kv_heads * kv_len; }
+  bool is_packed() const { return !cu_seqlens_q.empty(); }
+  std::int64_t statistics() const { return std::int64_t{batches} * q_heads * q_rows; }
 
   npy::Shape shape(int rows, int heads, int dim) const {
-    return layout == Layout::kBshd ? npy::Shape{batch, rows, heads, dim}
-                                   : npy::Shape{batch, heads, rows, dim};
+    return layout == Layout::kBshd ? npy::Shape{batches, rows, heads, dim}
+                                   : npy::Shape{batches, heads, rows, dim};
   }
-  npy::Shape q_shape() const { return shape(q_len, q_heads, head_dim); }
-  npy::Shape k_shape() const { return shape(kv_len, kv_heads, head_dim); }
-  npy::Shape v_shape() const { return shape(kv_len, kv_heads, head_dim_v); }
-  npy::Shape o_shape() const { return shape(q_len, q_heads, head_dim_v); }
-  npy::Shape lse_shape() const { return {batch, q_heads, q_len}; }
+  npy::Shape q_shape() const { return shape(q_rows, q_heads, head_dim); }
+  npy::Shape k_shape() const { return shape(kv_rows, kv_heads, head_dim); }
+  npy::Shape v_shape() const { return shape(kv_rows, kv_heads, head_dim_v); }
+  npy::Shape o_shape() const { return shape(q_rows, q_heads, head_dim_v); }
+  npy::Shape lse_shape() const { return {batches, q_heads, q_rows}; }
 
   template <class T>
   attile::Tensor<T> view(T* data, int rows, int heads, int dim) const {
@@ -44,23 +49,37 @@ struct Problem {
                                    : attile::bhsd(data, rows, heads, dim);
   }
 
+  /// The lengths of one sequence.
+  attile::Extent extent(int sequence) const {
+    if (!is_packed()) return {q_len, kv_len};
+    return {cu_seqlens_q[sequence + 1] - cu_seqlens_q[sequence],
+            cu_seqlens_k[sequence + 1] - cu_seqlens_k[sequence]};
+  }
+
   /// Pairs of a query and a key that see each other, by the convention that rates are stated in:
   /// all, half of all when causal, and the exact number with a window.
   double pairs() const {
-    const double all = static_cast<double>(q_len) * kv_len;
+    double sum = 0;
+    for (int b = 0; b < batch; ++b) sum += pairs_of(extent(b));
+    return sum;
+  }
+
+  /// Floating-point operations: 2 (D + Dv) for each pair forward, 2.5 times that backward.
+  double forward_flops() const { return 2.0 * q_heads * pairs() * (head_dim + head_dim_v); }
+  double backward_flops() const { return 2.5 * forward_flops(); }
+
+ private:
+  double pairs_of(attile::Extent lengths) const {
+    const double all = static_cast<double>(lengths.q_len) * lengths.kv_len;
     if (mask.left < 0 && mask.right < 0) return all;
     if (mask.left < 0 && mask.right == 0) return all / 2;
     double visible = 0;
-    for (int row = 0; row < q_len; ++row) {
-      const auto span = mask.columns(0, 0, {row, row + 1}, {q_len, kv_len}).touched;
+    for (int row = 0; row < lengths.q_len; ++row) {
+      const auto span = mask.columns(0, 0, {row, row + 1}, lengths).touched;
       if (!span.empty()) visible += span.end - span.begin;
     }
     return visible;
   }
-
-  /// Floating-point operations: 2 (D + Dv) for each pair forward, 2.5 times that backward.
-  double forward_flops() const { return 2.0 * batch * q_heads * pairs() * (head_dim + head_dim_v); }
-  double backward_flops() const { return 2.5 * forward_flops(); }
 };
 
 /// Pointers to one problem's tensors, in host or in device memory.
@@ -69,47 +88,60 @@ struct Pointers {
   const T *q = nullptr, *k = nullptr, *v = nullptr, *dout = nullptr;
   T *o = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
   float* lse = nullptr;
+  const int *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr;
 };
 
-template <class T>
-attile::ForwardArgs<T, Mask> forward_args(const Problem& p, const Pointers<T>& at) {
-  return {.q = p.view(at.q, p.q_len, p.q_heads, p.head_dim),
-          .k = p.view(at.k, p.kv_len, p.kv_heads, p.head_dim),
-          .v = p.view(at.v, p.kv_len, p.kv_heads, p.head_dim_v),
-          .o = p.view(at.o, p.q_len, p.q_heads, p.head_dim_v),
-          .lse = at.lse,
-          .batch = p.batch,
-          .q_heads = p.q_heads,
-          .kv_heads = p.kv_heads,
-          .q_len = p.q_len,
-          .kv_len = p.kv_len,
-          .head_dim = p.head_dim,
-          .head_dim_v = p.head_dim_v,
-          .scale = p.scale,
-          .mask = p.mask};
+namespace detail {
+
+/// What the arguments of both passes have in common.
+template <class Args, class T>
+Args common_args(const Problem& p, const Pointers<T>& at) {
+  Args a;
+  a.q = p.view(at.q, p.q_rows, p.q_heads, p.head_dim);
+  a.k = p.view(at.k, p.kv_rows, p.kv_heads, p.head_dim);
+  a.v = p.view(at.v, p.kv_rows, p.kv_heads, p.head_dim_v);
+  a.lse = at.lse;
+  a.batch = p.batch;
+  a.q_heads = p.q_heads;
+  a.kv_heads = p.kv_heads;
+  a.q_len = p.q_len;
+  a.kv_len = p.kv_len;
+  a.head_dim = p.head_dim;
+  a.head_dim_v = p.head_dim_v;
+  a.scale = p.scale;
+  a.mask = p.mask;
+  if constexpr (!Args::SequencesType::kUniform) {
+    a.sequences = attile::Packed{at.cu_seqlens_q, at.cu_seqlens_k, p.q_rows, p.kv_rows};
+  }
+  return a;
 }
 
-template <class T>
-attile::BackwardArgs<T, Mask> backward_args(const Problem& p, const Pointers<T>& at) {
+}  // namespace detail
+
+template <class Sequences, class T>
+attile::ForwardArgs<T, Mask, Sequences> forward_args(const Problem& p, const Pointers<T>& at) {
+  auto a = detail::common_args<attile::ForwardArgs<T, Mask, Sequences>>(p, at);
+  a.o = p.view(at.o, p.q_rows, p.q_heads, p.head_dim_v);
+  return a;
+}
+
+template <class Sequences, class T>
+attile::BackwardArgs<T, Mask, Sequences> backward_args(const Problem& p, const Pointers<T>& at) {
+  auto a = detail::common_args<attile::BackwardArgs<T, Mask, Sequences>>(p, at);
   const T* const o = at.o;
-  return {.q = p.view(at.q, p.q_len, p.q_heads, p.head_dim),
-          .k = p.view(at.k, p.kv_len, p.kv_heads, p.head_dim),
-          .v = p.view(at.v, p.kv_len, p.kv_heads, p.head_dim_v),
-          .o = p.view(o, p.q_len, p.q_heads, p.head_dim_v),
-          .lse = at.lse,
-          .dout = p.view(at.dout, p.q_len, p.q_heads, p.head_dim_v),
-          .dq = p.view(at.dq, p.q_len, p.q_heads, p.head_dim),
-          .dk = p.view(at.dk, p.kv_len, p.kv_heads, p.head_dim),
-          .dv = p.view(at.dv, p.kv_len, p.kv_heads, p.head_dim_v),
-          .batch = p.batch,
-          .q_heads = p.q_heads,
-          .kv_heads = p.kv_heads,
-          .q_len = p.q_len,
-          .kv_len = p.kv_len,
-          .head_dim = p.head_dim,
-          .head_dim_v = p.head_dim_v,
-          .scale = p.scale,
-          .mask = p.mask};
+  a.o = p.view(o, p.q_rows, p.q_heads, p.head_dim_v);
+  a.dout = p.view(at.dout, p.q_rows, p.q_heads, p.head_dim_v);
+  a.dq = p.view(at.dq, p.q_rows, p.q_heads, p.head_dim);
+  a.dk = p.view(at.dk, p.kv_rows, p.kv_heads, p.head_dim);
+  a.dv = p.view(at.dv, p.kv_rows, p.kv_heads, p.head_dim_v);
+  return a;
+}
+
+/// Calls f with the sequences policy of the problem, a type: f.template operator()<Packed>().
+template <class F>
+auto with_sequences(const Problem& p, const F& f) {
+  return p.is_packed() ? f.template operator()<attile::Packed>()
+                       : f.template operator()<attile::Uniform>();
 }
 
 /// The tensors of one problem in host memory.
@@ -119,9 +151,18 @@ struct Tensors {
   std::vector<T> o, dq, dk, dv;  // outputs
   std::vector<float> lse;
 
-  Pointers<T> pointers() {
-    return {q.data(),  k.data(),  v.data(),  dout.data(), o.data(),
-            dq.data(), dk.data(), dv.data(), lse.data()};
+  Pointers<T> pointers(const Problem& p) {
+    return {q.data(),
+            k.data(),
+            v.data(),
+            dout.data(),
+            o.data(),
+            dq.data(),
+            dk.data(),
+            dv.data(),
+            lse.data(),
+            p.cu_seqlens_q.data(),
+            p.cu_seqlens_k.data()};
   }
   std::size_t bytes() const {
     return sizeof(T) * (q.size() + k.size() + v.size() + dout.size() + o.size() + dq.size() +
