@@ -49,11 +49,6 @@ struct ForwardMemory {
     return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
   }
 
-  /// The barrier for tail tiles of V (0), or of the Q of warpgroup i - 1; only with kHasTails.
-  ATTILE_DEVICE tile::TailBarrier tail_barrier(int i) const {
-    return tile::TailBarrier(barriers() + Traits::kPipelineBarriers + i);
-  }
-
   /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
@@ -64,9 +59,6 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps);
       v().init(Traits::kConsumers * kWarps);
-      for (int i = 0; i < Traits::kTailBarriers; ++i) {
-        arch::mbarrier_init(barriers() + Traits::kPipelineBarriers + i, 1);
-      }
       arch::mbarrier_publish();
     }
     arch::barrier();  // nobody uses a barrier that is not there yet

@@ -94,6 +94,11 @@ struct BoxedTensors {
                                            dims.v)),
         o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                            dims.v, packing.heads, packing.rows)) {
+    const SequenceBoxes<typename Traits::SequencesType> boxes(a);
+    q = boxes.of_queries(q);
+    o = boxes.of_queries(o);
+    k = boxes.of_keys(k);
+    v = boxes.of_keys(v);
     if constexpr (Traits::kElementStages > 0) {
       elements = boxed_elements<Traits>(a, a.score_mod.elements());
     }
@@ -151,6 +156,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   Sections sections{};  ///< the order of batch heads where not kEvenRows
   int lead;             ///< attile::lead_rows; 0 without kHasLead
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
+  [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
 
   /// Returns the number of work tiles.
   static std::int64_t tile_count(const typename Traits::Args& args) {
@@ -166,7 +172,8 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         rescale_threshold(Traits::kRescaleThreshold / scale_log2),
         packing(packing_of<Traits>(args)),
         packs(args.q_heads / packing.heads),
-        batch_heads(args.batch * packs) {
+        batch_heads(args.batch * packs),
+        boxes(args) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (!kEvenRows<Traits>) sections = sections_of(args);
@@ -195,6 +202,15 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   /// Returns the coordinate of a tile's first head in the maps of Q and O, which count packs.
   ATTILE_DEVICE int box_head(int head) const {
     return Traits::kPacked ? head / packing.heads : head;
+  }
+  /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from the
+  /// sequence's first one on.
+  ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int col0 = 0) const {
+    return boxes.queries(this->policies.sequences, at.sequence, this->extent(at),
+                         box_head(at.head), at.row0, col0);
+  }
+  ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at) const {
+    return boxes.keys(this->policies.sequences, at.sequence, this->extent(at), at.kv_head, 0);
   }
   /// Returns the number of rows of each packed head that a warpgroup computes.
   ATTILE_DEVICE int warpgroup_rows() const {

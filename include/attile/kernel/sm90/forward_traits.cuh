@@ -151,14 +151,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages);
-  /// Whether there are tail tiles of V and Q, which end with rows of another sequence: the producer
-  /// replaces those by zeros.
-  static constexpr bool kHasTails = !P::SequencesType::kUniform;
-  /// Barriers on which tail tiles complete: one for V, and one for each warpgroup's Q.
-  static constexpr int kTailBarriers = kHasTails ? 1 + kConsumers : 0;
   /// Bytes of dynamic shared memory of a block.
   static constexpr std::size_t kSharedBytes =
-      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTailBarriers);
+      kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "
