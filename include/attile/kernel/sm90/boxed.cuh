@@ -76,7 +76,7 @@ class SequenceBoxes {
   /// Return the coordinates of a sequence's rows, or keys, from row `row0` on, which where sequences
   /// have lengths of their own is at least 0. `lengths`: the sequence's.
   ATTILE_DEVICE arch::TmaCoord queries(const SequencesType& sequences, int sequence,
-                                       const Extent& lengths, int head, int row0,
+                                       Extent lengths, int head, int row0,
                                        int col0 = 0) const {
     if constexpr (kUniform) {
       return {col0, 0, row0, head, sequence};
@@ -87,7 +87,7 @@ class SequenceBoxes {
     }
   }
   ATTILE_DEVICE arch::TmaCoord keys(const SequencesType& sequences, int sequence,
-                                    const Extent& lengths, int kv_head, int key0) const {
+                                    Extent lengths, int kv_head, int key0) const {
     if constexpr (kUniform) {
       return {0, 0, key0, kv_head, sequence};
     } else {

@@ -203,14 +203,14 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   ATTILE_DEVICE int box_head(int head) const {
     return Traits::kPacked ? head / packing.heads : head;
   }
-  /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from the
-  /// sequence's first one on.
+  /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
+  /// key0 on.
   ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int col0 = 0) const {
     return boxes.queries(this->policies.sequences, at.sequence, this->extent(at),
                          box_head(at.head), at.row0, col0);
   }
-  ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at) const {
-    return boxes.keys(this->policies.sequences, at.sequence, this->extent(at), at.kv_head, 0);
+  ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
+    return boxes.keys(this->policies.sequences, at.sequence, this->extent(at), at.kv_head, key0);
   }
   /// Returns the number of rows of each packed head that a warpgroup computes.
   ATTILE_DEVICE int warpgroup_rows() const {

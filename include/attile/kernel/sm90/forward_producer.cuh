@@ -27,12 +27,10 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipe
   typename Pipeline::State state;
   for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
-    const arch::TmaCoord keys = p.keys(at);
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      arch::TmaCoord box = keys;
-      box.c2 += p.kv_tile(at, step) * Traits::kBc;
+      const arch::TmaCoord keys = p.keys(at, p.kv_tile(at, step) * Traits::kBc);
       pipeline.producer_acquire(state);
-      pipeline.load(state, map, box);
+      pipeline.load(state, map, keys);
       state.advance();
     }
   }
@@ -61,12 +59,14 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
   for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
+    arch::TmaCoord box{0, 0, rows.row0, p.box_head(rows.head), rows.sequence};
+    if constexpr (!Problem<Traits>::kUniform) box = p.queries(rows.at(p));
     // This stage had Q of the rows kQStages tiles ago. It was released after O of the rows before
     // those was stored, so that their slot of rows is free (ForwardTraits::kRowSlots).
     pipeline.await_empty(state);
     smem.rows(warpgroup, number) = rows;
     pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
-    pipeline.load(state, p.maps.q, p.queries(rows.at(p)));
+    pipeline.load(state, p.maps.q, box);
     state.advance();
   }
   pipeline.await_empty(state);
