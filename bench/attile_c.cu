@@ -38,8 +38,8 @@ struct AttilePolicies {
 };
 
 /// Arguments of the kernel in device memory; what its direction does not have may be null. With
-/// ATTILE_POLICY Packed, cu_seqlens (batch + 1) and total say where the sequences lie, and q_len and
-/// kv_len are their bounds.
+/// ATTILE_POLICY Packed, cu_seqlens (batch + 1) and total say where the sequences lie, and q_len
+/// and kv_len are their bounds.
 struct AttileProblem {
   AttileTensor q, k, v, o, dout, dq, dk, dv;
   float* lse;
@@ -182,8 +182,10 @@ attile::Check check(const A& a) {
   return attile::check<kD, kDv, kMode>(a);
 }
 
+/// Forward passes take it where sequences have lengths of their own, which it makes faster.
 template <class A>
-cudaError_t workspace_of(const A&, std::size_t& bytes) {
+cudaError_t workspace_of(const A& a, std::size_t& bytes) {
+  if constexpr (!A::SequencesType::kUniform) return attile::forward<kD, kDv>(nullptr, bytes, a);
   bytes = 0;
   return cudaSuccess;
 }
@@ -210,6 +212,10 @@ cudaError_t prepare(const Mask& mask, const AttileProblem& p, std::size_t& bytes
 
 template <class A>
 cudaError_t run(const A& a, const AttileProblem& p) {
+  if constexpr (!A::SequencesType::kUniform) {
+    std::size_t bytes = p.workspace_bytes;
+    return attile::forward<kD, kDv>(p.workspace, bytes, a, p.stream);
+  }
   return attile::forward<kD, kDv>(a, p.stream);
 }
 
@@ -231,7 +237,7 @@ std::size_t attile_problem_bytes() { return sizeof(AttileProblem); }
 /// Why the kernel would refuse `problem`, in one sentence; empty when it would not.
 const char* attile_check(const AttileProblem* problem) { return check(args_of(*problem)).why; }
 
-/// Sets `bytes` to the scratch memory that `attile_run` needs: 0 for a forward kernel.
+/// Sets `bytes` to the scratch memory that `attile_run` needs: 0 for most forward kernels.
 /// Errors   a cudaError_t; 0 for success.
 int attile_workspace(const AttileProblem* problem, std::size_t* bytes) {
   return workspace_of(args_of(*problem), *bytes);

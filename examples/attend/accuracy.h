@@ -39,7 +39,7 @@ std::vector<double> dense(const Problem& p, const attile::Tensor<const T>& view,
     const int rows = of_keys ? p.extent(b).kv_len : p.extent(b).q_len;
     for (int h = 0; h < heads; ++h) {
       for (int row = 0; row < longest; ++row) {
-        const T* at = row >= rows       ? nullptr
+        const T* at = row >= rows      ? nullptr
                       : !p.is_packed() ? view.row(b, h, row)
                                        : view.row(0, h, cu_seqlens[b] + row);
         for (int d = 0; d < dim; ++d) copy.push_back(at == nullptr ? 0 : attile::to_float(at[d]));

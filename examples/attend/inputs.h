@@ -78,8 +78,8 @@ inline int longest(const Extents& e, const std::vector<int>& cu_seqlens) {
     throw npy::Error(e.path + " has the shape " + e.shape + ", but packed sequences have batch 1.");
   }
   if (cu_seqlens.back() > e.rows) {
-    throw npy::Error(e.path + " has " + std::to_string(e.rows) + " rows, but the sequences end at " +
-                     std::to_string(cu_seqlens.back()) + ".");
+    throw npy::Error(e.path + " has " + std::to_string(e.rows) +
+                     " rows, but the sequences end at " + std::to_string(cu_seqlens.back()) + ".");
   }
   int length = 0;
   for (std::size_t b = 1; b < cu_seqlens.size(); ++b) {

@@ -112,7 +112,8 @@ inline std::vector<int> parse_offsets(const std::string& option, const std::stri
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const auto offset = number<int>(std::string_view(text).substr(begin, end - begin));
     if (!offset || *offset < (offsets.empty() ? 0 : offsets.back())) {
-      throw UsageError(option + " needs whole numbers from 0 that do not fall, not '" + text + "'.");
+      throw UsageError(option + " needs whole numbers from 0 that do not fall, not '" + text +
+                       "'.");
     }
     offsets.push_back(*offset);
     begin = end + 1;
@@ -208,9 +209,9 @@ inline void check_together(const Options& o) {
 /// Reads the command line; throws UsageError, one sentence.
 inline Options parse(int argc, char** argv) {
   static const std::set<std::string> kWithValue = {
-      "--q",  "--k",      "--v",      "--do",    "--o",      "--lse",    "--dq",   "--dk",
-      "--dv", "--expect", "--layout", "--dtype", "--device", "--window", "--scale",
-      "--cu-seqlens-q", "--cu-seqlens-k"};
+      "--q",      "--k",      "--v",     "--do",           "--o",           "--lse",
+      "--dq",     "--dk",     "--dv",    "--expect",       "--layout",      "--dtype",
+      "--device", "--window", "--scale", "--cu-seqlens-q", "--cu-seqlens-k"};
   Options options;
   std::set<std::string> seen;
   for (int i = 1; i < argc; ++i) {

@@ -24,7 +24,7 @@ using Mask = attile::SlidingWindow;
 struct Problem {
   Layout layout = Layout::kBshd;
   int batch = 0, q_heads = 0, kv_heads = 0, q_len = 0, kv_len = 0, head_dim = 0, head_dim_v = 0;
-  int batches = 0, q_rows = 0, kv_rows = 0;      ///< of the tensors
+  int batches = 0, q_rows = 0, kv_rows = 0;     ///< of the tensors
   std::vector<int> cu_seqlens_q, cu_seqlens_k;  ///< of packed sequences; else empty
   Mask mask{};
   float scale = 0;

@@ -78,7 +78,8 @@ struct Training {
   }
   cudaError_t run(void* workspace, cudaStream_t stream) const {
     std::size_t size = bytes;
-    if (const auto error = OneCall::forward(forward(), stream)) return error;
+    // With scratch memory, in which blocks of sm90 count what they have taken.
+    if (const auto error = attile::forward<kDim>(workspace, size, forward(), stream)) return error;
     return OneCall::backward(workspace, size, backward(), stream);
   }
   /// All that is written, as bits.

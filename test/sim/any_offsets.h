@@ -15,9 +15,10 @@
 #include "support/catch.h"
 #include "support/random.h"
 
-// Kernels with Packed sequences whose offsets and lengths are anything: negative, too large, falling.
-// Nothing is accessed out of bounds, which the machine sees, and every kernel ends. Where offsets
-// fall, rows are given to two sequences, which both write them: that is a race, and nothing else.
+// Kernels with Packed sequences whose offsets and lengths are anything: negative, too large,
+// falling. Nothing is accessed out of bounds, which the machine sees, and every kernel ends. Where
+// offsets fall, rows are given to two sequences, which both write them: that is a race, and nothing
+// else.
 
 namespace attile_test {
 
@@ -40,7 +41,8 @@ void run_any_offsets() {
       return numbers;
     };
     using Ints = example::DeviceArray<int>;
-    const Ints cu_q(any(0, kRows)), cu_k(any(1, kKeys)), used_q(any(2, kRows)), used_k(any(3, kKeys));
+    const Ints cu_q(any(0, kRows)), cu_k(any(1, kKeys)), used_q(any(2, kRows)),
+        used_k(any(3, kKeys));
     attile::Packed packed{cu_q.get(), cu_k.get(), kRows, kKeys};
     if (seed % 2 == 0) packed.seqused_q = used_q.get(), packed.seqused_k = used_k.get();
     const cudaError_t error = head.try_packed(packed, kBatch, /*q_len=*/100, /*kv_len=*/150);

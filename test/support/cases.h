@@ -69,8 +69,7 @@ enum class Data {
 
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
-  return p == Policy::kOwnLengths || p == Policy::kPackedCausal ||
-         p == Policy::kPaddedEverything;
+  return p == Policy::kOwnLengths || p == Policy::kPackedCausal || p == Policy::kPaddedEverything;
 }
 
 /// The lengths of such sequences: see lengths_of.

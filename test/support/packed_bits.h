@@ -12,8 +12,8 @@
 #include "support/catch.h"
 #include "support/random.h"
 
-// The bits of a packed sequence: they follow from its own rows and keys, and neither from the others
-// in the pack, nor from its place there, nor from the bounds of the lengths.
+// The bits of a packed sequence: they follow from its own rows and keys, and neither from the
+// others in the pack, nor from its place there, nor from the bounds of the lengths.
 
 namespace attile_test {
 
@@ -40,7 +40,8 @@ struct ByTraits {
   static constexpr attile::DqMode kDqMode = BackwardTraits::kDqMode;
 
   static cudaError_t forward(const ForwardArgs& args) {
-    return attile::forward<ForwardTraits>(args);
+    const example::DeviceArray<int> workspace(std::vector<int>(4, -1));
+    return attile::forward<ForwardTraits>(workspace.get(), std::size_t{16}, args);
   }
   static cudaError_t backward(void* workspace, std::size_t& bytes, const BackwardArgs& args) {
     return attile::backward<BackwardTraits>(workspace, bytes, args);
@@ -172,10 +173,11 @@ void check_packed_bits(int rows, int keys, int q_heads, int kv_heads) {
   CHECK(bits(bounds, 0) == alone);
   const Pack first{{own, {rows, keys, 2, 20.0f}}, 0, rows, keys};
   CHECK(bits(first, 0) == alone);
-  const Pack middle{{{0, 3, 3}, {7, 0, 4}, {rows / 2, keys, 5, 20.0f}, own, {3, 2, 6, 20.0f}, {0, 0, 7}},
-                    1,
-                    2 * rows,
-                    3 * keys};
+  const Pack middle{
+      {{0, 3, 3}, {7, 0, 4}, {rows / 2, keys, 5, 20.0f}, own, {3, 2, 6, 20.0f}, {0, 0, 7}},
+      1,
+      2 * rows,
+      3 * keys};
   CHECK(bits(middle, 3) == alone);
 }
 

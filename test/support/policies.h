@@ -227,8 +227,12 @@ class PolicyData {
   }
   void operator()(attile::Padded& s) const { s = {q_rows.length.data(), kv_rows.length.data()}; }
   void operator()(attile::Packed& s) const {
-    s = {q_rows.cu_seqlens.data(), kv_rows.cu_seqlens.data(), q_rows.rows, kv_rows.rows,
-         nullptr,                  nullptr};
+    s = {q_rows.cu_seqlens.data(),
+         kv_rows.cu_seqlens.data(),
+         q_rows.rows,
+         kv_rows.rows,
+         nullptr,
+         nullptr};
     if (case_.tight) return;
     s.seqused_q = q_rows.length.data();
     s.seqused_k = kv_rows.length.data();
@@ -247,14 +251,22 @@ class PolicyData {
   void operator()(Policy&) const {}  // has no parameters
 
   std::vector<Region> regions() {
-    std::vector<Region> all = {region(q_ids_),         region(kv_ids_),
-                               region(lengths_),       region(slopes_),
-                               bias_.region(),         {seed_and_offset_, sizeof(seed_and_offset_)},
-                               gradients_.region(),    region(factors_),
-                               region(q_rows.first),   region(q_rows.length),
-                               region(kv_rows.first),  region(kv_rows.length),
-                               region(q_rows.cu_seqlens), region(kv_rows.cu_seqlens),
-                               region(key_lengths_),   region(document_table_),
+    std::vector<Region> all = {region(q_ids_),
+                               region(kv_ids_),
+                               region(lengths_),
+                               region(slopes_),
+                               bias_.region(),
+                               {seed_and_offset_, sizeof(seed_and_offset_)},
+                               gradients_.region(),
+                               region(factors_),
+                               region(q_rows.first),
+                               region(q_rows.length),
+                               region(kv_rows.first),
+                               region(kv_rows.length),
+                               region(q_rows.cu_seqlens),
+                               region(kv_rows.cu_seqlens),
+                               region(key_lengths_),
+                               region(document_table_),
                                region(interval_table_)};
     all.push_back(half_bias_.region());
     for (std::vector<int>* list : blocks_.all()) all.push_back(region(*list));

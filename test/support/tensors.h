@@ -166,8 +166,8 @@ struct TestTensor {
           const std::int64_t index =
               ((std::int64_t{b} * shape.heads + h) * shape.rows + i) * shape.dim;
           const bool dense = packed == nullptr || packed->dense();
-          const std::int64_t at = dense ? placement.at(b, h, i, 0)
-                                        : placement.at(0, h, packed->first[b] + i, 0);
+          const std::int64_t at =
+              dense ? placement.at(b, h, i, 0) : placement.at(0, h, packed->first[b] + i, 0);
           for (int c = 0; c < shape.dim; ++c) visit(buffer->data()[at + c], index + c);
         }
       }

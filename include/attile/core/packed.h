@@ -55,12 +55,12 @@ struct Padded {
 };
 
 /// Gives the sequences rows of one packed tensor, (total, head, dim), whose batch stride is not
-/// read. Sequence b has the rows from cu_seqlens[b] to cu_seqlens[b + 1], or the first seqused[b] of
-/// them: the others are a gap, which is never written and changes no result. LSE is (q_heads,
+/// read. Sequence b has the rows from cu_seqlens[b] to cu_seqlens[b + 1], or the first seqused[b]
+/// of them: the others are a gap, which is never written and changes no result. LSE is (q_heads,
 /// total_q). The arguments' q_len and kv_len are bounds of the lengths; larger ones change no bit.
-/// What device memory says is clipped: offsets to [0, total], a length to its sequence's rows and to
-/// the bound. Offsets that decrease make an empty sequence; where rows are given to two sequences,
-/// what these rows get is not defined.
+/// What device memory says is clipped: offsets to [0, total], a length to its sequence's rows and
+/// to the bound. Offsets that decrease make an empty sequence; where rows are given to two
+/// sequences, what these rows get is not defined.
 /// Shapes   cu_seqlens_q, cu_seqlens_k (batch + 1), seqused_q, seqused_k (batch) or null, all in
 ///          device memory; total_q, total_k: the rows that are allocated.
 struct Packed {

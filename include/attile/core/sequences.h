@@ -37,10 +37,10 @@ struct RowShape {
 ///                                  {sequence, 0}: kernels then do not call them, store by TMA,
 ///                                  let query heads share tiles, and let blocks share copies
 ///
-/// The library's own are Uniform, Padded and Packed. A sequences policy whose `kPacked` is true says
-/// that its sequences lie one behind another in one batch, as those of Packed do, and never share
-/// rows unless what device memory says is wrong: scratch memory is then sized by the rows of the
-/// tensors, and not by the bound of each sequence.
+/// The library's own are Uniform, Padded and Packed. A sequences policy whose `kPacked` is true
+/// says that its sequences lie one behind another in one batch, as those of Packed do, and never
+/// share rows unless what device memory says is wrong: scratch memory is then sized by the rows of
+/// the tensors, and not by the bound of each sequence.
 template <class Q>
 concept Sequences = std::is_trivially_copyable_v<Q> &&
     requires(const Q& sequences, int sequence, Extent bounds) {

@@ -69,8 +69,8 @@ struct BackwardParams : Problem<Traits> {
   ATTILE_HOST_DEVICE std::int64_t group_scratch_rows() const {
     return this->group_heads * scratch_rows();
   }
-  /// Returns whether a sequence has keys of a work tile's kv tile. Those past its end have no flags,
-  /// as rows past its end (`has_rows`) have no scratch rows.
+  /// Returns whether a sequence has keys of a work tile's kv tile. Those past its end have no
+  /// flags, as rows past its end (`has_rows`) have no scratch rows.
   ATTILE_HOST_DEVICE bool has_keys(const WorkTile& key) const {
     return this->kUniform || key.kv_tile() * Traits::kBc < this->extent(key).kv_len;
   }
@@ -82,9 +82,9 @@ struct BackwardParams : Problem<Traits> {
   ATTILE_HOST_DEVICE int head_end(const WorkTile& key) const {
     return key.head + this->group_heads;
   }
-  /// Returns the scratch row that a work tile's rows begin with. The tiles of packed sequence b begin
-  /// at tile first_row / Br + b, of which no other sequence's tiles are: its rows fill at most one
-  /// tile more than rows / Br, so that sequences without common rows have no common tiles.
+  /// Returns the scratch row that a work tile's rows begin with. The tiles of packed sequence b
+  /// begin at tile first_row / Br + b, of which no other sequence's tiles are: its rows fill at
+  /// most one tile more than rows / Br, so that sequences without common rows have no common tiles.
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
     if constexpr (kIsPacked<typename Traits::SequencesType>) {
       const std::int64_t before =
@@ -178,7 +178,8 @@ struct BackwardParams : Problem<Traits> {
 };
 
 /// Holds the bytes of the caller's scratch memory, and the offset of each part of it.
-/// Units   bytes. For each scratch row (scratch_rows): statistics 8; the sum of dQ 4 for each column
+/// Units   bytes. For each scratch row (scratch_rows): statistics 8; the sum of dQ 4 for each
+/// column
 ///         of a tile (D rounded up to 4, or with matrix instructions to whole pieces of the
 ///         warps of a row), not with kTwoPass. DqOrder needs: semaphores 4 for each tile of query
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with

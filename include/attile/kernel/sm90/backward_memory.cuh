@@ -101,9 +101,7 @@ struct BackwardMemory {
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
   /// kZeroFillsInPass.
-  ATTILE_DEVICE arch::Mbarrier* zero_filled() const {
-    return barriers() + Traits::kBarriers - 1;
-  }
+  ATTILE_DEVICE arch::Mbarrier* zero_filled() const { return barriers() + Traits::kBarriers - 1; }
   /// Waits until dq_accum holds zeros: written later they would erase what has been added.
   ATTILE_DEVICE void await_zero_filled() const {
     if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_wait(zero_filled(), 0);

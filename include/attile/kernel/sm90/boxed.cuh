@@ -73,21 +73,21 @@ class SequenceBoxes {
     return boxed;
   }
 
-  /// Return the coordinates of a sequence's rows, or keys, from row `row0` on, which where sequences
-  /// have lengths of their own is at least 0. `lengths`: the sequence's.
-  ATTILE_DEVICE arch::TmaCoord queries(const SequencesType& sequences, int sequence,
-                                       Extent lengths, int head, int row0,
-                                       int col0 = 0) const {
+  /// Return the coordinates of a sequence's rows, or keys, from row `row0` on. Where sequences have
+  /// lengths of their own, and row0 is below 0, they are those of a box of zeros. `lengths`: the
+  /// sequence's.
+  ATTILE_DEVICE arch::TmaCoord queries(const SequencesType& sequences, int sequence, Extent lengths,
+                                       int head, int row0, int col0 = 0) const {
     if constexpr (kUniform) {
       return {col0, 0, row0, head, sequence};
     } else {
       const RowOrigin origin = sequences.q_origin(sequence);
-      return {col0, origin.row + lengths.q_len, longest_.q_len - lengths.q_len + row0, head,
-              origin.batch};
+      const int row = row0 < 0 ? longest_.q_len : longest_.q_len - lengths.q_len + row0;
+      return {col0, origin.row + lengths.q_len, row, head, origin.batch};
     }
   }
-  ATTILE_DEVICE arch::TmaCoord keys(const SequencesType& sequences, int sequence,
-                                    Extent lengths, int kv_head, int key0) const {
+  ATTILE_DEVICE arch::TmaCoord keys(const SequencesType& sequences, int sequence, Extent lengths,
+                                    int kv_head, int key0) const {
     if constexpr (kUniform) {
       return {0, 0, key0, kv_head, sequence};
     } else {

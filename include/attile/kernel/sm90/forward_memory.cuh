@@ -49,6 +49,19 @@ struct ForwardMemory {
     return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
   }
 
+  /// The slots of the work tiles that a thread makes for others, with kSchedules: their barriers
+  /// say that a tile is there, and that all have read it.
+  ATTILE_DEVICE WorkTile& tile_slot(int slot) const {
+    static_assert(sizeof(WorkTile) <= 48, "attile::sm90::ForwardMemory: a slot has 48 bytes");
+    return *reinterpret_cast<WorkTile*>(data + Traits::kTilesOffset + 48 * slot);
+  }
+  ATTILE_DEVICE arch::Mbarrier* tile_full(int slot) const {
+    return barriers() + Traits::kPipelineBarriers + slot;
+  }
+  ATTILE_DEVICE arch::Mbarrier* tile_empty(int slot) const {
+    return barriers() + Traits::kPipelineBarriers + Traits::kTileSlots + slot;
+  }
+
   /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
@@ -59,6 +72,10 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps);
       v().init(Traits::kConsumers * kWarps);
+      for (int slot = 0; Traits::kSchedules && slot < Traits::kTileSlots; ++slot) {
+        arch::mbarrier_init(tile_full(slot), 1);
+        arch::mbarrier_init(tile_empty(slot), Traits::kTileReaders);
+      }
       arch::mbarrier_publish();
     }
     arch::barrier();  // nobody uses a barrier that is not there yet

@@ -9,23 +9,26 @@
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
+#include <attile/kernel/sm90/forward_tiles.cuh>
 #include <attile/tile/pipeline.cuh>
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
 // warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
-// goes through the block's work tiles by itself.
+// goes through the block's work tiles by itself; where sequences have lengths of their own one more
+// thread makes these (forward_tiles.cuh).
 
 namespace attile::sm90 {
 
 /// Loads K or V of every tile that the block's work tiles see.
-/// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by -inf,
-/// whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
-/// Scope    one thread.
+/// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
+/// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there. Scope
+/// one thread.
 template <class Traits, class Pipeline>
-ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipeline& pipeline,
+ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block,
+                           const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
   typename Pipeline::State state;
-  for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
+  for (auto schedule = work_tiles(p, block, smem); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       const arch::TmaCoord keys = p.keys(at, p.kv_tile(at, step) * Traits::kBc);
@@ -56,7 +59,7 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
   const auto pipeline = smem.q(warpgroup);
   typename Traits::QPipeline::State state;
   int number = 0;  // of the block's work tiles
-  for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
+  for (auto schedule = work_tiles(p, block, smem); schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     arch::TmaCoord box{0, 0, rows.row0, p.box_head(rows.head), rows.sequence};
@@ -102,9 +105,12 @@ ATTILE_DEVICE void produce(const ForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem) {
   const int thread = arch::thread_index() % arch::kWarpgroupSize;
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
-  if (thread == 0) load_kv(p, block, smem.k(), p.maps.k);
-  if (thread == arch::kWarpSize) load_kv(p, block, smem.v(), p.maps.v);
+  if (thread == 0) load_kv(p, block, smem, smem.k(), p.maps.k);
+  if (thread == arch::kWarpSize) load_kv(p, block, smem, smem.v(), p.maps.v);
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
+  if constexpr (Traits::kSchedules) {
+    if (thread == 3 * arch::kWarpSize) schedule_tiles(p, block, smem);
+  }
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);

@@ -31,15 +31,10 @@ class ForwardSchedule {
 
  public:
   ATTILE_DEVICE ForwardSchedule(const ForwardParams<Traits>& p, int block)
-      : p_(p), items_(items(p, block)) {
-    skip_missing();
-  }
+      : p_(p), items_(items(p, block)) {}
 
   ATTILE_DEVICE bool more() const { return items_.more(); }
-  ATTILE_DEVICE void next() {
-    items_.next();
-    skip_missing();
-  }
+  ATTILE_DEVICE void next() { items_.next(); }
   ATTILE_DEVICE WorkTile tile() const {
     const WorkItem item = items_.item();
     const int packs = Traits::kPacked ? p_.packs : p_.q_heads;
@@ -55,18 +50,6 @@ class ForwardSchedule {
   }
 
  private:
-  /// Goes on to the next work tile that has rows: where sequences have lengths of their own, those
-  /// past the end of one have none.
-  ATTILE_DEVICE void skip_missing() {
-    if constexpr (!Problem<Traits>::kUniform) {
-      const auto is_missing = [&](const WorkItem& item) {
-        const int sequence = item.batch_head / p_.q_heads;
-        const int row0 = item.q_tile * Traits::kConsumers * kWarpgroupRows;
-        return row0 >= p_.policies.sequences.extent(sequence, p_.bounds).q_len;
-      };
-      while (items_.more() && is_missing(items_.item())) items_.next();
-    }
-  }
   ATTILE_DEVICE static Items items(const ForwardParams<Traits>& p, int block) {
     const int blocks = arch::block_count();
     if constexpr (kEven) {
@@ -133,8 +116,8 @@ struct alignas(16) ConsumerRows {
   }
   ATTILE_DEVICE bool is_end() const { return sequence < 0; }
   /// Returns whether they are rows of Q at all. Where the first work tile of a head lacks parts,
-  /// these are ahead of row 0; where sequences have lengths of their own, the last tiles of a
-  /// shorter one have no rows.
+  /// these are ahead of row 0; where work tiles begin with the first row, the last one may have
+  /// parts behind the last row.
   ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
     return row0 >= 0 && (ForwardParams<Traits>::kHasLead || row0 < extent_of(p).q_len);
   }

@@ -155,8 +155,8 @@ struct ScoreConsumer {
 };
 
 /// Stores rows of dK or dV from `at` on, times `factor`, from the registers of warpgroup `number`,
-/// by TMA by way of shared memory (line 18). `smem` has been read when `arch::bulk_wait_read` of the
-/// warpgroup's first thread returns. Scope    all threads of the warpgroup.
+/// by TMA by way of shared memory (line 18). `smem` has been read when `arch::bulk_wait_read` of
+/// the warpgroup's first thread returns. Scope    all threads of the warpgroup.
 template <class Tile, class Registers>
 ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
                                   const arch::TensorMap& map, const arch::TmaCoord& at,
