@@ -72,8 +72,8 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One problem: queries and keys have one length, tensors are dense (batch, row, head, dim). With
-    `lengths` they are packed sequences, (row, head, dim), of which `length` is the longest one."""
+    """One problem: queries and keys have one length, tensors are dense (batch, row, head, dim).
+    With `lengths` they are packed sequences, (row, head, dim), of which `length` is the longest."""
 
     group: str
     batch: int
@@ -239,7 +239,8 @@ def select(groups, quick=False, pattern="*"):
     if not quick:
         return cells
     of_group = [[c for c in cells if c.group == group] for group in groups]
-    return [max(some, key=lambda c: (c.flex, c.policy != "", bool(c.lengths))) for some in of_group if some]
+    return [max(some, key=lambda c: (c.flex, c.policy != "", bool(c.lengths)))
+            for some in of_group if some]
 
 
 def compile_kernels():

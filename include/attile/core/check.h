@@ -98,7 +98,7 @@ Check check_problem(const Args& a, int D, int Dv) {
   if (a.scale && !(*a.scale >= 0x1p-100f && *a.scale <= 0x1p100f)) {
     return refuse("scale must be 2^-100 to 2^100");
   }
-  if (a.batch > 0 && (a.q_len > 0 || a.kv_len > 0)) {  // kernels ask it where there are no keys, too
+  if (a.batch > 0 && (a.q_len > 0 || a.kv_len > 0)) {  // it is asked where there are no keys, too
     if (const char* why = policy_fault(a.sequences)) return refuse(why);
   }
   const RowShape queries = a.sequences.q_shape(a.batch, a.q_len);

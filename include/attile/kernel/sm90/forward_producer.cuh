@@ -9,13 +9,13 @@
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
-#include <attile/kernel/sm90/forward_tiles.cuh>
+#include <attile/kernel/sm90/varying_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
 // warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
 // goes through the block's work tiles by itself; where sequences have lengths of their own one more
-// thread makes these (forward_tiles.cuh).
+// thread makes these (varying_schedule.cuh).
 
 namespace attile::sm90 {
 
