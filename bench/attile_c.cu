@@ -38,7 +38,9 @@ struct AttilePolicies {
   std::int32_t prefix, window_left, window_right, blocks;
 };
 
-/// Arguments of the kernel in device memory; what its direction does not have may be null.
+/// Arguments of the kernel in device memory; what its direction does not have may be null. With
+/// ATTILE_POLICY Packed, cu_seqlens (batch + 1) and total say where the sequences lie, and q_len
+/// and kv_len are their bounds.
 struct AttileProblem {
   AttileTensor q, k, v, o, dout, dq, dk, dv;
   float* lse;
@@ -46,7 +48,8 @@ struct AttileProblem {
   std::size_t workspace_bytes;
   cudaStream_t stream;
   AttilePolicies policies;
-  std::int32_t batch, q_heads, kv_heads, q_len, kv_len;
+  const std::int32_t* cu_seqlens;
+  std::int32_t batch, q_heads, kv_heads, q_len, kv_len, total;
   float scale;
 };
 
@@ -96,6 +99,9 @@ using Sink = attile::Policies<Mask, attile::Sink<>>;
 #endif
 #if __has_include(<attile/core/block_sparse.h>)  // earlier headers have none
 using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
+#endif
+#if __has_include(<attile/core/packed.h>)
+using Packed = attile::Policies<Mask, attile::Packed>;
 #endif
 
 }  // namespace bundle
@@ -166,6 +172,10 @@ A args_of(const AttileProblem& p) {
   a.batch = p.batch, a.q_heads = p.q_heads, a.kv_heads = p.kv_heads;
   a.q_len = p.q_len, a.kv_len = p.kv_len;
   a.scale = p.scale;
+  if constexpr (requires { a.sequences.cu_seqlens_q; }) {
+    a.sequences.cu_seqlens_q = a.sequences.cu_seqlens_k = p.cu_seqlens;
+    a.sequences.total_q = a.sequences.total_k = p.total;
+  }
   return a;
 }
 
@@ -179,8 +189,10 @@ attile::Check check(const A& a) {
   return attile::check<kD, kDv, kMode>(a);
 }
 
+/// Forward passes take it where sequences have lengths of their own, which it makes faster.
 template <class A>
-cudaError_t workspace_of(const A&, std::size_t& bytes) {
+cudaError_t workspace_of(const A& a, std::size_t& bytes) {
+  if constexpr (!A::SequencesType::kUniform) return attile::forward<kD, kDv>(nullptr, bytes, a);
   bytes = 0;
   return cudaSuccess;
 }
@@ -207,6 +219,10 @@ cudaError_t prepare(const Mask& mask, const AttileProblem& p, std::size_t& bytes
 
 template <class A>
 cudaError_t run(const A& a, const AttileProblem& p) {
+  if constexpr (!A::SequencesType::kUniform) {
+    std::size_t bytes = p.workspace_bytes;
+    return attile::forward<kD, kDv>(p.workspace, bytes, a, p.stream);
+  }
   return attile::forward<kD, kDv>(a, p.stream);
 }
 
@@ -228,7 +244,7 @@ std::size_t attile_problem_bytes() { return sizeof(AttileProblem); }
 /// Why the kernel would refuse `problem`, in one sentence; empty when it would not.
 const char* attile_check(const AttileProblem* problem) { return check(args_of(*problem)).why; }
 
-/// Sets `bytes` to the scratch memory that `attile_run` needs: 0 for a forward kernel.
+/// Sets `bytes` to the scratch memory that `attile_run` needs: 0 for most forward kernels.
 /// Errors   a cudaError_t; 0 for success.
 int attile_workspace(const AttileProblem* problem, std::size_t* bytes) {
   return workspace_of(args_of(*problem), *bytes);

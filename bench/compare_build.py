@@ -18,7 +18,7 @@ MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
             "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "key_padding": "KeyPadding",
-            "blocks": "Blocks", "sink": "Sink"}
+            "blocks": "Blocks", "sink": "Sink", "packed": "Packed"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
 BASELINES = {
@@ -171,8 +171,9 @@ class Problem(ctypes.Structure):
         [(name, Tensor) for name in ("q", "k", "v", "o", "dout", "dq", "dk", "dv")]
         + [("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
            ("workspace_bytes", ctypes.c_size_t), ("stream", ctypes.c_void_p),
-           ("policies", Policies)]
-        + [(name, ctypes.c_int32) for name in ("batch", "q_heads", "kv_heads", "q_len", "kv_len")]
+           ("policies", Policies), ("cu_seqlens", ctypes.c_void_p)]
+        + [(name, ctypes.c_int32) for name in ("batch", "q_heads", "kv_heads", "q_len", "kv_len",
+                                               "total")]
         + [("scale", ctypes.c_float)])
 
 

@@ -74,7 +74,8 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One problem: queries and keys have one length, tensors are dense (batch, row, head, dim)."""
+    """One problem: queries and keys have one length, tensors are dense (batch, row, head, dim).
+    With `lengths` they are packed sequences, (row, head, dim), of which `length` is the longest."""
 
     group: str
     batch: int
@@ -88,9 +89,19 @@ class Cell:
     window: int = 0  # keys that a row of a window sees: itself and those before it
     flex: bool = True  # whether FlexAttention, which compiles for every shape, takes part
     policy: str = ""  # of POLICIES
+    lengths: tuple = ()  # the rows of packed sequences, as many as `batch`
+
+    @property
+    def rows(self):
+        """The rows of all packed sequences."""
+        return sum(self.lengths)
 
     @property
     def length_text(self):
+        if self.lengths:
+            shortest = min(self.lengths)
+            span = f"{shortest}" if shortest == self.length else f"{shortest} to {self.length}"
+            return f"{self.batch} x {span}, packed"
         return f"{self.length // 1024}k" if self.length % 1024 == 0 else f"{self.length}"
 
     @property
@@ -104,7 +115,7 @@ class Cell:
     def kernel(self, direction, in_order=False):
         """`in_order` means backward alone."""
         in_order = in_order and direction == "backward"
-        policy = KERNEL_POLICIES.get(self.policy, self.policy)
+        policy = "packed" if self.lengths else KERNEL_POLICIES.get(self.policy, self.policy)
         return Kernel(self.d, self.dv, self.dtype, self.mask, direction, in_order, policy)
 
     def kernels(self, direction, in_order=False):
@@ -148,8 +159,13 @@ class Cell:
                 for i in range(self.batch)]
 
     def flops(self, direction):
-        """2 B Hq Sq Skv (D + Dv) of the scores that count; 2.5 times that backward."""
-        forward = 2 * self.batch * self.q_heads * self.visible_scores() * (self.d + self.dv)
+        """2 B Hq Sq Skv (D + Dv) of the scores that count, those of each packed sequence; 2.5 times
+        that backward."""
+        scores = self.batch * self.visible_scores()
+        if self.lengths:
+            scores = sum(dataclasses.replace(self, length=length, lengths=()).visible_scores()
+                         for length in self.lengths)
+        forward = 2 * self.q_heads * scores * (self.d + self.dv)
         return forward if direction == "forward" else 2.5 * forward
 
 
@@ -169,6 +185,28 @@ def _policies(batch, heads, length, d, flex):
             and (mask == "causal" or policy not in CAUSAL_POLICIES)]
 
 
+def log_uniform_lengths(count, shortest, longest):
+    """Lengths in an order that means nothing, whose logarithms are spread evenly."""
+    lengths = [round(shortest * (longest / shortest) ** ((i + 0.5) / count)) for i in range(count)]
+    random.Random(1).shuffle(lengths)
+    return tuple(lengths)
+
+
+def _varlen():
+    """Packed sequences, and dense cells to compare them with: of the same lengths, and of 64 rows
+    for the many short ones."""
+    def cell(batch, length, lengths=()):
+        return Cell("varlen", batch, 16, 16, length, 128, 128, "bf16", "causal", flex=False,
+                    lengths=lengths)
+
+    cells = []
+    for batch, length in ((16, 1024), (4, 4096), (1, 16384), (512, 128)):
+        cells += [cell(batch, length), cell(batch, length, (length,) * batch)]
+    mixed = log_uniform_lengths(34, 128, 8192)
+    return [*cells, cell(len(mixed), max(mixed), mixed), cell(8192, 64),
+            cell(8192, 34, (34,) * 8192)]
+
+
 def all_cells():
     both = ("full", "causal")
     lengths = (1024, 4096, 16384)
@@ -183,6 +221,7 @@ def all_cells():
     cells += [_dense("window", 128, "window", 16384, window=1024)]
     cells += [_dense("fp32", d, "full", length, dtype="fp32", flex=False)
               for d in (64, 128) for length in (1024, 4096)]
+    cells += _varlen()
     for batch, heads, length, d, flex in ((64, 12, 1024, 64, True), (4, 16, 4096, 128, True),
                                           (4, 32, 4096, 64, False), (16, 16, 1024, 128, False)):
         cells += _policies(batch, heads, length, d, flex)
@@ -203,12 +242,13 @@ GROUPS = tuple(dict.fromkeys(cell.group for cell in all_cells())) + ("compile",)
 
 def select(groups, quick=False, pattern="*"):
     """The cells of the named groups whose names match; quick: one of each group, where possible
-    one that FlexAttention takes part in, and one with a policy."""
+    one that FlexAttention takes part in, and one with a policy or with packed sequences."""
     cells = [c for c in all_cells() if c.group in groups and fnmatch.fnmatch(c.name, pattern)]
     if not quick:
         return cells
     of_group = [[c for c in cells if c.group == group] for group in groups]
-    return [max(some, key=lambda c: (c.flex, c.policy != "")) for some in of_group if some]
+    return [max(some, key=lambda c: (c.flex, c.policy != "", bool(c.lengths)))
+            for some in of_group if some]
 
 
 def compile_kernels():

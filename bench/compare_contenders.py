@@ -7,6 +7,7 @@ sentence of the one who refuses. All of them read the same tensors, write LSE fo
 by 1 / sqrt(D)."""
 import dataclasses
 import functools
+import itertools
 import math
 import re
 import typing
@@ -36,7 +37,7 @@ class Run:
 
 class Inputs:
     """Standard normal (batch, head, row, dim) views of dense (batch, row, head, dim) arrays, and
-    the cell's policy."""
+    the cell's policy. Packed sequences lie in one batch of all rows, `cu_seqlens` says where."""
 
     def __init__(self, cell, device="cuda"):
         import torch
@@ -52,14 +53,24 @@ class Inputs:
             values = torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
             return values.to(self.dtype)
 
+        batch, rows = (1, cell.rows) if cell.lengths else (cell.batch, cell.length)
+        self.offsets = [0, *itertools.accumulate(cell.lengths)]
+        self.cu_seqlens = torch.tensor(self.offsets, dtype=torch.int32, device=device)
+
         def by_head(heads, dim):
-            return normal(cell.batch, cell.length, heads, dim).transpose(1, 2)
+            return normal(batch, rows, heads, dim).transpose(1, 2)
 
         self.q = by_head(cell.q_heads, cell.d)
         self.k = by_head(cell.kv_heads, cell.d)
         self.v = by_head(cell.kv_heads, cell.dv)
         self.dout = by_head(cell.q_heads, cell.dv)
         self.policy = compare_policies.Policy(cell, normal, device)
+
+    def of_sequence(self, tensor, sequence):
+        """The (head, row, ...) part of a sequence in a (batch, head, row, ...) tensor."""
+        if not self.cell.lengths:
+            return tensor[sequence]
+        return tensor[0, :, self.offsets[sequence]:self.offsets[sequence + 1]]
 
     def with_gradients(self):
         return [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
@@ -85,11 +96,12 @@ def attile(x, direction, libraries, in_order=False):
     import torch
 
     cell = x.cell
-    lse = torch.full((cell.batch, cell.q_heads, cell.length), math.nan, device="cuda")
+    lse = torch.full(x.q.shape[:3], math.nan, device="cuda")
     tensors = {"q": x.q, "k": x.k, "v": x.v, "o": torch.full_like(x.dout, math.nan)}
     problem = compare_build.Problem(
         lse=lse.data_ptr(), batch=cell.batch, q_heads=cell.q_heads, kv_heads=cell.kv_heads,
         q_len=cell.length, kv_len=cell.length, scale=x.scale, policies=x.policy.arguments(),
+        cu_seqlens=x.cu_seqlens.data_ptr(), total=cell.rows,
         stream=torch.cuda.current_stream().cuda_stream)
 
     def prepare(way):
@@ -151,7 +163,10 @@ def reason_in(messages, backend, fallback):
 
 
 def _offered(x, policies, why):
-    """Raises Refused where a contender has only other policies than the cell's."""
+    """Raises Refused where a contender has only other policies than the cell's, or where sequences
+    are packed."""
+    if x.cell.lengths:
+        raise Refused("compare.py measures it without packed sequences")
     if x.cell.policy not in ("", *policies):
         raise Refused(why)
 
@@ -219,6 +234,8 @@ def fa2(x, direction):
     _offered(x, ("dropout",), "PyTorch's interface to it has a causal mask and dropout alone")
     if x.cell.mask == "window":
         return _fa2_window(x, direction)
+    if x.cell.lengths:
+        return _fa2_packed(x, direction)
     _demand(x, direction, SDPBackend.FLASH_ATTENTION, "Flash attention", None, x.policy.dropout)
     aten = torch.ops.aten
 
@@ -263,6 +280,34 @@ def _fa2_window(x, direction):
         lambda r: gradients(t.transpose(1, 2) for t in r))
 
 
+def _fa2_packed(x, direction):
+    """The operators that torch.nn.attention.varlen.varlen_attn calls, where PyTorch has it, on
+    (row, head, dim) tensors."""
+    import torch
+
+    aten = torch.ops.aten
+    q, k, v, dout = (t[0].transpose(0, 1) for t in (x.q, x.k, x.v, x.dout))
+    where = (x.cu_seqlens, x.cu_seqlens, x.cell.length, x.cell.length)
+
+    def by_head(tensor):
+        return tensor.transpose(0, 1)[None]
+
+    def forward():
+        return aten._flash_attention_forward(q, k, v, *where, 0.0, x.causal, False, scale=x.scale)
+
+    def outputs(r):
+        lse = {"lse": r[1][None]} if r[1].shape == x.q.shape[1:3] else {}  # some pad it
+        return {"o": by_head(r[0]), **lse}
+
+    if direction == "forward":
+        return Run(forward, outputs)
+    o, lse, state, unused, _ = forward()
+    return Run(
+        lambda: aten._flash_attention_backward(
+            dout, q, k, v, o, lse, *where, 0.0, x.causal, state, unused, scale=x.scale),
+        lambda r: gradients(by_head(t) for t in r))
+
+
 def efficient(x, direction):
     import torch
     from torch.nn.attention import SDPBackend
@@ -293,6 +338,7 @@ def flex(x, direction):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     cell, policy = x.cell, x.policy
+    _offered(x, compare_cells.POLICIES, "FlexAttention has this policy")
     if policy.dropout:
         raise Refused("FlexAttention has no dropout")
     torch._functorch.config.donated_buffer = False  # else retain_graph is refused
@@ -422,10 +468,11 @@ def group_attention(x, direction, batch, kv_head, dtype, store, dropout=True, **
     import torch
 
     group = x.cell.q_heads // x.cell.kv_heads
-    k, v = x.k[batch, kv_head].to(dtype), x.v[batch, kv_head].to(dtype)
+    q, k, v, dout = (x.of_sequence(t, batch) for t in (x.q, x.k, x.v, x.dout))
+    k, v = k[kv_head].to(dtype), v[kv_head].to(dtype)
     heads = [
-        standard_attention(x.q[batch, h].to(dtype), k, v,
-                           x.dout[batch, h].to(dtype) if direction == "backward" else None,
+        standard_attention(q[h].to(dtype), k, v,
+                           dout[h].to(dtype) if direction == "backward" else None,
                            x.policy.of_head(batch, h, dtype, dropout), x.scale, store, **sums)
         for h in range(kv_head * group, (kv_head + 1) * group)]
     results = {}
@@ -526,7 +573,7 @@ class Reference:
 
         found = {}
         for name, tensor in outputs.items():
-            if name == "lse":  # some pad the rows
+            if name == "lse" and not self.cell.lengths:  # some pad the rows
                 tensor = tensor.flatten(2)[..., :self.cell.length]
             if not torch.isfinite(tensor).all():
                 found[name] = math.nan
@@ -541,7 +588,8 @@ class Reference:
             for (batch, kv_head), wanted in self.wanted.items():
                 heads = wanted[name].shape[0]
                 group = 1 if name in ("dk", "dv") else heads
-                got = tensor[batch, kv_head * group:kv_head * group + heads].double()
+                got = self._made_of[0].of_sequence(tensor, batch)
+                got = got[kv_head * group:kv_head * group + heads].double()
                 worst = max(worst, (got - wanted[name]).abs().max().item())
             found[name] = worst / self.largest[name]
         return found

@@ -162,6 +162,31 @@ class Cells(unittest.TestCase):
                         *compare_cells.OWN_CELLS)
             self.assertEqual(found, [p for p in compare_cells.POLICIES if p not in left_out])
 
+    def test_packed_sequences_count_their_own_scores(self):
+        lengths = (1, 5, 0, 16)
+        for mask in ("full", "causal"):
+            packed = Cell("test", 4, 6, 2, 16, 3, 5, "fp16", mask, lengths=lengths)
+            alone = [Cell("test", 1, 6, 2, length, 3, 5, "fp16", mask) for length in lengths]
+            for direction in compare_cells.DIRECTIONS:
+                self.assertEqual(packed.flops(direction), sum(c.flops(direction) for c in alone))
+        self.assertEqual(packed.rows, 22)
+        self.assertEqual(packed.kernel("forward").policy, "packed")
+        self.assertEqual(packed.length_text, "4 x 0 to 16, packed")
+
+    def test_packed_cells_have_dense_ones_beside_them(self):
+        cells = compare_cells.select(["varlen"])
+        packed = [cell for cell in cells if cell.lengths]
+        dense = {(cell.batch, cell.length) for cell in cells if not cell.lengths}
+        for cell in packed:
+            self.assertEqual((len(cell.lengths), max(cell.lengths)), (cell.batch, cell.length))
+        equal = [cell for cell in packed if set(cell.lengths) == {cell.length}]
+        self.assertEqual({(cell.batch, cell.length) for cell in equal} - dense, {(8192, 34)})
+        self.assertIn((8192, 64), dense)
+        mixed, = (cell for cell in packed if cell not in equal)
+        self.assertEqual(mixed.batch, 34)
+        self.assertTrue(128 <= min(mixed.lengths) and mixed.length <= 8192)
+        self.assertNotEqual(list(mixed.lengths), sorted(mixed.lengths))
+
     def test_names_are_unique_and_selectable(self):
         names = [(c.group, c.name) for c in compare_cells.all_cells()]
         self.assertEqual(len(names), len(set(names)))

@@ -30,13 +30,16 @@ Run run_on_cpu(const Problem& p, Tensors<T>& tensors) {
   run.device = "CPU, up to " + std::to_string(std::thread::hardware_concurrency()) + " threads";
   run.family = "CPU executor";
   run.bytes = tensors.bytes();
-  const Pointers<T> at = tensors.pointers();
-  run.forward_ms = median_ms(
-      [&] { return elapsed_ms([&] { require(attile::host::forward(forward_args(p, at))); }); });
-  if (p.backward) {
-    run.backward_ms = median_ms(
-        [&] { return elapsed_ms([&] { require(attile::host::backward(backward_args(p, at))); }); });
-  }
+  const Pointers<T> at = tensors.pointers(p);
+  with_sequences(p, [&]<class Sequences>() {
+    run.forward_ms = median_ms([&] {
+      return elapsed_ms([&] { require(attile::host::forward(forward_args<Sequences>(p, at))); });
+    });
+    if (!p.backward) return;
+    run.backward_ms = median_ms([&] {
+      return elapsed_ms([&] { require(attile::host::backward(backward_args<Sequences>(p, at))); });
+    });
+  });
   return run;
 }
 

@@ -91,8 +91,9 @@ template <class T>
 struct DeviceTensors {
   DeviceArray<T> q, k, v, dout, o, dq, dk, dv;
   DeviceArray<float> lse, sinks, dsinks;
+  DeviceArray<int> cu_seqlens_q, cu_seqlens_k;
 
-  explicit DeviceTensors(const Tensors<T>& t)
+  DeviceTensors(const Problem& p, const Tensors<T>& t)
       : q(t.q),
         k(t.k),
         v(t.v),
@@ -103,17 +104,30 @@ struct DeviceTensors {
         dv(t.dv.size()),
         lse(t.lse.size()),
         sinks(t.sinks),
-        dsinks(t.dsinks.size()) {}
+        dsinks(t.dsinks.size()),
+        cu_seqlens_q(p.cu_seqlens_q),
+        cu_seqlens_k(p.cu_seqlens_k) {}
 
   Pointers<T> pointers() const {
-    return {q.data(),  k.data(),  v.data(),   dout.data(),  o.data(),     dq.data(),
-            dk.data(), dv.data(), lse.data(), sinks.data(), dsinks.data()};
+    return {q.data(),
+            k.data(),
+            v.data(),
+            dout.data(),
+            o.data(),
+            dq.data(),
+            dk.data(),
+            dv.data(),
+            lse.data(),
+            sinks.data(),
+            dsinks.data(),
+            cu_seqlens_q.data(),
+            cu_seqlens_k.data()};
   }
 };
 
-template <class T>
+template <class Sequences, class T>
 double time_forward(const Problem& p, const Pointers<T>& at, const Stopwatch& watch) {
-  const auto args = forward_args(p, at);
+  const auto args = forward_args<Sequences>(p, at);
   require(attile::dispatch::check(args));
   return median_ms([&] {
     return watch.elapsed_ms([&] { require(attile::dispatch::forward(args), "run the kernels"); });
@@ -121,10 +135,10 @@ double time_forward(const Problem& p, const Pointers<T>& at, const Stopwatch& wa
 }
 
 /// Adds the workspace to `bytes`.
-template <class T>
+template <class Sequences, class T>
 double time_backward(const Problem& p, const Pointers<T>& at, const Stopwatch& watch,
                      std::size_t& bytes) {
-  const auto args = backward_args(p, at);
+  const auto args = backward_args<Sequences>(p, at);
   require(attile::dispatch::check(args));
   std::size_t size = 0;
   require(attile::dispatch::backward(nullptr, size, args), "run the kernels");
@@ -139,12 +153,12 @@ double time_backward(const Problem& p, const Pointers<T>& at, const Stopwatch& w
 
 /// The families of the kernels that run, of some D up to 128 or of some above: all of those take
 /// the same.
-template <int kMostDim, class T>
+template <int kMostDim, class Sequences, class T>
 std::string families(const Problem& p, const Pointers<T>& at) {
   const std::string forward = attile::with_forward_kernel<kMostDim>(
-      forward_args(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
+      forward_args<Sequences>(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
   const std::string behind = attile::with_backward_kernel<kMostDim>(
-      backward_args(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
+      backward_args<Sequences>(p, at), [](auto kernel) { return decltype(kernel)::type::kFamily; });
   return !p.backward || forward == behind ? forward : forward + " forward, " + behind + " backward";
 }
 
@@ -167,16 +181,25 @@ Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
   Run run;
   run.device = device_name();
   run.bytes = tensors.bytes();
-  const DeviceTensors<T> device(tensors);
-  run.family = std::max(p.head_dim, p.head_dim_v) <= 128 ? families<128>(p, device.pointers())
-                                                         : families<256>(p, device.pointers());
-  run.three_products = sizeof(T) == 4 && run.family.find("sm80") != std::string::npos;
+  const DeviceTensors<T> device(p, tensors);
+  const Pointers<T> at = device.pointers();
   const Stopwatch watch;
-  run.forward_ms = time_forward(p, device.pointers(), watch);
+  // Rows of no sequence are not written.
+  require(cudaMemset(at.o, 0, device.o.bytes()), "take the inputs");
+  require(cudaMemset(at.lse, 0, device.lse.bytes()), "take the inputs");
+  for (const auto* gradient : {&device.dq, &device.dk, &device.dv}) {
+    require(cudaMemset(gradient->data(), 0, gradient->bytes()), "take the inputs");
+  }
+  with_sequences(p, [&]<class Sequences>() {
+    run.family = std::max(p.head_dim, p.head_dim_v) <= 128 ? families<128, Sequences>(p, at)
+                                                           : families<256, Sequences>(p, at);
+    run.forward_ms = time_forward<Sequences>(p, at, watch);
+    if (p.backward) run.backward_ms = time_backward<Sequences>(p, at, watch, run.bytes);
+  });
+  run.three_products = sizeof(T) == 4 && run.family.find("sm80") != std::string::npos;
   device.o.copy_to(tensors.o);
   device.lse.copy_to(tensors.lse);
   if (!p.backward) return run;
-  run.backward_ms = time_backward(p, device.pointers(), watch, run.bytes);
   device.dq.copy_to(tensors.dq);
   device.dk.copy_to(tensors.dk);
   device.dv.copy_to(tensors.dv);

@@ -5,7 +5,9 @@
 #include <attile/core/check.h>
 #include <attile/core/element.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -71,6 +73,22 @@ inline void require_shape(const std::string& path, const npy::Shape& shape,
                    npy::to_string(expected) + ".");
 }
 
+/// The length of the longest packed sequence in a tensor.
+inline int longest(const Extents& e, const std::vector<int>& cu_seqlens) {
+  if (e.batch != 1) {
+    throw npy::Error(e.path + " has the shape " + e.shape + ", but packed sequences have batch 1.");
+  }
+  if (cu_seqlens.back() > e.rows) {
+    throw npy::Error(e.path + " has " + std::to_string(e.rows) +
+                     " rows, but the sequences end at " + std::to_string(cu_seqlens.back()) + ".");
+  }
+  int length = 0;
+  for (std::size_t b = 1; b < cu_seqlens.size(); ++b) {
+    length = std::max(length, cu_seqlens[b] - cu_seqlens[b - 1]);
+  }
+  return length;
+}
+
 }  // namespace detail
 
 /// The problem that the shapes of the inputs describe.
@@ -91,11 +109,18 @@ inline Problem make_problem(const Options& options, const Inputs& in) {
   }
   Problem p;
   p.layout = options.layout;
-  p.batch = static_cast<int>(q.batch);
+  p.batch = p.batches = static_cast<int>(q.batch);
   p.q_heads = static_cast<int>(q.heads);
   p.kv_heads = static_cast<int>(k.heads);
-  p.q_len = static_cast<int>(q.rows);
-  p.kv_len = static_cast<int>(k.rows);
+  p.q_len = p.q_rows = static_cast<int>(q.rows);
+  p.kv_len = p.kv_rows = static_cast<int>(k.rows);
+  if (!options.cu_seqlens_q.empty()) {
+    p.cu_seqlens_q = options.cu_seqlens_q;
+    p.cu_seqlens_k = options.cu_seqlens_k.empty() ? p.cu_seqlens_q : options.cu_seqlens_k;
+    p.batch = static_cast<int>(p.cu_seqlens_q.size()) - 1;
+    p.q_len = detail::longest(q, p.cu_seqlens_q);
+    p.kv_len = detail::longest(k, p.cu_seqlens_k);
+  }
   p.head_dim = static_cast<int>(q.dim);
   p.head_dim_v = static_cast<int>(v.dim);
   if (options.window) p.mask = {options.window->left, options.window->right};
@@ -135,8 +160,8 @@ Tensors<T> make_tensors(const Options& options, const Inputs& in, const Problem&
   t.q = rounded<T>(in.q, options.q);
   t.k = rounded<T>(in.k, options.k);
   t.v = rounded<T>(in.v, options.v);
-  t.o.resize(p.q_rows() * p.head_dim_v);
-  t.lse.resize(p.q_rows());
+  t.o.resize(p.statistics() * p.head_dim_v);
+  t.lse.resize(p.statistics());
   t.sinks = in.sinks.values;
   if (!p.sinks) t.sinks.assign(p.q_heads, -attile::kInf);
   if (!p.backward) return t;

@@ -2,8 +2,10 @@
 // The command line of attend.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -11,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attend {
 
@@ -19,6 +22,7 @@ inline constexpr const char* kUsage =
     "              [--sinks S.npy]\n"
     "              [--do dO.npy [--dq dQ.npy] [--dk dK.npy] [--dv dV.npy] [--dsinks dS.npy]]\n"
     "              [--layout bshd|bhsd] [--dtype fp32|fp16|bf16] [--causal] [--window L,R]\n"
+    "              [--cu-seqlens-q 0,N,... [--cu-seqlens-k 0,N,...]]\n"
     "              [--scale X] [--device auto|cuda|cpu] [--check]\n";
 
 inline constexpr const char* kHelp =
@@ -34,6 +38,9 @@ inline constexpr const char* kHelp =
     "  --causal      query i sees key j iff j <= i + kv_len - q_len\n"
     "  --window L,R  query i sees the keys from i + kv_len - q_len - L to i + kv_len - q_len + R;\n"
     "                -1 is unlimited; with --causal, R must be 0 or -1\n"
+    "  --cu-seqlens-q, --cu-seqlens-k  packed sequences: sequence b has the rows from the b-th of\n"
+    "                these numbers to the next one, in tensors of batch 1; those of keys are the\n"
+    "                same where they are not given. LSE is (1, head, row)\n"
     "  --scale       multiplies Q K^T (default 1/sqrt(D))\n"
     "  --device      auto (the default) takes the GPU where there is one, else the CPU\n"
     "  --check       compares every output with fp64; beyond the contract's bound exits with 1\n"
@@ -64,6 +71,7 @@ struct Options {
   Device device = Device::kAuto;
   bool causal = false;
   std::optional<Window> window;
+  std::vector<int> cu_seqlens_q, cu_seqlens_k;  ///< empty: one sequence for each batch
   std::optional<float> scale;
   bool check = false;
   bool help = false;
@@ -103,6 +111,22 @@ inline Window parse_window(const std::string& text) {
   return {*left, *right};
 }
 
+/// Offsets that do not fall, of which the first one is 0 or more.
+inline std::vector<int> parse_offsets(const std::string& option, const std::string& text) {
+  std::vector<int> offsets;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto offset = number<int>(std::string_view(text).substr(begin, end - begin));
+    if (!offset || *offset < (offsets.empty() ? 0 : offsets.back())) {
+      throw UsageError(option + " needs whole numbers from 0 that do not fall, not '" + text +
+                       "'.");
+    }
+    offsets.push_back(*offset);
+    begin = end + 1;
+  }
+  return offsets;
+}
+
 template <class Value>
 Value choose(const std::string& option, const std::string& text,
              const std::map<std::string, Value>& choices) {
@@ -132,6 +156,10 @@ inline void set(Options& options, const std::string& name, const std::string& va
         name, value, {{"auto", Device::kAuto}, {"cuda", Device::kCuda}, {"cpu", Device::kCpu}});
   } else if (name == "--window") {
     options.window = parse_window(value);
+  } else if (name == "--cu-seqlens-q") {
+    options.cu_seqlens_q = parse_offsets(name, value);
+  } else if (name == "--cu-seqlens-k") {
+    options.cu_seqlens_k = parse_offsets(name, value);
   } else {
     options.scale = parse_scale(value);
   }
@@ -175,6 +203,12 @@ inline void check_together(const Options& o) {
     throw UsageError("--window has R = " + std::to_string(o.window->right) +
                      ", but --causal hides every later key: R must be 0 or -1.");
   }
+  if (o.cu_seqlens_q.empty() && !o.cu_seqlens_k.empty()) {
+    throw UsageError("--cu-seqlens-k needs --cu-seqlens-q.");
+  }
+  if (!o.cu_seqlens_k.empty() && o.cu_seqlens_k.size() != o.cu_seqlens_q.size()) {
+    throw UsageError("--cu-seqlens-q and --cu-seqlens-k have different numbers of offsets.");
+  }
   check_paths(o);
 }
 
@@ -183,9 +217,10 @@ inline void check_together(const Options& o) {
 /// Reads the command line; throws UsageError, one sentence.
 inline Options parse(int argc, char** argv) {
   static const std::set<std::string> kWithValue = {
-      "--q",      "--k",      "--v",     "--do",     "--o",      "--lse",
-      "--dq",     "--dk",     "--dv",    "--expect", "--layout", "--dtype",
-      "--device", "--window", "--scale", "--sinks",  "--dsinks"};
+      "--q",      "--k",      "--v",     "--do",           "--o",           "--lse",
+      "--dq",     "--dk",     "--dv",    "--expect",       "--layout",      "--dtype",
+      "--device", "--window", "--scale", "--cu-seqlens-q", "--cu-seqlens-k", "--sinks",
+      "--dsinks"};
   Options options;
   std::set<std::string> seen;
   for (int i = 1; i < argc; ++i) {

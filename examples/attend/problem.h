@@ -4,6 +4,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/mask.h>
+#include <attile/core/packed.h>
 #include <attile/core/policies.h>
 
 #include <cstddef>
@@ -18,29 +19,31 @@ namespace attend {
 /// One mask type for every run: unlimited on both sides it hides nothing, with right = 0 it is
 /// causal. Its tiles are those of the masks of that name, and the kernels are compiled once.
 using Mask = attile::SlidingWindow;
-/// Likewise with sinks: where none are given, each is -inf, which adds nothing.
-using Policies = attile::Policies<Mask, attile::Sink<>>;
 
+/// With packed sequences `batch` is their number, q_len and kv_len are the longest ones, and the
+/// tensors have one batch of q_rows and kv_rows.
 struct Problem {
   Layout layout = Layout::kBshd;
   int batch = 0, q_heads = 0, kv_heads = 0, q_len = 0, kv_len = 0, head_dim = 0, head_dim_v = 0;
+  int batches = 0, q_rows = 0, kv_rows = 0;     ///< of the tensors
+  std::vector<int> cu_seqlens_q, cu_seqlens_k;  ///< of packed sequences; else empty
   Mask mask{};
   float scale = 0;
   bool backward = false;
   bool sinks = false;  ///< whether some were given
 
-  std::int64_t q_rows() const { return std::int64_t{batch} * q_heads * q_len; }
-  std::int64_t kv_rows() const { return std::int64_t{batch} * kv_heads * kv_len; }
+  bool is_packed() const { return !cu_seqlens_q.empty(); }
+  std::int64_t statistics() const { return std::int64_t{batches} * q_heads * q_rows; }
 
   npy::Shape shape(int rows, int heads, int dim) const {
-    return layout == Layout::kBshd ? npy::Shape{batch, rows, heads, dim}
-                                   : npy::Shape{batch, heads, rows, dim};
+    return layout == Layout::kBshd ? npy::Shape{batches, rows, heads, dim}
+                                   : npy::Shape{batches, heads, rows, dim};
   }
-  npy::Shape q_shape() const { return shape(q_len, q_heads, head_dim); }
-  npy::Shape k_shape() const { return shape(kv_len, kv_heads, head_dim); }
-  npy::Shape v_shape() const { return shape(kv_len, kv_heads, head_dim_v); }
-  npy::Shape o_shape() const { return shape(q_len, q_heads, head_dim_v); }
-  npy::Shape lse_shape() const { return {batch, q_heads, q_len}; }
+  npy::Shape q_shape() const { return shape(q_rows, q_heads, head_dim); }
+  npy::Shape k_shape() const { return shape(kv_rows, kv_heads, head_dim); }
+  npy::Shape v_shape() const { return shape(kv_rows, kv_heads, head_dim_v); }
+  npy::Shape o_shape() const { return shape(q_rows, q_heads, head_dim_v); }
+  npy::Shape lse_shape() const { return {batches, q_heads, q_rows}; }
   npy::Shape sinks_shape() const { return {q_heads}; }
 
   template <class T>
@@ -49,23 +52,37 @@ struct Problem {
                                    : attile::bhsd(data, rows, heads, dim);
   }
 
+  /// The lengths of one sequence.
+  attile::Extent extent(int sequence) const {
+    if (!is_packed()) return {q_len, kv_len};
+    return {cu_seqlens_q[sequence + 1] - cu_seqlens_q[sequence],
+            cu_seqlens_k[sequence + 1] - cu_seqlens_k[sequence]};
+  }
+
   /// Pairs of a query and a key that see each other, by the convention that rates are stated in:
   /// all, half of all when causal, and the exact number with a window.
   double pairs() const {
-    const double all = static_cast<double>(q_len) * kv_len;
+    double sum = 0;
+    for (int b = 0; b < batch; ++b) sum += pairs_of(extent(b));
+    return sum;
+  }
+
+  /// Floating-point operations: 2 (D + Dv) for each pair forward, 2.5 times that backward.
+  double forward_flops() const { return 2.0 * q_heads * pairs() * (head_dim + head_dim_v); }
+  double backward_flops() const { return 2.5 * forward_flops(); }
+
+ private:
+  double pairs_of(attile::Extent lengths) const {
+    const double all = static_cast<double>(lengths.q_len) * lengths.kv_len;
     if (mask.left < 0 && mask.right < 0) return all;
     if (mask.left < 0 && mask.right == 0) return all / 2;
     double visible = 0;
-    for (int row = 0; row < q_len; ++row) {
-      const auto span = mask.columns(0, 0, {row, row + 1}, {q_len, kv_len}).touched;
+    for (int row = 0; row < lengths.q_len; ++row) {
+      const auto span = mask.columns(0, 0, {row, row + 1}, lengths).touched;
       if (!span.empty()) visible += span.end - span.begin;
     }
     return visible;
   }
-
-  /// Floating-point operations: 2 (D + Dv) for each pair forward, 2.5 times that backward.
-  double forward_flops() const { return 2.0 * batch * q_heads * pairs() * (head_dim + head_dim_v); }
-  double backward_flops() const { return 2.5 * forward_flops(); }
 };
 
 /// Pointers to one problem's tensors, in host or in device memory.
@@ -76,49 +93,69 @@ struct Pointers {
   float* lse = nullptr;
   const float* sinks = nullptr;
   float* dsinks = nullptr;
+  const int *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr;
 };
 
-template <class T>
-attile::ForwardArgs<T, Policies> forward_args(const Problem& p, const Pointers<T>& at) {
-  return {.q = p.view(at.q, p.q_len, p.q_heads, p.head_dim),
-          .k = p.view(at.k, p.kv_len, p.kv_heads, p.head_dim),
-          .v = p.view(at.v, p.kv_len, p.kv_heads, p.head_dim_v),
-          .o = p.view(at.o, p.q_len, p.q_heads, p.head_dim_v),
-          .lse = at.lse,
-          .batch = p.batch,
-          .q_heads = p.q_heads,
-          .kv_heads = p.kv_heads,
-          .q_len = p.q_len,
-          .kv_len = p.kv_len,
-          .head_dim = p.head_dim,
-          .head_dim_v = p.head_dim_v,
-          .scale = p.scale,
-          .mask = p.mask,
-          .sink = {.sinks = at.sinks}};
+/// The policies of every run of packed sequences, or of dense ones. Where no sinks are given, each
+/// is -inf, which adds nothing.
+template <class Sequences>
+using PoliciesOf = attile::Policies<Mask, attile::Sink<>, Sequences>;
+
+namespace detail {
+
+/// What the arguments of both passes have in common.
+template <class Args, class T>
+Args common_args(const Problem& p, const Pointers<T>& at) {
+  Args a;
+  a.q = p.view(at.q, p.q_rows, p.q_heads, p.head_dim);
+  a.k = p.view(at.k, p.kv_rows, p.kv_heads, p.head_dim);
+  a.v = p.view(at.v, p.kv_rows, p.kv_heads, p.head_dim_v);
+  a.lse = at.lse;
+  a.batch = p.batch;
+  a.q_heads = p.q_heads;
+  a.kv_heads = p.kv_heads;
+  a.q_len = p.q_len;
+  a.kv_len = p.kv_len;
+  a.head_dim = p.head_dim;
+  a.head_dim_v = p.head_dim_v;
+  a.scale = p.scale;
+  a.mask = p.mask;
+  a.sink.sinks = at.sinks;
+  if constexpr (!Args::SequencesType::kUniform) {
+    a.sequences = attile::Packed{at.cu_seqlens_q, at.cu_seqlens_k, p.q_rows, p.kv_rows};
+  }
+  return a;
 }
 
-template <class T>
-attile::BackwardArgs<T, Policies> backward_args(const Problem& p, const Pointers<T>& at) {
+}  // namespace detail
+
+template <class Sequences, class T>
+attile::ForwardArgs<T, PoliciesOf<Sequences>> forward_args(const Problem& p,
+                                                           const Pointers<T>& at) {
+  auto a = detail::common_args<attile::ForwardArgs<T, PoliciesOf<Sequences>>>(p, at);
+  a.o = p.view(at.o, p.q_rows, p.q_heads, p.head_dim_v);
+  return a;
+}
+
+template <class Sequences, class T>
+attile::BackwardArgs<T, PoliciesOf<Sequences>> backward_args(const Problem& p,
+                                                             const Pointers<T>& at) {
+  auto a = detail::common_args<attile::BackwardArgs<T, PoliciesOf<Sequences>>>(p, at);
   const T* const o = at.o;
-  return {.q = p.view(at.q, p.q_len, p.q_heads, p.head_dim),
-          .k = p.view(at.k, p.kv_len, p.kv_heads, p.head_dim),
-          .v = p.view(at.v, p.kv_len, p.kv_heads, p.head_dim_v),
-          .o = p.view(o, p.q_len, p.q_heads, p.head_dim_v),
-          .lse = at.lse,
-          .dout = p.view(at.dout, p.q_len, p.q_heads, p.head_dim_v),
-          .dq = p.view(at.dq, p.q_len, p.q_heads, p.head_dim),
-          .dk = p.view(at.dk, p.kv_len, p.kv_heads, p.head_dim),
-          .dv = p.view(at.dv, p.kv_len, p.kv_heads, p.head_dim_v),
-          .batch = p.batch,
-          .q_heads = p.q_heads,
-          .kv_heads = p.kv_heads,
-          .q_len = p.q_len,
-          .kv_len = p.kv_len,
-          .head_dim = p.head_dim,
-          .head_dim_v = p.head_dim_v,
-          .scale = p.scale,
-          .mask = p.mask,
-          .sink = {.sinks = at.sinks, .dsinks = at.dsinks}};
+  a.o = p.view(o, p.q_rows, p.q_heads, p.head_dim_v);
+  a.dout = p.view(at.dout, p.q_rows, p.q_heads, p.head_dim_v);
+  a.dq = p.view(at.dq, p.q_rows, p.q_heads, p.head_dim);
+  a.dk = p.view(at.dk, p.kv_rows, p.kv_heads, p.head_dim);
+  a.dv = p.view(at.dv, p.kv_rows, p.kv_heads, p.head_dim_v);
+  a.sink.dsinks = at.dsinks;
+  return a;
+}
+
+/// Calls f with the sequences policy of the problem, a type: f.template operator()<Packed>().
+template <class F>
+auto with_sequences(const Problem& p, const F& f) {
+  return p.is_packed() ? f.template operator()<attile::Packed>()
+                       : f.template operator()<attile::Uniform>();
 }
 
 /// The tensors of one problem in host memory.
@@ -130,9 +167,20 @@ struct Tensors {
   std::vector<float> sinks;   // an input: -inf where none are given
   std::vector<float> dsinks;  // an output
 
-  Pointers<T> pointers() {
-    return {q.data(),  k.data(),  v.data(),   dout.data(),  o.data(),     dq.data(),
-            dk.data(), dv.data(), lse.data(), sinks.data(), dsinks.data()};
+  Pointers<T> pointers(const Problem& p) {
+    return {q.data(),
+            k.data(),
+            v.data(),
+            dout.data(),
+            o.data(),
+            dq.data(),
+            dk.data(),
+            dv.data(),
+            lse.data(),
+            sinks.data(),
+            dsinks.data(),
+            p.cu_seqlens_q.data(),
+            p.cu_seqlens_k.data()};
   }
   std::size_t bytes() const {
     return sizeof(T) * (q.size() + k.size() + v.size() + dout.size() + o.size() + dq.size() +

@@ -35,6 +35,10 @@ inline std::string bytes_text(std::size_t bytes) {
 inline void print_problem(const Problem& p, const char* dtype) {
   std::printf("shape     batch %d, q_len %d, kv_len %d, q_heads %d, kv_heads %d, D %d, Dv %d\n",
               p.batch, p.q_len, p.kv_len, p.q_heads, p.kv_heads, p.head_dim, p.head_dim_v);
+  if (p.is_packed()) {
+    std::printf("packed    %d rows, %d keys; q_len and kv_len are the longest\n", p.q_rows,
+                p.kv_rows);
+  }
   std::printf("run       %s, layout %s, mask %s, scale %.6g%s\n", dtype,
               p.layout == Layout::kBshd ? "bshd" : "bhsd", mask_text(p.mask).c_str(),
               static_cast<double>(p.scale), p.sinks ? ", sinks" : "");

@@ -77,19 +77,25 @@ Check prepare_forward(const typename Traits::Args& args,
   return params->complete(args);
 }
 
-/// Runs `forward` for arguments that passed `check_arguments`.
+/// Runs `forward` for arguments that passed `check_arguments`, without scratch memory or with some.
 template <class Traits>
-[[nodiscard]] cudaError_t launch_forward(const typename Traits::Args& args, cudaStream_t stream) {
+[[nodiscard]] cudaError_t launch_forward(const typename Traits::Args& args, cudaStream_t stream,
+                                         void* workspace = nullptr) {
   std::optional<typename Traits::Params> params;
   if (const Check ok = prepare_forward<Traits>(args, params); !ok) return ok.error;
   const unsigned blocks = forward_blocks<Traits>(args);
   if (blocks == 0) return cudaSuccess;
+  if (workspace != nullptr) {
+    const std::size_t bytes = params->use(workspace);
+    const cudaError_t error = bytes > 0 ? arch::clear(workspace, bytes, stream) : cudaSuccess;
+    if (error != cudaSuccess) return error;
+  }
   return arch::launch(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
                       forward_shared_bytes<Traits>(), stream, *params);
 }
 
-/// Is the scratch memory of every forward pass. None is needed, but a null workspace asks for the
-/// size, so that it is never 0.
+/// Is the scratch memory of every forward pass. None is needed, but a persistent kernel with
+/// sequences of their own lengths takes it for a counter, by which blocks share the work evenly.
 inline constexpr std::size_t kForwardWorkspace = 16;
 
 }  // namespace detail
@@ -158,7 +164,8 @@ WorkspaceSize workspace_size(const Args& args) {
   return {check<D, Dv>(args), detail::kForwardWorkspace};
 }
 
-/// Run `forward` by the two-call habit of `backward`, for callers that treat both alike.
+/// Run `forward` by the two-call habit of `backward`: for callers that treat both alike, and faster
+/// where sequences have lengths of their own.
 /// Scratch  with a null `workspace` nothing is launched, and `workspace_bytes`, a variable, is set
 ///          to the bytes that the call needs; else device memory of that size, aligned to 16 bytes.
 template <class Traits>
@@ -168,8 +175,10 @@ template <class Traits>
   if (workspace == nullptr) {
     return detail::answer_size(workspace_bytes, workspace_size<Traits>(args));
   }
-  const Check ok = check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace);
-  return ok ? forward<Traits>(args, stream) : ok.error;
+  const Check ok = detail::first_refusal(
+      check_arguments(args, Traits::kD, Traits::kDv),
+      check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace));
+  return ok ? detail::launch_forward<Traits>(args, stream, workspace) : ok.error;
 }
 template <int D, int Dv = D, ForwardPass Args>
 [[nodiscard]] cudaError_t forward(void* workspace, WorkspaceBytes workspace_bytes, const Args& args,
@@ -177,8 +186,13 @@ template <int D, int Dv = D, ForwardPass Args>
   if (workspace == nullptr) {
     return detail::answer_size(workspace_bytes, workspace_size<D, Dv>(args));
   }
-  const Check ok = check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace);
-  return ok ? forward<D, Dv>(args, stream) : ok.error;
+  const Check ok = detail::first_refusal(
+      check_arguments(args, D, Dv),
+      check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace));
+  if (!ok) return ok.error;
+  return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
+    return detail::launch_forward<typename decltype(kernel)::type>(args, stream, workspace);
+  });
 }
 
 /// Returns the name of the kernel that the one-call `forward` runs for these arguments: "sm90

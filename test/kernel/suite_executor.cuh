@@ -170,6 +170,20 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
   return own;
 }
 
+/// The forward pass, of every second batch size with scratch memory where sequences have lengths of
+/// their own: kernels then share the work in another way.
+template <class Traits>
+cudaError_t forward_either_way(const typename Traits::Args& args) {
+  if constexpr (!Traits::SequencesType::kUniform) {
+    if (args.batch % 2 == 0) {
+      return with_workspace([&](void* workspace, std::size_t& bytes) {
+        return attile::forward<Traits>(workspace, bytes, args);
+      });
+    }
+  }
+  return attile::forward<Traits>(args);
+}
+
 /// The kernels of one choice of tiles, head dimensions and way to dQ, for the suite.
 template <class Dim, class TileChoice = PortableTiles<>,
           attile::DqMode kMode = attile::DqMode::kAccumulate>
@@ -189,7 +203,7 @@ struct GpuExecutor {
       if (const auto check = attile::check<Fallback>(host_args); !check) return check;
       return run_on_device(host_args, regions, [](const Args& args) {
         return runs_on_sm90<Traits>(attile::forward_kernel<Traits>, args)
-                   ? attile::forward<Traits>(args)
+                   ? forward_either_way<Traits>(args)
                    : attile::forward<Fallback>(args);
       });
     } else {
@@ -222,6 +236,15 @@ struct GpuExecutor {
       });
     }
   }
+};
+
+/// The kernels of an executor for T and a policy.
+template <class Executor, attile::Element T, Policy kPolicy>
+struct KernelsOf;
+template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
+struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
+  using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
+  using Backward = typename TileChoice::template Backward<BackwardArgsOf<T, kPolicy>, Dim, kMode>;
 };
 
 /// The one calls, with whatever kernel they choose.

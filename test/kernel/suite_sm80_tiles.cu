@@ -83,7 +83,7 @@ const bool kRegistered = [] {
   suite.both<__half>("default256on227", Default256On227{}, in_full(policies<kDropout>));
   suite.both<__half>("lines64x64_d192x136", Lines64x64D192x136{}, in_full(policies<kCausal>));
   suite.both<__nv_bfloat16>("lines32x96_d256", Lines32x96D256{},
-                            in_full(policies<kNone, kOwnLengthsCausal>));
+                            in_full(policies<kNone, kPackedCausal>));
   suite.both<__half>("line32x64", Line32x64{}, in_full(policies<kCausalDropout>));
   suite.both<float>("float_lines", FloatLines{}, in_full(policies<kCausal>));
   suite.both<float>("float_d128", FloatD128{},

@@ -40,14 +40,7 @@ struct OneHead {
         lse(filled<float>(static_cast<std::size_t>(rows), lse_of_rows)) {}
 
   void run_forward(const typename Traits::MaskType& mask) const {
-    typename Traits::Args args;
-    args.q = attile::bhsd<const T>(q.get(), q_len, 1, kD);
-    args.k = attile::bhsd<const T>(k.get(), kv_len, 1, kD);
-    args.v = attile::bhsd<const T>(v.get(), kv_len, 1, kD);
-    args.o = attile::bhsd(o.get(), q_len, 1, kD);
-    args.lse = lse.get();
-    args.batch = args.q_heads = args.kv_heads = 1;
-    args.q_len = q_len, args.kv_len = kv_len, args.head_dim = kD;
+    typename Traits::Args args = arguments();
     args.mask = mask;
     REQUIRE(attile::forward<Traits>(args) == cudaSuccess);
   }
@@ -56,27 +49,50 @@ struct OneHead {
     REQUIRE(try_backward(mask) == cudaSuccess);
   }
   cudaError_t try_backward(const typename Traits::MaskType& mask) const {
-    typename Traits::Args args;
+    typename Traits::Args args = arguments();
     args.mask = mask;
+    return try_backward(args);
+  }
+
+  /// Either pass, of that many sequences that are packed in the rows and keys.
+  cudaError_t try_packed(const attile::Packed& sequences, int batch, int longest_q,
+                         int longest_k) const {
+    typename Traits::Args args = arguments();
+    args.sequences = sequences;
+    args.batch = batch;
+    args.q_len = longest_q;
+    args.kv_len = longest_k;
+    if constexpr (Traits::kDirection == attile::Direction::kForward) {
+      return attile::forward<Traits>(args);
+    } else {
+      return try_backward(args);
+    }
+  }
+
+ private:
+  typename Traits::Args arguments() const {
+    typename Traits::Args args;
     args.q = attile::bhsd<const T>(q.get(), q_len, 1, kD);
     args.k = attile::bhsd<const T>(k.get(), kv_len, 1, kD);
     args.v = attile::bhsd<const T>(v.get(), kv_len, 1, kD);
-    args.o = attile::bhsd<const T>(o.get(), q_len, 1, kD);
-    args.dout = attile::bhsd<const T>(dout.get(), q_len, 1, kD);
-    args.dq = attile::bhsd(dq.get(), q_len, 1, kD);
-    args.dk = attile::bhsd(dk.get(), kv_len, 1, kD);
-    args.dv = attile::bhsd(dv.get(), kv_len, 1, kD);
     args.lse = lse.get();
     args.batch = args.q_heads = args.kv_heads = 1;
     args.q_len = q_len, args.kv_len = kv_len, args.head_dim = kD;
-    args.mask = mask;
+    args.o = attile::bhsd(o.get(), q_len, 1, kD);
+    if constexpr (Traits::kDirection == attile::Direction::kBackward) {
+      args.dout = attile::bhsd<const T>(dout.get(), q_len, 1, kD);
+      args.dq = attile::bhsd(dq.get(), q_len, 1, kD);
+      args.dk = attile::bhsd(dk.get(), kv_len, 1, kD);
+      args.dv = attile::bhsd(dv.get(), kv_len, 1, kD);
+    }
+    return args;
+  }
+  cudaError_t try_backward(const typename Traits::Args& args) const {
     std::size_t bytes = 0;
     REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
     const example::DeviceArray<unsigned char> workspace(bytes);
     return attile::backward<Traits>(workspace.get(), bytes, args);
   }
-
- private:
   static example::DeviceArray<T> ones(int lines) {
     return filled<T>(static_cast<std::size_t>(lines) * kD, 1.0f);
   }

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_offsets.h"
 #include "sim/any_table.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/packed_bits.h"
 #include "support/prepared_on_device.h"
 #include "support/problem.h"
 
@@ -87,7 +89,7 @@ const bool kRegistered = [] {
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
-                        policies<kCausal, kEverything, kLearned, kOwnLengthsCausal,
+                        policies<kCausal, kEverything, kLearned, kPackedCausal,
                                  kCausalSortedDocument, kRowIntervals, kSink>);
   suite.backward<float>("two_pass", simulated<ListedTwoPass>(), kBlockPolicies);
   suite.test("block_sparse", "forward", "prepared_lists", [] {
@@ -112,6 +114,17 @@ const bool kRegistered = [] {
   suite.both<float>("20x24", simulated<Odd>(kLessCost), policies<kCausal>);
   // Rows and columns whose last vector reaches into the padding.
   suite.both<float>("57x57", simulated<Padded>(kLessCost), policies<kCausal>);
+  suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [] {
+    using Forward = KernelsOf<Default, float, kPackedCausal>::Forward;
+    using Backward = KernelsOf<TwoPass, float, kPackedCausal>::Backward;
+    check_packed_bits<ByTraits<Forward, Backward>>(70, 100, 2, 1);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("packed_causal", "both", "any_offsets", [] {
+    run_any_offsets<KernelsOf<Default, float, kPackedCausal>::Forward>();
+    run_any_offsets<KernelsOf<Default, float, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<TwoPass, float, kPackedCausal>::Backward>();
+  });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("prepare", "both", "the_same_bytes_as_on_the_host", check_prepared_tables);

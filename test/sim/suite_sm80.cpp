@@ -3,9 +3,11 @@
 #include <attile/kernel/sm80/forward.cuh>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_offsets.h"
 #include "sim/any_table.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/packed_bits.h"
 
 namespace {
 
@@ -71,8 +73,7 @@ const bool kRegistered = [] {
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
   suite.backward<__half>(
       "in_order", simulated<InOrder>(),
-      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument, kOwnLengthsSink> +
-          kBlockPolicies);
+      policies<kCausal, kPackedCausal, kCausalSortedDocument, kOwnLengthsSink> + kBlockPolicies);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
   suite.forward<__half>("lines", simulated<Lines>(),
                         policies<kCausal, kOwnLengths, kBlockSparse, kSinkEverything>);
@@ -80,6 +81,17 @@ const bool kRegistered = [] {
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
   suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
+  suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [] {
+    using Forward = KernelsOf<Large, __half, kPackedCausal>::Forward;
+    using Backward = KernelsOf<InOrder, __half, kPackedCausal>::Backward;
+    check_packed_bits<ByTraits<Forward, Backward>>(70, 100, 4, 2);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("packed_causal", "both", "any_offsets", [] {
+    run_any_offsets<KernelsOf<Large, __half, kPackedCausal>::Forward>();
+    run_any_offsets<KernelsOf<Large, __half, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<InOrder, __half, kPackedCausal>::Backward>();
+  });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("block_sparse", "forward", "wrong_lists", [] {

@@ -4,12 +4,14 @@
 #include <type_traits>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_offsets.h"
 #include "sim/any_table.h"
 #include "sim/one_head.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/own_lengths.h"
+#include "support/packed_bits.h"
 #include "support/random.h"
 
 namespace {
@@ -202,7 +204,7 @@ const bool kRegistered = [] {
       "128x64", simulated<Two>(kMost),
       kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
-                               policies<kCausal, kOwnLengthsCausal, kPreparedAlibi>);
+                               policies<kCausal, kPackedCausal, kPreparedAlibi>);
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered. And all policies at once.
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6),
@@ -228,14 +230,14 @@ const bool kRegistered = [] {
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
   suite.backward<__half>(
       "in_order", simulated<InOrder>(kMost),
-      policies<kCausal, kOwnLengthsCausal, kCausalSortedDocument, kRowIntervals, kSink>);
+      policies<kCausal, kPackedCausal, kCausalSortedDocument, kRowIntervals, kSink>);
   suite.backward<__half>("d96", simulated<D96>(kWide / 4), policies<kNone>);
   suite.backward<__half>("d96_in_order", simulated<SemaphoreWarps>(kWide / 4),
-                         policies<kCausal, kOwnLengthsCausal>);
+                         policies<kCausal, kPackedCausal>);
   suite.backward<__half>("d256", simulated<Roles256>(kWide),
-                         policies<kNone, kOwnLengths, kOwnLengthsCausal, kOwnLengthsEverything>);
+                         policies<kNone, kOwnLengths, kPackedCausal, kPaddedEverything>);
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
-                         policies<kCausal, kEverything, kOwnLengthsCausal>);
+                         policies<kCausal, kEverything, kPackedCausal>);
   suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide), policies<kEverything>);
   suite.forward<__nv_bfloat16>("default", simulated<Default>(kMost), policies<kBlockSparse>);
   suite.backward<__half>("one_group", simulated<OneGroup>(kMost), policies<kBlockSparse>);
@@ -261,6 +263,18 @@ const bool kRegistered = [] {
     CHECK(beside_neighbour(1.0f, mod) == beside_neighbour(20.0f, mod));
     const attile::Then<attile::Softcap, attile::Alibi> wide{{30.0f}, {slopes.get(), 0}};
     CHECK(beside_neighbour(1.0f, wide) == beside_neighbour(300.0f, wide));
+  });
+  suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [] {
+    using Forward = KernelsOf<Two, __half, kPackedCausal>::Forward;
+    using InTurn = KernelsOf<InOrder, __half, kPackedCausal>::Backward;
+    check_packed_bits<ByTraits<Forward, InTurn>>(70, 100, 4, 2);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("packed_causal", "both", "any_offsets", [] {
+    run_any_offsets<KernelsOf<Two, __half, kPackedCausal>::Forward>();
+    run_any_offsets<KernelsOf<Columns, __half, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<InOrder, __half, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<RolesInOrder, __half, kPackedCausal>::Backward>();
   });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "causal_sorted_document",

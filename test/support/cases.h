@@ -36,8 +36,8 @@ enum class Policy {
   kBlockSparse,
   kBlockSparseEverything,
   kOwnLengths,
-  kOwnLengthsCausal,
-  kOwnLengthsEverything,
+  kPackedCausal,
+  kPaddedEverything,
   kSink,
   kSinkEverything,
   kOwnLengthsSink,
@@ -72,13 +72,23 @@ enum class Data {
 
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
-  return p == Policy::kOwnLengths || p == Policy::kOwnLengthsCausal ||
-         p == Policy::kOwnLengthsEverything || p == Policy::kOwnLengthsSink;
+  return p == Policy::kOwnLengths || p == Policy::kPackedCausal ||
+         p == Policy::kPaddedEverything || p == Policy::kOwnLengthsSink;
 }
 
 constexpr bool has_sinks(Policy p) {
   return p == Policy::kSink || p == Policy::kSinkEverything || p == Policy::kOwnLengthsSink;
 }
+
+/// The lengths of such sequences: see lengths_of.
+enum class Lengths {
+  kMixed,      ///< different ones of queries and keys, of which some have none, one or all
+  kSelf,       ///< the same ones of queries and keys, up to 12
+  kEmptyEnds,  ///< the first sequence and the last one are empty
+  kAllEmpty,
+  kAlternate,  ///< every second one is empty; else one query
+  kLongest,    ///< all have the longest one
+};
 
 constexpr bool learns(Policy p) { return p == Policy::kLearned || p == Policy::kLearnedDropout; }
 
@@ -133,6 +143,8 @@ struct Case {
   bool hide = false;         ///< a bias that is -inf in places; documents and blocks without a key
   Sums sums = Sums::kNone;   ///< of what is learned
   Sinks sinks = Sinks::kNormal;
+  Lengths lengths = Lengths::kMixed;  ///< of sequences with lengths of their own
+  bool tight = false;                 ///< packed sequences without gaps, and without seqused
 };
 
 /// Whether scores add to the same element of what is learned.
@@ -675,33 +687,33 @@ inline constexpr auto kCases = [] {
        .kv_heads = 1, .q_len = 40, .kv_len = 70, .head_dim = 192, .head_dim_v = 128},
       {.name = "own_lengths_dim_256", .policy = kOwnLengths, .batch = 3, .q_heads = 1,
        .kv_heads = 1, .q_len = 40, .kv_len = 70, .head_dim = 256},
-      {.name = "own_lengths_causal_130_130", .policy = kOwnLengthsCausal, .batch = 8,
+      {.name = "packed_causal_130_130", .policy = kPackedCausal, .batch = 8,
        .q_heads = 2, .kv_heads = 1, .q_len = 130, .kv_len = 130, .dlse = true},
       {.name = "own_lengths_24_40", .policy = kOwnLengths, .batch = 6, .q_heads = 1,
        .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 56, .head_dim_v = 40,
        .layout = kPadded},
-      {.name = "own_lengths_causal_24_40_dim_256", .policy = kOwnLengthsCausal, .batch = 3,
+      {.name = "packed_causal_24_40_dim_256", .policy = kPackedCausal, .batch = 3,
        .q_heads = 2, .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 256},
-      {.name = "own_lengths_causal_dim_96", .policy = kOwnLengthsCausal, .batch = 4,
+      {.name = "packed_causal_dim_96", .policy = kPackedCausal, .batch = 4,
        .q_heads = 1, .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 96},
-      {.name = "own_lengths_causal_dim_160", .policy = kOwnLengthsCausal, .batch = 4,
+      {.name = "packed_causal_dim_160", .policy = kPackedCausal, .batch = 4,
        .q_heads = 1, .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 160, .head_dim_v = 64},
-      {.name = "own_lengths_causal_40_24", .policy = kOwnLengthsCausal, .batch = 6,
+      {.name = "packed_causal_40_24", .policy = kPackedCausal, .batch = 6,
        .q_heads = 1, .kv_heads = 1, .q_len = 40, .kv_len = 24},
-      {.name = "own_lengths_causal_heads_2", .policy = kOwnLengthsCausal, .batch = 4,
+      {.name = "packed_causal_heads_2", .policy = kPackedCausal, .batch = 4,
        .q_heads = 2, .kv_heads = 1, .q_len = 24, .kv_len = 40, .layout = kPadded},
-      {.name = "own_lengths_everything_40_24", .policy = kOwnLengthsEverything, .batch = 6,
+      {.name = "padded_everything_40_24", .policy = kPaddedEverything, .batch = 6,
        .q_heads = 1, .kv_heads = 1, .q_len = 40, .kv_len = 24},
-      {.name = "own_lengths_causal_40_200", .policy = kOwnLengthsCausal, .batch = 5,
+      {.name = "packed_causal_40_200", .policy = kPackedCausal, .batch = 5,
        .q_heads = 2, .kv_heads = 2, .q_len = 40, .kv_len = 200, .layout = kPadded},
-      {.name = "own_lengths_causal_dim_256", .policy = kOwnLengthsCausal, .batch = 3,
+      {.name = "packed_causal_dim_256", .policy = kPackedCausal, .batch = 3,
        .q_heads = 2, .kv_heads = 1, .q_len = 70, .kv_len = 70, .head_dim = 256},
-      {.name = "own_lengths_everything_100_100", .policy = kOwnLengthsEverything, .batch = 14,
+      {.name = "padded_everything_100_100", .policy = kPaddedEverything, .batch = 14,
        .q_heads = 4, .kv_heads = 2, .q_len = 100, .kv_len = 100, .dlse = true},
-      {.name = "own_lengths_everything_dim_128", .policy = kOwnLengthsEverything, .batch = 5,
+      {.name = "padded_everything_dim_128", .policy = kPaddedEverything, .batch = 5,
        .q_heads = 2, .kv_heads = 1, .q_len = 50, .kv_len = 66, .head_dim = 128,
        .layout = kBhsd},
-      {.name = "own_lengths_everything_dim_256", .policy = kOwnLengthsEverything, .batch = 3,
+      {.name = "padded_everything_dim_256", .policy = kPaddedEverything, .batch = 3,
        .kv_heads = 1, .q_len = 40, .kv_len = 40, .head_dim = 256},
 
       // Sinks: rows without keys, no keys at all, sinks above all scores and below, none; heads
@@ -743,6 +755,42 @@ inline constexpr auto kCases = [] {
       {.name = "own_lengths_sink_padded", .policy = kOwnLengthsSink, .batch = 6, .q_heads = 4,
        .kv_heads = 2, .q_len = 33, .kv_len = 24, .head_dim = 40, .head_dim_v = 56,
        .layout = kPadded, .sinks = Sinks::kMixed},
+      // Gaps as TransformerEngine has them in a context-parallel run (its issues 2186 and 3331).
+      {.name = "packed_causal_gaps", .policy = kPackedCausal, .batch = 6, .q_heads = 2,
+       .kv_heads = 1, .q_len = 12, .kv_len = 12, .head_dim = 32, .dlse = true,
+       .lengths = Lengths::kSelf},
+      {.name = "packed_causal_tail_of_698", .policy = kPackedCausal, .q_len = 698, .kv_len = 698,
+       .lengths = Lengths::kLongest},
+      // Packed QKV and dQKV, (total, heads, dim), also without gaps.
+      {.name = "packed_causal_qkv", .policy = kPackedCausal, .batch = 6, .q_heads = 3,
+       .kv_heads = 3, .q_len = 12, .kv_len = 12, .head_dim = 32, .layout = kPacked,
+       .lengths = Lengths::kSelf},
+      {.name = "packed_causal_qkv_tight", .policy = kPackedCausal, .batch = 13, .q_heads = 2,
+       .kv_heads = 1, .q_len = 12, .kv_len = 12, .layout = kPacked, .lengths = Lengths::kSelf,
+       .tight = true},
+      // FlashAttention's issue 1537: one query, among sequences that are empty, at heads 9:3.
+      {.name = "packed_causal_heads_9_3", .policy = kPackedCausal, .batch = 4, .q_heads = 9,
+       .kv_heads = 3, .q_len = 1, .kv_len = 5, .head_dim = 32, .dlse = true,
+       .lengths = Lengths::kAlternate, .tight = true},
+      {.name = "packed_causal_heads_7_1", .policy = kPackedCausal, .batch = 8, .q_heads = 7,
+       .kv_heads = 1, .q_len = 20, .kv_len = 33, .head_dim = 16, .tight = true},
+      {.name = "packed_causal_heads_8_1", .policy = kPackedCausal, .batch = 3, .q_heads = 8,
+       .kv_heads = 1, .q_len = 24, .kv_len = 20, .head_dim = 16, .tight = true},
+      {.name = "packed_causal_empty_ends", .policy = kPackedCausal, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 70, .kv_len = 40, .lengths = Lengths::kEmptyEnds, .tight = true},
+      {.name = "packed_causal_all_empty", .policy = kPackedCausal, .batch = 3, .q_len = 70,
+       .kv_len = 40, .lengths = Lengths::kAllEmpty},
+      {.name = "packed_causal_one_of_all", .policy = kPackedCausal, .batch = 1, .q_heads = 2,
+       .kv_heads = 2, .q_len = 65, .kv_len = 70, .lengths = Lengths::kLongest, .tight = true},
+      {.name = "packed_causal_batch_0", .policy = kPackedCausal, .batch = 0, .q_len = 5,
+       .kv_len = 7},
+      {.name = "packed_causal_tight_130", .policy = kPackedCausal, .batch = 6, .q_heads = 1,
+       .kv_heads = 1, .q_len = 130, .kv_len = 130, .head_dim = 32, .dlse = true, .tight = true},
+      // More sequences than a thread block of some schedulers takes.
+      {.name = "packed_causal_1100_sequences", .policy = kPackedCausal, .batch = 1100, .q_len = 4,
+       .kv_len = 5, .head_dim = 16, .tight = true},
+      {.name = "padded_everything_all_empty", .policy = kPaddedEverything, .batch = 2, .q_len = 20,
+       .kv_len = 30, .lengths = Lengths::kAllEmpty},
   });
   // clang-format on
 }();

@@ -3,8 +3,10 @@
 
 #include <attile/core/sequences.h>
 
-#include <cstdint>
+#include <algorithm>
 #include <vector>
+
+#include "support/cases.h"
 
 namespace attile_test {
 
@@ -34,24 +36,67 @@ struct OwnLengths {
   attile::RowShape kv_shape(int, int) const { return {1, kv_rows}; }
 };
 
-/// Where the rows of one side of a packed problem lie.
-struct PackedRows {
-  std::vector<int> first, length;
-  int rows = 0;
-
-  /// Of `batch` sequences of at most `longest` rows, of which some have none, one or all; gaps
-  /// before, between and behind them.
-  PackedRows(int batch, int longest, bool of_keys) {
-    rows = 5;
-    for (int b = 0; b < batch; ++b) {
-      const int lengths[] = {longest, 2 * longest / 3, 0, 1, longest / 2 + 1, longest - 1};
-      // Sequences without queries, without keys and without both; more of either than of the other.
-      const int of_queries[] = {1, 3, 0, 2, 4, 0, 5, 2}, of_keys_of[] = {0, 4, 1, 0, 2, 3, 1, 2};
-      first.push_back(rows);
-      length.push_back(lengths[of_keys ? of_keys_of[b % 8] : of_queries[b % 8]]);
-      rows += length.back() + 2 + b % 3;
+/// The queries', or keys', lengths of a case's sequences: its batch is how many they are.
+inline std::vector<int> lengths_of(const Case& c, bool of_keys) {
+  const int longest = of_keys ? c.kv_len : c.q_len;
+  std::vector<int> result;
+  for (int b = 0; b < c.batch; ++b) {
+    switch (c.lengths) {
+      case Lengths::kMixed: {
+        const int lengths[] = {longest, 2 * longest / 3, 0, 1, longest / 2 + 1, longest - 1};
+        // Without queries, without keys and without both; more of either than of the other.
+        const int of_queries[] = {1, 3, 0, 2, 4, 0, 5, 2}, of_keys_of[] = {0, 4, 1, 0, 2, 3, 1, 2};
+        result.push_back(lengths[of_keys ? of_keys_of[b % 8] : of_queries[b % 8]]);
+        break;
+      }
+      case Lengths::kSelf: {
+        const int lengths[] = {9, 8, 8, 12, 8, 12};
+        result.push_back(std::min(lengths[b % 6], longest));
+        break;
+      }
+      case Lengths::kEmptyEnds:
+        result.push_back(b == 0 || b == c.batch - 1 ? 0 : longest - b);
+        break;
+      case Lengths::kAllEmpty:
+        result.push_back(0);
+        break;
+      case Lengths::kAlternate:
+        result.push_back(b % 2 == 0 ? 0 : std::min(of_keys ? 2 + b : 1, longest));
+        break;
+      case Lengths::kLongest:
+        result.push_back(longest);
+        break;
     }
   }
+  return result;
+}
+
+/// Where the rows of one side of a problem lie whose sequences have lengths of their own.
+struct PackedRows {
+  std::vector<int> length;
+  std::vector<int> first;       ///< each sequence's first row; empty in a dense tensor
+  std::vector<int> cu_seqlens;  ///< where its room begins and, at last, all rooms end
+  int rows = 0;                 ///< of the tensor, or of each batch of a dense one
+
+  /// Lays them one behind another with gaps before, between and behind them, or with c.tight only
+  /// behind the last one. Those of Padded lie in a dense tensor.
+  PackedRows(const Case& c, bool of_keys) : length(lengths_of(c, of_keys)) {
+    if (c.policy == Policy::kPaddedEverything) {
+      rows = of_keys ? c.kv_len : c.q_len;
+      return;
+    }
+    rows = c.tight ? 0 : 5;
+    for (int b = 0; b < c.batch; ++b) {
+      first.push_back(rows);
+      cu_seqlens.push_back(rows);
+      const int gap = c.lengths == Lengths::kSelf ? (b % 6 == 0 ? 3 : 0) : 2 + b % 3;
+      rows += length[b] + (c.tight ? 0 : gap);
+    }
+    cu_seqlens.push_back(rows);
+    rows += 3;
+  }
+
+  bool dense() const { return first.empty(); }
 };
 
 }  // namespace attile_test

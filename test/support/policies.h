@@ -122,10 +122,10 @@ struct CombinationOf<Policy::kBlockSparseEverything>
 template <>
 struct CombinationOf<Policy::kOwnLengths> : Combination<OwnLengths> {};
 template <>
-struct CombinationOf<Policy::kOwnLengthsCausal> : Combination<Causal, OwnLengths> {};
+struct CombinationOf<Policy::kPackedCausal> : Combination<Causal, attile::Packed> {};
 template <>
-struct CombinationOf<Policy::kOwnLengthsEverything>
-    : Combination<Gaps, SoftcapAlibi, PhiloxDropout, OwnLengths> {};
+struct CombinationOf<Policy::kPaddedEverything>
+    : Combination<Gaps, SoftcapAlibi, PhiloxDropout, attile::Padded> {};
 template <>
 struct CombinationOf<Policy::kSink> : Combination<Causal, attile::Sink<>> {};
 template <>
@@ -150,8 +150,8 @@ class PolicyData {
   PackedRows q_rows, kv_rows;  ///< of sequences with lengths of their own
 
   explicit PolicyData(const Case& c)
-      : q_rows(c.batch, c.q_len, false),
-        kv_rows(c.batch, c.kv_len, true),
+      : q_rows(c, false),
+        kv_rows(c, true),
         case_(c),
         blocks_(random_blocks(c)),
         bias_(bias_elements()),
@@ -243,6 +243,18 @@ class PolicyData {
   void operator()(attile::Sink<__nv_bfloat16>& s) const {
     s = {half_sinks_.data(), dsinks_.data()};
   }
+  void operator()(attile::Padded& s) const { s = {q_rows.length.data(), kv_rows.length.data()}; }
+  void operator()(attile::Packed& s) const {
+    s = {q_rows.cu_seqlens.data(),
+         kv_rows.cu_seqlens.data(),
+         q_rows.rows,
+         kv_rows.rows,
+         nullptr,
+         nullptr};
+    if (case_.tight) return;
+    s.seqused_q = q_rows.length.data();
+    s.seqused_k = kv_rows.length.data();
+  }
   template <class A, class B>
   void operator()(attile::And<A, B>& m) const {
     (*this)(m.first);
@@ -257,13 +269,22 @@ class PolicyData {
   void operator()(Policy&) const {}  // has no parameters
 
   std::vector<Region> regions() {
-    std::vector<Region> all = {region(q_ids_),         region(kv_ids_),
-                               region(lengths_),       region(slopes_),
-                               bias_.region(),         {seed_and_offset_, sizeof(seed_and_offset_)},
-                               gradients_.region(),    region(factors_),
-                               region(q_rows.first),   region(q_rows.length),
-                               region(kv_rows.first),  region(kv_rows.length),
-                               region(key_lengths_),   region(document_table_),
+    std::vector<Region> all = {region(q_ids_),
+                               region(kv_ids_),
+                               region(lengths_),
+                               region(slopes_),
+                               bias_.region(),
+                               {seed_and_offset_, sizeof(seed_and_offset_)},
+                               gradients_.region(),
+                               region(factors_),
+                               region(q_rows.first),
+                               region(q_rows.length),
+                               region(kv_rows.first),
+                               region(kv_rows.length),
+                               region(q_rows.cu_seqlens),
+                               region(kv_rows.cu_seqlens),
+                               region(key_lengths_),
+                               region(document_table_),
                                region(interval_table_)};
     all.push_back(half_bias_.region());
     all.push_back(sinks_.region());
@@ -422,6 +443,16 @@ struct Relocate {
   void operator()(attile::Sink<T>& s) const {
     (*this)(s.sinks);
     (*this)(s.dsinks);
+  }
+  void operator()(attile::Padded& s) const {
+    (*this)(s.seqused_q);
+    (*this)(s.seqused_k);
+  }
+  void operator()(attile::Packed& s) const {
+    (*this)(s.cu_seqlens_q);
+    (*this)(s.cu_seqlens_k);
+    (*this)(s.seqused_q);
+    (*this)(s.seqused_k);
   }
   void operator()(attile::PhiloxDropout& p) const {
     (*this)(p.seed_pointer);

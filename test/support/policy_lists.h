@@ -39,8 +39,8 @@
   X(block_sparse, kBlockSparse)                      \
   X(block_sparse_everything, kBlockSparseEverything) \
   X(own_lengths, kOwnLengths)                        \
-  X(own_lengths_causal, kOwnLengthsCausal)           \
-  X(own_lengths_everything, kOwnLengthsEverything)   \
+  X(packed_causal, kPackedCausal)                    \
+  X(padded_everything, kPaddedEverything)            \
   X(sink, kSink)                                     \
   X(sink_everything, kSinkEverything)                \
   X(own_lengths_sink, kOwnLengthsSink)
@@ -95,7 +95,7 @@ inline constexpr auto kModifierPolicies =
 inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLearnedDropout>;
 /// Sequences of their own lengths.
 inline constexpr auto kSequencePolicies =
-    policies<Policy::kOwnLengths, Policy::kOwnLengthsCausal, Policy::kOwnLengthsEverything>;
+    policies<Policy::kOwnLengths, Policy::kPackedCausal, Policy::kPaddedEverything>;
 inline constexpr auto kSinkPolicies =
     policies<Policy::kSink, Policy::kSinkEverything, Policy::kOwnLengthsSink>;
 inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;

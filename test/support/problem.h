@@ -86,7 +86,9 @@ class ProblemData {
   TestTensor<T> q, k, v, o, dout, dq, dk, dv;
 
  private:
-  bool is_packed() const { return has_own_lengths(case_.policy); }
+  bool has_lengths() const { return has_own_lengths(case_.policy); }
+  /// Whether sequences lie one behind another, in one batch.
+  bool is_packed() const { return has_lengths() && !policies_.q_rows.dense(); }
   std::int64_t rows_of_statistics() const {
     if (is_packed()) return std::int64_t{case_.q_heads} * policies_.q_rows.rows;
     return std::int64_t{case_.batch} * case_.q_heads * case_.q_len;
@@ -100,7 +102,7 @@ class ProblemData {
             shape,
             place(Layout::kBhsd, {}, allocated({}, shape)),
             false,
-            is_packed() ? &policies_.q_rows : nullptr};
+            has_lengths() ? &policies_.q_rows : nullptr};
   }
   /// What a tensor of that shape is a view of.
   Shape allocated(Role role, Shape shape) const {
@@ -130,15 +132,15 @@ class ProblemData {
             shape,
             placement,
             case_.layout == Layout::kBhsd,
-            is_packed() ? &rows : nullptr};
+            has_lengths() ? &rows : nullptr};
   }
 
   /// (batch, row, q heads then k heads then v heads, dim) in the first one's buffer.
   void pack(TestTensor<T>& q_like, TestTensor<T>& k_like, TestTensor<T>& v_like) {
     const std::int64_t D = case_.head_dim;
     const std::int64_t row = D * (case_.q_heads + 2 * case_.kv_heads);
-    const std::int64_t batch = row * case_.q_len;
-    *q_like.buffer = Buffer<T>(batch * case_.batch);
+    const std::int64_t batch = row * (is_packed() ? policies_.q_rows.rows : case_.q_len);
+    *q_like.buffer = Buffer<T>(batch * (is_packed() ? 1 : case_.batch));
     k_like.buffer = v_like.buffer = q_like.buffer;
     q_like.placement = {0, batch, D, row, 0};
     k_like.placement = {D * case_.q_heads, batch, D, row, 0};

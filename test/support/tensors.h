@@ -149,7 +149,7 @@ struct TestTensor {
   Shape shape{};
   Placement placement{};
   bool null_when_empty = false;
-  const PackedRows* packed = nullptr;  ///< where each sequence's rows lie, if not along the batch
+  const PackedRows* packed = nullptr;  ///< where each sequence's rows lie, if they have own lengths
 
   attile::Tensor<T> view() const {
     T* data = shape.elements() == 0 && null_when_empty ? nullptr : buffer->data() + placement.first;
@@ -165,8 +165,9 @@ struct TestTensor {
         for (int i = 0; i < rows; ++i) {
           const std::int64_t index =
               ((std::int64_t{b} * shape.heads + h) * shape.rows + i) * shape.dim;
-          const std::int64_t at = packed == nullptr ? placement.at(b, h, i, 0)
-                                                    : placement.at(0, h, packed->first[b] + i, 0);
+          const bool dense = packed == nullptr || packed->dense();
+          const std::int64_t at =
+              dense ? placement.at(b, h, i, 0) : placement.at(0, h, packed->first[b] + i, 0);
           for (int c = 0; c < shape.dim; ++c) visit(buffer->data()[at + c], index + c);
         }
       }

@@ -132,6 +132,11 @@ template <class... Params>
   return detail::launch<Params...>(config, kernel, params...);
 }
 
+/// Sets memory to 0 on the stream.
+[[nodiscard]] inline cudaError_t clear(void* memory, std::size_t bytes, cudaStream_t stream) {
+  return cudaMemsetAsync(memory, 0, bytes, stream);
+}
+
 /// Launches a kernel without clusters. Returns the error of the launch itself.
 template <class... Params>
 [[nodiscard]] cudaError_t launch(void (*kernel)(Params...), unsigned blocks, unsigned threads,

@@ -98,10 +98,16 @@ Check check_problem(const Args& a, int D, int Dv) {
   if (a.scale && !(*a.scale >= 0x1p-100f && *a.scale <= 0x1p100f)) {
     return refuse("scale must be 2^-100 to 2^100");
   }
+  if (a.batch > 0 && (a.q_len > 0 || a.kv_len > 0)) {  // it is asked where there are no keys, too
+    if (const char* why = policy_fault(a.sequences)) return refuse(why);
+  }
   const RowShape queries = a.sequences.q_shape(a.batch, a.q_len);
   const RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);
   if (queries.batches < 0 || queries.rows < 0 || keys.batches < 0 || keys.rows < 0) {
     return refuse("sequences: a tensor has a negative number of rows");
+  }
+  if (queries.rows > kMaxLength || keys.rows > kMaxLength) {
+    return refuse("sequences: a tensor must have at most 2^30 rows");
   }
   const auto forgotten = [&](const RowShape& shape, int length) {
     return a.batch > 0 && length > 0 && (shape.batches == 0 || shape.rows == 0);

@@ -5,6 +5,7 @@
 #include <attile/core/config.h>
 #include <attile/core/dropout.h>
 #include <attile/core/mask.h>
+#include <attile/core/packed.h>
 #include <attile/core/policy.h>
 #include <attile/core/prepared_mask.h>
 #include <attile/core/score_mod.h>

@@ -149,6 +149,10 @@ struct AlternatingHeads {
   }
 };
 
+/// Is the part of L2 that the K and V of a section of batch heads may take, one that the kernels
+/// that read it leave to them: 64 % of an H200's. Units: bytes.
+inline constexpr int kL2Bytes = 32 << 20;
+
 /// Names a tile of query rows of one batch head.
 struct WorkItem {
   int batch_head, q_tile;
@@ -163,7 +167,7 @@ struct Sections {
 
   static constexpr Sections of(std::int64_t batch_head_bytes, int q_tiles, int batch_heads,
                                int blocks) {
-    constexpr std::int64_t kL2Bytes = 32 << 20;
+    constexpr std::int64_t kL2Bytes = attile::kL2Bytes;
     // The items of so many batch heads fill pairs of waves: even if distributed forwards, then
     // backwards.
     const int whole = max(min(2 * blocks / std::gcd(2 * blocks, q_tiles), batch_heads), 1);
@@ -258,6 +262,59 @@ class GrowingItems {
   int block_, blocks_, q_tiles_, batch_heads_;
   Sections sections_;
   int wave_ = 0;
+};
+
+/// Is the work item `block` of wave `wave`, where a wave has one for each block and every second
+/// one is distributed backwards, so that no block gets the longest item of each wave.
+ATTILE_HOST_DEVICE constexpr std::int64_t snake(int block, int blocks, int wave) {
+  return std::int64_t{wave} * blocks + (wave % 2 == 1 ? blocks - 1 - block : block);
+}
+
+/// Numbers the work items of sequences that have lengths of their own: the tiles of query rows that
+/// there are, of one sequence after another. The items of a section, some of a sequence's heads
+/// whose K and V fit L2, follow each other, beginning with the last rows, which see most under a
+/// causal mask. Lengths has q_tiles(sequence), and section_heads(sequence), the heads of a section.
+template <class Lengths>
+class VaryingItems {
+ public:
+  struct Item {
+    int sequence, head, q_tile;
+  };
+
+  ATTILE_HOST_DEVICE constexpr VaryingItems(const Lengths& lengths, int sequences, int heads)
+      : lengths_(lengths), sequences_(sequences), heads_(heads) {
+    enter();
+  }
+
+  /// Goes on to an item, which must not be before the one of the last call. Returns whether it
+  /// exists.
+  ATTILE_HOST_DEVICE constexpr bool seek(std::int64_t number) {
+    while (sequence_ < sequences_ && number - before_ >= std::int64_t{q_tiles_} * heads_) {
+      before_ += std::int64_t{q_tiles_} * heads_;
+      ++sequence_;
+      enter();
+    }
+    among_ = static_cast<int>(number - before_);
+    return sequence_ < sequences_;
+  }
+  ATTILE_HOST_DEVICE constexpr Item item() const {
+    const int size = lengths_.section_heads(sequence_);
+    const int first = among_ / (size * q_tiles_) * size;
+    const int rest = among_ - first * q_tiles_;
+    const int here = min(size, heads_ - first);
+    return {sequence_, first + rest % here, q_tiles_ - 1 - rest / here};
+  }
+
+ private:
+  ATTILE_HOST_DEVICE constexpr void enter() {
+    q_tiles_ = sequence_ < sequences_ ? lengths_.q_tiles(sequence_) : 0;
+  }
+
+  Lengths lengths_;
+  int sequences_, heads_;
+  int sequence_ = 0, q_tiles_ = 0;
+  std::int64_t before_ = 0;  // the items of the sequences before
+  int among_ = 0;            // the item's number among those of its sequence
 };
 
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a

@@ -37,8 +37,10 @@ struct RowShape {
 ///                                  {sequence, 0}: kernels then do not call them, store by TMA,
 ///                                  let query heads share tiles, and let blocks share copies
 ///
-/// Packed rows, for example, have q_origin {0, cu_seqlens_q[sequence]}, and cu_seqlens_q[sequence +
-/// 1] - cu_seqlens_q[sequence] of them.
+/// The library's own are Uniform, Padded and Packed. A sequences policy whose `kPacked` is true
+/// says that its sequences lie one behind another in one batch, as those of Packed do, and never
+/// share rows unless what device memory says is wrong: scratch memory is then sized by the rows of
+/// the tensors, and not by the bound of each sequence.
 template <class Q>
 concept Sequences = std::is_trivially_copyable_v<Q> &&
     requires(const Q& sequences, int sequence, Extent bounds) {
@@ -61,6 +63,13 @@ struct Uniform {
   constexpr RowShape q_shape(int batch, int q_len) const { return {batch, q_len}; }
   constexpr RowShape kv_shape(int batch, int kv_len) const { return {batch, kv_len}; }
 };
+
+/// Says whether a policy's sequences lie one behind another in one batch: see Sequences.
+template <Sequences Q>
+inline constexpr bool kIsPacked = [] {
+  if constexpr (requires { Q::kPacked; }) return bool(Q::kPacked);
+  return false;
+}();
 
 /// Returns the part of a tensor from a sequence's first row on, as (any batch, head, row).
 template <class T>

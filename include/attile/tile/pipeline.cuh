@@ -66,32 +66,6 @@ ATTILE_DEVICE void clear_rows_from(const Tile& tile, int first, int thread = 0, 
   arch::fence_async_proxy();  // the products read by the async proxy what this thread has written
 }
 
-/// The producer's own barrier for a tail tile, which ends with rows that are not the sequence's.
-/// The copy completes on this barrier and not on the stage's, so that the producer can write zeros
-/// over those rows before it hands the tile to the consumers.
-/// Scope    the producer thread.
-class TailBarrier {
- public:
-  /// Makes one for tiles of which none is a tail.
-  TailBarrier() = default;
-  ATTILE_DEVICE explicit TailBarrier(arch::Mbarrier* barrier) : barrier_(barrier) {}
-
-  /// Returns the barrier on which copies of that many bytes complete.
-  ATTILE_DEVICE arch::Mbarrier* expect(int bytes) const {
-    arch::mbarrier_arrive_expect(barrier_, bytes);
-    return barrier_;
-  }
-  /// Waits for those copies.
-  ATTILE_DEVICE void wait() {
-    arch::mbarrier_wait(barrier_, parity_);
-    parity_ ^= 1;
-  }
-
- private:
-  arch::Mbarrier* barrier_ = nullptr;
-  int parity_ = 0;
-};
-
 /// kStages tiles in shared memory, each of which is empty, on its way, or full.
 /// Shapes   Tile: a PanelTile; `data`: kBytes, aligned to 1024 bytes; `barriers`: 2 * kStages.
 template <class Tile, int kStages>
@@ -147,46 +121,17 @@ class Pipeline {
   /// Scope    the producer thread.
   ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map, int row0, int head,
                           int batch, int col0 = 0) const {
-    load_on(full(state.stage), state, map, row0, head, batch, col0);
+    load(state, map, {col0, 0, row0, head, batch});
   }
-  /// Does the same on another barrier than the stage's.
-  ATTILE_DEVICE void load_on(arch::Mbarrier* barrier, const State& state,
-                             const arch::TensorMap& map, int row0, int head, int batch,
-                             int col0 = 0) const {
+  /// Does the same with all coordinates of the tile's first element.
+  ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map,
+                          const arch::TmaCoord& at) const {
     ATTILE_UNROLL
     for (int panel = 0; panel < kPanels; ++panel) {
       arch::bulk_load(arch::shared_address(tile(state.stage).data) + panel * Layout::kPanelBytes,
-                      map, {col0 + panel * Layout::kPanelColumns, 0, row0, head, batch}, barrier);
+                      map, {at.c0 + panel * Layout::kPanelColumns, at.c1, at.c2, at.c3, at.c4},
+                      full(state.stage));
     }
-  }
-
-  /// Acquires the stage and loads a tile from row0 on, where `rows` rows of the sequence are left:
-  /// with kHasTails a tail tile where these are fewer than the tile's. Scope    the producer
-  /// thread.
-  template <bool kHasTails>
-  ATTILE_DEVICE void acquire_and_load(const State& state, const arch::TensorMap& map, int row0,
-                                      int head, int batch, int rows, TailBarrier& tail) const {
-    if (kHasTails && rows < Tile::kRows) {
-      load_tail(state, map, row0, head, batch, rows, tail);
-    } else {
-      producer_acquire(state);
-      load(state, map, row0, head, batch);
-    }
-  }
-  /// Acquires and loads a tail tile, of which only the first `rows` rows are the sequence's: the
-  /// consumers see zeros in the others. Waits for the copy. Scope    the producer thread.
-  ATTILE_DEVICE void load_tail(const State& state, const arch::TensorMap& map, int row0, int head,
-                               int batch, int rows, TailBarrier& tail) const {
-    await_empty(state);
-    load_on(tail.expect(kTileBytes), state, map, row0, head, batch);
-    tail.wait();
-    commit_tail(state, rows);
-  }
-  /// Writes zeros behind the first `rows` rows of a tail tile that has arrived, and hands it to the
-  /// consumers. Scope    the producer thread.
-  ATTILE_DEVICE void commit_tail(const State& state, int rows) const {
-    clear_rows_from(tile(state.stage), rows);
-    arch::mbarrier_arrive(full(state.stage));
   }
 
   /// Waits until the stage is full, and returns its tile. Scope    all lanes of a consumer warp.
@@ -218,19 +163,19 @@ class Pipeline {
   arch::Mbarrier* barriers_;  // kStages `full` ones, then kStages `empty` ones
 };
 
-/// Begins the copy of a tile to rows row0 on and columns col0 on of a matrix, one box for each
+/// Begins the copy of a tile to where its first element has the coordinates `at`, one box for each
 /// panel. What lies beyond the matrix stays as it is, but for the rest of 16 bytes in which a row
 /// ends (arch::storable).
 /// Scope    one thread. The tile may be written again when `arch::bulk_wait_read` has told that
 ///          thread so.
 /// Barriers `fence_async_proxy` by the threads that wrote the tile, and a barrier behind it.
 template <class Tile>
-ATTILE_DEVICE void store_by_tma(const Tile& tile, const arch::TensorMap& map, int col0, int row0,
-                                int head, int batch) {
+ATTILE_DEVICE void store_by_tma(const Tile& tile, const arch::TensorMap& map,
+                                const arch::TmaCoord& at) {
   using Layout = typename Tile::Layout;
   ATTILE_UNROLL
   for (int panel = 0; panel < Tile::kCols / Layout::kPanelColumns; ++panel) {
-    arch::bulk_store(map, {col0 + panel * Layout::kPanelColumns, 0, row0, head, batch},
+    arch::bulk_store(map, {at.c0 + panel * Layout::kPanelColumns, at.c1, at.c2, at.c3, at.c4},
                      arch::shared_address(tile.data) + panel * Layout::kPanelBytes);
   }
   arch::bulk_commit();

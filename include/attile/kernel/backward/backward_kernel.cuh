@@ -28,7 +28,12 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_kv_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   if constexpr (!Traits::kSignalsDqReady) arch::launch_dependents();
-  backward_kv_block<Traits>(p, kv_block_of(p, arch::block_index()), arch::dynamic_shared());
+  const int kv_block = kv_block_of(p, arch::block_index());
+  if constexpr (!Traits::SequencesType::kUniform) {
+    // The end of this pass has to mean the end of preprocessing, also where all blocks end here.
+    if (!p.has_keys(kv_work_tile(p, kv_block))) return arch::await_dependencies();
+  }
+  backward_kv_block<Traits>(p, kv_block, arch::dynamic_shared());
 }
 
 /// Runs the pass with kInOrder, where a block may wait for those with smaller indices. Indices are
@@ -45,6 +50,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   }
   arch::barrier();  // the index is written before anyone reads it
   const int mine = *kv_block;
+  if constexpr (!Traits::SequencesType::kUniform) {
+    if (!p.has_keys(kv_work_tile(p, mine))) return;
+  }
   arch::barrier();  // everyone has read it before the tiles are written there
   backward_kv_block<Traits>(p, mine, arch::dynamic_shared());
 }
@@ -56,12 +64,12 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
   int number = q_tile_of_block<Traits>();
   if constexpr (Traits::kSignalsDqReady) number = late_heads_last(p, number);
   const WorkTile at = q_work_tile(p, number);
-  if constexpr (Traits::kSignalsDqReady) {
-    DqOrder<Traits>(p).await_ready(at);
-  } else {
+  if constexpr (!Traits::kSignalsDqReady) {
     arch::await_dependencies();  // the sum is complete before it is read
+  } else if (p.has_rows(at)) {
+    DqOrder<Traits>(p).await_ready(at);
   }
-  store_dq(p, at, arch::dynamic_shared());
+  if (p.has_rows(at)) store_dq(p, at, arch::dynamic_shared());
   // Without this, a kernel that waits for the end of this one might run before that of the pass.
   if (Traits::kSignalsDqReady && arch::block_index() == 0) arch::await_dependencies();
 }

@@ -35,7 +35,7 @@ struct SinkParts<false> {};
 
 /// Holds the one argument of the kernels of a backward pass: the problem, its gradients, and the
 /// parts of the workspace. Scratch rows are the rows of each query head of each sequence, rounded
-/// up to whole tiles of the longest sequence.
+/// up to whole tiles of the longest sequence, or of packed sequences to their own whole tiles.
 template <class Traits>
 struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
   using typename Problem<Traits>::T;
@@ -74,7 +74,8 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
     return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles +
            at.row0 / Traits::kBr;
   }
-  /// Returns the scratch rows of one head: whole tiles, so that the loop reads without a bound.
+  /// Returns the scratch rows of each query head: whole tiles, so that the loop reads without a
+  /// bound.
   ATTILE_HOST_DEVICE std::int64_t scratch_rows() const {
     return static_cast<std::int64_t>(q_tiles) * Traits::kBr;
   }
@@ -82,13 +83,31 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
   ATTILE_HOST_DEVICE std::int64_t group_scratch_rows() const {
     return this->group_heads * scratch_rows();
   }
+  /// Returns whether a sequence has keys of a work tile's kv tile. Those past its end have no
+  /// flags, as rows past its end (`has_rows`) have no scratch rows.
+  ATTILE_HOST_DEVICE bool has_keys(const WorkTile& key) const {
+    return this->kUniform || key.kv_tile() * Traits::kBc < this->extent(key).kv_len;
+  }
+  /// Returns the number of kv tiles of a work tile's sequence.
+  ATTILE_HOST_DEVICE int kv_tiles_of(const WorkTile& at) const {
+    return this->kUniform ? kv_tiles : ceil_div(this->extent(at).kv_len, Traits::kBc);
+  }
   /// Returns one past the last query head of a kv head. `key`: a work tile of the pass over keys.
   ATTILE_HOST_DEVICE int head_end(const WorkTile& key) const {
     return key.head + this->group_heads;
   }
-  /// Returns the scratch row that a work tile's rows begin with.
+  /// Returns the scratch row that a work tile's rows begin with. The tiles of packed sequence b
+  /// begin at tile first_row / Br + b, of which no other sequence's tiles are: its rows fill at
+  /// most one tile more than rows / Br, so that sequences without common rows have no common tiles.
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
-    return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
+    if constexpr (kIsPacked<typename Traits::SequencesType>) {
+      const std::int64_t before =
+          this->policies.sequences.q_origin(at.sequence).row / Traits::kBr + at.sequence;
+      const int tiles = ceil_div(this->extent(at).q_len, Traits::kBr);
+      return (before * this->q_heads + std::int64_t{at.head} * tiles) * Traits::kBr + at.row0;
+    } else {
+      return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
+    }
   }
   /// Returns the steps of a loop over the tiles of query rows of a work tile's head that see any
   /// key of a kv tile: those tiles, or with a mask of block lists as many steps as the keys' block
@@ -173,8 +192,9 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
 };
 
 /// Holds the bytes of the caller's scratch memory, and the offset of each part of it.
-/// Units   bytes. For each query row, rounded up to tiles: statistics 8; the sum of dQ 4 for each
-///         column of a tile (D rounded up to 4, or with matrix instructions to whole pieces of the
+/// Units   bytes. For each scratch row (scratch_rows): statistics 8; the sum of dQ 4 for each
+/// column
+///         of a tile (D rounded up to 4, or with matrix instructions to whole pieces of the
 ///         warps of a row), not with kTwoPass. DqOrder needs: semaphores 4 for each tile of query
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
@@ -184,11 +204,23 @@ struct BackwardWorkspace {
   std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, bytes;
 };
 
+/// Returns the scratch rows of one query head of all sequences. Packed ones need a tile more than
+/// the tensors' rows fill for each sequence but one, whatever their lengths are.
+template <class Traits>
+std::size_t scratch_rows(const typename Traits::Args& args) {
+  const std::size_t batch = args.batch;
+  if (!kIsPacked<typename Traits::SequencesType> || batch == 0 || args.q_len == 0) {
+    return batch * round_up(args.q_len, Traits::kBr);
+  }
+  const int rows = args.sequences.q_shape(args.batch, args.q_len).rows;
+  return (ceil_div(rows, Traits::kBr) + batch - 1) * Traits::kBr;
+}
+
 /// Returns the parts of the scratch memory that a pass over `args` needs.
 template <class Traits>
 BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t batch_heads = static_cast<std::size_t>(args.batch) * args.q_heads;
-  const std::size_t stats = sizeof(float) * batch_heads * round_up(args.q_len, Traits::kBr);
+  const std::size_t stats = sizeof(float) * args.q_heads * scratch_rows<Traits>(args);
   const std::size_t sums = Traits::kDqMode != DqMode::kTwoPass ? stats * Traits::kDqCols : 0;
   const std::size_t semaphores =
       Traits::kDqMode == DqMode::kInOrder
@@ -215,10 +247,12 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
 /// Returns whether the pass itself writes the zeros of the sum of dQ: where the blocks of a kv head
 /// run together, each zero-fill chunk is worth its atomics, and L2 has room for what some hundred
 /// blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and 3 % slower
-/// with 16 MB, in chunks of 32 and 64 KB (docs/tuning.md); others are not measured.
+/// with 16 MB, in chunks of 32 and 64 KB (docs/tuning.md); others are not measured. Where sequences
+/// have lengths of their own, the host does not know that, and blocks past the end write nothing.
 template <class Traits>
 bool zero_fills_in_pass(const typename Traits::Args& args) {
-  if (!Traits::kZeroFillsInPass || args.kv_heads == 0 || args.kv_len == 0) return false;
+  if (!Traits::kZeroFillsInPass || !Traits::SequencesType::kUniform) return false;
+  if (args.kv_heads == 0 || args.kv_len == 0) return false;
   const std::int64_t rows = round_up(args.q_len, Traits::kBr);
   const std::int64_t heads = args.q_heads / args.kv_heads;
   const std::int64_t sum = heads * rows * Traits::kDqCols * std::int64_t{sizeof(float)};

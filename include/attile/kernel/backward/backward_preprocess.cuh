@@ -166,6 +166,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   const DqOrder<Traits> order(p);
   order.template reset<kPreprocessThreads<Traits>>();
   const WorkTile tile = q_work_tile(p, q_tile_of_block<Traits>());
+  if (!p.has_rows(tile)) return;
   const int q_len = p.extent(tile).q_len;
   bool written = false;  // whether a kv tile that sees those rows overwrites their sum
   if constexpr (kInOrder) {

@@ -160,13 +160,14 @@ class DqOrder {
   /// Waits until dq_accum of a tile of rows is complete.
   /// Scope    all threads of a block of Traits::kDqThreads.
   ATTILE_DEVICE void await_ready(const WorkTile& at) const {
-    if (p_.kv_tiles == 0) {
-      arch::await_dependencies();  // there is no pass: preprocessing's zeros are complete
+    const int kv_tiles = p_.kv_tiles_of(at);
+    if (kv_tiles == 0) {
+      arch::await_dependencies();  // nothing adds: preprocessing's zeros are complete
       return;
     }
     const std::int64_t first = std::int64_t{Traits::kDqReadyFlags} * first_kv_block(p_, at);
     const int* const flags = p_.dq_ready_flags + first;
-    const int count = p_.kv_tiles * Traits::kDqReadyFlags;
+    const int count = kv_tiles * Traits::kDqReadyFlags;
     for (int i = arch::thread_index(); i < count; i += Traits::kDqThreads) {
       while (arch::load_acquire(flags + i) == 0) {
       }

@@ -5,6 +5,7 @@
 #include <attile/core/status.h>
 #include <attile/kernel/problem/problem.cuh>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace attile {
@@ -22,6 +23,9 @@ struct ForwardParams : Problem<Traits> {
   /// Takes arguments that passed `check_arguments`; `complete` does the rest.
   explicit ForwardParams(const typename Traits::Args& args)
       : Problem<Traits>(args), q_tiles(ceil_div(args.q_len, Traits::kBr)) {}
+
+  /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0.
+  std::size_t use(void*) { return 0; }
 
   /// Adds what a family needs and can fail; returns why its kernel does not take the arguments.
   [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }

@@ -10,7 +10,7 @@ namespace attile {
 /// Gives each block its one work tile, in kernels that have a block for each tile of rows. Tiles of
 /// a head are neighbours, so that they share its K and V in L2; the last rows, which see most under
 /// a causal mask, come first. Where lengths differ, the grid has tiles for the longest sequence,
-/// and those past the end of a shorter one see no keys and store nothing.
+/// and those past the end of a shorter one (Problem::has_rows) do nothing.
 template <class Traits>
 class OneTileSchedule {
  public:

@@ -33,6 +33,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const typename Traits::PTile p_smem{k_smem.data};                           // (Br, Bc)
 
   const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
+  if (!p.has_rows(at)) return;
   const TileRange range = at.kv_tiles;
   const auto k_gmem = p.k_of(at);
   const auto v_gmem = p.v_of(at);

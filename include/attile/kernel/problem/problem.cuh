@@ -58,6 +58,11 @@ struct Problem {
       return at.extent;
     }
   }
+  /// Returns whether a sequence has rows of a work tile. Where sequences have lengths of their own,
+  /// a grid has tiles for the bounds, of which some lie past the end of a sequence.
+  ATTILE_HOST_DEVICE bool has_rows(const WorkTile& at) const {
+    return kUniform || at.row0 < extent(at).q_len;
+  }
   /// Returns the coordinates of the scores of a work tile's rows, from key col0 on.
   ATTILE_DEVICE tile::TileCoord coord(const WorkTile& at, int col0) const {
     return {at.sequence, at.head, at.row0, col0, extent(at)};

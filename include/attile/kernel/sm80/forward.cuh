@@ -113,6 +113,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   constexpr int kBc = Traits::kBc;
   const typename Traits::QTile q_smem{shared};  // (Br, D)
   const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
+  if (!p.has_rows(at)) return;
   const KeyValueTiles<Traits> kv_smem(p, at, shared + Traits::kQoBytes);
   const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), where a row has several warps
   const RowWarps row_warps(kv_smem.end() + Traits::kPBytes);

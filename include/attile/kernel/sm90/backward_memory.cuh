@@ -101,13 +101,7 @@ struct BackwardMemory {
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
   /// kZeroFillsInPass.
-  ATTILE_DEVICE arch::Mbarrier* zero_filled() const {
-    return barriers() + Traits::kBarriers - 1 - Traits::kHasTails;
-  }
-  /// Returns the barrier on which tail tiles complete, with kHasTails.
-  ATTILE_DEVICE tile::TailBarrier tail() const {
-    return tile::TailBarrier(barriers() + Traits::kBarriers - 1);
-  }
+  ATTILE_DEVICE arch::Mbarrier* zero_filled() const { return barriers() + Traits::kBarriers - 1; }
   /// Waits until dq_accum holds zeros: written later they would erase what has been added.
   ATTILE_DEVICE void await_zero_filled() const {
     if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_wait(zero_filled(), 0);
@@ -159,9 +153,6 @@ struct BackwardMemory {
         arch::mbarrier_init(dq_added(0).empty, 1);
       }
       if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_init(zero_filled(), 1);
-      if constexpr (Traits::kHasTails) {
-        arch::mbarrier_init(barriers() + Traits::kBarriers - 1, 1);
-      }
       arch::mbarrier_publish();
       arch::fence_async_proxy();  // what an earlier kernel wrote here does not land after TMA's
     }

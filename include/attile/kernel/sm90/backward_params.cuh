@@ -34,28 +34,46 @@ struct BoxedGradients {
   using T = typename Traits::ElementType;
 
   BoxedGradients(const typename Traits::Args& a, HeadDims dims)
-      : q(boxed<typename Traits::QTile, T>(a.q, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                           dims.qk)),
-        k(boxed<typename Traits::KTile, T>(a.k, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.qk)),
-        v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.v)),
-        dout(boxed<typename Traits::DoTile, T>(a.dout, a.sequences.q_shape(a.batch, a.q_len),
-                                               a.q_heads, dims.v)),
-        dk(boxed<typename Traits::DkTile, T>(a.dk, a.sequences.kv_shape(a.batch, a.kv_len),
-                                             a.kv_heads, dims.qk)),
-        dv(boxed<typename Traits::DvTile, T>(a.dv, a.sequences.kv_shape(a.batch, a.kv_len),
-                                             a.kv_heads, dims.v)),
+      : q(of_queries<typename Traits::QTile>(a, a.q, dims.qk)),
+        k(of_keys<typename Traits::KTile>(a, a.k, dims.qk)),
+        v(of_keys<typename Traits::VTile>(a, a.v, dims.v)),
+        dout(of_queries<typename Traits::DoTile>(a, a.dout, dims.v)),
+        dk(of_keys<typename Traits::DkTile>(a, a.dk, dims.qk)),
+        dv(of_keys<typename Traits::DvTile>(a, a.dv, dims.v)),
         has_keys(a.batch > 0 && a.kv_len > 0),
         has_rows(a.batch > 0 && a.q_len > 0) {}
+
+  template <class Tile, class Data>
+  static arch::BoxedTensor of_queries(const typename Traits::Args& a, const Tensor<Data>& t,
+                                      int dim) {
+    const RowShape shape = a.sequences.q_shape(a.batch, a.q_len);
+    return SequenceBoxes<typename Traits::SequencesType>(a).of_queries(
+        boxed<Tile, T>(t, shape, a.q_heads, dim));
+  }
+  template <class Tile, class Data>
+  static arch::BoxedTensor of_keys(const typename Traits::Args& a, const Tensor<Data>& t, int dim) {
+    const RowShape shape = a.sequences.kv_shape(a.batch, a.kv_len);
+    return SequenceBoxes<typename Traits::SequencesType>(a).of_keys(
+        boxed<Tile, T>(t, shape, a.kv_heads, dim));
+  }
 };
 
 /// The one argument of the kernels. It adds the tensor maps to attile::BackwardParams.
 template <class Traits>
 struct BackwardParams : attile::BackwardParams<Traits> {
   arch::TensorMap q_map{}, k_map{}, v_map{}, do_map{}, dk_map{}, dv_map{};
+  [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
 
-  using attile::BackwardParams<Traits>::BackwardParams;
+  BackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows)
+      : attile::BackwardParams<Traits>(args, workspace, l_of_rows), boxes(args) {}
+
+  /// Return the coordinates of a work tile's rows, and of its keys, from key `key0` on.
+  ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at) const {
+    return boxes.queries(this->policies.sequences, at.sequence, this->extent(at), at.head, at.row0);
+  }
+  ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
+    return boxes.keys(this->policies.sequences, at.sequence, this->extent(at), at.kv_head, key0);
+  }
 
   /// Makes the tensor maps.
   /// Errors   the reasons of BoxedGradients::check, and those of arch::make_map.

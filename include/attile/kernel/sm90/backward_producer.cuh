@@ -33,27 +33,21 @@ namespace attile::sm90 {
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
 /// it (line 9). With each tile of Q goes which rows they are (QStage); after the last one goes a
 /// stage that says so.
-/// Where a tensor ends TMA writes zeros. Where sequences have lengths of their own (kHasTails), a
-/// neighbour's rows, or memory that nobody has written, follow a sequence's last one. P and dS are
-/// 0 there, because the tile is an edge and the extent hides them, but 0 * NaN is NaN: tail tiles
-/// are zeroed. Scope    one thread.
+/// Behind a sequence's last row TMA writes zeros (`ragged`). P and dS are 0 there, because the tile
+/// is an edge and the extent hides them, but 0 * NaN is NaN. Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
-  tile::TailBarrier tail = smem.tail();
-  constexpr bool kHasTails = Traits::kHasTails;
   {
     const WorkTile key = kv_work_tile(p, kv_block);
-    const RowOrigin keys = p.policies.sequences.kv_origin(key.sequence);
-    const int key0 = keys.row + key.kv_tile() * Traits::kBc;
-    const int rows = p.extent(key).kv_len - key.kv_tile() * Traits::kBc;
+    const arch::TmaCoord keys = p.keys(key, key.kv_tile() * Traits::kBc);
     const tile::PipelineState<1> state;
-    smem.k().template acquire_and_load<kHasTails>(state, p.k_map, key0, key.kv_head, keys.batch,
-                                                  rows, tail);
-    smem.v().template acquire_and_load<kHasTails>(state, p.v_map, key0, key.kv_head, keys.batch,
-                                                  rows, tail);
+    smem.k().producer_acquire(state);
+    smem.k().load(state, p.k_map, keys);
+    smem.v().producer_acquire(state);
+    smem.v().load(state, p.v_map, keys);
   }
   // Preprocessing is complete: the statistics, its zeros and what DqOrder resets are there, also
   // for the consumers, which wait for a stage of Q or its end. The warps that add staged dQ wait
@@ -65,27 +59,20 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance()) {
     const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
-    const RowOrigin origin = p.policies.sequences.q_origin(at.sequence);
-    const int row0 = origin.row + at.row0;
-    const int rows = p.extent(at).q_len - at.row0;
-    const bool is_tail = kHasTails && rows < Traits::kBr;
+    const arch::TmaCoord rows = p.queries(at);
     const Statistics statistics = smem.statistics(state.stage);
     q_pipeline.await_empty(state);
     arch::store(statistics.header(), Vec<int, 4>{at.head, at.row0, loop.edge(), 0});
     constexpr int kBytes = Traits::QTile::kBytes + 2 * Statistics::kRowBytes;
-    arch::Mbarrier* const full = is_tail ? tail.expect(kBytes) : q_pipeline.expect(state, kBytes);
-    q_pipeline.load_on(full, state, p.q_map, row0, at.head, origin.batch);
+    arch::Mbarrier* const full = q_pipeline.expect(state, kBytes);
+    q_pipeline.load(state, p.q_map, rows);
     const std::int64_t scratch_row = p.scratch_row(at);
     arch::bulk_load(arch::shared_address(statistics.lse()), p.row_lse + scratch_row,
                     Statistics::kRowBytes, full);
     arch::bulk_load(arch::shared_address(statistics.delta()), p.delta + scratch_row,
                     Statistics::kRowBytes, full);
-    if (is_tail) {
-      tail.wait();
-      q_pipeline.commit_tail(state, rows);
-    }
-    smem.dout().template acquire_and_load<kHasTails>(state, p.do_map, row0, at.head, origin.batch,
-                                                     rows, tail);
+    smem.dout().producer_acquire(state);
+    smem.dout().load(state, p.do_map, rows);
     state.advance();
   }
   q_pipeline.await_empty(state);

@@ -236,11 +236,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Pairs of barriers between those of the pipelines and the two pairs of the semaphore warps
   /// (`dq_acquired`, `dq_added`): of the slots of dS and P, or of the steps and of staged dQ.
   static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
-  /// Whether there are tail tiles, which end with rows of another sequence: the producer replaces
-  /// those by zeros, and has a barrier of its own for that.
-  static constexpr bool kHasTails = !P::SequencesType::kUniform;
-  /// All barriers: of pipelines, slots and semaphore warps, of the zero fill, and for tail tiles.
-  static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1 + kHasTails;
+  /// All barriers: of pipelines, slots and semaphore warps, and of the zero fill.
+  static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
   /// Bytes of what follows the tiles: statistics, the rows of dS and barriers.
   static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
                                              (kDsTiles + 1) * kDqRowsBytes +

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <attile/arch/boxed_tensor.h>
+#include <attile/arch/bulk_tensor.cuh>
 #include <attile/core/args.h>
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
 #include <attile/core/sequences.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
@@ -10,6 +14,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace attile::sm90 {
 
@@ -26,6 +31,77 @@ arch::BoxedTensor boxed(const Tensor<Data>& t, RowShape shape, int heads, int di
           {kBytes, head_bytes, t.row_stride * kBytes, head_bytes * packed, t.batch_stride * kBytes},
           {Tile::Layout::kPanelColumns, packed, rows, 1, 1}};
 }
+
+/// Returns the same tensor for boxes that end with their sequence, where sequences have lengths of
+/// their own: rows of a box behind a sequence's last one are zeros, and are not written, although
+/// those of its neighbour follow. The dimension of the rows has only `longest` of them, and begins
+/// as many rows before the tensor; another dimension, of the same stride, is where the sequence
+/// ends (`SequenceBoxes`). Shapes   (dim, end, row, head, batch).
+inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, int longest) {
+  if (boxed.size[2] <= 1) boxed.stride_bytes[2] = 16;  // that of one row is not used
+  const std::int64_t rows = boxed.size[2], stride = boxed.stride_bytes[2];
+  boxed.size[1] = rows + 1;
+  boxed.stride_bytes[1] = stride;
+  boxed.size[2] = longest;
+  if (boxed.data != nullptr) {
+    const auto address = reinterpret_cast<std::uintptr_t>(boxed.data);
+    boxed.data = reinterpret_cast<const void*>(address - longest * stride);
+  }
+  return boxed;
+}
+
+/// Finds the boxes of a sequence's rows in tensor maps: of dense tensors, or where sequences have
+/// lengths of their own of `ragged` ones.
+template <class SequencesType>
+class SequenceBoxes {
+ public:
+  template <class Args>
+  explicit SequenceBoxes(const Args& a) {
+    if constexpr (!kUniform) {
+      longest_ = {min(a.q_len, a.sequences.q_shape(a.batch, a.q_len).rows),
+                  min(a.kv_len, a.sequences.kv_shape(a.batch, a.kv_len).rows)};
+    }
+  }
+
+  /// Return a tensor of queries, or of keys, as the maps have it.
+  arch::BoxedTensor of_queries(const arch::BoxedTensor& boxed) const {
+    if constexpr (!kUniform) return ragged(boxed, longest_.q_len);
+    return boxed;
+  }
+  arch::BoxedTensor of_keys(const arch::BoxedTensor& boxed) const {
+    if constexpr (!kUniform) return ragged(boxed, longest_.kv_len);
+    return boxed;
+  }
+
+  /// Return the coordinates of a sequence's rows, or keys, from row `row0` on. Where sequences have
+  /// lengths of their own, and row0 is below 0, they are those of a box of zeros. `lengths`: the
+  /// sequence's.
+  ATTILE_DEVICE arch::TmaCoord queries(const SequencesType& sequences, int sequence, Extent lengths,
+                                       int head, int row0, int col0 = 0) const {
+    if constexpr (kUniform) {
+      return {col0, 0, row0, head, sequence};
+    } else {
+      const RowOrigin origin = sequences.q_origin(sequence);
+      const int row = row0 < 0 ? longest_.q_len : longest_.q_len - lengths.q_len + row0;
+      return {col0, origin.row + lengths.q_len, row, head, origin.batch};
+    }
+  }
+  ATTILE_DEVICE arch::TmaCoord keys(const SequencesType& sequences, int sequence, Extent lengths,
+                                    int kv_head, int key0) const {
+    if constexpr (kUniform) {
+      return {0, 0, key0, kv_head, sequence};
+    } else {
+      const RowOrigin origin = sequences.kv_origin(sequence);
+      return {0, origin.row + lengths.kv_len, longest_.kv_len - lengths.kv_len + key0, kv_head,
+              origin.batch};
+    }
+  }
+
+ private:
+  static constexpr bool kUniform = SequencesType::kUniform;
+  struct Nothing {};
+  [[no_unique_address]] std::conditional_t<kUniform, Nothing, Extent> longest_{};
+};
 
 /// Returns the reason why TMA cannot address the tensors of a pass.
 inline Check not_boxable(Direction direction) {

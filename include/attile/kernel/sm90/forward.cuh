@@ -23,8 +23,8 @@
 //   | warp 1, lane 0: load_kv (V)   |--V---->|   S = Q K^T    wgmma, Q and K in shared memory  |
 //   | warp 2, lane i: load_q,       |--Q[i]->|   m, l, P      in registers                     |
 //   |   the Q of consumer i         |--rows->|   O += P V     wgmma, P in registers            |
-//   | warp 3, lane i:               |--E[i]->|   O            registers -> shared -> TMA (*)   |
-//   |   load_elements (**)          |        |                                                 |
+//   | warp 3, lane i:               |--E[i]->|   O            registers -> shared -> TMA       |
+//   |   load_elements (*)           |        |                                                 |
 //   +-------------------------------+        |                                                 |
 //     forward_producer.cuh                   |   LSE          registers -> device memory       |
 //                                            +-------------------------------------------------+
@@ -41,11 +41,11 @@
 //                                           until O of these rows is stored, when Q[i] may hold
 //                                           later rows: so there are more slots than stages of Q
 //
-// (*) Where sequences have lengths of their own, the threads store O. (**) Only with
-// kElementStages; else threads read the elements of their scores. A stage of K is free when all
-// consumers have made S of it or have skipped it, Q[i] when S of its last tile is made, a stage of
-// V when all consumers have made P V of it or have skipped it. A consumer releases a stage by its
-// four warps, one arrival each (tile::Pipeline). For rows that see n tiles a consumer does:
+// (*) Only with kElementStages; else threads read the elements of their scores. A stage of K is
+// free when all consumers have made S of it or have skipped it, Q[i] when S of its last tile is
+// made, a stage of V when all consumers have made P V of it or have skipped it. A consumer releases
+// a stage by its four warps, one arrival each (tile::Pipeline). For rows that see n tiles a
+// consumer does:
 //
 //                begin_rows   kv_loop, i = 1 .. n-1             end_rows
 //   wgmma        S0           Si beside P(i-1) V(i-1)           P(n-1) V(n-1) beside S0 of the
@@ -59,8 +59,10 @@
 //
 // A block is persistent (Tuning). Each of its producer threads goes through the block's work tiles
 // by a ForwardSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter
-// in device memory. Consumers read from rows[i] what they are, and that there are no more. Which
-// part of a work tile consumer i has rotates from tile to tile (load_q).
+// in device memory. Where sequences have lengths of their own, warp 3 makes the work tiles for the
+// others, and blocks may share a counter (varying_schedule.cuh). Consumers read from rows[i] what
+// they are, and that there are no more. Which part of a work tile consumer i has rotates from tile
+// to tile (load_q).
 //
 // Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
 // the last to the first, or in the order of block lists: kv_tile(step).
@@ -78,8 +80,8 @@
 //     there before.
 // With kOrdersConsumers it has a second one, which protects no memory: consumers make S one after
 // another, as else they would come to the softmax at the same time.
-// All else is ordered by mbarriers, of the pipelines and of tail tiles, which smem.init() sets up
-// ahead of a barrier of the block.
+// All else is ordered by mbarriers, of the pipelines and of the slots of work tiles, which
+// smem.init() sets up ahead of a barrier of the block.
 
 namespace attile::sm90 {
 

@@ -10,7 +10,6 @@
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
-#include <attile/tile/copy.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>
 
@@ -20,25 +19,6 @@ namespace attile::sm90 {
 
 /// Returns whether this thread is the one of its warpgroup that starts copies of O.
 ATTILE_DEVICE bool is_storing_thread() { return arch::thread_index() % arch::kWarpgroupSize == 0; }
-
-/// Writes the staged columns of O, from col0 on: by TMA, or by the threads where rows of another
-/// sequence may follow, of which TMA would write some. Scope    all threads of the warpgroup.
-template <class Traits>
-ATTILE_DEVICE void store_columns(const ForwardParams<Traits>& p,
-                                 const typename Traits::OTile& o_smem, const WorkTile& at,
-                                 int col0) {
-  if constexpr (ForwardParams<Traits>::kUniform) {
-    if (!is_storing_thread()) return;
-    tile::store_by_tma(o_smem, p.maps.o, col0, at.row0, p.box_head(at.head), at.sequence);
-  } else {
-    constexpr int kWarpRows = kWarpgroupRows * arch::kWarpSize / arch::kWarpgroupSize;
-    auto target = p.o_of(at);
-    target.data += col0;
-    target.cols -= col0;
-    const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
-    tile::store_rows<kWarpRows>(target, o_smem, warp * kWarpRows, at.row0);
-  }
-}
 
 /// Stores O of the rows of `at`, which a warpgroup has normalised in registers (line 14).
 /// Scope    all threads of the warpgroup. `bulk_wait_read` of its storing thread returns when TMA
@@ -57,7 +37,7 @@ ATTILE_DEVICE void store_o(const ForwardParams<Traits>& p, const ForwardMemory<T
     // starts the copy.
     arch::fence_async_proxy();
     consumer_barrier(warpgroup);
-    store_columns(p, o_smem, at, col0);
+    if (is_storing_thread()) tile::store_by_tma(o_smem, p.maps.o, p.queries(at, col0));
   }
 }
 

@@ -49,9 +49,17 @@ struct ForwardMemory {
     return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
   }
 
-  /// The barrier for tail tiles of V (0), or of the Q of warpgroup i - 1; only with kHasTails.
-  ATTILE_DEVICE tile::TailBarrier tail_barrier(int i) const {
-    return tile::TailBarrier(barriers() + Traits::kPipelineBarriers + i);
+  /// The slots of the work tiles that a thread makes for others, with kSchedules: their barriers
+  /// say that a tile is there, and that all have read it.
+  ATTILE_DEVICE WorkTile& tile_slot(int slot) const {
+    static_assert(sizeof(WorkTile) <= 48, "attile::sm90::ForwardMemory: a slot has 48 bytes");
+    return *reinterpret_cast<WorkTile*>(data + Traits::kTilesOffset + 48 * slot);
+  }
+  ATTILE_DEVICE arch::Mbarrier* tile_full(int slot) const {
+    return barriers() + Traits::kPipelineBarriers + slot;
+  }
+  ATTILE_DEVICE arch::Mbarrier* tile_empty(int slot) const {
+    return barriers() + Traits::kPipelineBarriers + Traits::kTileSlots + slot;
   }
 
   /// Initialises all barriers. Scope    all threads of the block.
@@ -64,8 +72,9 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps);
       v().init(Traits::kConsumers * kWarps);
-      for (int i = 0; i < Traits::kTailBarriers; ++i) {
-        arch::mbarrier_init(barriers() + Traits::kPipelineBarriers + i, 1);
+      for (int slot = 0; Traits::kSchedules && slot < Traits::kTileSlots; ++slot) {
+        arch::mbarrier_init(tile_full(slot), 1);
+        arch::mbarrier_init(tile_empty(slot), Traits::kTileReaders);
       }
       arch::mbarrier_publish();
     }

@@ -15,6 +15,7 @@
 #include <attile/kernel/sm90/forward_traits.cuh>
 #include <attile/tile/scores.cuh>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -94,6 +95,11 @@ struct BoxedTensors {
                                            dims.v)),
         o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                            dims.v, packing.heads, packing.rows)) {
+    const SequenceBoxes<typename Traits::SequencesType> boxes(a);
+    q = boxes.of_queries(q);
+    o = boxes.of_queries(o);
+    k = boxes.of_keys(k);
+    v = boxes.of_keys(v);
     if constexpr (Traits::kElementStages > 0) {
       elements = boxed_elements<Traits>(a, a.score_mod.elements());
     }
@@ -135,12 +141,21 @@ struct TensorMaps {
   }
 };
 
+/// Holds what the thread that makes work tiles needs, where sequences have lengths of their own.
+template <bool kThere>
+struct Scheduling {
+  int* counter = nullptr;  ///< of the work tiles that blocks have taken; null: they take turns
+  int l2_keys = 0;         ///< keys of one kv head whose K and V take the half of L2
+};
+template <>
+struct Scheduling<false> {};
+
 /// The one argument of the kernel. Its q_tiles are the tiles of rows of one pack of query heads.
 template <class Traits>
 struct ForwardParams : attile::ForwardParams<Traits> {
   /// Whether the work tiles of a head end with its last row. Else they begin with its first row:
-  /// where lengths differ, and where a tile of block lists lies within one block.
-  static constexpr bool kHasLead = Problem<Traits>::kUniform && !Problem<Traits>::kListsBlocks;
+  /// where a tile of block lists lies within one block.
+  static constexpr bool kHasLead = !Problem<Traits>::kListsBlocks;
 
   TensorMaps maps{};
   float scale_log2;         ///< tile::score_scale_log2
@@ -149,8 +164,10 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   int packs;            ///< packs of query heads of each sequence
   int batch_heads;      ///< sequences times packs
   Sections sections{};  ///< the order of batch heads where not kEvenRows
-  int lead;             ///< attile::lead_rows; 0 without kHasLead
+  int lead;             ///< attile::lead_rows of q_len; 0 without kHasLead
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
+  [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
+  [[no_unique_address]] Scheduling<Traits::kSchedules> scheduled;
 
   /// Returns the number of work tiles.
   static std::int64_t tile_count(const typename Traits::Args& args) {
@@ -166,10 +183,24 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         rescale_threshold(Traits::kRescaleThreshold / scale_log2),
         packing(packing_of<Traits>(args)),
         packs(args.q_heads / packing.heads),
-        batch_heads(args.batch * packs) {
+        batch_heads(args.batch * packs),
+        boxes(args) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
-    if constexpr (!kEvenRows<Traits>) sections = sections_of(args);
+    if constexpr (Traits::kSchedules) {
+      const int key_bytes = (this->head_dim + this->head_dim_v) * int{sizeof(*args.k.data)};
+      scheduled.l2_keys = kL2Bytes / key_bytes;
+    } else if constexpr (!kEvenRows<Traits>) {
+      sections = sections_of(args);
+    }
+  }
+  /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0.
+  std::size_t use(void* workspace) {
+    if constexpr (Traits::kSchedules) {
+      scheduled.counter = static_cast<int*>(workspace);
+      return sizeof *scheduled.counter;
+    }
+    return 0;
   }
 
   /// Makes the tensor maps.
@@ -195,6 +226,15 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   /// Returns the coordinate of a tile's first head in the maps of Q and O, which count packs.
   ATTILE_DEVICE int box_head(int head) const {
     return Traits::kPacked ? head / packing.heads : head;
+  }
+  /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
+  /// key0 on.
+  ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int col0 = 0) const {
+    return boxes.queries(this->policies.sequences, at.sequence, this->extent(at), box_head(at.head),
+                         at.row0, col0);
+  }
+  ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
+    return boxes.keys(this->policies.sequences, at.sequence, this->extent(at), at.kv_head, key0);
   }
   /// Returns the number of rows of each packed head that a warpgroup computes.
   ATTILE_DEVICE int warpgroup_rows() const {

@@ -9,34 +9,31 @@
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
+#include <attile/kernel/sm90/varying_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
 // warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
-// goes through the block's work tiles by itself.
+// goes through the block's work tiles by itself; where sequences have lengths of their own one more
+// thread makes these (varying_schedule.cuh).
 
 namespace attile::sm90 {
 
-/// Loads K (kIsV false) or V of every tile that the block's work tiles see.
-/// Where a tensor ends TMA writes zeros. Where sequences have lengths of their own (kHasTails), a
-/// neighbour's keys, or memory that nobody has written, follow a sequence's last key. The mask
-/// replaces such a score by -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so those rows of
-/// V are replaced by zeros: a tail tile is waited for on the barrier `tail` first. Scope    one
-/// thread.
-template <bool kIsV, class Traits, class Pipeline>
-ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block, const Pipeline& pipeline,
-                           const arch::TensorMap& map, tile::TailBarrier tail = {}) {
-  constexpr bool kClearsTail = kIsV && Traits::kHasTails;
+/// Loads K or V of every tile that the block's work tiles see.
+/// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
+/// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there. Scope
+/// one thread.
+template <class Traits, class Pipeline>
+ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block,
+                           const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
+                           const arch::TensorMap& map) {
   typename Pipeline::State state;
-  for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
+  for (auto schedule = work_tiles(p, block, smem); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
-    const RowOrigin origin = p.policies.sequences.kv_origin(at.sequence);
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      const int kv_tile = p.kv_tile(at, step);
-      const int key0 = origin.row + kv_tile * Traits::kBc;
-      const int rows = p.extent(at).kv_len - kv_tile * Traits::kBc;
-      pipeline.template acquire_and_load<kClearsTail>(state, map, key0, at.kv_head, origin.batch,
-                                                      rows, tail);
+      const arch::TmaCoord keys = p.keys(at, p.kv_tile(at, step) * Traits::kBc);
+      pipeline.producer_acquire(state);
+      pipeline.load(state, map, keys);
       state.advance();
     }
   }
@@ -60,25 +57,19 @@ template <class Traits>
 ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem, int warpgroup) {
   const auto pipeline = smem.q(warpgroup);
-  tile::TailBarrier tail = smem.tail_barrier(1 + warpgroup);
   typename Traits::QPipeline::State state;
   int number = 0;  // of the block's work tiles
-  for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
+  for (auto schedule = work_tiles(p, block, smem); schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
-    const RowOrigin origin = p.policies.sequences.q_origin(rows.sequence);
-    const int row0 = origin.row + rows.row0;
-    const int rows_left = rows.extent_of(p).q_len - rows.row0;
+    arch::TmaCoord box{0, 0, rows.row0, p.box_head(rows.head), rows.sequence};
+    if constexpr (!Problem<Traits>::kUniform) box = p.queries(rows.at(p));
     // This stage had Q of the rows kQStages tiles ago. It was released after O of the rows before
     // those was stored, so that their slot of rows is free (ForwardTraits::kRowSlots).
     pipeline.await_empty(state);
     smem.rows(warpgroup, number) = rows;
-    if (Traits::kHasTails && rows_left < p.warpgroup_rows()) {
-      pipeline.load_tail(state, p.maps.q, row0, rows.head, origin.batch, rows_left, tail);
-    } else {
-      pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
-      pipeline.load(state, p.maps.q, row0, p.box_head(rows.head), origin.batch);
-    }
+    pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
+    pipeline.load(state, p.maps.q, box);
     state.advance();
   }
   pipeline.await_empty(state);
@@ -114,11 +105,12 @@ ATTILE_DEVICE void produce(const ForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem) {
   const int thread = arch::thread_index() % arch::kWarpgroupSize;
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
-  if (thread == 0) load_kv<false>(p, block, smem.k(), p.maps.k);
-  if (thread == arch::kWarpSize) {
-    load_kv<true>(p, block, smem.v(), p.maps.v, smem.tail_barrier(0));
-  }
+  if (thread == 0) load_kv(p, block, smem, smem.k(), p.maps.k);
+  if (thread == arch::kWarpSize) load_kv(p, block, smem, smem.v(), p.maps.v);
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
+  if constexpr (Traits::kSchedules) {
+    if (thread == 3 * arch::kWarpSize) schedule_tiles(p, block, smem);
+  }
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);

@@ -116,8 +116,8 @@ struct alignas(16) ConsumerRows {
   }
   ATTILE_DEVICE bool is_end() const { return sequence < 0; }
   /// Returns whether they are rows of Q at all. Where the first work tile of a head lacks parts,
-  /// these are ahead of row 0; where sequences have lengths of their own, the last tiles of a
-  /// shorter one have no rows.
+  /// these are ahead of row 0; where work tiles begin with the first row, the last one may have
+  /// parts behind the last row.
   ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
     return row0 >= 0 && (ForwardParams<Traits>::kHasLead || row0 < extent_of(p).q_len);
   }

@@ -148,17 +148,22 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
+  /// Whether one producer thread makes the work tiles for the others, where sequences have lengths
+  /// of their own (`schedule_tiles`); else each works them out by itself.
+  static constexpr bool kSchedules = !P::SequencesType::kUniform;
+  /// The slots in which it writes them, the threads that read each, and the barriers.
+  static constexpr int kTileSlots = 2;
+  static constexpr int kTileReaders = 2 + kConsumers;
+  static constexpr int kTileBarriers = kSchedules ? 2 * kTileSlots : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages);
-  /// Whether there are tail tiles of V and Q, which end with rows of another sequence: the producer
-  /// replaces those by zeros.
-  static constexpr bool kHasTails = !P::SequencesType::kUniform;
-  /// Barriers on which tail tiles complete: one for V, and one for each warpgroup's Q.
-  static constexpr int kTailBarriers = kHasTails ? 1 + kConsumers : 0;
   /// Bytes of dynamic shared memory of a block.
+  static constexpr std::size_t kTilesOffset = round_up<std::size_t>(
+      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTileBarriers), 16);
   static constexpr std::size_t kSharedBytes =
-      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTailBarriers);
+      kSchedules ? kTilesOffset + kTileSlots * 48
+                 : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "

@@ -154,28 +154,19 @@ struct ScoreConsumer {
   }
 };
 
-/// Stores rows row0 on of dK or dV, times `factor`, from the registers of warpgroup `number` by way
-/// of shared memory (line 18). With kUniform TMA stores them; else the threads do, because TMA
-/// would overwrite rows of another sequence behind this one's. `target`: the rows of dK or dV of
-/// the sequence and kv head of `key`. `smem` has been read when `arch::bulk_wait_read` of the
-/// warpgroup's first thread returns. Scope    all threads of the warpgroup.
-template <bool kUniform, class Tile, class Registers, class T>
+/// Stores rows of dK or dV from `at` on, times `factor`, from the registers of warpgroup `number`,
+/// by TMA by way of shared memory (line 18). `smem` has been read when `arch::bulk_wait_read` of
+/// the warpgroup's first thread returns. Scope    all threads of the warpgroup.
+template <class Tile, class Registers>
 ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
-                                  const arch::TensorMap& map, const tile::Matrix<T>& target,
-                                  const WorkTile& key, int row0, int number) {
+                                  const arch::TensorMap& map, const arch::TmaCoord& at,
+                                  int number) {
   tile::stage(smem, frag, factor, 0, number * kWarpgroupRows);
   // What each thread has written is made visible to TMA, and all have done so before one thread
   // starts the copy.
   arch::fence_async_proxy();
   consumer_barrier(number);
-  if constexpr (kUniform) {
-    if (arch::thread_index() % arch::kWarpgroupSize != 0) return;
-    tile::store_by_tma(smem, map, 0, row0, key.kv_head, key.sequence);
-  } else {
-    constexpr int kWarpRows = kWarpgroupRows * arch::kWarpSize / arch::kWarpgroupSize;
-    const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
-    tile::store_rows<kWarpRows>(target, smem, warp * kWarpRows, row0);
-  }
+  if (arch::thread_index() % arch::kWarpgroupSize == 0) tile::store_by_tma(smem, map, at);
 }
 
 /// Store a warpgroup's rows of dK, times `scale`, and of dV, times keep_scale: rows row0 on. Scope
@@ -183,16 +174,12 @@ ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dk(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
                             const Registers& frag, int row0, int number) {
-  const auto target = p.keys_of_head(p.dk, key, p.head_dim);
-  store_gradient<BackwardParams<Traits>::kUniform>(smem, frag, p.scale, p.dk_map, target, key, row0,
-                                                   number);
+  store_gradient(smem, frag, p.scale, p.dk_map, p.keys(key, row0), number);
 }
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dv(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
                             const Registers& frag, int row0, int number) {
-  const auto target = p.keys_of_head(p.dv, key, p.head_dim_v);
-  store_gradient<BackwardParams<Traits>::kUniform>(smem, frag, p.sampler().keep_scale(), p.dv_map,
-                                                   target, key, row0, number);
+  store_gradient(smem, frag, p.sampler().keep_scale(), p.dv_map, p.keys(key, row0), number);
 }
 
 /// Adds dQ of a tile, or of part `part` of it, from registers to dq_accum, or overwrites dq_accum

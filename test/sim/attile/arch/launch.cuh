@@ -26,6 +26,10 @@ template <class... Params>
   return bytes <= kMaxSharedBytes ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+[[nodiscard]] inline cudaError_t clear(void* memory, std::size_t bytes, cudaStream_t) {
+  return cudaMemset(memory, 0, bytes);
+}
+
 template <class... Params>
 [[nodiscard]] cudaError_t launch_clusters(void (*kernel)(Params...), unsigned cluster,
                                           unsigned blocks, unsigned threads,

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+#include <attile/core/check.h>
+#include <attile/core/packed.h>
+
+#include <climits>
+#include <string>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/good_arguments.h"
+#include "support/random.h"
+
+namespace {
+
+using attile::Extent;
+using attile::Packed;
+using attile::Padded;
+using attile_test::SmallProblem;
+
+bool same(Extent a, Extent b) { return a.q_len == b.q_len && a.kv_len == b.kv_len; }
+
+TEST_CASE("sequences.packed") {
+  const std::vector<int> q{0, 9, 9, 17}, k{2, 12, 20, 20}, used_q{9, 0, 5}, used_k{7, 8, 0};
+  Packed s{q.data(), k.data(), 20, 25};
+  const Extent bounds{100, 100};
+  CHECK(same(s.extent(0, bounds), {9, 10}));
+  CHECK(same(s.extent(1, bounds), {0, 8}));
+  CHECK(same(s.extent(2, bounds), {8, 0}));
+  CHECK(s.q_origin(2).batch == 0);
+  CHECK(s.q_origin(2).row == 9);
+  CHECK(s.kv_origin(1).row == 12);
+  CHECK(s.q_shape(3, 100).batches == 1);
+  CHECK(s.q_shape(3, 100).rows == 20);
+  CHECK(s.kv_shape(3, 100).rows == 25);
+  s.seqused_q = used_q.data();
+  CHECK(same(s.extent(2, bounds), {5, 0}));
+  s.seqused_k = used_k.data();
+  CHECK(same(s.extent(0, bounds), {9, 7}));
+  CHECK(same(s.extent(0, {4, 6}), {4, 6}));  // a bound that is too small cuts
+}
+
+TEST_CASE("sequences.packed_clips_what_device_memory_says") {
+  const attile_test::Random random(3);
+  constexpr int kBatch = 50, kTotal = 40;
+  constexpr Extent kBounds{30, 17};
+  std::vector<int> numbers[4];
+  for (int which = 0; which < 4; ++which) {
+    for (int i = 0; i <= kBatch; ++i) {
+      const int n = 1000 * which + i;
+      const int small = static_cast<int>(random.uniform(n) * 70) - 15;
+      numbers[which].push_back(n % 7 == 0 ? INT_MIN : n % 11 == 0 ? INT_MAX : small);
+    }
+  }
+  Packed s{numbers[0].data(), numbers[1].data(), kTotal, kTotal};
+  for (const bool used : {false, true}) {
+    if (used) s.seqused_q = numbers[2].data(), s.seqused_k = numbers[3].data();
+    int lengths = 0;
+    for (int b = 0; b < kBatch; ++b) {
+      const Extent e = s.extent(b, kBounds);
+      lengths += e.q_len + e.kv_len;
+      CHECK((0 <= e.q_len && e.q_len <= kBounds.q_len));
+      CHECK((0 <= e.kv_len && e.kv_len <= kBounds.kv_len));
+      CHECK(s.q_origin(b).row >= 0);
+      CHECK(s.q_origin(b).row + e.q_len <= kTotal);
+      CHECK(s.kv_origin(b).row >= 0);
+      CHECK(s.kv_origin(b).row + e.kv_len <= kTotal);
+    }
+    CHECK(lengths > 0);
+  }
+}
+
+TEST_CASE("sequences.padded") {
+  const std::vector<int> used_q{3, -4, 90}, used_k{0, 7, 2};
+  const Extent bounds{20, 6};
+  CHECK(same(Padded{}.extent(1, bounds), bounds));
+  CHECK(same(Padded{used_q.data()}.extent(0, bounds), {3, 6}));
+  const Padded s{used_q.data(), used_k.data()};
+  CHECK(same(s.extent(0, bounds), {3, 0}));
+  CHECK(same(s.extent(1, bounds), {0, 6}));
+  CHECK(same(s.extent(2, bounds), {20, 2}));
+  CHECK(s.q_origin(2).batch == 2);
+  CHECK(s.q_origin(2).row == 0);
+  CHECK(s.q_shape(3, 20).batches == 3);
+  CHECK(s.kv_shape(3, 6).rows == 6);
+}
+
+/// The sentence for a small problem with these sequences; empty where it is taken.
+template <class S>
+std::string refusal(const S& sequences, int q_len = SmallProblem::kQLen,
+                    int kv_len = SmallProblem::kKvLen, int batch = SmallProblem::kBatch) {
+  SmallProblem problem;
+  const auto sentence = [&](auto args) {
+    problem.describe(args);
+    args.sequences = sequences;
+    args.q_len = q_len;
+    args.kv_len = kv_len;
+    args.batch = batch;
+    return std::string(attile::check_arguments(args, 0, 0).why);
+  };
+  attile::ForwardArgs<float, S> forward{};
+  forward.o = attile::bshd(problem.o, SmallProblem::kQLen, SmallProblem::kQHeads, 8);
+  attile::BackwardArgs<float, S> backward{};
+  backward.o = forward.o;
+  backward.dout = attile::bshd<const float>(problem.dout, SmallProblem::kQLen,
+                                            SmallProblem::kQHeads, SmallProblem::kDim);
+  backward.dq = attile::bshd(problem.dq, SmallProblem::kQLen, SmallProblem::kQHeads, 8);
+  backward.dk = attile::bshd(problem.dk, SmallProblem::kKvLen, SmallProblem::kKvHeads, 8);
+  backward.dv = attile::bshd(problem.dv, SmallProblem::kKvLen, SmallProblem::kKvHeads, 8);
+  const std::string why = sentence(forward);
+  CHECK(sentence(backward) == why);
+  return why;
+}
+
+TEST_CASE("sequences.check") {
+  const int numbers[4] = {0, 3, 6, 6};
+  const int* const odd = reinterpret_cast<const int*>(reinterpret_cast<const char*>(numbers) + 2);
+  const Packed good{numbers, numbers, 6, 10};
+  CHECK(refusal(good) == "");
+  const auto with = [&](auto member, auto value) {
+    Packed s = good;
+    s.*member = value;
+    return s;
+  };
+  const int* const null = nullptr;
+  const auto no_q = with(&Packed::cu_seqlens_q, null), no_k = with(&Packed::cu_seqlens_k, null);
+  CHECK(refusal(no_q) == "Packed: cu_seqlens_q is null");
+  CHECK(refusal(no_k) == "Packed: cu_seqlens_k is null");
+  // Kernels read the lengths where there are no keys, or no rows, too.
+  CHECK(refusal(no_k, 3, 0) == "Packed: cu_seqlens_k is null");
+  CHECK(refusal(no_q, 0, 5) == "Packed: cu_seqlens_q is null");
+  CHECK(refusal(no_q, 0, 0) == "");
+  CHECK(refusal(no_q, 3, 5, 0) == "");
+  CHECK(refusal(with(&Packed::total_q, -1)) == "Packed: total_q is negative");
+  CHECK(refusal(with(&Packed::total_k, -1)) == "Packed: total_k is negative");
+  const std::string no_rows = "sequences: a tensor has no rows, and sequences may be longer";
+  CHECK(refusal(with(&Packed::total_q, 0)) == no_rows);
+  CHECK(refusal(with(&Packed::total_k, 0)) == no_rows);
+  CHECK(refusal(with(&Packed::total_k, 0), 3, 0) == "");
+  const std::string too_many = "sequences: a tensor must have at most 2^30 rows";
+  CHECK(refusal(with(&Packed::total_q, (1 << 30) + 1)) == too_many);
+  CHECK(refusal(with(&Packed::total_k, (1 << 30) + 1)) == too_many);
+  const std::string tail = " is not aligned to 4 bytes";
+  CHECK(refusal(with(&Packed::cu_seqlens_q, odd)) == "Packed: cu_seqlens_q" + tail);
+  CHECK(refusal(with(&Packed::cu_seqlens_k, odd)) == "Packed: cu_seqlens_k" + tail);
+  CHECK(refusal(with(&Packed::seqused_q, odd)) == "Packed: seqused_q" + tail);
+  CHECK(refusal(with(&Packed::seqused_k, odd)) == "Packed: seqused_k" + tail);
+  CHECK(refusal(Padded{}) == "");
+  CHECK(refusal(Padded{numbers, numbers}) == "");
+  CHECK(refusal(Padded{odd, nullptr}) == "Padded: seqused_q" + tail);
+  CHECK(refusal(Padded{nullptr, odd}) == "Padded: seqused_k" + tail);
+}
+
+}  // namespace

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+// Packed sequences by the one call: the bits of a sequence, and captured graphs that replay with
+// other lengths and contents.
+#include <attile/attile.cuh>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/device.h"
+#include "support/packed_bits.h"
+#include "support/random.h"
+
+namespace {
+
+using attile::DqMode;
+using attile_test::Device;
+using T = __nv_bfloat16;
+constexpr int kDim = 128;
+
+/// The one calls, with dQ in order.
+struct OneCall {
+  using ForwardArgs = attile::ForwardArgs<T, attile::Causal, attile::Packed>;
+  using BackwardArgs = attile::BackwardArgs<T, attile::Causal, attile::Packed>;
+  static constexpr int kD = kDim;
+  static constexpr DqMode kDqMode = DqMode::kInOrder;
+
+  static cudaError_t forward(const ForwardArgs& args, cudaStream_t stream = nullptr) {
+    return attile::forward<kDim>(args, stream);
+  }
+  static cudaError_t backward(void* workspace, std::size_t& bytes, const BackwardArgs& args,
+                              cudaStream_t stream = nullptr) {
+    return attile::backward<kDim, kDim, kDqMode>(workspace, bytes, args, stream);
+  }
+};
+
+/// Both passes over packed sequences, all in memory of one place.
+struct Training {
+  static constexpr int kHeads = 6, kKvHeads = 2, kTotal = 3000, kBatch = 9, kLongest = 1500;
+
+  Device<T> q, k, v, dout, o, dq, dk, dv;
+  Device<float> lse;
+  Device<int> cu_seqlens;
+  std::size_t bytes = 0;
+
+  Training()
+      : q(kTotal * kHeads * kDim),
+        k(kTotal * kKvHeads * kDim),
+        v(kTotal * kKvHeads * kDim),
+        dout(kTotal * kHeads * kDim),
+        o(kTotal * kHeads * kDim),
+        dq(kTotal * kHeads * kDim),
+        dk(kTotal * kKvHeads * kDim),
+        dv(kTotal * kKvHeads * kDim),
+        lse(kTotal * kHeads),
+        cu_seqlens(kBatch + 1) {
+    REQUIRE(OneCall::backward(nullptr, bytes, backward()) == cudaSuccess);
+  }
+
+  void set(const std::vector<int>& lengths, int seed) const {
+    std::vector<int> offsets{0};
+    for (const int n : lengths) offsets.push_back(offsets.back() + n);
+    REQUIRE(offsets.size() == kBatch + 1);
+    upload(cu_seqlens, offsets);
+    for (const Device<T>* x : {&q, &k, &v, &dout}) {
+      const attile_test::Random random(static_cast<std::uint64_t>(++seed));
+      std::vector<T> values(x->bytes() / sizeof(T));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = attile::from_float<T>(random.normal(i));
+      }
+      upload(*x, values);
+    }
+    for (const Device<T>* x : {&o, &dq, &dk, &dv}) {
+      REQUIRE(cudaMemset(x->get(), 0xFF, x->bytes()) == cudaSuccess);
+    }
+  }
+  cudaError_t run(void* workspace, cudaStream_t stream) const {
+    std::size_t size = bytes;
+    // With scratch memory, in which blocks of sm90 count what they have taken.
+    if (const auto error = attile::forward<kDim>(workspace, size, forward(), stream)) return error;
+    return OneCall::backward(workspace, size, backward(), stream);
+  }
+  /// All that is written, as bits.
+  std::vector<std::uint16_t> results() const {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    std::vector<std::uint16_t> bits;
+    for (const Device<T>* x : {&o, &dq, &dk, &dv}) {
+      const std::vector<T> values = x->download();
+      const std::size_t before = bits.size();
+      bits.resize(before + values.size());
+      std::memcpy(bits.data() + before, values.data(), values.size() * sizeof(T));
+    }
+    return bits;
+  }
+
+ private:
+  template <class X>
+  static void upload(const Device<X>& to, const std::vector<X>& values) {
+    REQUIRE(cudaMemcpy(to.get(), values.data(), values.size() * sizeof(X),
+                       cudaMemcpyHostToDevice) == cudaSuccess);
+  }
+  template <class Args>
+  void describe(Args& a) const {
+    a.q = attile::bshd<const T>(q.get(), kTotal, kHeads, kDim);
+    a.k = attile::bshd<const T>(k.get(), kTotal, kKvHeads, kDim);
+    a.v = attile::bshd<const T>(v.get(), kTotal, kKvHeads, kDim);
+    a.lse = lse.get();
+    a.batch = kBatch, a.q_heads = kHeads, a.kv_heads = kKvHeads;
+    a.q_len = a.kv_len = kLongest;
+    a.sequences = attile::Packed{cu_seqlens.get(), cu_seqlens.get(), kTotal, kTotal};
+  }
+  OneCall::ForwardArgs forward() const {
+    OneCall::ForwardArgs a{};
+    describe(a);
+    a.o = attile::bshd<T>(o.get(), kTotal, kHeads, kDim);
+    return a;
+  }
+  OneCall::BackwardArgs backward() const {
+    OneCall::BackwardArgs a{};
+    describe(a);
+    a.o = attile::bshd<const T>(o.get(), kTotal, kHeads, kDim);
+    a.dout = attile::bshd<const T>(dout.get(), kTotal, kHeads, kDim);
+    a.dq = attile::bshd<T>(dq.get(), kTotal, kHeads, kDim);
+    a.dk = attile::bshd<T>(dk.get(), kTotal, kKvHeads, kDim);
+    a.dv = attile::bshd<T>(dv.get(), kTotal, kKvHeads, kDim);
+    return a;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("packed.a sequence has the same bits anywhere in any pack") {
+  attile_test::check_packed_bits<OneCall>(70, 100, 8, 1);
+  attile_test::check_packed_bits<OneCall>(700, 900, 7, 1);
+  attile_test::check_packed_bits<OneCall>(1000, 1000, 4, 4);
+}
+
+TEST_CASE("packed.a captured graph replays with other lengths") {
+  const std::vector<int> captured{1500, 0, 7, 400, 0, 0, 300, 1, 792};
+  const std::vector<std::vector<int>> replayed{{0, 0, 1000, 1, 1, 1, 1, 996, 1000},
+                                               {3, 1500, 0, 0, 0, 0, 0, 0, 0},
+                                               {0, 0, 0, 0, 0, 0, 0, 0, 0},
+                                               captured};
+  const Training training;
+  const Device<unsigned char> workspace(training.bytes);
+  training.set(captured, 0);
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  const cudaError_t error = training.run(workspace.get(), stream);
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(error == cudaSuccess);
+  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  int seed = 1;
+  for (const std::vector<int>& lengths : replayed) {
+    seed += 10;
+    training.set(lengths, seed);
+    REQUIRE(training.run(workspace.get(), nullptr) == cudaSuccess);
+    const auto want = training.results();
+    training.set(lengths, seed);
+    REQUIRE(cudaGraphLaunch(executable, nullptr) == cudaSuccess);
+    CHECK(training.results() == want);
+  }
+  static_cast<void>(cudaGraphExecDestroy(executable));
+  static_cast<void>(cudaGraphDestroy(graph));
+  static_cast<void>(cudaStreamDestroy(stream));
+}

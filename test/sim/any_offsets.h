@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/attile.cuh>
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/one_head.h"
+#include "sim/suite.h"
+#include "support/catch.h"
+#include "support/random.h"
+
+// Kernels with Packed sequences whose offsets and lengths are anything: negative, too large,
+// falling. Nothing is accessed out of bounds, which the machine sees, and every kernel ends. Where
+// offsets fall, rows are given to two sequences, which both write them: that is a race, and nothing
+// else.
+
+namespace attile_test {
+
+template <class Traits>
+void run_any_offsets() {
+  constexpr int kRows = 190, kKeys = 230, kBatch = 7;
+  const OneHead<Traits> head(kRows, kKeys, /*lse_of_rows=*/3.0f);
+  for (std::uint64_t seed = 1; seed < 7; ++seed) {
+    const bool fall = seed % 3 == 0;
+    const Random random(seed);
+    const auto any = [&](int list, int most) {
+      std::vector<int> numbers(kBatch + 1);
+      for (int i = 0; i <= kBatch; ++i) {
+        constexpr int kAny[] = {-1, INT_MIN, INT_MAX, 1 << 24};
+        const double kind = random.uniform(100 * list + 2 * i);
+        const double inside = random.uniform(100 * list + 2 * i + 1);
+        numbers[i] = kind < 0.8 ? static_cast<int>(inside * (most + 1)) : kAny[i % 4];
+      }
+      if (list < 2 && !fall) std::sort(numbers.begin(), numbers.end());
+      return numbers;
+    };
+    using Ints = example::DeviceArray<int>;
+    const Ints cu_q(any(0, kRows)), cu_k(any(1, kKeys)), used_q(any(2, kRows)),
+        used_k(any(3, kKeys));
+    attile::Packed packed{cu_q.get(), cu_k.get(), kRows, kKeys};
+    if (seed % 2 == 0) packed.seqused_q = used_q.get(), packed.seqused_k = used_k.get();
+    const cudaError_t error = head.try_packed(packed, kBatch, /*q_len=*/100, /*kv_len=*/150);
+    for (const sim::Report& report : sim::take_reports()) {
+      if (!fall || report.kind != "race") CHECK(report.kind + ": " + report.text == "");
+    }
+    if (!fall) REQUIRE(error == cudaSuccess);
+  }
+}
+
+}  // namespace attile_test
