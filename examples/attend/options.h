@@ -216,11 +216,25 @@ inline void check_together(const Options& o) {
 
 /// Reads the command line; throws UsageError, one sentence.
 inline Options parse(int argc, char** argv) {
-  static const std::set<std::string> kWithValue = {
-      "--q",      "--k",      "--v",     "--do",           "--o",           "--lse",
-      "--dq",     "--dk",     "--dv",    "--expect",       "--layout",      "--dtype",
-      "--device", "--window", "--scale", "--cu-seqlens-q", "--cu-seqlens-k", "--sinks",
-      "--dsinks"};
+  static const std::set<std::string> kWithValue = {"--q",
+                                                   "--k",
+                                                   "--v",
+                                                   "--do",
+                                                   "--o",
+                                                   "--lse",
+                                                   "--dq",
+                                                   "--dk",
+                                                   "--dv",
+                                                   "--expect",
+                                                   "--layout",
+                                                   "--dtype",
+                                                   "--device",
+                                                   "--window",
+                                                   "--scale",
+                                                   "--cu-seqlens-q",
+                                                   "--cu-seqlens-k",
+                                                   "--sinks",
+                                                   "--dsinks"};
   Options options;
   std::set<std::string> seen;
   for (int i = 1; i < argc; ++i) {

@@ -12,7 +12,7 @@ using Listed = Flash1Executor<64, 0, 16, 32>;
 /// Where not everything is built, a few: all others run in the families portable and sm80.
 constexpr auto kSharedPolicies =
     in_full(kSimulatedPolicies + kSequencePolicies,
-            kFewPolicies + policies<Policy::kKeyPadding, Policy::kBias, Policy::kOwnLengthsCausal>);
+            kFewPolicies + policies<Policy::kKeyPadding, Policy::kBias, Policy::kPackedCausal>);
 
 const bool kRegistered = [] {
   const Suite suite("sim.flash1", kSharedPolicies + policies<Policy::kSink> + kBlockPolicies);

@@ -72,8 +72,8 @@ enum class Data {
 
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
-  return p == Policy::kOwnLengths || p == Policy::kPackedCausal ||
-         p == Policy::kPaddedEverything || p == Policy::kOwnLengthsSink;
+  return p == Policy::kOwnLengths || p == Policy::kPackedCausal || p == Policy::kPaddedEverything ||
+         p == Policy::kOwnLengthsSink;
 }
 
 constexpr bool has_sinks(Policy p) {
