@@ -238,6 +238,10 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
+  using Gradient = typename Traits::Gradient;
+  const Gradient gradient(shared + Traits::kGradientOffset +
+                          arch::thread_index() / arch::kWarpSize * Gradient::kWarpBytes);
+  gradient.begin();
 
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
@@ -257,7 +261,8 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
         ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
         tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-    probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler);
+    probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler,
+                               gradient);
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
     constexpr bool kSumFirst = kKept<Traits> == Kept::kKvBlock;
     float* sum = nullptr;
@@ -280,6 +285,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     }
   }
 
+  gradient.end(p.policies.score_mod, p.coord(key, col0));
   store_dk_dv(p, arch::opaque(kv_block), k_smem, v_smem, dk_frag, dv_frag);
 }
 
