@@ -79,8 +79,8 @@ void check_prepared_lists(const M& inner, const attile::ScoreShape& shape) {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.portable",
-                    kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kBlockPolicies);
+  const Suite suite("sim.portable", kSimulatedPolicies + policies<kLearned, kLearnedDropout> +
+                                        kSequencePolicies + kBlockPolicies);
   suite.both<float>("d64", simulated<Default>(),
                     kSimulatedPolicies + kSequencePolicies + kBlockPolicies);
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);

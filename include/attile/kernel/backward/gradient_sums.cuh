@@ -104,7 +104,7 @@ class GradientSums {
   template <class>
   class Tile {
    public:
-    static constexpr int kRows = Registers::kRegRows % 8 == 0 ? 8 : 4;
+    static constexpr int kRows = Registers::kRegRows % 8 == 0 && !kNeedsScores<S> ? 8 : 4;
 
     ATTILE_DEVICE Tile(const GradientSums& sums, const S& mod, const tile::TileCoord& coord)
         : sums_(sums), mod_(mod), coord_(coord), per_(detail::gradient_terms(mod)) {
