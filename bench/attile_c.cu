@@ -22,8 +22,8 @@ struct AttileTensor {
 
 /// What the policies hold; each reads what is its own. Shapes: slopes (q_heads), documents
 /// (batch, length) in order, key_lengths (batch), and a bias of Q's type, whose strides count
-/// elements and are those of its gradient, too. `table` is what attile_prepare writes. The block lists are those that all batches and
-/// heads have in common, of `blocks` rows and columns.
+/// elements and are those of its gradient, too. `table` is what attile_prepare writes. The block
+/// lists are those that all batches and heads have in common, of `blocks` rows and columns.
 struct AttilePolicies {
   const void* bias;
   float* dbias;

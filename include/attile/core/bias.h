@@ -155,7 +155,8 @@ struct BiasGradient {
 
 /// Adds a bias as AdditiveBias does, and has a gradient: the backward pass also writes dS', summed
 /// as the gradient's strides say, which may differ from the bias's. Hidden scores give 0.
-/// Cost     backward an fp32 atomic addition for each score that is not hidden.
+/// Cost     backward fp32 atomic additions: one for each score that is not hidden, or where rows,
+///          columns or diagonals are summed over, fewer (docs/extending.md).
 template <Element T = float>
 struct LearnedBias {
   AdditiveBias<T> bias{};

@@ -6,6 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
+#include <attile/core/vec.h>
 
 namespace attile::tile {
 
@@ -109,6 +110,36 @@ struct ScoreSums {
     move_down(shares.x, lane % 4 * 2);
     shares.template added<2>().template added<1>().for_each(
         kDiagonals, [&](int j, float sum) { f(8 * (j - kGroups) + lane / 4, sum); });
+  }
+
+  /// Whether there is `by_quads`.
+  static constexpr bool kHasQuads = Cols == 2 && Rows % 4 == 0;
+  /// Calls f(r, col, x) with the values themselves, four neighbouring columns of one row at a time:
+  /// x[e] is that of column col + e of the row that this lane has in registers r. In each call the
+  /// lanes of a warp have all 16 columns of 8 rows.
+  template <class F>
+  ATTILE_DEVICE static void by_quads(const float (&x)[Rows][Cols], const F& f) requires(kHasQuads) {
+    const int a = detail::lane_of_sums() / 4;
+    const bool odd = a % 2 != 0, second = a / 2 % 2 != 0;
+    ATTILE_UNROLL
+    for (int r = 0; r < Rows; r += 2) {
+      // Lanes a and a ^ 1 exchange rows for columns, and then a and a ^ 2 columns for columns.
+      float pair[2][2];
+      ATTILE_UNROLL
+      for (int c = 0; c < 2; ++c) {
+        const float taken = arch::shuffle_xor(odd ? x[r][c] : x[r + 1][c], 4);
+        pair[c][0] = odd ? taken : x[r][c];
+        pair[c][1] = odd ? x[r + 1][c] : taken;
+      }
+      Float4 quad{};
+      ATTILE_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const float taken = arch::shuffle_xor(second ? pair[0][e] : pair[1][e], 8);
+        quad[e] = second ? taken : pair[0][e];
+        quad[e + 2] = second ? pair[1][e] : taken;
+      }
+      f(r + odd, 8 * second + a / 4 * 4, quad);
+    }
   }
 
  private:

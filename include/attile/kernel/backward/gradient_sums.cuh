@@ -8,11 +8,13 @@
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/modifier_gradient.h>
+#include <attile/core/vec.h>
 #include <attile/kernel/backward/score_gradient.cuh>
 #include <attile/tile/score_sums.cuh>
 #include <attile/tile/tile_coord.cuh>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 // How the backward pass adds to the gradient of a score modifier (kHasGradient). A kernel makes one
@@ -184,12 +186,20 @@ class GradientSums {
       return {coord_.batch, coord_.head, row, col};
     }
     ATTILE_DEVICE void add_scores(int t, int r0) const {
-      ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
+      if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
+        const int row0 = coord_.row0 + Registers::row(r0);
+        const int col0 = coord_.col0 + Registers::col(0) - tile::detail::lane_of_sums() / 4;
+        Sums::by_quads(values_[t], [&](int r, int col, const Float4& x) {
+          add_four(mod_, t, index(row0 + Registers::row_offset(r), col0 + col), coord_.extent, x);
+        });
+      } else {
         ATTILE_UNROLL
-        for (int c = 0; c < Registers::kRegCols; ++c) {
-          const ScoreIndex i = coord_.at(Registers::row(r0 + r), Registers::col(c));
-          add_one(mod_, t, i, coord_.extent, values_[t][r][c]);
+        for (int r = 0; r < kRows; ++r) {
+          ATTILE_UNROLL
+          for (int c = 0; c < Registers::kRegCols; ++c) {
+            const ScoreIndex i = coord_.at(Registers::row(r0 + r), Registers::col(c));
+            add_one(mod_, t, i, coord_.extent, values_[t][r][c]);
+          }
         }
       }
     }
@@ -232,15 +242,37 @@ class GradientSums {
     };
     ATTILE_DEVICE Nothing at_once() const { return {}; }
   };
+  /// Returns the address of the element that a score's term t adds to.
+  ATTILE_DEVICE static float* address(const S& mod, int t, const ScoreIndex& i,
+                                      const Extent& extent) {
+    float* address = nullptr;
+    int term = 0;
+    mod.add_gradient(0.0f, 0.0f, i, extent, TakeAddress{address, term, t});
+    return address;
+  }
   /// Adds a sum to the element that a score's term t adds to. Where it is 0 there may be no such
   /// score.
   ATTILE_DEVICE static void add_one(const S& mod, int t, const ScoreIndex& i, const Extent& extent,
                                     float x) {
-    if (x == 0.0f) return;
-    float* address = nullptr;
-    int term = 0;
-    mod.add_gradient(0.0f, 0.0f, i, extent, TakeAddress{address, term, t});
-    arch::atomic_add(address, x);
+    if (x != 0.0f) arch::atomic_add(address(mod, t, i, extent), x);
+  }
+  /// Does the same for the scores of four columns, by one instruction where their elements lie
+  /// together.
+  ATTILE_DEVICE static void add_four(const S& mod, int t, ScoreIndex i, const Extent& extent,
+                                     const Float4& x) {
+    if (x[0] == 0.0f && x[1] == 0.0f && x[2] == 0.0f && x[3] == 0.0f) return;
+    if (i.col + 3 < extent.kv_len) {
+      float* const first = address(mod, t, i, extent);
+      bool together = reinterpret_cast<std::uintptr_t>(first) % sizeof(Float4) == 0;
+      ATTILE_UNROLL
+      for (int e = 1; e < 4; ++e) {
+        const ScoreIndex next{i.batch, i.head, i.row, i.col + e};
+        together &= address(mod, t, next, extent) == first + e;
+      }
+      if (together) return arch::atomic_add(first, x);
+    }
+    ATTILE_UNROLL
+    for (int e = 0; e < 4; ++e, ++i.col) add_one(mod, t, i, extent, x[e]);
   }
   ATTILE_DEVICE void add_columns(const S& mod, const tile::TileCoord& coord, int t) const {
     const int lane = tile::detail::lane_of_sums();
