@@ -104,12 +104,12 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
 /// beforehand, but for NaN and inf in dP. dS' is given to `gradient`: see GradientOf.
 /// `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
-template <bool kMasked, class Registers, class Params, class Kept, class Shown, class Gradient>
-ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
-                                              const Params& p, const tile::TileCoord& coord,
-                                              const float* lse, const float* delta,
-                                              const Kept& kept, const Shown& shown,
-                                              const Gradient& gradient) {
+template <bool kMasked, class Scores, class Registers, class Params, class Kept, class Shown,
+          class Gradient>
+ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag, const Params& p,
+                                              const tile::TileCoord& coord, const float* lse,
+                                              const float* delta, const Kept& kept,
+                                              const Shown& shown, const Gradient& gradient) {
   using GradientTile = typename Gradient::template Tile<Registers>;
   with_modifier<kMasked>(p_frag, p, coord, [&](const auto& modifier) {
     GradientTile sums(gradient, p.policies.score_mod, coord);
@@ -215,10 +215,9 @@ ATTILE_DEVICE void with_mask(Edge edge, Registers& scores, const Params& p,
 
 /// Does the same with answers that the mask has given before, which hide scores at once where no
 /// modifier has to read them.
-template <class Edge, class Registers, class Params, class F>
+template <class Edge, class Registers, class Params, class Shown, class F>
 ATTILE_DEVICE void with_shown(Edge edge, Registers& scores, const Params& p,
-                              const tile::TileCoord& coord,
-                              const tile::VisibleBits<Registers>& shown, F&& f) {
+                              const tile::TileCoord& coord, const Shown& shown, F&& f) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   if constexpr (kIsIdentity<S> && kAsksEachScore<M, S>) {

@@ -156,12 +156,12 @@ struct ScoreConsumer {
       return p.sampler();
     }
   }
-  /// Makes of S^T and dP^T of a part, which are there, dropout(P)^T, but for its factor keep_scale,
-  /// and dS^T, and adds to the gradient of a score modifier (lines 11 and 14).
-  template <class Kept>
-  ATTILE_DEVICE void make_p_and_ds(Scores& s, Scores& ds, const Tile& rows, int row,
+  /// Makes of S by its rows and of dP^T of a part, which are there, dropout(P), but for its factor
+  /// keep_scale, and dS^T, and adds to the gradient of a score modifier (lines 11 and 14).
+  template <class ScoresByRows, class Kept>
+  ATTILE_DEVICE void make_p_and_ds(ScoresByRows& p_rows, Scores& ds, const Tile& rows, int row,
                                    const Kept& kept, const tile::VisibleBits<Rows>& shown) const {
-    Rows p_rows{s}, ds_rows{ds};
+    Rows ds_rows{ds};
     const auto statistics = smem.statistics(rows.state.stage);
     const tile::TileCoord at = coord(rows, row);
     with_shown(rows.edge, p_rows, p, at, shown, [&](auto masked) {
@@ -349,7 +349,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   ATTILE_DEVICE Left make_p_and_ds(StepRegisters& frag, const Tile& rows, int row) const {
     this->template await_scores<0>(frag.s, frag.s_odd);
     arch::fence_operand(frag.ds.x);  // dP is not read above the wait
-    Base::make_p_and_ds(frag.s, frag.ds, rows, row, frag.kept, frag.shown);
+    Rows p_rows{frag.s};
+    Base::make_p_and_ds(p_rows, frag.ds, rows, row, frag.kept, frag.shown);
     return Left(frag.s);
   }
   /// Waits until all consumer warpgroups have staged dS of a step, which dQ reads, and have read dS

@@ -124,6 +124,46 @@ ATTILE_DEVICE void for_each_four(float* p, F&& f) {
   }
 }
 
+/// Presents S by its rows as one warpgroup hands it to another: threads with the same number in
+/// their warpgroups have the same scores, and read each when they need it, as there are no
+/// registers for all. What is written, P, is dropped.
+template <class Registers>
+struct HandedScores {
+  using Rows = tile::TransposedRegisters<Registers>;
+  static constexpr int kRegRows = Rows::kRegRows;
+  static constexpr int kRegCols = Rows::kRegCols;
+
+  struct Score {
+    const float* from;
+    ATTILE_DEVICE operator float() const { return *from; }
+    ATTILE_DEVICE void operator=(float) const {}
+  };
+
+  float* data;  ///< of a part
+
+  ATTILE_DEVICE static int row(int r) { return Rows::row(r); }
+  ATTILE_DEVICE static int col(int c) { return Rows::col(c); }
+  ATTILE_DEVICE static constexpr int row_offset(int r) { return Rows::row_offset(r); }
+  ATTILE_DEVICE static constexpr int col_offset(int c) { return Rows::col_offset(c); }
+  ATTILE_DEVICE static constexpr bool has_row(int) { return true; }
+  ATTILE_DEVICE static constexpr bool has_col(int) { return true; }
+  ATTILE_DEVICE Score at(int r, int c) const { return {place(r, c)}; }
+
+  ATTILE_DEVICE void store(Registers& s) const {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < kRegCols; ++c) *place(r, c) = Rows{s}.at(r, c);
+    }
+  }
+
+ private:
+  ATTILE_DEVICE float* place(int r, int c) const {
+    return data + (r * kRegCols + c) * arch::kWarpgroupSize +
+           arch::thread_index() % arch::kWarpgroupSize;
+  }
+};
+
 /// Makes S^T and P^T of part kPart of a tile (lines 10 and 11), hands P, its factor of dS or S to
 /// the warpgroup that makes dS, and begins dV (line 12). `parts`: the number of parts of all tiles
 /// before.
@@ -155,7 +195,10 @@ ATTILE_DEVICE void make_p_part(
     });
     slot.producer_commit();
   };
-  if constexpr (Traits::kGradientOfScores) hand(s);
+  if constexpr (Traits::kGradientOfScores) {
+    HandedScores<Scores>{smem.p(parts + kPart)}.store(s);
+    slot.producer_commit();
+  }
   if constexpr (Traits::kFastPath) {
     if (rows.edge) {
       tile::hide_outside_intervals(p_rows, coord,
@@ -229,15 +272,9 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
   const SlotBarriers slot = smem.p_slot(parts + kPart);
   slot.consumer_wait();  // P is written before it is read
   if constexpr (Traits::kGradientOfScores) {
-    Scores s;
-    for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, const float* from) {
-      const Float4 four = arch::load<4>(from);
-      ATTILE_UNROLL
-      for (int e = 0; e < 4; ++e) s.x[r][c + e] = four[e];
-    });
-    slot.consumer_release();
-    consumer.make_p_and_ds(s, ds_frag, rows, kRow, kept, shown);
-    return;
+    HandedScores<Scores> scores{smem.p(parts + kPart)};
+    consumer.make_p_and_ds(scores, ds_frag, rows, kRow, kept, shown);
+    return slot.consumer_release();
   }
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, const float* from) {
     const Float4 factor = arch::load<4>(from);
