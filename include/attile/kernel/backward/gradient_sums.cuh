@@ -78,6 +78,8 @@ struct AddsEachScore {
 /// warp's columns are the same in all of them.
 /// Shapes   a warp has 8 * kRegCols columns of S, in a TransposedRegisters<MmaTile>.
 /// Scope    all lanes of a warp.
+/// Barriers one of the warp's lanes or of more threads behind the tiles of a step, before a Tile of
+///          another head or `end`: other lanes read the sums then.
 template <class Registers, class S>
 class GradientSums {
   static constexpr int kTerms = kGradientTerms<S>;
@@ -92,7 +94,6 @@ class GradientSums {
   ATTILE_DEVICE void begin() const { clear(-1); }
   /// Adds the sums to memory. `coord`: of any tile of the warp, of any head.
   ATTILE_DEVICE void end(const S& mod, tile::TileCoord coord) const {
-    arch::warp_barrier();  // the sums are written before other lanes read them
     coord.head = head();
     if (coord.head < 0) return;
     const GradientTerms<kTerms> per = detail::gradient_terms(mod);
