@@ -22,10 +22,12 @@ struct AttileTensor {
 
 /// What the policies hold; each reads what is its own. Shapes: slopes, sinks and dsinks, which is
 /// written, (q_heads), documents (batch, length) in order, key_lengths (batch), and a bias of Q's
-/// type, whose strides count elements. `table` is what attile_prepare writes. The block lists are
-/// those that all batches and heads have in common, of `blocks` rows and columns.
+/// type, whose strides count elements and are those of its gradient, too. `table` is what
+/// attile_prepare writes. The block lists are those that all batches and heads have in common, of
+/// `blocks` rows and columns.
 struct AttilePolicies {
   const void* bias;
+  float* dbias;
   std::int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_col_stride;
   const float *slopes, *sinks;
   float* dsinks;
@@ -93,6 +95,7 @@ using Documents = Masked<attile::SortedDocument>;
 using Prefix = attile::Policies<attile::Prefix>;  // it has the causal mask in it
 using Parity = Masked<own::SameParity>;
 using Bias = attile::Policies<Mask, attile::AdditiveBias<T>>;
+using LearnedBias = attile::Policies<Mask, attile::LearnedBias<T>>;
 using KeyPadding = Masked<attile::KeyPadding>;
 #if __has_include(<attile/core/sink.h>)  // earlier headers have none
 using Sink = attile::Policies<Mask, attile::Sink<>>;
@@ -136,6 +139,10 @@ void set(Policy& to, const AttilePolicies& from) {
     to.row_stride = from.bias_row_stride, to.col_stride = from.bias_col_stride;
   } else if constexpr (requires { to.sinks, to.dsinks; }) {
     to.sinks = from.sinks, to.dsinks = from.dsinks;
+  } else if constexpr (std::is_same_v<Policy, attile::LearnedBias<T>>) {
+    set(to.bias, from);
+    to.gradient = {from.dbias, to.bias.batch_stride, to.bias.head_stride, to.bias.row_stride,
+                   to.bias.col_stride};
   } else if constexpr (std::is_same_v<Policy, attile::PhiloxDropout>) {
     to.probability = from.dropout, to.seed = from.seed, to.offset = from.offset;
   } else {

@@ -17,8 +17,8 @@ TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half", "fp32": "float"}
 MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
-            "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "key_padding": "KeyPadding",
-            "blocks": "Blocks", "sink": "Sink", "packed": "Packed"}
+            "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "learned_bias": "LearnedBias",
+            "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "packed": "Packed"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
 BASELINES = {
@@ -155,7 +155,7 @@ class Tensor(ctypes.Structure):
 
 class Policies(ctypes.Structure):
     _fields_ = (
-        [("bias", ctypes.c_void_p)]
+        [("bias", ctypes.c_void_p), ("dbias", ctypes.c_void_p)]
         + [(f"bias_{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row", "col")]
         + [(name, ctypes.c_void_p) for name in ("slopes", "sinks", "dsinks", "documents",
                                                 "key_lengths", "table")]

@@ -35,6 +35,9 @@ POLICIES = {
     "parity": "own mask: parity",
     "bias_hrc": "bias (head, row, col)",
     "bias_bc": "bias (batch, col)",
+    "dbias_hrc": "learned bias (head, row, col)",
+    "dbias_hc": "learned bias (head, col)",
+    "dbias_distance": "learned bias (head, col - row)",
     "key_padding": "key padding",
     "blocks_50": "block lists of 50 %",
     "blocks_10": "block lists of 10 %",
@@ -43,6 +46,8 @@ POLICIES = {
 # Those that differ only in what their memory holds, or in strides, have one kernel.
 KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",
                    "bias_hrc": "bias", "bias_bc": "bias",
+                   "dbias_hrc": "learned_bias", "dbias_hc": "learned_bias",
+                   "dbias_distance": "learned_bias",
                    "blocks_50": "blocks", "blocks_10": "blocks"}
 OWN_CELLS = (*BLOCK_PERCENT, "sink")  # that are measured in cells of their own
 CAUSAL_POLICIES = ("prefix", "parity")  # that are measured under a causal mask alone

@@ -358,14 +358,18 @@ def flex(x, direction):
         options["block_mask"] = create_block_mask(
             visible, cell.batch if policy.by_batch else None, None, cell.length, cell.length,
             device=x.q.device)
-    if modify := policy.modify(torch.float32):
+    learned = []
+    if direction == "backward" and policy.learned is not None:
+        learned = [policy.learned.detach().requires_grad_()]
+    if modify := policy.modify(torch.float32, *learned):
         options["score_mod"] = modify
     sinks = [] if policy.sinks is None else [policy.sinks]
     if direction == "forward":
         return Run(lambda: compiled(x.q, x.k, x.v, *sinks, **options), lambda o: {"o": o})
     leaves = x.with_gradients() + [s.detach().requires_grad_() for s in sinks]
     o = compiled(*leaves, **options)
-    return Run(lambda: torch.autograd.grad(o, leaves, x.dout, retain_graph=True), gradients)
+    return Run(lambda: torch.autograd.grad(o, leaves + learned, x.dout, retain_graph=True),
+               gradients)
 
 
 PEERS = {"cudnn": cudnn, "fa2": fa2, "efficient": efficient, "flex": flex}

@@ -70,7 +70,9 @@ class HeadPolicy:
 
 class Policy:
     """A cell's mask and policy. `normal(*shape)` gives standard normal numbers of the cell's type;
-    a bias has 4 axes, of 1 where it is repeated."""
+    a bias has 4 axes, of 1 where it is repeated. `learned` is a bias whose gradient is made, too:
+    it has these axes, or is (head, column - row + length - 1). Its gradient is timed, and not
+    compared: contenders sum it in types and orders of their own."""
 
     def __init__(self, cell, normal, device="cuda"):
         import torch
@@ -78,13 +80,21 @@ class Policy:
         self.cell = cell
         self.dropout = DROPOUT if cell.policy in ("dropout", "softcap_alibi_dropout") else 0.0
         self.bias = self.slopes = self.documents = self.key_lengths = self.blocks = None
-        self.sinks = None
+        self.learned = self.dlearned = self.sinks = None
         self.lists = {}
         batch, heads, length = cell.batch, cell.q_heads, cell.length
         if cell.policy == "bias_hrc":
             self.bias = normal(1, heads, length, length)
         if cell.policy == "bias_bc":
             self.bias = normal(batch, 1, 1, length)
+        if cell.policy == "dbias_hrc":
+            self.learned = self.bias = normal(1, heads, length, length)
+        if cell.policy == "dbias_hc":
+            self.learned = self.bias = normal(1, heads, 1, length)
+        if cell.policy == "dbias_distance":
+            self.learned = normal(heads, 2 * length - 1)
+        if self.learned is not None:
+            self.dlearned = torch.zeros(self.learned.shape, dtype=torch.float32, device=device)
         if cell.policy in ("alibi", "softcap_alibi_dropout"):
             self.slopes = torch.tensor([2.0 ** (-8 * (head + 1) / heads) for head in range(heads)],
                                        dtype=torch.float32, device=device)
@@ -155,12 +165,14 @@ class Policy:
 
         return both
 
-    def modify(self, dtype):
-        """(score, batch, head, row, column) -> the score in its place; None: the score."""
+    def modify(self, dtype, learned=None):
+        """(score, batch, head, row, column) -> the score in its place; None: the score. `learned`
+        stands for the learned bias: a tensor that gets a gradient."""
         slopes = None if self.slopes is None else self.slopes.to(dtype)
         by_head = by_batch = None
         if self.bias is not None:
             by_head, by_batch = self.bias[0], self.bias[:, 0, 0]
+        learned, last = self.learned if learned is None else learned, self.cell.length - 1
 
         def softcap(score, batch, head, row, column):
             return SOFTCAP * (score / SOFTCAP).tanh()
@@ -177,8 +189,18 @@ class Policy:
         def bias_bc(score, batch, head, row, column):
             return score + by_batch[batch, column]
 
+        def dbias_hrc(score, batch, head, row, column):
+            return score + learned[0, head, row, column]
+
+        def dbias_hc(score, batch, head, row, column):
+            return score + learned[0, head, 0, column]
+
+        def dbias_distance(score, batch, head, row, column):
+            return score + learned[head, column - row + last]
+
         return {"softcap": softcap, "alibi": alibi, "softcap_alibi_dropout": softcap_alibi,
-                "bias_hrc": bias_hrc, "bias_bc": bias_bc}.get(self.cell.policy)
+                "bias_hrc": bias_hrc, "bias_bc": bias_bc, "dbias_hrc": dbias_hrc,
+                "dbias_hc": dbias_hc, "dbias_distance": dbias_distance}.get(self.cell.policy)
 
     def derivative(self):
         """score -> the derivative of the score in its place; None: 1."""
@@ -223,6 +245,14 @@ class Policy:
             whole = self.bias.expand(cell.batch, cell.q_heads, cell.length, cell.length)
             names = (f"bias_{axis}_stride" for axis in ("batch", "head", "row", "col"))
             given.update(zip(names, whole.stride()))
+        if self.learned is not None:
+            given["dbias"] = self.dlearned.data_ptr()
+        if cell.policy == "dbias_distance":
+            last = cell.length - 1  # the element of column 0 and row 0
+            given["bias"] = self.learned[0, last:].data_ptr()
+            given["dbias"] = self.dlearned[0, last:].data_ptr()
+            given.update(bias_batch_stride=0, bias_head_stride=2 * last + 1, bias_row_stride=-1,
+                         bias_col_stride=1)
         return compare_build.Policies(
             **given, blocks=0 if self.blocks is None else len(self.blocks), dropout=self.dropout,
             seed=SEED, offset=OFFSET, softcap=SOFTCAP, prefix=PREFIX, window_left=cell.window - 1,

@@ -720,7 +720,8 @@ class Building(unittest.TestCase):
             self.assertIn(compare_build.POLICIES[kernel.policy], named)
 
     def test_policies_that_differ_in_memory_alone_have_one_kernel(self):
-        for pair in (("documents_one", "documents_700"), ("bias_hrc", "bias_bc")):
+        for pair in (("documents_one", "documents_700"), ("bias_hrc", "bias_bc"),
+                     ("dbias_hrc", "dbias_hc", "dbias_distance")):
             kernels = {small("full", 16, policy=name).kernel("forward") for name in pair}
             self.assertEqual(len(kernels), 1)
         cells = compare_cells.select(["policies"])

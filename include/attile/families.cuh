@@ -31,7 +31,7 @@
 namespace attile::detail {
 
 /// Runs wgmma, TMA and warp-specialised kernels: 16-bit types on compute capability 9.0, where TMA
-/// can address the tensors. Backward it takes a modifier with a gradient up to 128 columns.
+/// can address the tensors.
 struct Sm90Family {
   static constexpr bool kTakesAll = false;  // only tensors that TMA can address
   template <class Args>
@@ -40,10 +40,7 @@ struct Sm90Family {
   template <class Args, int D, int Dv>
   static constexpr bool kForward = kCompiled<Args>;
   template <class Args, int D, int Dv, DqMode kMode>
-  static constexpr bool kBackward = [] {
-    if (kMode == DqMode::kTwoPass) return false;
-    return kCompiled<Args> ? sm90::kMakesGradientOf<typename Args::ScoreModType, D, Dv> : false;
-  }();
+  static constexpr bool kBackward = kMode != DqMode::kTwoPass&& kCompiled<Args>;
 
   template <int D, int Dv, class Args>
   static bool takes_forward(const Args& args) {

@@ -91,6 +91,41 @@ TEST_CASE("score_mod.what_is_learned") {
   CHECK(two.gradient_line(1, {1, 1, {1, 1}}).first == &gradients[1]);
 }
 
+/// A modifier with a gradient that does not say what its scores share.
+struct SilentOfItsOwn {
+  static constexpr bool kHasGradient = true;
+  ModifiedScore<float> operator()(float s, ScoreIndex, Extent) const { return {s, 1.0f}; }
+};
+
+TEST_CASE("score_mod.what_scores_share") {
+  using Learned = LearnedBias<float>;
+  struct Silent : Learned {};
+  float memory[10];
+  const auto per = [&](std::int64_t row_stride, std::int64_t col_stride) {
+    return Learned{{}, {memory, 4, 2, row_stride, col_stride}}.gradient_per();
+  };
+  CHECK(per(0, 0) == GradientPer::kHead);
+  CHECK(per(0, 1) == GradientPer::kCol);
+  CHECK(per(0, -2) == GradientPer::kCol);
+  CHECK(per(1, 0) == GradientPer::kRow);
+  CHECK(per(-1, 1) == GradientPer::kDiagonal);
+  CHECK(per(3, -3) == GradientPer::kDiagonal);
+  CHECK(per(1, 1) == GradientPer::kScore);
+  CHECK(per(-9, 1) == GradientPer::kScore);
+  static_assert(kGradientTerms<Learned> == 1 && kGradientTerms<AdditiveBias<float>> == 0);
+  static_assert(kGradientTerms<Then<Softcap, Learned>> == 1);
+  static_assert(kGradientTerms<Then<Learned, Alibi>> == 1);
+  static_assert(kGradientTerms<SilentOfItsOwn> == 0);
+  static_assert(kGradientTerms<Then<SilentOfItsOwn, Learned>> == 1);
+  static_assert(kHasGradient<Silent> && kGradientTerms<Silent> == 0);  // what it inherits
+  // In the order in which they are added: the second modifier's first.
+  using Two = Then<Learned, Then<Softcap, Learned>>;
+  static_assert(kGradientTerms<Two> == 2);
+  const Two two{{{}, {memory, 0, 1, 0, 0}}, {{5.0f}, {{}, {memory, 0, 0, -1, 1}}}};
+  CHECK(two.gradient_per().of[0] == GradientPer::kDiagonal);
+  CHECK(two.gradient_per().of[1] == GradientPer::kHead);
+}
+
 TEST_CASE("score_mod.elements_of_a_gradient") {
   // (2, 3, 5, 7), and what of it is summed over.
   const ScoreShape shape{2, 3, {5, 7}};
@@ -302,6 +337,9 @@ TEST_CASE("score_mod.traits") {
   static_assert(kHasGradient<Then<LearnedBias<float>, Alibi>>);
   static_assert(kHasGradient<Then<Softcap, LearnedBias<__half>>>);
   static_assert(!kHasGradient<AdditiveBias<float>> && !kHasGradient<Then<Softcap, Alibi>>);
+  static_assert(!kNeedsScores<NoScoreMod> && !kNeedsScores<Alibi> && kNeedsScores<Softcap>);
+  static_assert(!kNeedsScores<Then<Alibi, LearnedBias<float>>>);
+  static_assert(kNeedsScores<Then<Softcap, LearnedBias<float>>> && kNeedsScores<Bend>);
   static_assert(ScoreMod<Bend>);
   struct OnlyFloat {
     ModifiedScore<float> operator()(float s, ScoreIndex, Extent) const { return {s, 1.0f}; }

@@ -14,7 +14,6 @@ const bool kRegistered = [] {
   // The smaller ones too, padded inside.
   suite.forward<__nv_bfloat16>("d128", OneCall<Dims<128>>{},
                                in_full(kUnlearnedPolicies, policies<kNone>));
-  // Above 128 columns what is learned is the family sm80's.
   suite.forward<__nv_bfloat16>("d256", OneCall<Dims<256>>{}, in_full(kAllPolicies));
   return true;
 }();

@@ -33,10 +33,10 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("gpu.sm90", in_full(kAllPolicies + kBlockPolicies));
   suite.backward<__half>("d64", D64{}, in_full(kAllPolicies, policies<kCausal>));
-  suite.backward<__nv_bfloat16>(
-      "d128", D128{},
-      in_full(kUnlearnedPolicies + kSequencePolicies + kSinkPolicies + policies<kLearned>,
-              policies<kEverything>));
+  suite.backward<__nv_bfloat16>("d128", D128{},
+                                in_full(kUnlearnedPolicies + kSequencePolicies + kSinkPolicies +
+                                            policies<kLearned, kLearnedBias>,
+                                        policies<kEverything>));
   suite.backward<__half>("d64", D64{}, in_full(kBlockPolicies));
   suite.backward<__nv_bfloat16>("d128", D128{}, in_full(kBlockPolicies));
   suite.backward<__half>("d256", D256{}, in_full(kBlockPolicies));
@@ -49,8 +49,11 @@ const bool kRegistered = [] {
   suite.backward<__half>("d192x128", D192x128{}, in_full(policies<kNone, kOwnLengths>));
   suite.backward<__nv_bfloat16>("d192x128", D192x128{}, in_full(policies<kEverything>));
   suite.backward<__nv_bfloat16>("in_order192x128", InOrder192x128{}, in_full(policies<kCausal>));
-  suite.backward<__half>("d256", D256{},
-                         in_full(kSequencePolicies + policies<kNone, kEverything, kSink>));
+  suite.backward<__half>(
+      "d256", D256{},
+      in_full(kSequencePolicies + policies<kNone, kEverything, kSink> + kLearnedPolicies));
+  suite.backward<__half>("in_order256", InOrder256{}, in_full(policies<kLearned, kLearnedBias>));
+  suite.backward<__half>("d192", D192{}, in_full(policies<kLearned, kLearnedBias>));
   suite.backward<__nv_bfloat16>("d256", D256{}, in_full(policies<kCausal>));
   suite.backward<__half>("in_order96", InOrder96{}, in_full(policies<kCausal>));
   suite.backward<__nv_bfloat16>("in_order192", InOrder192{}, in_full(policies<kDocument>));
@@ -58,7 +61,8 @@ const bool kRegistered = [] {
                          in_full(kSequencePolicies + policies<kCausal, kEverything>));
   suite.backward<__nv_bfloat16>("d192x64", D192x64{}, in_full(policies<kCausal>));
   suite.backward<__half>("d64x160", D64x160{}, in_full(policies<kNone>));
-  suite.backward<__half>("in_order64", InOrder64{}, in_full(policies<kNone, kLearned>));
+  suite.backward<__half>("in_order64", InOrder64{},
+                         in_full(policies<kNone, kLearned, kLearnedBias>));
   suite.backward<__half>("in_order128", InOrder128{},
                          in_full(kSequencePolicies + kSinkPolicies + policies<kCausal, kDocument>));
   suite.backward<__nv_bfloat16>("in_order64", InOrder64{}, in_full(policies<kEverything>));

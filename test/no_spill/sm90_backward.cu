@@ -17,15 +17,11 @@ struct NamedKernels {
     bool result = kKernel<64, DqMode::kAccumulate, T, M, S, P> != nullptr &&
                   kKernel<128, DqMode::kAccumulate, T, M, S, P> != nullptr &&
                   kKernel<128, DqMode::kInOrder, T, M, S, P> != nullptr;
-    if constexpr (sm90::kMakesGradientOf<S, 256, 256>) {
-      result &= kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr;
-    }
+    result &= kKernel<256, DqMode::kAccumulate, T, M, S, P> != nullptr;
     if constexpr (ATTILE_TEST_FULL || std::is_same_v<S, NoScoreMod>) {
       result &= kKernel<96, DqMode::kAccumulate, T, M, S, P> != nullptr &&
                 kKernel<64, DqMode::kInOrder, T, M, S, P> != nullptr;
-      if constexpr (sm90::kMakesGradientOf<S, 192, 192>) {
-        result &= kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr;
-      }
+      result &= kKernel<192, DqMode::kAccumulate, T, M, S, P> != nullptr;
     }
     return result;
   }

@@ -45,6 +45,7 @@ ATTILE_KERNEL void shuffles(std::uint32_t* out, const float* in) {
   }
   out[at] = bits(arch::shuffle_xor(in[i], 31));
   out[at += 64] = bits(arch::shuffle_xor(in[i], 5, half));
+  out[at += 64] = bits(arch::shuffle(in[i], (7 * lane + 3) % arch::kWarpSize));
 }
 
 ATTILE_KERNEL void votes(std::uint32_t* out, const float* in) {
@@ -241,7 +242,7 @@ int main(int argc, char** argv) {
   const unsigned all = kPatterns / 64;
   const std::vector<Result> results{
       run("indices", indices, 3, 64, 192),
-      run("shuffles", shuffles, 1, 64, 448),
+      run("shuffles", shuffles, 1, 64, 512),
       run("votes", votes, 1, 64, 320),
       run("barriers", barriers, 1, 64, 192),
       run("named barriers", named_barriers, 1, 128, 256),

@@ -220,11 +220,12 @@ const bool kRegistered = [] {
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
   suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
   suite.backward<__half>("rows", simulated<Rows>(kMost),
-                         policies<kNone, kLearned, kLearnedDropout, kOwnLengths, kOwnLengthsSink>);
-  suite.backward<__half>(
-      "columns", simulated<Columns>(kMost),
-      policies<kCausal, kNone, kEverything, kLearned, kKeyPadding, kRowIntervals, kSinkEverything> +
-          kSequencePolicies);
+                         policies<kNone, kLearned, kLearnedDropout, kLearnedBiasDropout,
+                                  kOwnLengths, kOwnLengthsSink>);
+  suite.backward<__half>("columns", simulated<Columns>(kMost),
+                         policies<kCausal, kNone, kEverything, kLearned, kLearnedBias, kKeyPadding,
+                                  kRowIntervals, kSinkEverything> +
+                             kSequencePolicies);
   suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument, kPreparedAlibi>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);
@@ -235,10 +236,13 @@ const bool kRegistered = [] {
   suite.backward<__half>("d96_in_order", simulated<SemaphoreWarps>(kWide / 4),
                          policies<kCausal, kPackedCausal>);
   suite.backward<__half>("d256", simulated<Roles256>(kWide),
-                         policies<kNone, kOwnLengths, kPackedCausal, kPaddedEverything>);
+                         policies<kNone, kLearned, kOwnLengths, kPackedCausal, kPaddedEverything>);
   suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide / 4),
                          policies<kCausal, kEverything, kPackedCausal>);
-  suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide), policies<kEverything>);
+  suite.backward<__half>("d160x64_in_order", simulated<RolesInOrder>(kWide),
+                         policies<kLearnedBias>);
+  suite.backward<__nv_bfloat16>("d192", simulated<Roles192>(kWide),
+                                policies<kEverything, kLearnedBias>);
   suite.forward<__nv_bfloat16>("default", simulated<Default>(kMost), policies<kBlockSparse>);
   suite.backward<__half>("one_group", simulated<OneGroup>(kMost), policies<kBlockSparse>);
   suite.backward<__half>("one_group_in_order", simulated<OneGroupInOrder>(kMost),

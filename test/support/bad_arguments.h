@@ -256,7 +256,7 @@ void bad_learned_gradients(const Bad& bad) {
       });
   with("learned gradient in q", "a gradient is the memory of an input", p.q);
   with("learned gradient in dv", "two gradients share their memory", p.dv);
-  using Two = attile::Then<Learned, attile::Then<attile::Softcap, LearnedFactor>>;
+  using Two = attile::Then<Learned, attile::Then<attile::Softcap, LearnedFactor<true>>>;
   const auto with_two = [&](const char* name, const char* why, float* gradient) {
     bad.template with<NoMask, Two>(name, why, [&](auto& a) {
       a.score_mod.first = {{p.bias}, {p.bias_gradient}};
@@ -267,12 +267,12 @@ void bad_learned_gradients(const Bad& bad) {
   with_two("second learned gradient in dq", "two gradients share their memory", p.dq);
   with_two("both learned gradients the same", "two gradients share their memory", p.bias_gradient);
   const char* users_null = "the gradient of score_mod is null";
-  bad.template with<NoMask, LearnedFactor>("user's gradient null", users_null, [](auto&) {});
-  bad.template with<NoMask, attile::Then<Learned, LearnedFactor>>(
+  bad.template with<NoMask, LearnedFactor<true>>("user's gradient null", users_null, [](auto&) {});
+  bad.template with<NoMask, attile::Then<Learned, LearnedFactor<true>>>(
       "learned bias, user's gradient null", users_null, [&](auto& a) {
         a.score_mod.first = {{p.bias}, {p.bias_gradient}};
       });
-  bad.template with<NoMask, LearnedFactor>(
+  bad.template with<NoMask, LearnedFactor<true>>(
       "user's gradient misaligned", "the gradient of score_mod is not aligned to 4 bytes",
       [&](auto& a) { a.score_mod.gradient.data = shifted(p.bias_gradient, 1); });
 }

@@ -33,6 +33,8 @@ enum class Policy {
   kEverything,
   kLearned,
   kLearnedDropout,
+  kLearnedBias,
+  kLearnedBiasDropout,
   kBlockSparse,
   kBlockSparseEverything,
   kOwnLengths,
@@ -90,7 +92,10 @@ enum class Lengths {
   kLongest,    ///< all have the longest one
 };
 
-constexpr bool learns(Policy p) { return p == Policy::kLearned || p == Policy::kLearnedDropout; }
+constexpr bool learns(Policy p) {
+  return p == Policy::kLearned || p == Policy::kLearnedDropout || p == Policy::kLearnedBias ||
+         p == Policy::kLearnedBiasDropout;
+}
 
 /// Whether the mask has block lists.
 constexpr bool lists_blocks(Policy p) {
@@ -100,10 +105,12 @@ constexpr bool lists_blocks(Policy p) {
 /// Which scores add to the same element of what is learned.
 enum class Sums {
   kNone,
-  kHeads,       ///< of all batches and heads
-  kColumns,     ///< of all batches, heads and rows
-  kDistances,   ///< of all batches, and where the distance of row and column is the same
-  kWholeHeads,  ///< of a head
+  kHeads,        ///< of all batches and heads
+  kRows,         ///< of all batches and columns
+  kColumns,      ///< of all batches, heads and rows
+  kHeadColumns,  ///< of all rows
+  kDistances,    ///< of all batches, and where the distance of row and column is the same
+  kWholeHeads,   ///< of a head
 };
 
 /// The sinks of a case's query heads.
@@ -610,6 +617,40 @@ inline constexpr auto kCases = [] {
       {.name = "learned_dropout_by_heads", .policy = kLearnedDropout, .batch = 2, .q_heads = 4,
        .kv_heads = 2, .q_len = 40, .kv_len = 70, .head_dim = 16, .hide = true,
        .sums = Sums::kHeads},
+      // A bias alone, which does not need the scores.
+      {.name = "learned_bias_65_70", .policy = kLearnedBias, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 65, .kv_len = 70, .head_dim = 16, .dlse = true, .hide = true},
+      {.name = "learned_bias_by_rows", .policy = kLearnedBias, .batch = 2, .q_heads = 4,
+       .kv_heads = 2, .q_len = 70, .kv_len = 40, .head_dim = 16, .sums = Sums::kRows},
+      {.name = "learned_bias_by_columns", .policy = kLearnedBias, .batch = 2, .q_heads = 4,
+       .kv_heads = 2, .q_len = 130, .kv_len = 33, .head_dim = 16, .sums = Sums::kColumns},
+      {.name = "learned_bias_by_head_columns", .policy = kLearnedBias, .batch = 2, .q_heads = 4,
+       .kv_heads = 2, .q_len = 80, .kv_len = 70, .head_dim = 16, .hide = true,
+       .sums = Sums::kHeadColumns},
+      {.name = "learned_bias_by_distances", .policy = kLearnedBias, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 65, .kv_len = 100, .head_dim = 16, .sums = Sums::kDistances},
+      {.name = "learned_bias_by_whole_heads", .policy = kLearnedBias, .q_heads = 6, .kv_heads = 2,
+       .q_len = 130, .kv_len = 40, .head_dim = 16, .sums = Sums::kWholeHeads},
+      {.name = "learned_bias_dropout_by_distances", .policy = kLearnedBiasDropout, .batch = 2,
+       .q_heads = 2, .kv_heads = 1, .q_len = 130, .kv_len = 40, .head_dim = 16,
+       .sums = Sums::kDistances},
+      {.name = "learned_bias_dropout_by_head_columns", .policy = kLearnedBiasDropout, .q_heads = 4,
+       .kv_heads = 2, .q_len = 70, .kv_len = 40, .head_dim = 16, .hide = true,
+       .sums = Sums::kHeadColumns},
+      // Heads wider than 128, whose products are shared among warpgroups.
+      {.name = "learned_dim_256_by_rows", .policy = kLearned, .q_heads = 2, .kv_heads = 1,
+       .q_len = 33, .kv_len = 49, .head_dim = 256, .sums = Sums::kRows},
+      {.name = "learned_dim_256_by_distances", .policy = kLearned, .q_heads = 2, .kv_heads = 1,
+       .q_len = 33, .kv_len = 49, .head_dim = 256, .sums = Sums::kDistances},
+      {.name = "learned_dim_256_by_whole_heads", .policy = kLearned, .q_heads = 2, .kv_heads = 1,
+       .q_len = 40, .kv_len = 33, .head_dim = 256, .hide = true, .sums = Sums::kWholeHeads},
+      {.name = "learned_bias_dim_192_by_columns", .policy = kLearnedBias, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 49, .head_dim = 192, .hide = true,
+       .sums = Sums::kColumns},
+      {.name = "learned_bias_dim_192_by_distances", .policy = kLearnedBias, .q_len = 70,
+       .kv_len = 70, .head_dim = 192, .sums = Sums::kDistances},
+      {.name = "learned_bias_dim_160", .policy = kLearnedBias, .q_heads = 2, .kv_heads = 1,
+       .q_len = 33, .kv_len = 49, .head_dim = 160, .head_dim_v = 64, .hide = true},
 
       // Dropout.
       {.name = "dropout_65_129", .policy = kDropout, .batch = 2, .q_heads = 2, .kv_heads = 2,

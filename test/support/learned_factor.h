@@ -10,7 +10,8 @@
 namespace attile_test {
 
 /// A user's modifier that learns with what the score is: s * factor[head]. Of faults it says
-/// nothing.
+/// nothing, and without kShares nothing of what scores share.
+template <bool kShares>
 struct LearnedFactor {
   const float* factors = nullptr;   // (q_heads)
   attile::BiasGradient gradient{};  // summed as it says
@@ -34,6 +35,9 @@ struct LearnedFactor {
   ATTILE_HOST_DEVICE attile::GradientLine gradient_line(std::int64_t n,
                                                         const attile::ScoreShape& s) const {
     return gradient.line(n, s);
+  }
+  ATTILE_HOST_DEVICE attile::GradientPer gradient_per() const requires kShares {
+    return gradient.per();
   }
   bool adds_once(const attile::ScoreShape& s) const { return gradient.one_for_each(s); }
 };

@@ -50,8 +50,9 @@ using attile::Causal;
 using attile::Document;
 using attile::PhiloxDropout;
 using SoftcapAlibi = attile::Then<attile::Softcap, attile::Alibi>;
+template <bool kShares>
 using FactorSoftcapBias =
-    attile::Then<attile::Then<LearnedFactor, attile::Softcap>, attile::LearnedBias<float>>;
+    attile::Then<attile::Then<LearnedFactor<kShares>, attile::Softcap>, attile::LearnedBias<float>>;
 
 template <Policy>
 struct CombinationOf;
@@ -110,10 +111,15 @@ template <>
 struct CombinationOf<Policy::kEverything>
     : Combination<And<Causal, Document>, SoftcapAlibi, PhiloxDropout> {};
 template <>
-struct CombinationOf<Policy::kLearned> : Combination<Causal, FactorSoftcapBias> {};
+struct CombinationOf<Policy::kLearned> : Combination<Causal, FactorSoftcapBias<true>> {};
 template <>
 struct CombinationOf<Policy::kLearnedDropout>
-    : Combination<Causal, FactorSoftcapBias, PhiloxDropout> {};
+    : Combination<Causal, FactorSoftcapBias<false>, PhiloxDropout> {};
+template <>
+struct CombinationOf<Policy::kLearnedBias> : Combination<Causal, attile::LearnedBias<float>> {};
+template <>
+struct CombinationOf<Policy::kLearnedBiasDropout>
+    : Combination<attile::LearnedBias<float>, PhiloxDropout> {};
 template <>
 struct CombinationOf<Policy::kBlockSparse> : Combination<attile::BlockSparse<Causal, 128, 64>> {};
 template <>
@@ -220,7 +226,10 @@ class PolicyData {
     (*this)(s.bias);
     s.gradient = gradient(0);
   }
-  void operator()(LearnedFactor& s) const { s = {factors_.data(), gradient(1)}; }
+  template <bool kShares>
+  void operator()(LearnedFactor<kShares>& s) const {
+    s = {factors_.data(), gradient(1)};
+  }
   void operator()(attile::PhiloxDropout& p) const {
     p = {case_.probability, 1234567890123u, 42, nullptr, nullptr};
     if (case_.pointers) {
@@ -358,8 +367,12 @@ class PolicyData {
         return {data, head * case_.q_heads, head, row, 2};
       case Sums::kHeads:
         return {data, 0, 0, row, 2};
+      case Sums::kRows:
+        return {data, 0, row * case_.q_len, row, 0};
       case Sums::kColumns:
         return {data + 5, 0, 0, 0, 3};
+      case Sums::kHeadColumns:
+        return {data, head * case_.q_heads, head, 0, 1};
       case Sums::kDistances:
         return {data + case_.q_len, 0, case_.q_len + case_.kv_len + 2, -1, 1};
       case Sums::kWholeHeads:
@@ -429,7 +442,8 @@ struct Relocate {
     (*this)(s.bias);
     (*this)(s.gradient.data);
   }
-  void operator()(LearnedFactor& s) const {
+  template <bool kShares>
+  void operator()(LearnedFactor<kShares>& s) const {
     (*this)(s.factors);
     (*this)(s.gradient.data);
   }

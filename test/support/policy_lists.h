@@ -36,6 +36,8 @@
   X(everything, kEverything)                         \
   X(learned, kLearned)                               \
   X(learned_dropout, kLearnedDropout)                \
+  X(learned_bias, kLearnedBias)                      \
+  X(learned_bias_dropout, kLearnedBiasDropout)       \
   X(block_sparse, kBlockSparse)                      \
   X(block_sparse_everything, kBlockSparseEverything) \
   X(own_lengths, kOwnLengths)                        \
@@ -92,7 +94,9 @@ inline constexpr auto kModifierPolicies =
              Policy::kHalfBias, Policy::kSoftcapAlibi, Policy::kDropout, Policy::kCausalDropout,
              Policy::kUser, Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
-inline constexpr auto kLearnedPolicies = policies<Policy::kLearned, Policy::kLearnedDropout>;
+inline constexpr auto kLearnedPolicies =
+    policies<Policy::kLearned, Policy::kLearnedDropout, Policy::kLearnedBias,
+             Policy::kLearnedBiasDropout>;
 /// Sequences of their own lengths.
 inline constexpr auto kSequencePolicies =
     policies<Policy::kOwnLengths, Policy::kPackedCausal, Policy::kPaddedEverything>;

@@ -86,6 +86,9 @@ struct AdditiveBias {
   }
 };
 
+template <class T>
+inline constexpr bool kNeedsScores<AdditiveBias<T>> = false;
+
 /// Says where the gradient of a bias goes: fp32, [batch, head, row, col].
 /// Units   strides count elements, of any sign. 0 sums over that axis; row_stride = -col_stride has
 ///         one element for each col - row, and row_stride = col_stride for each col + row.
@@ -101,6 +104,11 @@ struct BiasGradient {
     return data + batch * batch_stride + head * head_stride + row * row_stride + col * col_stride;
   }
 
+  ATTILE_HOST_DEVICE GradientPer per() const {
+    if (row_stride == 0) return col_stride == 0 ? GradientPer::kHead : GradientPer::kCol;
+    if (col_stride == 0) return GradientPer::kRow;
+    return row_stride == -col_stride ? GradientPer::kDiagonal : GradientPer::kScore;
+  }
   ATTILE_HOST_DEVICE std::int64_t lines(const ScoreShape& s) const {
     return cols(s) == 0 ? 0 : batches(s) * heads(s) * rows(s);
   }
@@ -147,7 +155,8 @@ struct BiasGradient {
 
 /// Adds a bias as AdditiveBias does, and has a gradient: the backward pass also writes dS', summed
 /// as the gradient's strides say, which may differ from the bias's. Hidden scores give 0.
-/// Cost     backward an fp32 atomic addition for each score that is not hidden.
+/// Cost     backward fp32 atomic additions: one for each score that is not hidden, or where rows,
+///          columns or diagonals are summed over, fewer (docs/extending.md).
 template <Element T = float>
 struct LearnedBias {
   AdditiveBias<T> bias{};
@@ -175,6 +184,7 @@ struct LearnedBias {
   ATTILE_HOST_DEVICE void add_gradient(Real, Real ds, ScoreIndex i, Extent, const Add& add) const {
     add(gradient.at(i.batch, i.head, i.row, i.col), ds);
   }
+  ATTILE_HOST_DEVICE GradientPer gradient_per() const { return gradient.per(); }
   ATTILE_HOST_DEVICE std::int64_t gradient_lines(const ScoreShape& s) const {
     return gradient.lines(s);
   }
@@ -195,5 +205,8 @@ struct LearnedBias {
   }
   bool adds_once(const ScoreShape& s) const { return gradient.one_for_each(s); }
 };
+
+template <class T>
+inline constexpr bool kNeedsScores<LearnedBias<T>> = false;
 
 }  // namespace attile

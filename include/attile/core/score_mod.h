@@ -4,6 +4,7 @@
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
+#include <attile/core/modifier_gradient.h>
 #include <attile/core/policy.h>
 #include <attile/core/tile_modifier.h>
 
@@ -41,6 +42,8 @@ struct NoScoreMod {
 
 template <class S>
 inline constexpr bool kIsIdentity = std::is_same_v<S, NoScoreMod>;
+template <>
+inline constexpr bool kNeedsScores<NoScoreMod> = false;
 
 /// Says whether a modifier may turn a visible score into -inf.
 template <class S>
@@ -56,59 +59,6 @@ inline constexpr bool kFavorsLateColumns = [] {
   if constexpr (requires { S::kFavorsLateColumns; }) return bool(S::kFavorsLateColumns);
   return false;
 }();
-
-/// Says whether the backward pass also gives the gradient of a modifier's parameters: a bias,
-/// slopes, a cap. Such a modifier declares `static constexpr bool kHasGradient = true` and has,
-/// const and ATTILE_HOST_DEVICE,
-///   add_gradient(s, ds, index, extent, add): calls add(float* where, value) for each parameter
-///     that the score depends on; value is ds times the derivative of its output by that parameter,
-///     and ds = dS' = P * (dP - D + dLSE). Not called for hidden scores.
-///   gradient_lines(shape), gradient_line(n, shape): all elements of its gradient, as that many
-///     GradientLines, each once; they begin as zeros, in a problem without scores too.
-/// It may also have, for the host,
-///   gradient_fault(shape): the sentence why it cannot be written, null when it can.
-///   adds_once(shape): whether no two scores add to the same element. Otherwise sums run in no
-///     fixed order, and the deterministic DqModes always refuse the problem.
-template <class S>
-inline constexpr bool kHasGradient = [] {
-  static_assert(
-      !requires { S::kLearns; },
-      "attile: a score modifier declares kHasGradient, which was kLearns "
-      "(docs/migration.md)");
-  if constexpr (requires { S::kHasGradient; }) return bool(S::kHasGradient);
-  return false;
-}();
-
-/// Names elements of a gradient, `stride` apart.
-struct GradientLine {
-  float* first = nullptr;
-  int count = 0;
-  std::int64_t stride = 1;
-};
-
-/// Returns the number of a modifier's gradient lines: 0 of one without a gradient.
-template <ScoreMod S>
-ATTILE_HOST_DEVICE std::int64_t gradient_lines(const S& mod, const ScoreShape& shape) {
-  if constexpr (kHasGradient<S>) return mod.gradient_lines(shape);
-  return 0;
-}
-
-/// Returns why the gradient cannot be written; null when it can.
-template <ScoreMod S>
-constexpr const char* gradient_fault(const S& mod, const ScoreShape& shape) {
-  if constexpr (kHasGradient<S> && requires { mod.gradient_fault(shape); }) {
-    return mod.gradient_fault(shape);
-  }
-  return nullptr;
-}
-
-/// Returns whether no two scores add to the same element of a modifier's gradient.
-template <ScoreMod S>
-constexpr bool adds_once(const S& mod, const ScoreShape& shape) {
-  if constexpr (!kHasGradient<S>) return true;
-  if constexpr (requires { mod.adds_once(shape); }) return mod.adds_once(shape);
-  return false;
-}
 
 /// Adds ALiBi (arXiv 2108.12409): s - slope * |i + kv_len - q_len - j|.
 /// Shapes   slopes: (q_heads), or (batch, q_heads) with batch_stride = q_heads.
@@ -170,6 +120,9 @@ struct Alibi {
             static_cast<float>(i.row + block.extent.shift() - i.col), block.rows, block.cols};
   }
 };
+
+template <>
+inline constexpr bool kNeedsScores<Alibi> = false;
 
 namespace detail {
 
@@ -329,10 +282,17 @@ struct Then {
   ATTILE_HOST_DEVICE void add_gradient(Real s, Real ds, ScoreIndex i, Extent e,
                                        const Add& add) const {
     const Real inner = Real(first(s, i, e).value);
-    if constexpr (attile::kHasGradient<Second>) second.add_gradient(inner, ds, i, e, add);
-    if constexpr (attile::kHasGradient<First>) {
-      first.add_gradient(s, ds * Real(second(inner, i, e).derivative), i, e, add);
+    if constexpr (attile::kHasGradient<Second>) {
+      second.add_gradient(inner, ds, i, e, detail::add_of<Second>(add));
     }
+    if constexpr (attile::kHasGradient<First>) {
+      first.add_gradient(s, ds * Real(second(inner, i, e).derivative), i, e,
+                         detail::add_of<First>(add));
+    }
+  }
+  ATTILE_HOST_DEVICE auto gradient_per() const
+      requires(kGradientTerms<First> + kGradientTerms<Second> > 0) {
+    return detail::joined(detail::gradient_terms(second), detail::gradient_terms(first));
   }
   ATTILE_HOST_DEVICE std::int64_t gradient_lines(const ScoreShape& s) const {
     return attile::gradient_lines(first, s) + attile::gradient_lines(second, s);
@@ -353,5 +313,9 @@ struct Then {
     return attile::adds_once(first, s) && attile::adds_once(second, s);
   }
 };
+
+template <class First, class Second>
+inline constexpr bool kNeedsScores<Then<First, Second>> =
+    kNeedsScores<First> || kNeedsScores<Second>;
 
 }  // namespace attile

@@ -39,7 +39,9 @@ struct ProductsOf {
       if (r < begin || r >= end || !Registers::has_row(r)) continue;
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; ++c) {
-        if (Registers::has_col(c)) largest = arch::fmax(largest, std::fabs(scores.at(r, c)));
+        if (!Registers::has_col(c)) continue;
+        const float score = scores.at(r, c);
+        largest = arch::fmax(largest, std::fabs(score));
       }
     }
     return all(largest <= limit);

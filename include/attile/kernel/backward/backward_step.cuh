@@ -9,7 +9,7 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
-#include <attile/kernel/backward/score_gradient.cuh>
+#include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/scores.cuh>
 
@@ -101,18 +101,18 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
 ///   P = exp(S' - LSE),   dP = dropout(dO V^T),   dS = P * (dP - delta) * score_mod'(scale S)
 /// Leaves dropout(P), but for its factor keep_scale, in `p_frag` (from S) and dS in `ds_frag` (from
 /// dO V^T). Where the score is hidden so that P is 0, dS is 0, too; where it was hidden as S = -inf
-/// beforehand, but for NaN and inf in dP. With
-/// kAddGradient dS' is added to the gradient of a modifier that has one.
+/// beforehand, but for NaN and inf in dP. dS' is given to `gradient`: see GradientOf.
 /// `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
-template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Kept,
-          class Shown>
-ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
-                                              const Params& p, const tile::TileCoord& coord,
-                                              const float* lse, const float* delta,
-                                              const Kept& kept, const Shown& shown) {
-  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
+template <bool kMasked, class Scores, class Registers, class Params, class Kept, class Shown,
+          class Gradient>
+ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag, const Params& p,
+                                              const tile::TileCoord& coord, const float* lse,
+                                              const float* delta, const Kept& kept,
+                                              const Shown& shown, const Gradient& gradient) {
+  using GradientTile = typename Gradient::template Tile<Registers>;
   with_modifier<kMasked>(p_frag, p, coord, [&](const auto& modifier) {
+    GradientTile sums(gradient, p.policies.score_mod, coord);
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       if (!Registers::has_row(r)) continue;
@@ -128,35 +128,34 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
             s, p, row_lse, visible, [&](float x) { return modifier(x, r, c); });
         p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
         const float ds = prob.value * kept.minus(r, c, ds_frag.at(r, c), row_delta);
-        if constexpr (kAddGradient && kHasGradient<S>) {
-          if (prob.visible && ds != 0.0f) {
-            p.policies.score_mod.add_gradient(p.scale * s, ds, i, coord.extent, AddAtomically{});
-          }
-        }
+        sums.template take<kMasked>(r, c, p.scale * s, ds, i, prob.visible);
         ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
       }
+      if ((r + 1) % GradientTile::kRows == 0) sums.add(r + 1 - GradientTile::kRows);
     }
+    sums.end();
   });
 }
 
 /// Does the same, but asks dropout about the whole tile beforehand, and so a mask that says what
 /// scores have in common; any other one is asked about each score once that has been computed.
 /// `is_full`: whether block lists name its block as full.
-template <bool kMasked, bool kAddGradient = true, class Registers, class Params, class Sampler>
+template <bool kMasked, class Registers, class Params, class Sampler, class Gradient>
 ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
-                                              const Sampler& sampler, bool is_full) {
+                                              const Sampler& sampler, bool is_full,
+                                              const Gradient& gradient) {
   using M = MaskInTiles<typename Params::MaskType>;
   const tile::KeepBits<Registers, Sampler> kept(coord, sampler);
   if constexpr (kMasked && kHasTileMask<M>) {
     tile::VisibleBits<Registers> shown;
     shown.ask(p.mask_in_tile(is_full), coord);
-    probabilities_and_gradient<kMasked, kAddGradient>(p_frag, ds_frag, p, coord, lse, delta, kept,
-                                                      shown);
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, kept, shown,
+                                        gradient);
   } else {
-    probabilities_and_gradient<kMasked, kAddGradient>(p_frag, ds_frag, p, coord, lse, delta, kept,
-                                                      AskedMask<M>{p.mask_in_tile(is_full), coord});
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, kept,
+                                        AskedMask<M>{p.mask_in_tile(is_full), coord}, gradient);
   }
 }
 
@@ -216,10 +215,9 @@ ATTILE_DEVICE void with_mask(Edge edge, Registers& scores, const Params& p,
 
 /// Does the same with answers that the mask has given before, which hide scores at once where no
 /// modifier has to read them.
-template <class Edge, class Registers, class Params, class F>
+template <class Edge, class Registers, class Params, class Shown, class F>
 ATTILE_DEVICE void with_shown(Edge edge, Registers& scores, const Params& p,
-                              const tile::TileCoord& coord,
-                              const tile::VisibleBits<Registers>& shown, F&& f) {
+                              const tile::TileCoord& coord, const Shown& shown, F&& f) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   using M = std::remove_cvref_t<decltype(p.policies.mask)>;
   if constexpr (kIsIdentity<S> && kAsksEachScore<M, S>) {
@@ -231,15 +229,15 @@ ATTILE_DEVICE void with_shown(Edge edge, Registers& scores, const Params& p,
 }
 
 /// Calls `probabilities_and_gradient` for a tile that needs the mask only where it is at an `edge`.
-template <class Edge, class Registers, class Params, class Sampler>
+template <class Edge, class Registers, class Params, class Sampler, class Gradient>
 ATTILE_DEVICE void probabilities_and_gradient(Edge edge, Registers& p_frag, Registers& ds_frag,
                                               const Params& p, const tile::TileCoord& coord,
                                               const float* lse, const float* delta,
-                                              const Sampler& sampler) {
+                                              const Sampler& sampler, const Gradient& gradient) {
   with_mask(edge, p_frag, p, coord, [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
     probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, sampler,
-                                        in_full_block(edge));
+                                        in_full_block(edge), gradient);
   });
 }
 
@@ -291,8 +289,9 @@ ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& 
   }
 }
 
-/// Computes the second half of the fast path: dO V^T -> dS. `kept`: tile::KeepBits.
-template <class Registers, class Kept>
+/// Computes the second half of the fast path: dO V^T -> dS. `kept`: tile::KeepBits. With kHides dS
+/// is 0 where P is, also where dP is NaN or inf.
+template <bool kHides = false, class Registers, class Kept>
 ATTILE_DEVICE void fast_gradient(const Registers& p_frag, Registers& ds_frag,
                                  const RowValues<Registers>& delta, const Kept& kept) {
   ATTILE_UNROLL
@@ -300,8 +299,28 @@ ATTILE_DEVICE void fast_gradient(const Registers& p_frag, Registers& ds_frag,
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
       ds_frag.at(r, c) = p_frag.at(r, c) * kept.minus(r, c, ds_frag.at(r, c), delta.x[r]);
+      if (kHides && p_frag.at(r, c) == 0.0f) ds_frag.at(r, c) = 0.0f;
     }
   }
+}
+
+/// Gives dS, which is dS', to `gradient`, for a modifier that does not need the scores. Where a
+/// score is hidden dS is 0.
+template <class Registers, class Params, class Gradient>
+ATTILE_DEVICE void add_modifier_gradient(const Registers& ds_frag, const Params& p,
+                                         const tile::TileCoord& coord, const Gradient& gradient) {
+  typename Gradient::template Tile<Registers> sums(gradient, p.policies.score_mod, coord);
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      const float ds = ds_frag.at(r, c);
+      const ScoreIndex i = coord.at(Registers::row(r), Registers::col(c));
+      sums.template take<true>(r, c, 0.0f, ds, i, ds != 0.0f);
+    }
+    if ((r + 1) % sums.kRows == 0) sums.add(r + 1 - sums.kRows);
+  }
+  sums.end();
 }
 
 }  // namespace attile

@@ -15,7 +15,7 @@
 
 namespace attile {
 
-/// Adds to the gradient of a score modifier by atomics, as kernels do.
+/// Adds to the gradient of a score modifier by atomics.
 struct AddAtomically {
   ATTILE_DEVICE void operator()(float* where, float x) const { arch::atomic_add(where, x); }
 };

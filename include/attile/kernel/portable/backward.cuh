@@ -69,6 +69,8 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
+  using S = typename Traits::ScoreModType;
+  const std::conditional_t<kHasGradient<S>, AddsEachScore<S>, NoGradient> gradient(nullptr);
 
   const auto step = [&](auto masked, const WorkTile& at, bool is_full) {
     const std::int64_t stat = p.scratch_row(at);
@@ -85,7 +87,8 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
     probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, p.coord(at, col0),
-                                             p.row_lse + stat, p.delta + stat, sampler, is_full);
+                                             p.row_lse + stat, p.delta + stat, sampler, is_full,
+                                             gradient);
     tile::stage(p_smem, p_frag);
     tile::stage(smem.ds, ds_frag);
     arch::barrier();  // P and dS are written before anyone reads them
@@ -156,9 +159,10 @@ ATTILE_DEVICE void backward_rows(const BackwardParams<Traits>& p, WorkTile at,
     ds_frag.clear();
     tile::matmul_nt(p_frag, smem.q, smem.k);      // line 10
     tile::matmul_nt(ds_frag, smem.dout, smem.v);  // line 13
-    constexpr bool kAddGradient = false;          // the pass over keys adds to that gradient
-    probabilities_and_gradient<masked.value, kAddGradient>(
-        p_frag, ds_frag, p, coord, p.row_lse + stat, p.delta + stat, sampler, at.kv_tiles.full(i));
+    const NoGradient gradient(nullptr);           // the pass over keys adds to that gradient
+    probabilities_and_gradient<masked.value>(p_frag, ds_frag, p, coord, p.row_lse + stat,
+                                             p.delta + stat, sampler, at.kv_tiles.full(i),
+                                             gradient);
     tile::stage(smem.ds, ds_frag);
     Traits::ScoreRegisters::sync_rows();        // a row's lanes have written dS before any reads it
     tile::matmul_nn(dq_frag, smem.ds, smem.k);  // line 15

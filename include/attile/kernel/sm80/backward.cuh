@@ -91,6 +91,17 @@ ATTILE_DEVICE void make_scores(typename Traits::ScoreRegisters& s, const Backwar
   if constexpr (Traits::kBeginsAtHalf) with_half_lse([](float& x, float half) { x += half; });
 }
 
+/// Computes dP^T = V dO^T (line 13).
+template <class Traits>
+ATTILE_DEVICE void make_dp(typename Traits::ScoreRegisters& dp,
+                           const typename Traits::VTile& v_smem, const QueryStage<Traits>& smem) {
+  using Scores = typename Traits::ScoreRegisters;
+  dp.clear();
+  tile::multiply<typename Traits::ElementType, Traits::kProducts>(
+      dp, tile::SharedLeft(v_smem, Scores::warp_row()),
+      tile::SharedRightTransposed(smem.dout, Scores::warp_col()));
+}
+
 /// Adds this tile's part of dQ = dS K (line 15): sum += dq, or with `overwrite` sum = dq.
 template <class Traits>
 ATTILE_DEVICE void add_dq(float* sum, const typename Traits::PTile& ds_smem,
@@ -197,13 +208,31 @@ ATTILE_DEVICE tile::TileCoord step_coord(const BackwardParams<Traits>& p, const 
   return p.coord(at, kKept<Traits> == Kept::kBatch ? arch::opaque(col0) : col0);
 }
 
+/// Returns what adds to the gradient of a score modifier for this warp.
+template <class Traits>
+ATTILE_DEVICE typename Traits::Gradient gradient_of(unsigned char* shared) {
+  const int warp = arch::thread_index() / arch::kWarpSize;
+  return typename Traits::Gradient(shared + Traits::kGradientOffset +
+                                   warp * Traits::Gradient::kWarpBytes);
+}
+
+/// Ends the additions to the gradient of a score modifier, after all tiles.
+template <class Traits>
+ATTILE_DEVICE void end_gradient(const BackwardParams<Traits>& p, int kv_block,
+                                unsigned char* shared) {
+  if constexpr (kHasGradient<typename Traits::ScoreModType>) {
+    const WorkTile key = kv_work_tile(p, kv_block);
+    gradient_of<Traits>(shared).end(p.policies.score_mod,
+                                    p.coord(key, key.kv_tile() * Traits::kBc));
+  }
+}
+
 /// Computes dK and dV of one kv tile (lines 6 to 18), over all query heads of its kv head, and adds
 /// this tile's part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kKvSharedBytes, aligned to 128 bytes.
 template <class Traits>
 ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
                                      unsigned char* shared) {
-  using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using PTile = typename Traits::PTile;
   constexpr int kThreads = Traits::kThreads;
@@ -238,6 +267,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   typename Traits::DvRegisters dv_frag;
   dk_frag.clear();
   dv_frag.clear();
+  gradient_of<Traits>(shared).begin();
 
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
@@ -251,13 +281,11 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     if constexpr (Traits::kStages == 2) load_next();
 
     Scores p_frag, ds_frag;
-    make_scores(p_frag, p, k_smem, smem);  // line 10
-    ds_frag.clear();
-    tile::multiply<T, Traits::kProducts>(
-        ds_frag, tile::SharedLeft(v_smem, Scores::warp_row()),
-        tile::SharedRightTransposed(smem.dout, Scores::warp_col()));  // line 13
+    make_scores(p_frag, p, k_smem, smem);    // line 10
+    make_dp<Traits>(ds_frag, v_smem, smem);  // line 13
     tile::TransposedRegisters<Scores> p_rows{p_frag}, ds_rows{ds_frag};
-    probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler);
+    probabilities_and_gradient(edge, p_rows, ds_rows, p, coord, smem.lse, smem.delta, sampler,
+                               gradient_of<Traits>(shared));
     add_dk_dv<Traits>(dk_frag, dv_frag, p_frag, ds_frag, smem, p_smem, ds_smem);
     constexpr bool kSumFirst = kKept<Traits> == Kept::kKvBlock;
     float* sum = nullptr;
@@ -280,6 +308,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     }
   }
 
+  end_gradient(p, arch::opaque(kv_block), shared);
   store_dk_dv(p, arch::opaque(kv_block), k_smem, v_smem, dk_frag, dv_frag);
 }
 

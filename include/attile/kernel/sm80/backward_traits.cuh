@@ -5,6 +5,7 @@
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
@@ -103,8 +104,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
 
   static constexpr std::size_t kStatBytes = sizeof(float) * Br;
   static constexpr std::size_t kStageBytes = QTile::kBytes + DoTile::kBytes + 2 * kStatBytes;
-  static constexpr std::size_t kKvSharedBytes =
+  /// How the gradient of a score modifier is added to, and where its sums begin in shared memory.
+  using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType>;
+  static constexpr std::size_t kGradientOffset =
       KTile::kBytes + VTile::kBytes + kStages * kStageBytes + (kWarpsN > 1 ? 2 : 1) * PTile::kBytes;
+  static constexpr std::size_t kKvSharedBytes = kGradientOffset + kWarps * Gradient::kWarpBytes;
   /// Shared memory of the kernel that writes dQ.
   static constexpr std::size_t kDqSharedBytes = QTile::kBytes;
   static_assert(kKvSharedBytes <= arch::kMaxSharedBytes,

@@ -111,6 +111,7 @@ ATTILE_DEVICE void q_loop(const GradientConsumer<Traits>& consumer,
   const auto sampler = consumer.p.sampler();
   QStage<Traits> rows(consumer.smem, {});
   if (rows.is_end()) return;
+  consumer.gradient().begin();
   QStage<Traits> next = q_step<true>(consumer, rows, rows, 0, dk_frag, dv_frag, sampler);
   int step = 1;
   ATTILE_UNROLL_BY(1)
@@ -119,6 +120,7 @@ ATTILE_DEVICE void q_loop(const GradientConsumer<Traits>& consumer,
     rows = next;
     next = q_step<false>(consumer, rows, before, step, dk_frag, dv_frag, sampler);
   }
+  consumer.end_gradient();
   typename Traits::DqRegisters dq_frag;  // line 15, of the last tile
   consumer.await_step(step - 1);
   consumer.start_dq(dq_frag, step - 1);

@@ -78,6 +78,12 @@ struct BackwardMemory {
   /// Returns where dQ of a tile is staged, in the layout of dq_accum.
   ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqOffset); }
 
+  /// Returns what adds to the gradient of a score modifier for a warp, of those that make dS.
+  ATTILE_DEVICE typename Traits::Gradient gradient(int warp) const {
+    return typename Traits::Gradient(data + Traits::kGradientOffset +
+                                     warp * Traits::Gradient::kWarpBytes);
+  }
+
   /// Returns the barrier of which phase i ends when all consumers have staged dS of step i, and
   /// read dS of step i - 1: it says that one tile of dS is full and that the other one is free.
   ATTILE_DEVICE arch::Mbarrier* step_barrier() const {

@@ -9,6 +9,7 @@
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
@@ -40,11 +41,6 @@ struct QueryStatistics {
   ATTILE_DEVICE int* header() const { return reinterpret_cast<int*>(delta() + Rows); }
 };
 
-/// Says whether the kernels take a score modifier. The gradient of one that has a gradient is made
-/// of S and dS, and above 128 columns no warpgroup has both.
-template <class S, int D, int Dv>
-inline constexpr bool kMakesGradientOf = !kHasGradient<S> || max(D, Dv) <= 128;
-
 /// Holds every type and constant of one backward pass for compute capability 9.0 (backward.cuh).
 /// Br, Bc  rows of a tile of Q, and of K and V: Bc is 64 for each of the 1 to 3 consumer
 ///         warpgroups, Br 64 or Bc. Above 128 columns both are 64.
@@ -70,10 +66,6 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::BackwardTraits: Dv must be 1 to 256");
   static_assert(max(D, Dv) <= 128 || (Br == 64 && Bc == 64),
                 "attile::sm90::BackwardTraits: above 128 columns Br and Bc must be 64");
-  static_assert(
-      kMakesGradientOf<typename P::ScoreModType, D, Dv>,
-      "attile::sm90::BackwardTraits: where a score modifier has a gradient, D and Dv must be at "
-      "most 128; above, take the family sm80");
   static_assert(kMode != DqMode::kTwoPass,
                 "attile::sm90::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");
@@ -96,12 +88,15 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Whether a step has no score modifier, and a mask that is an interval of each row: its
   /// pointwise work then leaves registers for more.
   static constexpr bool kFastPath = kIsFastPath<P>;
-  /// Whether P, and the factor of dS beside it, are made before dP is there, as with
-  /// kProductPerWarpgroup always. The gradient of a modifier that has one is made of S and dS, and
-  /// above 64 columns dropout leaves no registers for the factor.
+  /// Whether the score modifier has a gradient, and whether that is made of S and dS, not of dS.
+  static constexpr bool kModifierGradient = kHasGradient<typename P::ScoreModType>;
+  static constexpr bool kGradientOfScores =
+      kModifierGradient && kNeedsScores<typename P::ScoreModType>;
+  /// Whether P, and the factor of dS beside it, are made before dP is there. Above 64 columns
+  /// dropout leaves no registers for the factor, but with kProductPerWarpgroup.
   static constexpr bool kTwoHalves =
-      kFastPath || kProductPerWarpgroup ||
-      (!kHasGradient<typename P::ScoreModType> && (max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
+      kFastPath || (!kGradientOfScores &&
+                    (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
   /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
   /// the consumers then lack; there are such warps with the fast path only. To look for a turn in
   /// block lists takes more again.
@@ -162,13 +157,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;
   /// Registers of a thread of each consumer warpgroup, by its Role, with kProductPerWarpgroup: with
   /// the producer's 24 they are all that there are.
-  static constexpr int kRoleRegisters[] = {96,
-                                           kFastPath             ? 192
-                                           : kModifierAndDropout ? 200
-                                                                 : 208,
-                                           kFastPath             ? 200
-                                           : kModifierAndDropout ? 192
-                                                                 : 184};
+  static constexpr int kDvRegisters =
+      kFastPath ? 192 : (kModifierAndDropout || kModifierGradient ? 200 : 208);
+  static constexpr int kRoleRegisters[] = {96, kDvRegisters, 392 - kDvRegisters};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
   /// kProductPerWarpgroup, where all warpgroups have the same 64 rows of K and V.
   static constexpr int kRows = kConsumers * kWarpgroupRows;
@@ -187,6 +178,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       kProductPerWarpgroup && !kFastPath && kQkColumns > tile::kOneSumDepth;
   /// V as the left operand of dP^T, in registers or in shared memory.
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
+  /// How the gradient of a score modifier is added to.
+  using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType>;
   /// dK and dV in registers, over all tiles of Q that a block goes through.
   using DkRegisters = tile::SumTile<kRows, kQkColumns, kConsumers * 4>;
   using DvRegisters = tile::SumTile<kRows, kVColumns, kConsumers * 4>;
@@ -238,10 +231,14 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
   /// All barriers: of pipelines, slots and semaphore warps, and of the zero fill.
   static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
-  /// Bytes of what follows the tiles: statistics, the rows of dS and barriers.
+  /// Bytes of the sums of a score modifier's gradient, of all warps that make dS.
+  static constexpr std::size_t kGradientBytes = (kProductPerWarpgroup ? 1 : kConsumers) *
+                                                (arch::kWarpgroupSize / arch::kWarpSize) *
+                                                Gradient::kWarpBytes;
+  /// Bytes of what follows the tiles: statistics, the rows of dS, barriers, and those sums.
   static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
                                              (kDsTiles + 1) * kDqRowsBytes +
-                                             kBarriers * sizeof(arch::Mbarrier);
+                                             kBarriers * sizeof(arch::Mbarrier) + kGradientBytes;
   /// Whether consumers stage dQ in shared memory, and producer warps add it to dq_accum by TMA.
   static constexpr bool kBulkDq =
       !kProductPerWarpgroup &&
@@ -261,11 +258,14 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       !(kBulkDq && kSignalsDqReady) || kZeroFillsInPass,
       "attile::sm90::BackwardTraits: the warps that add staged dQ wait for preprocessing by "
       "the zero fill, before they signal that dQ is ready");
-  /// Where statistics, the rows of dS and the barriers begin, and the shared memory of a block.
+  /// Where statistics, the rows of dS, the barriers and the sums of a score modifier's gradient
+  /// begin, and the shared memory of a block.
   static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;
   static constexpr std::size_t kBarrierOffset = kDqRowsOffset + (kDsTiles + 1) * kDqRowsBytes;
-  static constexpr std::size_t kKvSharedBytes = kBarrierOffset + kBarriers * sizeof(arch::Mbarrier);
+  static constexpr std::size_t kGradientOffset =
+      kBarrierOffset + kBarriers * sizeof(arch::Mbarrier);
+  static constexpr std::size_t kKvSharedBytes = kGradientOffset + kGradientBytes;
   /// Where dK and dV are staged for their store: over K and V, but with kProductPerWarpgroup over Q
   /// and dO, because other warpgroups still read K and V.
   static constexpr std::size_t kDkOffset = kProductPerWarpgroup ? kQOffset : 0;

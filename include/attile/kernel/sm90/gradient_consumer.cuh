@@ -32,6 +32,9 @@
 
 namespace attile::sm90 {
 
+/// The rows of K and V that a warp of a consumer warpgroup has.
+inline constexpr int kWarpRows = kWarpgroupRows * arch::kWarpSize / arch::kWarpgroupSize;
+
 /// Holds the steps of a warpgroup that makes S or dP of one kv block. A part is kPartRows rows of a
 /// tile of Q; `row` is its first row in the tile. The lines named are those of FlashAttention-2,
 /// Algorithm 2 (arXiv 2307.08691).
@@ -103,6 +106,26 @@ struct ScoreConsumer {
     at.row0 = rows.row0 + row;
     return p.coord(at, key.kv_tile() * Traits::kBc - register_row());
   }
+  /// Returns what adds to the gradient of a score modifier for this warp, which makes dS.
+  ATTILE_DEVICE typename Traits::Gradient gradient() const {
+    const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;
+    return smem.gradient(first_key() / kWarpRows + warp);
+  }
+  /// Adds dS^T of a part to the gradient of a score modifier, where that is made of dS alone.
+  ATTILE_DEVICE void add_gradient(Scores& ds, const Tile& rows, int row) const {
+    if constexpr (Traits::kModifierGradient) {
+      add_modifier_gradient(Rows{ds}, p, coord(rows, row), gradient());
+    }
+  }
+  /// Ends the additions to the gradient of a score modifier, after all tiles.
+  ATTILE_DEVICE void end_gradient() const {
+    if constexpr (Traits::kModifierGradient) {
+      WorkTile at = key;
+      at.sequence = arch::opaque(key.sequence);
+      gradient().end(p.policies.score_mod,
+                     p.coord(at, key.kv_tile() * Traits::kBc - register_row()));
+    }
+  }
   /// Returns the mask's answers about the scores of a part, where it is asked about each of them.
   /// Called while products are under way, as is `ask_dropout`.
   ATTILE_DEVICE tile::VisibleBits<Rows> ask_mask(const Tile& rows, int row) const {
@@ -132,6 +155,20 @@ struct ScoreConsumer {
     } else {
       return p.sampler();
     }
+  }
+  /// Makes of S by its rows and of dP^T of a part, which are there, dropout(P), but for its factor
+  /// keep_scale, and dS^T, and adds to the gradient of a score modifier (lines 11 and 14).
+  template <class ScoresByRows, class Kept>
+  ATTILE_DEVICE void make_p_and_ds(ScoresByRows& p_rows, Scores& ds, const Tile& rows, int row,
+                                   const Kept& kept, const tile::VisibleBits<Rows>& shown) const {
+    Rows ds_rows{ds};
+    const auto statistics = smem.statistics(rows.state.stage);
+    const tile::TileCoord at = coord(rows, row);
+    with_shown(rows.edge, p_rows, p, at, shown, [&](auto masked) {
+      probabilities_and_gradient<decltype(masked)::value>(
+          p_rows, ds_rows, p, at, statistics.lse() + row, statistics.delta() + row, kept, shown,
+          gradient());
+    });
   }
   /// Writes dS^T of a part to a tile in shared memory.
   ATTILE_DEVICE void stage_scores(const typename Traits::DsTile& to, const Scores& x,
@@ -291,22 +328,17 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     tile::wait_product<kPending>(frag.ds);
     const RowStatistics delta(smem.statistics(rows.state.stage).delta() + row);
     Rows p_rows{frag.s}, ds_rows{frag.ds};
-    fast_gradient(p_rows, ds_rows, delta, frag.kept);
+    fast_gradient<Traits::kModifierGradient>(p_rows, ds_rows, delta, frag.kept);
+    this->add_gradient(frag.ds, rows, row);
   }
   /// Does both for a modifier with a gradient, which is made of S and dS: leaves dropout(P)^T in
   /// S's registers.
   template <class StepRegisters>
   ATTILE_DEVICE Left make_p_and_ds(StepRegisters& frag, const Tile& rows, int row) const {
-    Rows p_rows{frag.s}, ds_rows{frag.ds};
-    const auto statistics = smem.statistics(rows.state.stage);
     this->template await_scores<0>(frag.s, frag.s_odd);
     arch::fence_operand(frag.ds.x);  // dP is not read above the wait
-    const tile::TileCoord coord = this->coord(rows, row);
-    with_shown(rows.edge, p_rows, p, coord, frag.shown, [&](auto masked) {
-      probabilities_and_gradient<decltype(masked)::value>(
-          p_rows, ds_rows, p, coord, statistics.lse() + row, statistics.delta() + row, frag.kept,
-          frag.shown);
-    });
+    Rows p_rows{frag.s};
+    Base::make_p_and_ds(p_rows, frag.ds, rows, row, frag.kept, frag.shown);
     return Left(frag.s);
   }
   /// Waits until all consumer warpgroups have staged dS of a step, which dQ reads, and have read dS

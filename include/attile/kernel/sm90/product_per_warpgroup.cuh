@@ -27,8 +27,9 @@
 // The consumer warpgroups of the backward pass above 128 columns. One warpgroup has no registers
 // for both dK and dV of 64 rows of K and V. So each of two makes one of them, with the products
 // that lead to it, for all rows and columns of the tile: S, P and dV, or dP, dS and dK. The first
-// hands P (off the fast path its factor of dS) to the second through shared memory, in fp32 and in
-// the order of registers; as left operands of dV and dK, P and dS stay in registers. A third
+// hands P (off the fast path its factor of dS; S where the gradient of a score modifier is made of
+// S and dS: the second then makes P, too) to the second through shared memory, in fp32 and in the
+// order of registers; as left operands of dV and dK, P and dS stay in registers. A third
 // warpgroup makes dQ and adds it to dq_accum. Its additions take as long as all products of the
 // block; the other two run up to two tiles ahead of them. The lines named are those of
 // FlashAttention-2, Algorithm 2 (arXiv 2307.08691).
@@ -123,7 +124,47 @@ ATTILE_DEVICE void for_each_four(float* p, F&& f) {
   }
 }
 
-/// Makes S^T and P^T of part kPart of a tile (lines 10 and 11), hands P, or its factor of dS, to
+/// Presents S by its rows as one warpgroup hands it to another: threads with the same number in
+/// their warpgroups have the same scores, and read each when they need it, as there are no
+/// registers for all. What is written, P, is dropped.
+template <class Registers>
+struct HandedScores {
+  using Rows = tile::TransposedRegisters<Registers>;
+  static constexpr int kRegRows = Rows::kRegRows;
+  static constexpr int kRegCols = Rows::kRegCols;
+
+  struct Score {
+    const float* from;
+    ATTILE_DEVICE operator float() const { return *from; }
+    ATTILE_DEVICE void operator=(float) const {}
+  };
+
+  float* data;  ///< of a part
+
+  ATTILE_DEVICE static int row(int r) { return Rows::row(r); }
+  ATTILE_DEVICE static int col(int c) { return Rows::col(c); }
+  ATTILE_DEVICE static constexpr int row_offset(int r) { return Rows::row_offset(r); }
+  ATTILE_DEVICE static constexpr int col_offset(int c) { return Rows::col_offset(c); }
+  ATTILE_DEVICE static constexpr bool has_row(int) { return true; }
+  ATTILE_DEVICE static constexpr bool has_col(int) { return true; }
+  ATTILE_DEVICE Score at(int r, int c) const { return {place(r, c)}; }
+
+  ATTILE_DEVICE void store(Registers& s) const {
+    ATTILE_UNROLL
+    for (int r = 0; r < kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < kRegCols; ++c) *place(r, c) = Rows{s}.at(r, c);
+    }
+  }
+
+ private:
+  ATTILE_DEVICE float* place(int r, int c) const {
+    return data + (r * kRegCols + c) * arch::kWarpgroupSize +
+           arch::thread_index() % arch::kWarpgroupSize;
+  }
+};
+
+/// Makes S^T and P^T of part kPart of a tile (lines 10 and 11), hands P, its factor of dS or S to
 /// the warpgroup that makes dS, and begins dV (line 12). `parts`: the number of parts of all tiles
 /// before.
 template <int kPart, class Traits, class Sampler>
@@ -148,7 +189,16 @@ ATTILE_DEVICE void make_p_part(
   consumer.template await_scores<0>(s, odd);
   tile::fence_accumulators(dv_frag);  // dV of the part before is made, too
   const tile::TileCoord coord = consumer.coord(rows, kRow);
-  const Scores* made = &s;
+  const auto hand = [&](const Scores& made) {
+    for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, float* to) {
+      arch::store(to, Float4{made.x[r][c], made.x[r][c + 1], made.x[r][c + 2], made.x[r][c + 3]});
+    });
+    slot.producer_commit();
+  };
+  if constexpr (Traits::kGradientOfScores) {
+    HandedScores<Scores>{smem.p(parts + kPart)}.store(s);
+    slot.producer_commit();
+  }
   if constexpr (Traits::kFastPath) {
     if (rows.edge) {
       tile::hide_outside_intervals(p_rows, coord,
@@ -156,16 +206,13 @@ ATTILE_DEVICE void make_p_part(
     }
     fast_probabilities(p_rows, consumer.p.scale,
                        consumer.lse(rows, kRow));  // read again, as no registers are left
+    hand(s);
   } else {
     typename Consumer::Rows factor_rows{factor};
     probabilities_and_factor(rows.edge, p_rows, factor_rows, consumer.p, coord,
                              smem.statistics(rows.state.stage).lse() + kRow, kept, shown);
-    made = &factor;
+    if constexpr (!Traits::kGradientOfScores) hand(factor);
   }
-  for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, float* to) {
-    arch::store(to, Float4{made->x[r][c], made->x[r][c + 1], made->x[r][c + 2], made->x[r][c + 3]});
-  });
-  slot.producer_commit();
   if constexpr (Traits::kFastPath) tile::drop(p_rows, kept);
   left = tile::RegisterLeft<T, Scores>(s);
   tile::start_product<T>(dv_frag, left, do_smem, kRow);
@@ -217,20 +264,29 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
   tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
   const tile::KeepBits<typename Consumer::Rows, Sampler> kept(consumer.coord(rows, kRow),
                                                               consumer.held_or_new(sampler));
+  tile::VisibleBits<typename Consumer::Rows> shown;
+  if constexpr (Traits::kGradientOfScores) shown = consumer.ask_mask(rows, kRow);
   tile::wait_product<0>(ds_frag);
   const float* const delta = smem.statistics(rows.state.stage).delta() + kRow;
   tile::fence_accumulators(dk_frag);  // dK of the part before is made, too
   const SlotBarriers slot = smem.p_slot(parts + kPart);
   slot.consumer_wait();  // P is written before it is read
+  if constexpr (Traits::kGradientOfScores) {
+    HandedScores<Scores> scores{smem.p(parts + kPart)};
+    consumer.make_p_and_ds(scores, ds_frag, rows, kRow, kept, shown);
+    return slot.consumer_release();
+  }
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, const float* from) {
     const Float4 factor = arch::load<4>(from);
     ATTILE_UNROLL
     for (int e = 0; e < 4; ++e) {
       float& ds = ds_frag.x[r][c + e];
       ds = factor[e] * kept.minus(c + e, r, ds, delta[Consumer::Rows::row(c + e)]);
+      if (Traits::kModifierGradient && factor[e] == 0.0f) ds = 0.0f;
     }
   });
   slot.consumer_release();
+  consumer.add_gradient(ds_frag, rows, kRow);
 }
 
 /// Makes dP, dS and dK of all tiles of Q, hands dS to the warpgroup that makes dQ, and stores dK.
@@ -253,6 +309,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
     smem.ds_slot(step).producer_commit();
   };
   QStage<Traits> rows(smem, {});
+  consumer.gradient().begin();
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (; !rows.is_end(); ++step) {
@@ -278,6 +335,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
     consumer.release(rows);
     rows = next;
   }
+  consumer.end_gradient();
   smem.ds_slot(step).producer_acquire();  // dq_rows of two steps ago has been read
   commit_ds(step, -1, 0);
   // dK is staged over Q, which nobody reads any more when P of all tiles is made.

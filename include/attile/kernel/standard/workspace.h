@@ -11,22 +11,6 @@
 
 namespace attile::standard {
 
-/// Says whether a modifier's derivative may depend on the score, so that the backward pass has to
-/// compute S again.
-template <class S>
-inline constexpr bool kNeedsScores = true;
-template <>
-inline constexpr bool kNeedsScores<NoScoreMod> = false;
-template <>
-inline constexpr bool kNeedsScores<Alibi> = false;
-template <class T>
-inline constexpr bool kNeedsScores<AdditiveBias<T>> = false;
-template <class T>
-inline constexpr bool kNeedsScores<LearnedBias<T>> = false;
-template <class First, class Second>
-inline constexpr bool kNeedsScores<Then<First, Second>> =
-    kNeedsScores<First> || kNeedsScores<Second>;
-
 /// Holds the sizes of a problem that both passes need. Units: scores: elements of P.
 struct Sizes {
   HeadDims dim;

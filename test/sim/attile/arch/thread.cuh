@@ -62,6 +62,10 @@ inline std::uint32_t shuffle_xor(std::uint32_t x, int mask, unsigned lanes = kAl
   return sim::shuffle(lanes, x, (sim::thread_index() % kWarpSize) ^ mask, at);
 }
 
+inline float shuffle(float x, int from, std::source_location at = std::source_location::current()) {
+  return std::bit_cast<float>(sim::shuffle(kAllLanes, std::bit_cast<std::uint32_t>(x), from, at));
+}
+
 inline int uniform(int x, std::source_location at = std::source_location::current()) {
   return std::bit_cast<int>(sim::shuffle(kAllLanes, std::bit_cast<std::uint32_t>(x), 0, at));
 }

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/atomic.cuh>
+#include <attile/arch/attributes.h>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
+#include <attile/core/modifier_gradient.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/backward/score_gradient.cuh>
+#include <attile/tile/score_sums.cuh>
+#include <attile/tile/tile_coord.cuh>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+// How the backward pass adds to the gradient of a score modifier (kHasGradient). A kernel makes one
+// of the classes below once, calls `begin` before its first tile and `end` after its last one, and
+// `probabilities_and_gradient` makes a Tile of it for each tile. A Tile takes the values of kRows
+// register rows at a time, and then adds them.
+
+namespace attile {
+
+/// Adds nothing: of a modifier without a gradient, and of a pass that leaves it to another one.
+struct NoGradient {
+  static constexpr std::size_t kWarpBytes = 0;
+
+  ATTILE_DEVICE explicit NoGradient(unsigned char*) {}
+  ATTILE_DEVICE void begin() const {}
+  template <class S>
+  ATTILE_DEVICE void end(const S&, const tile::TileCoord&) const {}
+
+  template <class Registers>
+  struct Tile {
+    static constexpr int kRows = Registers::kRegRows;
+
+    template <class S>
+    ATTILE_DEVICE Tile(const NoGradient&, const S&, const tile::TileCoord&) {}
+    template <bool kBranches>
+    ATTILE_DEVICE void take(int, int, float, float, const ScoreIndex&, bool) const {}
+    ATTILE_DEVICE void add(int) const {}
+    ATTILE_DEVICE void end() const {}
+  };
+};
+
+/// Adds each score's values by themselves: of a modifier that does not say which scores share an
+/// element.
+template <class S>
+struct AddsEachScore {
+  static constexpr std::size_t kWarpBytes = 0;
+
+  ATTILE_DEVICE explicit AddsEachScore(unsigned char*) {}
+  ATTILE_DEVICE void begin() const {}
+  ATTILE_DEVICE void end(const S&, const tile::TileCoord&) const {}
+
+  template <class Registers>
+  struct Tile {
+    static constexpr int kRows = Registers::kRegRows;
+    const S& mod;
+    const Extent& extent;
+
+    ATTILE_DEVICE Tile(const AddsEachScore&, const S& modifier, const tile::TileCoord& coord)
+        : mod(modifier), extent(coord.extent) {}
+    template <bool kBranches>
+    ATTILE_DEVICE void take(int, int, float s, float ds, const ScoreIndex& i, bool visible) const {
+      if (visible && ds != 0.0f) mod.add_gradient(s, ds, i, extent, AddAtomically{});
+    }
+    ATTILE_DEVICE void add(int) const {}
+    ATTILE_DEVICE void end() const {}
+  };
+};
+
+/// Adds up what the scores of a warp add to the same element, and then adds that by one atomic. The
+/// sums of columns and of a head are kept in shared memory over all tiles of a head, because a
+/// warp's columns are the same in all of them.
+/// Shapes   a warp has 8 * kRegCols columns of S, in a TransposedRegisters<MmaTile>.
+/// Scope    all lanes of a warp.
+/// Barriers one of the warp's lanes or of more threads behind the tiles of a step, before a Tile of
+///          another head or `end`: other lanes read the sums then.
+template <class Registers, class S>
+class GradientSums {
+  static constexpr int kTerms = kGradientTerms<S>;
+  static constexpr int kCols = 8 * Registers::kRegCols;
+
+ public:
+  /// The shared memory of a warp: the head that the sums are of, and the sums of its columns.
+  static constexpr std::size_t kWarpBytes = 16 + sizeof(float) * kTerms * kCols;
+
+  ATTILE_DEVICE explicit GradientSums(unsigned char* warp) : data_(warp) {}
+  /// Clears the sums, which are then those of no head.
+  ATTILE_DEVICE void begin() const { clear(-1); }
+  /// Adds the sums to memory. `coord`: of any tile of the warp, of any head.
+  ATTILE_DEVICE void end(const S& mod, tile::TileCoord coord) const {
+    coord.head = head();
+    if (coord.head < 0) return;
+    const GradientTerms<kTerms> per = detail::gradient_terms(mod);
+    ATTILE_UNROLL
+    for (int t = 0; t < kTerms; ++t) {
+      if (per.of[t] == GradientPer::kCol) add_columns(mod, coord, t);
+      if (per.of[t] == GradientPer::kHead) add_head(mod, coord, t);
+    }
+  }
+
+  template <class>
+  class Tile {
+   public:
+    static constexpr int kRows = Registers::kRegRows % 8 == 0 && !kNeedsScores<S> ? 8 : 4;
+
+    ATTILE_DEVICE Tile(const GradientSums& sums, const S& mod, const tile::TileCoord& coord)
+        : sums_(sums), mod_(mod), coord_(coord), per_(detail::gradient_terms(mod)) {
+      if (sums.head() == coord.head) return;
+      sums.end(mod, coord);
+      arch::warp_barrier();  // the sums have been read before they are overwritten
+      sums.clear(coord.head);
+    }
+    /// Takes the values of the score in registers (r, c). With kBranches the modifier is not asked
+    /// about a score that is not visible.
+    template <bool kBranches>
+    ATTILE_DEVICE void take(int r, int c, float s, float ds, const ScoreIndex& i, bool visible) {
+      r %= kRows;
+      if (kBranches && !visible) {
+        ATTILE_UNROLL
+        for (int t = 0; t < kTerms; ++t) values_[t][r][c] = 0.0f;
+      } else {
+        int term = 0;
+        mod_.add_gradient(s, ds, i, coord_.extent, Take{*this, term, r, c, visible});
+      }
+    }
+    /// Adds the values that have been taken, of register rows r0 on.
+    ATTILE_DEVICE void add(int r0) {
+      ATTILE_UNROLL
+      for (int t = 0; t < kTerms; ++t) {
+        switch (per_.of[t]) {
+          case GradientPer::kScore:
+            add_scores(t, r0);
+            break;
+          case GradientPer::kRow:
+            add_rows(t, r0);
+            break;
+          case GradientPer::kDiagonal:
+            add_diagonals(t, r0);
+            break;
+          case GradientPer::kCol:
+          case GradientPer::kHead:
+            ATTILE_UNROLL
+            for (int r = 0; r < kRows; ++r) {
+              ATTILE_UNROLL
+              for (int c = 0; c < Registers::kRegCols; ++c) columns_[t][c] += values_[t][r][c];
+            }
+        }
+      }
+    }
+    ATTILE_DEVICE void end() const {
+      ATTILE_UNROLL
+      for (int t = 0; t < kTerms; ++t) {
+        if (per_.of[t] != GradientPer::kCol && per_.of[t] != GradientPer::kHead) continue;
+        // Each column's sum is always the same lane's.
+        Sums::by_cols(columns_[t], [&](int col, float x) { sums_.columns(t)[col] += x; });
+      }
+    }
+
+   private:
+    using Sums = tile::ScoreSums<kRows, Registers::kRegCols>;
+    /// Keeps the values that a score adds.
+    struct Take {
+      Tile& tile;
+      int& term;
+      int r, c;
+      bool visible;
+
+      ATTILE_DEVICE void operator()(float*, float x) const {
+        tile.values_[term++][r][c] = visible ? x : 0.0f;
+      }
+      struct AtOnce {
+        bool visible;
+        ATTILE_DEVICE void operator()(float* where, float x) const {
+          if (visible && x != 0.0f) arch::atomic_add(where, x);
+        }
+      };
+      ATTILE_DEVICE AtOnce at_once() const { return {visible}; }
+    };
+
+    ATTILE_DEVICE ScoreIndex index(int row, int col) const {
+      return {coord_.batch, coord_.head, row, col};
+    }
+    ATTILE_DEVICE void add_scores(int t, int r0) const {
+      if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
+        const int row0 = coord_.row0 + Registers::row(r0);
+        const int col0 = coord_.col0 + Registers::col(0) - tile::detail::lane_of_sums() / 4;
+        Sums::by_quads(values_[t], [&](int r, int col, const Float4& x) {
+          add_four(mod_, t, index(row0 + Registers::row_offset(r), col0 + col), coord_.extent, x);
+        });
+      } else {
+        ATTILE_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          ATTILE_UNROLL
+          for (int c = 0; c < Registers::kRegCols; ++c) {
+            const ScoreIndex i = coord_.at(Registers::row(r0 + r), Registers::col(c));
+            add_one(mod_, t, i, coord_.extent, values_[t][r][c]);
+          }
+        }
+      }
+    }
+    ATTILE_DEVICE void add_rows(int t, int r0) const {
+      const int row0 = coord_.row0 + Registers::row(r0);
+      Sums::by_rows(values_[t], [&](int r, float x) {
+        add_one(mod_, t, index(row0 + Registers::row_offset(r), 0), coord_.extent, x);
+      });
+    }
+    ATTILE_DEVICE void add_diagonals(int t, int r0) const {
+      const int lane = tile::detail::lane_of_sums();
+      const int row0 = coord_.row0 + Registers::row(r0) - lane % 4 * 2;
+      const int col0 = coord_.col0 + Registers::col(0) - lane / 4;
+      Sums::by_diagonals(values_[t], [&](int d, float x) {
+        const int distance = col0 - row0 + d;
+        add_one(mod_, t, index(max(0, -distance), max(0, distance)), coord_.extent, x);
+      });
+    }
+
+    const GradientSums& sums_;
+    const S& mod_;
+    const tile::TileCoord& coord_;
+    GradientTerms<kTerms> per_;
+    float values_[kTerms][kRows][Registers::kRegCols];
+    float columns_[kTerms][Registers::kRegCols] = {};
+  };
+
+ private:
+  /// Keeps the address of one of the values that a score adds.
+  struct TakeAddress {
+    float*& address;
+    int& term;
+    int wanted;
+
+    ATTILE_DEVICE void operator()(float* where, float) const {
+      if (term++ == wanted) address = where;
+    }
+    struct Nothing {
+      ATTILE_DEVICE void operator()(float*, float) const {}
+    };
+    ATTILE_DEVICE Nothing at_once() const { return {}; }
+  };
+  /// Returns the address of the element that a score's term t adds to.
+  ATTILE_DEVICE static float* address(const S& mod, int t, const ScoreIndex& i,
+                                      const Extent& extent) {
+    float* address = nullptr;
+    int term = 0;
+    mod.add_gradient(0.0f, 0.0f, i, extent, TakeAddress{address, term, t});
+    return address;
+  }
+  /// Adds a sum to the element that a score's term t adds to. Where it is 0 there may be no such
+  /// score.
+  ATTILE_DEVICE static void add_one(const S& mod, int t, const ScoreIndex& i, const Extent& extent,
+                                    float x) {
+    if (x != 0.0f) arch::atomic_add(address(mod, t, i, extent), x);
+  }
+  /// Does the same for the scores of four columns, by one instruction where their elements lie
+  /// together.
+  ATTILE_DEVICE static void add_four(const S& mod, int t, ScoreIndex i, const Extent& extent,
+                                     const Float4& x) {
+    if (x[0] == 0.0f && x[1] == 0.0f && x[2] == 0.0f && x[3] == 0.0f) return;
+    if (i.col + 3 < extent.kv_len) {
+      float* const first = address(mod, t, i, extent);
+      bool together = reinterpret_cast<std::uintptr_t>(first) % sizeof(Float4) == 0;
+      ATTILE_UNROLL
+      for (int e = 1; e < 4; ++e) {
+        const ScoreIndex next{i.batch, i.head, i.row, i.col + e};
+        together &= address(mod, t, next, extent) == first + e;
+      }
+      if (together) return arch::atomic_add(first, x);
+    }
+    ATTILE_UNROLL
+    for (int e = 0; e < 4; ++e, ++i.col) add_one(mod, t, i, extent, x[e]);
+  }
+  ATTILE_DEVICE void add_columns(const S& mod, const tile::TileCoord& coord, int t) const {
+    const int lane = tile::detail::lane_of_sums();
+    const int col0 = coord.col0 + Registers::col(0) - lane / 4;
+    ATTILE_UNROLL
+    for (int col = lane; col < kCols; col += arch::kWarpSize) {
+      const ScoreIndex i{coord.batch, coord.head, 0, col0 + col};
+      add_one(mod, t, i, coord.extent, columns(t)[col]);
+    }
+  }
+  ATTILE_DEVICE void add_head(const S& mod, const tile::TileCoord& coord, int t) const {
+    const int lane = tile::detail::lane_of_sums();
+    float sum = 0.0f;
+    ATTILE_UNROLL
+    for (int col = lane; col < kCols; col += arch::kWarpSize) sum += columns(t)[col];
+    ATTILE_UNROLL
+    for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);
+    if (lane == 0) add_one(mod, t, {coord.batch, coord.head, 0, 0}, coord.extent, sum);
+  }
+
+  ATTILE_DEVICE void clear(int head) const {
+    const int lane = tile::detail::lane_of_sums();
+    for (int i = lane; i < kTerms * kCols; i += arch::kWarpSize) columns(0)[i] = 0.0f;
+    if (lane == 0) *reinterpret_cast<int*>(data_) = head;
+    arch::warp_barrier();  // both are written before other lanes read them
+  }
+  ATTILE_DEVICE int head() const { return arch::uniform(*reinterpret_cast<const int*>(data_)); }
+  ATTILE_DEVICE float* columns(int t) const {
+    return reinterpret_cast<float*>(data_ + 16) + t * kCols;
+  }
+
+  unsigned char* data_;
+};
+
+/// Names how a kernel adds to the gradient of a modifier S: with scores in `Registers`.
+template <class Registers, class S>
+using GradientOf = std::conditional_t<
+    !kHasGradient<S>, NoGradient,
+    std::conditional_t<kGradientTerms<S> == 0, AddsEachScore<S>, GradientSums<Registers, S>>>;
+
+}  // namespace attile
