@@ -46,9 +46,10 @@ struct StoodInFor : TileChoice {
 
 template <class Dim, class TileChoice, attile::DqMode kMode = attile::DqMode::kAccumulate>
 struct Sm90Executor : GpuExecutor<Dim, StoodInFor<TileChoice>, kMode> {
+  using Kernels = GpuExecutor<Dim, StoodInFor<TileChoice>, kMode>;
+
   bool takes(const Case& c) const {
-    return (has_stand_in(c.policy) || c.layout != Layout::kUnaligned) &&
-           GpuExecutor<Dim, StoodInFor<TileChoice>, kMode>::takes(c);
+    return (has_stand_in(c.policy) || c.layout != Layout::kUnaligned) && Kernels::takes(c);
   }
 };
 
@@ -269,16 +270,16 @@ const bool kRegistered = [] {
     CHECK(beside_neighbour(1.0f, wide) == beside_neighbour(300.0f, wide));
   });
   suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [] {
-    using Forward = KernelsOf<Two, __half, kPackedCausal>::Forward;
-    using InTurn = KernelsOf<InOrder, __half, kPackedCausal>::Backward;
+    using Forward = KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward;
+    using InTurn = KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward;
     check_packed_bits<ByTraits<Forward, InTurn>>(70, 100, 4, 2);
     CHECK(machine_reports() == "");
   });
   suite.test("packed_causal", "both", "any_offsets", [] {
-    run_any_offsets<KernelsOf<Two, __half, kPackedCausal>::Forward>();
-    run_any_offsets<KernelsOf<Columns, __half, kPackedCausal>::Backward>();
-    run_any_offsets<KernelsOf<InOrder, __half, kPackedCausal>::Backward>();
-    run_any_offsets<KernelsOf<RolesInOrder, __half, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward>();
+    run_any_offsets<KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward>();
+    run_any_offsets<KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>();
   });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "causal_sorted_document",
