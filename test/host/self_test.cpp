@@ -109,7 +109,8 @@ std::string faults_of(Defect defect, bool backward, const Case& c) {
 /// The policies that this test runs: those that some defect needs.
 bool is_run(Policy p) {
   return p == Policy::kNone || p == Policy::kCausal || p == Policy::kWindow ||
-         p == Policy::kSoftcap || p == Policy::kDropout || learns(p) || p == Policy::kSink;
+         p == Policy::kSoftcap || p == Policy::kDropout || p == Policy::kLearned ||
+         p == Policy::kLearnedDropout || p == Policy::kSink;
 }
 
 template <attile::Element T>

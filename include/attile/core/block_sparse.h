@@ -161,12 +161,13 @@ constexpr int fitting_columns(int tile) {
 ///          q_blocks and kv_blocks are at least what q_len and kv_len take.
 template <Mask M = NoMask, int QBlock = 128, int KvBlock = 128>
 struct BlockSparse {
+  /// The lists are made for the lengths that all sequences have in common.
+  static constexpr bool kUniformOnly = true;
   static_assert(QBlock > 0 && QBlock % 64 == 0 && KvBlock > 0 && KvBlock % 64 == 0,
                 "attile::BlockSparse: blocks have a multiple of 64 rows and of 64 columns, because "
                 "the tiles of every kernel must divide them");
   static constexpr int kQBlock = QBlock;
   static constexpr int kKvBlock = KvBlock;
-  static constexpr bool kUniformOnly = attile::kUniformOnly<M>;
 
   M inner{};
   int batches = 1, heads = 1;

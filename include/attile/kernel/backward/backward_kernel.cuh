@@ -31,7 +31,10 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   const int kv_block = kv_block_of(p, arch::block_index());
   if constexpr (!Traits::SequencesType::kUniform) {
     // The end of this pass has to mean the end of preprocessing, also where all blocks end here.
-    if (!p.has_keys(kv_work_tile(p, kv_block))) return arch::await_dependencies();
+    if (!p.has_keys(kv_work_tile(p, kv_block))) {
+      arch::await_dependencies();
+      return;
+    }
   }
   backward_kv_block<Traits>(p, kv_block, arch::dynamic_shared());
 }

@@ -134,6 +134,14 @@ ATTILE_DEVICE void store_sink_part(const BackwardParams<Traits>& p, const WorkTi
   p.sink_parts[p.q_tile_number(tile) * kSinkParts<Traits> + first / arch::kWarpSize] = sum;
 }
 
+/// Stores that a tile without rows adds nothing to the gradient of its head's sink.
+template <class Traits>
+ATTILE_DEVICE void clear_sink_parts(const BackwardParams<Traits>& p, const WorkTile& tile) {
+  const int part = arch::thread_index();
+  if (p.policies.sink.gradient() == nullptr || part >= kSinkParts<Traits>) return;
+  p.sink_parts[p.q_tile_number(tile) * kSinkParts<Traits> + part] = 0.0f;
+}
+
 /// Is the number of warps of the preprocessing kernel, each of which takes 32 rows of a tile.
 template <class Traits>
 inline constexpr int kPreprocessWarps = min(ceil_div(Traits::kBr, arch::kWarpSize), 4);
@@ -166,7 +174,10 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   const DqOrder<Traits> order(p);
   order.template reset<kPreprocessThreads<Traits>>();
   const WorkTile tile = q_work_tile(p, q_tile_of_block<Traits>());
-  if (!p.has_rows(tile)) return;
+  if (!p.has_rows(tile)) {
+    if constexpr (Traits::SinkType::kEnabled) clear_sink_parts(p, tile);
+    return;
+  }
   const int q_len = p.extent(tile).q_len;
   bool written = false;  // whether a kv tile that sees those rows overwrites their sum
   if constexpr (kInOrder) {

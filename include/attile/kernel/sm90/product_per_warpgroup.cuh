@@ -274,7 +274,8 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
   if constexpr (Traits::kGradientOfScores) {
     HandedScores<Scores> scores{smem.p(parts + kPart)};
     consumer.make_p_and_ds(scores, ds_frag, rows, kRow, kept, shown);
-    return slot.consumer_release();
+    slot.consumer_release();
+    return;
   }
   for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, const float* from) {
     const Float4 factor = arch::load<4>(from);
