@@ -313,9 +313,9 @@ class BackwardWorker {
 /// to host pointers.
 /// Shapes   any head_dim; the contract is that of the GPU kernels.
 /// Scope    uses options.threads threads, scratch memory for each that does not grow with the
-///          lengths, and 8 bytes for each of batch * q_heads * q_len rows. The same bits come out whatever the number of
-///          threads. Where several scores add to an element of a modifier's gradient, one thread
-///          computes dQ and that gradient.
+///          lengths, and 8 bytes for each of batch * q_heads * q_len rows. The same bits come out
+///          whatever the number of threads. Where several scores add to an element of a modifier's
+///          gradient, one thread computes dQ and that gradient.
 /// Errors   never throws: bad arguments, no memory and no thread are each a Check that says so.
 ///          Masks, modifiers and dropouts must not throw.
 template <BackwardPass Args, class V = NativeFloats>
