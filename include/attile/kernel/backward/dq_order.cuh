@@ -180,8 +180,9 @@ class DqOrder {
 
   template <int kThreads>
   ATTILE_DEVICE static void clear(int* flags, std::int64_t count) {
-    for (std::int64_t i = arch::block_index() * kThreads + arch::thread_index(); i < count;
-         i += arch::block_count() * kThreads) {
+    const std::int64_t threads = std::int64_t{arch::block_count()} * kThreads;
+    std::int64_t i = std::int64_t{arch::block_index()} * kThreads + arch::thread_index();
+    for (; i < count; i += threads) {
       flags[i] = 0;
     }
   }

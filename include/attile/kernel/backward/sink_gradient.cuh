@@ -19,9 +19,11 @@
 namespace attile {
 
 /// Returns what one row adds to the gradient of its head's sink.
-/// Units    delta: D - dLSE. A row without gradient has lse = +inf and delta = 0.
+/// Units    delta: D - dLSE. A row without gradient has lse = +inf and delta = 0. A sink that
+///          weighs nothing, such as one of -inf, gets 0 whatever delta is.
 ATTILE_DEVICE float sink_gradient_of_row(float sink, float lse, float delta) {
-  return -tile::softmax_weight(sink, lse, kLog2e) * delta;
+  const float weight = tile::softmax_weight(sink, lse, kLog2e);
+  return weight == 0.0f ? 0.0f : -weight * delta;
 }
 
 /// Holds the one argument of sum_sinks_kernel.

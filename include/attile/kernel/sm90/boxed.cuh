@@ -36,7 +36,8 @@ arch::BoxedTensor boxed(const Tensor<Data>& t, RowShape shape, int heads, int di
 /// their own: rows of a box behind a sequence's last one are zeros, and are not written, although
 /// those of its neighbour follow. The dimension of the rows has only `longest` of them, and begins
 /// as many rows before the tensor; another dimension, of the same stride, is where the sequence
-/// ends (`SequenceBoxes`). Shapes   (dim, end, row, head, batch).
+/// ends (`SequenceBoxes`). A tensor so near to address 0 that there is nothing before it has no
+/// such boxes. Shapes   (dim, end, row, head, batch).
 inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, int longest) {
   if (boxed.size[2] <= 1) boxed.stride_bytes[2] = 16;  // that of one row is not used
   const std::int64_t rows = boxed.size[2], stride = boxed.stride_bytes[2];
@@ -45,7 +46,9 @@ inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, int longest) {
   boxed.size[2] = longest;
   if (boxed.data != nullptr) {
     const auto address = reinterpret_cast<std::uintptr_t>(boxed.data);
-    boxed.data = reinterpret_cast<const void*>(address - longest * stride);
+    const bool fits = stride <= 0 || address / static_cast<std::uintptr_t>(stride) >
+                                         static_cast<unsigned>(longest);
+    boxed.data = fits ? reinterpret_cast<const void*>(address - longest * stride) : nullptr;
   }
   return boxed;
 }
