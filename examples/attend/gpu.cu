@@ -108,21 +108,7 @@ struct DeviceTensors {
         cu_seqlens_q(p.cu_seqlens_q),
         cu_seqlens_k(p.cu_seqlens_k) {}
 
-  Pointers<T> pointers() const {
-    return {q.data(),
-            k.data(),
-            v.data(),
-            dout.data(),
-            o.data(),
-            dq.data(),
-            dk.data(),
-            dv.data(),
-            lse.data(),
-            sinks.data(),
-            dsinks.data(),
-            cu_seqlens_q.data(),
-            cu_seqlens_k.data()};
-  }
+  Pointers<T> pointers() const { return pointers_to<T>(*this, *this); }
 };
 
 template <class Sequences, class T>

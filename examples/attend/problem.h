@@ -96,6 +96,24 @@ struct Pointers {
   const int *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr;
 };
 
+/// Points to a problem's tensors and to its offsets, in host memory or in device memory.
+template <class T, class AnyTensors, class Offsets>
+Pointers<T> pointers_to(AnyTensors& t, const Offsets& offsets) {
+  return {t.q.data(),
+          t.k.data(),
+          t.v.data(),
+          t.dout.data(),
+          t.o.data(),
+          t.dq.data(),
+          t.dk.data(),
+          t.dv.data(),
+          t.lse.data(),
+          t.sinks.data(),
+          t.dsinks.data(),
+          offsets.cu_seqlens_q.data(),
+          offsets.cu_seqlens_k.data()};
+}
+
 /// The policies of every run of packed sequences, or of dense ones. Where no sinks are given, each
 /// is -inf, which adds nothing.
 template <class Sequences>
@@ -167,21 +185,7 @@ struct Tensors {
   std::vector<float> sinks;   // an input: -inf where none are given
   std::vector<float> dsinks;  // an output
 
-  Pointers<T> pointers(const Problem& p) {
-    return {q.data(),
-            k.data(),
-            v.data(),
-            dout.data(),
-            o.data(),
-            dq.data(),
-            dk.data(),
-            dv.data(),
-            lse.data(),
-            sinks.data(),
-            dsinks.data(),
-            p.cu_seqlens_q.data(),
-            p.cu_seqlens_k.data()};
-  }
+  Pointers<T> pointers(const Problem& p) { return pointers_to<T>(*this, p); }
   std::size_t bytes() const {
     return sizeof(T) * (q.size() + k.size() + v.size() + dout.size() + o.size() + dq.size() +
                         dk.size() + dv.size()) +

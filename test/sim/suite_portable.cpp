@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "kernel/suite_executor.cuh"
-#include "sim/any_offsets.h"
 #include "sim/any_table.h"
+#include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
-#include "support/packed_bits.h"
 #include "support/prepared_on_device.h"
 #include "support/problem.h"
 
@@ -114,17 +113,9 @@ const bool kRegistered = [] {
   suite.both<float>("20x24", simulated<Odd>(kLessCost), policies<kCausal>);
   // Rows and columns whose last vector reaches into the padding.
   suite.both<float>("57x57", simulated<Padded>(kLessCost), policies<kCausal>);
-  suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [] {
-    using Forward = KernelsOf<Default, float, kPackedCausal>::Forward;
-    using Backward = KernelsOf<TwoPass, float, kPackedCausal>::Backward;
-    check_packed_bits<ByTraits<Forward, Backward>>(70, 100, 2, 1);
-    CHECK(machine_reports() == "");
-  });
-  suite.test("packed_causal", "both", "any_offsets", [] {
-    run_any_offsets<KernelsOf<Default, float, kPackedCausal>::Forward>();
-    run_any_offsets<KernelsOf<Default, float, kPackedCausal>::Backward>();
-    run_any_offsets<KernelsOf<TwoPass, float, kPackedCausal>::Backward>();
-  });
+  add_packed_tests<KernelsOf<Default, float, kPackedCausal>::Forward,
+                   KernelsOf<TwoPass, float, kPackedCausal>::Backward,
+                   KernelsOf<Default, float, kPackedCausal>::Backward>(suite, 2, 1);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("prepare", "both", "the_same_bytes_as_on_the_host", check_prepared_tables);

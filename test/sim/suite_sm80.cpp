@@ -3,11 +3,10 @@
 #include <attile/kernel/sm80/forward.cuh>
 
 #include "kernel/suite_executor.cuh"
-#include "sim/any_offsets.h"
 #include "sim/any_table.h"
+#include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
-#include "support/packed_bits.h"
 
 namespace {
 
@@ -81,17 +80,9 @@ const bool kRegistered = [] {
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
   suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
-  suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [] {
-    using Forward = KernelsOf<Large, __half, kPackedCausal>::Forward;
-    using Backward = KernelsOf<InOrder, __half, kPackedCausal>::Backward;
-    check_packed_bits<ByTraits<Forward, Backward>>(70, 100, 4, 2);
-    CHECK(machine_reports() == "");
-  });
-  suite.test("packed_causal", "both", "any_offsets", [] {
-    run_any_offsets<KernelsOf<Large, __half, kPackedCausal>::Forward>();
-    run_any_offsets<KernelsOf<Large, __half, kPackedCausal>::Backward>();
-    run_any_offsets<KernelsOf<InOrder, __half, kPackedCausal>::Backward>();
-  });
+  add_packed_tests<KernelsOf<Large, __half, kPackedCausal>::Forward,
+                   KernelsOf<InOrder, __half, kPackedCausal>::Backward,
+                   KernelsOf<Large, __half, kPackedCausal>::Backward>(suite, 4, 2);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("block_sparse", "forward", "wrong_lists", [] {

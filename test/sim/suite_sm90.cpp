@@ -4,14 +4,13 @@
 #include <type_traits>
 
 #include "kernel/suite_executor.cuh"
-#include "sim/any_offsets.h"
 #include "sim/any_table.h"
 #include "sim/one_head.h"
+#include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/own_lengths.h"
-#include "support/packed_bits.h"
 #include "support/random.h"
 
 namespace {
@@ -269,18 +268,10 @@ const bool kRegistered = [] {
     const attile::Then<attile::Softcap, attile::Alibi> wide{{30.0f}, {slopes.get(), 0}};
     CHECK(beside_neighbour(1.0f, wide) == beside_neighbour(300.0f, wide));
   });
-  suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [] {
-    using Forward = KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward;
-    using InTurn = KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward;
-    check_packed_bits<ByTraits<Forward, InTurn>>(70, 100, 4, 2);
-    CHECK(machine_reports() == "");
-  });
-  suite.test("packed_causal", "both", "any_offsets", [] {
-    run_any_offsets<KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward>();
-    run_any_offsets<KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward>();
-    run_any_offsets<KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward>();
-    run_any_offsets<KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>();
-  });
+  add_packed_tests<KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward,
+                   KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward,
+                   KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward,
+                   KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "causal_sorted_document",
              any_table<attile::And<attile::Causal, attile::SortedDocument>>);

@@ -149,9 +149,9 @@ struct AlternatingHeads {
   }
 };
 
-/// Is the part of L2 that the K and V of a section of batch heads may take, one that the kernels
-/// that read it leave to them: 64 % of an H200's. Units: bytes.
-inline constexpr int kL2Bytes = 32 << 20;
+/// Is the part of L2 that the K and V of a section of batch heads may take: 64 % of an H200's.
+/// Units: bytes.
+inline constexpr std::int64_t kL2Bytes = 32 << 20;
 
 /// Names a tile of query rows of one batch head.
 struct WorkItem {
@@ -167,7 +167,6 @@ struct Sections {
 
   static constexpr Sections of(std::int64_t batch_head_bytes, int q_tiles, int batch_heads,
                                int blocks) {
-    constexpr std::int64_t kL2Bytes = attile::kL2Bytes;
     // The items of so many batch heads fill pairs of waves: even if distributed forwards, then
     // backwards.
     const int whole = max(min(2 * blocks / std::gcd(2 * blocks, q_tiles), batch_heads), 1);

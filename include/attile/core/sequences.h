@@ -34,8 +34,9 @@ struct RowShape {
 ///                                  many sequences; LSE is dense: (batches, q_heads, rows)
 ///   kv_shape(sequences, kv_len)    host: the same of the tensors of keys
 ///   static constexpr bool kUniform whether extent() is the bounds and both origins are
-///                                  {sequence, 0}: kernels then do not call them, store by TMA,
-///                                  let query heads share tiles, and let blocks share copies
+///                                  {sequence, 0}: kernels then do not call them, let query
+///                                  heads share tiles, and let each thread work out its block's
+///                                  work tiles
 ///
 /// The library's own are Uniform, Padded and Packed. A sequences policy whose `kPacked` is true
 /// says that its sequences lie one behind another in one batch, as those of Packed do, and never

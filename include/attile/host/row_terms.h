@@ -86,11 +86,12 @@ class SinkWorker {
       const std::int64_t first = (std::int64_t{batch} * args.q_heads + head) * args.q_len;
       for (int i = 0; i < problem_.extent(batch).q_len; ++i) {
         const float sink = args.sink.logit(static_cast<int>(head));
-        sum += double{tile::softmax_weight(sink, problem_.row_terms.lse[first + i], kLog2e)} *
-               problem_.row_terms.delta[first + i];
+        const RowTerms& terms = problem_.row_terms;
+        sum +=
+            tile::sink_gradient_of_row<double>(sink, terms.lse[first + i], terms.delta[first + i]);
       }
     }
-    args.sink.gradient()[head] = static_cast<float>(0.0 - sum);  // no sum is 0, not -0
+    args.sink.gradient()[head] = static_cast<float>(sum);
   }
 
  private:

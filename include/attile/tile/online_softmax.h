@@ -27,6 +27,16 @@ ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float scal
   return {m, softmax_weight(m_a, m, scale_log2), softmax_weight(m_b, m, scale_log2)};
 }
 
+/// Returns what a row adds to the gradient of its sink: -e^(sink - LSE) delta, in a product of type
+/// Real.
+/// Units    delta: D - dLSE. A row without gradient has lse = +inf and delta = 0. A sink that
+///          weighs nothing, such as one of -inf, gets 0 whatever delta is.
+template <class Real>
+ATTILE_HOST_DEVICE Real sink_gradient_of_row(float sink, float lse, float delta) {
+  const float weight = softmax_weight(sink, lse, kLog2e);
+  return weight == 0.0f ? Real(0) : -Real(weight) * Real(delta);
+}
+
 /// Stands for the sinks of rows that have none. Others have
 ///   kEnabled = true;  logit(r): the sink of row r, natural units, -inf for none;
 ///   scale_log2: as OnlineSoftmax has it.

@@ -6,6 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
+#include <attile/tile/warp_sum.cuh>
 
 namespace attile::tile {
 
@@ -135,13 +136,7 @@ struct RegisterTile {
   }
 
   /// Returns the sum of the values of a row's lanes. Scope: the lanes of a row, together.
-  ATTILE_DEVICE static float sum_lanes(float sum) {
-    ATTILE_UNROLL
-    for (int mask = arch::kWarpSize / 2; mask >= kRowsPerWarp; mask /= 2) {
-      sum += arch::shuffle_xor(sum, mask);
-    }
-    return sum;
-  }
+  ATTILE_DEVICE static float sum_lanes(float sum) { return warp_sum<kRowsPerWarp>(sum); }
 
  private:
   static constexpr int kRowsPerWarp = arch::kWarpSize / kColLanes;

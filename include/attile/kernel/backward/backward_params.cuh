@@ -193,8 +193,7 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
 
 /// Holds the bytes of the caller's scratch memory, and the offset of each part of it.
 /// Units   bytes. For each scratch row (scratch_rows): statistics 8; the sum of dQ 4 for each
-/// column
-///         of a tile (D rounded up to 4, or with matrix instructions to whole pieces of the
+///         column of a tile (D rounded up to 4, or with matrix instructions to whole pieces of the
 ///         warps of a row), not with kTwoPass. DqOrder needs: semaphores 4 for each tile of query
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with

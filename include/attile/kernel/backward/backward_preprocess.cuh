@@ -17,9 +17,10 @@
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/dq_order.cuh>
 #include <attile/kernel/backward/score_gradient.cuh>
-#include <attile/kernel/backward/sink_gradient.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
+#include <attile/tile/online_softmax.h>
+#include <attile/tile/warp_sum.cuh>
 
 #include <cstddef>
 #include <cstdint>
@@ -127,9 +128,7 @@ ATTILE_DEVICE void store_sink_part(const BackwardParams<Traits>& p, const WorkTi
                                    float sink, float lse, float delta) {
   static_assert(arch::kWarpSize == 32, "kSinkParts counts the rows of a warp");
   if (p.policies.sink.gradient() == nullptr) return;
-  float sum = sink_gradient_of_row(sink, lse, delta);
-  ATTILE_UNROLL
-  for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);
+  const float sum = tile::warp_sum(tile::sink_gradient_of_row<float>(sink, lse, delta));
   if (arch::thread_index() % arch::kWarpSize != 0) return;
   p.sink_parts[p.q_tile_number(tile) * kSinkParts<Traits> + first / arch::kWarpSize] = sum;
 }

@@ -12,6 +12,7 @@
 #include <attile/kernel/backward/score_gradient.cuh>
 #include <attile/tile/score_sums.cuh>
 #include <attile/tile/tile_coord.cuh>
+#include <attile/tile/warp_sum.cuh>
 
 #include <cstddef>
 #include <cstdint>
@@ -289,8 +290,7 @@ class GradientSums {
     float sum = 0.0f;
     ATTILE_UNROLL
     for (int col = lane; col < kCols; col += arch::kWarpSize) sum += columns(t)[col];
-    ATTILE_UNROLL
-    for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);
+    sum = tile::warp_sum(sum);
     if (lane == 0) add_one(mod, t, {coord.batch, coord.head, 0, 0}, coord.extent, sum);
   }
 

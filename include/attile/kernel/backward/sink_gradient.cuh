@@ -7,7 +7,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
-#include <attile/tile/online_softmax.h>
+#include <attile/tile/warp_sum.cuh>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,14 +17,6 @@
 // some rows each, parts, to the workspace; a last kernel adds them in a fixed order.
 
 namespace attile {
-
-/// Returns what one row adds to the gradient of its head's sink.
-/// Units    delta: D - dLSE. A row without gradient has lse = +inf and delta = 0. A sink that
-///          weighs nothing, such as one of -inf, gets 0 whatever delta is.
-ATTILE_DEVICE float sink_gradient_of_row(float sink, float lse, float delta) {
-  const float weight = tile::softmax_weight(sink, lse, kLog2e);
-  return weight == 0.0f ? 0.0f : -weight * delta;
-}
 
 /// Holds the one argument of sum_sinks_kernel.
 struct SinkSums {
@@ -60,8 +52,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 1)
       sum += p.parts[batch_head * p.count + part];
     }
   }
-  ATTILE_UNROLL
-  for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) sum += arch::shuffle_xor(sum, mask);
+  sum = tile::warp_sum(sum);
   if (lane == 0) of_warps[warp] = sum;
   arch::barrier();  // the sums of all warps are written before one thread adds them
   if (arch::thread_index() != 0) return;

@@ -52,8 +52,8 @@ struct ForwardMemory {
   /// The slots of the work tiles that a thread makes for others, with kSchedules: their barriers
   /// say that a tile is there, and that all have read it.
   ATTILE_DEVICE WorkTile& tile_slot(int slot) const {
-    static_assert(sizeof(WorkTile) <= 48, "attile::sm90::ForwardMemory: a slot has 48 bytes");
-    return *reinterpret_cast<WorkTile*>(data + Traits::kTilesOffset + 48 * slot);
+    return *reinterpret_cast<WorkTile*>(data + Traits::kTilesOffset +
+                                        slot * Traits::kTileSlotBytes);
   }
   ATTILE_DEVICE arch::Mbarrier* tile_full(int slot) const {
     return barriers() + Traits::kPipelineBarriers + slot;

@@ -145,7 +145,7 @@ struct TensorMaps {
 template <bool kThere>
 struct Scheduling {
   int* counter = nullptr;  ///< of the work tiles that blocks have taken; null: they take turns
-  int l2_keys = 0;         ///< keys of one kv head whose K and V take the half of L2
+  int l2_keys = 0;         ///< keys of one kv head whose K and V take kL2Bytes
 };
 template <>
 struct Scheduling<false> {};
@@ -189,7 +189,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (Traits::kSchedules) {
       const int key_bytes = (this->head_dim + this->head_dim_v) * int{sizeof(*args.k.data)};
-      scheduled.l2_keys = kL2Bytes / key_bytes;
+      scheduled.l2_keys = static_cast<int>(kL2Bytes / key_bytes);
     } else if constexpr (!kEvenRows<Traits>) {
       sections = sections_of(args);
     }

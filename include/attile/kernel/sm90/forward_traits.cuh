@@ -7,6 +7,7 @@
 #include <attile/core/block_sparse.h>
 #include <attile/core/math.h>
 #include <attile/kernel/problem/kernel_traits.h>
+#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -151,8 +152,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether one producer thread makes the work tiles for the others, where sequences have lengths
   /// of their own (`schedule_tiles`); else each works them out by itself.
   static constexpr bool kSchedules = !P::SequencesType::kUniform;
-  /// The slots in which it writes them, the threads that read each, and the barriers.
+  /// The slots in which it writes them and their size, the threads that read each, and the
+  /// barriers.
   static constexpr int kTileSlots = 2;
+  static constexpr std::size_t kTileSlotBytes = round_up<std::size_t>(sizeof(WorkTile), 16);
   static constexpr int kTileReaders = 2 + kConsumers;
   static constexpr int kTileBarriers = kSchedules ? 2 * kTileSlots : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
@@ -162,7 +165,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kTilesOffset = round_up<std::size_t>(
       kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTileBarriers), 16);
   static constexpr std::size_t kSharedBytes =
-      kSchedules ? kTilesOffset + kTileSlots * 48
+      kSchedules ? kTilesOffset + kTileSlots * kTileSlotBytes
                  : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,

@@ -9,9 +9,9 @@
 #include <attile/core/index.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/score_gradient.cuh>
-#include <attile/kernel/backward/sink_gradient.cuh>
 #include <attile/kernel/standard/rows.cuh>
 #include <attile/kernel/standard/workspace.h>
+#include <attile/tile/online_softmax.h>
 
 #include <cstdint>
 
@@ -69,7 +69,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(GradientPart::kThreads, 4)
   if constexpr (Args::SinkType::kEnabled) {
     if (p.sink_parts != nullptr && arch::thread_index() == 0) {
       const float lse = p.lse[at];
-      p.sink_parts[at] = lse == -kInf ? 0.0f : sink_gradient_of_row(p.sink.logit(head), lse, delta);
+      p.sink_parts[at] =
+          lse == -kInf ? 0.0f : tile::sink_gradient_of_row<float>(p.sink.logit(head), lse, delta);
     }
   }
 

@@ -13,6 +13,7 @@
 #include "sim/one_head.h"
 #include "sim/suite.h"
 #include "support/catch.h"
+#include "support/packed_bits.h"
 #include "support/random.h"
 
 // Kernels with Packed sequences whose offsets and lengths are anything: negative, too large,
@@ -51,6 +52,21 @@ void run_any_offsets() {
     }
     if (!fall) REQUIRE(error == cudaSuccess);
   }
+}
+
+/// Adds the tests of packed sequences that are none of the cases: of the bits of two kernels, and
+/// of these and others with any offsets.
+template <class Forward, class Backward, class... Others>
+void add_packed_tests(const Suite& suite, int q_heads, int kv_heads) {
+  suite.test("packed_causal", "both", "bits_follow_from_the_sequence", [q_heads, kv_heads] {
+    check_packed_bits<ByTraits<Forward, Backward>>(70, 100, q_heads, kv_heads);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("packed_causal", "both", "any_offsets", [] {
+    run_any_offsets<Forward>();
+    run_any_offsets<Backward>();
+    (run_any_offsets<Others>(), ...);
+  });
 }
 
 }  // namespace attile_test
