@@ -136,7 +136,7 @@ def attile(x, direction, libraries, in_order=False):
     tensors["dout"] = x.dout
     backward, held_backward = prepare("backward")
 
-    def outputs(_, held=(lse, held_backward)):  # `held` keeps them while the run lives
+    def outputs(_, held=(tensors, lse, held_backward)):  # `held` keeps them while the run lives
         return results
 
     return Run(backward, outputs)
