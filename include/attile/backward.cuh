@@ -43,15 +43,12 @@ struct BackwardBlocks {
 
 template <class Traits>
 BackwardBlocks backward_blocks(const typename Traits::Args& args) {
-  const std::int64_t batch_heads = std::int64_t{args.batch} * args.q_heads;
-  const std::int64_t batch_kv_heads = std::int64_t{args.batch} * args.kv_heads;
-  const std::int64_t q_tiles = ceil_div(args.q_len, Traits::kBr);
-  const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
-  const bool counts = Traits::kDqMode == DqMode::kInOrder && batch_kv_heads * kv_tiles > 0;
-  const std::int64_t row_blocks = batch_heads * q_tiles;
+  const std::int64_t row_blocks = q_slot_count<Traits>(args) * args.q_heads;
+  const std::int64_t kv_blocks = kv_slot_count<Traits>(args) * args.kv_heads;
+  const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_blocks > 0;
   // At least one block: it sets the block counter, and a gradient is zeroed without rows too.
   const bool one = counts || gradient_lines(args.score_mod, score_shape(args)) > 0;
-  return {one ? max<std::int64_t>(row_blocks, 1) : row_blocks, batch_kv_heads * kv_tiles,
+  return {one ? max<std::int64_t>(row_blocks, 1) : row_blocks, kv_blocks,
           Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,
           Traits::kDqMode == DqMode::kTwoPass ? 0 : row_blocks};
 }
@@ -92,9 +89,12 @@ cudaError_t launch_backward(const typename Traits::Args& args,
   if constexpr (Traits::SinkType::kEnabled) {
     float* const dsinks = args.sink.gradient();
     if (dsinks == nullptr) return cudaSuccess;
-    const int parts = params.q_tiles * kSinkParts<Traits>;
-    return launch_sum_sinks({params.sink_parts, dsinks, args.batch, args.q_heads, parts}, first,
-                            stream);
+    int batch = args.batch, tiles = params.q_tiles;
+    if constexpr (kIsPacked<typename Traits::SequencesType>) {
+      batch = 1, tiles = params.all_q_slots;
+    }
+    const int parts = tiles * kSinkParts<Traits>;
+    return launch_sum_sinks({params.sink_parts, dsinks, batch, args.q_heads, parts}, first, stream);
   }
   return cudaSuccess;
 }
@@ -112,8 +112,10 @@ Check check_backward(const typename Traits::Args& args) {
         "fixed order; give it an element for each score, or take kAccumulate");
   }
   const BackwardBlocks blocks = backward_blocks<Traits>(args);
-  const std::int64_t most =
+  std::int64_t most =
       max(max(blocks.preprocess, blocks.kv_blocks), max(blocks.q_tiles, blocks.postprocess));
+  // Kv blocks are numbered by the bounds (kv_block_of).
+  most = max(most, std::int64_t{args.batch} * args.kv_heads * ceil_div(args.kv_len, Traits::kBc));
   return arch::check_launch(kv_kernel<Traits>(), Traits::kKvSharedBytes, most,
                             Traits::kLeastArchitecture);
 }

@@ -407,57 +407,30 @@ TEST_CASE("a short tile of rows follows the others of its batch head") {
   }
 }
 
-/// Sequences of some tiles of rows, whose heads go by sections of as many.
-struct TileCounts {
-  const std::vector<int>* tiles;
-  int heads;
+TEST_CASE("a section's heads follow each other, from the last rows on") {
+  std::vector<std::vector<int>> got;
+  for (int item = 0; item < 6; ++item) {
+    const auto [head, index] = attile::section_tile(item, 2, 3, 2);
+    got.push_back({head, index});
+  }
+  const std::vector<std::vector<int>> want{{0, 1}, {1, 1}, {0, 0}, {1, 0}, {2, 1}, {2, 0}};
+  CHECK(got == want);
+}
 
-  constexpr int q_tiles(int sequence) const { return (*tiles)[sequence]; }
-  constexpr int section_heads(int sequence) const { return sequence % 2 == 0 ? heads : 1; }
-};
-
-TEST_CASE("each tile of sequences of their own lengths is somebody's, once") {
-  for (const std::vector<int>& tiles :
-       {std::vector<int>{}, {0}, {1}, {0, 0, 5, 0}, {3, 0, 40, 1, 1, 0, 7, 2}, {1, 2, 3, 4, 5}}) {
-    for (const int heads : {1, 2, 6, 7}) {
-      for (const int section : {1, 2, 4, 7}) {
-        for (const int blocks : {1, 3, 132}) {
-          std::vector<std::vector<int>> taken;  // by sequence; of (head, tile)
-          for (const int n : tiles) taken.emplace_back(n * heads);
-          for (int block = 0; block < blocks; ++block) {
-            attile::VaryingItems items(TileCounts{&tiles, std::min(section, heads)},
-                                       static_cast<int>(tiles.size()), heads);
-            for (int wave = 0; items.seek(attile::snake(block, blocks, wave)); ++wave) {
-              const auto item = items.item();
-              REQUIRE((0 <= item.head && item.head < heads));
-              REQUIRE((0 <= item.q_tile && item.q_tile < tiles[item.sequence]));
-              ++taken[item.sequence][item.head * tiles[item.sequence] + item.q_tile];
-            }
-            CHECK(!items.seek(1 << 30));
-          }
-          int wrong = 0;
-          for (const auto& of_sequence : taken) {
-            for (const int times : of_sequence) wrong += times != 1;
-          }
-          CHECK(wrong == 0);
+TEST_CASE("each tile of a sequence's heads is one item of a section") {
+  for (const int heads : {1, 2, 6, 7}) {
+    for (const int tiles : {1, 3, 8}) {
+      for (int section = 1; section <= heads; ++section) {
+        std::vector<int> times(heads * tiles);
+        for (int item = 0; item < heads * tiles; ++item) {
+          const auto [head, index] = attile::section_tile(item, section, heads, tiles);
+          REQUIRE((0 <= head && head < heads && 0 <= index && index < tiles));
+          ++times[head * tiles + index];
         }
+        CHECK(times == std::vector<int>(heads * tiles, 1));
       }
     }
   }
-}
-
-TEST_CASE("a section's heads follow each other, from the last rows on") {
-  const std::vector<int> tiles{2, 3};
-  attile::VaryingItems items(TileCounts{&tiles, 2}, 2, 3);
-  std::vector<std::vector<int>> got;
-  for (int n = 0; items.seek(n); ++n) {
-    const auto item = items.item();
-    got.push_back({item.sequence, item.head, item.q_tile});
-  }
-  const std::vector<std::vector<int>> want{{0, 0, 1}, {0, 1, 1}, {0, 0, 0}, {0, 1, 0}, {0, 2, 1},
-                                           {0, 2, 0}, {1, 0, 2}, {1, 0, 1}, {1, 0, 0}, {1, 1, 2},
-                                           {1, 1, 1}, {1, 1, 0}, {1, 2, 2}, {1, 2, 1}, {1, 2, 0}};
-  CHECK(got == want);
 }
 
 }  // namespace

@@ -663,7 +663,9 @@ void in_order_is_what_is_accumulated() {
   const auto args = problem.backward();
   const auto gradients = [&]<attile::DqMode kMode>() {
     using Traits = attile::sm90::DefaultBackwardTraits<std::decay_t<decltype(args)>, D, D, kMode>;
-    REQUIRE(attile::heads_in_flight<Traits>(args) < kHeads);
+    const int q_tiles = attile::ceil_div(args.q_len, Traits::kBr);
+    const int kv_tiles = attile::ceil_div(args.kv_len, Traits::kBc);
+    REQUIRE(attile::heads_in_flight<Traits>(kHeads, 1, q_tiles, kv_tiles) < kHeads);
     std::size_t bytes = 0;
     REQUIRE_CUDA(attile::backward<Traits>(nullptr, bytes, args));
     const Device<unsigned char> workspace(bytes);

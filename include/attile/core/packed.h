@@ -59,8 +59,8 @@ struct Padded {
 /// of them: the others are a gap, which is never written and changes no result. LSE is (q_heads,
 /// total_q). The arguments' q_len and kv_len are bounds of the lengths; larger ones change no bit.
 /// What device memory says is clipped: offsets to [0, total], a length to its sequence's rows and
-/// to the bound. Offsets that decrease make an empty sequence; where rows are given to two
-/// sequences, what these rows get is not defined.
+/// to the bound. Offsets must never decrease: where they do, what the rows get is not defined, and
+/// some may get nothing, but nothing else is touched, and every kernel ends.
 /// Shapes   cu_seqlens_q, cu_seqlens_k (batch + 1), seqused_q, seqused_k (batch) or null, all in
 ///          device memory; total_q, total_k: the rows that are allocated.
 struct Packed {

@@ -104,7 +104,7 @@ struct HeadRounds {
 
   constexpr HeadRounds() = default;
   /// Makes rounds of `wanted` of `all` heads, or of a few more or less where that leaves a rest.
-  constexpr HeadRounds(int all, int wanted) {
+  ATTILE_HOST_DEVICE constexpr HeadRounds(int all, int wanted) {
     const int rounds = max((all + wanted / 2) / wanted, 1);
     heads = max(all / rounds, 1);
     larger = all % rounds;
@@ -121,6 +121,11 @@ struct HeadRounds {
   }
 };
 
+/// Names a tile of rows, or of keys, of a head.
+struct HeadTile {
+  int head, index;
+};
+
 /// Gives the order in which a deterministic backward pass begins its kv blocks where a mask makes
 /// them uneven. The first `descending` heads go from their last kv block, which is the shortest
 /// under a causal mask, to their first; the others, which are at most as many, from the first to
@@ -128,15 +133,11 @@ struct HeadRounds {
 /// short blocks end in the order in which the long ones behind them may begin, a short and a long
 /// one together take about the same time, and those that begin last are short.
 struct AlternatingHeads {
-  struct Tile {
-    int head, index;
-  };
-
   HeadRounds rounds;  ///< the rounds of the descending heads
   int descending, all;
 
   /// Returns the kv block that is the `begun`-th to begin; each head has `tiles` of them.
-  ATTILE_HOST_DEVICE constexpr Tile tile(int begun, int tiles) const {
+  ATTILE_HOST_DEVICE constexpr HeadTile tile(int begun, int tiles) const {
     const int more = 2 * descending - all;
     const int before = begun / tiles;
     const HeadRounds::Round down = rounds.round_of(min(before, more) + max(before - more, 0) / 2);
@@ -269,52 +270,15 @@ ATTILE_HOST_DEVICE constexpr std::int64_t snake(int block, int blocks, int wave)
   return std::int64_t{wave} * blocks + (wave % 2 == 1 ? blocks - 1 - block : block);
 }
 
-/// Numbers the work items of sequences that have lengths of their own: the tiles of query rows that
-/// there are, of one sequence after another. The items of a section, some of a sequence's heads
-/// whose K and V fit L2, follow each other, beginning with the last rows, which see most under a
-/// causal mask. Lengths has q_tiles(sequence), and section_heads(sequence), the heads of a section.
-template <class Lengths>
-class VaryingItems {
- public:
-  struct Item {
-    int sequence, head, q_tile;
-  };
-
-  ATTILE_HOST_DEVICE constexpr VaryingItems(const Lengths& lengths, int sequences, int heads)
-      : lengths_(lengths), sequences_(sequences), heads_(heads) {
-    enter();
-  }
-
-  /// Goes on to an item, which must not be before the one of the last call. Returns whether it
-  /// exists.
-  ATTILE_HOST_DEVICE constexpr bool seek(std::int64_t number) {
-    while (sequence_ < sequences_ && number - before_ >= std::int64_t{q_tiles_} * heads_) {
-      before_ += std::int64_t{q_tiles_} * heads_;
-      ++sequence_;
-      enter();
-    }
-    among_ = static_cast<int>(number - before_);
-    return sequence_ < sequences_;
-  }
-  ATTILE_HOST_DEVICE constexpr Item item() const {
-    const int size = lengths_.section_heads(sequence_);
-    const int first = among_ / (size * q_tiles_) * size;
-    const int rest = among_ - first * q_tiles_;
-    const int here = min(size, heads_ - first);
-    return {sequence_, first + rest % here, q_tiles_ - 1 - rest / here};
-  }
-
- private:
-  ATTILE_HOST_DEVICE constexpr void enter() {
-    q_tiles_ = sequence_ < sequences_ ? lengths_.q_tiles(sequence_) : 0;
-  }
-
-  Lengths lengths_;
-  int sequences_, heads_;
-  int sequence_ = 0, q_tiles_ = 0;
-  std::int64_t before_ = 0;  // the items of the sequences before
-  int among_ = 0;            // the item's number among those of its sequence
-};
+/// Returns the tile of query rows that is the `item`-th of one sequence, whose `heads` query heads
+/// have `tiles` each. The tiles of a section, `section` heads whose K and V fit L2, follow each
+/// other, beginning with the last rows, which see most under a causal mask.
+ATTILE_HOST_DEVICE constexpr HeadTile section_tile(int item, int section, int heads, int tiles) {
+  const int first = item / (section * tiles) * section;
+  const int among = item - first * tiles;
+  const int here = min(section, heads - first);
+  return {first + among % here, tiles - 1 - among / here};
+}
 
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a
 /// tile that needs the mask, std::false_type for a full one.

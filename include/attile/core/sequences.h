@@ -40,8 +40,9 @@ struct RowShape {
 ///
 /// The library's own are Uniform, Padded and Packed. A sequences policy whose `kPacked` is true
 /// says that its sequences lie one behind another in one batch, as those of Packed do, and never
-/// share rows unless what device memory says is wrong: scratch memory is then sized by the rows of
-/// the tensors, and not by the bound of each sequence.
+/// share rows unless what device memory says is wrong: grids and scratch memory are then sized by
+/// the rows of the tensors, and not by the bound of each sequence (TileSlots). The origins of the
+/// sequence behind the last one, which has no rows, say where the last one ends.
 template <class Q>
 concept Sequences = std::is_trivially_copyable_v<Q> &&
     requires(const Q& sequences, int sequence, Extent bounds) {

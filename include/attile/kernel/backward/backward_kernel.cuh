@@ -21,7 +21,7 @@
 
 namespace attile {
 
-/// Runs the pass over K/V blocks, one block for each tile of K and V of each kv head, by the
+/// Runs the pass over K/V blocks, one block for each slot of a kv tile of each kv head, by the
 /// `backward_kv_block` of the traits' own namespace. That loads K and V before it waits for the
 /// previous kernel.
 template <class Traits>
@@ -31,7 +31,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   const int kv_block = kv_block_of(p, arch::block_index());
   if constexpr (!Traits::SequencesType::kUniform) {
     // The end of this pass has to mean the end of preprocessing, also where all blocks end here.
-    if (!p.has_keys(kv_work_tile(p, kv_block))) {
+    if (!has_keys(p, kv_block)) {
       arch::await_dependencies();
       return;
     }
@@ -54,19 +54,20 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   arch::barrier();  // the index is written before anyone reads it
   const int mine = *kv_block;
   if constexpr (!Traits::SequencesType::kUniform) {
-    if (!p.has_keys(kv_work_tile(p, mine))) return;
+    if (!has_keys(p, mine)) return;
   }
   arch::barrier();  // everyone has read it before the tiles are written there
   backward_kv_block<Traits>(p, mine, arch::dynamic_shared());
 }
 
-/// Stores dQ after the pass over K/V blocks: one block for each tile of query rows of each head.
+/// Stores dQ after the pass over K/V blocks: one block for each slot of a tile of query rows of
+/// each head.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int number = q_tile_of_block<Traits>();
   if constexpr (Traits::kSignalsDqReady) number = late_heads_last(p, number);
-  const WorkTile at = q_work_tile(p, number);
+  const WorkTile at = p.row_tile(number, p.q_tiles);
   if constexpr (!Traits::kSignalsDqReady) {
     arch::await_dependencies();  // the sum is complete before it is read
   } else if (p.has_rows(at)) {

@@ -8,6 +8,8 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/sequences.h>
+#include <attile/core/tile_slots.h>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/kernel/problem/work_tile.h>
@@ -24,8 +26,8 @@ namespace attile {
 template <class Traits>
 inline constexpr int kSinkParts = ceil_div(Traits::kBr, 32);
 
-/// Points to the parts of the sinks' gradient (sink_gradient.cuh): kSinkParts for each tile of
-/// query rows. It is empty without sinks.
+/// Points to the parts of the sinks' gradient (sink_gradient.cuh): kSinkParts for each slot of a
+/// tile of query rows. It is empty without sinks.
 template <bool kThere>
 struct SinkParts {
   float* sink_parts = nullptr;
@@ -33,11 +35,23 @@ struct SinkParts {
 template <>
 struct SinkParts<false> {};
 
+/// Holds the numbers of slots (TileSlots) of packed sequences. It is empty where they are not
+/// packed.
+template <bool kThere>
+struct SlotCounts {
+  int all_q_slots = 0, all_kv_slots = 0;
+};
+template <>
+struct SlotCounts<false> {};
+
 /// Holds the one argument of the kernels of a backward pass: the problem, its gradients, and the
-/// parts of the workspace. Scratch rows are the rows of each query head of each sequence, rounded
-/// up to whole tiles of the longest sequence, or of packed sequences to their own whole tiles.
+/// parts of the workspace. Scratch rows are the rows of all slots of tiles of query rows, of each
+/// query head.
 template <class Traits>
-struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
+struct BackwardParams : Problem<Traits>,
+                        SinkParts<Traits::SinkType::kEnabled>,
+                        SlotCounts<kIsPacked<typename Traits::SequencesType>> {
+  static constexpr bool kPackedSequences = Problem<Traits>::kPackedSequences;
   using typename Problem<Traits>::T;
   using typename Problem<Traits>::MaskType;
   /// Whether some scores of a tile may be hidden, and with block lists by what.
@@ -53,7 +67,7 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
   int* dq_semaphores = nullptr;    ///< kInOrder: see DqOrder and `begun_counter`
   int* zero_fill_flags = nullptr;  ///< see DqOrder; null where preprocessing writes all zeros
   int* dq_ready_flags = nullptr;   ///< kSignalsDqReady: see DqOrder
-  int q_tiles, kv_tiles;           ///< the tiles of each sequence and head
+  int q_tiles, kv_tiles;           ///< the tiles of q_len rows, and of kv_len keys
   HeadRounds rounds;               ///< the rounds of kv heads: see kv_block_of
   float half_inverse_scale;        ///< 0.5 / scale: converts an LSE to half of it in raw scores
   int ascending_from;              ///< kAlternatesFrom: the first kv block of heads that ascend
@@ -65,14 +79,25 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
   /// Adds what a family needs and can fail; returns why its kernels do not take the arguments.
   [[nodiscard]] Check complete(const typename Traits::Args&) { return {}; }
 
-  /// Returns the number of tiles of query rows of all sequences and heads.
+  /// Returns the slots of kv tiles.
+  ATTILE_HOST_DEVICE auto kv_slots() const {
+    return TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesType>(
+        this->policies.sequences, this->batch, this->bounds.kv_len);
+  }
+  /// Returns the number of slots of tiles of query rows, of all sequences and heads.
   ATTILE_HOST_DEVICE std::int64_t q_tile_count() const {
+    if constexpr (kPackedSequences) return std::int64_t{this->all_q_slots} * this->q_heads;
     return static_cast<std::int64_t>(this->batch) * this->q_heads * q_tiles;
   }
   /// Returns the index of a work tile's tile of rows among those.
   ATTILE_HOST_DEVICE std::int64_t q_tile_number(const WorkTile& at) const {
-    return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles +
-           at.row0 / Traits::kBr;
+    const int tile = at.row0 / Traits::kBr;
+    if constexpr (kPackedSequences) {
+      const auto slots = this->q_slots();
+      return std::int64_t{slots.first(at.sequence)} * this->q_heads +
+             at.head * slots.slots(at.sequence) + tile;
+    }
+    return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles + tile;
   }
   /// Returns the scratch rows of each query head: whole tiles, so that the loop reads without a
   /// bound.
@@ -96,18 +121,10 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
   ATTILE_HOST_DEVICE int head_end(const WorkTile& key) const {
     return key.head + this->group_heads;
   }
-  /// Returns the scratch row that a work tile's rows begin with. The tiles of packed sequence b
-  /// begin at tile first_row / Br + b, of which no other sequence's tiles are: its rows fill at
-  /// most one tile more than rows / Br, so that sequences without common rows have no common tiles.
+  /// Returns the scratch row that a work tile's rows begin with.
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
-    if constexpr (kIsPacked<typename Traits::SequencesType>) {
-      const std::int64_t before =
-          this->policies.sequences.q_origin(at.sequence).row / Traits::kBr + at.sequence;
-      const int tiles = ceil_div(this->extent(at).q_len, Traits::kBr);
-      return (before * this->q_heads + std::int64_t{at.head} * tiles) * Traits::kBr + at.row0;
-    } else {
-      return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
-    }
+    if constexpr (kPackedSequences) return q_tile_number(at) * Traits::kBr;
+    return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
   }
   /// Returns the steps of a loop over the tiles of query rows of a work tile's head that see any
   /// key of a kv tile: those tiles, or with a mask of block lists as many steps as the keys' block
@@ -174,8 +191,11 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
   }
   /// Returns the counter of the blocks of the pass over K/V blocks that have begun.
   ATTILE_HOST_DEVICE int* begun_counter() const { return dq_semaphores + q_tile_count(); }
-  /// Returns the number of kv tiles of all kv heads, which is that of the blocks of that pass.
-  ATTILE_HOST_DEVICE int kv_blocks() const { return this->batch * this->kv_heads * kv_tiles; }
+  /// Returns the number of slots of kv tiles, of all kv heads: the blocks of that pass.
+  ATTILE_HOST_DEVICE int kv_blocks() const {
+    if constexpr (kPackedSequences) return this->all_kv_slots * this->kv_heads;
+    return this->batch * this->kv_heads * kv_tiles;
+  }
   /// Returns the fp32 sum of dQ of a work tile's rows; the family chooses the layout of a tile.
   ATTILE_DEVICE float* dq_accum_of(const WorkTile& at) const {
     return dq_accum + scratch_row(at) * Traits::kDqCols;
@@ -198,36 +218,35 @@ struct BackwardParams : Problem<Traits>, SinkParts<Traits::SinkType::kEnabled> {
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
 ///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
+///         A tile that only a bound lets be counts as one.
 /// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
   std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, bytes;
 };
 
-/// Returns the scratch rows of one query head of all sequences. Packed ones need a tile more than
-/// the tensors' rows fill for each sequence but one, whatever their lengths are.
+/// Return the numbers of slots of tiles of query rows, and of kv tiles, of one head.
 template <class Traits>
-std::size_t scratch_rows(const typename Traits::Args& args) {
-  const std::size_t batch = args.batch;
-  if (!kIsPacked<typename Traits::SequencesType> || batch == 0 || args.q_len == 0) {
-    return batch * round_up(args.q_len, Traits::kBr);
-  }
-  const int rows = args.sequences.q_shape(args.batch, args.q_len).rows;
-  return (ceil_div(rows, Traits::kBr) + batch - 1) * Traits::kBr;
+std::int64_t q_slot_count(const typename Traits::Args& args) {
+  using Slots = TileSlots<Axis::kRows, Traits::kBr, typename Traits::SequencesType>;
+  return Slots(args.sequences, args.batch, args.q_len).count();
+}
+template <class Traits>
+std::int64_t kv_slot_count(const typename Traits::Args& args) {
+  using Slots = TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesType>;
+  return Slots(args.sequences, args.batch, args.kv_len).count();
 }
 
 /// Returns the parts of the scratch memory that a pass over `args` needs.
 template <class Traits>
 BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
-  const std::size_t batch_heads = static_cast<std::size_t>(args.batch) * args.q_heads;
-  const std::size_t stats = sizeof(float) * args.q_heads * scratch_rows<Traits>(args);
+  const std::size_t q_tiles = q_slot_count<Traits>(args) * args.q_heads;
+  const std::size_t kv_blocks = kv_slot_count<Traits>(args) * args.kv_heads;
+  const std::size_t stats = sizeof(float) * Traits::kBr * q_tiles;
   const std::size_t sums = Traits::kDqMode != DqMode::kTwoPass ? stats * Traits::kDqCols : 0;
   const std::size_t semaphores =
-      Traits::kDqMode == DqMode::kInOrder
-          ? sizeof(int) * (batch_heads * ceil_div(args.q_len, Traits::kBr) + 1)
-          : 0;
-  const std::size_t kv_blocks =
-      static_cast<std::size_t>(args.batch) * args.kv_heads * ceil_div(args.kv_len, Traits::kBc);
-  const std::size_t zero_fill = Traits::kZeroFillsInPass ? 2 * sizeof(int) * kv_blocks : 0;
+      Traits::kDqMode == DqMode::kInOrder ? sizeof(int) * (q_tiles + 1) : 0;
+  constexpr bool kZeroFills = Traits::kZeroFillsInPass && Traits::SequencesType::kUniform;
+  const std::size_t zero_fill = kZeroFills ? 2 * sizeof(int) * kv_blocks : 0;
   static_assert(
       !(Traits::kZeroFillsInPass && Traits::kDqMode == DqMode::kInOrder),
       "attile::BackwardWorkspace: semaphores and zero_fill_flags begin at the same place");
@@ -236,7 +255,6 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t aligned_stats = round_up<std::size_t>(stats, 16);
   const std::size_t behind = 2 * aligned_stats + sums;
   const std::size_t ready_at = behind + semaphores + zero_fill;
-  const std::size_t q_tiles = batch_heads * ceil_div(args.q_len, Traits::kBr);
   const std::size_t sinks =
       Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
   const std::size_t bytes = max<std::size_t>(ready_at + ready + sinks, 16);
@@ -247,7 +265,7 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
 /// run together, each zero-fill chunk is worth its atomics, and L2 has room for what some hundred
 /// blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and 3 % slower
 /// with 16 MB, in chunks of 32 and 64 KB (docs/tuning.md); others are not measured. Where sequences
-/// have lengths of their own, the host does not know that, and blocks past the end write nothing.
+/// have lengths of their own, the host does not know that.
 template <class Traits>
 bool zero_fills_in_pass(const typename Traits::Args& args) {
   if (!Traits::kZeroFillsInPass || !Traits::SequencesType::kUniform) return false;
@@ -260,11 +278,16 @@ bool zero_fills_in_pass(const typename Traits::Args& args) {
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= chunk && chunk <= 128 << 10;
 }
 
-/// Returns whether half of the kv heads ascend: see kv_block_of.
+/// Returns whether half of the kv heads, which `group_heads` query heads read each, ascend: see
+/// kv_block_of.
 template <class Traits>
-bool alternates(const typename Traits::Args& args) {
-  return Traits::kAlternatesFrom > 0 && args.kv_heads > 0 &&
-         args.q_heads / args.kv_heads >= Traits::kAlternatesFrom;
+ATTILE_HOST_DEVICE constexpr bool alternates(int group_heads) {
+  return Traits::kAlternatesFrom > 0 && group_heads >= Traits::kAlternatesFrom;
+}
+/// Returns how many of a sequence's kv heads descend.
+template <class Traits>
+ATTILE_HOST_DEVICE constexpr int descending_heads(int kv_heads, int group_heads) {
+  return alternates<Traits>(group_heads) ? (kv_heads + 1) / 2 : kv_heads;
 }
 
 /// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed
@@ -274,25 +297,24 @@ bool alternates(const typename Traits::Args& args) {
 /// step; where heads alternate, it is at least what fills a device.
 /// In other modes it is one, because blocks of one head share what L2 holds. But where blocks are
 /// few, and a mask makes them uneven, it is what fills a device, so that the longest begin first.
+/// `heads`: kv heads, of all sequences, or of one where they are packed. `q_tiles`, `kv_tiles`: of
+/// each.
 template <class Traits>
-int heads_in_flight(const typename Traits::Args& args) {
-  if (args.kv_heads == 0 || args.q_len == 0 || args.kv_len == 0) return 1;
+ATTILE_HOST_DEVICE constexpr int heads_in_flight(std::int64_t heads, int group_heads, int q_tiles,
+                                                 int kv_tiles) {
+  if (heads == 0 || q_tiles == 0 || kv_tiles == 0) return 1;
   constexpr int kDeviceBlocks = 128;
-  const std::int64_t batch_heads = std::int64_t{args.batch} * args.kv_heads;
-  std::int64_t heads = 1;
+  std::int64_t in_flight = 1;
   if constexpr (Traits::kDqMode == DqMode::kInOrder) {
-    constexpr std::int64_t kMostBlocks = 256;
-    heads = ceil_div(kMostBlocks, std::int64_t{args.q_heads / args.kv_heads} *
-                                      ceil_div(args.q_len, Traits::kBr));
-    if (alternates<Traits>(args)) {
-      const int tiles = ceil_div(args.kv_len, Traits::kBc);
-      heads = max<std::int64_t>(heads, ceil_div(kDeviceBlocks, tiles));
+    constexpr int kMostBlocks = 256;
+    in_flight = ceil_div<std::int64_t>(kMostBlocks, std::int64_t{group_heads} * q_tiles);
+    if (alternates<Traits>(group_heads)) {
+      in_flight = max<std::int64_t>(in_flight, ceil_div(kDeviceBlocks, kv_tiles));
     }
   } else if constexpr (Traits::kHeadsInFlight && !kRowsAlike<typename Traits::MaskType>) {
-    const int tiles = ceil_div(args.kv_len, Traits::kBc);
-    if (batch_heads * tiles <= 8 * kDeviceBlocks) heads = kDeviceBlocks / tiles;
+    if (heads * kv_tiles <= 8 * kDeviceBlocks) in_flight = kDeviceBlocks / kv_tiles;
   }
-  return static_cast<int>(max<std::int64_t>(min(heads, batch_heads), 1));
+  return static_cast<int>(max<std::int64_t>(min(in_flight, heads), 1));
 }
 
 template <class Traits>
@@ -308,10 +330,14 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
       q_tiles(ceil_div(args.q_len, Traits::kBr)),
       kv_tiles(ceil_div(args.kv_len, Traits::kBc)),
       half_inverse_scale(0.5f / this->scale) {
-  const int kv_heads = this->kv_heads;
-  const int descending = this->batch * (alternates<Traits>(args) ? (kv_heads + 1) / 2 : kv_heads);
+  const int descending = this->batch * descending_heads<Traits>(this->kv_heads, this->group_heads);
   ascending_from = descending * kv_tiles;
-  rounds = {descending, heads_in_flight<Traits>(args)};
+  const std::int64_t heads = std::int64_t{this->batch} * this->kv_heads;
+  rounds = {descending, heads_in_flight<Traits>(heads, this->group_heads, q_tiles, kv_tiles)};
+  if constexpr (kPackedSequences) {
+    this->all_q_slots = static_cast<int>(q_slot_count<Traits>(args));
+    this->all_kv_slots = static_cast<int>(kv_slot_count<Traits>(args));
+  }
   if (workspace == nullptr) return;
   const BackwardWorkspace parts = backward_workspace<Traits>(args);
   const auto part = [&](std::size_t offset) -> void* {

@@ -120,6 +120,18 @@ struct RowProducts {
   }
 };
 
+/// Returns the first of the parts of a tile of rows: they are (batch, heads, tiles), or where
+/// sequences are packed (heads, slots). See SinkSums.
+template <class Traits>
+ATTILE_DEVICE std::int64_t sink_part(const BackwardParams<Traits>& p, const WorkTile& tile) {
+  std::int64_t number = p.q_tile_number(tile);
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    const int slot = p.q_slots().first(tile.sequence) + tile.row0 / Traits::kBr;
+    number = std::int64_t{tile.head} * p.all_q_slots + slot;
+  }
+  return number * kSinkParts<Traits>;
+}
+
 /// Stores what a warp's rows add to the gradient of their head's sink, where that is wanted.
 /// `first`: their first row in the tile. `sink`: that head's. `lse`, `delta`: of the lane's row.
 /// Scope    all lanes of a warp.
@@ -130,15 +142,24 @@ ATTILE_DEVICE void store_sink_part(const BackwardParams<Traits>& p, const WorkTi
   if (p.policies.sink.gradient() == nullptr) return;
   const float sum = tile::warp_sum(tile::sink_gradient_of_row<float>(sink, lse, delta));
   if (arch::thread_index() % arch::kWarpSize != 0) return;
-  p.sink_parts[p.q_tile_number(tile) * kSinkParts<Traits> + first / arch::kWarpSize] = sum;
+  p.sink_parts[sink_part(p, tile) + first / arch::kWarpSize] = sum;
 }
 
-/// Stores that a tile without rows adds nothing to the gradient of its head's sink.
+/// Stores that a tile without rows, that of slot and head `number`, adds nothing to the gradient of
+/// its head's sink.
 template <class Traits>
-ATTILE_DEVICE void clear_sink_parts(const BackwardParams<Traits>& p, const WorkTile& tile) {
+ATTILE_DEVICE void clear_sink_parts(const BackwardParams<Traits>& p, const WorkTile& tile,
+                                    int number) {
   const int part = arch::thread_index();
   if (p.policies.sink.gradient() == nullptr || part >= kSinkParts<Traits>) return;
-  p.sink_parts[p.q_tile_number(tile) * kSinkParts<Traits> + part] = 0.0f;
+  std::int64_t first = 0;
+  if (tile.sequence >= 0) {
+    first = sink_part(p, tile);
+  } else if constexpr (BackwardParams<Traits>::kPackedSequences) {  // a slot of no sequence
+    const int head = number % p.q_heads, slot = number / p.q_heads;
+    first = (std::int64_t{head} * p.all_q_slots + slot) * kSinkParts<Traits>;
+  }
+  p.sink_parts[first + part] = 0.0f;
 }
 
 /// Is the number of warps of the preprocessing kernel, each of which takes 32 rows of a tile.
@@ -151,7 +172,8 @@ inline constexpr std::size_t kPreprocessSharedBytes =
     kPreprocessWarps<Traits>* RowProducts<typename Traits::ElementType>::kBytes;
 
 /// Computes line 4, the row statistics that the loops read, and writes the zeros of the sum of dQ
-/// (line 3) where the pass does not: one block for each tile of query rows of each head. It also
+/// (line 3) where the pass does not: one block for each slot of a tile of query rows of each head.
+/// It also
 /// writes the zeros of the gradient of a score modifier that has one, and the parts of that of the
 /// sinks.
 template <class Traits>
@@ -172,17 +194,15 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   if (p.q_tile_count() == 0) return;
   const DqOrder<Traits> order(p);
   order.template reset<kPreprocessThreads<Traits>>();
-  const WorkTile tile = q_work_tile(p, q_tile_of_block<Traits>());
+  const int number = q_tile_of_block<Traits>();
+  const WorkTile tile = p.row_tile(number, p.q_tiles);
   if (!p.has_rows(tile)) {
-    if constexpr (Traits::SinkType::kEnabled) clear_sink_parts(p, tile);
+    if constexpr (Traits::SinkType::kEnabled) clear_sink_parts(p, tile, number);
     return;
   }
   const int q_len = p.extent(tile).q_len;
   bool written = false;  // whether a kv tile that sees those rows overwrites their sum
-  if constexpr (kInOrder) {
-    written = order.nearest_seen(tile, 0, 1) < p.kv_tiles;
-    if (thread == 0) order.reset_semaphore(tile);
-  }
+  if constexpr (kInOrder) written = order.nearest_seen(tile, 0, 1) < p.kv_tiles;
   const auto dout = p.rows_of_head(p.dout, tile, p.head_dim_v);
   const auto o = p.o_of(tile);
   float sink = -kInf;

@@ -14,7 +14,7 @@
 // These functions map the blocks of a backward pass to work tiles: to tiles of K and V in the pass
 // over them, to tiles of query rows in the kernels before and after it. A kv block is one tile of
 // Bc keys of one kv head of one sequence, which one block of the pass computes; kv blocks are
-// numbered through the problem.
+// numbered through the problem, as many for each sequence as there are tiles of kv_len keys.
 
 namespace attile {
 
@@ -33,62 +33,68 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
   at.sequence = kHeadMajor<Traits> ? batch_head % p.batch : batch_head / p.kv_heads;
   at.kv_head = kHeadMajor<Traits> ? batch_head / p.batch : batch_head % p.kv_heads;
   at.head = at.kv_head * p.group_heads;
-  at.extent = p.policies.sequences.extent(at.sequence, p.bounds);
   at.kv_tiles = {index, index, index, index + 1};
+  p.read_lengths(at);
   return at;
 }
 
-/// Returns the work tile of a tile of query rows. `number`: counted through all heads of one
-/// sequence after another, from a head's first rows on.
-template <class Traits>
-ATTILE_DEVICE WorkTile q_work_tile(const BackwardParams<Traits>& p, int number) {
-  const int batch_head = number / p.q_tiles;
-  WorkTile at;
-  at.sequence = batch_head / p.q_heads;
-  at.head = batch_head % p.q_heads;
-  at.kv_head = at.head / p.group_heads;
-  at.row0 = number % p.q_tiles * Traits::kBr;
-  at.extent = p.policies.sequences.extent(at.sequence, p.bounds);
-  return at;
-}
-
-/// Does the same, but counts from a head's last rows on, which see most under a causal mask.
-template <class Traits>
-ATTILE_DEVICE WorkTile q_work_tile_from_last(const BackwardParams<Traits>& p, int number) {
-  WorkTile at = q_work_tile(p, number);
-  at.row0 = (p.q_tiles - 1) * Traits::kBr - at.row0;
-  return at;
-}
-
-/// Returns the first kv block of the kv head that a work tile's rows read.
-template <class Traits>
-ATTILE_DEVICE int first_kv_block(const BackwardParams<Traits>& p, const WorkTile& at) {
-  static_assert(!kHeadMajor<Traits>, "attile::first_kv_block: kv blocks go sequence by sequence");
-  return (at.sequence * p.kv_heads + at.kv_head) * p.kv_tiles;
-}
-
-/// Returns the kv block of the `begun`-th block to begin; the kv heads of a round begin one tile
-/// each, then the next tile each. A head begins with its first tile, which under a causal mask has
-/// most rows: the blocks that begin last are short. With kInOrder it begins with its last tile,
-/// since a block waits for those of later tiles, and goes through its rows from the first on: under
-/// a causal mask or a window it then meets no rows before the next tile has. kAlternatesFrom says
-/// where half of the heads ascend: they begin with the first tile, and with the last rows of each
+/// Returns the kv tile, and its head, that is the `begun`-th to begin of `heads` kv heads with
+/// `tiles` kv tiles each: the kv heads of a round begin one tile each, then the next tile each. A
+/// head begins with its first tile, which under a causal mask has most rows: the blocks that begin
+/// last are short. With kInOrder it begins with its last tile, since a block waits for those of
+/// later tiles, and goes through its rows from the first on: under a causal mask or a window it
+/// then meets no rows before the next tile has. kAlternatesFrom says where half of the heads
+/// ascend, all from `descending` on: they begin with the first tile, and with the last rows of each
 /// tile. Which heads those are must depend neither on the number of sequences nor on the device,
 /// because the order of the sums depends on it.
 template <class Traits>
-ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
-  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int heads, int tiles,
+                                  int begun) {
   if constexpr (Traits::kAlternatesFrom > 0) {
-    const AlternatingHeads heads{p.rounds, p.ascending_from / p.kv_tiles, p.batch * p.kv_heads};
-    const auto [head, index] = heads.tile(begun, p.kv_tiles);
-    return head * p.kv_tiles + index;
+    return AlternatingHeads{rounds, descending, heads}.tile(begun, tiles);
   } else {
-    if (!kInOrder && (!Traits::kHeadsInFlight || p.rounds.one_each())) return begun;
-    const HeadRounds::Round round = p.rounds.round_of(begun / p.kv_tiles);
-    const int among = begun - round.first * p.kv_tiles;
-    const int index = kInOrder ? p.kv_tiles - 1 - among / round.heads : among / round.heads;
-    return (round.first + among % round.heads) * p.kv_tiles + index;
+    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+    const HeadRounds::Round round = rounds.round_of(begun / tiles);
+    const int among = begun - round.first * tiles;
+    const int index = kInOrder ? tiles - 1 - among / round.heads : among / round.heads;
+    return {round.first + among % round.heads, index};
   }
+}
+
+/// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
+/// has none. Packed sequences begin one after another.
+template <class Traits>
+ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    const auto share = p.kv_slots().find(begun, p.kv_heads);
+    // With kInOrder blocks wait for semaphores, which are by slots of rows.
+    constexpr bool kWaits = Traits::kDqMode == DqMode::kInOrder;
+    if (!share.is_sequence || (kWaits && !p.q_slots().has_all(share.sequence))) return -1;
+    const int q_len = p.policies.sequences.extent(share.sequence, p.bounds).q_len;
+    const int descending = descending_heads<Traits>(p.kv_heads, p.group_heads);
+    const HeadRounds rounds(
+        descending, heads_in_flight<Traits>(p.kv_heads, p.group_heads, ceil_div(q_len, Traits::kBr),
+                                            share.slots));
+    const auto [head, index] =
+        begun_tile<Traits>(rounds, descending, p.kv_heads, share.slots, share.item);
+    if (index >= p.kv_tiles) return -1;  // in a gap behind the longest sequence
+    const int batch_head =
+        kHeadMajor<Traits> ? head * p.batch + share.sequence : share.sequence * p.kv_heads + head;
+    return batch_head * p.kv_tiles + index;
+  } else {
+    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
+    if (!kInOrder && (!Traits::kHeadsInFlight || p.rounds.one_each())) return begun;
+    const auto [head, index] = begun_tile<Traits>(p.rounds, p.ascending_from / p.kv_tiles,
+                                                  p.batch * p.kv_heads, p.kv_tiles, begun);
+    return head * p.kv_tiles + index;
+  }
+}
+
+/// Returns whether a kv block, as kv_block_of gives it, has keys.
+template <class Traits>
+ATTILE_DEVICE bool has_keys(const BackwardParams<Traits>& p, int kv_block) {
+  return Traits::SequencesType::kUniform ||
+         (kv_block >= 0 && p.has_keys(kv_work_tile(p, kv_block)));
 }
 
 /// Returns the tile of query rows that the `tile`-th block of the kernel after the pass stores. The
@@ -96,8 +102,14 @@ ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
 template <class Traits>
 ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
   if (p.kv_tiles == 0) return tile;
-  const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.rounds.heads;
-  const std::int64_t late_tiles = std::int64_t{late_heads} * p.group_heads * p.q_tiles;
+  std::int64_t late_tiles = 0;
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {  // rows as many as the keys of a wave
+    constexpr int kTiles = ceil_div(Traits::kBc, Traits::kBr);
+    late_tiles = std::int64_t{arch::multiprocessor_bound()} * kTiles * p.group_heads;
+  } else {
+    const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.rounds.heads;
+    late_tiles = std::int64_t{late_heads} * p.group_heads * p.q_tiles;
+  }
   const int late = static_cast<int>(min<std::int64_t>(late_tiles, arch::block_count()));
   return tile < late ? tile - late + arch::block_count() : tile - late;
 }

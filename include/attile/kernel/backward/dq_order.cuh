@@ -20,8 +20,7 @@ namespace attile {
 ///
 /// A block of the pass over keys has one tile of K and V, a kv block, and adds to the dQ of all
 /// rows that see it. Three kinds of numbers in the workspace order that: flags of chunks of zeros,
-/// semaphores, and flags of readiness. Preprocessing resets all of them (`reset`,
-/// `reset_semaphore`).
+/// semaphores, and flags of readiness. Preprocessing resets all of them (`reset`).
 ///
 /// 1. Zeros. With kInOrder the kv block that adds first overwrites what is there, and preprocessing
 ///    writes zeros only for rows that no kv block sees. With kAccumulate preprocessing writes all
@@ -36,11 +35,10 @@ namespace attile {
 ///    claimed, so that it does not matter in which order blocks begin, or whether they run at the
 ///    same time.
 /// 2. Turns, with kInOrder. Each tile of rows has a semaphore, which holds the kv tile that has
-/// added
-///    last, at first kv_tiles, which is none. `acquire` waits until that is the one before mine in
-///    the order, of those that the rows see; `release` writes mine. The order is from the last kv
-///    tile to the first, or in a kv head that ascends (`kv_block_of`) from the first to the last. A
-///    block waits only for blocks that have begun (backward_in_order_kernel).
+///    added last, at first kv_tiles, which is none. `acquire` waits until that is the one before
+///    mine in the order, of those that the rows see; `release` writes mine. The order is from the
+///    last kv tile to the first, or in a kv head that ascends (`kv_block_of`) from the first to the
+///    last. A block waits only for blocks that have begun (backward_in_order_kernel).
 /// 3. Readiness, with kSignalsDqReady: kDqReadyFlags flags for each kv block. `signal_ready` sets
 ///    one when its part has been added, and `await_ready` waits for those of all kv blocks of a kv
 ///    head, so that dQ of the first heads is written while the last kv blocks still run (worth
@@ -55,18 +53,19 @@ class DqOrder {
  public:
   ATTILE_DEVICE explicit DqOrder(const BackwardParams<Traits>& p) : p_(p) {}
 
-  /// Resets all but the semaphores. Scope    all threads of a grid of blocks of kThreads.
+  /// Resets all numbers. Scope    all threads of a grid of blocks of kThreads.
   template <int kThreads>
   ATTILE_DEVICE void reset() const {
+    if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+      fill<kThreads>(p_.dq_semaphores, p_.q_tile_count(), p_.kv_tiles);
+    }
     if (p_.zero_fill_flags != nullptr) {
-      clear<kThreads>(p_.zero_fill_flags, std::int64_t{2} * p_.kv_blocks());
+      fill<kThreads>(p_.zero_fill_flags, std::int64_t{2} * p_.kv_blocks(), 0);
     }
     if constexpr (Traits::kSignalsDqReady) {
-      clear<kThreads>(p_.dq_ready_flags, std::int64_t{Traits::kDqReadyFlags} * p_.kv_blocks());
+      fill<kThreads>(p_.dq_ready_flags, std::int64_t{Traits::kDqReadyFlags} * p_.kv_blocks(), 0);
     }
   }
-  /// Resets the semaphore of a tile of rows. Scope    one thread.
-  ATTILE_DEVICE void reset_semaphore(const WorkTile& at) const { *semaphore(at) = p_.kv_tiles; }
 
   // 1. Zeros.
 
@@ -154,19 +153,26 @@ class DqOrder {
   /// Says that part `part` of a kv block's dQ has been added. Scope    one thread, after all that
   /// added it.
   ATTILE_DEVICE void signal_ready(int kv_block, int part) const {
-    arch::store_release(p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * kv_block + part,
-                        1);
+    std::int64_t number = kv_block;
+    if constexpr (BackwardParams<Traits>::kPackedSequences) {
+      const WorkTile key = kv_work_tile(p_, kv_block);
+      number = first_ready(key) + key.kv_tile();
+    }
+    arch::store_release(p_.dq_ready_flags + Traits::kDqReadyFlags * number + part, 1);
   }
   /// Waits until dq_accum of a tile of rows is complete.
   /// Scope    all threads of a block of Traits::kDqThreads.
   ATTILE_DEVICE void await_ready(const WorkTile& at) const {
     const int kv_tiles = p_.kv_tiles_of(at);
-    if (kv_tiles == 0) {
+    bool is_computed = kv_tiles > 0;
+    if constexpr (BackwardParams<Traits>::kPackedSequences) {
+      is_computed = is_computed && p_.kv_slots().has_all(at.sequence);
+    }
+    if (!is_computed) {
       arch::await_dependencies();  // nothing adds: preprocessing's zeros are complete
       return;
     }
-    const std::int64_t first = std::int64_t{Traits::kDqReadyFlags} * first_kv_block(p_, at);
-    const int* const flags = p_.dq_ready_flags + first;
+    const int* const flags = p_.dq_ready_flags + Traits::kDqReadyFlags * first_ready(at);
     const int count = kv_tiles * Traits::kDqReadyFlags;
     for (int i = arch::thread_index(); i < count; i += Traits::kDqThreads) {
       while (arch::load_acquire(flags + i) == 0) {
@@ -179,12 +185,23 @@ class DqOrder {
   static constexpr bool kListsBlocks = BackwardParams<Traits>::kListsBlocks;
 
   template <int kThreads>
-  ATTILE_DEVICE static void clear(int* flags, std::int64_t count) {
+  ATTILE_DEVICE static void fill(int* numbers, std::int64_t count, int value) {
     const std::int64_t threads = std::int64_t{arch::block_count()} * kThreads;
     std::int64_t i = std::int64_t{arch::block_index()} * kThreads + arch::thread_index();
     for (; i < count; i += threads) {
-      flags[i] = 0;
+      numbers[i] = value;
     }
+  }
+  /// Returns the number, among those that have flags of readiness, of the first kv tile of a work
+  /// tile's sequence and kv head: kv blocks, or of packed sequences slots.
+  ATTILE_DEVICE std::int64_t first_ready(const WorkTile& at) const {
+    static_assert(!kHeadMajor<Traits>, "attile::DqOrder: kv blocks go sequence by sequence");
+    if constexpr (BackwardParams<Traits>::kPackedSequences) {
+      const auto slots = p_.kv_slots();
+      return std::int64_t{slots.first(at.sequence)} * p_.kv_heads +
+             at.kv_head * slots.slots(at.sequence);
+    }
+    return (at.sequence * p_.kv_heads + at.kv_head) * p_.kv_tiles;
   }
   /// Waits until `before` has added, and so all that come before it.
   ATTILE_DEVICE void await_semaphore(const WorkTile& at, int before) const {

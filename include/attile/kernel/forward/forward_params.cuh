@@ -13,11 +13,12 @@ namespace attile {
 /// Holds the one argument of a forward kernel: the problem, and how its rows are cut into tiles.
 template <class Traits>
 struct ForwardParams : Problem<Traits> {
-  int q_tiles;  ///< the tiles of query rows of each sequence and head
+  int q_tiles;  ///< the tiles of q_len rows
 
-  /// Returns the number of tiles of query rows of all sequences and heads.
+  /// Returns the number of slots of tiles of query rows (TileSlots), of all query heads.
   static std::int64_t tile_count(const typename Traits::Args& args) {
-    return std::int64_t{args.batch} * args.q_heads * ceil_div(args.q_len, Traits::kBr);
+    using Slots = TileSlots<Axis::kRows, Traits::kBr, typename Traits::SequencesType>;
+    return Slots(args.sequences, args.batch, args.q_len).count() * args.q_heads;
   }
 
   /// Takes arguments that passed `check_arguments`; `complete` does the rest.

@@ -9,8 +9,8 @@ namespace attile {
 
 /// Gives each block its one work tile, in kernels that have a block for each tile of rows. Tiles of
 /// a head are neighbours, so that they share its K and V in L2; the last rows, which see most under
-/// a causal mask, come first. Where lengths differ, the grid has tiles for the longest sequence,
-/// and those past the end of a shorter one (Problem::has_rows) do nothing.
+/// a causal mask, come first. Where lengths differ, blocks whose slot has no tile
+/// (Problem::has_rows) do nothing.
 template <class Traits>
 class OneTileSchedule {
  public:
@@ -22,16 +22,7 @@ class OneTileSchedule {
     return at;
   }
   /// Returns the tile without kv_tiles, for which a mask may have to be read.
-  ATTILE_DEVICE WorkTile rows() const {
-    const int batch_head = block_ / p_.q_tiles;
-    WorkTile at;
-    at.sequence = batch_head / p_.q_heads;
-    at.head = batch_head % p_.q_heads;
-    at.kv_head = at.head / p_.group_heads;
-    at.row0 = (p_.q_tiles - 1 - block_ % p_.q_tiles) * Traits::kBr;
-    at.extent = p_.policies.sequences.extent(at.sequence, p_.bounds);
-    return at;
-  }
+  ATTILE_DEVICE WorkTile rows() const { return p_.row_tile(block_, p_.q_tiles, true); }
 
  private:
   const ForwardParams<Traits>& p_;

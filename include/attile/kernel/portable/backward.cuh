@@ -181,7 +181,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_q_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   // The pass over keys has ended, which has waited for the statistics, before they are read.
   arch::await_dependencies();
-  backward_rows<Traits>(p, q_work_tile_from_last(p, arch::block_index()), arch::dynamic_shared());
+  const WorkTile at = p.row_tile(arch::block_index(), p.q_tiles, true);
+  backward_rows<Traits>(p, at, arch::dynamic_shared());
 }
 
 /// Stores dQ = scale * (the fp32 sum), in the type of dQ, for one tile of query rows.

@@ -78,7 +78,7 @@ struct Flash1Params : Problem<Traits> {
     at.head = batch_head % this->q_heads;
     at.kv_head = at.head / this->group_heads;
     at.row0 = block % slabs * Traits::kSlabTiles * Traits::kBr;
-    at.extent = this->policies.sequences.extent(at.sequence, this->bounds);
+    this->read_lengths(at);
     return at;
   }
 };

@@ -10,7 +10,9 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
+#include <attile/core/tile_slots.h>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/scores.cuh>
@@ -31,6 +33,7 @@ struct Problem {
   using MaskType = typename Policies::MaskType;
   static constexpr bool kListsBlocks = BlockListMask<MaskType>;
   static constexpr bool kUniform = SequencesType::kUniform;
+  static constexpr bool kPackedSequences = kIsPacked<SequencesType>;
   /// The larger of the two head dimensions that the kernel takes.
   static constexpr int kColumns = max(Traits::kD, Traits::kDv);
 
@@ -58,14 +61,58 @@ struct Problem {
       return at.extent;
     }
   }
+  /// Sets the lengths of a work tile's sequence, and where it begins.
+  ATTILE_DEVICE void read_lengths(WorkTile& at) const {
+    at.extent = policies.sequences.extent(at.sequence, bounds);
+    if constexpr (!kUniform) {
+      at.q_origin = policies.sequences.q_origin(at.sequence);
+      at.kv_origin = policies.sequences.kv_origin(at.sequence);
+    }
+  }
+  /// Returns the slots of tiles of query rows.
+  ATTILE_HOST_DEVICE auto q_slots() const {
+    return TileSlots<Axis::kRows, Traits::kBr, SequencesType>(policies.sequences, batch,
+                                                              bounds.q_len);
+  }
+  /// Returns the work tile of a tile of query rows. `number`: counted through all heads of one
+  /// sequence after another, in each from its first rows on, or with `from_last` from its last
+  /// ones. `q_tiles`: the tiles of q_len rows. It may have no rows (`has_rows`).
+  ATTILE_DEVICE WorkTile row_tile(int number, int q_tiles, bool from_last = false) const {
+    const auto in_order = [&](int tile, int tiles) { return from_last ? tiles - 1 - tile : tile; };
+    WorkTile at;
+    if constexpr (kPackedSequences) {
+      const auto share = q_slots().find(number, q_heads);
+      if (!share.is_sequence) return {.sequence = -1};
+      at.sequence = share.sequence;
+      at.head = share.item / share.slots;
+      at.kv_head = at.head / group_heads;
+      at.row0 = in_order(share.item % share.slots, share.slots) * Traits::kBr;
+    } else {
+      const int batch_head = number / q_tiles;
+      at.sequence = batch_head / q_heads;
+      at.head = batch_head % q_heads;
+      at.kv_head = at.head / group_heads;
+      at.row0 = in_order(number % q_tiles, q_tiles) * Traits::kBr;
+    }
+    read_lengths(at);
+    return at;
+  }
   /// Returns whether a sequence has rows of a work tile. Where sequences have lengths of their own,
-  /// a grid has tiles for the bounds, of which some lie past the end of a sequence.
+  /// a grid also has blocks for slots in which no tile lies.
   ATTILE_HOST_DEVICE bool has_rows(const WorkTile& at) const {
     return kUniform || at.row0 < extent(at).q_len;
   }
   /// Returns the coordinates of the scores of a work tile's rows, from key col0 on.
   ATTILE_DEVICE tile::TileCoord coord(const WorkTile& at, int col0) const {
     return {at.sequence, at.head, at.row0, col0, extent(at)};
+  }
+
+  /// These return where a work tile's sequence begins in tensors of queries, and of keys.
+  ATTILE_HOST_DEVICE RowOrigin q_origin(const WorkTile& at) const {
+    return kUniform ? RowOrigin{at.sequence, 0} : at.q_origin;
+  }
+  ATTILE_HOST_DEVICE RowOrigin kv_origin(const WorkTile& at) const {
+    return kUniform ? RowOrigin{at.sequence, 0} : at.kv_origin;
   }
 
   /// These return Q, O, and a tensor of such a shape, of a work tile's sequence and query head. Row
@@ -75,7 +122,7 @@ struct Problem {
   template <class X>
   ATTILE_DEVICE tile::Matrix<X> rows_of_head(const tile::TensorParam<X>& x, const WorkTile& at,
                                              int cols) const {
-    return x.slice(policies.sequences.q_origin(at.sequence), at.head, extent(at).q_len, cols);
+    return x.slice(q_origin(at), at.head, extent(at).q_len, cols);
   }
   /// These return K, V, and a tensor of such a shape, of a work tile's sequence and kv head. Row 0
   /// is the sequence's first key.
@@ -84,7 +131,7 @@ struct Problem {
   template <class X>
   ATTILE_DEVICE tile::Matrix<X> keys_of_head(const tile::TensorParam<X>& x, const WorkTile& at,
                                              int cols) const {
-    return x.slice(policies.sequences.kv_origin(at.sequence), at.kv_head, extent(at).kv_len, cols);
+    return x.slice(kv_origin(at), at.kv_head, extent(at).kv_len, cols);
   }
   /// Points to the element of a sequence's first row in a tensor of LSE's shape; its other rows
   /// follow.

@@ -69,10 +69,10 @@ struct BackwardParams : attile::BackwardParams<Traits> {
 
   /// Return the coordinates of a work tile's rows, and of its keys, from key `key0` on.
   ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at) const {
-    return boxes.queries(this->policies.sequences, at.sequence, this->extent(at), at.head, at.row0);
+    return boxes.queries(at, at.head);
   }
   ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
-    return boxes.keys(this->policies.sequences, at.sequence, this->extent(at), at.kv_head, key0);
+    return boxes.keys(at, key0);
   }
 
   /// Makes the tensor maps.

@@ -10,6 +10,7 @@
 #include <attile/core/sequences.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
+#include <attile/kernel/problem/work_tile.h>
 
 #include <cuda_runtime.h>
 
@@ -76,27 +77,25 @@ class SequenceBoxes {
     return boxed;
   }
 
-  /// Return the coordinates of a sequence's rows, or keys, from row `row0` on. Where sequences have
-  /// lengths of their own, and row0 is below 0, they are those of a box of zeros. `lengths`: the
-  /// sequence's.
-  ATTILE_DEVICE arch::TmaCoord queries(const SequencesType& sequences, int sequence, Extent lengths,
-                                       int head, int row0, int col0 = 0) const {
+  /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
+  /// key0 on. `head`: as the map counts heads. Where sequences have lengths of their own, and row0
+  /// is below 0, they are those of a box of zeros.
+  ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int head, int col0 = 0) const {
     if constexpr (kUniform) {
-      return {col0, 0, row0, head, sequence};
+      return {col0, 0, at.row0, head, at.sequence};
     } else {
-      const RowOrigin origin = sequences.q_origin(sequence);
-      const int row = row0 < 0 ? longest_.q_len : longest_.q_len - lengths.q_len + row0;
-      return {col0, origin.row + lengths.q_len, row, head, origin.batch};
+      const int before = longest_.q_len - at.extent.q_len;
+      const int row = at.row0 < 0 ? longest_.q_len : before + at.row0;
+      return {col0, at.q_origin.row + at.extent.q_len, row, head, at.q_origin.batch};
     }
   }
-  ATTILE_DEVICE arch::TmaCoord keys(const SequencesType& sequences, int sequence, Extent lengths,
-                                    int kv_head, int key0) const {
+  ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
     if constexpr (kUniform) {
-      return {0, 0, key0, kv_head, sequence};
+      return {0, 0, key0, at.kv_head, at.sequence};
     } else {
-      const RowOrigin origin = sequences.kv_origin(sequence);
-      return {0, origin.row + lengths.kv_len, longest_.kv_len - lengths.kv_len + key0, kv_head,
-              origin.batch};
+      const int before = longest_.kv_len - at.extent.kv_len;
+      return {0, at.kv_origin.row + at.extent.kv_len, before + key0, at.kv_head,
+              at.kv_origin.batch};
     }
   }
 

@@ -49,17 +49,17 @@ struct ForwardMemory {
     return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
   }
 
-  /// The slots of the work tiles that a thread makes for others, with kSchedules: their barriers
+  /// The stages of the work tiles that a thread makes for others, with kSchedules: their barriers
   /// say that a tile is there, and that all have read it.
-  ATTILE_DEVICE WorkTile& tile_slot(int slot) const {
+  ATTILE_DEVICE WorkTile& tile_stage(int stage) const {
     return *reinterpret_cast<WorkTile*>(data + Traits::kTilesOffset +
-                                        slot * Traits::kTileSlotBytes);
+                                        stage * Traits::kTileStageBytes);
   }
-  ATTILE_DEVICE arch::Mbarrier* tile_full(int slot) const {
-    return barriers() + Traits::kPipelineBarriers + slot;
+  ATTILE_DEVICE arch::Mbarrier* tile_full(int stage) const {
+    return barriers() + Traits::kPipelineBarriers + stage;
   }
-  ATTILE_DEVICE arch::Mbarrier* tile_empty(int slot) const {
-    return barriers() + Traits::kPipelineBarriers + Traits::kTileSlots + slot;
+  ATTILE_DEVICE arch::Mbarrier* tile_empty(int stage) const {
+    return barriers() + Traits::kPipelineBarriers + Traits::kTileStages + stage;
   }
 
   /// Initialises all barriers. Scope    all threads of the block.
@@ -72,9 +72,9 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps);
       v().init(Traits::kConsumers * kWarps);
-      for (int slot = 0; Traits::kSchedules && slot < Traits::kTileSlots; ++slot) {
-        arch::mbarrier_init(tile_full(slot), 1);
-        arch::mbarrier_init(tile_empty(slot), Traits::kTileReaders);
+      for (int stage = 0; Traits::kSchedules && stage < Traits::kTileStages; ++stage) {
+        arch::mbarrier_init(tile_full(stage), 1);
+        arch::mbarrier_init(tile_empty(stage), Traits::kTileReaders);
       }
       arch::mbarrier_publish();
     }

@@ -9,6 +9,7 @@
 #include <attile/core/schedule.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
+#include <attile/core/tile_slots.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/boxed.cuh>
@@ -144,7 +145,8 @@ struct TensorMaps {
 /// Holds what the thread that makes work tiles needs, where sequences have lengths of their own.
 template <bool kThere>
 struct Scheduling {
-  int* counter = nullptr;  ///< of the work tiles that blocks have taken; null: they take turns
+  int* counter = nullptr;  ///< of the slots that blocks have taken; null: they take turns
+  int items = 0;           ///< all slots of all query heads
   int l2_keys = 0;         ///< keys of one kv head whose K and V take kL2Bytes
 };
 template <>
@@ -169,8 +171,15 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
   [[no_unique_address]] Scheduling<Traits::kSchedules> scheduled;
 
-  /// Returns the number of work tiles.
+  /// The slots of work tiles of one query head, where sequences have lengths of their own.
+  using Slots =
+      TileSlots<Axis::kRows, Traits::kConsumers * kWarpgroupRows, typename Traits::SequencesType>;
+
+  /// Returns the number of work tiles, or of slots of them.
   static std::int64_t tile_count(const typename Traits::Args& args) {
+    if constexpr (Traits::kSchedules) {
+      return Slots(args.sequences, args.batch, args.q_len).count() * args.q_heads;
+    }
     const Packing packing = packing_of<Traits>(args);
     return std::int64_t{args.batch} * (args.q_heads / packing.heads) *
            ceil_div(args.q_len, tile_rows(packing));
@@ -190,6 +199,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     if constexpr (Traits::kSchedules) {
       const int key_bytes = (this->head_dim + this->head_dim_v) * int{sizeof(*args.k.data)};
       scheduled.l2_keys = static_cast<int>(kL2Bytes / key_bytes);
+      scheduled.items = static_cast<int>(tile_count(args));
     } else if constexpr (!kEvenRows<Traits>) {
       sections = sections_of(args);
     }
@@ -230,11 +240,10 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
   /// key0 on.
   ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int col0 = 0) const {
-    return boxes.queries(this->policies.sequences, at.sequence, this->extent(at), box_head(at.head),
-                         at.row0, col0);
+    return boxes.queries(at, box_head(at.head), col0);
   }
   ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
-    return boxes.keys(this->policies.sequences, at.sequence, this->extent(at), at.kv_head, key0);
+    return boxes.keys(at, key0);
   }
   /// Returns the number of rows of each packed head that a warpgroup computes.
   ATTILE_DEVICE int warpgroup_rows() const {

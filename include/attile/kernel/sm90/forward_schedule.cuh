@@ -42,7 +42,7 @@ class ForwardSchedule {
     at.sequence = item.batch_head / packs;
     at.head = item.batch_head % packs * p_.packed_heads();
     at.kv_head = at.head / p_.group_heads;
-    at.extent = p_.policies.sequences.extent(at.sequence, p_.bounds);
+    p_.read_lengths(at);
     const int rows = Traits::kConsumers * p_.warpgroup_rows();
     at.row0 = item.q_tile * rows - p_.lead;
     at.kv_tiles = p_.tiles_seen(at, at.row0, rows);
@@ -100,12 +100,14 @@ struct alignas(16) ConsumerRows {
 
   /// Returns the work tile that has these rows alone.
   ATTILE_DEVICE WorkTile at(const ForwardParams<Traits>& p) const {
-    return {.kv_tiles = kv_tiles,
-            .sequence = sequence,
-            .head = head,
-            .kv_head = head / p.group_heads,
-            .row0 = row0,
-            .extent = extent_of(p)};
+    WorkTile at{.kv_tiles = kv_tiles,
+                .sequence = sequence,
+                .head = head,
+                .kv_head = head / p.group_heads,
+                .row0 = row0};
+    p.read_lengths(at);
+    at.extent = extent_of(p);
+    return at;
   }
   ATTILE_DEVICE Extent extent_of(const ForwardParams<Traits>& p) const {
     if constexpr (kUniform) {

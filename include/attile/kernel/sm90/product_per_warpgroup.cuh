@@ -76,10 +76,11 @@ ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
     row0 = arrived[1];
   };
   const auto finish = [&] {
-    if constexpr (!Traits::kSignalsDqReady) return;
-    smem.await_zero_filled();                       // also where nothing is added
-    consumer_barrier(static_cast<int>(Role::kDq));  // all have added before one signals it
-    if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(arch::opaque(kv_block), 0);
+    if constexpr (Traits::kSignalsDqReady) {
+      smem.await_zero_filled();                       // also where nothing is added
+      consumer_barrier(static_cast<int>(Role::kDq));  // all have added before one signals it
+      if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(arch::opaque(kv_block), 0);
+    }
   };
   begin_tile(next_tile(0));  // K has arrived, because dS was made of it
   if (head < 0) return finish();

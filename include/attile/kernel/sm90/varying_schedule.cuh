@@ -5,75 +5,85 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/tile_slots.h>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
 
+#include <cstdint>
+
 // How the producer threads of the forward kernel get the block's work tiles. Where all sequences
 // have the same lengths, each thread works them out by a ForwardSchedule of its own. Else one
-// thread goes through the lengths in device memory, and writes the work tiles to slots, which the
-// others read:
+// thread reads the lengths in device memory, and writes the work tiles to places in shared memory,
+// where the others read them:
 //
 //   schedule_tiles, one thread                      ScheduledTiles, kTileReaders threads
-//     waits until all have read the slot (empty)      waits until the tile is there (full)
+//     waits until all have read the stage (empty)      waits until the tile is there (full)
 //     takes the number of the next work tile          copies it, and says so (empty)
 //     writes the tile, and says so (full)
 //
-// After the block's last work tile comes one without a sequence. A number is taken when a slot is
+// After the block's last work tile comes one without a sequence. A tile is taken when a stage is
 // free, so that a block that is late does not hold work that others could do.
 
 namespace attile::sm90 {
 
 /// Makes a block's work tiles, one after another, where sequences have lengths of their own: those
-/// that have rows (VaryingItems). Their numbers come from a counter in device memory, so that no
-/// block waits for others in the end, or where the caller has brought no scratch memory from the
-/// index of the block.
+/// of the slots (TileSlots) in which there are rows. Slots are taken by a counter in device memory,
+/// so that no block waits for others in the end, or where the caller has brought no scratch memory
+/// by the index of the block.
 template <class Traits>
 class VaryingTiles {
-  struct Lengths {
-    const ForwardParams<Traits>& p;
-
-    ATTILE_DEVICE int q_tiles(int sequence) const {
-      return ceil_div(p.policies.sequences.extent(sequence, p.bounds).q_len, kRows);
-    }
-    ATTILE_DEVICE int section_heads(int sequence) const {
-      const int keys = p.policies.sequences.extent(sequence, p.bounds).kv_len;
-      return max(min(p.scheduled.l2_keys / max(keys, 1), p.kv_heads), 1) * p.group_heads;
-    }
-  };
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
+  using Slots = typename ForwardParams<Traits>::Slots;
 
  public:
   ATTILE_DEVICE VaryingTiles(const ForwardParams<Traits>& p, int block)
-      : p_(p), items_(Lengths{p}, p.batch, p.q_heads), block_(block) {}
+      : p_(p), slots_(p.policies.sequences, p.batch, p.bounds.q_len), block_(block) {}
 
   /// Goes on to the block's next work tile. Returns whether there is one. Scope    one thread.
   ATTILE_DEVICE bool next() {
     int* const counter = p_.scheduled.counter;
-    return items_.seek(counter != nullptr ? arch::fetch_add(counter, 1)
-                                          : snake(block_, arch::block_count(), wave_++));
+    for (;;) {
+      const std::int64_t number = counter != nullptr ? arch::fetch_add(counter, 1)
+                                                     : snake(block_, arch::block_count(), wave_++);
+      if (number >= p_.scheduled.items) return false;
+      if (enter(static_cast<int>(number))) return true;
+    }
   }
   ATTILE_DEVICE WorkTile tile() const {
-    const auto item = items_.item();
-    WorkTile at;
-    at.sequence = item.sequence;
-    at.head = item.head;
-    at.kv_head = at.head / p_.group_heads;
-    at.extent = p_.policies.sequences.extent(at.sequence, p_.bounds);
-    const int lead = p_.kHasLead ? lead_rows(at.extent.q_len, kRows, kWarpgroupRows) : 0;
-    at.row0 = item.q_tile * kRows - lead;
+    WorkTile at = at_;
     at.kv_tiles = p_.tiles_seen(at, at.row0, kRows);
     return at;
   }
 
  private:
+  /// Goes to the tile of a slot of a head. Returns whether it has rows.
+  ATTILE_DEVICE bool enter(int number) {
+    const auto share = slots_.find(number, p_.q_heads);
+    if (!share.is_sequence) return false;
+    at_.sequence = share.sequence;
+    p_.read_lengths(at_);
+    const Extent lengths = at_.extent;
+    const int sections = min(p_.scheduled.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
+    const int section = max(sections, 1) * p_.group_heads;
+    const auto [head, q_tile] = section_tile(share.item, section, p_.q_heads, share.slots);
+    at_.head = head;
+    at_.kv_head = head / p_.group_heads;
+    at_.row0 = q_tile * kRows;
+    if (at_.row0 >= lengths.q_len) return false;
+    if (p_.kHasLead) at_.row0 -= lead_rows(lengths.q_len, kRows, kWarpgroupRows);
+    return true;
+  }
+
   const ForwardParams<Traits>& p_;
-  VaryingItems<Lengths> items_;
+  Slots slots_;
   int block_, wave_ = 0;
+  WorkTile at_{};
 };
 
 /// Reads the work tiles that `schedule_tiles` makes, as ForwardSchedule gives them.
@@ -85,7 +95,7 @@ class ScheduledTiles {
   ATTILE_DEVICE bool more() const { return tile_.sequence >= 0; }
   ATTILE_DEVICE void next() {
     arch::mbarrier_wait(smem_.tile_full(state_.stage), state_.parity);  // the tile is written
-    tile_ = smem_.tile_slot(state_.stage);
+    tile_ = smem_.tile_stage(state_.stage);
     arch::mbarrier_arrive(smem_.tile_empty(state_.stage));
     state_.advance();
   }
@@ -94,21 +104,21 @@ class ScheduledTiles {
  private:
   const ForwardMemory<Traits>& smem_;
   WorkTile tile_;
-  tile::PipelineState<Traits::kTileSlots> state_;
+  tile::PipelineState<Traits::kTileStages> state_;
 };
 
-/// Writes the block's work tiles to the slots, with kSchedules. Scope    one thread.
+/// Writes the block's work tiles to the stages, with kSchedules. Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void schedule_tiles(const ForwardParams<Traits>& p, int block,
                                   const ForwardMemory<Traits>& smem) {
   VaryingTiles<Traits> tiles(p, block);
-  tile::PipelineState<Traits::kTileSlots> state;
+  tile::PipelineState<Traits::kTileStages> state;
   for (bool more = true; more; state.advance()) {
-    arch::mbarrier_wait(smem.tile_empty(state.stage), state.parity ^ 1);  // all have read the slot
+    arch::mbarrier_wait(smem.tile_empty(state.stage), state.parity ^ 1);  // all have read the stage
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
-    smem.tile_slot(state.stage) = at;
+    smem.tile_stage(state.stage) = at;
     arch::mbarrier_arrive(smem.tile_full(state.stage));
   }
 }

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+#include <attile/core/sequences.h>
+
+#include <cstdint>
+#include <limits>
+
+// Grids over tiles of sequences of which the host knows bounds alone.
+
+namespace attile {
+
+/// Names what a tile is cut from: the query rows of a sequence, or its keys.
+enum class Axis { kRows, kKeys };
+
+/// Divides the rows, or the keys, of all sequences into slots of kTile each: every tile that there
+/// is has a slot, and what is launched for a slot without a tile does nothing. Where a sequence has
+/// a batch of its own, it has slots for the bound of its length. Packed ones have so many slots as
+/// their rows can fill, whatever the bound: those of sequence b begin at slot first_row / kTile + b
+/// (the first sequence's at 0), so that the next sequence's begin behind its last tile.
+template <Axis kAxis, int kTile, Sequences S>
+class TileSlots {
+ public:
+  /// Says whose an item is, where each slot has some, and those of a sequence follow each other.
+  struct Share {
+    int sequence;
+    int slots;         ///< of the sequence
+    int item;          ///< the item's number among those of the sequence
+    bool is_sequence;  ///< false: it is nobody's
+  };
+
+  /// `bound`: the length that no sequence exceeds.
+  ATTILE_HOST_DEVICE constexpr TileSlots(const S& sequences, int batch, int bound)
+      : sequences_(sequences), batch_(batch), bound_(bound), bound_tiles_(ceil_div(bound, kTile)) {}
+
+  /// Returns the number of slots of all sequences.
+  constexpr std::int64_t count() const {
+    if (batch_ == 0 || bound_tiles_ == 0) return 0;
+    if constexpr (kIsPacked<S>) return std::int64_t{rows() / kTile} + batch_;
+    return std::int64_t{batch_} * bound_tiles_;
+  }
+  /// Returns the first slot of a sequence; of the one behind the last, one past the last slot.
+  ATTILE_HOST_DEVICE constexpr int first(int sequence) const {
+    if constexpr (kIsPacked<S>) {
+      return sequence == 0 ? 0 : origin(sequence).row / kTile + sequence;
+    }
+    return sequence * bound_tiles_;
+  }
+  /// Returns the number of slots of a sequence.
+  ATTILE_HOST_DEVICE constexpr int slots(int sequence) const {
+    return kIsPacked<S> ? first(sequence + 1) - first(sequence) : bound_tiles_;
+  }
+
+  /// Returns whose an item is. `per_slot`: the items of a slot. A packed sequence is found by
+  /// bisection. Where offsets in device memory decrease, that finds a part of some sequences' slots
+  /// at most: nothing of such a sequence is found (`has_all`).
+  ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot) const {
+    if constexpr (kIsPacked<S>) {
+      const int slot = item / per_slot;
+      int found = 0, past = batch_;
+      constexpr int kMost = std::numeric_limits<int>::max();
+      int begun = 0, ended = kMost;  // what offsets before and behind say
+      while (past - found > 1) {
+        const int middle = found + (past - found) / 2;
+        const int begin = first(middle);
+        if (begin <= slot) {
+          found = middle, begun = max(begun, begin);
+        } else {
+          past = middle, ended = min(ended, begin);
+        }
+      }
+      const int begin = first(found), end = first(found + 1);
+      const bool is_sequence = begun <= begin && slot < end && end <= ended;
+      return {found, end - begin, item - begin * per_slot, is_sequence};
+    }
+    const int of_sequence = per_slot * bound_tiles_;
+    const int sequence = item / of_sequence;
+    return {sequence, bound_tiles_, item - sequence * of_sequence, sequence < batch_};
+  }
+  /// Returns whether a sequence is found for all of its slots, and no other one for any of them:
+  /// always, unless offsets decrease. Kernels of which one waits for another one leave the other
+  /// sequences out.
+  ATTILE_HOST_DEVICE constexpr bool has_all(int sequence) const {
+    if constexpr (kIsPacked<S>) {
+      const Share share = find(first(sequence), 1);
+      return share.is_sequence && share.sequence == sequence;
+    }
+    return true;
+  }
+
+ private:
+  ATTILE_HOST_DEVICE constexpr RowOrigin origin(int sequence) const {
+    return kAxis == Axis::kRows ? sequences_.q_origin(sequence) : sequences_.kv_origin(sequence);
+  }
+  /// Returns the rows of the tensors.
+  constexpr int rows() const {
+    return kAxis == Axis::kRows ? sequences_.q_shape(batch_, bound_).rows
+                                : sequences_.kv_shape(batch_, bound_).rows;
+  }
+
+  const S& sequences_;
+  int batch_, bound_, bound_tiles_;
+};
+
+}  // namespace attile
