@@ -5,8 +5,8 @@
 #include <attile/core/math.h>
 #include <attile/core/sequences.h>
 
+#include <climits>
 #include <cstdint>
-#include <limits>
 
 // Grids over tiles of sequences of which the host knows bounds alone.
 
@@ -56,21 +56,22 @@ class TileSlots {
   /// Returns whose an item is. `per_slot`: the items of a slot. A packed sequence is found by
   /// bisection. Where offsets in device memory decrease, that finds a part of some sequences' slots
   /// at most: nothing of such a sequence is found (`has_all`).
-  ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot) const {
+  /// `from`: no sequence before it has the item. It is found sooner if it is near.
+  ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot, int from = 0) const {
     if constexpr (kIsPacked<S>) {
       const int slot = item / per_slot;
-      int found = 0, past = batch_;
-      constexpr int kMost = std::numeric_limits<int>::max();
-      int begun = 0, ended = kMost;  // what offsets before and behind say
-      while (past - found > 1) {
-        const int middle = found + (past - found) / 2;
-        const int begin = first(middle);
+      int found = from, past = batch_;
+      int begun = 0, ended = INT_MAX;  // what the offsets before and behind say
+      const auto look_at = [&](int sequence) {
+        const int begin = first(sequence);
         if (begin <= slot) {
-          found = middle, begun = max(begun, begin);
+          found = sequence, begun = max(begun, begin);
         } else {
-          past = middle, ended = min(ended, begin);
+          past = sequence, ended = min(ended, begin);
         }
-      }
+      };
+      for (int ahead = 1; from > 0 && found + ahead < past; ahead *= 2) look_at(found + ahead);
+      while (past - found > 1) look_at(found + (past - found) / 2);
       const int begin = first(found), end = first(found + 1);
       const bool is_sequence = begun <= begin && slot < end && end <= ended;
       return {found, end - begin, item - begin * per_slot, is_sequence};

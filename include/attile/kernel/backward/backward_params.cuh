@@ -92,28 +92,39 @@ struct BackwardParams : Problem<Traits>,
   /// Returns the index of a work tile's tile of rows among those.
   ATTILE_HOST_DEVICE std::int64_t q_tile_number(const WorkTile& at) const {
     const int tile = at.row0 / Traits::kBr;
-    if constexpr (kPackedSequences) {
-      const auto slots = this->q_slots();
-      return std::int64_t{slots.first(at.sequence)} * this->q_heads +
-             at.head * slots.slots(at.sequence) + tile;
+    if constexpr (kPackedSequences) {  // a head has no more tiles than slots
+      const std::int64_t first = at.q_origin.row / Traits::kBr + at.sequence;
+      return first * this->q_heads + at.head * q_tiles_of(at) + tile;
     }
     return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles + tile;
   }
-  /// Returns the scratch rows of each query head: whole tiles, so that the loop reads without a
-  /// bound.
-  ATTILE_HOST_DEVICE std::int64_t scratch_rows() const {
-    return static_cast<std::int64_t>(q_tiles) * Traits::kBr;
+  /// Returns the index of a work tile's kv tile among the slots of kv tiles of all kv heads.
+  ATTILE_HOST_DEVICE std::int64_t kv_tile_number(const WorkTile& key) const {
+    if constexpr (kPackedSequences) {
+      const std::int64_t first = key.kv_origin.row / Traits::kBc + key.sequence;
+      return first * this->kv_heads + key.kv_head * kv_tiles_of(key) + key.kv_tile();
+    }
+    return (static_cast<std::int64_t>(key.sequence) * this->kv_heads + key.kv_head) * kv_tiles +
+           key.kv_tile();
+  }
+  /// Returns the scratch rows of each query head of a sequence, or where sequences are packed of its
+  /// own rows: whole tiles, so that the loop reads without a bound.
+  ATTILE_HOST_DEVICE std::int64_t scratch_rows(const WorkTile& at) const {
+    return static_cast<std::int64_t>(kPackedSequences ? q_tiles_of(at) : q_tiles) * Traits::kBr;
   }
   /// Returns the scratch rows of the query heads of one kv head.
-  ATTILE_HOST_DEVICE std::int64_t group_scratch_rows() const {
-    return this->group_heads * scratch_rows();
+  ATTILE_HOST_DEVICE std::int64_t group_scratch_rows(const WorkTile& at) const {
+    return this->group_heads * scratch_rows(at);
   }
   /// Returns whether a sequence has keys of a work tile's kv tile. Those past its end have no
   /// flags, as rows past its end (`has_rows`) have no scratch rows.
   ATTILE_HOST_DEVICE bool has_keys(const WorkTile& key) const {
     return this->kUniform || key.kv_tile() * Traits::kBc < this->extent(key).kv_len;
   }
-  /// Returns the number of kv tiles of a work tile's sequence.
+  /// Return the number of tiles of query rows, and of kv tiles, of a work tile's sequence.
+  ATTILE_HOST_DEVICE int q_tiles_of(const WorkTile& at) const {
+    return this->kUniform ? q_tiles : ceil_div(this->extent(at).q_len, Traits::kBr);
+  }
   ATTILE_HOST_DEVICE int kv_tiles_of(const WorkTile& at) const {
     return this->kUniform ? kv_tiles : ceil_div(this->extent(at).kv_len, Traits::kBc);
   }
@@ -124,7 +135,7 @@ struct BackwardParams : Problem<Traits>,
   /// Returns the scratch row that a work tile's rows begin with.
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
     if constexpr (kPackedSequences) return q_tile_number(at) * Traits::kBr;
-    return (at.sequence * this->q_heads + at.head) * scratch_rows() + at.row0;
+    return (at.sequence * this->q_heads + at.head) * scratch_rows(at) + at.row0;
   }
   /// Returns the steps of a loop over the tiles of query rows of a work tile's head that see any
   /// key of a kv tile: those tiles, or with a mask of block lists as many steps as the keys' block
@@ -245,8 +256,7 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t sums = Traits::kDqMode != DqMode::kTwoPass ? stats * Traits::kDqCols : 0;
   const std::size_t semaphores =
       Traits::kDqMode == DqMode::kInOrder ? sizeof(int) * (q_tiles + 1) : 0;
-  constexpr bool kZeroFills = Traits::kZeroFillsInPass && Traits::SequencesType::kUniform;
-  const std::size_t zero_fill = kZeroFills ? 2 * sizeof(int) * kv_blocks : 0;
+  const std::size_t zero_fill = Traits::kZeroFillsInPass ? 2 * sizeof(int) * kv_blocks : 0;
   static_assert(
       !(Traits::kZeroFillsInPass && Traits::kDqMode == DqMode::kInOrder),
       "attile::BackwardWorkspace: semaphores and zero_fill_flags begin at the same place");
@@ -261,19 +271,16 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, bytes};
 }
 
-/// Returns whether the pass itself writes the zeros of the sum of dQ: where the blocks of a kv head
-/// run together, each zero-fill chunk is worth its atomics, and L2 has room for what some hundred
-/// blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and 3 % slower
-/// with 16 MB, in chunks of 32 and 64 KB (docs/tuning.md); others are not measured. Where sequences
-/// have lengths of their own, the host does not know that.
+/// Returns whether the pass itself writes the zeros of the sum of dQ of a sequence: where the blocks
+/// of a kv head run together, each zero-fill chunk is worth its atomics, and L2 has room for what
+/// some hundred blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and
+/// 3 % slower with 16 MB, in chunks of 32 and 64 KB (docs/tuning.md); others are not measured.
 template <class Traits>
-bool zero_fills_in_pass(const typename Traits::Args& args) {
-  if (!Traits::kZeroFillsInPass || !Traits::SequencesType::kUniform) return false;
-  if (args.kv_heads == 0 || args.kv_len == 0) return false;
-  const std::int64_t rows = round_up(args.q_len, Traits::kBr);
-  const std::int64_t heads = args.q_heads / args.kv_heads;
-  const std::int64_t sum = heads * rows * Traits::kDqCols * std::int64_t{sizeof(float)};
-  const int kv_tiles = ceil_div(args.kv_len, Traits::kBc);
+ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent lengths) {
+  if (!Traits::kZeroFillsInPass || group_heads == 0 || lengths.kv_len == 0) return false;
+  const std::int64_t rows = round_up(lengths.q_len, Traits::kBr);
+  const std::int64_t sum = group_heads * rows * Traits::kDqCols * std::int64_t{sizeof(float)};
+  const int kv_tiles = ceil_div(lengths.kv_len, Traits::kBc);
   const std::int64_t chunk = sum / kv_tiles;
   return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= chunk && chunk <= 128 << 10;
 }
@@ -349,7 +356,11 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   if (Traits::kDqMode == DqMode::kInOrder)
     dq_semaphores = static_cast<int*>(part(parts.semaphores));
   if (Traits::kSignalsDqReady) dq_ready_flags = static_cast<int*>(part(parts.ready_flags));
-  if (zero_fills_in_pass<Traits>(args) && kv_blocks() > 0) {
+  // Of sequences with lengths of their own the device decides for each (DqOrder::pass_fills).
+  const bool may_fill =
+      Problem<Traits>::kUniform ? zero_fills_in_pass<Traits>(this->group_heads, this->bounds)
+                                : Traits::kZeroFillsInPass;
+  if (may_fill && kv_blocks() > 0) {
     zero_fill_flags = static_cast<int*>(part(parts.semaphores));
   }
   if constexpr (Traits::SinkType::kEnabled) {

@@ -224,7 +224,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
       if (p.dlse.data != nullptr) dlse = of_row(p.dlse);
     }
     const auto zero_fill_dq = [&] {
-      if (p.dq_accum == nullptr || written || p.zero_fill_flags != nullptr) return;
+      if (p.dq_accum == nullptr || written || order.pass_fills(tile)) return;
       const int mine = thread % kWarp * 4;
       float* const zeros = p.dq_accum_of(tile) + first * Traits::kDqCols + mine;
       ATTILE_UNROLL_BY(8)

@@ -24,9 +24,9 @@ namespace attile {
 ///
 /// 1. Zeros. With kInOrder the kv block that adds first overwrites what is there, and preprocessing
 ///    writes zeros only for rows that no kv block sees. With kAccumulate preprocessing writes all
-///    zeros, unless zero_fill_flags is set: with kZeroFillsInPass, and where L2 has room for them
-///    (zero_fills_in_pass), the pass writes them itself, because preprocessing's would go to device
-///    memory and come back.
+///    zeros, but with kZeroFillsInPass, and where L2 has room for them (zero_fills_in_pass), the
+///    pass writes those of a sequence itself, because preprocessing's would go to device memory and
+///    come back.
 ///    The dq_accum of a kv head's query heads is cut into one chunk for each of its kv blocks.
 ///    `zero_fill_chunk` claims a chunk (an atomic increment), writes it and marks it filled. A
 ///    block fills the chunk of the block that begins two rounds later (a round: as many blocks as
@@ -69,38 +69,48 @@ class DqOrder {
 
   // 1. Zeros.
 
+  /// Returns whether the pass writes the zeros of a work tile's sequence.
+  ATTILE_DEVICE bool pass_fills(const WorkTile& at) const {
+    if (p_.zero_fill_flags == nullptr) return false;
+    return p_.kUniform || zero_fills_in_pass<Traits>(p_.group_heads, p_.extent(at));
+  }
   /// Fills the chunk of a kv block with zeros, unless somebody has claimed it.
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE void zero_fill_chunk(int kv_block) const {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    if (arch::uniform(lane == 0 ? arch::fetch_add(claimed(kv_block), 1) : 0) != 0) return;
+    const auto number = flag_number(kv_block);
+    if (arch::uniform(lane == 0 ? arch::fetch_add(claimed(number), 1) : 0) != 0) return;
     const WorkTile key = kv_work_tile(p_, kv_block);
-    const std::int64_t floats = p_.group_scratch_rows() * Traits::kDqCols;
+    const std::int64_t floats = p_.group_scratch_rows(key) * Traits::kDqCols;
     float* const accum = p_.dq_accum_of(key);  // of its first head and row
     constexpr int kStep = arch::kWarpSize * 4;
     const std::int64_t steps = floats / kStep;  // whole, because a tile has 64 rows or more
-    const auto begin = [&](int index) { return steps * index / p_.kv_tiles; };
+    const int kv_tiles = p_.kv_tiles_of(key);
+    const auto begin = [&](int index) { return steps * index / kv_tiles; };
     const std::int64_t end = begin(key.kv_tile() + 1);
     ATTILE_UNROLL_BY(4)
     for (std::int64_t i = begin(key.kv_tile()); i < end; ++i) {
       arch::store(accum + i * kStep + lane * 4, Float4{});
     }
     arch::warp_barrier();  // all lanes have written before one says so
-    if (lane == 0) arch::store_release(filled(kv_block), 1);
+    if (lane == 0) arch::store_release(filled(number), 1);
   }
   /// Waits until the dq_accum of the kv block's query heads is zeros. Each lane looks at some
   /// chunks: what it has acquired counts for all behind a barrier of the warp.
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE void await_zero_fill(int kv_block) const {
-    const int first = kv_block - kv_work_tile(p_, kv_block).kv_tile();
+    const WorkTile key = kv_work_tile(p_, kv_block);
+    const int first = kv_block - key.kv_tile();
+    const int kv_tiles = p_.kv_tiles_of(key);
+    const auto shift = flag_number(kv_block) - kv_block;  // from kv blocks to flags
     const int lane = arch::thread_index() % arch::kWarpSize;
     ATTILE_UNROLL_BY(1)
-    for (int i = 0; i < p_.kv_tiles; i += arch::kWarpSize) {
-      const int mine = i + lane < p_.kv_tiles ? first + i + lane : kv_block;
-      while (arch::any_lane(arch::load_acquire(filled(mine)) == 0)) {
-        const int found = arch::first_lane(arch::load_acquire(claimed(mine)) == 0);
+    for (int i = 0; i < kv_tiles; i += arch::kWarpSize) {
+      const int mine = i + lane < kv_tiles ? first + i + lane : kv_block;
+      while (arch::any_lane(arch::load_acquire(filled(mine + shift)) == 0)) {
+        const int found = arch::first_lane(arch::load_acquire(claimed(mine + shift)) == 0);
         if (found < arch::kWarpSize) {
-          zero_fill_chunk(i + found < p_.kv_tiles ? first + i + found : kv_block);
+          zero_fill_chunk(i + found < kv_tiles ? first + i + found : kv_block);
         }
       }
     }
@@ -153,12 +163,8 @@ class DqOrder {
   /// Says that part `part` of a kv block's dQ has been added. Scope    one thread, after all that
   /// added it.
   ATTILE_DEVICE void signal_ready(int kv_block, int part) const {
-    std::int64_t number = kv_block;
-    if constexpr (BackwardParams<Traits>::kPackedSequences) {
-      const WorkTile key = kv_work_tile(p_, kv_block);
-      number = first_ready(key) + key.kv_tile();
-    }
-    arch::store_release(p_.dq_ready_flags + Traits::kDqReadyFlags * number + part, 1);
+    arch::store_release(
+        p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * flag_number(kv_block) + part, 1);
   }
   /// Waits until dq_accum of a tile of rows is complete.
   /// Scope    all threads of a block of Traits::kDqThreads.
@@ -172,7 +178,8 @@ class DqOrder {
       arch::await_dependencies();  // nothing adds: preprocessing's zeros are complete
       return;
     }
-    const int* const flags = p_.dq_ready_flags + Traits::kDqReadyFlags * first_ready(at);
+    static_assert(!kHeadMajor<Traits>, "attile::DqOrder: kv blocks go sequence by sequence");
+    const int* const flags = p_.dq_ready_flags + Traits::kDqReadyFlags * p_.kv_tile_number(at);
     const int count = kv_tiles * Traits::kDqReadyFlags;
     for (int i = arch::thread_index(); i < count; i += Traits::kDqThreads) {
       while (arch::load_acquire(flags + i) == 0) {
@@ -192,17 +199,6 @@ class DqOrder {
       numbers[i] = value;
     }
   }
-  /// Returns the number, among those that have flags of readiness, of the first kv tile of a work
-  /// tile's sequence and kv head: kv blocks, or of packed sequences slots.
-  ATTILE_DEVICE std::int64_t first_ready(const WorkTile& at) const {
-    static_assert(!kHeadMajor<Traits>, "attile::DqOrder: kv blocks go sequence by sequence");
-    if constexpr (BackwardParams<Traits>::kPackedSequences) {
-      const auto slots = p_.kv_slots();
-      return std::int64_t{slots.first(at.sequence)} * p_.kv_heads +
-             at.kv_head * slots.slots(at.sequence);
-    }
-    return (at.sequence * p_.kv_heads + at.kv_head) * p_.kv_tiles;
-  }
   /// Waits until `before` has added, and so all that come before it.
   ATTILE_DEVICE void await_semaphore(const WorkTile& at, int before) const {
     if constexpr (kListsBlocks) {
@@ -218,9 +214,21 @@ class DqOrder {
   ATTILE_DEVICE int* semaphore(const WorkTile& at) const {
     return p_.dq_semaphores + p_.q_tile_number(at);
   }
-  ATTILE_DEVICE int* claimed(int kv_block) const { return p_.zero_fill_flags + kv_block; }
-  ATTILE_DEVICE int* filled(int kv_block) const {
-    return p_.zero_fill_flags + p_.kv_blocks() + kv_block;
+  /// Returns the number of a kv block's flags. Those of a sequence and kv head follow each other.
+  ATTILE_DEVICE auto flag_number(int kv_block) const {
+    if constexpr (BackwardParams<Traits>::kPackedSequences) {
+      return p_.kv_tile_number(kv_work_tile(p_, kv_block));
+    } else {
+      return kv_block;
+    }
+  }
+  template <class Int>
+  ATTILE_DEVICE int* claimed(Int number) const {
+    return p_.zero_fill_flags + number;
+  }
+  template <class Int>
+  ATTILE_DEVICE int* filled(Int number) const {
+    return p_.zero_fill_flags + p_.kv_blocks() + number;
   }
 
   const BackwardParams<Traits>& p_;

@@ -49,18 +49,15 @@ struct ForwardMemory {
     return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
   }
 
-  /// The stages of the work tiles that a thread makes for others, with kSchedules: their barriers
-  /// say that a tile is there, and that all have read it.
-  ATTILE_DEVICE WorkTile& tile_stage(int stage) const {
-    return *reinterpret_cast<WorkTile*>(data + Traits::kTilesOffset +
-                                        stage * Traits::kTileStageBytes);
+  /// The work tile that a thread makes for others, with kSchedules: the barriers say that it is
+  /// there, and that the next one may take its place.
+  ATTILE_DEVICE WorkTile& tile() const {
+    return *reinterpret_cast<WorkTile*>(data + Traits::kTileOffset);
   }
-  ATTILE_DEVICE arch::Mbarrier* tile_full(int stage) const {
-    return barriers() + Traits::kPipelineBarriers + stage;
+  ATTILE_DEVICE arch::Mbarrier* tile_full() const {
+    return barriers() + Traits::kPipelineBarriers;
   }
-  ATTILE_DEVICE arch::Mbarrier* tile_empty(int stage) const {
-    return barriers() + Traits::kPipelineBarriers + Traits::kTileStages + stage;
-  }
+  ATTILE_DEVICE arch::Mbarrier* tile_empty() const { return tile_full() + 1; }
 
   /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
@@ -72,9 +69,9 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps);
       v().init(Traits::kConsumers * kWarps);
-      for (int stage = 0; Traits::kSchedules && stage < Traits::kTileStages; ++stage) {
-        arch::mbarrier_init(tile_full(stage), 1);
-        arch::mbarrier_init(tile_empty(stage), Traits::kTileReaders);
+      if constexpr (Traits::kSchedules) {
+        arch::mbarrier_init(tile_full(), 1);
+        arch::mbarrier_init(tile_empty(), Traits::kTileReaders);
       }
       arch::mbarrier_publish();
     }

@@ -30,8 +30,17 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block,
   typename Pipeline::State state;
   for (auto schedule = work_tiles(p, block, smem); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
+    // The next tile is taken when the last loads of this one fill the pipeline (ScheduledTiles).
+    [[maybe_unused]] const int takes_next =
+        max(at.kv_tiles.last - Traits::kStages, at.kv_tiles.first);
+    if constexpr (Traits::kSchedules) {
+      if (takes_next >= at.kv_tiles.last) schedule.allow_next();
+    }
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       const arch::TmaCoord keys = p.keys(at, p.kv_tile(at, step) * Traits::kBc);
+      if constexpr (Traits::kSchedules) {
+        if (step == takes_next) schedule.allow_next();
+      }
       pipeline.producer_acquire(state);
       pipeline.load(state, map, keys);
       state.advance();
@@ -62,6 +71,7 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
   for (auto schedule = work_tiles(p, block, smem); schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
+    if constexpr (Traits::kSchedules) schedule.allow_next();
     arch::TmaCoord box{0, 0, rows.row0, p.box_head(rows.head), rows.sequence};
     if constexpr (!Problem<Traits>::kUniform) box = p.queries(rows.at(p));
     // This stage had Q of the rows kQStages tiles ago. It was released after O of the rows before

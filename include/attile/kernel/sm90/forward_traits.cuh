@@ -152,20 +152,17 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether one producer thread makes the work tiles for the others, where sequences have lengths
   /// of their own (`schedule_tiles`); else each works them out by itself.
   static constexpr bool kSchedules = !P::SequencesType::kUniform;
-  /// The stages in which it writes them and their size, the threads that read each, and the
-  /// barriers.
-  static constexpr int kTileStages = 2;
-  static constexpr std::size_t kTileStageBytes = round_up<std::size_t>(sizeof(WorkTile), 16);
+  /// The threads that read them, and the barriers.
   static constexpr int kTileReaders = 2 + kConsumers;
-  static constexpr int kTileBarriers = kSchedules ? 2 * kTileStages : 0;
+  static constexpr int kTileBarriers = kSchedules ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages);
   /// Bytes of dynamic shared memory of a block.
-  static constexpr std::size_t kTilesOffset = round_up<std::size_t>(
+  static constexpr std::size_t kTileOffset = round_up<std::size_t>(
       kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTileBarriers), 16);
   static constexpr std::size_t kSharedBytes =
-      kSchedules ? kTilesOffset + kTileStages * kTileStageBytes
+      kSchedules ? kTileOffset + sizeof(WorkTile)
                  : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,

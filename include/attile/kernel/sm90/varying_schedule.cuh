@@ -13,7 +13,6 @@
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
-#include <attile/tile/pipeline.cuh>
 
 #include <cstdint>
 
@@ -23,12 +22,13 @@
 // where the others read them:
 //
 //   schedule_tiles, one thread                      ScheduledTiles, kTileReaders threads
-//     waits until all have read the stage (empty)      waits until the tile is there (full)
-//     takes the number of the next work tile          copies it, and says so (empty)
-//     writes the tile, and says so (full)
+//     waits for the readers (empty)                   waits until the tile is there (full)
+//     takes the number of the next work tile          copies it
+//     writes the tile, and says so (full)             says that the next one may be taken (empty)
 //
-// After the block's last work tile comes one without a sequence. A tile is taken when a stage is
-// free, so that a block that is late does not hold work that others could do.
+// After the block's last work tile comes one without a sequence. The threads that load K and V let
+// the next tile be taken when they have a pipeline's stages to load, so that it is there in time,
+// and a block that is late holds no work that others could do.
 
 namespace attile::sm90 {
 
@@ -64,7 +64,7 @@ class VaryingTiles {
  private:
   /// Goes to the tile of a slot of a head. Returns whether it has rows.
   ATTILE_DEVICE bool enter(int number) {
-    const auto share = slots_.find(number, p_.q_heads);
+    const auto share = slots_.find(number, p_.q_heads, at_.sequence);
     if (!share.is_sequence) return false;
     at_.sequence = share.sequence;
     p_.read_lengths(at_);
@@ -94,32 +94,33 @@ class ScheduledTiles {
   ATTILE_DEVICE explicit ScheduledTiles(const ForwardMemory<Traits>& smem) : smem_(smem) { next(); }
   ATTILE_DEVICE bool more() const { return tile_.sequence >= 0; }
   ATTILE_DEVICE void next() {
-    arch::mbarrier_wait(smem_.tile_full(state_.stage), state_.parity);  // the tile is written
-    tile_ = smem_.tile_stage(state_.stage);
-    arch::mbarrier_arrive(smem_.tile_empty(state_.stage));
-    state_.advance();
+    arch::mbarrier_wait(smem_.tile_full(), parity_);  // the tile is written
+    tile_ = smem_.tile();
+    parity_ ^= 1;
   }
   ATTILE_DEVICE const WorkTile& tile() const { return tile_; }
+  /// Says that the next tile may be taken: once for each tile, before `next`.
+  ATTILE_DEVICE void allow_next() const { arch::mbarrier_arrive(smem_.tile_empty()); }
 
  private:
   const ForwardMemory<Traits>& smem_;
   WorkTile tile_;
-  tile::PipelineState<Traits::kTileStages> state_;
+  int parity_ = 0;
 };
 
-/// Writes the block's work tiles to the stages, with kSchedules. Scope    one thread.
+/// Writes the block's work tiles for the others, with kSchedules. Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void schedule_tiles(const ForwardParams<Traits>& p, int block,
                                   const ForwardMemory<Traits>& smem) {
   VaryingTiles<Traits> tiles(p, block);
-  tile::PipelineState<Traits::kTileStages> state;
-  for (bool more = true; more; state.advance()) {
-    arch::mbarrier_wait(smem.tile_empty(state.stage), state.parity ^ 1);  // all have read the stage
+  bool more = true;
+  for (int parity = 1; more; parity ^= 1) {
+    arch::mbarrier_wait(smem.tile_empty(), parity);  // all have read the tile before
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
-    smem.tile_stage(state.stage) = at;
-    arch::mbarrier_arrive(smem.tile_full(state.stage));
+    smem.tile() = at;
+    arch::mbarrier_arrive(smem.tile_full());
   }
 }
 
