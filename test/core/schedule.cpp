@@ -407,4 +407,30 @@ TEST_CASE("a short tile of rows follows the others of its batch head") {
   }
 }
 
+TEST_CASE("a section's heads follow each other, from the last rows on") {
+  std::vector<std::vector<int>> got;
+  for (int item = 0; item < 6; ++item) {
+    const auto [head, index] = attile::section_tile(item, 2, 3, 2);
+    got.push_back({head, index});
+  }
+  const std::vector<std::vector<int>> want{{0, 1}, {1, 1}, {0, 0}, {1, 0}, {2, 1}, {2, 0}};
+  CHECK(got == want);
+}
+
+TEST_CASE("each tile of a sequence's heads is one item of a section") {
+  for (const int heads : {1, 2, 6, 7}) {
+    for (const int tiles : {1, 3, 8}) {
+      for (int section = 1; section <= heads; ++section) {
+        std::vector<int> times(heads * tiles);
+        for (int item = 0; item < heads * tiles; ++item) {
+          const auto [head, index] = attile::section_tile(item, section, heads, tiles);
+          REQUIRE((0 <= head && head < heads && 0 <= index && index < tiles));
+          ++times[head * tiles + index];
+        }
+        CHECK(times == std::vector<int>(heads * tiles, 1));
+      }
+    }
+  }
+}
+
 }  // namespace

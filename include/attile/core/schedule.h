@@ -270,6 +270,16 @@ ATTILE_HOST_DEVICE constexpr std::int64_t snake(int block, int blocks, int wave)
   return std::int64_t{wave} * blocks + (wave % 2 == 1 ? blocks - 1 - block : block);
 }
 
+/// Returns the tile of query rows that is the `item`-th of one sequence, whose `heads` query heads
+/// have `tiles` each. The tiles of a section, `section` heads whose K and V fit L2, follow each
+/// other, beginning with the last rows, which see most under a causal mask.
+ATTILE_HOST_DEVICE constexpr HeadTile section_tile(int item, int section, int heads, int tiles) {
+  const int first = item / (section * tiles) * section;
+  const int among = item - first * tiles;
+  const int here = min(section, heads - first);
+  return {first + among % here, tiles - 1 - among / here};
+}
+
 /// Calls step(masked, tile) for each tile of the range, in order; `masked` is std::true_type for a
 /// tile that needs the mask, std::false_type for a full one.
 template <class Step>

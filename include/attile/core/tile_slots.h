@@ -56,10 +56,11 @@ class TileSlots {
   /// Returns whose an item is. `per_slot`: the items of a slot. A packed sequence is found by
   /// bisection. Where offsets in device memory decrease, that finds a part of some sequences' slots
   /// at most: nothing of such a sequence is found (`has_all`).
-  ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot) const {
+  /// `from`: no sequence before it has the item. It is found sooner if it is near.
+  ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot, int from = 0) const {
     if constexpr (kIsPacked<S>) {
       const int slot = item / per_slot;
-      int found = 0, past = batch_;
+      int found = from, past = batch_;
       int begun = 0, ended = INT_MAX;  // what the offsets before and behind say
       const auto look_at = [&](int sequence) {
         const int begin = first(sequence);
@@ -69,6 +70,7 @@ class TileSlots {
           past = sequence, ended = min(ended, begin);
         }
       };
+      for (int ahead = 1; from > 0 && found + ahead < past; ahead *= 2) look_at(found + ahead);
       while (past - found > 1) look_at(found + (past - found) / 2);
       const int begin = first(found), end = first(found + 1);
       const bool is_sequence = begun <= begin && slot < end && end <= ended;

@@ -142,13 +142,12 @@ struct TensorMaps {
   }
 };
 
-/// Holds what the warp that makes work tiles needs, where sequences have lengths of their own.
+/// Holds what the thread that makes work tiles needs, where sequences have lengths of their own.
 template <bool kThere>
 struct Scheduling {
-  int* counter = nullptr;  ///< of the items that blocks have taken; null: they take turns
-  int slots = 0;           ///< of one query head
-  int items = 0;           ///< the slots of all windows and query heads
-  int section_heads = 1;   ///< query heads that take the tiles of a window together
+  int* counter = nullptr;  ///< of the slots that blocks have taken; null: they take turns
+  int items = 0;           ///< all slots of all query heads
+  int l2_keys = 0;         ///< keys of one kv head whose K and V take kL2Bytes
 };
 template <>
 struct Scheduling<false> {};
@@ -172,17 +171,14 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
   [[no_unique_address]] Scheduling<Traits::kSchedules> scheduled;
 
-  /// The slots of work tiles of one query head, where sequences have lengths of their own, and how
-  /// many of them a block orders at a time (VaryingTiles).
-  static constexpr int kWindowSlots = 32;
+  /// The slots of work tiles of one query head, where sequences have lengths of their own.
   using Slots =
       TileSlots<Axis::kRows, Traits::kConsumers * kWarpgroupRows, typename Traits::SequencesType>;
 
-  /// Returns the number of work tiles, or of slots of them, in whole windows.
+  /// Returns the number of work tiles, or of slots of them.
   static std::int64_t tile_count(const typename Traits::Args& args) {
     if constexpr (Traits::kSchedules) {
-      const std::int64_t slots = Slots(args.sequences, args.batch, args.q_len).count();
-      return round_up<std::int64_t>(slots, kWindowSlots) * args.q_heads;
+      return Slots(args.sequences, args.batch, args.q_len).count() * args.q_heads;
     }
     const Packing packing = packing_of<Traits>(args);
     return std::int64_t{args.batch} * (args.q_heads / packing.heads) *
@@ -201,12 +197,9 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (Traits::kSchedules) {
-      scheduled.slots = static_cast<int>(Slots(args.sequences, args.batch, args.q_len).count());
+      const int key_bytes = (this->head_dim + this->head_dim_v) * int{sizeof(*args.k.data)};
+      scheduled.l2_keys = static_cast<int>(kL2Bytes / key_bytes);
       scheduled.items = static_cast<int>(tile_count(args));
-      // A section has tiles for each block to take four, so that the last ones are short.
-      const auto blocks = static_cast<int>(forward_block_count<Traits>(args));
-      const int heads = round_up(ceil_div(4 * blocks, kWindowSlots), this->group_heads);
-      scheduled.section_heads = max(min(heads, args.q_heads), 1);
     } else if constexpr (!kEvenRows<Traits>) {
       sections = sections_of(args);
     }

@@ -119,7 +119,7 @@ ATTILE_DEVICE void produce(const ForwardParams<Traits>& p, int block,
   if (thread == arch::kWarpSize) load_kv(p, block, smem, smem.v(), p.maps.v);
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kSchedules) {
-    if (thread / arch::kWarpSize == 3) schedule_tiles(p, smem);
+    if (thread == 3 * arch::kWarpSize) schedule_tiles(p, block, smem);
   }
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
