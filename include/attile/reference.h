@@ -9,6 +9,7 @@
 #include <attile/host/row_math.h>
 #include <attile/tolerance.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -146,16 +147,19 @@ struct Attention {
         }
       }
       const Real dlse = args.dlse != nullptr ? static_cast<Real>(of_row(args.dlse, i)) : Real(0);
-      // Summed in the reverse order of dP: with one visible key both are sums of the same terms,
-      // and no machine has to sum them in the same order.
-      const Real delta = math.dot(dout.data() + std::size_t(i) * Dv, o.data(), Dv,
-                                  !math.reverse);  // D = rowsum(dO * O)
+      const bool empty = std::ranges::all_of(r.s, [](Real s) { return s == -kInf; });
+      if (empty) o.assign(Dv, 0);
+      // D = rowsum(dO * O) is 0 where O is that of a row without keys, whatever dO is. It is summed
+      // in the reverse order of dP: with one visible key both are sums of the same terms, and no
+      // machine has to sum them in the same order.
+      const Real* const factor = empty ? o.data() : dout.data() + std::size_t(i) * Dv;
+      const Real delta = math.dot(factor, o.data(), Dv, !math.reverse);
       if constexpr (kHasSinks) {
         const Real lse = stored ? static_cast<Real>(of_row(args.lse, i)) : r.lse;
         const Real p_sink = lse == -kInf ? Real(0) : std::exp(args.sink.logit(h) - lse);
         if constexpr (Math::kMagnitudes) {
           const auto square = [&](Real x) { dsink += p_sink * x * p_sink * x; };
-          for (int c = 0; c < Dv; ++c) square(dout[std::size_t(i) * Dv + c] * o[c]);
+          for (int c = 0; c < Dv; ++c) square(factor[c] * o[c]);
           square(dlse);
         } else {
           dsink -= p_sink * (delta - dlse);  // dsink = -sum of exp(sink - LSE) (D - dLSE)

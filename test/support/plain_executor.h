@@ -52,6 +52,7 @@ enum class Defect {
   kLastHeadOfGroupWins,
   kNoDropoutInDp,
   kEmptyRowHasProbability,
+  kDeltaWithoutKeys,
   kDkScaledTwice,
   kDoutStridesOfO,
   kGradientsLeftUnwritten,
@@ -346,7 +347,7 @@ class PlainExecutor {
     const bool empty = lse == -attile::kInf && !is(Defect::kEmptyRowHasProbability);
     float delta = 0;
     for (int c = 0; c < p.Dv; ++c) delta += attile::to_float(do_i[c]) * attile::to_float(o_i[c]);
-    if (is(Defect::kNoDelta)) delta = 0;
+    if (is(Defect::kNoDelta) || (a.kv_len == 0 && !is(Defect::kDeltaWithoutKeys))) delta = 0;
     if (a.dlse != nullptr && !is(Defect::kNoDlse)) delta -= a.dlse[at_row];
     sink_gradient(p, b, h, lse, delta, a.dlse != nullptr ? a.dlse[at_row] : 0.0f);
     std::vector<float> dq(p.D, 0.0f);
