@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Packed sentences of a real text, in attend: each has the same O, dQ, dK and dV among the others as
 # alone, bit for bit, and all are within the contract's bounds.
-#   cmake -DATTEND=<program> -DDATA=<examples/data> -DWORK=<scratch folder> -P attend_sentences.cmake
+#   cmake -DATTEND=<program> -DDATA=<examples/data> -DWORK=<folder> -P attend_sentences.cmake
 # Needs sh, printf, head and tail for the binary files.
 cmake_minimum_required(VERSION 3.25)
 
