@@ -83,6 +83,8 @@ constexpr KnownDefect kDefects[] = {
     {Defect::kSinkGradientWithoutDlse, "sink_kv_len_0", true, true},
     {Defect::kSinkGradientOfLastSequence, "sink_batch_18", true, true},
     {Defect::kSinkGradientOfKvHead, "sink_33_40", true, true},
+    {Defect::kSinkGradientOnePercentOff, "sink_33_40", true, true},
+    {Defect::kSinkGradientOnePercentOff, "sink_1_200", true, false},
 };
 
 constexpr bool is_listed(Defect defect) {

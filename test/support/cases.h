@@ -122,6 +122,7 @@ enum class Sums {
 enum class Sinks {
   kNormal,  ///< about as much as the keys of a row weigh together
   kMixed,   ///< in turn: such a one, none (-inf), one far above all scores, one far below
+  kHigh,    ///< far above all scores, where what a float leaves of an exponent is the error
   kLarge,   ///< by more above all scores than the exponential of a float can be
   kNone,    ///< -inf
 };
@@ -777,6 +778,8 @@ inline constexpr auto kCases = [] {
        .head_dim = 8, .dlse = true},
       {.name = "sink_large", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 40,
        .kv_len = 33, .dlse = true, .sinks = Sinks::kLarge},
+      {.name = "sink_high", .policy = kSink, .batch = 2, .q_heads = 2, .q_len = 150,
+       .kv_len = 33, .head_dim = 32, .sinks = Sinks::kHigh},
       {.name = "sink_none", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 70,
        .kv_len = 65, .dlse = true, .sinks = Sinks::kNone},
       {.name = "sink_scaled_scores", .policy = kSink, .q_len = 33, .kv_len = 40, .scale = 0.03f},

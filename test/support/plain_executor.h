@@ -68,8 +68,9 @@ enum class Defect {
   kSinkGradientWithoutDlse,
   kSinkGradientOfLastSequence,
   kSinkGradientOfKvHead,
+  kSinkGradientOnePercentOff,
 };
-inline constexpr int kDefectCount = static_cast<int>(Defect::kSinkGradientOfKvHead) + 1;
+inline constexpr int kDefectCount = static_cast<int>(Defect::kSinkGradientOnePercentOff) + 1;
 
 /// Attention in fp32 for one row after the other, by the online softmax over tiles of 16 keys; and
 /// the same with one defect, which shows what the suite is able to see.
@@ -269,6 +270,7 @@ class PlainExecutor {
     if (dsinks == nullptr || lse == -attile::kInf) return;
     if (is(Defect::kSinkGradientOfLastSequence) && b < p.args.batch - 1) return;
     if (is(Defect::kSinkGradientWithoutDlse)) delta += dlse;
+    if (is(Defect::kSinkGradientOnePercentOff)) delta *= 1.01f;
     const int of = is(Defect::kSinkGradientOfKvHead) ? h / p.group : h;
     dsinks[of] -= std::exp(p.args.sink.logit(h) - lse) * delta;
   }
