@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """attile beside the attention that PyTorch carries: cuDNN, FlashAttention-2, the memory-efficient
-backend and FlexAttention (Triton), forward and backward. docs/benchmarks.md says what the columns
-mean.
+backend and FlexAttention (Triton), forward and backward, and beside FlashAttention-3 where its
+package is installed. docs/benchmarks.md says what the columns mean.
 
   compare.py                             everything
   compare.py --quick --peers cudnn,fa2   one cell of each group
@@ -14,6 +14,7 @@ is nothing to measure or to show."""
 import argparse
 import dataclasses
 import datetime
+import importlib.metadata
 import math
 import os
 import pathlib
@@ -151,6 +152,10 @@ def describe_run(torch, options, builder, properties, arguments):
 
         versions["Triton"] = triton.__version__
     except ImportError:
+        pass
+    try:
+        versions["FlashAttention-3"] = importlib.metadata.version("flash_attn_3")
+    except importlib.metadata.PackageNotFoundError:
         pass
     state = gpu_state(properties)
     return {"gpu": properties.name, "sms": properties.multi_processor_count,

@@ -8,6 +8,7 @@ DIRECTIONS = ("forward", "backward")
 PEERS = {
     "cudnn": "cuDNN",
     "fa2": "FlashAttention-2",
+    "fa3": "FlashAttention-3",
     "efficient": "memory-efficient",
     "flex": "FlexAttention",
 }
@@ -95,6 +96,7 @@ class Cell:
     flex: bool = True  # whether FlexAttention, which compiles for every shape, takes part
     policy: str = ""  # of POLICIES
     lengths: tuple = ()  # the rows of packed sequences, as many as `batch`
+    bound: int = 1  # callers name the longest sequence so many times too long
 
     @property
     def rows(self):
@@ -102,11 +104,17 @@ class Cell:
         return sum(self.lengths)
 
     @property
+    def longest(self):
+        """The length that no sequence exceeds, as callers name it."""
+        return self.length * self.bound
+
+    @property
     def length_text(self):
         if self.lengths:
             shortest = min(self.lengths)
             span = f"{shortest}" if shortest == self.length else f"{shortest} to {self.length}"
-            return f"{self.batch} x {span}, packed"
+            bound = f", bound {self.longest}" if self.bound > 1 else ""
+            return f"{self.batch} x {span}, packed{bound}"
         return f"{self.length // 1024}k" if self.length % 1024 == 0 else f"{self.length}"
 
     @property
@@ -199,17 +207,21 @@ def log_uniform_lengths(count, shortest, longest):
 
 def _varlen():
     """Packed sequences, and dense cells to compare them with: of the same lengths, and of 64 rows
-    for the many short ones."""
-    def cell(batch, length, lengths=()):
-        return Cell("varlen", batch, 16, 16, length, 128, 128, "bf16", "causal", flex=False,
-                    lengths=lengths)
+    for the many short ones. And the same packed sequences with bounds four times too large, also of
+    query heads that share keys."""
+    def cell(batch, length, lengths=(), q_heads=16, kv_heads=16, bound=1):
+        return Cell("varlen", batch, q_heads, kv_heads, length, 128, 128, "bf16", "causal",
+                    flex=False, lengths=lengths, bound=bound)
 
     cells = []
     for batch, length in ((16, 1024), (4, 4096), (1, 16384), (512, 128)):
         cells += [cell(batch, length), cell(batch, length, (length,) * batch)]
     mixed = log_uniform_lengths(34, 128, 8192)
-    return [*cells, cell(len(mixed), max(mixed), mixed), cell(8192, 64),
-            cell(8192, 34, (34,) * 8192)]
+    cells += [cell(len(mixed), max(mixed), mixed), cell(8192, 64), cell(8192, 34, (34,) * 8192)]
+    cells += [cell(len(mixed), max(mixed), mixed, bound=4), cell(4, 4096, (4096,) * 4, bound=4)]
+    short = log_uniform_lengths(34, 64, 8192)
+    return cells + [cell(len(short), max(short), short, q_heads, 2, bound)
+                    for q_heads in (14, 16) for bound in (1, 4)]
 
 
 def all_cells():

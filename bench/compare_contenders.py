@@ -7,6 +7,8 @@ sentence of the one who refuses. All of them read the same tensors, write LSE fo
 by 1 / sqrt(D)."""
 import dataclasses
 import functools
+import importlib
+import inspect
 import itertools
 import math
 import re
@@ -100,7 +102,7 @@ def attile(x, direction, libraries, in_order=False):
     tensors = {"q": x.q, "k": x.k, "v": x.v, "o": torch.full_like(x.dout, math.nan)}
     problem = compare_build.Problem(
         lse=lse.data_ptr(), batch=cell.batch, q_heads=cell.q_heads, kv_heads=cell.kv_heads,
-        q_len=cell.length, kv_len=cell.length, scale=x.scale, policies=x.policy.arguments(),
+        q_len=cell.longest, kv_len=cell.longest, scale=x.scale, policies=x.policy.arguments(),
         cu_seqlens=x.cu_seqlens.data_ptr(), total=cell.rows,
         stream=torch.cuda.current_stream().cuda_stream)
 
@@ -287,7 +289,7 @@ def _fa2_packed(x, direction):
 
     aten = torch.ops.aten
     q, k, v, dout = (t[0].transpose(0, 1) for t in (x.q, x.k, x.v, x.dout))
-    where = (x.cu_seqlens, x.cu_seqlens, x.cell.length, x.cell.length)
+    where = (x.cu_seqlens, x.cu_seqlens, x.cell.longest, x.cell.longest)
 
     def by_head(tensor):
         return tensor.transpose(0, 1)[None]
@@ -306,6 +308,57 @@ def _fa2_packed(x, direction):
         lambda: aten._flash_attention_backward(
             dout, q, k, v, o, lse, *where, 0.0, x.causal, state, unused, scale=x.scale),
         lambda r: gradients(by_head(t) for t in r))
+
+
+def fa3(x, direction):
+    """FlashAttention-3 by the functions of its package, which PyTorch does not carry: where that is
+    installed. Its tensors are (batch, row, head, dim), or (row, head, dim) of packed sequences. As
+    the package has no function for the backward pass alone, that goes through autograd, with the
+    graph kept. Versions differ in whether they return LSE unasked."""
+    cell = x.cell
+    if cell.policy not in ("", "softcap"):
+        raise Refused("FlashAttention-3 changes scores by a softcap alone")
+    if cell.dtype == "fp32":
+        raise Refused("FlashAttention-3 takes types of 16 bits")
+    try:
+        package = importlib.import_module("flash_attn_interface")
+    except (ImportError, OSError) as error:
+        raise Refused(f"flash_attn_interface cannot be imported: {error}") from error
+    named = {"softmax_scale": x.scale, "causal": x.causal}
+    if cell.mask == "window":
+        named["window_size"] = (cell.window - 1, 0)
+    if cell.policy == "softcap":
+        named["softcap"] = float(compare_cells.SOFTCAP)
+    if cell.lengths:
+        attention = package.flash_attn_varlen_func
+        named |= {"cu_seqlens_q": x.cu_seqlens, "cu_seqlens_k": x.cu_seqlens,
+                  "max_seqlen_q": cell.longest, "max_seqlen_k": cell.longest}
+    else:
+        attention = package.flash_attn_func
+
+    def by_row(tensor):
+        return tensor[0].transpose(0, 1) if cell.lengths else tensor.transpose(1, 2)
+
+    def by_head(tensor):
+        return tensor.transpose(0, 1)[None] if cell.lengths else tensor.transpose(1, 2)
+
+    inputs, dout = [by_row(t) for t in (x.q, x.k, x.v)], by_row(x.dout)
+    if direction == "backward":
+        inputs = [t.detach().requires_grad_() for t in inputs]
+    elif "return_attn_probs" in inspect.signature(attention).parameters:
+        named["return_attn_probs"] = True
+    try:
+        first = attention(*inputs, **named)
+    except RuntimeError as error:  # what this version, or this build, does not have
+        raise Refused(str(error)) from error
+    if direction == "forward":
+        return Run(lambda: attention(*inputs, **named),
+                   lambda r: {"o": by_head(r[0]), "lse": r[1][None] if cell.lengths else r[1]})
+    import torch
+
+    o = first[0] if isinstance(first, tuple) else first
+    return Run(lambda: torch.autograd.grad(o, inputs, dout, retain_graph=True),
+               lambda r: gradients(by_head(t) for t in r))
 
 
 def efficient(x, direction):
@@ -372,7 +425,7 @@ def flex(x, direction):
                gradients)
 
 
-PEERS = {"cudnn": cudnn, "fa2": fa2, "efficient": efficient, "flex": flex}
+PEERS = {"cudnn": cudnn, "fa2": fa2, "fa3": fa3, "efficient": efficient, "flex": flex}
 assert PEERS.keys() == compare_cells.PEERS.keys()
 
 

@@ -13,7 +13,7 @@ PLAIN_GROUPS = ("policies", "sink")  # whose cells are compared with the plain o
 
 # Okabe and Ito's colours, which also the colour-blind tell apart, on white and on black.
 COLOURS = {"attile": "#d55e00", "in_order": "#f0a060", "cudnn": "#4f9bd9", "fa2": "#009e73",
-           "efficient": "#b08ad0", "flex": "#e6a700", "before": "#9a9a9a",
+           "fa3": "#0072b2", "efficient": "#b08ad0", "flex": "#e6a700", "before": "#9a9a9a",
            "before_in_order": "#c4c4c4"}
 
 

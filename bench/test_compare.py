@@ -16,6 +16,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
@@ -179,13 +180,28 @@ class Cells(unittest.TestCase):
         dense = {(cell.batch, cell.length) for cell in cells if not cell.lengths}
         for cell in packed:
             self.assertEqual((len(cell.lengths), max(cell.lengths)), (cell.batch, cell.length))
-        equal = [cell for cell in packed if set(cell.lengths) == {cell.length}]
+        equal = [cell for cell in packed if set(cell.lengths) == {cell.length} and cell.bound == 1]
         self.assertEqual({(cell.batch, cell.length) for cell in equal} - dense, {(8192, 34)})
         self.assertIn((8192, 64), dense)
-        mixed, = (cell for cell in packed if cell not in equal)
+        mixed, = (cell for cell in packed if cell not in equal and cell.bound == 1
+                  and cell.q_heads == cell.kv_heads)
         self.assertEqual(mixed.batch, 34)
         self.assertTrue(128 <= min(mixed.lengths) and mixed.length <= 8192)
         self.assertNotEqual(list(mixed.lengths), sorted(mixed.lengths))
+
+    def test_bounds_that_are_too_large_stand_beside_the_right_ones(self):
+        packed = [cell for cell in compare_cells.select(["varlen"]) if cell.lengths]
+        loose = [cell for cell in packed if cell.bound > 1]
+        self.assertEqual({(cell.q_heads, cell.kv_heads) for cell in loose},
+                         {(16, 16), (14, 2), (16, 2)})
+        for cell in loose:
+            self.assertEqual(cell.longest, 4 * max(cell.lengths))
+            self.assertIn(f"bound {cell.longest}", cell.name)
+            exact = dataclasses.replace(cell, bound=1)
+            self.assertIn(exact, packed)
+            for direction in compare_cells.DIRECTIONS:
+                self.assertEqual(cell.flops(direction), exact.flops(direction))
+                self.assertEqual(cell.kernel(direction), exact.kernel(direction))
 
     def test_names_are_unique_and_selectable(self):
         names = [(c.group, c.name) for c in compare_cells.all_cells()]
@@ -404,6 +420,134 @@ class Measuring(unittest.TestCase):
         runs = {"fa2": compare_contenders.Run(fails, None)}
         self.assertEqual(compare.check_again(runs, FakeReference()),
                          {"fa2": {"status": "error", "why": "RuntimeError: lost"}})
+
+
+@dataclasses.dataclass(frozen=True)
+class Strided:
+    """A tensor's name with its axes, as far as contenders turn them."""
+
+    name: str
+    axes: str
+    has_gradient: bool = False
+
+    def transpose(self, a, b):
+        axes = list(self.axes)
+        axes[a], axes[b] = axes[b], axes[a]
+        return dataclasses.replace(self, axes="".join(axes))
+
+    def __getitem__(self, index):
+        axes = "1" + self.axes if index is None else self.axes[1:]
+        return dataclasses.replace(self, axes=axes)
+
+    def detach(self):
+        return self
+
+    def requires_grad_(self):
+        return dataclasses.replace(self, has_gradient=True)
+
+
+class FlashAttention3(unittest.TestCase):
+    """A package that notes how it is called."""
+
+    def setUp(self):
+        self.calls = []
+
+    def half(self, mask, window=0, **more):
+        return dataclasses.replace(small(mask, 8, window, **more), dtype="bf16")
+
+    def package(self, old=False):
+        def answer(name, axes, of_lse, q, k, v, with_lse, **named):
+            self.calls.append((name, q, k, v, named))
+            o = Strided("o", axes, q.has_gradient)
+            return (o, Strided("lse", of_lse)) if with_lse else o
+
+        def flash_attn_func(q, k, v, *, return_attn_probs=False, **named):
+            return answer("dense", "brhd", "bhr", q, k, v, return_attn_probs, **named)
+
+        def flash_attn_varlen_func(q, k, v, *, return_attn_probs=False, **named):
+            return answer("varlen", "rhd", "hr", q, k, v, return_attn_probs, **named)
+
+        def old_func(q, k, v, **named):
+            return answer("dense", "brhd", "bhr", q, k, v, True, **named)
+
+        return types.SimpleNamespace(flash_attn_func=old_func if old else flash_attn_func,
+                                     flash_attn_varlen_func=flash_attn_varlen_func)
+
+    def run_of(self, cell, direction, package):
+        inputs = types.SimpleNamespace(cell=cell, scale=0.25, causal=cell.mask == "causal",
+                                       cu_seqlens="offsets")
+        for name in ("q", "k", "v", "dout"):
+            setattr(inputs, name, Strided(name, "1hrd" if cell.lengths else "bhrd"))
+
+        def grad(o, leaves, dout, retain_graph):
+            self.assertTrue(retain_graph and o.name == "o" and o.has_gradient)
+            self.assertEqual((dout.name, dout.axes), ("dout", o.axes))
+            self.assertTrue(all(leaf.has_gradient for leaf in leaves))
+            return [Strided("d" + leaf.name, leaf.axes) for leaf in leaves]
+
+        torch = types.SimpleNamespace(autograd=types.SimpleNamespace(grad=grad))
+        with unittest.mock.patch.dict(sys.modules, flash_attn_interface=package, torch=torch):
+            run = compare_contenders.fa3(inputs, direction)
+            return run.outputs(run.call())
+
+    def test_forward(self):
+        for old in (False, True):
+            found = self.run_of(self.half("causal"), "forward", self.package(old))
+            self.assertEqual({name: t.axes for name, t in found.items()},
+                             {"o": "bhrd", "lse": "bhr"})
+            name, q, k, v, named = self.calls[-1]
+            self.assertEqual((name, [t.name + t.axes for t in (q, k, v)]),
+                             ("dense", ["qbrhd", "kbrhd", "vbrhd"]))
+            self.assertEqual(named, {"softmax_scale": 0.25, "causal": True})
+
+    def test_backward(self):
+        for old in (False, True):
+            found = self.run_of(self.half("full"), "backward", self.package(old))
+            self.assertEqual({name: (t.name, t.axes) for name, t in found.items()},
+                             {name: (name, "bhrd") for name in ("dq", "dk", "dv")})
+            self.assertEqual(len(self.calls), 1 + old)  # the forward pass is not timed
+
+    def test_packed_sequences(self):
+        cell = Cell("test", 2, 1, 1, 16, 4, 4, "bf16", "causal", lengths=(16, 5), bound=4)
+        found = self.run_of(cell, "forward", self.package())
+        self.assertEqual({name: t.axes for name, t in found.items()}, {"o": "1hrd", "lse": "1hr"})
+        name, q, _, _, named = self.calls[-1]
+        self.assertEqual((name, q.axes), ("varlen", "rhd"))
+        self.assertEqual(named, {"softmax_scale": 0.25, "causal": True, "max_seqlen_q": 64,
+                                 "max_seqlen_k": 64, "cu_seqlens_q": "offsets",
+                                 "cu_seqlens_k": "offsets"})
+        found = self.run_of(cell, "backward", self.package())
+        self.assertEqual({t.axes for t in found.values()}, {"1hrd"})
+
+    def test_window_and_softcap(self):
+        def named(cell):
+            self.run_of(cell, "forward", self.package())
+            return self.calls[-1][4]
+
+        self.assertEqual(named(self.half("window", 3))["window_size"], (2, 0))
+        softcap = self.half("causal", policy="softcap")
+        self.assertEqual(named(softcap)["softcap"], compare_cells.SOFTCAP)
+
+    def refusal(self, cell, package=None):
+        with self.assertRaises(compare_contenders.Refused) as caught:
+            self.run_of(cell, "forward", package)
+        return str(caught.exception)
+
+    def test_what_it_does_not_have_is_refused(self):
+        for policy in compare_cells.POLICIES:
+            if policy not in ("", "softcap"):
+                cell = self.half("causal", policy=policy)
+                self.assertIn("softcap alone", self.refusal(cell, self.package()))
+        self.assertIn("16 bits", self.refusal(small("full", 8), self.package()))
+        self.assertEqual(self.calls, [])
+        half = self.half("full")
+        self.assertIn("flash_attn_interface cannot be imported", self.refusal(half, None))
+
+        def fails(*_, **__):
+            raise RuntimeError("This build does not have it.")
+
+        package = types.SimpleNamespace(flash_attn_func=fails)
+        self.assertEqual(self.refusal(half, package), "This build does not have it.")
 
 
 class Refusals(unittest.TestCase):

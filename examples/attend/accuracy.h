@@ -165,7 +165,8 @@ std::vector<Error> errors_of(const Problem& p, Tensors<T>& t, const Run& run) {
   errors.push_back(
       error_of("dsinks", {t.dsinks.begin(), t.dsinks.end()}, gradients.dsinks,
                bound(0.0f, gradients.dsinks, there.backward.dsinks, back.backward.dsinks) +
-                   reference::rounded_rows_error<T>(roots)));
+                   reference::sink_gradient_error<T>(
+                       roots, gradients.dsinks, reference::sink_exponents(backward, exact.lse))));
   return errors;
 }
 template <class T>

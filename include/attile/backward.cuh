@@ -124,7 +124,8 @@ Check check_backward(const typename Traits::Args& args) {
 template <class Traits>
 Check check_backward_tensors(const typename Traits::Args& args) {
   if (const Check ok = check_backward<Traits>(args); !ok) return ok;
-  return backward_params<Traits>(args, nullptr).complete(args);
+  const auto as_read = without_unread_strides(args);
+  return backward_params<Traits>(as_read, nullptr).complete(as_read);
 }
 
 /// Runs `backward` with a workspace for arguments that passed `check_arguments`.
@@ -135,8 +136,9 @@ template <class Traits>
       check_backward<Traits>(args),
       check_workspace(workspace, workspace_bytes, backward_workspace<Traits>(args).bytes));
   if (!ready) return ready.error;
-  auto params = backward_params<Traits>(args, workspace);
-  if (const Check ok = params.complete(args); !ok) return ok.error;
+  const auto as_read = without_unread_strides(args);
+  auto params = backward_params<Traits>(as_read, workspace);
+  if (const Check ok = params.complete(as_read); !ok) return ok.error;
   return launch_backward<Traits>(args, params, stream);
 }
 

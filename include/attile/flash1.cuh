@@ -94,6 +94,7 @@ Check check_state(const State& state, bool rows, std::initializer_list<const voi
 
 template <class Traits>
 std::int64_t forward_blocks(const typename Traits::Args& args) {
+  if (longest_lengths(args).q_len == 0) return 0;
   return std::int64_t{args.batch} * args.q_heads *
          ceil_div(args.q_len, Traits::kBr * Traits::kSlabTiles);
 }
@@ -144,7 +145,7 @@ Check check(const typename Traits::Args& args,
 template <class Traits>
 Check check(const typename Traits::Args& args,
             const State& state) requires(Traits::kDirection == Direction::kBackward) {
-  const bool rows = args.batch > 0 && args.q_len > 0;
+  const bool rows = args.batch > 0 && longest_lengths(args).q_len > 0;
   const Check ok = detail::check_state<typename Traits::DropoutType>(
       state, rows, {args.dq.data, args.dk.data, args.dv.data});
   if (!ok) return ok;
@@ -179,15 +180,16 @@ template <class Traits>
   }
   const std::int64_t blocks = detail::forward_blocks<Traits>(args);
   if (blocks == 0) return cudaSuccess;
+  const auto as_read = without_unread_strides(args);
   Tensor<float> sums;
   if constexpr (Traits::kSumsInOutput) {
-    sums = args.o;
+    sums = as_read.o;
   } else {
     const int v = head_dims(args, Traits::kD, Traits::kDv).v;
     const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
     sums = bhsd(static_cast<float*>(workspace), shape.rows, args.q_heads, round_up(v, 4));
   }
-  const portable::Flash1Params<Traits> params(args, sums, state);
+  const portable::Flash1Params<Traits> params(as_read, sums, state);
   return arch::launch(portable::flash1_forward_kernel<Traits>, static_cast<unsigned>(blocks),
                       static_cast<unsigned>(Traits::kThreads), Traits::kSharedBytes, stream,
                       params);
@@ -205,7 +207,7 @@ template <class Traits>
                                    cudaStream_t stream = nullptr) requires(Traits::kDirection ==
                                                                            Direction::kBackward) {
   if (const Check ok = check<Traits>(args, state); !ok) return ok.error;
-  const auto with_m = detail::with_state(args, state);
+  const auto with_m = without_unread_strides(detail::with_state(args, state));
   const std::size_t needed = detail::needed_bytes<Traits>(with_m);
   if (const auto answer = attile::detail::answer_workspace(workspace, workspace_bytes, needed)) {
     return *answer;

@@ -73,8 +73,9 @@ Check prepare_forward(const typename Traits::Args& args,
   const Check ready = arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes, most,
                                          Traits::kLeastArchitecture);
   if (!ready) return ready;
-  params.emplace(args);
-  return params->complete(args);
+  const auto as_read = without_unread_strides(args);
+  params.emplace(as_read);
+  return params->complete(as_read);
 }
 
 /// Runs `forward` for arguments that passed `check_arguments`, without scratch memory or with some.

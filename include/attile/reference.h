@@ -9,7 +9,9 @@
 #include <attile/host/row_math.h>
 #include <attile/tolerance.h>
 
+#include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -47,12 +49,17 @@ struct PlainOptions {
 
 namespace detail {
 
+/// Is the smallest number of a type that has all its digits.
+template <Element T>
+inline constexpr double kSmallestNormal = std::same_as<T, __half> ? 0x1p-14 : 0x1p-126;
+
 /// Computes attention of one problem, row by row, in the arithmetic `Math`.
 template <class Math, class Args>
 struct Attention {
   using Real = typename Math::Real;
   using Values = std::vector<Real>;
   using ScoreModType = typename Args::ScoreModType;
+  using O = typename Args::Elements::O;
   using Learned = LearnedSums<Real, Math::kMagnitudes>;
   static constexpr bool kHasSinks = Args::SinkType::kEnabled;
 
@@ -146,16 +153,21 @@ struct Attention {
         }
       }
       const Real dlse = args.dlse != nullptr ? static_cast<Real>(of_row(args.dlse, i)) : Real(0);
-      // Summed in the reverse order of dP: with one visible key both are sums of the same terms,
-      // and no machine has to sum them in the same order.
-      const Real delta = math.dot(dout.data() + std::size_t(i) * Dv, o.data(), Dv,
-                                  !math.reverse);  // D = rowsum(dO * O)
+      const bool empty = std::ranges::all_of(r.s, [](Real s) { return s == -kInf; });
+      if (empty) o.assign(Dv, 0);
+      // D = rowsum(dO * O) is 0 where O is that of a row without keys, whatever dO is. It is summed
+      // in the reverse order of dP: with one visible key both are sums of the same terms, and no
+      // machine has to sum them in the same order.
+      const Real* const factor = empty ? o.data() : dout.data() + std::size_t(i) * Dv;
+      const Real delta = math.dot(factor, o.data(), Dv, !math.reverse);
       if constexpr (kHasSinks) {
         const Real lse = stored ? static_cast<Real>(of_row(args.lse, i)) : r.lse;
         const Real p_sink = lse == -kInf ? Real(0) : std::exp(args.sink.logit(h) - lse);
         if constexpr (Math::kMagnitudes) {
           const auto square = [&](Real x) { dsink += p_sink * x * p_sink * x; };
-          for (int c = 0; c < Dv; ++c) square(dout[std::size_t(i) * Dv + c] * o[c]);
+          for (int c = 0; c < Dv; ++c) {
+            square(factor[c] * std::max(std::abs(o[c]), Real(kSmallestNormal<O>)));
+          }
           square(dlse);
         } else {
           dsink -= p_sink * (delta - dlse);  // dsink = -sum of exp(sink - LSE) (D - dLSE)
@@ -279,7 +291,7 @@ ForwardResult forward_magnitudes(const Args& args) {
 /// given O and LSE, where |dS| has P * score_mod'(S) * sum |dO V| besides: what an error of dP
 /// becomes in it. For a modifier's gradient it is the same of dS', times its derivative. For that
 /// of a sink it is the root of the sum of the squares of exp(sink - LSE) dO O and exp(sink - LSE)
-/// dLSE.
+/// dLSE, with an |O| of at least the smallest normal number of its type.
 template <BackwardPass Args>
 BackwardResult backward_magnitudes(const Args& args) {
   return detail::Attention<detail::Magnitudes, Args>{args, {}}.backward();

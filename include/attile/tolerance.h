@@ -77,14 +77,39 @@ inline double any_order_error(const std::vector<double>& magnitudes) {
 /// in one plain computation is luck: each is a sum over all rows of terms exp(sink - LSE) dO O,
 /// with an O that was rounded to T. Such a rounding is off by 0.42 u in r.m.s., u = 2^-11 for fp16
 /// and 2^-8 for bf16, and the roundings are independent: of the root r of the sum of the terms'
-/// squares 2 u r are about five standard deviations. The fp32 arithmetic of some thousand rows adds
-/// less than 2^-20 r.
+/// squares 2 u r are about five standard deviations. (O counts as the smallest normal number of T
+/// where it is less, because its rounding is then that of this number, or less.) The fp32
+/// arithmetic of some thousand rows adds less than 2^-20 r. What all rows have in common does not
+/// average out: O and exp(sink - LSE) are exponentials of differences of two numbers, scores or
+/// sinks, of which each has been multiplied by log2(e) in fp32, and so is off by up to 1.5 * 2^-24
+/// of its size. Of a gradient 2^-22 times the size of the larger one covers both.
+/// `roots`, `dsinks`, `exponents`: of each head; the last ones are those of `sink_exponents`.
 template <Element T>
-double rounded_rows_error(const std::vector<double>& roots) {
+double sink_gradient_error(const std::vector<double>& roots, const std::vector<double>& dsinks,
+                           const std::vector<double>& exponents) {
   constexpr double kUnit = std::same_as<T, float>    ? 0x1p-24
                            : std::same_as<T, __half> ? 0x1p-11
                                                      : 0x1p-8;
-  return largest_finite(roots) * (2 * kUnit + 0x1p-20);
+  double common = 0;
+  for (std::size_t head = 0; head < dsinks.size(); ++head) {
+    common = std::max(common, std::abs(dsinks[head]) * std::ldexp(exponents[head], -22));
+  }
+  return largest_finite(roots) * (2 * kUnit + 0x1p-20) + common;
+}
+
+/// Returns, for each query head, the largest finite |LSE| of its rows, or |sink|. `lse`: (batch,
+/// q_heads, q_len).
+template <class Args>
+std::vector<double> sink_exponents(const Args& args, const std::vector<double>& lse) {
+  std::vector<double> largest;
+  for (int head = 0; head < args.q_heads; ++head) {
+    largest.push_back(largest_finite({args.sink.logit(head)}));
+  }
+  for (std::size_t row = 0; row < lse.size(); ++row) {
+    double& of_head = largest[row / args.q_len % args.q_heads];
+    if (std::isfinite(lse[row])) of_head = std::max(of_head, std::abs(lse[row]));
+  }
+  return largest;
 }
 
 }  // namespace attile::reference

@@ -132,9 +132,13 @@ TEST_CASE("sequences.check") {
   CHECK(refusal(no_q, 3, 5, 0) == "");
   CHECK(refusal(with(&Packed::total_q, -1)) == "Packed: total_q is negative");
   CHECK(refusal(with(&Packed::total_k, -1)) == "Packed: total_k is negative");
-  const std::string no_rows = "sequences: a tensor has no rows, and sequences may be longer";
-  CHECK(refusal(with(&Packed::total_q, 0)) == no_rows);
-  CHECK(refusal(with(&Packed::total_k, 0)) == no_rows);
+  CHECK(refusal(with(&Packed::total_q, attile::kUnset)) == "Packed: total_q is not given");
+  CHECK(refusal(with(&Packed::total_k, attile::kUnset)) == "Packed: total_k is not given");
+  CHECK(refusal(Packed{numbers, numbers}) == "Packed: total_q is not given");
+  CHECK(refusal(with(&Packed::total_k, attile::kUnset), 3, 5, 0) ==
+        "sequences: the rows of a tensor are not given");
+  CHECK(refusal(with(&Packed::total_q, 0)) == "");  // all sequences are empty
+  CHECK(refusal(with(&Packed::total_k, 0)) == "");
   CHECK(refusal(with(&Packed::total_k, 0), 3, 0) == "");
   const std::string too_many = "sequences: a tensor must have at most 2^30 rows";
   CHECK(refusal(with(&Packed::total_q, (1 << 30) + 1)) == too_many);

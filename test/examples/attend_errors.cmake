@@ -324,6 +324,12 @@ tensor(sinks.npy "(12,)" "${sinks}")
 runs("sinks.*lse .*within.*dq .*within.*dsinks .*within" ${qkv} --sinks sinks.npy --causal
      --do ${DATA}/o.npy --check --dsinks out/dsinks.npy)
 written(dsinks.npy "<f4" "(12,)")
+# Sinks of 60, far above all scores: an exponent's error is the same in all rows.
+set(high "for h in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '\\000\\000\\160\\102'; done")
+tensor(high.npy "(12,)" "${high}")
+foreach(dtype IN ITEMS fp32 fp16 bf16)
+  runs("dsinks .*within" ${qkv} --sinks high.npy --do ${DATA}/o.npy --dtype ${dtype} --check)
+endforeach()
 clear_outputs("dsinks.npy")
 
 # The same rows in the other layout give the same bits in the other layout.

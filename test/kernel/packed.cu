@@ -137,6 +137,34 @@ TEST_CASE("packed.a sequence has the same bits anywhere in any pack") {
   attile_test::check_packed_bits<OneCall>(1000, 1000, 4, 4);
 }
 
+/// The case of FlashAttention's pull request 2520: 8192 sequences of 34 rows.
+TEST_CASE("packed.a short sequence has the same bits among thousands") {
+  constexpr int kSequences = 8192, kRows = 34;
+  attile_test::Pack pack{{}, 0, kRows, kRows};
+  for (int b = 0; b < kSequences; ++b) pack.sequences.push_back({kRows, kRows, b});
+  constexpr int kOne = 5000;
+  const attile_test::Pack alone{{pack.sequences[kOne]}, 0, kRows, kRows};
+  CHECK(attile_test::PackedRun<OneCall>(pack, 1, 1).of_sequence(kOne) ==
+        attile_test::PackedRun<OneCall>(alone, 1, 1).of_sequence(0));
+}
+
+TEST_CASE("packed.a row has the same bits beside longer sequences") {
+  attile_test::check_decode_bits<OneCall>(19802, 14, 2);
+}
+
+/// An order of dQ that early ends break shows only now and then.
+TEST_CASE("packed.the ordered backward pass repeats a thousand times") {
+  const Training training;
+  const Device<unsigned char> workspace(training.bytes);
+  training.set({300, 0, 7, 400, 0, 64, 300, 1, 129}, 0);
+  REQUIRE(training.run(workspace.get(), nullptr) == cudaSuccess);
+  const auto want = training.results();
+  for (int i = 0; i < 1000; ++i) {
+    REQUIRE(training.run(workspace.get(), nullptr) == cudaSuccess);
+    REQUIRE(training.results() == want);
+  }
+}
+
 TEST_CASE("packed.a captured graph replays with other lengths") {
   const std::vector<int> captured{1500, 0, 7, 400, 0, 0, 300, 1, 792};
   const std::vector<std::vector<int>> replayed{{0, 0, 1000, 1, 1, 1, 1, 996, 1000},

@@ -54,6 +54,28 @@ void run_any_offsets() {
   }
 }
 
+/// Strides of axes with one element, which are not read, leave rows to be moved in vectors.
+template <class Traits>
+void check_odd_strides() {
+  using T = typename Traits::ElementType;
+  alignas(16) static T element[1];
+  typename Traits::Args a;
+  a.q = {element, 1, 3, Traits::kD};
+  a.k = a.v = a.q;
+  a.o = {element, 1, 3, Traits::kD};
+  a.batch = a.q_heads = a.kv_heads = 1;
+  a.q_len = a.kv_len = 30;
+  a.sequences = attile::Packed{nullptr, nullptr, 30, 30};
+  const auto p = attile::forward_params<Traits>(a);
+  CHECK((p.q.vectors && p.k.vectors && p.v.vectors && p.o.vectors));
+  a.batch = a.q_heads = 2;
+  a.sequences.total_q = 1;
+  a.q.row_stride = a.q.head_stride = 5;
+  CHECK(!attile::forward_params<Traits>(a).q.vectors);  // that of the heads is read
+  a.q.head_stride = 8;
+  CHECK(attile::forward_params<Traits>(a).q.vectors);
+}
+
 /// Adds the tests of packed sequences that are none of the cases: of the bits of two kernels, and
 /// of these and others with any offsets.
 template <class Forward, class Backward, class... Others>
@@ -62,6 +84,11 @@ void add_packed_tests(const Suite& suite, int q_heads, int kv_heads) {
     check_packed_bits<ByTraits<Forward, Backward>>(70, 100, q_heads, kv_heads);
     CHECK(machine_reports() == "");
   });
+  suite.test("packed_causal", "both", "a_row_beside_longer_sequences", [q_heads, kv_heads] {
+    check_decode_bits<ByTraits<Forward, Backward>>(300, q_heads, kv_heads);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("packed_causal", "forward", "odd_strides", check_odd_strides<Forward>);
   suite.test("packed_causal", "both", "any_offsets", [] {
     run_any_offsets<Forward>();
     run_any_offsets<Backward>();

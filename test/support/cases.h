@@ -47,16 +47,17 @@ enum class Policy {
 
 /// Where the rows of a case's tensors lie.
 enum class Layout {
-  kBshd,       ///< dense, rows of all heads interleaved
-  kBhsd,       ///< dense, each head in one piece; null pointers for tensors without elements
-  kMixed,      ///< BSHD and BHSD taken in turn: q, k, v, o, dout, dq, dk, dv all differ
-  kPadded,     ///< BSHD with gaps after each head, row and batch; 16-byte aligned
-  kUnaligned,  ///< BSHD with odd strides and a base that only its element type aligns
-  kPacked,     ///< q, k, v in one array (batch, row, q heads then k heads then v heads, dim)
-  kSliced,     ///< every second row of k, half of each row of q, half of the heads of o
-  kReversed,   ///< rows lie backwards: negative strides
-  kBroadcast,  ///< k, v the same for all batches; one row of dout for everything
-  kCapacity,   ///< BHSD, each head followed by room for 150 more rows
+  kBshd,        ///< dense, rows of all heads interleaved
+  kBhsd,        ///< dense, each head in one piece; null pointers for tensors without elements
+  kMixed,       ///< BSHD and BHSD taken in turn: q, k, v, o, dout, dq, dk, dv all differ
+  kPadded,      ///< BSHD with gaps after each head, row and batch; 16-byte aligned
+  kUnaligned,   ///< BSHD with odd strides and a base that only its element type aligns
+  kPacked,      ///< q, k, v in one array (batch, row, q heads then k heads then v heads, dim)
+  kSliced,      ///< every second row of k, half of each row of q, half of the heads of o
+  kReversed,    ///< rows lie backwards: negative strides
+  kBroadcast,   ///< k, v the same for all batches; one row of dout for everything
+  kCapacity,    ///< BHSD, each head followed by room for 150 more rows
+  kOddStrides,  ///< BSHD, with odd strides along the axes that have one element
 };
 
 /// What the inputs hold.
@@ -70,6 +71,7 @@ enum class Data {
   kNanQuery,      ///< one row of Q of each head is NaN
   kNanKey,        ///< one key of each head is NaN
   kNanValue,      ///< one component of one value of each head is NaN
+  kNanGradient,   ///< dO and O of sequences without keys are inf and NaN in turn
 };
 
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
@@ -90,6 +92,9 @@ enum class Lengths {
   kAllEmpty,
   kAlternate,  ///< every second one is empty; else one query
   kLongest,    ///< all have the longest one
+  kNoQueries,  ///< no rows are allocated for queries; keys as in kMixed
+  kNoKeys,     ///< none are for keys; queries as in kMixed
+  kNoRows,     ///< none are
 };
 
 constexpr bool learns(Policy p) {
@@ -117,6 +122,7 @@ enum class Sums {
 enum class Sinks {
   kNormal,  ///< about as much as the keys of a row weigh together
   kMixed,   ///< in turn: such a one, none (-inf), one far above all scores, one far below
+  kHigh,    ///< far above all scores, where what a float leaves of an exponent is the error
   kLarge,   ///< by more above all scores than the exponential of a float can be
   kNone,    ///< -inf
 };
@@ -772,6 +778,8 @@ inline constexpr auto kCases = [] {
        .head_dim = 8, .dlse = true},
       {.name = "sink_large", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 40,
        .kv_len = 33, .dlse = true, .sinks = Sinks::kLarge},
+      {.name = "sink_high", .policy = kSink, .batch = 2, .q_heads = 2, .q_len = 150,
+       .kv_len = 33, .head_dim = 32, .sinks = Sinks::kHigh},
       {.name = "sink_none", .policy = kSink, .q_heads = 2, .kv_heads = 2, .q_len = 70,
        .kv_len = 65, .dlse = true, .sinks = Sinks::kNone},
       {.name = "sink_scaled_scores", .policy = kSink, .q_len = 33, .kv_len = 40, .scale = 0.03f},
@@ -796,12 +804,20 @@ inline constexpr auto kCases = [] {
       {.name = "own_lengths_sink_padded", .policy = kOwnLengthsSink, .batch = 6, .q_heads = 4,
        .kv_heads = 2, .q_len = 33, .kv_len = 24, .head_dim = 40, .head_dim_v = 56,
        .layout = kPadded, .sinks = Sinks::kMixed},
+      // dO and O that are no numbers, in rows without keys.
+      {.name = "sink_kv_len_0_nan", .policy = kSink, .batch = 2, .q_heads = 4, .q_len = 9,
+       .kv_len = 0, .data = kNanGradient, .dlse = true, .sinks = Sinks::kMixed},
+      {.name = "own_lengths_sink_nan", .policy = kOwnLengthsSink, .batch = 8, .q_heads = 2,
+       .kv_heads = 1, .q_len = 33, .kv_len = 24, .head_dim = 32, .data = kNanGradient,
+       .dlse = true},
       // Gaps as TransformerEngine has them in a context-parallel run (its issues 2186 and 3331).
       {.name = "packed_causal_gaps", .policy = kPackedCausal, .batch = 6, .q_heads = 2,
        .kv_heads = 1, .q_len = 12, .kv_len = 12, .head_dim = 32, .dlse = true,
        .lengths = Lengths::kSelf},
       {.name = "packed_causal_tail_of_698", .policy = kPackedCausal, .q_len = 698, .kv_len = 698,
        .lengths = Lengths::kLongest},
+      {.name = "packed_causal_tail_of_58", .policy = kPackedCausal, .q_len = 58, .kv_len = 58,
+       .dlse = true, .lengths = Lengths::kLongest},
       // Packed QKV and dQKV, (total, heads, dim), also without gaps.
       {.name = "packed_causal_qkv", .policy = kPackedCausal, .batch = 6, .q_heads = 3,
        .kv_heads = 3, .q_len = 12, .kv_len = 12, .head_dim = 32, .layout = kPacked,
@@ -825,9 +841,31 @@ inline constexpr auto kCases = [] {
        .kv_heads = 2, .q_len = 65, .kv_len = 70, .lengths = Lengths::kLongest, .tight = true},
       {.name = "packed_causal_batch_0", .policy = kPackedCausal, .batch = 0, .q_len = 5,
        .kv_len = 7},
+      // No rows are allocated for queries, for keys, or for both.
+      {.name = "packed_causal_total_q_0", .policy = kPackedCausal, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 70, .kv_len = 40, .layout = kBhsd, .lengths = Lengths::kNoQueries},
+      {.name = "packed_causal_total_k_0", .policy = kPackedCausal, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 70, .layout = kBhsd, .dlse = true,
+       .lengths = Lengths::kNoKeys},
+      {.name = "packed_causal_total_0", .policy = kPackedCausal, .batch = 3, .q_len = 70,
+       .kv_len = 40, .layout = kBhsd, .lengths = Lengths::kNoRows, .tight = true},
+      {.name = "own_lengths_sink_total_q_0", .policy = kOwnLengthsSink, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 33, .head_dim = 32, .layout = kBhsd,
+       .lengths = Lengths::kNoQueries},
+      {.name = "own_lengths_sink_total_k_0", .policy = kOwnLengthsSink, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 33, .head_dim = 32, .layout = kBhsd, .dlse = true,
+       .lengths = Lengths::kNoKeys},
+      // Strides that are not read.
+      {.name = "odd_strides_33_49", .q_len = 33, .kv_len = 49, .layout = kOddStrides},
+      {.name = "odd_strides_1_49", .q_heads = 2, .kv_heads = 1, .q_len = 1, .kv_len = 49,
+       .layout = kOddStrides},
+      {.name = "packed_causal_odd_strides", .policy = kPackedCausal, .batch = 6, .q_heads = 2,
+       .kv_heads = 1, .q_len = 33, .kv_len = 24, .layout = kOddStrides},
       {.name = "packed_causal_tight_130", .policy = kPackedCausal, .batch = 6, .q_heads = 1,
        .kv_heads = 1, .q_len = 130, .kv_len = 130, .head_dim = 32, .dlse = true, .tight = true},
       // More sequences than a thread block of some schedulers takes.
+      {.name = "packed_causal_38_sequences", .policy = kPackedCausal, .batch = 38, .q_len = 9,
+       .kv_len = 12, .head_dim = 16},
       {.name = "packed_causal_1100_sequences", .policy = kPackedCausal, .batch = 1100, .q_len = 4,
        .kv_len = 5, .head_dim = 16, .tight = true},
       {.name = "padded_everything_all_empty", .policy = kPaddedEverything, .batch = 2, .q_len = 20,

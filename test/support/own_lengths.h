@@ -36,12 +36,24 @@ struct OwnLengths {
   attile::RowShape kv_shape(int, int) const { return {1, kv_rows}; }
 };
 
+/// Whether a case's tensors of queries, or of keys, have no rows.
+inline bool has_no_rows(const Case& c, bool of_keys) {
+  return c.lengths == Lengths::kNoRows ||
+         c.lengths == (of_keys ? Lengths::kNoKeys : Lengths::kNoQueries);
+}
+
 /// The queries', or keys', lengths of a case's sequences: its batch is how many they are.
 inline std::vector<int> lengths_of(const Case& c, bool of_keys) {
   const int longest = of_keys ? c.kv_len : c.q_len;
   std::vector<int> result;
   for (int b = 0; b < c.batch; ++b) {
+    if (has_no_rows(c, of_keys)) {
+      result.push_back(0);
+      continue;
+    }
     switch (c.lengths) {
+      case Lengths::kNoQueries:
+      case Lengths::kNoKeys:
       case Lengths::kMixed: {
         const int lengths[] = {longest, 2 * longest / 3, 0, 1, longest / 2 + 1, longest - 1};
         // Without queries, without keys and without both; more of either than of the other.
@@ -57,6 +69,7 @@ inline std::vector<int> lengths_of(const Case& c, bool of_keys) {
       case Lengths::kEmptyEnds:
         result.push_back(b == 0 || b == c.batch - 1 ? 0 : longest - b);
         break;
+      case Lengths::kNoRows:
       case Lengths::kAllEmpty:
         result.push_back(0);
         break;
@@ -89,14 +102,23 @@ struct PackedRows {
     for (int b = 0; b < c.batch; ++b) {
       first.push_back(rows);
       cu_seqlens.push_back(rows);
-      const int gap = c.lengths == Lengths::kSelf ? (b % 6 == 0 ? 3 : 0) : 2 + b % 3;
-      rows += length[b] + (c.tight ? 0 : gap);
+      rows += length[b] + (c.tight ? 0 : gap_behind(c, b));
     }
     cu_seqlens.push_back(rows);
     rows += 3;
+    if (!has_no_rows(c, of_keys)) return;
+    first.assign(first.size(), 0);
+    cu_seqlens.assign(cu_seqlens.size(), 0);
+    rows = 0;
   }
 
   bool dense() const { return first.empty(); }
+
+ private:
+  static int gap_behind(const Case& c, int sequence) {
+    if (c.lengths == Lengths::kSelf) return sequence % 6 == 0 ? 3 : 0;
+    return c.lengths == Lengths::kLongest ? 6 : 2 + sequence % 3;
+  }
 };
 
 }  // namespace attile_test

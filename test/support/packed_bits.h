@@ -181,4 +181,24 @@ void check_packed_bits(int rows, int keys, int q_heads, int kv_heads) {
   CHECK(bits(middle, 3) == alone);
 }
 
+/// Checks that a sequence of one query has the same bits alone, and beside sequences whose queries
+/// fill a part of a tile, or more than one. Others choose kernels and tiles by the rows of a batch
+/// (vLLM's issue 51902, and pull request 169 of its flash-attention). Units    keys: the
+/// sequence's.
+template <class Calls>
+void check_decode_bits(int keys, int q_heads, int kv_heads) {
+  const PackedSequence own{1, keys, 1};
+  const auto bits = [&](const Pack& pack, int number) {
+    return PackedRun<Calls>(pack, q_heads, kv_heads).of_sequence(number);
+  };
+  const std::vector<float> alone = bits({{own}, 0, 1, keys}, 0);
+  REQUIRE(!alone.empty());
+  for (const float x : alone) REQUIRE(x == x);
+  for (const int rows : {9, 10, 129}) {
+    const PackedSequence other{rows, rows, 2};
+    CHECK(bits({{own, other}, 0, rows, keys}, 0) == alone);
+    CHECK(bits({{other, own}, 0, rows, keys}, 1) == alone);
+  }
+}
+
 }  // namespace attile_test

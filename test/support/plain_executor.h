@@ -52,6 +52,7 @@ enum class Defect {
   kLastHeadOfGroupWins,
   kNoDropoutInDp,
   kEmptyRowHasProbability,
+  kDeltaWithoutKeys,
   kDkScaledTwice,
   kDoutStridesOfO,
   kGradientsLeftUnwritten,
@@ -67,8 +68,9 @@ enum class Defect {
   kSinkGradientWithoutDlse,
   kSinkGradientOfLastSequence,
   kSinkGradientOfKvHead,
+  kSinkGradientOnePercentOff,
 };
-inline constexpr int kDefectCount = static_cast<int>(Defect::kSinkGradientOfKvHead) + 1;
+inline constexpr int kDefectCount = static_cast<int>(Defect::kSinkGradientOnePercentOff) + 1;
 
 /// Attention in fp32 for one row after the other, by the online softmax over tiles of 16 keys; and
 /// the same with one defect, which shows what the suite is able to see.
@@ -268,6 +270,7 @@ class PlainExecutor {
     if (dsinks == nullptr || lse == -attile::kInf) return;
     if (is(Defect::kSinkGradientOfLastSequence) && b < p.args.batch - 1) return;
     if (is(Defect::kSinkGradientWithoutDlse)) delta += dlse;
+    if (is(Defect::kSinkGradientOnePercentOff)) delta *= 1.01f;
     const int of = is(Defect::kSinkGradientOfKvHead) ? h / p.group : h;
     dsinks[of] -= std::exp(p.args.sink.logit(h) - lse) * delta;
   }
@@ -346,7 +349,7 @@ class PlainExecutor {
     const bool empty = lse == -attile::kInf && !is(Defect::kEmptyRowHasProbability);
     float delta = 0;
     for (int c = 0; c < p.Dv; ++c) delta += attile::to_float(do_i[c]) * attile::to_float(o_i[c]);
-    if (is(Defect::kNoDelta)) delta = 0;
+    if (is(Defect::kNoDelta) || (a.kv_len == 0 && !is(Defect::kDeltaWithoutKeys))) delta = 0;
     if (a.dlse != nullptr && !is(Defect::kNoDlse)) delta -= a.dlse[at_row];
     sink_gradient(p, b, h, lse, delta, a.dlse != nullptr ? a.dlse[at_row] : 0.0f);
     std::vector<float> dq(p.D, 0.0f);

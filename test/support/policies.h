@@ -338,6 +338,8 @@ class PolicyData {
         return normal;
       case Sinks::kMixed:
         return mixed[head % 4];
+      case Sinks::kHigh:
+        return 61.7f;
       case Sinks::kLarge:
         return 200.0f;
       case Sinks::kNone:

@@ -49,8 +49,9 @@ class ProblemData {
 
   /// What the forward pass gave, as the inputs of the backward pass.
   void set_forward_result(const attile::reference::ForwardResult& result) {
-    o.for_each(
-        [&](T& x, std::int64_t i) { x = attile::from_float<T>(static_cast<float>(result.o[i])); });
+    o.for_each([&](T& x, std::int64_t i) {
+      x = attile::from_float<T>(without_keys(o, i) ? no_number(i) : float(result.o[i]));
+    });
     o.buffer->fill_gaps_of_input();
     lse().for_each([&](float& x, std::int64_t i) { x = static_cast<float>(result.lse[i]); });
     lse_.fill_gaps_of_input();
@@ -152,8 +153,19 @@ class ProblemData {
     t.for_each([&](T& x, std::int64_t i) {
       const int row = static_cast<int>(i / t.shape.dim % t.shape.rows);
       const int c = static_cast<int>(i % t.shape.dim);
-      x = attile::from_float<T>(value(t.role, random.normal(i), row, c));
+      const bool spoilt = t.role == Role::kDout && without_keys(t, i);
+      x = attile::from_float<T>(spoilt ? no_number(i) : value(t.role, random.normal(i), row, c));
     });
+  }
+
+  /// Whether an element is one of those that kNanGradient is about: of a sequence without keys.
+  bool without_keys(const TestTensor<T>& t, std::int64_t index) const {
+    if (case_.data != Data::kNanGradient) return false;
+    const std::int64_t sequence = index / t.shape.dim / t.shape.rows / t.shape.heads;
+    return has_lengths() ? policies_.kv_rows.length[sequence] == 0 : case_.kv_len == 0;
+  }
+  static float no_number(std::int64_t index) {
+    return index % 2 == 0 ? attile::kInf : std::numeric_limits<float>::quiet_NaN();
   }
 
   float value(Role role, float normal, int row, int c) const {
@@ -162,6 +174,7 @@ class ProblemData {
     const bool marked_row = row == case_.kv_len / 2;
     switch (case_.data) {
       case Data::kNormal:
+      case Data::kNanGradient:
         return normal;
       case Data::kZero:
         return role == Role::kQ ? 0.0f : normal;

@@ -133,6 +133,13 @@ inline Placement place(Layout layout, Role role, const Shape& s) {
       const std::int64_t head = (R + 150) * D;
       return {0, H * head, head, D, B * H * head};
     }
+    case Layout::kOddStrides: {
+      Placement odd = rows_of_all_heads;
+      if (B == 1) odd.batch_stride = 7;
+      if (H == 1) odd.head_stride = 5;
+      if (R == 1) odd.row_stride = 3;
+      return odd;
+    }
     case Layout::kPacked:  // the problem overrides q, k, v and their gradients
     case Layout::kBshd:
       return rows_of_all_heads;
@@ -152,7 +159,8 @@ struct TestTensor {
   const PackedRows* packed = nullptr;  ///< where each sequence's rows lie, if they have own lengths
 
   attile::Tensor<T> view() const {
-    T* data = shape.elements() == 0 && null_when_empty ? nullptr : buffer->data() + placement.first;
+    T* data =
+        placement.elements == 0 && null_when_empty ? nullptr : buffer->data() + placement.first;
     return {data, placement.batch_stride, placement.head_stride, placement.row_stride};
   }
 

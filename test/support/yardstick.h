@@ -272,8 +272,9 @@ BackwardYardstick backward_yardstick(const Case& c, int tf32_products, const Arg
   }
   if constexpr (Args::SinkType::kEnabled) {
     want.dsinks = expect<float>(&Result::dsinks, exact, plain);
-    want.dsinks.tolerance += attile::reference::rounded_rows_error<T>(
-        attile::reference::backward_magnitudes(args).dsinks);
+    want.dsinks.tolerance += attile::reference::sink_gradient_error<T>(
+        attile::reference::backward_magnitudes(args).dsinks, exact.dsinks,
+        attile::reference::sink_exponents(args, want.forward.lse));
   }
   if constexpr (kMayBeSplit<T>) {
     if (tf32_products == 3) {

@@ -3,7 +3,9 @@
 
 #include <attile/core/element.h>
 #include <attile/core/index.h>
+#include <attile/core/math.h>
 #include <attile/core/policies.h>
+#include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 
 #include <cmath>
@@ -14,9 +16,6 @@ namespace attile {
 
 /// Names the pass that a kernel computes.
 enum class Direction { kForward, kBackward };
-
-/// Marks a size that the caller has not given, which is refused. An explicit 0 is an empty problem.
-inline constexpr int kUnset = -2147483647 - 1;
 
 /// Replaces a member that only the other direction's arguments have: it takes no value.
 template <Direction kWay>
@@ -115,6 +114,43 @@ constexpr ScoreShape score_shape(const Args& args) {
 template <class Args>
 ATTILE_HOST_DEVICE Extent extent_of(const Args& args, int sequence) {
   return args.sequences.extent(sequence, Extent{args.q_len, args.kv_len});
+}
+
+/// Returns the lengths that no sequence of a problem exceeds, by what the host knows: the bounds,
+/// or the rows of the tensors where they are fewer.
+template <class Args>
+Extent longest_lengths(const Args& args) {
+  return {min(args.q_len, args.sequences.q_shape(args.batch, args.q_len).rows),
+          min(args.kv_len, args.sequences.kv_shape(args.batch, args.kv_len).rows)};
+}
+
+/// Returns a tensor without the strides of axes that have one element, which are not read.
+template <class T>
+constexpr Tensor<T> without_unread_strides(Tensor<T> tensor, RowShape shape, int heads) {
+  if (shape.batches == 1) tensor.batch_stride = 0;
+  if (heads == 1) tensor.head_stride = 0;
+  if (shape.rows == 1) tensor.row_stride = 0;
+  return tensor;
+}
+
+/// Returns arguments whose tensors have no strides that are not read: these decide nothing then.
+template <class Args>
+Args without_unread_strides(Args args) {
+  const RowShape q_shape = args.sequences.q_shape(args.batch, args.q_len);
+  const RowShape kv_shape = args.sequences.kv_shape(args.batch, args.kv_len);
+  const auto of_queries = [&](auto& x) { x = without_unread_strides(x, q_shape, args.q_heads); };
+  const auto of_keys = [&](auto& x) { x = without_unread_strides(x, kv_shape, args.kv_heads); };
+  of_queries(args.q);
+  of_keys(args.k);
+  of_keys(args.v);
+  of_queries(args.o);
+  if constexpr (!Args::kIsForward) {
+    of_queries(args.dout);
+    of_queries(args.dq);
+    of_keys(args.dk);
+    of_keys(args.dv);
+  }
+  return args;
 }
 
 /// Returns a tensor of LSE's shape.

@@ -103,17 +103,14 @@ Check check_problem(const Args& a, int D, int Dv) {
   }
   const RowShape queries = a.sequences.q_shape(a.batch, a.q_len);
   const RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);
+  if (queries.rows == kUnset || keys.rows == kUnset) {
+    return refuse("sequences: the rows of a tensor are not given");
+  }
   if (queries.batches < 0 || queries.rows < 0 || keys.batches < 0 || keys.rows < 0) {
     return refuse("sequences: a tensor has a negative number of rows");
   }
   if (queries.rows > kMaxLength || keys.rows > kMaxLength) {
     return refuse("sequences: a tensor must have at most 2^30 rows");
-  }
-  const auto forgotten = [&](const RowShape& shape, int length) {
-    return a.batch > 0 && length > 0 && (shape.batches == 0 || shape.rows == 0);
-  };
-  if (forgotten(queries, a.q_len) || forgotten(keys, a.kv_len)) {
-    return refuse("sequences: a tensor has no rows, and sequences may be longer");
   }
   if (std::int64_t{queries.batches} * a.q_heads > INT32_MAX) {
     return refuse("batch * q_heads must be below 2^31");
@@ -181,13 +178,14 @@ Check check_arguments(const Args& a, int D, int Dv) {
                             check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), q_shape, a.q_heads, v));
   if (!tensors) return tensors;
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
-  if (a.batch == 0 || a.q_len == 0) return {};
+  const Extent longest = longest_lengths(a);
+  if (a.batch == 0 || longest.q_len == 0) return {};
   const void *const o = a.o.data, *const lse = a.lse;
   if (o == a.q.data) return refuse("o is the memory of q: it cannot be computed in place");
   if (lse != nullptr && (lse == o || lse == a.q.data)) {
     return refuse("lse is the memory of o or q");
   }
-  if (a.kv_len == 0) return {};
+  if (longest.kv_len == 0) return {};
   if (lse != nullptr && (lse == a.k.data || lse == a.v.data)) {
     return refuse("lse is the memory of k or v");
   }
@@ -216,7 +214,8 @@ Check check_arguments(const Args& a, int D, int Dv) {
   if (!tensors) return tensors;
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
   if (detail::misaligned(a.dlse)) return refuse("dlse is not aligned to 4 bytes");
-  if (a.batch > 0 && a.q_len > 0 && a.lse == nullptr) return refuse("lse is null");
+  const auto [q_len, kv_len] = longest_lengths(a);
+  if (a.batch > 0 && q_len > 0 && a.lse == nullptr) return refuse("lse is null");
   const ScoreShape shape = score_shape(a);
   if (const char* why = gradient_fault(a.score_mod, shape)) return refuse(why);
   if constexpr (requires { a.sink.gradient_fault(); }) {
@@ -227,14 +226,14 @@ Check check_arguments(const Args& a, int D, int Dv) {
   if (!learned) return learned;
   if (a.batch == 0) return {};
   const auto of_rows = [](const void* data, int rows) { return rows > 0 ? data : nullptr; };
-  outputs[0] = of_rows(a.dq.data, a.q_len);
-  outputs[1] = of_rows(a.dk.data, a.kv_len);
-  outputs[2] = of_rows(a.dv.data, a.kv_len);
+  outputs[0] = of_rows(a.dq.data, q_len);
+  outputs[1] = of_rows(a.dk.data, kv_len);
+  outputs[2] = of_rows(a.dv.data, kv_len);
   outputs[3] = a.sink.gradient();
-  const void* inputs[] = {of_rows(a.q.data, a.q_len),    of_rows(a.k.data, a.kv_len),
-                          of_rows(a.v.data, a.kv_len),   of_rows(a.o.data, a.q_len),
-                          of_rows(a.dout.data, a.q_len), of_rows(a.lse, a.q_len),
-                          of_rows(a.dlse, a.q_len)};
+  const void* inputs[] = {of_rows(a.q.data, q_len),    of_rows(a.k.data, kv_len),
+                          of_rows(a.v.data, kv_len),   of_rows(a.o.data, q_len),
+                          of_rows(a.dout.data, q_len), of_rows(a.lse, q_len),
+                          of_rows(a.dlse, q_len)};
   for (std::size_t i = 0; i < std::size(outputs); ++i) {
     if (outputs[i] == nullptr) continue;
     for (const void* input : inputs) {

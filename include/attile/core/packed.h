@@ -69,8 +69,8 @@ struct Packed {
 
   const int* cu_seqlens_q = nullptr;
   const int* cu_seqlens_k = nullptr;
-  int total_q = 0;
-  int total_k = 0;
+  int total_q = kUnset;  ///< 0: every sequence is without queries
+  int total_k = kUnset;  ///< 0: every sequence is without keys
   const int* seqused_q = nullptr;
   const int* seqused_k = nullptr;
 
@@ -78,6 +78,8 @@ struct Packed {
     using detail::misaligned_int;
     if (cu_seqlens_q == nullptr) return "Packed: cu_seqlens_q is null";
     if (cu_seqlens_k == nullptr) return "Packed: cu_seqlens_k is null";
+    if (total_q == kUnset) return "Packed: total_q is not given";
+    if (total_k == kUnset) return "Packed: total_k is not given";
     if (total_q < 0) return "Packed: total_q is negative";
     if (total_k < 0) return "Packed: total_k is negative";
     if (misaligned_int(cu_seqlens_q)) return "Packed: cu_seqlens_q is not aligned to 4 bytes";

@@ -59,6 +59,9 @@ class RowTermsWorker {
       const auto* const dout = dout_rows.row(batch, head, i);
       const auto* const o = o_rows.row(batch, head, i);
       float delta = dot(dout, o, problem_.Dv);
+      if constexpr (Args::SinkType::kEnabled) {
+        delta = tile::delta_beside_sink(delta, lse, args.sink.logit(head));
+      }
       if (args.dlse != nullptr) delta -= *dlse_rows.row(batch, head, i);
       problem_.row_terms.delta[at] = empty ? 0.0f : delta;
     }

@@ -232,8 +232,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
         if (kWhole || i + mine < rows * Traits::kDqCols) arch::store(zeros + i, Float4{});
       }
     };
-    const float sum =
+    float sum =
         products(dout, o, tile.row0 + first, min(q_len - tile.row0 - first, rows), zero_fill_dq);
+    if constexpr (Traits::SinkType::kEnabled) sum = tile::delta_beside_sink(sum, lse, sink);
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
     const float row_lse = lse == -kInf ? kInf : lse;
     const float delta = lse == -kInf ? 0.0f : sum - dlse;

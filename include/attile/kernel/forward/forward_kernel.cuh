@@ -25,8 +25,9 @@ namespace attile {
 /// succeeded there.
 template <class Traits>
 typename Traits::Params forward_params(const typename Traits::Args& args) {
-  typename Traits::Params params(args);
-  static_cast<void>(params.complete(args));
+  const auto as_read = without_unread_strides(args);
+  typename Traits::Params params(as_read);
+  static_cast<void>(params.complete(as_read));
   return params;
 }
 
@@ -36,9 +37,11 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     forward_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p);
 
 /// Returns the blocks of the grid: one for each tile; or, for kernels that are kPersistent, as many
-/// as run at the same time, and no more than the arguments allow, each for several tiles.
+/// as run at the same time, and no more than the arguments allow, each for several tiles. There are
+/// none where no sequence can have rows.
 template <class Traits>
 std::int64_t forward_block_count(const typename Traits::Args& args) {
+  if (longest_lengths(args).q_len == 0) return 0;
   const std::int64_t tiles = Traits::Params::tile_count(args);
   if constexpr (!Traits::kPersistent) {
     return tiles;

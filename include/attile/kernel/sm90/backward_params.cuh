@@ -40,8 +40,8 @@ struct BoxedGradients {
         dout(of_queries<typename Traits::DoTile>(a, a.dout, dims.v)),
         dk(of_keys<typename Traits::DkTile>(a, a.dk, dims.qk)),
         dv(of_keys<typename Traits::DvTile>(a, a.dv, dims.v)),
-        has_keys(a.batch > 0 && a.kv_len > 0),
-        has_rows(a.batch > 0 && a.q_len > 0) {}
+        has_keys(a.batch > 0 && longest_lengths(a).kv_len > 0),
+        has_rows(a.batch > 0 && longest_lengths(a).q_len > 0) {}
 
   template <class Tile, class Data>
   static arch::BoxedTensor of_queries(const typename Traits::Args& a, const Tensor<Data>& t,

@@ -61,10 +61,7 @@ class SequenceBoxes {
  public:
   template <class Args>
   explicit SequenceBoxes(const Args& a) {
-    if constexpr (!kUniform) {
-      longest_ = {min(a.q_len, a.sequences.q_shape(a.batch, a.q_len).rows),
-                  min(a.kv_len, a.sequences.kv_shape(a.batch, a.kv_len).rows)};
-    }
+    if constexpr (!kUniform) longest_ = longest_lengths(a);
   }
 
   /// Return a tensor of queries, or of keys, as the maps have it.

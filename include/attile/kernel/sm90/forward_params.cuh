@@ -72,9 +72,11 @@ struct BoxedTensors {
   BoxedTensors(const typename Traits::Args& a, Packing packing)
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
 
+  bool has_rows() const { return q.size[2] > 0; }
   bool has_keys() const { return k.size[2] > 0; }
   /// Refuses tensors that TMA cannot address, or past whose rows it would write.
   Check check() const {
+    if (!has_rows()) return {};
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
     if (Traits::kElementStages > 0 && has_keys() &&
@@ -216,8 +218,8 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   /// Makes the tensor maps.
   /// Errors   the reasons of BoxedTensors::check, and those of arch::make_map.
   [[nodiscard]] Check complete(const typename Traits::Args& args) {
-    if (args.batch == 0 || args.q_len == 0) return {};
     const BoxedTensors<Traits> boxed(args, packing);
+    if (args.batch == 0 || !boxed.has_rows()) return {};
     if (const Check copies = boxed.check(); !copies) return copies;
     if constexpr (Traits::kElementStages > 0) {
       elements.has_rows = boxed.elements.box[2] > 1;  // a box of one row has the bytes of one

@@ -65,6 +65,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(GradientPart::kThreads, 4)
     product += to_float(dout[d]) * to_float(o[d]);
   }
   float delta = reduce_block<kThreads>(product, Sum{});
+  if constexpr (Args::SinkType::kEnabled) {
+    delta = tile::delta_beside_sink(delta, p.lse[at], p.sink.logit(head));
+  }
   if (p.dlse != nullptr) delta -= p.dlse[at];
   if constexpr (Args::SinkType::kEnabled) {
     if (p.sink_parts != nullptr && arch::thread_index() == 0) {
