@@ -95,7 +95,8 @@ TEST_CASE("where offsets decrease, a sequence has all of its slots or none") {
       int count = 0;
       for (const auto& [sequence, head, index] : found) count += sequence == b;
       if (count != 0) CHECK(count == heads * slots.slots(b));
-      CHECK((count != 0) == slots.has_all(b));
+      const auto share = slots.find(slots.first(b), 1);
+      CHECK((count != 0) == (share.is_sequence && share.sequence == b));
     }
   }
 }

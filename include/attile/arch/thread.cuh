@@ -85,6 +85,7 @@ ATTILE_DEVICE std::uint32_t shuffle_xor(std::uint32_t x, int mask, unsigned lane
 
 /// Returns the x of lane `from`. Scope    all lanes of the warp.
 ATTILE_DEVICE float shuffle(float x, int from) { return __shfl_sync(kAllLanes, x, from); }
+ATTILE_DEVICE int shuffle(int x, int from) { return __shfl_sync(kAllLanes, x, from); }
 
 /// Returns the x of the first lane. Where all lanes have the same x, the compiler then knows it.
 /// Scope    all lanes of the warp.

@@ -35,6 +35,7 @@ class TileSlots {
   ATTILE_HOST_DEVICE constexpr TileSlots(const S& sequences, int batch, int bound)
       : sequences_(sequences), batch_(batch), bound_(bound), bound_tiles_(ceil_div(bound, kTile)) {}
 
+  ATTILE_HOST_DEVICE constexpr int sequences() const { return batch_; }
   /// Returns the number of slots of all sequences.
   constexpr std::int64_t count() const {
     if (batch_ == 0 || bound_tiles_ == 0) return 0;
@@ -55,7 +56,7 @@ class TileSlots {
 
   /// Returns whose an item is. `per_slot`: the items of a slot. A packed sequence is found by
   /// bisection. Where offsets in device memory decrease, that finds a part of some sequences' slots
-  /// at most: nothing of such a sequence is found (`has_all`).
+  /// at most: nothing of such a sequence is found.
   /// `from`: no sequence before it has the item. It is found sooner if it is near.
   ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot, int from = 0) const {
     if constexpr (kIsPacked<S>) {
@@ -79,16 +80,6 @@ class TileSlots {
     const int of_sequence = per_slot * bound_tiles_;
     const int sequence = item / of_sequence;
     return {sequence, bound_tiles_, item - sequence * of_sequence, sequence < batch_};
-  }
-  /// Returns whether a sequence is found for all of its slots, and no other one for any of them:
-  /// always, unless offsets decrease. Kernels of which one waits for another one leave the other
-  /// sequences out.
-  ATTILE_HOST_DEVICE constexpr bool has_all(int sequence) const {
-    if constexpr (kIsPacked<S>) {
-      const Share share = find(first(sequence), 1);
-      return share.is_sequence && share.sequence == sequence;
-    }
-    return true;
   }
 
  private:

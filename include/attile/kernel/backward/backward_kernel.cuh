@@ -45,14 +45,16 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
+  constexpr bool kByWarp = BackwardParams<Traits>::kPackedSequences;
   int* const kv_block = reinterpret_cast<int*>(arch::dynamic_shared());
   arch::launch_dependents();
   if (arch::thread_index() == 0) {
     arch::await_dependencies();  // the counter and the semaphores are reset before they are used
-    *kv_block = kv_block_of(p, arch::fetch_add(p.begun_counter(), 1));
+    const int begun = arch::fetch_add(p.begun_counter(), 1);
+    *kv_block = kByWarp ? begun : kv_block_of(p, begun);
   }
   arch::barrier();  // the index is written before anyone reads it
-  const int mine = *kv_block;
+  const int mine = kByWarp ? kv_block_of(p, *kv_block) : *kv_block;
   if constexpr (!Traits::SequencesType::kUniform) {
     if (!has_keys(p, mine)) return;
   }

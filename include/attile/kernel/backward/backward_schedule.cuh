@@ -7,6 +7,7 @@
 #include <attile/core/schedule.h>
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/problem/find_slot.cuh>
 #include <attile/kernel/problem/work_tile.h>
 
 #include <cstdint>
@@ -62,19 +63,23 @@ ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int 
 }
 
 /// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
-/// has none. Packed sequences begin one after another.
+/// has none. Packed sequences begin one after another, and with kAccumulate the kv heads of each,
+/// too. Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    const auto share = p.kv_slots().find(begun, p.kv_heads);
+    const auto share = find_by_warp(p.kv_slots(), begun, p.kv_heads);
     // With kInOrder blocks wait for semaphores, which are by slots of rows.
     constexpr bool kWaits = Traits::kDqMode == DqMode::kInOrder;
-    if (!share.is_sequence || (kWaits && !p.q_slots().has_all(share.sequence))) return -1;
-    const int q_len = p.policies.sequences.extent(share.sequence, p.bounds).q_len;
+    if (!share.is_sequence || (kWaits && !has_all_by_warp(p.q_slots(), share.sequence))) return -1;
     const int descending = descending_heads<Traits>(p.kv_heads, p.group_heads);
-    const HeadRounds rounds(
-        descending, heads_in_flight<Traits>(p.kv_heads, p.group_heads, ceil_div(q_len, Traits::kBr),
-                                            share.slots));
+    int heads = 1;
+    if constexpr (kWaits) {
+      const int q_len = p.policies.sequences.extent(share.sequence, p.bounds).q_len;
+      heads = heads_in_flight<Traits>(p.kv_heads, p.group_heads, ceil_div(q_len, Traits::kBr),
+                                      share.slots);
+    }
+    const HeadRounds rounds(descending, heads);
     const auto [head, index] =
         begun_tile<Traits>(rounds, descending, p.kv_heads, share.slots, share.item);
     if (index >= p.kv_tiles) return -1;  // in a gap behind the longest sequence
@@ -103,9 +108,10 @@ template <class Traits>
 ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
   if (p.kv_tiles == 0) return tile;
   std::int64_t late_tiles = 0;
-  if constexpr (BackwardParams<Traits>::kPackedSequences) {  // rows as many as the keys of a wave
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {  // a wave, and a head that it completes
     constexpr int kTiles = ceil_div(Traits::kBc, Traits::kBr);
-    late_tiles = std::int64_t{arch::multiprocessor_bound()} * kTiles * p.group_heads;
+    const std::int64_t kv_blocks = arch::multiprocessor_bound() + p.kv_tiles;
+    late_tiles = kv_blocks * kTiles * p.group_heads;
   } else {
     const int late_heads = ceil_div(arch::multiprocessor_bound(), p.kv_tiles) + p.rounds.heads;
     late_tiles = std::int64_t{late_heads} * p.group_heads * p.q_tiles;

@@ -13,6 +13,7 @@
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/core/tile_slots.h>
+#include <attile/kernel/problem/find_slot.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/scores.cuh>
@@ -77,11 +78,12 @@ struct Problem {
   /// Returns the work tile of a tile of query rows. `number`: counted through all heads of one
   /// sequence after another, in each from its first rows on, or with `from_last` from its last
   /// ones. `q_tiles`: the tiles of q_len rows. It may have no rows (`has_rows`).
+  /// Scope    all lanes of a warp.
   ATTILE_DEVICE WorkTile row_tile(int number, int q_tiles, bool from_last = false) const {
     const auto in_order = [&](int tile, int tiles) { return from_last ? tiles - 1 - tile : tile; };
     WorkTile at;
     if constexpr (kPackedSequences) {
-      const auto share = q_slots().find(number, q_heads);
+      const auto share = find_by_warp(q_slots(), number, q_heads);
       if (!share.is_sequence) return {.sequence = -1};
       at.sequence = share.sequence;
       at.head = share.item / share.slots;
