@@ -44,6 +44,21 @@ struct SlotCounts {
 template <>
 struct SlotCounts<false> {};
 
+/// Returns whether the pass itself writes the zeros of the sum of dQ of a sequence: where the
+/// blocks of a kv head run together, each zero-fill chunk is worth its atomics, and L2 has room for
+/// what some hundred blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv
+/// head, and 3 % slower with 16 MB, in chunks of 32 and 64 KB (docs/tuning.md); others are not
+/// measured.
+template <class Traits>
+ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent lengths) {
+  if (!Traits::kZeroFillsInPass || group_heads == 0 || lengths.kv_len == 0) return false;
+  const std::int64_t rows = round_up(lengths.q_len, Traits::kBr);
+  const std::int64_t sum = group_heads * rows * Traits::kDqCols * std::int64_t{sizeof(float)};
+  const int kv_tiles = ceil_div(lengths.kv_len, Traits::kBc);
+  const std::int64_t chunk = sum / kv_tiles;
+  return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= chunk && chunk <= 128 << 10;
+}
+
 /// Holds the one argument of the kernels of a backward pass: the problem, its gradients, and the
 /// parts of the workspace. Scratch rows are the rows of all slots of tiles of query rows, of each
 /// query head.
@@ -107,8 +122,22 @@ struct BackwardParams : Problem<Traits>,
     return (static_cast<std::int64_t>(key.sequence) * this->kv_heads + key.kv_head) * kv_tiles +
            key.kv_tile();
   }
-  /// Returns the scratch rows of each query head of a sequence, or where sequences are packed of its
-  /// own rows: whole tiles, so that the loop reads without a bound.
+  /// Returns the index of the first of the sinks' parts of a tile of rows: they are (batch, heads,
+  /// tiles), or where sequences are packed (heads, slots). See SinkSums.
+  ATTILE_HOST_DEVICE std::int64_t sink_part(const WorkTile& at) const {
+    if constexpr (kPackedSequences) {
+      const int slot = this->q_slots().first(at.sequence) + at.row0 / Traits::kBr;
+      return (std::int64_t{at.head} * this->all_q_slots + slot) * kSinkParts<Traits>;
+    }
+    return q_tile_number(at) * kSinkParts<Traits>;
+  }
+  /// Returns that of the `number`-th tile of Problem::row_tile, where packed sequences have none.
+  ATTILE_HOST_DEVICE std::int64_t sink_part_of_none(int number) const {
+    const int head = number % this->q_heads, slot = number / this->q_heads;
+    return (std::int64_t{head} * this->all_q_slots + slot) * kSinkParts<Traits>;
+  }
+  /// Returns the scratch rows of each query head of a sequence, or where sequences are packed of
+  /// its own rows: whole tiles, so that the loop reads without a bound.
   ATTILE_HOST_DEVICE std::int64_t scratch_rows(const WorkTile& at) const {
     return static_cast<std::int64_t>(kPackedSequences ? q_tiles_of(at) : q_tiles) * Traits::kBr;
   }
@@ -136,6 +165,11 @@ struct BackwardParams : Problem<Traits>,
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
     if constexpr (kPackedSequences) return q_tile_number(at) * Traits::kBr;
     return (at.sequence * this->q_heads + at.head) * scratch_rows(at) + at.row0;
+  }
+  /// Returns whether the pass writes the zeros of a work tile's sequence.
+  ATTILE_HOST_DEVICE bool pass_fills(const WorkTile& at) const {
+    if (zero_fill_flags == nullptr) return false;
+    return this->kUniform || zero_fills_in_pass<Traits>(this->group_heads, this->extent(at));
   }
   /// Returns the steps of a loop over the tiles of query rows of a work tile's head that see any
   /// key of a kv tile: those tiles, or with a mask of block lists as many steps as the keys' block
@@ -271,20 +305,6 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, bytes};
 }
 
-/// Returns whether the pass itself writes the zeros of the sum of dQ of a sequence: where the blocks
-/// of a kv head run together, each zero-fill chunk is worth its atomics, and L2 has room for what
-/// some hundred blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv head, and
-/// 3 % slower with 16 MB, in chunks of 32 and 64 KB (docs/tuning.md); others are not measured.
-template <class Traits>
-ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent lengths) {
-  if (!Traits::kZeroFillsInPass || group_heads == 0 || lengths.kv_len == 0) return false;
-  const std::int64_t rows = round_up(lengths.q_len, Traits::kBr);
-  const std::int64_t sum = group_heads * rows * Traits::kDqCols * std::int64_t{sizeof(float)};
-  const int kv_tiles = ceil_div(lengths.kv_len, Traits::kBc);
-  const std::int64_t chunk = sum / kv_tiles;
-  return sum <= 8 << 20 && kv_tiles <= 128 && 16 << 10 <= chunk && chunk <= 128 << 10;
-}
-
 /// Returns whether half of the kv heads, which `group_heads` query heads read each, ascend: see
 /// kv_block_of.
 template <class Traits>
@@ -356,7 +376,7 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   if (Traits::kDqMode == DqMode::kInOrder)
     dq_semaphores = static_cast<int*>(part(parts.semaphores));
   if (Traits::kSignalsDqReady) dq_ready_flags = static_cast<int*>(part(parts.ready_flags));
-  // Of sequences with lengths of their own the device decides for each (DqOrder::pass_fills).
+  // Of sequences with lengths of their own the device decides for each (pass_fills).
   const bool may_fill =
       Problem<Traits>::kUniform ? zero_fills_in_pass<Traits>(this->group_heads, this->bounds)
                                 : Traits::kZeroFillsInPass;

@@ -120,18 +120,6 @@ struct RowProducts {
   }
 };
 
-/// Returns the first of the parts of a tile of rows: they are (batch, heads, tiles), or where
-/// sequences are packed (heads, slots). See SinkSums.
-template <class Traits>
-ATTILE_DEVICE std::int64_t sink_part(const BackwardParams<Traits>& p, const WorkTile& tile) {
-  std::int64_t number = p.q_tile_number(tile);
-  if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    const int slot = p.q_slots().first(tile.sequence) + tile.row0 / Traits::kBr;
-    number = std::int64_t{tile.head} * p.all_q_slots + slot;
-  }
-  return number * kSinkParts<Traits>;
-}
-
 /// Stores what a warp's rows add to the gradient of their head's sink, where that is wanted.
 /// `first`: their first row in the tile. `sink`: that head's. `lse`, `delta`: of the lane's row.
 /// Scope    all lanes of a warp.
@@ -142,11 +130,11 @@ ATTILE_DEVICE void store_sink_part(const BackwardParams<Traits>& p, const WorkTi
   if (p.policies.sink.gradient() == nullptr) return;
   const float sum = tile::warp_sum(tile::sink_gradient_of_row<float>(sink, lse, delta));
   if (arch::thread_index() % arch::kWarpSize != 0) return;
-  p.sink_parts[sink_part(p, tile) + first / arch::kWarpSize] = sum;
+  p.sink_parts[p.sink_part(tile) + first / arch::kWarpSize] = sum;
 }
 
-/// Stores that a tile without rows, that of slot and head `number`, adds nothing to the gradient of
-/// its head's sink.
+/// Stores that a tile without rows, the `number`-th one, adds nothing to the gradient of its head's
+/// sink.
 template <class Traits>
 ATTILE_DEVICE void clear_sink_parts(const BackwardParams<Traits>& p, const WorkTile& tile,
                                     int number) {
@@ -154,10 +142,9 @@ ATTILE_DEVICE void clear_sink_parts(const BackwardParams<Traits>& p, const WorkT
   if (p.policies.sink.gradient() == nullptr || part >= kSinkParts<Traits>) return;
   std::int64_t first = 0;
   if (tile.sequence >= 0) {
-    first = sink_part(p, tile);
-  } else if constexpr (BackwardParams<Traits>::kPackedSequences) {  // a slot of no sequence
-    const int head = number % p.q_heads, slot = number / p.q_heads;
-    first = (std::int64_t{head} * p.all_q_slots + slot) * kSinkParts<Traits>;
+    first = p.sink_part(tile);
+  } else if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    first = p.sink_part_of_none(number);
   }
   p.sink_parts[first + part] = 0.0f;
 }
@@ -224,7 +211,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
       if (p.dlse.data != nullptr) dlse = of_row(p.dlse);
     }
     const auto zero_fill_dq = [&] {
-      if (p.dq_accum == nullptr || written || order.pass_fills(tile)) return;
+      if (p.dq_accum == nullptr || written || p.pass_fills(tile)) return;
       const int mine = thread % kWarp * 4;
       float* const zeros = p.dq_accum_of(tile) + first * Traits::kDqCols + mine;
       ATTILE_UNROLL_BY(8)

@@ -69,11 +69,6 @@ class DqOrder {
 
   // 1. Zeros.
 
-  /// Returns whether the pass writes the zeros of a work tile's sequence.
-  ATTILE_DEVICE bool pass_fills(const WorkTile& at) const {
-    if (p_.zero_fill_flags == nullptr) return false;
-    return p_.kUniform || zero_fills_in_pass<Traits>(p_.group_heads, p_.extent(at));
-  }
   /// Fills the chunk of a kv block with zeros, unless somebody has claimed it.
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE void zero_fill_chunk(int kv_block) const {

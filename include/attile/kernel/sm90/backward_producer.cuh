@@ -87,7 +87,7 @@ ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
                                 const BackwardMemory<Traits>& smem) {
   const DqOrder<Traits> order(p);
   arch::await_dependencies();  // preprocessing has written the zeros, or reset the flags
-  if (order.pass_fills(kv_work_tile(p, kv_block))) {
+  if (p.pass_fills(kv_work_tile(p, kv_block))) {
     order.zero_fill_chunk(kv_block);
     order.await_zero_fill(kv_block);
   }
@@ -97,7 +97,7 @@ ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
   const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
   if (p.zero_fill_flags != nullptr && ahead < p.kv_blocks()) {
     const int later = kv_block_of(p, ahead);
-    if (has_keys(p, later) && order.pass_fills(kv_work_tile(p, later))) {
+    if (has_keys(p, later) && p.pass_fills(kv_work_tile(p, later))) {
       order.zero_fill_chunk(later);
     }
   }
