@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+"""Exact attention by attile's kernels for PyTorch: see README.md."""
+from ._operators import attention, attention_varlen
+from ._variants import BuildError
+
+__all__ = ["BuildError", "attention", "attention_varlen"]
