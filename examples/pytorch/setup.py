@@ -16,7 +16,7 @@ class BuildWithHeaders(build_py):
             return  # the headers of the repository are found where they are
         target = pathlib.Path(self.build_lib) / "attile_torch" / "include" / "attile"
         if not HEADERS.is_dir():
-            raise FileNotFoundError("setup.py must be run in the repository, whose headers it ships")
+            raise FileNotFoundError("setup.py ships the headers of the repository that it is in")
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(HEADERS, target)
 

@@ -127,6 +127,32 @@ def _library(q, v, extras, options, backward, bias_gradient=False, wait=True):
     return found
 
 
+def prebuild(*wanted):
+    """Compiles variants in parallel, and returns when all are there; both directions of each.
+
+    Each of `wanted` is a dict: dtype, head_dim, and if it differs head_dim_v, causal, window (True
+    for any), softcap, alibi, dropout and deterministic (True or False), bias and sinks (a dtype),
+    bias_gradient, sequences ("padded", "packed"), backward (False: forward alone), device.
+    """
+    variants = []
+    for want in wanted:
+        want = dict(want)
+        device = torch.device(want.pop("device", "cuda" if torch.cuda.is_available() else "cpu"))
+        dtype, head_dim = want.pop("dtype"), want.pop("head_dim")
+        head_dim_v = want.pop("head_dim_v", head_dim)
+        causal, window = want.pop("causal", False), want.pop("window", False)
+        mask = "window" if window else {False: "", True: "causal"}.get(causal, causal)
+        options = Options(BSHD, 0, 0, None, MASKS.index(mask), -1, -1, 0.0, 0.0,
+                          want.pop("deterministic", False))
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        for backward in (False, True) if want.pop("backward", True) else (False,):
+            variants.append(variant_of(device, dtype, head_dim, head_dim_v, options, **want,
+                                       backward=backward))
+    for future in [_variants.request(variant, _FORMAT.size) for variant in variants]:
+        future.result()
+
+
 def begin_backward(q, v, extras, options, bias_gradient):
     """Begins to compile the backward pass of a forward pass, so that both take one wait."""
     _library(q, v, extras, options, True, bias_gradient, wait=False)

@@ -95,7 +95,8 @@ forward_op.register_autograd(_backward, setup_context=_setup)
 
 
 class _Attention(torch.autograd.Function):
-    """The same without the dispatcher, whose way through Python takes longer than small problems."""
+    """The same without the dispatcher, whose way through Python takes longer than small
+    problems."""
 
     @staticmethod
     def forward(ctx, q, k, v, bias, sinks, extras, options):

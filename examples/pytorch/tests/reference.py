@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Attention as the formula says, in any type, with PyTorch's autograd, and how results are compared:
-in fp64 it is the truth, in the type of the inputs the plain computation whose error is the
-yardstick."""
+"""Attention as the formula says, in any type, with PyTorch's autograd, and how results are
+compared: in fp64 it is the truth, in the type of the inputs the plain computation whose error is
+the yardstick."""
 import torch
 
 
