@@ -156,8 +156,8 @@ def main():
     for p in options.dropout:
         check(dtype, options.heads[0], options.dim, p)
     print("results agree with the formula in fp64\n")
-    print(f"attention alone, {options.dtype}, B {options.batch}, S {options.rows}, D {options.dim}, "
-          "causal; milliseconds, host time included")
+    print(f"attention alone, {options.dtype}, B {options.batch}, S {options.rows}, "
+          f"D {options.dim}, causal; milliseconds, host time included")
     print(f"{'heads':>5} {'dropout':>7} {'way':>7} {'forward':>9} {'with backward':>14}")
     results = []
     for heads in options.heads:

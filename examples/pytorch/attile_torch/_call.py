@@ -19,7 +19,7 @@ _NO_BIAS = (0, 0, 0, 0, 0)
 
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _CPUS = os.cpu_count() or 1
-_libraries = {}
+_libraries = {}, {}  # by what _key says; forward, backward
 
 # Layouts of Q, K, V and O.
 BSHD, BHSD, PACKED = 0, 1, 2  # (batch, row, head, dim), (batch, head, row, dim), (row, head, dim)
@@ -102,28 +102,30 @@ def variant_of(device, dtype, head_dim, head_dim_v, options, *, softcap=False, a
         options.in_order and backward and bool(arch))
 
 
-def _library(q, v, extras, options, backward, bias_gradient=False, wait=True):
-    """The variant's library; compiles it, which takes seconds, where it is not there yet. Without
-    `wait` it is only begun."""
+def _key(q, v, extras, options, bias_gradient):
+    """What chooses the variants of a problem, of both directions."""
     bias, sinks = extras.bias, extras.sinks
-    sequences = 2 if options.layout == PACKED else int(extras.seqused_q is not None
-                                                       or extras.seqused_k is not None)
-    key = (q.device, q.dtype, q.shape[-1], v.shape[-1], options.mask, options.in_order,
-           options.softcap != 0, extras.slopes is not None, None if bias is None else bias.dtype,
-           bias_gradient, extras.rng is not None, sequences,
-           None if sinks is None else sinks.dtype, backward)
-    found = _libraries.get(key)
+    sequences = 2 if options.layout == PACKED else int(has_gaps(extras))
+    return (q.device, q.dtype, q.shape[-1], v.shape[-1], options.mask, options.in_order,
+            options.softcap != 0, extras.slopes is not None, None if bias is None else bias.dtype,
+            bias_gradient, extras.rng is not None, sequences,
+            None if sinks is None else sinks.dtype)
+
+
+def _request(key, options, backward):
+    """A future of a key's variant: compiling it, where it is not there yet, takes seconds."""
+    device, dtype, head_dim, head_dim_v, _, _, softcap, alibi, bias, learned, dropout, own, sinks \
+        = key
+    variant = variant_of(device, dtype, head_dim, head_dim_v, options, softcap=softcap,
+                         alibi=alibi, bias=bias, bias_gradient=learned, dropout=dropout,
+                         sequences=("", "padded", "packed")[own], sinks=sinks, backward=backward)
+    return _variants.request(variant, _FORMAT.size)
+
+
+def _library(key, options, backward):
+    found = _libraries[backward].get(key)
     if found is None:
-        variant = variant_of(
-            q.device, q.dtype, q.shape[-1], v.shape[-1], options, softcap=options.softcap != 0,
-            alibi=extras.slopes is not None, bias=None if bias is None else bias.dtype,
-            bias_gradient=bias_gradient, dropout=extras.rng is not None,
-            sequences=("", "padded", "packed")[sequences],
-            sinks=None if sinks is None else sinks.dtype, backward=backward)
-        future = _variants.request(variant, _FORMAT.size)
-        if not wait:
-            return None
-        found = _libraries[key] = future.result()
+        found = _libraries[backward][key] = _request(key, options, backward).result()
     return found
 
 
@@ -151,11 +153,6 @@ def prebuild(*wanted):
                                        backward=backward))
     for future in [_variants.request(variant, _FORMAT.size) for variant in variants]:
         future.result()
-
-
-def begin_backward(q, v, extras, options, bias_gradient):
-    """Begins to compile the backward pass of a forward pass, so that both take one wait."""
-    _library(q, v, extras, options, True, bias_gradient, wait=False)
 
 
 def _threads():
@@ -258,9 +255,13 @@ def _last_contiguous(tensor):
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
-def forward(q, k, v, extras, options, want_lse=True):
-    """(out, lse); lse is None where it is not wanted."""
-    library = _library(q, v, extras, options, False)
+def forward(q, k, v, extras, options, want_lse=True, then_backward=False, bias_gradient=False):
+    """(out, lse); lse is None where it is not wanted. A backward pass that is to follow is begun to
+    be compiled, so that both directions take one wait."""
+    key = _key(q, v, extras, options, bias_gradient)
+    if then_backward and key not in _libraries[True]:
+        _request(key, options, True)
+    library = _library(key, options, False)
     q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
     out = out_like(q, v, options, has_gaps(extras))
     lse = lse_like(q, options, has_gaps(extras)) if want_lse else None
@@ -273,7 +274,7 @@ def forward(q, k, v, extras, options, want_lse=True):
 
 def backward(dout, dlse, q, k, v, out, lse, extras, options, bias_gradient, sinks_gradient):
     """(dq, dk, dv, dbias, dsinks); the last two are None where they are not wanted, and fp32."""
-    library = _library(q, v, extras, options, True, bias_gradient)
+    library = _library(_key(q, v, extras, options, bias_gradient), options, True)
     dq, dk, dv = (grad_like(x, has_gaps(extras)) for x in (q, k, v))
     q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
     dout = _last_contiguous(dout)

@@ -100,7 +100,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, bias, sinks, extras, options):
-        out, lse = _call.forward(q, k, v, extras, options)
+        out, lse = _call.forward(q, k, v, extras, options, then_backward=True,
+                                 bias_gradient=ctx.needs_input_grad[3])
         ctx.save_for_backward(q, k, v, out, lse, *extras)
         ctx.options = options
         ctx.set_materialize_grads(False)
@@ -135,7 +136,6 @@ def _attend(q, k, v, extras, options, return_lse):
             q.requires_grad or k.requires_grad or v.requires_grad
             or (bias is not None and bias.requires_grad)
             or (sinks is not None and sinks.requires_grad)):
-        _call.begin_backward(q, v, extras, options, bias is not None and bias.requires_grad)
         out, lse = _Attention.apply(q, k, v, bias, sinks, extras, options)
     else:
         out, lse = _call.forward(q, k, v, extras, options, return_lse)
@@ -155,7 +155,7 @@ def _masks(causal, window):
     _require(causal in _CAUSAL, 'causal must be True, False or "top_left"')
     left, right = (-1, -1) if window is None else window
     if causal == "top_left":
-        _require(left < 0 and right < 0, "a window aligns bottom-right: causal must not be top_left")
+        _require(left < 0 and right < 0, "windows align bottom-right: causal must not be top_left")
         return 2, -1, -1
     if causal:
         right = 0

@@ -6,8 +6,8 @@ that computes attention in each layer. The mask is
   None            the module's own causal mask or window, or none;
   int32 (4, n+1)  sequences of their own lengths, with the same causal mask or window: cu_seqlens_q,
                   cu_seqlens_k, seqused_q and seqused_k for n sequences: padded inputs, left or
-                  right, and packed ones; nothing is copied where the batches of a tensor follow each
-                  other in memory, row by row;
+                  right, and packed ones; nothing is copied where the batches of a tensor follow
+                  each other in memory, row by row;
   bool or float (batch, heads or 1, rows, columns)   any other mask, which says everything.
 """
 import torch
@@ -152,7 +152,7 @@ def attile_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     elif is_table:
         cu_q, cu_k, used_q, used_k = table.unbind(0)
         used = {"seqused_q": used_q[:-1], "seqused_k": used_k[:-1]}
-        longest = (getattr(table, "attile_longest", rows), getattr(table, "attile_longest", columns))
+        longest = [getattr(table, "attile_longest", length) for length in (rows, columns)]
     else:
         cu_q = None
     if cu_q is not None:

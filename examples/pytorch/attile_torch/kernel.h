@@ -5,9 +5,11 @@
 // names the variant and includes this header; nvcc compiles it to kernels, any other compiler to
 // the CPU executor. No header of PyTorch is used, so that a library serves every version of it.
 //
-//   ATTILE_TORCH_TYPE       element type            ATTILE_TORCH_D, ATTILE_TORCH_DV   head dimensions
-//   ATTILE_TORCH_POLICIES   policies, in any order  ATTILE_TORCH_DIRECTION  kForward or kBackward
-//   ATTILE_TORCH_MODE       kAccumulate or kInOrder, for backward
+//   ATTILE_TORCH_TYPE         element type
+//   ATTILE_TORCH_D, _DV       head dimensions of the kernels
+//   ATTILE_TORCH_POLICIES     policies, in any order
+//   ATTILE_TORCH_DIRECTION    kForward or kBackward
+//   ATTILE_TORCH_MODE         kAccumulate or kInOrder, for backward
 #ifdef __CUDACC__
 #include <attile/attile.cuh>
 #else
@@ -106,9 +108,12 @@ void set(attile::Padded& to, const AttileTorchCall& from) {
   to = {pointer<const int>(from.seqused_q), pointer<const int>(from.seqused_k)};
 }
 void set(attile::Packed& to, const AttileTorchCall& from) {
-  to = {pointer<const int>(from.cu_seqlens_q), pointer<const int>(from.cu_seqlens_k),
-        number(from.total_q), number(from.total_k),
-        pointer<const int>(from.seqused_q), pointer<const int>(from.seqused_k)};
+  to = {pointer<const int>(from.cu_seqlens_q),
+        pointer<const int>(from.cu_seqlens_k),
+        number(from.total_q),
+        number(from.total_k),
+        pointer<const int>(from.seqused_q),
+        pointer<const int>(from.seqused_k)};
 }
 template <class S>
 void set(attile::Sink<S>& to, const AttileTorchCall& from) {
@@ -167,8 +172,10 @@ attile::WorkspaceSize size_of(const A& a) {
 
 template <class A = Args>
 attile::Check check(const A& a) {
-  if constexpr (A::kIsForward) return attile::check<kD, kDv>(a);
-  else return attile::check<kD, kDv, kMode>(a);
+  if constexpr (A::kIsForward)
+    return attile::check<kD, kDv>(a);
+  else
+    return attile::check<kD, kDv, kMode>(a);
 }
 
 template <class A = Args>
@@ -195,8 +202,10 @@ attile::Check check(const Args& a) { return attile::check_arguments(a, 0, 0); }
 template <class A = Args>
 cudaError_t run(const AttileTorchCall& c, const A& a, void*, std::size_t) {
   const attile::host::Options options{.threads = number(c.threads)};
-  if constexpr (A::kIsForward) return attile::host::forward(a, options).error;
-  else return attile::host::backward(a, options).error;
+  if constexpr (A::kIsForward)
+    return attile::host::forward(a, options).error;
+  else
+    return attile::host::backward(a, options).error;
 }
 
 const char* name_of(cudaError_t) { return "the CPU executor had no memory or no thread"; }

@@ -46,8 +46,8 @@ def test_dims_and_heads(device, dim, heads):
     compare(attend, tensors(device, torch.bfloat16, 97, 128, heads, dim), {"causal": True})
 
 
-@pytest.mark.parametrize("dims", [(32, 32), (96, 96), (128, 128), (192, 128), (64, 128), (256, 256)],
-                         ids=str)
+@pytest.mark.parametrize("dims", [(32, 32), (96, 96), (128, 128), (192, 128), (64, 128),
+                                  (256, 256)], ids=str)
 def test_large_dims(device, dims):
     dtype = torch.bfloat16
     compare(attend, tensors(device, dtype, 100, 130, (2, 1), *dims), {"causal": True})
