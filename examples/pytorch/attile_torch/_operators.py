@@ -125,7 +125,10 @@ def _nobody_looks_on(tensors):
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0 \
             or torch._C._functorch.maybe_current_level() is not None:
         return False
-    return all(tensor is None or type(tensor) in _PLAIN for tensor in tensors)
+    for tensor in tensors:
+        if tensor is not None and type(tensor) not in _PLAIN:
+            return False
+    return True
 
 
 def _attend(q, k, v, extras, options, return_lse):
@@ -177,8 +180,8 @@ def _autocast(q, k, v):
 
 def _check_tensors(q, k, v, rank, enable_gqa, heads):
     shape, k_shape, v_shape = q.shape, k.shape, v.shape
-    _require(len(shape) == rank and len(k_shape) == rank and len(v_shape) == rank,
-             f"q, k and v must have {rank} axes")
+    if not len(shape) == len(k_shape) == len(v_shape) == rank:
+        _require(False, f"q, k and v must have {rank} axes")
     _require(q.dtype in _call._DTYPES, "q, k and v must be float32, float16 or bfloat16")
     _require(q.dtype == k.dtype == v.dtype, "q, k and v must have one dtype")
     _require(q.device == k.device == v.device, "q, k and v must be on one device")

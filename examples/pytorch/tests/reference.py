@@ -74,6 +74,8 @@ def close(name, got, exact, plain, extra=0.0):
     allowed += torch.finfo(got.dtype).eps * exact[finite].abs().max().item() + extra
     # Where sums have few terms the plain computation may be right by luck.
     allowed += 4e-6
+    if got.is_cuda and got.dtype == torch.float32:  # products of TF32 in three parts
+        allowed += 2**-19 * exact[finite].abs().max().item()
     assert error <= allowed, f"{name}: off by {error:.3g}, allowed {allowed:.3g}"
 
 

@@ -274,6 +274,18 @@ def test_cache(device, tmp_path):
     assert len(list(tmp_path.glob("*.so"))) == 1
 
 
+def test_prebuild(device):
+    """Several variants at once, of which a call then needs none."""
+    attile_torch.prebuild(
+        {"dtype": torch.float32, "head_dim": 64, "causal": True, "device": device},
+        {"dtype": torch.float32, "head_dim": 64, "causal": True, "dropout": True,
+         "backward": False, "device": device})
+    before = len(_variants._pending)
+    q, k, v = make(device)
+    attile_torch.attention(q, k, v, causal=True).sum().backward()
+    assert len(_variants._pending) == before
+
+
 def test_compiler_that_fails(device, tmp_path, monkeypatch):
     monkeypatch.setattr(_variants, "cache_folder", lambda: tmp_path)
     options = _call.Options(0, 0, 0, None, 0, -1, -1, 0.0, 0.0, False)
