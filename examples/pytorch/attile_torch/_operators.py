@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: MIT
+"""attention and attention_varlen, and the operators behind them that torch.compile sees.
+
+Eager calls go from the functions below straight to one autograd.Function. Where somebody looks on
+(torch.compile, fake tensors, dispatch modes, functorch, tensor subclasses) they go through the
+custom operators attile::forward and attile::backward, which compute the same by the same code.
+"""
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from . import _call
+from ._call import BHSD, BSHD, PACKED, Extras, Options
+
+_LAYOUTS = {"bshd": BSHD, "bhsd": BHSD}
+_CAUSAL = {False: 0, True: 1, "top_left": 2}
+_PLAIN = (Tensor, torch.nn.Parameter)
+_SEED_END = 2**63 - 1
+
+
+# ---- the operators ------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("attile::forward", mutates_args=())
+def forward_op(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], slopes: Optional[Tensor],
+               sinks: Optional[Tensor], rng: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
+               cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor],
+               seqused_k: Optional[Tensor], layout: int, max_q: int, max_k: int,
+               scale: Optional[float], mask: int, left: int, right: int, softcap: float,
+               dropout: float, in_order: bool) -> tuple[Tensor, Tensor]:
+    """O and LSE."""
+    extras = Extras(bias, slopes, sinks, rng, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    options = Options(layout, max_q, max_k, scale, mask, left, right, softcap, dropout, in_order)
+    return _call.forward(q, k, v, extras, options)
+
+
+@forward_op.register_fake
+def _(q, k, v, bias, slopes, sinks, rng, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, *rest):
+    options = Options(*rest)
+    return _call.out_like(q, v, options), _call.lse_like(q, options)
+
+
+@torch.library.custom_op("attile::backward", mutates_args=())
+def backward_op(dout: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, out: Tensor,
+                lse: Tensor, bias: Optional[Tensor], slopes: Optional[Tensor],
+                sinks: Optional[Tensor], rng: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
+                cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor],
+                seqused_k: Optional[Tensor], layout: int, max_q: int, max_k: int,
+                scale: Optional[float], mask: int, left: int, right: int, softcap: float,
+                dropout: float, in_order: bool, bias_gradient: bool, sinks_gradient: bool
+                ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """dQ, dK, dV, and in fp32 those of the bias and the sinks, empty where they are not wanted."""
+    extras = Extras(bias, slopes, sinks, rng, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    options = Options(layout, max_q, max_k, scale, mask, left, right, softcap, dropout, in_order)
+    *grads, dbias, dsinks = _call.backward(dout, dlse, q, k, v, out, lse, extras, options,
+                                           bias_gradient, sinks_gradient)
+    none = _no_gradient(q)
+    return (*grads, none if dbias is None else dbias,
+            none.clone() if dsinks is None else dsinks)
+
+
+@backward_op.register_fake
+def _(dout, dlse, q, k, v, out, lse, bias, slopes, sinks, *rest):
+    bias_gradient, sinks_gradient = rest[-2:]
+    fp32 = {"dtype": torch.float32, "device": q.device}
+    return (*(_call.grad_like(x) for x in (q, k, v)),
+            torch.empty(bias.shape, **fp32) if bias_gradient else _no_gradient(q),
+            torch.empty(sinks.shape, **fp32) if sinks_gradient else _no_gradient(q))
+
+
+def _no_gradient(q):
+    return torch.empty(0, dtype=torch.float32, device=q.device)
+
+
+def _setup(ctx, inputs, output):
+    q, k, v, *extras = inputs[:11]
+    ctx.save_for_backward(q, k, v, *output, *extras)
+    ctx.options = inputs[11:]
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, dout, dlse):
+    q, k, v, out, lse, *extras = ctx.saved_tensors
+    needs_bias, needs_sinks = ctx.needs_input_grad[3], ctx.needs_input_grad[5]
+    if dout is None:
+        dout = torch.zeros_like(out)
+    dq, dk, dv, dbias, dsinks = torch.ops.attile.backward(
+        dout, dlse, q, k, v, out, lse, *extras, *ctx.options, needs_bias, needs_sinks)
+    return (dq, dk, dv, dbias.to(extras[0].dtype) if needs_bias else None, None,
+            dsinks.to(extras[2].dtype) if needs_sinks else None, *(None,) * 15)
+
+
+forward_op.register_autograd(_backward, setup_context=_setup)
+
+
+class _Attention(torch.autograd.Function):
+    """The same without the dispatcher, whose way through Python takes longer than small
+    problems."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, bias, sinks, extras, options):
+        out, lse = _call.forward(q, k, v, extras, options, then_backward=True,
+                                 bias_gradient=ctx.needs_input_grad[3])
+        ctx.save_for_backward(q, k, v, out, lse, *extras)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dout, dlse):
+        q, k, v, out, lse, *extras = ctx.saved_tensors
+        extras = Extras(*extras)
+        needs_bias, needs_sinks = ctx.needs_input_grad[3:5]
+        if dout is None:
+            dout = torch.zeros_like(out)
+        dq, dk, dv, dbias, dsinks = _call.backward(dout, dlse, q, k, v, out, lse, extras,
+                                                   ctx.options, needs_bias, needs_sinks)
+        return (dq, dk, dv, dbias.to(extras.bias.dtype) if needs_bias else None,
+                dsinks.to(extras.sinks.dtype) if needs_sinks else None, None, None)
+
+
+def _nobody_looks_on(tensors):
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0 \
+            or torch._C._functorch.maybe_current_level() is not None:
+        return False
+    for tensor in tensors:
+        if tensor is not None and type(tensor) not in _PLAIN:
+            return False
+    return True
+
+
+def _attend(q, k, v, extras, options, return_lse):
+    bias, sinks = extras.bias, extras.sinks
+    if not _nobody_looks_on((q, k, v, *extras)):
+        out, lse = torch.ops.attile.forward(q, k, v, *extras, *options)
+    elif torch.is_grad_enabled() and (
+            q.requires_grad or k.requires_grad or v.requires_grad
+            or (bias is not None and bias.requires_grad)
+            or (sinks is not None and sinks.requires_grad)):
+        out, lse = _Attention.apply(q, k, v, bias, sinks, extras, options)
+    else:
+        out, lse = _call.forward(q, k, v, extras, options, return_lse)
+    return (out, lse) if return_lse else out
+
+
+# ---- what the library cannot check ---------------------------------------------------------------
+
+
+def _require(condition, why):
+    if not condition:
+        raise ValueError(f"attile_torch: {why}")
+
+
+def _masks(causal, window):
+    """(number, left, right) of a mask."""
+    _require(causal in _CAUSAL, 'causal must be True, False or "top_left"')
+    left, right = (-1, -1) if window is None else window
+    if causal == "top_left":
+        _require(left < 0 and right < 0, "windows align bottom-right: causal must not be top_left")
+        return 2, -1, -1
+    if causal:
+        right = 0
+    if left < 0 and right < 0:
+        return 0, -1, -1
+    if left < 0 and right == 0:
+        return 1, -1, -1
+    return 3, left, right
+
+
+def _autocast(q, k, v):
+    """Q, K and V as torch.autocast wants them, which no operator of its lists does here."""
+    kind = q.device.type
+    if torch.is_autocast_enabled(kind) and q.is_floating_point():
+        dtype = torch.get_autocast_dtype(kind)
+        return q.to(dtype), k.to(dtype), v.to(dtype)
+    return q, k, v
+
+
+def _check_tensors(q, k, v, rank, enable_gqa, heads):
+    shape, k_shape, v_shape = q.shape, k.shape, v.shape
+    if not len(shape) == len(k_shape) == len(v_shape) == rank:
+        _require(False, f"q, k and v must have {rank} axes")
+    _require(q.dtype in _call._DTYPES, "q, k and v must be float32, float16 or bfloat16")
+    _require(q.dtype == k.dtype == v.dtype, "q, k and v must have one dtype")
+    _require(q.device == k.device == v.device, "q, k and v must be on one device")
+    _require(shape[-1] == k_shape[-1], "q and k must have the same head_dim")
+    _require(k_shape[:-1] == v_shape[:-1], "k and v must have the same shape but for head_dim")
+    _require(rank == 3 or shape[0] == k_shape[0], "q and k must have the same batch")
+    _require(enable_gqa or shape[heads] == k_shape[heads],
+             "q and k must have the same number of heads where enable_gqa is False")
+
+
+def _check_lengths(name, tensor, size, device):
+    if tensor is not None:
+        _require(tensor.dtype == torch.int32 and tensor.device == device
+                 and tensor.shape == (size,) and tensor.is_contiguous(),
+                 f"{name} must be ({size},), int32, contiguous, and on the device of q")
+
+
+def _prepare_bias(bias, q, shape):
+    """The bias, which is broadcast to `shape`, the scores'; a bool one becomes 0 and -inf."""
+    if bias is None:
+        return None
+    _require(bias.device == q.device, "bias must be on the device of q")
+    sizes = tuple(bias.shape)
+    _require(len(sizes) <= 4 and all(size in (1, most) for size, most in zip(
+        reversed(sizes), reversed(shape), strict=False)),
+        f"bias must be broadcastable to (batch, heads, rows, columns) = {tuple(shape)}")
+    if bias.dtype == torch.bool:
+        hidden = torch.zeros(sizes, dtype=q.dtype, device=q.device)
+        return hidden.masked_fill_(bias.logical_not(), float("-inf"))
+    _require(bias.dtype in _call._DTYPES, "bias must be bool, float32, float16 or bfloat16")
+    return bias
+
+
+def _prepare_slopes(slopes, q, batch, heads):
+    if slopes is None:
+        return None
+    _require(slopes.device == q.device and tuple(slopes.shape) in ((heads,), (batch, heads)),
+             f"alibi_slopes must be ({heads},) or ({batch}, {heads}), on the device of q")
+    return slopes.detach().to(torch.float32).contiguous()
+
+
+def _prepare_sinks(sinks, q, heads):
+    if sinks is None:
+        return None
+    _require(sinks.device == q.device and tuple(sinks.shape) == (heads,)
+             and sinks.dtype in _call._DTYPES,
+             f"sinks must be ({heads},), float32, float16 or bfloat16, on the device of q")
+    return sinks.contiguous()
+
+
+def _random(dropout_p, device):
+    """A seed and an offset in device memory, drawn from PyTorch's generator: a captured graph, and
+    a compiled one, draw afresh at every replay."""
+    if dropout_p == 0:
+        return None
+    return torch.randint(0, _SEED_END, (2,), dtype=torch.int64, device=device)
+
+
+def _in_order(deterministic):
+    return torch.are_deterministic_algorithms_enabled() if deterministic is None \
+        else bool(deterministic)
+
+
+# ---- the functions ------------------------------------------------------------------------------
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, causal=False, window=None,
+              scale: Optional[float] = None, softcap: float = 0.0,
+              alibi_slopes: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+              dropout_p: float = 0.0, sinks: Optional[Tensor] = None,
+              seqused_q: Optional[Tensor] = None, seqused_k: Optional[Tensor] = None,
+              enable_gqa: bool = True, layout: str = "bshd", return_lse: bool = False,
+              deterministic: Optional[bool] = None):
+    """Exact attention: dropout(softmax(mask(scores + ...))) v.
+
+    q        (batch, rows, heads, dim), or with layout="bhsd" (batch, heads, rows, dim); float32,
+             float16 or bfloat16, any strides but for the last axis, on a GPU or on the CPU.
+    k, v     the same with their own rows and heads; the heads of q are a multiple of theirs; v may
+             have another dim.
+    causal   row i sees column j iff j <= i + columns - rows (bottom-right); "top_left": j <= i.
+    window   (left, right): row i sees columns i - left to i + right around that diagonal, both ends
+             included; a negative size is unlimited.
+    scale    of q k^T; None: 1 / sqrt(dim).
+    softcap  scores become softcap * tanh(scores / softcap); 0: they do not. It comes first, then
+             alibi_slopes, (heads) or (batch, heads), which has no gradient, then the bias.
+    bias     what is added to scores: broadcastable to (batch, heads, rows, columns), of any of the
+             three types, with a gradient if it requires one; a bool one hides where it is False.
+    dropout_p  the probability that an element of the softmax is dropped; from PyTorch's generator.
+    sinks    (heads): a logit for each head that is in the denominator alone; has a gradient.
+    seqused_q, seqused_k  (batch), int32: each sequence has only so many rows, or columns, and masks
+             align with these. Rows of no sequence get 0 in the output and in gradients.
+    return_lse  returns (out, lse): lse is (batch, heads, rows), float32; it has a gradient.
+    deterministic  the same bits of gradients at every run; None: as
+             torch.use_deterministic_algorithms says.
+
+    The output has the layout of q, and is (batch, rows, heads, dim) in memory whatever the layout.
+    What the library refuses is a ValueError with its sentence.
+    """
+    _require(layout in _LAYOUTS, 'layout must be "bshd" or "bhsd"')
+    number = _LAYOUTS[layout]
+    row, head = (1, 2) if number == BSHD else (2, 1)
+    q, k, v = _autocast(q, k, v)
+    _check_tensors(q, k, v, 4, enable_gqa, head)
+    batch, heads = q.shape[0], q.shape[head]
+    if seqused_q is not None or seqused_k is not None:
+        _check_lengths("seqused_q", seqused_q, batch, q.device)
+        _check_lengths("seqused_k", seqused_k, batch, q.device)
+    extras = Extras(_prepare_bias(bias, q, (batch, heads, q.shape[row], k.shape[row])),
+                    _prepare_slopes(alibi_slopes, q, batch, heads),
+                    _prepare_sinks(sinks, q, heads), _random(dropout_p, q.device),
+                    None, None, seqused_q, seqused_k)
+    options = Options(number, 0, 0, scale, *_masks(causal, window), float(softcap),
+                      float(dropout_p), _in_order(deterministic))
+    return _attend(q, k, v, extras, options, return_lse)
+
+
+def attention_varlen(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
+                     max_seqlen_q: int, max_seqlen_k: int, *, causal=False, window=None,
+                     scale: Optional[float] = None, softcap: float = 0.0,
+                     alibi_slopes: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+                     dropout_p: float = 0.0, sinks: Optional[Tensor] = None,
+                     seqused_q: Optional[Tensor] = None, seqused_k: Optional[Tensor] = None,
+                     enable_gqa: bool = True, return_lse: bool = False,
+                     deterministic: Optional[bool] = None):
+    """The same of packed sequences, as torch.nn.attention.varlen.varlen_attn has them.
+
+    q        (total rows, heads, dim); k, v (total columns, kv heads, dim).
+    cu_seqlens_q, cu_seqlens_k  (batch + 1), int32, on the device: sequence b has the rows from
+             cu_seqlens[b] on, up to cu_seqlens[b + 1], or seqused[b] of them where that is given.
+    max_seqlen_q, max_seqlen_k  bounds of the lengths: a longer sequence is cut; a larger bound
+             changes no bit.
+    bias     broadcastable to (batch, heads, max_seqlen_q, max_seqlen_k): by position in a sequence.
+    lse      (heads, total rows).
+
+    Masks align bottom-right in each sequence. Nothing is read from the device: no call waits for
+    it. Rows in gaps that seqused leaves get 0; rows behind the last sequence are not written if
+    there is no seqused.
+    """
+    q, k, v = _autocast(q, k, v)
+    _check_tensors(q, k, v, 3, enable_gqa, 1)
+    _require(cu_seqlens_q.dim() == 1 and cu_seqlens_q.shape[0] > 0,
+             "cu_seqlens_q must be (batch + 1,)")
+    batch, heads = cu_seqlens_q.shape[0] - 1, q.shape[1]
+    _check_lengths("cu_seqlens_q", cu_seqlens_q, batch + 1, q.device)
+    _check_lengths("cu_seqlens_k", cu_seqlens_k, batch + 1, q.device)
+    _check_lengths("seqused_q", seqused_q, batch, q.device)
+    _check_lengths("seqused_k", seqused_k, batch, q.device)
+    extras = Extras(_prepare_bias(bias, q, (batch, heads, max_seqlen_q, max_seqlen_k)),
+                    _prepare_slopes(alibi_slopes, q, batch, heads),
+                    _prepare_sinks(sinks, q, heads), _random(dropout_p, q.device),
+                    cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    options = Options(PACKED, max_seqlen_q, max_seqlen_k, scale, *_masks(causal, window),
+                      float(softcap), float(dropout_p), _in_order(deterministic))
+    return _attend(q, k, v, extras, options, return_lse)

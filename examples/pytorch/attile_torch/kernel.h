@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+// One attention pass behind a C interface that PyTorch's side calls by ctypes. A generated file
+// names the variant and includes this header; nvcc compiles it to kernels, any other compiler to
+// the CPU executor. No header of PyTorch is used, so that a library serves every version of it.
+//
+//   ATTILE_TORCH_TYPE         element type
+//   ATTILE_TORCH_D, _DV       head dimensions of the kernels
+//   ATTILE_TORCH_POLICIES     policies, in any order
+//   ATTILE_TORCH_DIRECTION    kForward or kBackward
+//   ATTILE_TORCH_MODE         kAccumulate or kInOrder, for backward
+#ifdef __CUDACC__
+#include <attile/attile.cuh>
+#else
+#include <attile/host.h>
+#endif
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+extern "C" {
+
+/// A (batch, head, row, dim) view. Units: strides count elements.
+struct AttileTorchTensor {
+  std::int64_t data, batch_stride, head_stride, row_stride;
+};
+
+/// A (batch, head, row, column) array of which each axis has a stride. Units: elements.
+struct AttileTorchBias {
+  std::int64_t data, batch_stride, head_stride, row_stride, col_stride;
+};
+
+/// All that a call may need, in words of eight bytes; addresses are numbers, 0 for what is not
+/// there. `rng` has a seed and an offset in device memory. `_call.py` writes the same order.
+struct AttileTorchCall {
+  AttileTorchTensor q, k, v, o;
+  std::int64_t lse, batch, q_heads, kv_heads, q_len, kv_len, head_dim, head_dim_v;
+  std::int64_t window_left, window_right;
+  AttileTorchBias bias;
+  std::int64_t slopes, slopes_batch_stride, sinks, rng;
+  std::int64_t cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, total_q, total_k;
+  std::int64_t device, stream, threads, has_scale;
+  double scale, softcap, dropout;
+  AttileTorchTensor dout, dq, dk, dv;  // the backward pass alone reads what follows
+  AttileTorchBias dbias;
+  std::int64_t dlse, dsinks;
+};
+
+}  // extern "C"
+
+namespace {
+
+using T = ATTILE_TORCH_TYPE;
+constexpr auto kWay = attile::Direction::ATTILE_TORCH_DIRECTION;
+constexpr bool kForward = kWay == attile::Direction::kForward;
+using Args = std::conditional_t<kForward, attile::ForwardArgs<T, ATTILE_TORCH_POLICIES>,
+                                attile::BackwardArgs<T, ATTILE_TORCH_POLICIES>>;
+
+template <class X>
+X* pointer(std::int64_t address) {
+  return reinterpret_cast<X*>(static_cast<std::uintptr_t>(address));
+}
+
+/// Returns a size as an int; one that is no int becomes one that `check` refuses.
+int number(std::int64_t x) {
+  return static_cast<int>(std::clamp<std::int64_t>(x, INT_MIN, INT_MAX));
+}
+
+// ---- policies: `set` fills one from a call ------------------------------------------------------
+
+template <class Policy>
+void set(Policy&, const AttileTorchCall&) requires std::is_empty_v<Policy> {}
+
+void set(attile::SlidingWindow& to, const AttileTorchCall& from) {
+  to.left = number(from.window_left), to.right = number(from.window_right);
+}
+void set(attile::Softcap& to, const AttileTorchCall& from) {
+  to.cap = static_cast<float>(from.softcap);
+}
+void set(attile::Alibi& to, const AttileTorchCall& from) {
+  to.slopes = pointer<const float>(from.slopes), to.batch_stride = from.slopes_batch_stride;
+}
+template <class B>
+void set(attile::AdditiveBias<B>& to, const AttileTorchCall& from) {
+  const AttileTorchBias& b = from.bias;
+  to = {pointer<const B>(b.data), b.batch_stride, b.head_stride, b.row_stride, b.col_stride};
+}
+template <class B>
+void set(attile::LearnedBias<B>& to, const AttileTorchCall& from) {
+  set(to.bias, from);
+  const AttileTorchBias& g = from.dbias;
+  to.gradient = {pointer<float>(g.data), g.batch_stride, g.head_stride, g.row_stride, g.col_stride};
+}
+template <class A, class B>
+void set(attile::Then<A, B>& to, const AttileTorchCall& from) {
+  set(to.first, from), set(to.second, from);
+}
+void set(attile::PhiloxDropout& to, const AttileTorchCall& from) {
+  to.probability = static_cast<float>(from.dropout);
+  to.seed_pointer = pointer<const std::uint64_t>(from.rng);
+  to.offset_pointer = to.seed_pointer + 1;
+}
+void set(attile::Padded& to, const AttileTorchCall& from) {
+  to = {pointer<const int>(from.seqused_q), pointer<const int>(from.seqused_k)};
+}
+void set(attile::Packed& to, const AttileTorchCall& from) {
+  to = {pointer<const int>(from.cu_seqlens_q),
+        pointer<const int>(from.cu_seqlens_k),
+        number(from.total_q),
+        number(from.total_k),
+        pointer<const int>(from.seqused_q),
+        pointer<const int>(from.seqused_k)};
+}
+template <class S>
+void set(attile::Sink<S>& to, const AttileTorchCall& from) {
+  to.sinks = pointer<const S>(from.sinks);
+  if constexpr (!kForward) to.dsinks = pointer<float>(from.dsinks);
+}
+
+template <class X>
+void set(attile::Tensor<X>& to, const AttileTorchTensor& from) {
+  to = {pointer<X>(from.data), from.batch_stride, from.head_stride, from.row_stride};
+}
+
+template <class A = Args>
+A args_of(const AttileTorchCall& c) {
+  A a;
+  set(a.q, c.q), set(a.k, c.k), set(a.v, c.v), set(a.o, c.o);
+  a.lse = pointer<float>(c.lse);
+  if constexpr (!A::kIsForward) {
+    set(a.dout, c.dout), set(a.dq, c.dq), set(a.dk, c.dk), set(a.dv, c.dv);
+    a.dlse = pointer<const float>(c.dlse);
+  }
+  a.batch = number(c.batch), a.q_heads = number(c.q_heads), a.kv_heads = number(c.kv_heads);
+  a.q_len = number(c.q_len), a.kv_len = number(c.kv_len);
+  a.head_dim = number(c.head_dim), a.head_dim_v = number(c.head_dim_v);
+  if (c.has_scale != 0) a.scale = static_cast<float>(c.scale);
+  set(a.mask, c), set(a.score_mod, c), set(a.dropout, c), set(a.sequences, c);
+  if constexpr (A::SinkType::kEnabled) set(a.sink, c);
+  return a;
+}
+
+// ---- the two executors --------------------------------------------------------------------------
+
+#ifdef __CUDACC__
+
+constexpr int kD = ATTILE_TORCH_D, kDv = ATTILE_TORCH_DV;
+constexpr auto kMode = attile::DqMode::ATTILE_TORCH_MODE;
+
+/// Makes the call's device the current one of the runtime that this library is linked with. The
+/// caller has made it the current one of its own.
+cudaError_t use_device(const AttileTorchCall& c) {
+  int current = -1;
+  const cudaError_t error = cudaGetDevice(&current);
+  if (error == cudaSuccess && current == c.device) return error;
+  return cudaSetDevice(static_cast<int>(c.device));
+}
+
+template <class A = Args>
+attile::WorkspaceSize size_of(const A& a) {
+  if constexpr (!A::kIsForward) {
+    return attile::workspace_size<kD, kDv, kMode>(a);
+  } else {
+    const attile::WorkspaceSize size = attile::workspace_size<kD, kDv>(a);
+    return A::SequencesType::kUniform ? attile::WorkspaceSize{size.check, 0} : size;
+  }
+}
+
+template <class A = Args>
+attile::Check check(const A& a) {
+  if constexpr (A::kIsForward)
+    return attile::check<kD, kDv>(a);
+  else
+    return attile::check<kD, kDv, kMode>(a);
+}
+
+template <class A = Args>
+cudaError_t run(const AttileTorchCall& c, const A& a, void* workspace, std::size_t bytes) {
+  if (const cudaError_t error = use_device(c)) return error;
+  const auto stream = pointer<std::remove_pointer_t<cudaStream_t>>(c.stream);
+  if constexpr (!A::kIsForward) {
+    return attile::backward<kD, kDv, kMode>(workspace, bytes, a, stream);
+  } else if constexpr (A::SequencesType::kUniform) {
+    return attile::forward<kD, kDv>(a, stream);
+  } else {
+    return attile::forward<kD, kDv>(workspace, bytes, a, stream);
+  }
+}
+
+const char* name_of(cudaError_t error) { return cudaGetErrorString(error); }
+
+#else
+
+cudaError_t use_device(const AttileTorchCall&) { return cudaSuccess; }
+attile::WorkspaceSize size_of(const Args& a) { return {attile::check_arguments(a, 0, 0), 0}; }
+attile::Check check(const Args& a) { return attile::check_arguments(a, 0, 0); }
+
+template <class A = Args>
+cudaError_t run(const AttileTorchCall& c, const A& a, void*, std::size_t) {
+  const attile::host::Options options{.threads = number(c.threads)};
+  if constexpr (A::kIsForward)
+    return attile::host::forward(a, options).error;
+  else
+    return attile::host::backward(a, options).error;
+}
+
+const char* name_of(cudaError_t) { return "the CPU executor had no memory or no thread"; }
+
+#endif
+
+}  // namespace
+
+// The library is built with hidden visibility: many are loaded into one process.
+#pragma GCC visibility push(default)
+extern "C" {
+
+/// The size of AttileTorchCall. Units: bytes.
+std::int64_t attile_torch_call_bytes() { return sizeof(AttileTorchCall); }
+
+/// Why `attile_torch_run` would refuse the call, in one sentence; empty when it would not.
+const char* attile_torch_check(const AttileTorchCall* call) {
+  if (const cudaError_t error = use_device(*call)) return name_of(error);
+  return check(args_of(*call)).why;
+}
+
+/// The bytes of scratch memory that `attile_torch_run` needs; below 0 where it would refuse.
+std::int64_t attile_torch_workspace(const AttileTorchCall* call) {
+  if (use_device(*call) != cudaSuccess) return -1;
+  const attile::WorkspaceSize size = size_of(args_of(*call));
+  return size ? static_cast<std::int64_t>(size.bytes) : -1;
+}
+
+/// Runs the pass: on a GPU asynchronously on the call's stream. Errors: a cudaError_t, or 0.
+int attile_torch_run(const AttileTorchCall* call, void* workspace, std::int64_t bytes) {
+  return run(*call, args_of(*call), workspace, static_cast<std::size_t>(bytes));
+}
+
+/// What a number that `attile_torch_run` returned means.
+const char* attile_torch_error(int error) { return name_of(static_cast<cudaError_t>(error)); }
+
+}  // extern "C"
+#pragma GCC visibility pop
