@@ -3,6 +3,8 @@
 // other lengths and contents.
 #include <attile/attile.cuh>
 
+#include <cuda.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -130,6 +132,75 @@ struct Training {
 };
 
 }  // namespace
+
+namespace {
+
+/// Device memory before and behind which no address is mapped.
+class AloneInMemory {
+ public:
+  explicit AloneInMemory(std::size_t bytes) {
+    CUmemAllocationProp where{};
+    where.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    where.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    std::size_t unit = 0;
+    call("cuMemGetAllocationGranularity", cuMemGetAllocationGranularity, &unit, &where,
+         CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    const std::size_t size = attile::round_up(bytes, unit);
+    CUdeviceptr first = 0;
+    call("cuMemAddressReserve", cuMemAddressReserve, &first, kGap + size + kGap, 0, 0, 0);
+    address_ = first + kGap;
+    CUmemGenericAllocationHandle memory{};
+    call("cuMemCreate", cuMemCreate, &memory, size, &where, 0);
+    call("cuMemMap", cuMemMap, address_, size, 0, memory, 0);
+    const CUmemAccessDesc access{where.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    call("cuMemSetAccess", cuMemSetAccess, address_, size, &access, 1);
+  }
+  template <class X>
+  X* get() const {
+    return reinterpret_cast<X*>(address_);
+  }
+
+ private:
+  static constexpr std::size_t kGap = std::size_t{1} << 30;
+
+  /// Calls a function of the driver, which the program is not linked with.
+  template <class... Params, class... Args>
+  static void call(const char* name, CUresult (*)(Params...), Args... args) {
+    void* entry = nullptr;
+    REQUIRE(cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault) ==
+            cudaSuccess);
+    REQUIRE(reinterpret_cast<CUresult (*)(Params...)>(entry)(static_cast<Params>(args)...) ==
+            CUDA_SUCCESS);
+  }
+
+  CUdeviceptr address_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("packed.nothing is read before a tensor") {
+  constexpr int kTotal = 300, kHeads = 2;
+  const AloneInMemory memory[4]{AloneInMemory(1), AloneInMemory(1), AloneInMemory(1),
+                                AloneInMemory(1)};
+  const Device<float> lse(kTotal * kHeads);
+  const Device<int> offsets(4);
+  const int of_sequences[]{0, 7, 150, kTotal};
+  REQUIRE(cudaMemcpy(offsets.get(), of_sequences, sizeof of_sequences, cudaMemcpyHostToDevice) ==
+          cudaSuccess);
+  for (const AloneInMemory& x : memory) {
+    REQUIRE(cudaMemset(x.get<T>(), 0, kTotal * kHeads * kDim * sizeof(T)) == cudaSuccess);
+  }
+  OneCall::ForwardArgs a{};
+  a.q = attile::bshd<const T>(memory[0].get<T>(), kTotal, kHeads, kDim);
+  a.k = attile::bshd<const T>(memory[1].get<T>(), kTotal, kHeads, kDim);
+  a.v = attile::bshd<const T>(memory[2].get<T>(), kTotal, kHeads, kDim);
+  a.o = attile::bshd<T>(memory[3].get<T>(), kTotal, kHeads, kDim);
+  a.lse = lse.get();
+  a.batch = 3, a.q_heads = a.kv_heads = kHeads, a.q_len = a.kv_len = kTotal;
+  a.sequences = attile::Packed{offsets.get(), offsets.get(), kTotal, kTotal};
+  REQUIRE(OneCall::forward(a) == cudaSuccess);
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+}
 
 TEST_CASE("packed.a sequence has the same bits anywhere in any pack") {
   attile_test::check_packed_bits<OneCall>(70, 100, 8, 1);

@@ -51,14 +51,15 @@ void for_each_row(const BoxedTensor& map, const Coord& coord, F f) {
   const auto end = std::clamp<std::int64_t>(map.size[0] - at[0], begin, map.box[0]);
   const int rows = box_bytes(map) / row_bytes(map);
   for (int number = 0; number < rows; ++number) {
-    const auto* from =
-        static_cast<const unsigned char*>(map.data) + (at[0] + begin) * kElementBytes;
+    auto address = reinterpret_cast<std::uintptr_t>(map.data) + (at[0] + begin) * kElementBytes;
     bool inside = true;
     for (int d = 1, rest = number; d < 5; rest /= map.box[d++]) {
       const std::int64_t c = at[d] + rest % map.box[d];
       inside = inside && 0 <= c && c < map.size[d];
-      if (map.size[d] > 1) from += c * map.stride_bytes[d];
+      // Addresses have 64 bits: what goes beyond them begins at 0 again.
+      if (map.size[d] > 1) address += static_cast<std::uintptr_t>(c) * map.stride_bytes[d];
     }
+    const auto* from = reinterpret_cast<const unsigned char*>(address);
     f(number, inside ? Row{from, static_cast<int>(begin), static_cast<int>(end)} : Row{from, 0, 0});
   }
 }

@@ -377,9 +377,9 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
     dq_semaphores = static_cast<int*>(part(parts.semaphores));
   if (Traits::kSignalsDqReady) dq_ready_flags = static_cast<int*>(part(parts.ready_flags));
   // Of sequences with lengths of their own the device decides for each (pass_fills).
-  const bool may_fill =
-      Problem<Traits>::kUniform ? zero_fills_in_pass<Traits>(this->group_heads, this->bounds)
-                                : Traits::kZeroFillsInPass;
+  const bool may_fill = Problem<Traits>::kUniform
+                            ? zero_fills_in_pass<Traits>(this->group_heads, this->bounds)
+                            : Traits::kZeroFillsInPass;
   if (may_fill && kv_blocks() > 0) {
     zero_fill_flags = static_cast<int*>(part(parts.semaphores));
   }

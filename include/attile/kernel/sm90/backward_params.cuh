@@ -47,14 +47,14 @@ struct BoxedGradients {
   static arch::BoxedTensor of_queries(const typename Traits::Args& a, const Tensor<Data>& t,
                                       int dim) {
     const RowShape shape = a.sequences.q_shape(a.batch, a.q_len);
-    return SequenceBoxes<typename Traits::SequencesType>(a).of_queries(
-        boxed<Tile, T>(t, shape, a.q_heads, dim));
+    return SequenceBoxes<typename Traits::SequencesType>(a, a.q_heads, a.kv_heads)
+        .of_queries(boxed<Tile, T>(t, shape, a.q_heads, dim));
   }
   template <class Tile, class Data>
   static arch::BoxedTensor of_keys(const typename Traits::Args& a, const Tensor<Data>& t, int dim) {
     const RowShape shape = a.sequences.kv_shape(a.batch, a.kv_len);
-    return SequenceBoxes<typename Traits::SequencesType>(a).of_keys(
-        boxed<Tile, T>(t, shape, a.kv_heads, dim));
+    return SequenceBoxes<typename Traits::SequencesType>(a, a.q_heads, a.kv_heads)
+        .of_keys(boxed<Tile, T>(t, shape, a.kv_heads, dim));
   }
 };
 
@@ -65,7 +65,8 @@ struct BackwardParams : attile::BackwardParams<Traits> {
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
 
   BackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows)
-      : attile::BackwardParams<Traits>(args, workspace, l_of_rows), boxes(args) {}
+      : attile::BackwardParams<Traits>(args, workspace, l_of_rows),
+        boxes(args, args.q_heads, args.kv_heads) {}
 
   /// Return the coordinates of a work tile's rows, and of its keys, from key `key0` on.
   ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at) const {

@@ -33,24 +33,38 @@ arch::BoxedTensor boxed(const Tensor<Data>& t, RowShape shape, int heads, int di
           {Tile::Layout::kPanelColumns, packed, rows, 1, 1}};
 }
 
+/// Says how the batches of tensors are counted by another axis, where sequences have lengths of
+/// their own: batch b adds b * rows to a row's number, or b * heads to a head's.
+struct BatchFold {
+  int rows = 0, heads = 0;
+};
+
+/// Is the number of rows of a `ragged` tensor's maps, and the coordinate of its last dimension.
+inline constexpr int kRaggedRows = 1 << 30;
+
 /// Returns the same tensor for boxes that end with their sequence, where sequences have lengths of
 /// their own: rows of a box behind a sequence's last one are zeros, and are not written, although
-/// those of its neighbour follow. The dimension of the rows has only `longest` of them, and begins
-/// as many rows before the tensor; another dimension, of the same stride, is where the sequence
-/// ends (`SequenceBoxes`). A tensor so near to address 0 that there is nothing before it has no
-/// such boxes. Shapes   (dim, end, row, head, batch).
-inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, int longest) {
-  if (boxed.size[2] <= 1) boxed.stride_bytes[2] = 16;  // that of one row is not used
-  const std::int64_t rows = boxed.size[2], stride = boxed.stride_bytes[2];
-  boxed.size[1] = rows + 1;
+/// those of its neighbour follow. The dimension of the rows has kRaggedRows, with which all
+/// sequences end; another one, of the same stride, says where a sequence ends; and the last one
+/// takes kRaggedRows rows off again: its stride makes that 2^64 bytes less, since addresses have 64
+/// bits. The first element stays where it is, because copies stop a device where that is not
+/// mapped. A tensor whose batches `fold` does not count has no such boxes.
+/// Shapes   (dim, end, row, head, kRaggedRows).
+inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
+  const std::int64_t rows = boxed.size[2], heads = boxed.size[3], batches = boxed.size[4];
+  if (rows <= 1 && fold.rows == 0) boxed.stride_bytes[2] = 16;  // that of one row is not used
+  const std::int64_t stride = boxed.stride_bytes[2], batch_stride = boxed.stride_bytes[4];
+  constexpr std::int64_t kTurn = std::int64_t{1} << 34;  // kRaggedRows times it is 2^64
+  const std::int64_t folded =
+      fold.rows > 0 ? fold.rows * stride : heads * boxed.stride_bytes[3];  // from batch to batch
+  const bool folds = batches == 1 || batch_stride == folded;
+  if (!folds || stride <= 0 || stride >= kTurn) boxed.data = nullptr;
+  boxed.size[1] = (batches - 1) * fold.rows + rows + 1;
   boxed.stride_bytes[1] = stride;
-  boxed.size[2] = longest;
-  if (boxed.data != nullptr) {
-    const auto address = reinterpret_cast<std::uintptr_t>(boxed.data);
-    const bool fits = stride <= 0 || address / static_cast<std::uintptr_t>(stride) >
-                                         static_cast<unsigned>(longest);
-    boxed.data = fits ? reinterpret_cast<const void*>(address - longest * stride) : nullptr;
-  }
+  boxed.size[2] = kRaggedRows;
+  if (fold.heads > 0) boxed.size[3] = heads * batches;
+  boxed.size[4] = kRaggedRows + 1;
+  boxed.stride_bytes[4] = kTurn - stride;
   return boxed;
 }
 
@@ -60,17 +74,27 @@ template <class SequencesType>
 class SequenceBoxes {
  public:
   template <class Args>
-  explicit SequenceBoxes(const Args& a) {
-    if constexpr (!kUniform) longest_ = longest_lengths(a);
+  SequenceBoxes(const Args& a, int heads, int heads_of_keys) {
+    if constexpr (!kUniform) {
+      const RowShape q_shape = a.sequences.q_shape(a.batch, a.q_len);
+      const RowShape kv_shape = a.sequences.kv_shape(a.batch, a.kv_len);
+      if constexpr (Args::kIsForward) {
+        folds_.q = fold(q_shape, heads, a.q, a.o);
+        folds_.kv = fold(kv_shape, heads_of_keys, a.k, a.v);
+      } else {
+        folds_.q = fold(q_shape, heads, a.q, a.dout);
+        folds_.kv = fold(kv_shape, heads_of_keys, a.k, a.v, a.dk, a.dv);
+      }
+    }
   }
 
   /// Return a tensor of queries, or of keys, as the maps have it.
   arch::BoxedTensor of_queries(const arch::BoxedTensor& boxed) const {
-    if constexpr (!kUniform) return ragged(boxed, longest_.q_len);
+    if constexpr (!kUniform) return ragged(boxed, folds_.q);
     return boxed;
   }
   arch::BoxedTensor of_keys(const arch::BoxedTensor& boxed) const {
-    if constexpr (!kUniform) return ragged(boxed, longest_.kv_len);
+    if constexpr (!kUniform) return ragged(boxed, folds_.kv);
     return boxed;
   }
 
@@ -81,25 +105,41 @@ class SequenceBoxes {
     if constexpr (kUniform) {
       return {col0, 0, at.row0, head, at.sequence};
     } else {
-      const int before = longest_.q_len - at.extent.q_len;
-      const int row = at.row0 < 0 ? longest_.q_len : before + at.row0;
-      return {col0, at.q_origin.row + at.extent.q_len, row, head, at.q_origin.batch};
+      return box(folds_.q, at.q_origin, at.extent.q_len, head, at.row0, col0);
     }
   }
   ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
     if constexpr (kUniform) {
       return {0, 0, key0, at.kv_head, at.sequence};
     } else {
-      const int before = longest_.kv_len - at.extent.kv_len;
-      return {0, at.kv_origin.row + at.extent.kv_len, before + key0, at.kv_head,
-              at.kv_origin.batch};
+      return box(folds_.kv, at.kv_origin, at.extent.kv_len, at.kv_head, key0, 0);
     }
   }
 
  private:
   static constexpr bool kUniform = SequencesType::kUniform;
   struct Nothing {};
-  [[no_unique_address]] std::conditional_t<kUniform, Nothing, Extent> longest_{};
+  struct Folds {
+    BatchFold q, kv;
+  };
+
+  /// Returns how the batches of all these tensors are counted: by rows, where each one's rows are
+  /// behind those of the one before, or else by heads, if any way.
+  template <class... Ts>
+  static BatchFold fold(RowShape shape, int heads, const Ts&... tensors) {
+    if (shape.batches <= 1) return {};
+    const bool by_rows =
+        shape.rows > 0 && ((tensors.batch_stride == shape.rows * tensors.row_stride) && ...);
+    return by_rows ? BatchFold{shape.rows, 0} : BatchFold{0, heads};
+  }
+  ATTILE_DEVICE static arch::TmaCoord box(BatchFold fold, RowOrigin origin, int length, int head,
+                                          int row0, int col0) {
+    return {col0, origin.batch * fold.rows + origin.row + length,
+            row0 < 0 ? kRaggedRows : kRaggedRows - length + row0, head + origin.batch * fold.heads,
+            kRaggedRows};
+  }
+
+  [[no_unique_address]] std::conditional_t<kUniform, Nothing, Folds> folds_{};
 };
 
 /// Returns the reason why TMA cannot address the tensors of a pass.

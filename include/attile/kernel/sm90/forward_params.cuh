@@ -98,7 +98,7 @@ struct BoxedTensors {
                                            dims.v)),
         o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                            dims.v, packing.heads, packing.rows)) {
-    const SequenceBoxes<typename Traits::SequencesType> boxes(a);
+    const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
     q = boxes.of_queries(q);
     o = boxes.of_queries(o);
     k = boxes.of_keys(k);
@@ -195,7 +195,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         packing(packing_of<Traits>(args)),
         packs(args.q_heads / packing.heads),
         batch_heads(args.batch * packs),
-        boxes(args) {
+        boxes(args, args.q_heads, args.kv_heads) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (Traits::kSchedules) {
