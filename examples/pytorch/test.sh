@@ -14,5 +14,6 @@ fi
 [ -x "$folder/bin/python" ] || python3 -m venv "$folder"
 "$folder/bin/pip" install --quiet "$here[test]"
 export ATTILE_TORCH_CACHE="${ATTILE_TORCH_CACHE:-$folder/variants}"
+export ATTILE_TORCH_CXXFLAGS="${ATTILE_TORCH_CXXFLAGS--O1}"  # compiling takes longer than running
 cd "$folder"  # the package that was installed is tested
 "$folder/bin/python" -m pytest -q -p no:cacheprovider "$here/tests"

@@ -4,10 +4,11 @@
 A model calls two registered functions: one that makes the mask, once for a forward pass, and one
 that computes attention in each layer. The mask is
   None            the module's own causal mask or window, or none;
-  int32 (4, n+1)  sequences of their own lengths, with the same causal mask or window: cu_seqlens_q,
-                  cu_seqlens_k, seqused_q and seqused_k for n sequences: padded inputs, left or
-                  right, and packed ones; nothing is copied where the batches of a tensor follow
-                  each other in memory, row by row;
+  int32 (1, 1, 4, n+1)   sequences of their own lengths, with the same causal mask or window:
+                  cu_seqlens_q, cu_seqlens_k, seqused_q and seqused_k for n sequences: padded
+                  inputs, left or right, and packed ones; nothing is copied where the batches of a
+                  tensor follow each other in memory, row by row. It has four axes because
+                  transformers passes on a mask of four, and takes one of two for padding;
   bool or float (batch, heads or 1, rows, columns)   any other mask, which says everything.
 """
 import torch
@@ -55,15 +56,19 @@ def _read(mask_function):
         return False, None
 
 
+def _table(*rows):
+    return torch.stack(rows).to(torch.int32)[None, None]
+
+
 def _packed(ids):
     """The table of sequences that are packed along each batch: `ids` (batch, rows) number them."""
     batch, rows = ids.shape
     begins = torch.ones_like(ids, dtype=torch.bool)
     begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
     first = begins.flatten().nonzero().flatten()
-    cu = torch.cat([first, first.new_tensor([batch * rows])]).to(torch.int32)
+    cu = torch.cat([first, first.new_tensor([batch * rows])])
     lengths = torch.nn.functional.pad(cu.diff(), (0, 1))
-    table = torch.stack([cu, cu, lengths, lengths])
+    table = _table(cu, cu, lengths, lengths)
     table.attile_longest = int(lengths.max())  # a hint: without it bounds are larger
     return table
 
@@ -82,7 +87,7 @@ def _padded(mask, q_length):
     pad = torch.nn.functional.pad
     cu_q = pad(number * q_length + begin_q, (0, 1), value=batch * q_length)
     cu_k = pad(number * columns + begin, (0, 1), value=batch * columns)
-    return torch.stack([cu_q, cu_k, pad(used_q, (0, 1)), pad(used_k, (0, 1))]).to(torch.int32)
+    return _table(cu_q, cu_k, pad(used_q, (0, 1)), pad(used_k, (0, 1)))
 
 
 def _is_tracing(device):
@@ -144,13 +149,13 @@ def attile_attention(module, query, key, value, attention_mask, dropout=0.0, sca
     window = None if sliding_window is None else (sliding_window - 1, sliding_window - 1)
     options = {"scale": scaling, "softcap": softcap or 0.0, "dropout_p": dropout, "sinks": s_aux}
     table = attention_mask
-    is_table = table is not None and table.dtype == torch.int32 and table.dim() == 2
+    is_table = table is not None and table.dtype == torch.int32
     lengths = (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k)
     if (table is None or is_table) and all(x is not None for x in lengths):
         cu_q, cu_k = (x.to(torch.int32) for x in lengths[:2])
         longest, used = (int(max_length_q), int(max_length_k)), {}
     elif is_table:
-        cu_q, cu_k, used_q, used_k = table.unbind(0)
+        cu_q, cu_k, used_q, used_k = table[0, 0].unbind(0)
         used = {"seqused_q": used_q[:-1], "seqused_k": used_k[:-1]}
         longest = [getattr(table, "attile_longest", length) for length in (rows, columns)]
     else:

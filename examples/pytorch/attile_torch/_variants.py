@@ -199,7 +199,8 @@ def _compiler(arch):
         shaping += ["-Xcompiler=-fPIC,-fvisibility=hidden", "-cudart=static",
                     f"-gencode=arch=compute_{arch},code=sm_{arch}"]
         return nvcc_path(), shaping, folders, ""
-    shaping += ["-fPIC", "-fvisibility=hidden", "-march=native", "-pthread"]
+    shaping += ["-fPIC", "-fvisibility=hidden", "-march=native", "-pthread",
+                *os.environ.get("ATTILE_TORCH_CXXFLAGS", "").split()]
     return (os.environ.get("CXX") or "g++", shaping,
             folders + ["-isystem", str(cuda_headers())], _machine())
 
