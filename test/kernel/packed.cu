@@ -13,7 +13,7 @@
 #include "support/packed_bits.h"
 #include "support/random.h"
 
-namespace {
+namespace kernel_packed {
 
 using attile::DqMode;
 using attile_test::Device;
@@ -129,8 +129,6 @@ struct Training {
   }
 };
 
-}  // namespace
-
 TEST_CASE("packed.a sequence has the same bits anywhere in any pack") {
   attile_test::check_packed_bits<OneCall>(70, 100, 8, 1);
   attile_test::check_packed_bits<OneCall>(700, 900, 7, 1);
@@ -169,3 +167,5 @@ TEST_CASE("packed.a captured graph replays with other lengths") {
   static_cast<void>(cudaGraphDestroy(graph));
   static_cast<void>(cudaStreamDestroy(stream));
 }
+
+}  // namespace kernel_packed
