@@ -2,28 +2,12 @@
 # Tests of what the compiler says: each header alone, all of them linked twice, promised errors,
 # registers.
 
-# One architecture is enough here: the last of those that are built, as a number.
-list(GET CMAKE_CUDA_ARCHITECTURES -1 ATTILE_COMPILE_TEST_ARCHITECTURE)
-if(ATTILE_COMPILE_TEST_ARCHITECTURE MATCHES "^[0-9]+[af]?")
-  set(ATTILE_COMPILE_TEST_ARCHITECTURE "${CMAKE_MATCH_0}")
-else()  # native, all, all-major
-  set(ATTILE_COMPILE_TEST_ARCHITECTURE 90a)
-endif()
-
 # attile_for_one_architecture(target): what no device runs is built for one architecture.
 function(attile_for_one_architecture target)
   if(NOT ATTILE_TEST_ARCHITECTURES)
     set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES
                                                ${ATTILE_COMPILE_TEST_ARCHITECTURE})
   endif()
-endfunction()
-
-# attile_ptx_only(target): of an object library's .cu files only PTX is made, for one architecture.
-function(attile_ptx_only target)
-  # PTX of several architectures is an error.
-  set_target_properties(
-    ${target} PROPERTIES CUDA_PTX_COMPILATION ON
-                         CUDA_ARCHITECTURES ${ATTILE_COMPILE_TEST_ARCHITECTURE}-virtual)
 endfunction()
 
 # Each header compiled alone, twice in a row: .h by the host compiler; .cuh by nvcc to PTX, which

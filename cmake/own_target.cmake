@@ -19,7 +19,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_JOB_POOL_COMPILE)
 endif()
 
 # Tests want that everything compiles; what cannot run here does so for one architecture, to PTX
-# and host code that need not be good. What runs here runs for less time than -O3 would take.
+# and host code that need not be good. What runs here runs for less time than -O1 would take.
 if(ATTILE_BUILD_TESTS AND ATTILE_TEST_ARCHITECTURES)
   foreach(flags IN ITEMS CMAKE_CUDA_FLAGS_RELEASE CMAKE_CUDA_FLAGS_RELWITHDEBINFO)
     string(REGEX REPLACE "-O[0-3]" "" ${flags} "${${flags}}")
@@ -33,7 +33,7 @@ function(attile_own target)
   set_target_properties(${target} PROPERTIES COMPILE_WARNING_AS_ERROR ON CXX_EXTENSIONS OFF)
   set(optimise -O3)
   if(ATTILE_BUILD_TESTS AND ATTILE_TEST_ARCHITECTURES)
-    set(optimise -O1)
+    set(optimise -Og)
     set_target_properties(${target} PROPERTIES CUDA_ARCHITECTURES "${ATTILE_TEST_ARCHITECTURES}")
     check_compiler_flag(CUDA -Ofc=max ATTILE_FAST_COMPILE)  # nvcc 12.9
     if(ATTILE_FAST_COMPILE)

@@ -7,7 +7,7 @@
 
 #include "support/catch.h"
 
-namespace {
+namespace kernel_after_reset {
 
 constexpr int kLen = 70, kDim = 64;
 
@@ -32,11 +32,11 @@ std::vector<unsigned short> output() {
   return o;
 }
 
-}  // namespace
-
 TEST_CASE("a call behind a reset of the device is what it was before") {
   const auto before = output();
   REQUIRE(cudaDeviceReset() == cudaSuccess);
   CHECK(output() == before);
   CHECK(cudaGetLastError() == cudaSuccess);
 }
+
+}  // namespace kernel_after_reset

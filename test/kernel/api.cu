@@ -19,7 +19,7 @@
 #include "support/device.h"
 #include "support/random.h"
 
-namespace {
+namespace kernel_api {
 
 using attile_test::Device;
 using attile_test::Random;
@@ -113,8 +113,6 @@ std::size_t free_bytes() {
   REQUIRE_CUDA(cudaMemGetInfo(&available, &total));
   return available;
 }
-
-}  // namespace
 
 TEST_CASE("a captured forward pass is one kernel and replays to the same bits") {
   const Problem<__half, attile::Causal> problem{2, 3, 150, 64};
@@ -717,3 +715,5 @@ TEST_CASE("the same bits at every run", "[large]") {
   same_bits_at_every_run<attile::DqMode::kTwoPass>();
   same_bits_at_every_run<attile::DqMode::kInOrder>();
 }
+
+}  // namespace kernel_api

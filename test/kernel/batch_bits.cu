@@ -15,7 +15,7 @@
 #include "support/device.h"
 #include "support/random.h"
 
-namespace {
+namespace kernel_batch_bits {
 
 using attile::DqMode;
 using attile_test::Device;
@@ -282,8 +282,6 @@ constexpr Shape kFewHeads{"108 tiles", 3, 6, 6, 700, 700};
 constexpr Shape kFewGroups{"108 tiles, grouped", 3, 6, 2, 700, 700};
 [[maybe_unused]] constexpr Shape kSmall{"120 tiles", 5, 6, 3, 250, 250};
 
-}  // namespace
-
 TEST_CASE("batch_bits.forward") {
   forward_alone_and_together<OneCall, Bf16, 128>(kLong);
   forward_alone_and_together<OneCall, Bf16, 128, attile::Causal>(kLong);
@@ -330,3 +328,5 @@ TEST_CASE("batch_bits.backward") {
   backward_alone_and_together<Portable, __half, 64, DqMode::kTwoPass, attile::Causal>(kSmall);
 #endif
 }
+
+}  // namespace kernel_batch_bits

@@ -5,7 +5,7 @@
 
 #include "kernel/flash1_executor.cuh"
 
-namespace {
+namespace kernel_flash1 {
 
 using namespace attile_test;
 
@@ -153,4 +153,4 @@ TEST_CASE("flash1.check_says_what_is_wrong_with_the_state") {
   CHECK(why(flash1::check<BackwardKernel>(gradients, {l, m, nullptr})).empty());
 }
 
-}  // namespace
+}  // namespace kernel_flash1

@@ -18,7 +18,7 @@
 #include "support/gpu_executor.h"
 #include "support/random.h"
 
-namespace {
+namespace kernel_matmul {
 
 namespace arch = attile::arch;
 namespace tile = attile::tile;
@@ -276,8 +276,6 @@ void check_stages() {
   check_orders<Rows, Cols, 4, 4>();
 }
 
-}  // namespace
-
 TEST_CASE("products of column-major by row-major tiles are exact for integers") {
   check_products<Order::kColumnMajor, Order::kRowMajor, 57, 41, 33>();
   check_products<Order::kColumnMajor, Order::kRowMajor, 64, 64, 128>();
@@ -309,3 +307,5 @@ TEST_CASE("stage writes a tile as the registers hold it") {
   check_stages<64, 64>();
   check_stages<1, 1>();
 }
+
+}  // namespace kernel_matmul

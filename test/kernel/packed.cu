@@ -15,7 +15,7 @@
 #include "support/packed_bits.h"
 #include "support/random.h"
 
-namespace {
+namespace kernel_packed {
 
 using attile::DqMode;
 using attile_test::Device;
@@ -131,10 +131,6 @@ struct Training {
   }
 };
 
-}  // namespace
-
-namespace {
-
 /// Device memory before and behind which no address is mapped.
 class AloneInMemory {
  public:
@@ -175,8 +171,6 @@ class AloneInMemory {
 
   CUdeviceptr address_ = 0;
 };
-
-}  // namespace
 
 TEST_CASE("packed.nothing is read before a tensor") {
   constexpr int kTotal = 300, kHeads = 2;
@@ -268,3 +262,5 @@ TEST_CASE("packed.a captured graph replays with other lengths") {
   static_cast<void>(cudaGraphDestroy(graph));
   static_cast<void>(cudaStreamDestroy(stream));
 }
+
+}  // namespace kernel_packed

@@ -12,7 +12,7 @@
 #include "support/device.h"
 #include "support/random.h"
 
-namespace {
+namespace kernel_padded_rows {
 
 /// A (row, head, dim) array with places between rows; all of it is 0xFF at first.
 template <class T>
@@ -71,8 +71,6 @@ class Rows {
   attile_test::Device<T> memory_;
 };
 
-}  // namespace
-
 TEST_CASE("padded_rows.forward_bf16_head_dim_51") {
   using T = __nv_bfloat16;
   constexpr int kLen = 31, kHeads = 14, kKvHeads = 2, kDim = 51;
@@ -130,3 +128,5 @@ TEST_CASE("padded_rows.backward_fp16_head_dim_48_and_4") {
   };
   CHECK(run(dv) == run(dense));
 }
+
+}  // namespace kernel_padded_rows

@@ -144,8 +144,6 @@ void check_policy() {
   check_traits<attile::sm90::DefaultBackwardTraits<Backward, 64, 64, DqMode::kInOrder>>();
 }
 
-}  // namespace
-
 TEST_CASE("params.host and device lay out the kernels' parameters alike") {
   using enum Policy;
   check_policy<kNone>();
@@ -160,3 +158,5 @@ TEST_CASE("params.host and device lay out the kernels' parameters alike") {
   check_traits<attile::sm90::DefaultForwardTraits<ForwardArgsOf<__half, kHalfBias>, 64, 64,
                                                   attile::sm90::TileSet::kElements>>();
 }
+
+}  // namespace kernel_params_layout

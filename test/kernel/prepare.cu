@@ -13,7 +13,7 @@
 #include "support/prepared.h"
 #include "support/prepared_on_device.h"
 
-namespace {
+namespace kernel_prepare {
 
 using namespace attile_test;
 using attile::And;
@@ -125,4 +125,4 @@ TEST_CASE("every kernel ends, whatever a table holds") {
   run_any_tables<float, DqMode::kTwoPass>();
 }
 
-}  // namespace
+}  // namespace kernel_prepare

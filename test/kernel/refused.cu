@@ -9,7 +9,7 @@
 #include "support/bad_arguments.h"
 #include "support/catch.h"
 
-namespace {
+namespace kernel_refused {
 
 using namespace attile_test;
 
@@ -72,4 +72,4 @@ TEST_CASE("every bad set of arguments is refused and launches nothing") {
   CHECK(cudaGetLastError() == cudaSuccess);
 }
 
-}  // namespace
+}  // namespace kernel_refused

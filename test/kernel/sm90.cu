@@ -13,7 +13,7 @@
 #include "support/catch.h"
 #include "support/random.h"
 
-namespace {
+namespace kernel_sm90 {
 
 using Args = attile::ForwardArgs<__half, attile::Causal>;
 using Kernel = attile::sm90::DefaultForwardTraits<Args, 64>;
@@ -73,8 +73,6 @@ bool device_runs_them() {
 }
 
 std::string refusal(const attile::Check& check) { return check ? "" : check.why; }
-
-}  // namespace
 
 TEST_CASE("sm90 kernels refuse what copies cannot address, and write nothing") {
   if (!device_runs_them()) SKIP_CASE("no device of compute capability 9.0, or no code for it");
@@ -219,3 +217,5 @@ TEST_CASE("packing pays where tiles would be empty") {
   CHECK(pays(1, 1) == std::pair(false, false));
   CHECK(pays(1, 64) == std::pair(false, false));
 }
+
+}  // namespace kernel_sm90

@@ -12,7 +12,7 @@
 #include "support/random.h"
 #include "tile/softmax_rows.h"
 
-namespace {
+namespace kernel_softmax {
 
 using namespace attile_test;
 using attile::kInf;
@@ -136,8 +136,6 @@ __global__ void merge_kernel(const float* s, float* o, float* lse, int cut) {
   }
 }
 
-}  // namespace
-
 TEST_CASE("the safe rungs of the softmax ladder equal fp64") {
   for (const Rung rung : {Rung::kSafe, Rung::kThreePass, Rung::kOnline}) check_rung(rung);
   for (const int block : {1, 3, 16, 64, 5000}) check_rung(Rung::kBlockwise, block);
@@ -208,3 +206,5 @@ TEST_CASE("two online softmax states in registers merge to the softmax of all sc
     }
   }
 }
+
+}  // namespace kernel_softmax

@@ -15,7 +15,7 @@
 #include "support/bad_arguments.h"
 #include "support/problem.h"
 
-namespace {
+namespace kernel_standard {
 
 using namespace attile_test;
 
@@ -317,4 +317,4 @@ TEST_CASE("standard: the handle is put back, and a capture on its stream allocat
   CHECK(cudaStreamDestroy(other) == cudaSuccess);
 }
 
-}  // namespace
+}  // namespace kernel_standard

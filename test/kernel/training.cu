@@ -28,7 +28,7 @@ ATTILE_KERNEL void each_kernel(int count, F f) {
 
 }  // namespace attile_test::gpt
 
-namespace {
+namespace kernel_training {
 
 using namespace attile_test::gpt;
 namespace arch = attile::arch;
@@ -190,4 +190,4 @@ TEST_CASE("training.losses_are_those_of_standard_attention") {
   CHECK_FALSE(is_within(losses(OneCalls{0.25f}), standard, perturbed));
 }
 
-}  // namespace
+}  // namespace kernel_training

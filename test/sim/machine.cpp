@@ -46,8 +46,9 @@ std::string hex(std::size_t x) {
 }
 
 bool same_place(const std::source_location& a, const std::source_location& b) {
-  return a.line() == b.line() && a.column() == b.column() &&
-         std::strcmp(a.file_name(), b.file_name()) == 0;
+  const bool same_file = a.file_name() == b.file_name() ||  // as it mostly is, in one program
+                         std::strcmp(a.file_name(), b.file_name()) == 0;
+  return same_file && a.line() == b.line() && a.column() == b.column();
 }
 
 Machine::Machine() : shared_(memory_.reserve(kSlots * kSharedRange)) {
@@ -476,6 +477,7 @@ Meeting& Machine::meeting_of(unsigned mask, const std::source_location& at) {
                              std::to_string(meeting.arrivals.front().thread->index) + " first");
   }
   meetings.push_back({mask, at, {}, std::make_shared<std::array<Operands, kWarpSize>>()});
+  meetings.back().arrivals.reserve(std::popcount(mask));
   return meetings.back();
 }
 
@@ -484,7 +486,8 @@ Machine::Lanes Machine::meet_lanes(unsigned mask, const Operands& mine, bool ord
   Thread& me = *current_;
   std::vector<Meeting>& meetings = me.block->meetings[me.warp()];
   Meeting& meeting = meeting_of(mask, at);
-  meeting.arrivals.push_back(arrive(true));
+  // What a lane knows is of use where they are ordered alone.
+  meeting.arrivals.push_back(orders ? arrive(true) : Arrival{&me, {}, me.epoch, true});
   (*meeting.values)[me.lane()] = mine;
   if (static_cast<int>(meeting.arrivals.size()) < std::popcount(mask)) {
     wait(State::kWaiting, {"the lanes of its warp at ", at});

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <string>
@@ -72,18 +73,25 @@ inline std::size_t count_sample(const std::string& entry) {
 }
 
 /// The sample of a kernel that takes so many cases. ATTILE_SUITE_EVERY is for tools under which all
-/// of them would take hours. An executor with `kEvery` has one of so many, or of fewer, so that
-/// four remain; each kernel of an entry begins at another case, so that together they run all.
+/// of them would take hours. A kernel has one of `every` cases, or of fewer, so that four remain;
+/// each kernel of an entry begins at another case, so that together they run all.
+inline Sample sample_of(const std::string& entry, std::size_t every, std::size_t taken) {
+  if (const char* const every_of_tool = std::getenv("ATTILE_SUITE_EVERY")) {
+    return {0, static_cast<std::size_t>(std::max(1, std::atoi(every_of_tool)))};
+  }
+  if (every == 1) return {};
+  every = std::max<std::size_t>(1, std::min(every, taken / 4));
+  return {count_sample(entry) % every, every};
+}
+
+/// Which sample of its cases an executor asks for: all, unless it has a `kEvery`.
 template <class Executor>
-Sample sample_of(const std::string& entry, std::size_t taken) {
-  if (const char* const every = std::getenv("ATTILE_SUITE_EVERY")) {
-    return {0, static_cast<std::size_t>(std::max(1, std::atoi(every)))};
-  }
+constexpr std::size_t every_of() {
   if constexpr (requires { Executor::kEvery; }) {
-    const std::size_t every = std::max<std::size_t>(1, std::min(Executor::kEvery, taken / 4));
-    return {count_sample(entry) % every, every};
+    return Executor::kEvery;
+  } else {
+    return 1;
   }
-  return {};
 }
 
 template <attile::Element T>
@@ -131,31 +139,52 @@ class Suite {
   }
 
  private:
+  /// What a kernel of the table is without its types: of a class that has them little is compiled.
+  struct Kernel {
+    Policy policy;
+    Direction direction;
+    std::string name;   ///< TYPE.KERNEL
+    std::size_t every;  ///< see sample_of
+    std::function<bool(const Case&)> takes;
+    std::function<double(const Case&)> seconds;
+    std::function<std::string(const Case&)> faults;
+  };
+
   template <Direction kDirection, attile::Element T, Policy kPolicy, class Executor>
   void add(const std::string& kernel, const Executor& executor) const {
-    constexpr bool kIsBackward = kDirection == Direction::kBackward;
-    const std::string direction = kIsBackward ? "backward" : "forward";
-    const std::string prefix = std::string(type_name<T>()) + "." + kernel + "/";
+    const auto faults = [executor](const Case& c) {
+      Executor own = executor;
+      std::string text = reports_of(own);
+      text += case_faults<kDirection, T, kPolicy>(own, c);
+      return text + reports_of(own);
+    };
+    add({kPolicy, kDirection, std::string(type_name<T>()) + "." + kernel, every_of<Executor>(),
+         [executor](const Case& c) { return executor.takes(c); },
+         [executor](const Case& c) { return seconds_of(executor, c); }, faults});
+  }
+
+  void add(const Kernel& kernel) const {
+    const bool is_backward = kernel.direction == Direction::kBackward;
+    const std::string direction = is_backward ? "backward" : "forward";
+    const std::string policy = name_of(kernel.policy), prefix = kernel.name + "/";
     std::vector<const Case*> taken;
     for (const Case& c : kCases) {
-      if (c.policy != kPolicy || (kIsBackward && !c.backward) || !executor.takes(c)) continue;
+      if (c.policy != kernel.policy || (is_backward && !c.backward) || !kernel.takes(c)) continue;
       taken.push_back(&c);
     }
-    const std::string entry = name_ + "." + name_of(kPolicy) + "." + direction;
-    const Sample sample = sample_of<Executor>(entry, taken.size());
+    const Sample sample =
+        sample_of(name_ + "." + policy + "." + direction, kernel.every, taken.size());
     for (std::size_t i = sample.begin; i < taken.size(); i += sample.every) {
       const Case& c = *taken[i];
-      const auto run = [executor, &c]() mutable {
-        std::string faults = reports_of(executor);
-        faults += case_faults<kDirection, T, kPolicy>(executor, c);
-        faults += reports_of(executor);
+      const auto run = [faults_of = kernel.faults, &c] {
+        const std::string faults = faults_of(c);
         INFO(faults);
         CHECK(faults.empty());
       };
-      test(name_of(kPolicy), direction, prefix + c.name, run, seconds_of(executor, c));
+      test(policy, direction, prefix + c.name, run, kernel.seconds(c));
     }
     if (!taken.empty()) return;
-    test(name_of(kPolicy), direction, prefix + "no_case", [] { FAIL("the kernel takes no case"); });
+    test(policy, direction, prefix + "no_case", [] { FAIL("the kernel takes no case"); });
   }
 
   std::string name_;

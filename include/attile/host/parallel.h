@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -57,8 +58,7 @@ constexpr Check out_of_memory() {
 
 /// Runs body(0) ... body(threads - 1) side by side, body(0) on the calling thread.
 /// Errors   a thread that cannot be started: then no body runs at all. Bodies must not throw.
-template <class Body>
-Check run_threads(int threads, const Body& body) {
+inline Check run_threads(int threads, const std::function<void(int)>& body) {
   enum : int { kWait, kRun, kCancel };
   std::atomic<int> gate{kWait};
   std::vector<std::thread> helpers;
@@ -108,11 +108,12 @@ Check run_items(const Problem& problem, std::int64_t items, int most_threads) {
   const Scratch scratch(each * static_cast<std::size_t>(threads));
   if (scratch.data == nullptr) return out_of_memory();
   std::atomic<std::int64_t> next{0};
-  return run_threads(threads, [&](int thread) {
+  const auto body = [&](int thread) {
     Arena arena(scratch.data + each * static_cast<std::size_t>(thread));
     Worker worker(problem, arena);
     for (std::int64_t item = next++; item < items; item = next++) worker(item);
-  });
+  };
+  return run_threads(threads, std::ref(body));  // a reference takes no memory that could be missing
 }
 
 }  // namespace attile::host
