@@ -66,6 +66,10 @@ inline float shuffle(float x, int from, std::source_location at = std::source_lo
   return std::bit_cast<float>(sim::shuffle(kAllLanes, std::bit_cast<std::uint32_t>(x), from, at));
 }
 
+inline int shuffle(int x, int from, std::source_location at = std::source_location::current()) {
+  return std::bit_cast<int>(sim::shuffle(kAllLanes, std::bit_cast<std::uint32_t>(x), from, at));
+}
+
 inline int uniform(int x, std::source_location at = std::source_location::current()) {
   return std::bit_cast<int>(sim::shuffle(kAllLanes, std::bit_cast<std::uint32_t>(x), 0, at));
 }
