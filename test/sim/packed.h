@@ -18,8 +18,8 @@
 
 // Kernels with Packed sequences whose offsets and lengths are anything: negative, too large,
 // falling. Nothing is accessed out of bounds, which the machine sees, and every kernel ends. Where
-// offsets fall, rows are given to two sequences, which both write them: that is a race, and nothing
-// else.
+// offsets fall, rows are given to two sequences, which both write them (a race), or a sequence is
+// left out, whose sums of dQ nobody has written: what its rows get is not defined.
 
 namespace attile_test {
 
@@ -48,7 +48,8 @@ void run_any_offsets() {
     if (seed % 2 == 0) packed.seqused_q = used_q.get(), packed.seqused_k = used_k.get();
     const cudaError_t error = head.try_packed(packed, kBatch, /*q_len=*/100, /*kv_len=*/150);
     for (const sim::Report& report : sim::take_reports()) {
-      if (!fall || report.kind != "race") CHECK(report.kind + ": " + report.text == "");
+      if (fall && (report.kind == "race" || report.kind == "uninitialised")) continue;
+      CHECK(report.kind + ": " + report.text == "");
     }
     if (!fall) REQUIRE(error == cudaSuccess);
   }

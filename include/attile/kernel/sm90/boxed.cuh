@@ -61,7 +61,7 @@ inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
   if (!folds || stride <= 0 || stride >= kTurn) boxed.data = nullptr;
   boxed.size[1] = (batches - 1) * fold.rows + rows + 1;
   boxed.stride_bytes[1] = stride;
-  boxed.size[2] = kRaggedRows;
+  boxed.size[2] = rows > 0 ? kRaggedRows : 0;
   if (fold.heads > 0) boxed.size[3] = heads * batches;
   boxed.size[4] = kRaggedRows + 1;
   boxed.stride_bytes[4] = kTurn - stride;
