@@ -4,12 +4,7 @@
 # Stops at the first case that is wrong. Needs sh, printf, head, tail and dd for the binary files.
 cmake_minimum_required(VERSION 3.25)
 
-foreach(variable IN ITEMS ATTEND DATA WORK)
-  if(NOT DEFINED ${variable})
-    message(FATAL_ERROR "attend_errors.cmake needs -D${variable}=...")
-  endif()
-endforeach()
-file(REMOVE_RECURSE "${WORK}")
+include("${CMAKE_CURRENT_LIST_DIR}/npy_files.cmake")
 file(MAKE_DIRECTORY "${WORK}/out" "${WORK}/folder")
 
 set(count 0)
@@ -20,25 +15,6 @@ set(qkv --q ${q} --k ${k} --v ${v})
 set(outputs --o ${WORK}/out/o.npy --lse ${WORK}/out/lse.npy)
 
 # ---- making files ----------------------------------------------------------------------------
-
-# shell(script): runs it with sh in the work folder.
-function(shell script)
-  execute_process(COMMAND sh -c "${script}" WORKING_DIRECTORY "${WORK}" RESULT_VARIABLE code)
-  if(NOT code EQUAL 0)
-    message(FATAL_ERROR "cannot make a test file: ${script}")
-  endif()
-endfunction()
-
-# npy(name header data): a .npy file of version 1.0 whose header is padded to 118 characters, so
-# that the data begin at byte 128. `data` is a shell command that writes them.
-function(npy name header data)
-  shell("{ printf '\\223NUMPY\\001\\000v\\000%-117s\\n' \"${header}\"; ${data}; } > ${name}")
-endfunction()
-
-# tensor(name shape data): the same with the usual header.
-function(tensor name shape data)
-  npy(${name} "{'descr': '<f4', 'fortran_order': False, 'shape': ${shape}, }" "${data}")
-endfunction()
 
 # take(variable source bytes): a command that writes the first `bytes` of the data of `source`.
 function(take variable source bytes)

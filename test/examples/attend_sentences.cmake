@@ -5,12 +5,7 @@
 # Needs sh, printf, head and tail for the binary files.
 cmake_minimum_required(VERSION 3.25)
 
-foreach(variable IN ITEMS ATTEND DATA WORK)
-  if(NOT DEFINED ${variable})
-    message(FATAL_ERROR "attend_sentences.cmake needs -D${variable}=...")
-  endif()
-endforeach()
-file(REMOVE_RECURSE "${WORK}")
+include("${CMAKE_CURRENT_LIST_DIR}/npy_files.cmake")
 file(MAKE_DIRECTORY "${WORK}/alone" "${WORK}/packed")
 set(row_bytes 1536) # 12 heads of 32 floats
 
@@ -25,11 +20,9 @@ endfunction()
 
 # cut(to from first rows): those rows of a (1, rows, 12, 32) file whose data begin at byte 128.
 function(cut to from first rows)
-  set(header "{'descr': '<f4', 'fortran_order': False, 'shape': (1, ${rows}, 12, 32), }")
   math(EXPR begin "129 + ${first} * ${row_bytes}")
   math(EXPR bytes "${rows} * ${row_bytes}")
-  run(sh -c "printf '\\223NUMPY\\001\\000v\\000%-117s\\n' \"${header}\" > ${to} && \
-tail -c +${begin} '${from}' | head -c ${bytes} >> ${to}")
+  tensor(${to} "(1, ${rows}, 12, 32)" "tail -c +${begin} '${from}' | head -c ${bytes}")
 endfunction()
 
 # attention(folder outputs arguments...): both passes, dO being the model's O.

@@ -96,8 +96,7 @@ struct BackwardParams : Problem<Traits>,
 
   /// Returns the slots of kv tiles.
   ATTILE_HOST_DEVICE auto kv_slots() const {
-    return TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesType>(
-        this->policies.sequences, this->batch, this->bounds.kv_len);
+    return KvSlots<Traits>(this->policies.sequences, this->batch, this->bounds.kv_len);
   }
   /// Returns the number of slots of tiles of query rows, of all sequences and heads.
   ATTILE_HOST_DEVICE std::int64_t q_tile_count() const {
@@ -114,13 +113,12 @@ struct BackwardParams : Problem<Traits>,
     return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles + tile;
   }
   /// Returns the index of a work tile's kv tile among the slots of kv tiles of all kv heads.
-  ATTILE_HOST_DEVICE std::int64_t kv_tile_number(const WorkTile& key) const {
+  ATTILE_HOST_DEVICE int kv_tile_number(const WorkTile& key) const {
     if constexpr (kPackedSequences) {
-      const std::int64_t first = key.kv_origin.row / Traits::kBc + key.sequence;
+      const int first = key.kv_origin.row / Traits::kBc + key.sequence;
       return first * this->kv_heads + key.kv_head * kv_tiles_of(key) + key.kv_tile();
     }
-    return (static_cast<std::int64_t>(key.sequence) * this->kv_heads + key.kv_head) * kv_tiles +
-           key.kv_tile();
+    return (key.sequence * this->kv_heads + key.kv_head) * kv_tiles + key.kv_tile();
   }
   /// Returns the index of the first of the sinks' parts of a tile of rows: they are (batch, heads,
   /// tiles), or where sequences are packed (heads, slots). See SinkSums.
@@ -272,13 +270,11 @@ struct BackwardWorkspace {
 /// Return the numbers of slots of tiles of query rows, and of kv tiles, of one head.
 template <class Traits>
 std::int64_t q_slot_count(const typename Traits::Args& args) {
-  using Slots = TileSlots<Axis::kRows, Traits::kBr, typename Traits::SequencesType>;
-  return Slots(args.sequences, args.batch, args.q_len).count();
+  return QSlots<Traits>(args.sequences, args.batch, args.q_len).count();
 }
 template <class Traits>
 std::int64_t kv_slot_count(const typename Traits::Args& args) {
-  using Slots = TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesType>;
-  return Slots(args.sequences, args.batch, args.kv_len).count();
+  return KvSlots<Traits>(args.sequences, args.batch, args.kv_len).count();
 }
 
 /// Returns the parts of the scratch memory that a pass over `args` needs.

@@ -160,9 +160,8 @@ inline constexpr std::size_t kPreprocessSharedBytes =
 
 /// Computes line 4, the row statistics that the loops read, and writes the zeros of the sum of dQ
 /// (line 3) where the pass does not: one block for each slot of a tile of query rows of each head.
-/// It also
-/// writes the zeros of the gradient of a score modifier that has one, and the parts of that of the
-/// sinks.
+/// It also writes the zeros of the gradient of a score modifier that has one, and the parts of that
+/// of the sinks.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {

@@ -73,7 +73,7 @@ class DqOrder {
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE void zero_fill_chunk(int kv_block) const {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const auto number = flag_number(kv_block);
+    const int number = flag_number(kv_block);
     if (arch::uniform(lane == 0 ? arch::fetch_add(claimed(number), 1) : 0) != 0) return;
     const WorkTile key = kv_work_tile(p_, kv_block);
     const std::int64_t floats = p_.group_scratch_rows(key) * Traits::kDqCols;
@@ -97,7 +97,7 @@ class DqOrder {
     const WorkTile key = kv_work_tile(p_, kv_block);
     const int first = kv_block - key.kv_tile();
     const int kv_tiles = p_.kv_tiles_of(key);
-    const auto shift = flag_number(kv_block) - kv_block;  // from kv blocks to flags
+    const int shift = flag_number(kv_block) - kv_block;  // from kv blocks to flags
     const int lane = arch::thread_index() % arch::kWarpSize;
     ATTILE_UNROLL_BY(1)
     for (int i = 0; i < kv_tiles; i += arch::kWarpSize) {
@@ -174,7 +174,8 @@ class DqOrder {
       return;
     }
     static_assert(!kHeadMajor<Traits>, "attile::DqOrder: kv blocks go sequence by sequence");
-    const int* const flags = p_.dq_ready_flags + Traits::kDqReadyFlags * p_.kv_tile_number(at);
+    const int* const flags =
+        p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * p_.kv_tile_number(at);
     const int count = kv_tiles * Traits::kDqReadyFlags;
     for (int i = arch::thread_index(); i < count; i += Traits::kDqThreads) {
       while (arch::load_acquire(flags + i) == 0) {
@@ -210,19 +211,12 @@ class DqOrder {
     return p_.dq_semaphores + p_.q_tile_number(at);
   }
   /// Returns the number of a kv block's flags. Those of a sequence and kv head follow each other.
-  ATTILE_DEVICE auto flag_number(int kv_block) const {
-    if constexpr (BackwardParams<Traits>::kPackedSequences) {
-      return p_.kv_tile_number(kv_work_tile(p_, kv_block));
-    } else {
-      return kv_block;
-    }
+  ATTILE_DEVICE int flag_number(int kv_block) const {
+    if constexpr (!BackwardParams<Traits>::kPackedSequences) return kv_block;
+    return p_.kv_tile_number(kv_work_tile(p_, kv_block));
   }
-  template <class Int>
-  ATTILE_DEVICE int* claimed(Int number) const {
-    return p_.zero_fill_flags + number;
-  }
-  template <class Int>
-  ATTILE_DEVICE int* filled(Int number) const {
+  ATTILE_DEVICE int* claimed(int number) const { return p_.zero_fill_flags + number; }
+  ATTILE_DEVICE int* filled(int number) const {
     return p_.zero_fill_flags + p_.kv_blocks() + number;
   }
 

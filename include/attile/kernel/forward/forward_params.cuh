@@ -17,8 +17,7 @@ struct ForwardParams : Problem<Traits> {
 
   /// Returns the number of slots of tiles of query rows (TileSlots), of all query heads.
   static std::int64_t tile_count(const typename Traits::Args& args) {
-    using Slots = TileSlots<Axis::kRows, Traits::kBr, typename Traits::SequencesType>;
-    return Slots(args.sequences, args.batch, args.q_len).count() * args.q_heads;
+    return QSlots<Traits>(args.sequences, args.batch, args.q_len).count() * args.q_heads;
   }
 
   /// Takes arguments that passed `check_arguments`; `complete` does the rest.

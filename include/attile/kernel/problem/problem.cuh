@@ -22,6 +22,12 @@
 
 namespace attile {
 
+/// Name the slots of tiles of Br query rows, and of Bc keys.
+template <class Traits>
+using QSlots = TileSlots<Axis::kRows, Traits::kBr, typename Traits::SequencesType>;
+template <class Traits>
+using KvSlots = TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesType>;
+
 /// Holds a problem as its kernels see it: the arguments with everything resolved that the host
 /// knows. A kernel reads tensors, lengths and policies through it, by a work tile. It is the first
 /// part of the parameter of every kernel but standard attention's.
@@ -72,8 +78,7 @@ struct Problem {
   }
   /// Returns the slots of tiles of query rows.
   ATTILE_HOST_DEVICE auto q_slots() const {
-    return TileSlots<Axis::kRows, Traits::kBr, SequencesType>(policies.sequences, batch,
-                                                              bounds.q_len);
+    return QSlots<Traits>(policies.sequences, batch, bounds.q_len);
   }
   /// Returns the work tile of a tile of query rows. `number`: counted through all heads of one
   /// sequence after another, in each from its first rows on, or with `from_last` from its last

@@ -80,8 +80,8 @@
 //     there before.
 // With kOrdersConsumers it has a second one, which protects no memory: consumers make S one after
 // another, as else they would come to the softmax at the same time.
-// All else is ordered by mbarriers, of the pipelines and of the slots of work tiles, which
-// smem.init() sets up ahead of a barrier of the block.
+// All else is ordered by mbarriers, of the pipelines and of the work tile that one thread makes for
+// others (varying_schedule.cuh), which smem.init() sets up ahead of a barrier of the block.
 
 namespace attile::sm90 {
 

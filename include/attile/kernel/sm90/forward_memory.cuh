@@ -54,9 +54,7 @@ struct ForwardMemory {
   ATTILE_DEVICE WorkTile& tile() const {
     return *reinterpret_cast<WorkTile*>(data + Traits::kTileOffset);
   }
-  ATTILE_DEVICE arch::Mbarrier* tile_full() const {
-    return barriers() + Traits::kPipelineBarriers;
-  }
+  ATTILE_DEVICE arch::Mbarrier* tile_full() const { return barriers() + Traits::kPipelineBarriers; }
   ATTILE_DEVICE arch::Mbarrier* tile_empty() const { return tile_full() + 1; }
 
   /// Initialises all barriers. Scope    all threads of the block.

@@ -115,7 +115,7 @@ ATTILE_DEVICE void schedule_tiles(const ForwardParams<Traits>& p, int block,
   VaryingTiles<Traits> tiles(p, block);
   bool more = true;
   for (int parity = 1; more; parity ^= 1) {
-    arch::mbarrier_wait(smem.tile_empty(), parity);  // all have read the tile before
+    arch::mbarrier_wait(smem.tile_empty(), parity);  // the next one may be taken
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
