@@ -172,6 +172,74 @@ class AloneInMemory {
   CUdeviceptr address_ = 0;
 };
 
+/// Writes bf16 numbers of either sign from 0.5 to 1, two to a word, which follow from `seed`.
+__global__ void fill_with_random(std::uint32_t* words, std::size_t count, std::uint32_t seed) {
+  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += threads) {
+    std::uint32_t x = static_cast<std::uint32_t>(i) * 0x9E3779B9u + seed;
+    x = (x ^ x >> 16) * 0x85EBCA6Bu;
+    x = (x ^ x >> 13) * 0xC2B2AE35u;
+    words[i] = ((x ^ x >> 16) & 0x807F807Fu) | 0x3F003F00u;
+  }
+}
+__global__ void count_differences(const std::uint32_t* a, const std::uint32_t* b, std::size_t count,
+                                  int* differences) {
+  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += threads) {
+    if (a[i] != b[i]) atomicAdd(differences, 1);
+  }
+}
+
+/// A block goes through many work tiles of many heads, so that its producer's threads get ahead of
+/// each other where nothing keeps them together. Without scratch memory blocks take other tiles
+/// than with it, and the bits are still the same.
+TEST_CASE("packed.the forward pass repeats where blocks have many work tiles") {
+  constexpr int kBatch = 34, kHeads = 16, kKvHeads = 2, kBlocks = 1024, kThreads = 256;
+  std::vector<int> offsets{0};
+  for (int b = 0; b < kBatch; ++b) {  // 61 to 7500 rows, short ones among long ones
+    offsets.push_back(offsets.back() + 61 + 241 * (b * 13 % kBatch) % 7450);
+  }
+  const int total = offsets.back();
+  const Device<int> cu_seqlens(offsets), differences(1);
+  const std::size_t of_queries = std::size_t{kHeads} * kDim * total / 2;
+  const std::size_t of_keys = std::size_t{kKvHeads} * kDim * total / 2;
+  const Device<std::uint32_t> q(of_queries), k(of_keys), v(of_keys), o(of_queries);
+  const Device<std::uint32_t> first(of_queries);
+  const Device<float> lse(std::size_t{kHeads} * total);
+  std::uint32_t seed = 0;
+  for (const Device<std::uint32_t>* x : {&q, &k, &v}) {
+    fill_with_random<<<kBlocks, kThreads>>>(x->get(), x->bytes() / 4, seed += 77);
+  }
+  OneCall::ForwardArgs a{};
+  a.q = attile::bshd<const T>(reinterpret_cast<const T*>(q.get()), total, kHeads, kDim);
+  a.k = attile::bshd<const T>(reinterpret_cast<const T*>(k.get()), total, kKvHeads, kDim);
+  a.v = attile::bshd<const T>(reinterpret_cast<const T*>(v.get()), total, kKvHeads, kDim);
+  a.lse = lse.get();
+  a.batch = kBatch, a.q_heads = kHeads, a.kv_heads = kKvHeads, a.q_len = a.kv_len = total;
+  a.o = attile::bshd<T>(reinterpret_cast<T*>(o.get()), total, kHeads, kDim);
+  a.sequences = attile::Packed{cu_seqlens.get(), cu_seqlens.get(), total, total};
+  std::size_t bytes = 0;
+  REQUIRE(attile::forward<kDim>(nullptr, bytes, a) == cudaSuccess);
+  const Device<unsigned char> workspace(bytes + 1);
+  REQUIRE(cudaMemset(differences.get(), 0, differences.bytes()) == cudaSuccess);
+  for (int i = 0; i < 60; ++i) {
+    const Device<std::uint32_t>& to = i == 0 ? first : o;
+    REQUIRE(cudaMemset(to.get(), 0xFF, to.bytes()) == cudaSuccess);
+    a.o = attile::bshd<T>(reinterpret_cast<T*>(to.get()), total, kHeads, kDim);
+    if (i % 3 == 0) {
+      REQUIRE(OneCall::forward(a) == cudaSuccess);
+    } else {
+      REQUIRE(attile::forward<kDim>(workspace.get(), bytes, a) == cudaSuccess);
+    }
+    if (i == 0) continue;
+    count_differences<<<kBlocks, kThreads>>>(first.get(), o.get(), of_queries, differences.get());
+    INFO("repetition " << i);
+    REQUIRE(differences.download() == std::vector<int>{0});
+  }
+}
+
 TEST_CASE("packed.nothing is read before a tensor") {
   constexpr int kTotal = 300, kHeads = 2;
   const AloneInMemory memory[4]{AloneInMemory(1), AloneInMemory(1), AloneInMemory(1),

@@ -28,7 +28,7 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
   typename Pipeline::State state;
-  for (auto schedule = work_tiles(p, block, smem); schedule.more(); schedule.next()) {
+  for (auto schedule = work_tiles(p, block, smem, 1); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     // The next tile is taken when the last loads of this one fill the pipeline (ScheduledTiles).
     [[maybe_unused]] const int takes_next =
@@ -68,7 +68,8 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
   const auto pipeline = smem.q(warpgroup);
   typename Traits::QPipeline::State state;
   int number = 0;  // of the block's work tiles
-  for (auto schedule = work_tiles(p, block, smem); schedule.more(); schedule.next(), ++number) {
+  auto schedule = work_tiles(p, block, smem, Traits::kConsumers);
+  for (; schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     if constexpr (Traits::kSchedules) schedule.allow_next();

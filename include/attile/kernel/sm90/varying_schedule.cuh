@@ -87,14 +87,21 @@ class VaryingTiles {
 };
 
 /// Reads the work tiles that `schedule_tiles` makes, as ForwardSchedule gives them.
-/// Scope    one thread of kTileReaders.
+/// Scope    one thread of kTileReaders. `lanes` are the lanes of its warp that read, too.
+/// Hazards  lanes that read one address count as having read one value, and so the compiler keeps
+///          a tile's head for all lanes of a warp in one register, from which TMA takes it. The
+///          lanes that read tiles must be at the same tile, so they wait for each other.
 template <class Traits>
 class ScheduledTiles {
  public:
-  ATTILE_DEVICE explicit ScheduledTiles(const ForwardMemory<Traits>& smem) : smem_(smem) { next(); }
+  ATTILE_DEVICE ScheduledTiles(const ForwardMemory<Traits>& smem, unsigned lanes)
+      : smem_(smem), lanes_(lanes) {
+    next();
+  }
   ATTILE_DEVICE bool more() const { return tile_.sequence >= 0; }
   ATTILE_DEVICE void next() {
     arch::mbarrier_wait(smem_.tile_full(), parity_);  // the tile is written
+    arch::warp_barrier(lanes_);                       // no lane is ahead of another one
     tile_ = smem_.tile();
     parity_ ^= 1;
   }
@@ -104,6 +111,7 @@ class ScheduledTiles {
 
  private:
   const ForwardMemory<Traits>& smem_;
+  unsigned lanes_;
   WorkTile tile_;
   int parity_ = 0;
 };
@@ -124,12 +132,13 @@ ATTILE_DEVICE void schedule_tiles(const ForwardParams<Traits>& p, int block,
   }
 }
 
-/// Returns what gives a producer thread the block's work tiles.
+/// Returns what gives a producer thread the block's work tiles. The `readers` first lanes of its
+/// warp get them.
 template <class Traits>
 ATTILE_DEVICE auto work_tiles(const ForwardParams<Traits>& p, int block,
-                              const ForwardMemory<Traits>& smem) {
+                              const ForwardMemory<Traits>& smem, int readers) {
   if constexpr (Traits::kSchedules) {
-    return ScheduledTiles<Traits>(smem);
+    return ScheduledTiles<Traits>(smem, (1u << readers) - 1);
   } else {
     return ForwardSchedule<Traits>(p, block);
   }
