@@ -21,6 +21,29 @@
 
 namespace attile {
 
+/// Returns the kv block of this block of the grid (kv_block_of), which one thread finds for all, or
+/// one warp. With kInOrder blocks are counted as they begin, by a counter that preprocessing sets.
+/// Scope    all threads of the block. `shared`: an int, which may be written again behind a
+/// barrier.
+template <class Traits>
+ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p, int* shared) {
+  constexpr bool kByWarp = BackwardParams<Traits>::kPackedSequences;
+  if (arch::thread_index() < (kByWarp ? arch::kWarpSize : 1)) {
+    int begun = arch::block_index();
+    if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+      if (arch::thread_index() == 0) {
+        arch::await_dependencies();  // counter and semaphores are reset before they are used
+        begun = arch::fetch_add(p.begun_counter(), 1);
+      }
+      if (kByWarp) begun = arch::shuffle(begun, 0);
+    }
+    const int kv_block = kv_block_of(p, begun);
+    if (arch::thread_index() == 0) *shared = kv_block;
+  }
+  arch::barrier();  // the number is written before anyone reads it
+  return *shared;
+}
+
 /// Runs the pass over K/V blocks, one block for each slot of a kv tile of each kv head, by the
 /// `backward_kv_block` of the traits' own namespace. That loads K and V before it waits for the
 /// previous kernel.
@@ -28,7 +51,12 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_kv_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   if constexpr (!Traits::kSignalsDqReady) arch::launch_dependents();
-  const int kv_block = kv_block_of(p, arch::block_index());
+  int kv_block;
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    kv_block = find_kv_block(p, reinterpret_cast<int*>(arch::dynamic_shared()));
+  } else {
+    kv_block = kv_block_of(p, arch::block_index());
+  }
   if constexpr (!Traits::SequencesType::kUniform) {
     // The end of this pass has to mean the end of preprocessing, also where all blocks end here.
     if (!has_keys(p, kv_block)) {
@@ -36,30 +64,24 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
       return;
     }
   }
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    arch::barrier();  // everyone has read the number before the tiles are written there
+  }
   backward_kv_block<Traits>(p, kv_block, arch::dynamic_shared());
 }
 
 /// Runs the pass with kInOrder, where a block may wait for those with smaller indices. Indices are
-/// given out as the blocks begin, so that every block that is waited for has begun. The block waits
-/// for preprocessing first, which sets the counter.
+/// given out as the blocks begin, so that every block that is waited for has begun.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
-  constexpr bool kByWarp = BackwardParams<Traits>::kPackedSequences;
-  int* const kv_block = reinterpret_cast<int*>(arch::dynamic_shared());
   arch::launch_dependents();
-  if (arch::thread_index() == 0) {
-    arch::await_dependencies();  // the counter and the semaphores are reset before they are used
-    const int begun = arch::fetch_add(p.begun_counter(), 1);
-    *kv_block = kByWarp ? begun : kv_block_of(p, begun);
-  }
-  arch::barrier();  // the index is written before anyone reads it
-  const int mine = kByWarp ? kv_block_of(p, *kv_block) : *kv_block;
+  const int kv_block = find_kv_block(p, reinterpret_cast<int*>(arch::dynamic_shared()));
   if constexpr (!Traits::SequencesType::kUniform) {
-    if (!has_keys(p, mine)) return;
+    if (!has_keys(p, kv_block)) return;
   }
-  arch::barrier();  // everyone has read it before the tiles are written there
-  backward_kv_block<Traits>(p, mine, arch::dynamic_shared());
+  arch::barrier();  // everyone has read the number before the tiles are written there
+  backward_kv_block<Traits>(p, kv_block, arch::dynamic_shared());
 }
 
 /// Stores dQ after the pass over K/V blocks: one block for each slot of a tile of query rows of

@@ -63,15 +63,15 @@ ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int 
 }
 
 /// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
-/// has none. Packed sequences begin one after another, and with kAccumulate the kv heads of each,
-/// too. Scope    all lanes of a warp.
+/// has none. Packed sequences begin one after another (find_by_warp), and with kAccumulate the kv
+/// heads of each, too. Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
     const auto share = find_by_warp(p.kv_slots(), begun, p.kv_heads);
     // With kInOrder blocks wait for semaphores, which are by slots of rows.
     constexpr bool kWaits = Traits::kDqMode == DqMode::kInOrder;
-    if (!share.is_sequence || (kWaits && !has_all_by_warp(p.q_slots(), share.sequence))) return -1;
+    if (!share.is_sequence || (kWaits && !is_found_by_warp(p.q_slots(), share.sequence))) return -1;
     const int descending = descending_heads<Traits>(p.kv_heads, p.group_heads);
     int heads = 1;
     if constexpr (kWaits) {

@@ -167,7 +167,7 @@ class DqOrder {
     const int kv_tiles = p_.kv_tiles_of(at);
     bool is_computed = kv_tiles > 0;
     if constexpr (BackwardParams<Traits>::kPackedSequences) {
-      is_computed = is_computed && has_all_by_warp(p_.kv_slots(), at.sequence);
+      is_computed = is_computed && is_found_by_warp(p_.kv_slots(), at.sequence);
     }
     if (!is_computed) {
       arch::await_dependencies();  // nothing adds: preprocessing's zeros are complete

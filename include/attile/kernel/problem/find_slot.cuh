@@ -8,24 +8,38 @@
 
 #include <climits>
 
+// How a warp of a grid over slots (TileSlots) finds the sequence of an item, where sequences are
+// packed. The sequences are cut into windows of at most 32, each of which a warp reads at once, a
+// sequence a lane: it waits for device memory once among 32 sequences, and three times among 32768.
+//
+// Within a window the longest sequences come first, so that what a grid ends with are short ones.
+// Slots in device memory (scratch rows, semaphores, flags) have the order of the sequences, as
+// TileSlots::first says.
+
 namespace attile {
 
-/// Returns whose an item is, as TileSlots::find does, but looks at 32 sequences in each step: a
-/// block waits for device memory three times among 32768 sequences, and not fifteen times. Where
-/// offsets decrease, it too finds all of a sequence's slots or none.
-/// Scope    all lanes of a warp.
+/// Is a window of sequences. `is_whole`: it was found for all slots from those of its first
+/// sequence to those of its last one. That is always so, unless offsets decrease; then it is for
+/// all of its slots, or for none of them.
+struct SlotWindow {
+  int first, sequences;
+  int begin;  ///< its first slot
+  bool is_whole;
+};
+
+/// Returns the window that has a slot. Each step looks at 32 windows. Scope    all lanes of a warp.
 template <Axis kAxis, int kTile, class S>
-ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item, int per_slot) {
-  using Share = typename TileSlots<kAxis, kTile, S>::Share;
-  const int slot = item / per_slot;
+ATTILE_DEVICE SlotWindow window_by_warp(const TileSlots<kAxis, kTile, S>& slots, int slot) {
   const int lane = arch::thread_index() % arch::kWarpSize;
-  int found = 0, past = slots.sequences();
+  const int windows = ceil_div(slots.sequences(), arch::kWarpSize);
+  const int size = ceil_div(slots.sequences(), windows);
+  int found = 0, past = windows;
   int begun = 0, ended = INT_MAX;  // what the offsets before and behind say
   bool is_sorted = true;
   while (past - found > 1) {
     const int step = ceil_div(past - found, arch::kWarpSize);
-    const int sequence = found + (lane + 1) * step;
-    const int begin = sequence < past ? slots.first(sequence) : INT_MAX;
+    const int window = found + (lane + 1) * step;
+    const int begin = window < past ? slots.first(window * size) : INT_MAX;
     const int before = arch::shuffle(begin, max(lane - 1, 0));
     is_sorted = is_sorted && !arch::any_lane(before > begin);
     const int steps = arch::first_lane(begin > slot);  // the last lane's is behind
@@ -34,18 +48,49 @@ ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int ite
     found += steps * step;
     past = min(found + step, past);
   }
-  const int begin = slots.first(found), end = slots.first(found + 1);
-  const bool is_sequence = is_sorted && begun <= begin && slot < end && end <= ended;
-  return Share{found, end - begin, item - begin * per_slot, is_sequence};
+  const int first = found * size, next = min(first + size, slots.sequences());
+  const int begin = slots.first(first), end = slots.first(next);
+  return {first, next - first, begin, is_sorted && begun <= begin && slot < end && end <= ended};
 }
 
-/// Returns whether a sequence is found for all of its slots, and no other one for any of them:
-/// always, unless offsets decrease. Kernels of which one waits for another one leave the other
-/// sequences out. Scope    all lanes of a warp.
+/// Returns whose an item of a grid over slots is. `per_slot`: the items of a slot. Where offsets
+/// decrease it finds a sequence for all of its slots or for none. Scope    all lanes of a warp.
 template <Axis kAxis, int kTile, class S>
-ATTILE_DEVICE bool has_all_by_warp(const TileSlots<kAxis, kTile, S>& slots, int sequence) {
-  const auto share = find_by_warp(slots, slots.first(sequence), 1);
-  return share.is_sequence && share.sequence == sequence;
+ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item, int per_slot) {
+  using Share = typename TileSlots<kAxis, kTile, S>::Share;
+  constexpr int kShort = 1024 / kTile;  // a grid may as well end with sequences of so many slots
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  const int slot = item / per_slot;
+  const SlotWindow window = window_by_warp(slots, slot);
+  const bool is_mine = lane < window.sequences;
+  const int sequence = window.first + (is_mine ? lane : 0);
+  const int mine = slots.slots(sequence);
+  int before =
+      slots.first(sequence) - window.begin;  // slots of sequences that come before this one
+  if (arch::any_lane(mine > kShort)) {
+    before = 0;
+    for (int i = 0; i < window.sequences; ++i) {
+      const int others = arch::shuffle(mine, i);
+      if (others > mine || (others == mine && i < lane)) before += others;
+    }
+  }
+  const int among = slot - window.begin;
+  const int found = arch::first_lane(is_mine && before <= among && among < before + mine);
+  const int owner = min(found, arch::kWarpSize - 1);
+  const bool is_sequence = window.is_whole && !arch::any_lane(mine < 1) && found == owner;
+  return Share{window.first + owner, arch::shuffle(mine, owner),
+               item - (window.begin + arch::shuffle(before, owner)) * per_slot, is_sequence};
+}
+
+/// Returns whether find_by_warp finds a sequence. Scope    all lanes of a warp.
+template <Axis kAxis, int kTile, class S>
+ATTILE_DEVICE bool is_found_by_warp(const TileSlots<kAxis, kTile, S>& slots, int sequence) {
+  const int slot = slots.first(sequence);
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  const SlotWindow window = window_by_warp(slots, slot);
+  const bool is_there = window.first <= sequence && sequence < window.first + window.sequences;
+  return window.is_whole && is_there &&
+         !arch::any_lane(slots.slots(window.first + min(lane, window.sequences - 1)) < 1);
 }
 
 }  // namespace attile
