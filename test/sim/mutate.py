@@ -42,7 +42,7 @@ ORDERS = (r"(?:(?:warp_|consumers?_|cluster_)?barrier|barrier_arrive|barrier_any
           r"|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
           r"|sync|sync_rows|wait_product|wait|release|consumer_(?:wait|release|skip)"
           r"|producer_(?:acquire|commit)"
-          r"|(?:await|arrive|signal|acquire|release|skip)_\w+)")
+          r"|(?:allow|await|arrive|signal|acquire|release|skip)_\w+)")
 CALLED = (r"(?:\w+(?:<[^;<>]*>)?(?:\([^;()]*\))?(?:\.|::|->))*"  # of what: `arch::`, `smem.q().`
           r"(?:template )?")
 ARGUMENTS = r"(?:<[^;<>]*>)?\([^;]*\)"

@@ -81,8 +81,8 @@ struct Problem {
     return QSlots<Traits>(policies.sequences, batch, bounds.q_len);
   }
   /// Returns the work tile of a tile of query rows. `number`: counted through all heads of one
-  /// sequence after another (find_by_warp), in each from its first rows on, or with `from_last` from
-  /// its last ones. `q_tiles`: the tiles of q_len rows. It may have no rows (`has_rows`).
+  /// sequence after another (find_by_warp), in each from its first rows on, or with `from_last`
+  /// from its last ones. `q_tiles`: the tiles of q_len rows. It may have no rows (`has_rows`).
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE WorkTile row_tile(int number, int q_tiles, bool from_last = false) const {
     const auto in_order = [&](int tile, int tiles) { return from_last ? tiles - 1 - tile : tile; };
