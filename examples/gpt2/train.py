@@ -86,7 +86,8 @@ def parse_options(arguments):
         "then it falls as a cosine to a tenth")
     add("--precision", choices=("bf16", "fp32"), default="bf16", help="bf16: by torch.autocast, "
         "weights and optimizer stay fp32")
-    add("--optimizer", choices=("fused", "plain"), default="fused", help="AdamW's implementation")
+    add("--optimizer", choices=("fused", "plain"), default="fused", help="AdamW: one kernel, or "
+        "PyTorch's default of some")
     add("--compile", action="store_true", help="run the model through torch.compile")
     add("--vocab-size", type=at_least(END + 1), default=50257, help="GPT-2's, so that time is "
         "GPT-2's, though bytes need 257")
@@ -151,19 +152,19 @@ class Text:
 
     @functools.lru_cache(maxsize=2)
     def order(self, epoch):
+        """The numbers of all sequences, on the device: a step copies nothing to it."""
         generator = torch.Generator().manual_seed(self.options.seed * 1_000_003 + epoch)
-        return torch.randperm(self.count, generator=generator).tolist()
+        return torch.randperm(self.count, generator=generator).to(self.sequences.device)
 
     def batch(self, step):
         """The token ids of a step, (batch, seq_len)."""
-        first = step * self.options.batch
-        numbers = []
-        for number in range(first, first + self.options.batch):
-            epoch, place = divmod(number, self.count)
-            numbers.append(self.order(epoch)[place])
+        epoch, place = divmod(step * self.options.batch, self.count)
+        numbers = self.order(epoch)[place:place + self.options.batch]
+        missing = self.options.batch - numbers.numel()
+        if missing:  # a batch is no longer than an epoch
+            numbers = torch.cat([numbers, self.order(epoch + 1)[:missing]])
         if self.options.reverse_batches:
-            numbers.reverse()
-        numbers = torch.tensor(numbers, device=self.sequences.device)
+            numbers = numbers.flip(0)
         return self.sequences[numbers].long()
 
 
@@ -233,7 +234,8 @@ def make_optimizer(model, options):
     vectors = [x for x in model.parameters() if x.dim() < 2]
     return torch.optim.AdamW(
         [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
-        lr=options.lr, betas=(0.9, 0.95), fused=options.optimizer == "fused")
+        lr=options.lr, betas=(0.9, 0.95),
+        fused=True if options.optimizer == "fused" else None)  # None: a kernel for many tensors
 
 
 def learning_rate(step, options):
@@ -364,8 +366,8 @@ def describe(options, model, text, device):
     versions = f"PyTorch {torch.__version__}, transformers {import_transformers().__version__}"
     parameters = sum(x.numel() for x in model.parameters())
     print(f"GPT-2 {options.model}, {parameters / 1e6:.1f} million parameters, {options.attention} "
-          f"attention, {options.precision}, on {name}, {versions}; {options.batch} sequences of "
-          f"{options.seq_len} tokens a step, of a text of {text.tokens / 1e6:.1f} million bytes",
+          f"attention, {options.precision}, on {name}, {versions}; a step has {options.batch} x "
+          f"{options.seq_len} tokens of a text of {text.tokens / 1e6:.1f} million bytes",
           flush=True)
     plain = {key: value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
              for key, value in vars(options).items()}
