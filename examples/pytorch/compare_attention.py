@@ -9,6 +9,7 @@ with dropout. It needs a GPU, and no installation:
     python3 examples/pytorch/compare_attention.py [--heads 12 16] [--json FILE]
 """
 import argparse
+import contextlib
 import json
 import pathlib
 import sys
@@ -20,6 +21,7 @@ from torch.nn.functional import dropout, scaled_dot_product_attention
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import attile_torch  # noqa: E402
+from attile_torch import _variants  # noqa: E402
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 FAILED = (RuntimeError, ValueError)
@@ -74,6 +76,43 @@ def milliseconds(work, repeats=30, rounds=7):
 def host_microseconds(work, repeats=200):
     """The time that Python and the launches take where the GPU has next to nothing to do."""
     return milliseconds(work, repeats) * 1e3
+
+
+@contextlib.contextmanager
+def nothing_launched():
+    """The libraries' functions return at once: what is left is Python, and the allocations."""
+    libraries = [future.result() for future in _variants._pending.values()]
+    runs = [library.run for library in libraries]
+    for library in libraries:
+        library.run = lambda *_: 0
+    try:
+        yield
+    finally:
+        for library, run in zip(libraries, runs, strict=True):
+            library.run = run
+
+
+def print_host_times(shape, dtype, dropouts):
+    print("\nhost time of a call whose GPU work is nothing, microseconds")
+    for way, around in (("FA2", contextlib.nullcontext), ("cuDNN", contextlib.nullcontext),
+                        ("attile", contextlib.nullcontext), ("attile", nothing_launched)):
+        for p in dropouts:
+            q, k, v = inputs(shape, dtype, True)
+            dout = torch.randn_like(q)
+
+            def forward(attend=WAYS[way], q=q, k=k, v=v, p=p):
+                return attend(q, k, v, p, None)
+
+            def both(forward=forward, q=q, k=k, v=v, dout=dout):
+                torch.autograd.grad(forward(), (q, k, v), dout)
+
+            both()
+            with around():
+                with torch.no_grad():
+                    alone = host_microseconds(forward)
+                print(f"{way:>7}, dropout {p}: forward {alone:.0f}, with backward "
+                      f"{host_microseconds(both):.0f}"
+                      f"{', of it without launches' if around is nothing_launched else ''}")
 
 
 def check(dtype, heads, dim, p):
@@ -168,17 +207,7 @@ def main():
                 forward, both = (f"{x:.3f}" for x in found) if found else ("-", "-")
                 print(f"{heads:>5} {p:>7} {way:>7} {forward:>9} {both:>14}", flush=True)
                 results.append({"heads": heads, "dropout": p, "way": way, "ms": found})
-    tiny = (1, options.heads[0], 32, options.dim)
-    print("\nhost time of a call whose GPU work is nothing, microseconds")
-    for way in ("FA2", "attile"):
-        for p in options.dropout:
-            q, k, v = inputs(tiny, dtype, True)
-            dout = torch.randn_like(q)
-            with torch.no_grad():
-                forward = host_microseconds(lambda: WAYS[way](q, k, v, p, None))
-            both = host_microseconds(
-                lambda: torch.autograd.grad(WAYS[way](q, k, v, p, None), (q, k, v), dout))
-            print(f"{way:>7}, dropout {p}: forward {forward:.0f}, with backward {both:.0f}")
+    print_host_times((1, options.heads[0], 32, options.dim), dtype, options.dropout)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 

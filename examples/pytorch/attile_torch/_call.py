@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""From tensors to a call of a variant: one struct.pack, one or two calls of C.
+"""From tensors to a call of a variant.
 
-What is here runs for each attention call of a model, so that it has few Python operations; the
-arguments have been checked by `_operators.py` as far as the library cannot check them.
+A Plan has what follows from shapes, strides, types and options; `_operators.py` keeps plans, and
+has checked what one is made of as far as the library cannot. What is left for a call of a model is
+to allocate results, to pack addresses behind the plan's words, and one call of C.
 """
 import os
 import struct
@@ -12,14 +13,16 @@ import torch
 
 from . import _variants
 
-# AttileTorchCall in kernel.h; the forward pass leaves zeros where the backward pass has more.
-_FORMAT = struct.Struct("=45q3d23q")
-_NOTHING = (0,) * 23
-_NO_BIAS = (0, 0, 0, 0, 0)
+# AttileTorchCall in kernel.h: the words of a plan, of which the last ones are those of the backward
+# pass, and the addresses.
+_PLAN = struct.Struct("=13q3d17q")
+_BACKWARD = struct.Struct("=16q")
+_DATA = struct.Struct("=15q2Q7q")
+_CALL_BYTES = _PLAN.size + _BACKWARD.size + _DATA.size
+_NO_BACKWARD = bytes(_BACKWARD.size)
 
 _DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _CPUS = os.cpu_count() or 1
-_libraries = {}, {}  # by what _key says; forward, backward
 
 # Layouts of Q, K, V and O.
 BSHD, BHSD, PACKED = 0, 1, 2  # (batch, row, head, dim), (batch, head, row, dim), (row, head, dim)
@@ -46,34 +49,41 @@ class Extras(NamedTuple):
     bias: torch.Tensor
     slopes: torch.Tensor
     sinks: torch.Tensor
-    rng: torch.Tensor
     cu_seqlens_q: torch.Tensor
     cu_seqlens_k: torch.Tensor
     seqused_q: torch.Tensor
     seqused_k: torch.Tensor
 
 
-def _view(tensor, layout):
-    """The address, and the strides of batch, head and row."""
-    s = tensor.stride()
-    if layout == BSHD:
-        return tensor.data_ptr(), s[0], s[2], s[1]
-    if layout == BHSD:
-        return tensor.data_ptr(), s[0], s[1], s[2]
-    return tensor.data_ptr(), 0, s[1], s[0]
+NO_EXTRAS = Extras(*(None,) * 7)
+_NO_ADDRESSES = (0,) * 7
+
+# What dropout draws: a tensor of a seed and an offset in device memory, or both as numbers.
+NO_DRAW = (None, 0, 0)
+SEED_END = 2**63 - 1
 
 
-def _address(tensor):
-    return 0 if tensor is None else tensor.data_ptr()
+def draw_on_device(device):
+    """A draw whose numbers are made when a kernel runs: a captured graph, and a compiled one, draw
+    afresh at every replay."""
+    return torch.randint(0, SEED_END, (2,), dtype=torch.int64, device=device)
 
 
-def _bias(tensor):
-    """The address and strides of a bias; an axis that it lacks, or of one element, has 0."""
-    missing = 4 - tensor.dim()
-    strides = [0 if size == 1 else stride
-               for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
-    return (tensor.data_ptr(), *(0,) * missing, *strides)
+def draw(device):
+    """A draw from PyTorch's generator, whose numbers the host has: without work for the device but
+    in a stream that is captured."""
+    if device.type != "cuda":
+        return (None, *draw_on_device(device).tolist())
+    if torch.cuda.is_current_stream_capturing():
+        return draw_on_device(device), 0, 0
+    # As PyTorch's own kernels do, which take a seed and advance the offset by multiples of 4.
+    generator = torch.cuda.default_generators[device.index]
+    offset = generator.get_offset()
+    generator.set_offset(offset + 4)
+    return None, generator.initial_seed(), offset
 
+
+# ---- variants -----------------------------------------------------------------------------------
 
 _architectures = {}
 
@@ -102,31 +112,9 @@ def variant_of(device, dtype, head_dim, head_dim_v, options, *, softcap=False, a
         options.in_order and backward and bool(arch))
 
 
-def _key(q, v, extras, options, bias_gradient):
-    """What chooses the variants of a problem, of both directions."""
-    bias, sinks = extras.bias, extras.sinks
-    sequences = 2 if options.layout == PACKED else int(has_gaps(extras))
-    return (q.device, q.dtype, q.shape[-1], v.shape[-1], options.mask, options.in_order,
-            options.softcap != 0, extras.slopes is not None, None if bias is None else bias.dtype,
-            bias_gradient, extras.rng is not None, sequences,
-            None if sinks is None else sinks.dtype)
-
-
-def _request(key, options, backward):
-    """A future of a key's variant: compiling it, where it is not there yet, takes seconds."""
-    device, dtype, head_dim, head_dim_v, _, _, softcap, alibi, bias, learned, dropout, own, sinks \
-        = key
-    variant = variant_of(device, dtype, head_dim, head_dim_v, options, softcap=softcap,
-                         alibi=alibi, bias=bias, bias_gradient=learned, dropout=dropout,
-                         sequences=("", "padded", "packed")[own], sinks=sinks, backward=backward)
-    return _variants.request(variant, _FORMAT.size)
-
-
-def _library(key, options, backward):
-    found = _libraries[backward].get(key)
-    if found is None:
-        found = _libraries[backward][key] = _request(key, options, backward).result()
-    return found
+def request(variant):
+    """A future of a variant's library: compiling it, where it is not there yet, takes seconds."""
+    return _variants.request(variant, _CALL_BYTES)
 
 
 def prebuild(*wanted):
@@ -151,148 +139,251 @@ def prebuild(*wanted):
         for backward in (False, True) if want.pop("backward", True) else (False,):
             variants.append(variant_of(device, dtype, head_dim, head_dim_v, options, **want,
                                        backward=backward))
-    for future in [_variants.request(variant, _FORMAT.size) for variant in variants]:
+    for future in [request(variant) for variant in variants]:
         future.result()
 
 
-def _threads():
-    """The CPU executor's threads; 0 lets it choose."""
-    threads = torch.get_num_threads()
-    return 0 if threads >= _CPUS else threads
+# ---- shapes of results --------------------------------------------------------------------------
 
 
-def _common(q, k, v, o, lse, extras, options):
-    """The words of a call that both directions have."""
-    layout = options.layout
-    bias, slopes = extras.bias, extras.slopes
-    device = q.device
-    if layout == PACKED:
-        batch, q_len, kv_len = extras.cu_seqlens_q.shape[0] - 1, options.max_q, options.max_k
-        total_q, total_k = q.shape[0], k.shape[0]
-        q_heads, kv_heads = q.shape[1], k.shape[1]
-    else:
-        row, head = (1, 2) if layout == BSHD else (2, 1)
-        shape, kv_shape = q.shape, k.shape
-        batch, q_len, q_heads = shape[0], shape[row], shape[head]
-        kv_len, kv_heads, total_q, total_k = kv_shape[row], kv_shape[head], 0, 0
-    if device.type == "cuda":
-        index, stream, threads = device.index, current_stream(device.index), 0
-    else:
-        index, stream, threads = 0, 0, _threads()
-    return (
-        *_view(q, layout), *_view(k, layout), *_view(v, layout), *_view(o, layout),
-        _address(lse), batch, q_heads, kv_heads, q_len, kv_len, q.shape[-1], v.shape[-1],
-        options.left, options.right,
-        *(_NO_BIAS if bias is None else _bias(bias)),
-        _address(slopes), 0 if slopes is None or slopes.dim() < 2 else slopes.stride(0),
-        _address(extras.sinks), _address(extras.rng),
-        _address(extras.cu_seqlens_q), _address(extras.cu_seqlens_k),
-        _address(extras.seqused_q), _address(extras.seqused_k), total_q, total_k,
-        index, stream, threads, int(options.scale is not None),
-        options.scale or 0.0, options.softcap, options.dropout)
-
-
-try:
-    current_stream = torch._C._cuda_getCurrentRawStream
-except AttributeError:  # a PyTorch without CUDA, or a later one
-    def current_stream(index):
-        return torch.cuda.current_stream(index).cuda_stream
-
-
-def _workspace(size, device):
-    return torch.empty(size, dtype=torch.uint8, device=device)
-
-
-def _run(library, call, workspace, device):
-    address, size = (0, 0) if workspace is None else (workspace.data_ptr(), workspace.numel())
-    if device.type == "cuda" and torch.cuda.current_device() != device.index:
-        with torch.cuda.device(device):
-            error = library.run(call, address, size)
-    else:
-        error = library.run(call, address, size)
-    if error:
-        library.explain(call, error)
-
-
-def has_gaps(extras):
-    """Whether rows of the tensors may belong to no sequence: the kernels never write these."""
-    return extras.seqused_q is not None or extras.seqused_k is not None
-
-
-def out_like(q, v, options, zeros=False):
+def out_like(q, v, layout):
     """The output: (batch, row, head, dim) in memory, whatever the layout, so that joining heads
     costs no copy."""
-    make = torch.zeros if zeros else torch.empty
-    shape = (*q.shape[:-1], v.shape[-1])
-    if options.layout == BHSD:
-        b, h, s, d = shape
-        return make((b, s, h, d), dtype=q.dtype, device=q.device).transpose(1, 2)
-    return make(shape, dtype=q.dtype, device=q.device)
+    return q.new_empty_strided(*_out_form(q.shape, v.shape[-1], layout))
 
 
-def lse_like(q, options, gaps=False):
+def _out_form(q_shape, d, layout):
+    """The output's shape and strides."""
+    if layout == PACKED:
+        total, h, _ = q_shape
+        return (total, h, d), (h * d, d, 1)
+    if layout == BHSD:
+        b, h, s, _ = q_shape
+        return (b, h, s, d), (s * h * d, d, h * d, 1)
+    b, s, h, _ = q_shape
+    return (b, s, h, d), (s * h * d, h * d, d, 1)
+
+
+def lse_like(q, layout):
     """LSE: (batch, head, row), of packed sequences (head, row)."""
-    shape = q.shape
-    if options.layout == PACKED:
-        shape = (shape[1], shape[0])
-    elif options.layout == BHSD:
-        shape = shape[:3]
-    else:
-        shape = (shape[0], shape[2], shape[1])
-    if gaps:
-        return torch.full(shape, float("-inf"), dtype=torch.float32, device=q.device)
-    return torch.empty(shape, dtype=torch.float32, device=q.device)
+    return q.new_empty(_lse_shape(q.shape, layout), dtype=torch.float32)
 
 
-def grad_like(tensor, zeros=False):
-    """A gradient with the tensor's order of axes in memory, and its last axis contiguous."""
-    if tensor.stride(-1) == 1:
-        return torch.zeros_like(tensor) if zeros else torch.empty_like(tensor)
-    return tensor.new_zeros(tensor.shape) if zeros else tensor.new_empty(tensor.shape)
+def _lse_shape(q_shape, layout):
+    if layout == PACKED:
+        return q_shape[1], q_shape[0]
+    if layout == BHSD:
+        return q_shape[:3]
+    return q_shape[0], q_shape[2], q_shape[1]
 
 
-def _last_contiguous(tensor):
+def last_contiguous(tensor):
+    """The tensor, or a copy, with a contiguous last axis."""
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] == 1 else tensor.contiguous()
 
 
-def forward(q, k, v, extras, options, want_lse=True, then_backward=False, bias_gradient=False):
-    """(out, lse); lse is None where it is not wanted. A backward pass that is to follow is begun to
-    be compiled, so that both directions take one wait."""
-    key = _key(q, v, extras, options, bias_gradient)
-    if then_backward and key not in _libraries[True]:
-        _request(key, options, True)
-    library = _library(key, options, False)
-    q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
-    out = out_like(q, v, options, has_gaps(extras))
-    lse = lse_like(q, options, has_gaps(extras)) if want_lse else None
-    call = _FORMAT.pack(*_common(q, k, v, out, lse, extras, options), *_NOTHING)
-    own_lengths = options.layout == PACKED or has_gaps(extras)
-    workspace = _workspace(16, q.device) if own_lengths and q.is_cuda else None
-    _run(library, call, workspace, q.device)
-    return out, lse
+def grad_like(tensor):
+    """A gradient with the tensor's order of axes in memory, and its last axis contiguous."""
+    if tensor.stride(-1) == 1 or tensor.shape[-1] == 1:
+        return torch.empty_like(tensor)
+    return tensor.new_empty(tensor.shape)
 
 
-def backward(dout, dlse, q, k, v, out, lse, extras, options, bias_gradient, sinks_gradient):
-    """(dq, dk, dv, dbias, dsinks); the last two are None where they are not wanted, and fp32."""
-    library = _library(_key(q, v, extras, options, bias_gradient), options, True)
-    dq, dk, dv = (grad_like(x, has_gaps(extras)) for x in (q, k, v))
-    q, k, v = _last_contiguous(q), _last_contiguous(k), _last_contiguous(v)
-    dout = _last_contiguous(dout)
-    dlse = None if dlse is None else dlse.contiguous()
-    dbias = torch.empty(extras.bias.shape, dtype=torch.float32, device=q.device) \
-        if bias_gradient else None
-    dsinks = torch.empty(extras.sinks.shape, dtype=torch.float32, device=q.device) \
-        if sinks_gradient else None
-    layout = options.layout
-    call = _FORMAT.pack(
-        *_common(q, k, v, out, lse, extras, options),
-        *_view(dout, layout), *_view(dq, layout), *_view(dk, layout), *_view(dv, layout),
-        *(_NO_BIAS if dbias is None else _bias(dbias)), _address(dlse), _address(dsinks))
-    workspace = None
-    if q.is_cuda:
-        size = library.workspace(call)
+# ---- plans --------------------------------------------------------------------------------------
+
+
+def _strides(tensor, layout):
+    """The strides of batch, head and row."""
+    s = tensor.stride()
+    if layout == BSHD:
+        return s[0], s[2], s[1]
+    if layout == BHSD:
+        return s[:3]
+    return 0, s[1], s[0]
+
+
+def _bias_strides(tensor):
+    """The strides of a bias; an axis that it lacks, or of one element, has 0."""
+    if tensor is None:
+        return 0, 0, 0, 0
+    strides = [0 if size == 1 else stride
+               for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    return (*(0,) * (4 - len(strides)), *strides)
+
+
+def _address(tensor):
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _addresses(extras):
+    return _NO_ADDRESSES if extras is NO_EXTRAS else [_address(tensor) for tensor in extras]
+
+
+try:
+    _current_stream = torch._C._cuda_getCurrentRawStream
+except AttributeError:  # a PyTorch without CUDA, or a later one
+    def _current_stream(index):
+        return torch.cuda.current_stream(index).cuda_stream
+
+
+class _Step:
+    """A backward pass of a plan, for tensors of certain strides."""
+    __slots__ = ("library", "words", "workspace")
+
+    def __init__(self, library, words):
+        self.library, self.words = library, words
+        self.workspace = None  # its size, when it has been asked for
+
+
+class Plan:
+    """What calls have in common whose tensors have the same shapes, strides and types, and whose
+    options are the same."""
+
+    def __init__(self, q, k, v, extras, options):
+        layout = self._layout = options.layout
+        self._options, self._device = options, q.device
+        self._index = q.device.index if q.device.type == "cuda" else None  # of the GPU
+        # The kernels never write rows that belong to no sequence.
+        self._has_gaps = extras.seqused_q is not None or extras.seqused_k is not None
+        self._has_own_lengths = layout == PACKED or self._has_gaps
+        self._dims = q.shape[-1], v.shape[-1]
+        self._kinds = {
+            "softcap": options.softcap != 0, "alibi": extras.slopes is not None,
+            "bias": None if extras.bias is None else extras.bias.dtype,
+            "dropout": options.dropout != 0,
+            "sequences": "packed" if layout == PACKED else "padded" if self._has_gaps else "",
+            "sinks": None if extras.sinks is None else extras.sinks.dtype}
+        self._out_form = _out_form(q.shape, v.shape[-1], layout)
+        self._lse_shape = _lse_shape(q.shape, layout)
+        self._copies = any(last_contiguous(x) is not x for x in (q, k, v))
+        if layout == PACKED:
+            batch, q_len, kv_len = extras.cu_seqlens_q.shape[0] - 1, options.max_q, options.max_k
+            total_q, total_k, head = q.shape[0], k.shape[0], 1
+        else:
+            row, head = (1, 2) if layout == BSHD else (2, 1)
+            batch, q_len, kv_len = q.shape[0], q.shape[row], k.shape[row]
+            total_q, total_k = 0, 0
+        slopes = extras.slopes
+        self._sizes = (
+            self._index or 0, batch, q.shape[head], k.shape[head], q_len, kv_len, *self._dims,
+            options.left, options.right, total_q, total_k, int(options.scale is not None),
+            options.scale or 0.0, options.softcap, options.dropout,
+            0 if slopes is None or slopes.dim() < 2 else slopes.stride(0))
+        out = q.new_empty_strided(*self._out_form)
+        tensors = [last_contiguous(x) for x in (q, k, v)]
+        self._words = self._common(*tensors, out, extras.bias) + _NO_BACKWARD
+        self._library = self._backward_request = None
+        self._steps = {}
+
+    def _common(self, q, k, v, out, bias):
+        """The words that both directions have."""
+        layout = self._layout
+        return _PLAN.pack(*self._sizes, *_strides(q, layout), *_strides(k, layout),
+                          *_strides(v, layout), *_strides(out, layout), *_bias_strides(bias))
+
+    def _request(self, dtype, backward=False, bias_gradient=False):
+        return request(variant_of(self._device, dtype, *self._dims, self._options, **self._kinds,
+                                  backward=backward, bias_gradient=bias_gradient))
+
+    def request_backward(self, dtype, bias_gradient):
+        """Begins to compile the backward pass, so that both directions take one wait."""
+        if self._backward_request is None:
+            self._backward_request = self._request(dtype, True, bias_gradient)
+
+    def _machine(self):
+        """The stream, and the number of threads of the CPU executor."""
+        if self._index is not None:
+            return _current_stream(self._index), 0
+        threads = torch.get_num_threads()
+        return 0, 0 if threads >= _CPUS else threads
+
+    def _run(self, library, call, size):
+        """Runs a call with a workspace of `size` bytes."""
+        workspace = 0
+        if size > 0:
+            memory = torch.empty(size, dtype=torch.uint8, device=self._device)
+            workspace = memory.data_ptr()
+        if self._index is not None and torch.cuda.current_device() != self._index:
+            with torch.cuda.device(self._index):
+                error = library.run(call, workspace, size)
+        else:
+            error = library.run(call, workspace, size)
+        if error:
+            library.explain(call, error)
+
+    def forward(self, q, k, v, extras, draw, want_lse=True):
+        """(out, lse); lse is None where it is not wanted."""
+        library = self._library
+        if library is None:
+            library = self._library = self._request(q.dtype).result()
+        if self._copies:
+            q, k, v = last_contiguous(q), last_contiguous(k), last_contiguous(v)
+        out = q.new_empty_strided(*self._out_form)
+        lse = q.new_empty(self._lse_shape, dtype=torch.float32) if want_lse else None
+        if self._has_gaps:
+            out.zero_()
+            if want_lse:
+                lse.fill_(float("-inf"))
+        rng, seed, offset = draw
+        call = self._words + _DATA.pack(
+            *self._machine(), q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(),
+            _address(lse), *_addresses(extras), _address(rng), seed, offset, 0, 0, 0, 0, 0, 0, 0)
+        self._run(library, call, 16 if self._has_own_lengths and self._index is not None else 0)
+        return out, lse
+
+    def backward(self, dout, dlse, q, k, v, out, lse, extras, draw, bias_gradient,
+                 sinks_gradient):
+        """(dq, dk, dv, dbias, dsinks); the last two are None where they are not wanted, and
+        fp32."""
+        if self._copies:
+            q, k, v = last_contiguous(q), last_contiguous(k), last_contiguous(v)
+        bias = extras.bias
+        strides = dout.stride()
+        if strides[-1] != 1:
+            dout = last_contiguous(dout)
+            strides = dout.stride()
+        make = torch.zeros_like if self._has_gaps else torch.empty_like
+        dq, dk, dv = make(q), make(k), make(v)
+        dbias = q.new_empty(bias.shape, dtype=torch.float32) if bias_gradient else None
+        dsinks = q.new_empty(extras.sinks.shape, dtype=torch.float32) if sinks_gradient else None
+        if dlse is not None:
+            dlse = dlse.contiguous()
+        # A hook of saved tensors may have changed the strides of all.
+        key = (q.stride(), k.stride(), v.stride(), out.stride(), strides,
+               None if bias is None else bias.stride(), bias_gradient)
+        step = self._steps.get(key)
+        if step is None:
+            layout = self._layout
+            step = self._steps[key] = _Step(
+                self._request(q.dtype, True, bias_gradient).result(),
+                self._common(q, k, v, out, bias) + _BACKWARD.pack(
+                    *_strides(dout, layout), *_strides(dq, layout), *_strides(dk, layout),
+                    *_strides(dv, layout), *_bias_strides(dbias)))
+        rng, seed, offset = draw
+        main = (q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr())
+        grads = (dout.data_ptr(), _address(dlse), dq.data_ptr(), dk.data_ptr(), dv.data_ptr())
+        call = step.words + _DATA.pack(
+            *self._machine(), *main, lse.data_ptr(), *_addresses(extras), _address(rng), seed,
+            offset, *grads, _address(dbias), _address(dsinks))
+        size = 0
+        if self._index is not None:
+            size = self._workspace(step, call, (*main, *grads))
+        self._run(step.library, call, size)
+        return dq, dk, dv, dbias, dsinks
+
+    @staticmethod
+    def _workspace(step, call, addresses):
+        """The size of a backward pass's workspace. Which kernels run, and so the size, is the same
+        for all addresses that are multiples of 16 bytes."""
+        bits = 0
+        for address in addresses:
+            bits |= address
+        aligned = bits % 16 == 0
+        if aligned and step.workspace is not None:
+            return step.workspace
+        size = step.library.workspace(call)
         if size < 0:
-            library.explain(call, 1)
-        workspace = _workspace(size, q.device)
-    _run(library, call, workspace, q.device)
-    return dq, dk, dv, dbias, dsinks
+            step.library.explain(call, 1)
+        if aligned:
+            step.workspace = size
+        return size

@@ -9,14 +9,14 @@ from typing import Optional
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from . import _call
-from ._call import BHSD, BSHD, PACKED, Extras, Options
+from ._call import BHSD, BSHD, NO_DRAW, NO_EXTRAS, PACKED, Extras, Options, Plan
 
 _LAYOUTS = {"bshd": BSHD, "bhsd": BHSD}
 _CAUSAL = {False: 0, True: 1, "top_left": 2}
 _PLAIN = (Tensor, torch.nn.Parameter)
-_SEED_END = 2**63 - 1
 
 
 # ---- the operators ------------------------------------------------------------------------------
@@ -24,40 +24,41 @@ _SEED_END = 2**63 - 1
 
 @torch.library.custom_op("attile::forward", mutates_args=())
 def forward_op(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], slopes: Optional[Tensor],
-               sinks: Optional[Tensor], rng: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
+               sinks: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
                cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor],
-               seqused_k: Optional[Tensor], layout: int, max_q: int, max_k: int,
-               scale: Optional[float], mask: int, left: int, right: int, softcap: float,
+               seqused_k: Optional[Tensor], rng: Optional[Tensor], layout: int, max_q: int,
+               max_k: int, scale: Optional[float], mask: int, left: int, right: int, softcap: float,
                dropout: float, in_order: bool) -> tuple[Tensor, Tensor]:
     """O and LSE."""
-    extras = Extras(bias, slopes, sinks, rng, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    extras = Extras(bias, slopes, sinks, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
     options = Options(layout, max_q, max_k, scale, mask, left, right, softcap, dropout, in_order)
-    return _call.forward(q, k, v, extras, options)
+    plan, extras = _plan(q, k, v, extras, options)
+    return plan.forward(q, k, v, extras, _given_draw(rng, dropout))
 
 
 @forward_op.register_fake
-def _(q, k, v, bias, slopes, sinks, rng, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, *rest):
-    options = Options(*rest)
-    return _call.out_like(q, v, options), _call.lse_like(q, options)
+def _(q, k, v, bias, slopes, sinks, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, rng, layout,
+      *rest):
+    return _call.out_like(q, v, layout), _call.lse_like(q, layout)
 
 
 @torch.library.custom_op("attile::backward", mutates_args=())
 def backward_op(dout: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, out: Tensor,
                 lse: Tensor, bias: Optional[Tensor], slopes: Optional[Tensor],
-                sinks: Optional[Tensor], rng: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
+                sinks: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
                 cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor],
-                seqused_k: Optional[Tensor], layout: int, max_q: int, max_k: int,
-                scale: Optional[float], mask: int, left: int, right: int, softcap: float,
-                dropout: float, in_order: bool, bias_gradient: bool, sinks_gradient: bool
-                ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+                seqused_k: Optional[Tensor], rng: Optional[Tensor], layout: int, max_q: int,
+                max_k: int, scale: Optional[float], mask: int, left: int, right: int,
+                softcap: float, dropout: float, in_order: bool, bias_gradient: bool,
+                sinks_gradient: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """dQ, dK, dV, and in fp32 those of the bias and the sinks, empty where they are not wanted."""
-    extras = Extras(bias, slopes, sinks, rng, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    extras = Extras(bias, slopes, sinks, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
     options = Options(layout, max_q, max_k, scale, mask, left, right, softcap, dropout, in_order)
-    *grads, dbias, dsinks = _call.backward(dout, dlse, q, k, v, out, lse, extras, options,
-                                           bias_gradient, sinks_gradient)
-    none = _no_gradient(q)
-    return (*grads, none if dbias is None else dbias,
-            none.clone() if dsinks is None else dsinks)
+    plan, extras = _plan(q, k, v, extras, options)
+    *grads, dbias, dsinks = plan.backward(dout, dlse, q, k, v, out, lse, extras,
+                                          _given_draw(rng, dropout), bias_gradient, sinks_gradient)
+    return (*grads, _no_gradient(q) if dbias is None else dbias,
+            _no_gradient(q) if dsinks is None else dsinks)
 
 
 @backward_op.register_fake
@@ -73,25 +74,33 @@ def _no_gradient(q):
     return torch.empty(0, dtype=torch.float32, device=q.device)
 
 
+def _given_draw(rng, dropout):
+    _require((rng is None) == (dropout == 0), "dropout needs rng, a seed and an offset")
+    return NO_DRAW if rng is None else (rng, 0, 0)
+
+
 def _setup(ctx, inputs, output):
-    q, k, v, *extras = inputs[:11]
-    ctx.save_for_backward(q, k, v, *output, *extras)
-    ctx.options = inputs[11:]
+    q, k, v, *rest = inputs
+    tensors, ctx.options = rest[:8], rest[8:]
+    ctx.save_for_backward(q, k, v, *output, *tensors)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx, dout, dlse):
-    q, k, v, out, lse, *extras = ctx.saved_tensors
+    q, k, v, out, lse, *tensors = ctx.saved_tensors
     needs_bias, needs_sinks = ctx.needs_input_grad[3], ctx.needs_input_grad[5]
     if dout is None:
         dout = torch.zeros_like(out)
     dq, dk, dv, dbias, dsinks = torch.ops.attile.backward(
-        dout, dlse, q, k, v, out, lse, *extras, *ctx.options, needs_bias, needs_sinks)
-    return (dq, dk, dv, dbias.to(extras[0].dtype) if needs_bias else None, None,
-            dsinks.to(extras[2].dtype) if needs_sinks else None, *(None,) * 15)
+        dout, dlse, q, k, v, out, lse, *tensors, *ctx.options, needs_bias, needs_sinks)
+    return (dq, dk, dv, dbias.to(tensors[0].dtype) if needs_bias else None, None,
+            dsinks.to(tensors[2].dtype) if needs_sinks else None, *(None,) * 15)
 
 
 forward_op.register_autograd(_backward, setup_context=_setup)
+
+
+# ---- the direct way -----------------------------------------------------------------------------
 
 
 class _Attention(torch.autograd.Function):
@@ -99,49 +108,96 @@ class _Attention(torch.autograd.Function):
     problems."""
 
     @staticmethod
-    def forward(ctx, q, k, v, bias, sinks, extras, options):
-        out, lse = _call.forward(q, k, v, extras, options, then_backward=True,
-                                 bias_gradient=ctx.needs_input_grad[3])
-        ctx.save_for_backward(q, k, v, out, lse, *extras)
-        ctx.options = options
+    def forward(ctx, q, k, v, bias, sinks, plan, extras, draw):
+        plan.request_backward(q.dtype, ctx.needs_input_grad[3])
+        out, lse = plan.forward(q, k, v, extras, draw)
+        ctx.plan, ctx.draw = plan, draw
+        if extras is NO_EXTRAS:
+            ctx.save_for_backward(q, k, v, out, lse)
+        else:
+            ctx.save_for_backward(q, k, v, out, lse, *extras)
         ctx.set_materialize_grads(False)
         return out, lse
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, dout, dlse):
-        q, k, v, out, lse, *extras = ctx.saved_tensors
-        extras = Extras(*extras)
-        needs_bias, needs_sinks = ctx.needs_input_grad[3:5]
-        if dout is None:
-            dout = torch.zeros_like(out)
-        dq, dk, dv, dbias, dsinks = _call.backward(dout, dlse, q, k, v, out, lse, extras,
-                                                   ctx.options, needs_bias, needs_sinks)
-        return (dq, dk, dv, dbias.to(extras.bias.dtype) if needs_bias else None,
-                dsinks.to(extras.sinks.dtype) if needs_sinks else None, None, None)
+        if torch.is_grad_enabled():  # by create_graph: what is returned must refuse a derivative
+            return _gradients_once(ctx, dout, dlse)
+        return _gradients(ctx, dout, dlse)
 
 
-def _nobody_looks_on(tensors):
+def _gradients(ctx, dout, dlse):
+    q, k, v, out, lse, *rest = ctx.saved_tensors
+    if dout is None:
+        dout = torch.zeros_like(out)
+    if not rest:
+        dq, dk, dv, _, _ = ctx.plan.backward(dout, dlse, q, k, v, out, lse, NO_EXTRAS, ctx.draw,
+                                             False, False)
+        return dq, dk, dv, None, None, None, None, None
+    extras = Extras(*rest)
+    needs_bias, needs_sinks = ctx.needs_input_grad[3:5]
+    dq, dk, dv, dbias, dsinks = ctx.plan.backward(dout, dlse, q, k, v, out, lse, extras, ctx.draw,
+                                                  needs_bias, needs_sinks)
+    return (dq, dk, dv, dbias.to(extras.bias.dtype) if needs_bias else None,
+            dsinks.to(extras.sinks.dtype) if needs_sinks else None, None, None, None)
+
+
+_gradients_once = once_differentiable(_gradients)
+
+
+def _nobody_looks_on(q, k, v, extras):
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0 \
-            or torch._C._functorch.maybe_current_level() is not None:
+            or torch._C._functorch.maybe_current_level() is not None \
+            or type(q) not in _PLAIN or type(k) not in _PLAIN or type(v) not in _PLAIN:
         return False
-    for tensor in tensors:
-        if tensor is not None and type(tensor) not in _PLAIN:
-            return False
+    if extras is not NO_EXTRAS:
+        for tensor in extras:
+            if tensor is not None and type(tensor) not in _PLAIN:
+                return False
     return True
 
 
-def _attend(q, k, v, extras, options, return_lse):
-    bias, sinks = extras.bias, extras.sinks
-    if not _nobody_looks_on((q, k, v, *extras)):
-        out, lse = torch.ops.attile.forward(q, k, v, *extras, *options)
-    elif torch.is_grad_enabled() and (
+_plans = {}
+_MOST_PLANS = 1024  # lengths that differ at each call make a plan each
+
+
+def _plan(q, k, v, extras, options, enable_gqa=True):
+    """(the plan of these arguments, the extras as kernels take them)."""
+    key = (q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, k.dtype, v.dtype,
+           q.device, k.device, v.device, options, enable_gqa,
+           None if extras is NO_EXTRAS else tuple(
+               x if x is None else (x.shape, x.stride(), x.dtype, x.device) for x in extras))
+    plan = _plans.get(key)
+    if plan is None:
+        _check(q, k, v, extras, options, enable_gqa)
+    if extras is not NO_EXTRAS:
+        extras = _prepare(q, extras)
+    if plan is None:
+        plan = Plan(q, k, v, extras, Options(*options))
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        _plans[key] = plan
+    return plan, extras
+
+
+def _attend(q, k, v, extras, options, enable_gqa, return_lse):
+    q, k, v = _autocast(q, k, v)
+    dropout = options[8]
+    if not _nobody_looks_on(q, k, v, extras):
+        _check(q, k, v, extras, options, enable_gqa)
+        rng = None if dropout == 0 else _call.draw_on_device(q.device)
+        out, lse = torch.ops.attile.forward(q, k, v, *_prepare(q, extras), rng, *options)
+        return (out, lse) if return_lse else out
+    plan, extras = _plan(q, k, v, extras, options, enable_gqa)
+    draw = NO_DRAW if dropout == 0 else _call.draw(q.device)
+    bias, sinks = extras[0], extras[2]
+    if torch.is_grad_enabled() and (
             q.requires_grad or k.requires_grad or v.requires_grad
             or (bias is not None and bias.requires_grad)
             or (sinks is not None and sinks.requires_grad)):
-        out, lse = _Attention.apply(q, k, v, bias, sinks, extras, options)
+        out, lse = _Attention.apply(q, k, v, bias, sinks, plan, extras, draw)
     else:
-        out, lse = _call.forward(q, k, v, extras, options, return_lse)
+        out, lse = plan.forward(q, k, v, extras, draw, return_lse)
     return (out, lse) if return_lse else out
 
 
@@ -155,12 +211,15 @@ def _require(condition, why):
 
 def _masks(causal, window):
     """(number, left, right) of a mask."""
-    _require(causal in _CAUSAL, 'causal must be True, False or "top_left"')
-    left, right = (-1, -1) if window is None else window
-    if causal == "top_left":
+    number = _CAUSAL.get(causal)
+    _require(number is not None, 'causal must be True, False or "top_left"')
+    if window is None:
+        return number, -1, -1
+    left, right = window
+    if number == 2:
         _require(left < 0 and right < 0, "windows align bottom-right: causal must not be top_left")
         return 2, -1, -1
-    if causal:
+    if number == 1:
         right = 0
     if left < 0 and right < 0:
         return 0, -1, -1
@@ -171,25 +230,51 @@ def _masks(causal, window):
 
 def _autocast(q, k, v):
     """Q, K and V as torch.autocast wants them, which no operator of its lists does here."""
-    kind = q.device.type
+    kind = "cuda" if q.is_cuda else q.device.type
     if torch.is_autocast_enabled(kind) and q.is_floating_point():
         dtype = torch.get_autocast_dtype(kind)
         return q.to(dtype), k.to(dtype), v.to(dtype)
     return q, k, v
 
 
-def _check_tensors(q, k, v, rank, enable_gqa, heads):
+def _check(q, k, v, extras, options, enable_gqa):
+    layout, max_q, max_k = options[:3]
+    rank, row, head = {BSHD: (4, 1, 2), BHSD: (4, 2, 1), PACKED: (3, 0, 1)}[layout]
     shape, k_shape, v_shape = q.shape, k.shape, v.shape
-    if not len(shape) == len(k_shape) == len(v_shape) == rank:
-        _require(False, f"q, k and v must have {rank} axes")
+    _require(len(shape) == len(k_shape) == len(v_shape) == rank,
+             f"q, k and v must have {rank} axes")
     _require(q.dtype in _call._DTYPES, "q, k and v must be float32, float16 or bfloat16")
     _require(q.dtype == k.dtype == v.dtype, "q, k and v must have one dtype")
     _require(q.device == k.device == v.device, "q, k and v must be on one device")
     _require(shape[-1] == k_shape[-1], "q and k must have the same head_dim")
     _require(k_shape[:-1] == v_shape[:-1], "k and v must have the same shape but for head_dim")
     _require(rank == 3 or shape[0] == k_shape[0], "q and k must have the same batch")
-    _require(enable_gqa or shape[heads] == k_shape[heads],
+    heads = shape[head]
+    _require(enable_gqa or heads == k_shape[head],
              "q and k must have the same number of heads where enable_gqa is False")
+    if layout == PACKED:
+        cu_seqlens = extras.cu_seqlens_q
+        _require(cu_seqlens is not None and extras.cu_seqlens_k is not None,
+                 "cu_seqlens_q and cu_seqlens_k must be given")
+        _require(cu_seqlens.dim() == 1 and cu_seqlens.shape[0] > 0,
+                 "cu_seqlens_q must be (batch + 1,)")
+        batch = cu_seqlens.shape[0] - 1
+        _check_lengths("cu_seqlens_q", cu_seqlens, batch + 1, q.device)
+        _check_lengths("cu_seqlens_k", extras.cu_seqlens_k, batch + 1, q.device)
+    else:
+        batch, max_q, max_k = shape[0], shape[row], k_shape[row]
+    if extras is NO_EXTRAS:
+        return
+    _check_lengths("seqused_q", extras.seqused_q, batch, q.device)
+    _check_lengths("seqused_k", extras.seqused_k, batch, q.device)
+    _check_bias(extras.bias, q.device, (batch, heads, max_q, max_k))
+    slopes, sinks = extras.slopes, extras.sinks
+    _require(slopes is None or (slopes.device == q.device
+                                and tuple(slopes.shape) in ((heads,), (batch, heads))),
+             f"alibi_slopes must be ({heads},) or ({batch}, {heads}), on the device of q")
+    _require(sinks is None or (sinks.device == q.device and tuple(sinks.shape) == (heads,)
+                               and sinks.dtype in _call._DTYPES),
+             f"sinks must be ({heads},), float32, float16 or bfloat16, on the device of q")
 
 
 def _check_lengths(name, tensor, size, device):
@@ -199,45 +284,30 @@ def _check_lengths(name, tensor, size, device):
                  f"{name} must be ({size},), int32, contiguous, and on the device of q")
 
 
-def _prepare_bias(bias, q, shape):
-    """The bias, which is broadcast to `shape`, the scores'; a bool one becomes 0 and -inf."""
+def _check_bias(bias, device, shape):
+    """The scores have that shape."""
     if bias is None:
-        return None
-    _require(bias.device == q.device, "bias must be on the device of q")
+        return
+    _require(bias.device == device, "bias must be on the device of q")
+    _require(bias.dtype == torch.bool or bias.dtype in _call._DTYPES,
+             "bias must be bool, float32, float16 or bfloat16")
     sizes = tuple(bias.shape)
     _require(len(sizes) <= 4 and all(size in (1, most) for size, most in zip(
         reversed(sizes), reversed(shape), strict=False)),
         f"bias must be broadcastable to (batch, heads, rows, columns) = {tuple(shape)}")
-    if bias.dtype == torch.bool:
-        hidden = torch.zeros(sizes, dtype=q.dtype, device=q.device)
-        return hidden.masked_fill_(bias.logical_not(), float("-inf"))
-    _require(bias.dtype in _call._DTYPES, "bias must be bool, float32, float16 or bfloat16")
-    return bias
 
 
-def _prepare_slopes(slopes, q, batch, heads):
-    if slopes is None:
-        return None
-    _require(slopes.device == q.device and tuple(slopes.shape) in ((heads,), (batch, heads)),
-             f"alibi_slopes must be ({heads},) or ({batch}, {heads}), on the device of q")
-    return slopes.detach().to(torch.float32).contiguous()
-
-
-def _prepare_sinks(sinks, q, heads):
-    if sinks is None:
-        return None
-    _require(sinks.device == q.device and tuple(sinks.shape) == (heads,)
-             and sinks.dtype in _call._DTYPES,
-             f"sinks must be ({heads},), float32, float16 or bfloat16, on the device of q")
-    return sinks.contiguous()
-
-
-def _random(dropout_p, device):
-    """A seed and an offset in device memory, drawn from PyTorch's generator: a captured graph, and
-    a compiled one, draw afresh at every replay."""
-    if dropout_p == 0:
-        return None
-    return torch.randint(0, _SEED_END, (2,), dtype=torch.int64, device=device)
+def _prepare(q, extras):
+    """The extras as kernels take them: a bool bias becomes 0 and -inf."""
+    bias, slopes, sinks, *lengths = extras
+    if bias is not None and bias.dtype == torch.bool:
+        hidden = torch.zeros(bias.shape, dtype=q.dtype, device=q.device)
+        bias = hidden.masked_fill_(bias.logical_not(), float("-inf"))
+    if slopes is not None:
+        slopes = slopes.detach().to(torch.float32).contiguous()
+    if sinks is not None:
+        sinks = sinks.contiguous()
+    return Extras(bias, slopes, sinks, *lengths)
 
 
 def _in_order(deterministic):
@@ -280,22 +350,15 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal=False, window=None,
     The output has the layout of q, and is (batch, rows, heads, dim) in memory whatever the layout.
     What the library refuses is a ValueError with its sentence.
     """
-    _require(layout in _LAYOUTS, 'layout must be "bshd" or "bhsd"')
-    number = _LAYOUTS[layout]
-    row, head = (1, 2) if number == BSHD else (2, 1)
-    q, k, v = _autocast(q, k, v)
-    _check_tensors(q, k, v, 4, enable_gqa, head)
-    batch, heads = q.shape[0], q.shape[head]
-    if seqused_q is not None or seqused_k is not None:
-        _check_lengths("seqused_q", seqused_q, batch, q.device)
-        _check_lengths("seqused_k", seqused_k, batch, q.device)
-    extras = Extras(_prepare_bias(bias, q, (batch, heads, q.shape[row], k.shape[row])),
-                    _prepare_slopes(alibi_slopes, q, batch, heads),
-                    _prepare_sinks(sinks, q, heads), _random(dropout_p, q.device),
-                    None, None, seqused_q, seqused_k)
-    options = Options(number, 0, 0, scale, *_masks(causal, window), float(softcap),
-                      float(dropout_p), _in_order(deterministic))
-    return _attend(q, k, v, extras, options, return_lse)
+    number = _LAYOUTS.get(layout)
+    _require(number is not None, 'layout must be "bshd" or "bhsd"')
+    extras = NO_EXTRAS
+    if bias is not None or alibi_slopes is not None or sinks is not None or seqused_q is not None \
+            or seqused_k is not None:
+        extras = Extras(bias, alibi_slopes, sinks, None, None, seqused_q, seqused_k)
+    options = (number, 0, 0, scale, *_masks(causal, window), float(softcap), float(dropout_p),
+               _in_order(deterministic))
+    return _attend(q, k, v, extras, options, enable_gqa, return_lse)
 
 
 def attention_varlen(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor,
@@ -320,19 +383,7 @@ def attention_varlen(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_s
     it. Rows in gaps that seqused leaves get 0; rows behind the last sequence are not written if
     there is no seqused.
     """
-    q, k, v = _autocast(q, k, v)
-    _check_tensors(q, k, v, 3, enable_gqa, 1)
-    _require(cu_seqlens_q.dim() == 1 and cu_seqlens_q.shape[0] > 0,
-             "cu_seqlens_q must be (batch + 1,)")
-    batch, heads = cu_seqlens_q.shape[0] - 1, q.shape[1]
-    _check_lengths("cu_seqlens_q", cu_seqlens_q, batch + 1, q.device)
-    _check_lengths("cu_seqlens_k", cu_seqlens_k, batch + 1, q.device)
-    _check_lengths("seqused_q", seqused_q, batch, q.device)
-    _check_lengths("seqused_k", seqused_k, batch, q.device)
-    extras = Extras(_prepare_bias(bias, q, (batch, heads, max_seqlen_q, max_seqlen_k)),
-                    _prepare_slopes(alibi_slopes, q, batch, heads),
-                    _prepare_sinks(sinks, q, heads), _random(dropout_p, q.device),
-                    cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
-    options = Options(PACKED, max_seqlen_q, max_seqlen_k, scale, *_masks(causal, window),
-                      float(softcap), float(dropout_p), _in_order(deterministic))
-    return _attend(q, k, v, extras, options, return_lse)
+    extras = Extras(bias, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    options = (PACKED, max_seqlen_q, max_seqlen_k, scale, *_masks(causal, window), float(softcap),
+               float(dropout_p), _in_order(deterministic))
+    return _attend(q, k, v, extras, options, enable_gqa, return_lse)

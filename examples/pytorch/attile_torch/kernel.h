@@ -24,30 +24,37 @@
 
 extern "C" {
 
-/// A (batch, head, row, dim) view. Units: strides count elements.
-struct AttileTorchTensor {
-  std::int64_t data, batch_stride, head_stride, row_stride;
+/// Strides of a (batch, head, row, dim) view. Units: elements.
+struct AttileTorchStrides {
+  std::int64_t batch, head, row;
 };
 
-/// A (batch, head, row, column) array of which each axis has a stride. Units: elements.
-struct AttileTorchBias {
-  std::int64_t data, batch_stride, head_stride, row_stride, col_stride;
+/// Strides of a (batch, head, row, column) array. Units: elements.
+struct AttileTorchBiasStrides {
+  std::int64_t batch, head, row, col;
 };
 
-/// All that a call may need, in words of eight bytes; addresses are numbers, 0 for what is not
-/// there. `rng` has a seed and an offset in device memory. `_call.py` writes the same order.
+/// What differs between calls of one kind: addresses, as numbers, 0 for what is not there.
+struct AttileTorchData {
+  std::int64_t stream, threads;
+  std::int64_t q, k, v, o, lse;
+  std::int64_t bias, slopes, sinks, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
+  std::int64_t rng;            // a seed and an offset in device memory; if 0, what follows counts
+  std::uint64_t seed, offset;  // of dropout
+  std::int64_t dout, dlse, dq, dk, dv, dbias, dsinks;  // the backward pass alone reads these
+};
+
+/// All that a call may need, in words of eight bytes. `_call.py` writes the same order.
 struct AttileTorchCall {
-  AttileTorchTensor q, k, v, o;
-  std::int64_t lse, batch, q_heads, kv_heads, q_len, kv_len, head_dim, head_dim_v;
-  std::int64_t window_left, window_right;
-  AttileTorchBias bias;
-  std::int64_t slopes, slopes_batch_stride, sinks, rng;
-  std::int64_t cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, total_q, total_k;
-  std::int64_t device, stream, threads, has_scale;
+  std::int64_t device, batch, q_heads, kv_heads, q_len, kv_len, head_dim, head_dim_v;
+  std::int64_t window_left, window_right, total_q, total_k, has_scale;
   double scale, softcap, dropout;
-  AttileTorchTensor dout, dq, dk, dv;  // the backward pass alone reads what follows
-  AttileTorchBias dbias;
-  std::int64_t dlse, dsinks;
+  std::int64_t slopes_batch_stride;
+  AttileTorchStrides q, k, v, o;
+  AttileTorchBiasStrides bias;
+  AttileTorchStrides dout, dq, dk, dv;  // the backward pass alone reads these
+  AttileTorchBiasStrides dbias;
+  AttileTorchData data;
 };
 
 }  // extern "C"
@@ -82,18 +89,18 @@ void set(attile::Softcap& to, const AttileTorchCall& from) {
   to.cap = static_cast<float>(from.softcap);
 }
 void set(attile::Alibi& to, const AttileTorchCall& from) {
-  to.slopes = pointer<const float>(from.slopes), to.batch_stride = from.slopes_batch_stride;
+  to.slopes = pointer<const float>(from.data.slopes), to.batch_stride = from.slopes_batch_stride;
 }
 template <class B>
 void set(attile::AdditiveBias<B>& to, const AttileTorchCall& from) {
-  const AttileTorchBias& b = from.bias;
-  to = {pointer<const B>(b.data), b.batch_stride, b.head_stride, b.row_stride, b.col_stride};
+  const AttileTorchBiasStrides& s = from.bias;
+  to = {pointer<const B>(from.data.bias), s.batch, s.head, s.row, s.col};
 }
 template <class B>
 void set(attile::LearnedBias<B>& to, const AttileTorchCall& from) {
   set(to.bias, from);
-  const AttileTorchBias& g = from.dbias;
-  to.gradient = {pointer<float>(g.data), g.batch_stride, g.head_stride, g.row_stride, g.col_stride};
+  const AttileTorchBiasStrides& s = from.dbias;
+  to.gradient = {pointer<float>(from.data.dbias), s.batch, s.head, s.row, s.col};
 }
 template <class A, class B>
 void set(attile::Then<A, B>& to, const AttileTorchCall& from) {
@@ -101,39 +108,43 @@ void set(attile::Then<A, B>& to, const AttileTorchCall& from) {
 }
 void set(attile::PhiloxDropout& to, const AttileTorchCall& from) {
   to.probability = static_cast<float>(from.dropout);
-  to.seed_pointer = pointer<const std::uint64_t>(from.rng);
+  to.seed = from.data.seed, to.offset = from.data.offset;
+  if (from.data.rng == 0) return;
+  to.seed_pointer = pointer<const std::uint64_t>(from.data.rng);
   to.offset_pointer = to.seed_pointer + 1;
 }
 void set(attile::Padded& to, const AttileTorchCall& from) {
-  to = {pointer<const int>(from.seqused_q), pointer<const int>(from.seqused_k)};
+  to = {pointer<const int>(from.data.seqused_q), pointer<const int>(from.data.seqused_k)};
 }
 void set(attile::Packed& to, const AttileTorchCall& from) {
-  to = {pointer<const int>(from.cu_seqlens_q),
-        pointer<const int>(from.cu_seqlens_k),
+  to = {pointer<const int>(from.data.cu_seqlens_q),
+        pointer<const int>(from.data.cu_seqlens_k),
         number(from.total_q),
         number(from.total_k),
-        pointer<const int>(from.seqused_q),
-        pointer<const int>(from.seqused_k)};
+        pointer<const int>(from.data.seqused_q),
+        pointer<const int>(from.data.seqused_k)};
 }
 template <class S>
 void set(attile::Sink<S>& to, const AttileTorchCall& from) {
-  to.sinks = pointer<const S>(from.sinks);
-  if constexpr (!kForward) to.dsinks = pointer<float>(from.dsinks);
+  to.sinks = pointer<const S>(from.data.sinks);
+  if constexpr (!kForward) to.dsinks = pointer<float>(from.data.dsinks);
 }
 
 template <class X>
-void set(attile::Tensor<X>& to, const AttileTorchTensor& from) {
-  to = {pointer<X>(from.data), from.batch_stride, from.head_stride, from.row_stride};
+void set(attile::Tensor<X>& to, std::int64_t address, const AttileTorchStrides& strides) {
+  to = {pointer<X>(address), strides.batch, strides.head, strides.row};
 }
 
 template <class A = Args>
 A args_of(const AttileTorchCall& c) {
+  const AttileTorchData& data = c.data;
   A a;
-  set(a.q, c.q), set(a.k, c.k), set(a.v, c.v), set(a.o, c.o);
-  a.lse = pointer<float>(c.lse);
+  set(a.q, data.q, c.q), set(a.k, data.k, c.k), set(a.v, data.v, c.v), set(a.o, data.o, c.o);
+  a.lse = pointer<float>(data.lse);
   if constexpr (!A::kIsForward) {
-    set(a.dout, c.dout), set(a.dq, c.dq), set(a.dk, c.dk), set(a.dv, c.dv);
-    a.dlse = pointer<const float>(c.dlse);
+    set(a.dout, data.dout, c.dout);
+    set(a.dq, data.dq, c.dq), set(a.dk, data.dk, c.dk), set(a.dv, data.dv, c.dv);
+    a.dlse = pointer<const float>(data.dlse);
   }
   a.batch = number(c.batch), a.q_heads = number(c.q_heads), a.kv_heads = number(c.kv_heads);
   a.q_len = number(c.q_len), a.kv_len = number(c.kv_len);
@@ -181,7 +192,7 @@ attile::Check check(const A& a) {
 template <class A = Args>
 cudaError_t run(const AttileTorchCall& c, const A& a, void* workspace, std::size_t bytes) {
   if (const cudaError_t error = use_device(c)) return error;
-  const auto stream = pointer<std::remove_pointer_t<cudaStream_t>>(c.stream);
+  const auto stream = pointer<std::remove_pointer_t<cudaStream_t>>(c.data.stream);
   if constexpr (!A::kIsForward) {
     return attile::backward<kD, kDv, kMode>(workspace, bytes, a, stream);
   } else if constexpr (A::SequencesType::kUniform) {
@@ -201,7 +212,7 @@ attile::Check check(const Args& a) { return attile::check_arguments(a, 0, 0); }
 
 template <class A = Args>
 cudaError_t run(const AttileTorchCall& c, const A& a, void*, std::size_t) {
-  const attile::host::Options options{.threads = number(c.threads)};
+  const attile::host::Options options{.threads = number(c.data.threads)};
   if constexpr (A::kIsForward)
     return attile::host::forward(a, options).error;
   else

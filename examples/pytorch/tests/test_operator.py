@@ -19,7 +19,7 @@ def make(device, dtype=torch.float32, shape=(2, 40, 4, 64), kv_heads=2, grads=Tr
 
 
 def extras(device, which):
-    """(the operator's tensors behind V, dropout)."""
+    """(the operator's bias, slopes and sinks, its rng, dropout)."""
     bias = slopes = sinks = rng = None
     dropout = 0.0
     if which == "dropout":
@@ -27,7 +27,7 @@ def extras(device, which):
     if which == "bias and sinks":
         bias = torch.randn(4, 40, 40, device=device, requires_grad=True)
         sinks = torch.randn(4, device=device, requires_grad=True)
-    return (bias, slopes, sinks, rng), dropout
+    return (bias, slopes, sinks), rng, dropout
 
 
 @pytest.mark.parametrize("which", ["", "dropout", "bias and sinks"])
@@ -36,8 +36,8 @@ def test_opcheck(device, layout, which):
     q, k, v = make(device)
     if layout == _call.BHSD:
         q, k, v = (x.detach().transpose(1, 2).requires_grad_() for x in (q, k, v))
-    tensors, dropout = extras(device, which)
-    arguments = (*tensors, None, None, None, None, layout, 0, 0, None, 1, -1, -1, 0.0, dropout,
+    tensors, rng, dropout = extras(device, which)
+    arguments = (*tensors, None, None, None, None, rng, layout, 0, 0, None, 1, -1, -1, 0.0, dropout,
                  False)
     opcheck(torch.ops.attile.forward.default, (q, k, v, *arguments))
     with torch.no_grad():
@@ -54,7 +54,7 @@ def test_opcheck_packed(device):
     used = torch.tensor([13, 20], dtype=torch.int32, device=device)
     for lengths in (None, used):
         opcheck(torch.ops.attile.forward.default,
-                (q, k, v, None, None, None, None, cu, cu, lengths, lengths, _call.PACKED, 40, 40,
+                (q, k, v, None, None, None, cu, cu, lengths, lengths, None, _call.PACKED, 40, 40,
                  0.2, 1, -1, -1, 0.0, 0.0, False))
 
 
@@ -292,7 +292,7 @@ def test_compiler_that_fails(device, tmp_path, monkeypatch):
     variant = _call.variant_of(device, torch.float32, 64, 64, options)
     monkeypatch.setitem(_variants.TYPES, "fp8", "NoSuchType")
     with pytest.raises(_variants.BuildError, match="could not compile forward fp8.*NoSuchType"):
-        _variants.request(variant._replace(dtype="fp8"), _call._FORMAT.size).result()
+        _call.request(variant._replace(dtype="fp8")).result()
 
 
 # ---- CUDA graphs --------------------------------------------------------------------------------
