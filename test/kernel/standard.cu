@@ -54,6 +54,7 @@ TEST_CASE(
     "standard: of the suite's layouts cuBLAS refuses only rows that run backwards or repeat") {
   std::vector<std::string> refused;
   for (const Case& c : kCases) {
+    if (has_own_lengths(c.policy)) continue;  // laid out for other policies than this problem's
     Problem<float, Policy::kNone> problem(c);
     const bool forward = bool(standard::check(problem.forward_args()));
     const bool backward = bool(standard::check(problem.backward_args()));
