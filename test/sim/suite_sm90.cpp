@@ -58,6 +58,8 @@ using Two = Warpgroups<128, 64, Tuning<>>;
 using Three = Warpgroups<192, 32, Tuning<3>>;
 using Plain = Warpgroups<64, 64, Tuning<2, false, false>>;
 using Packed = Warpgroups<128, 64, Tuning<2, true>>;
+// Work tiles come from a counter, or in turns, though all sequences have the same lengths.
+using Counted = Warpgroups<192, 32, Tuning<3, false, true, 0, true>>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = Sm90Executor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
 // O is staged in halves.
@@ -212,6 +214,8 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("packed", simulated<Packed>(kMost),
                         policies<kNone, kCausal, kRowIntervals, kSink>);
+  suite.forward<__half>("counted", simulated<Counted>(kMost),
+                        policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);

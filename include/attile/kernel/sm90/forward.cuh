@@ -59,8 +59,8 @@
 //
 // A block is persistent (Tuning). Each of its producer threads goes through the block's work tiles
 // by a ForwardSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter
-// in device memory. Where sequences have lengths of their own, warp 3 makes the work tiles for the
-// others, and blocks may share a counter (varying_schedule.cuh). Consumers read from rows[i] what
+// in device memory. Where sequences have lengths of their own, or by Tuning, warp 3 makes the work
+// tiles for the others, and blocks may share a counter (varying_schedule.cuh). Consumers read from rows[i] what
 // they are, and that there are no more. Which part of a work tile consumer i has rotates from tile
 // to tile (load_q).
 //

@@ -144,7 +144,7 @@ struct TensorMaps {
   }
 };
 
-/// Holds what the thread that makes work tiles needs, where sequences have lengths of their own.
+/// Holds what the thread that makes work tiles needs, with kSchedules.
 template <bool kThere>
 struct Scheduling {
   int* counter = nullptr;  ///< of the slots that blocks have taken; null: they take turns
@@ -173,7 +173,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
   [[no_unique_address]] Scheduling<Traits::kSchedules> scheduled;
 
-  /// The slots of work tiles of one query head, where sequences have lengths of their own.
+  /// The slots of work tiles of one query head, with kSchedules.
   using Slots =
       TileSlots<Axis::kRows, Traits::kConsumers * kWarpgroupRows, typename Traits::SequencesType>;
 

@@ -14,8 +14,8 @@
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
 // warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
-// goes through the block's work tiles by itself; where sequences have lengths of their own one more
-// thread makes these (varying_schedule.cuh).
+// goes through the block's work tiles by itself; with kSchedules one more thread makes these
+// (varying_schedule.cuh).
 
 namespace attile::sm90 {
 

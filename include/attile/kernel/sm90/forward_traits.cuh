@@ -149,9 +149,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
-  /// Whether one producer thread makes the work tiles for the others, where sequences have lengths
-  /// of their own (`schedule_tiles`); else each works them out by itself.
-  static constexpr bool kSchedules = !P::SequencesType::kUniform;
+  /// Whether one producer thread makes the work tiles for the others (`schedule_tiles`); else each
+  /// works them out by itself.
+  static constexpr bool kSchedules = !P::SequencesType::kUniform || TuningType::kCounts;
+  static_assert(!kSchedules || (kElementStages == 0 && !kPacked),
+                "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
+                "with tiles of a modifier's elements");
   /// The threads that read them, and the barriers.
   static constexpr int kTileReaders = 2 + kConsumers;
   static constexpr int kTileBarriers = kSchedules ? 2 : 0;

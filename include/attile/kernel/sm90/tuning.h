@@ -32,7 +32,11 @@ constexpr int consumer_registers(int consumers, int producer) {
 ///             tiles: the next one is loaded while one ends. Else each work tile has its block.
 /// ElementStages   stages of the pipelines of the score modifier's elements, which are of 16 bits
 ///             (ElementTensor): TMA copies tiles of them. With 0 threads read them.
-template <int Stages = 2, bool Packed = false, bool Persistent = true, int ElementStages = 0>
+/// Counts      blocks take their work tiles by a counter in scratch memory, as they do where
+///             sequences have lengths of their own (varying_schedule.cuh). It is meant for masks
+///             under which tiles of rows see very different numbers of keys.
+template <int Stages = 2, bool Packed = false, bool Persistent = true, int ElementStages = 0,
+          bool Counts = false>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -42,6 +46,7 @@ struct Tuning {
   static constexpr bool kPacked = Packed;
   static constexpr bool kPersistent = Persistent;
   static constexpr int kElementStages = ElementStages;
+  static constexpr bool kCounts = Counts;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>

@@ -16,10 +16,10 @@
 
 #include <cstdint>
 
-// How the producer threads of the forward kernel get the block's work tiles. Where all sequences
-// have the same lengths, each thread works them out by a ForwardSchedule of its own. Else one
-// thread reads the lengths in device memory, and writes the work tiles to places in shared memory,
-// where the others read them:
+// How the producer threads of the forward kernel get the block's work tiles. Mostly each thread
+// works them out by a ForwardSchedule of its own. With kSchedules one thread reads in device memory
+// what lengths and masks say, and writes the work tiles to a place in shared memory, where the
+// others read them:
 //
 //   schedule_tiles, one thread                      ScheduledTiles, kTileReaders threads
 //     waits for the readers (empty)                   waits until the tile is there (full)
@@ -32,8 +32,8 @@
 
 namespace attile::sm90 {
 
-/// Makes a block's work tiles, one after another, where sequences have lengths of their own: those
-/// of the slots (TileSlots) in which there are rows. Slots are taken by a counter in device memory,
+/// Makes a block's work tiles, one after another, with kSchedules: those of the slots (TileSlots) in
+/// which there are rows. Slots are taken by a counter in device memory,
 /// so that no block waits for others in the end, or where the caller has brought no scratch memory
 /// by the index of the block.
 template <class Traits>
