@@ -17,13 +17,14 @@ enum class Axis { kRows, kKeys };
 
 /// Divides the rows, or the keys, of all sequences into slots of kTile each: every tile that there
 /// is has a slot, and what is launched for a slot without a tile does nothing. Where a sequence has
-/// a batch of its own, it has slots for the bound of its length. Packed ones have so many slots as
-/// their rows can fill, whatever the bound: those of sequence b begin at slot first_row / kTile + b
-/// (the first sequence's at 0), so that the next sequence's begin behind its last tile.
+/// a batch of its own, it has slots for the bound of its length. A packed sequence b has those from
+/// first_row / kTile + b (the first one from 0) to where the next one's begin: at least one, and
+/// enough for its rows, whatever the bound.
 template <Axis kAxis, int kTile, Sequences S>
 class TileSlots {
  public:
-  /// Says whose an item is, where each slot has some, and those of a sequence follow each other.
+  /// Says which sequence an item belongs to. Each slot has as many items as the other, for instance
+  /// one for each head, and those of a sequence follow each other.
   struct Share {
     int sequence;
     int slots;         ///< of the sequence
@@ -42,7 +43,7 @@ class TileSlots {
     if constexpr (kIsPacked<S>) return std::int64_t{rows() / kTile} + batch_;
     return std::int64_t{batch_} * bound_tiles_;
   }
-  /// Returns the first slot of a sequence; of the one behind the last, one past the last slot.
+  /// Returns the first slot of a sequence; of the one behind the last, one past the last one's.
   ATTILE_HOST_DEVICE constexpr int first(int sequence) const {
     if constexpr (kIsPacked<S>) {
       return sequence == 0 ? 0 : origin(sequence).row / kTile + sequence;
@@ -55,9 +56,9 @@ class TileSlots {
   }
 
   /// Returns whose an item is. `per_slot`: the items of a slot. A packed sequence is found by
-  /// bisection. Where offsets in device memory decrease, that finds a part of some sequences' slots
-  /// at most: nothing of such a sequence is found.
-  /// `from`: no sequence before it has the item. It is found sooner if it is near.
+  /// bisection. Where offsets in device memory decrease, it finds all slots of a sequence or none.
+  /// `from`: no sequence before it has the item, which is found sooner if it is near. With that a
+  /// part of a sequence's slots may be found where offsets decrease.
   ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot, int from = 0) const {
     if constexpr (kIsPacked<S>) {
       const int slot = item / per_slot;

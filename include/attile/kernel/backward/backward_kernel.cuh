@@ -70,8 +70,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   backward_kv_block<Traits>(p, kv_block, arch::dynamic_shared());
 }
 
-/// Runs the pass with kInOrder, where a block may wait for those with smaller indices. Indices are
-/// given out as the blocks begin, so that every block that is waited for has begun.
+/// Runs the pass with kInOrder. A block takes a number when it begins, and waits only for those
+/// with smaller numbers: these are running, and the one with the smallest waits for none.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {

@@ -15,7 +15,7 @@
 // These functions map the blocks of a backward pass to work tiles: to tiles of K and V in the pass
 // over them, to tiles of query rows in the kernels before and after it. A kv block is one tile of
 // Bc keys of one kv head of one sequence, which one block of the pass computes; kv blocks are
-// numbered through the problem, as many for each sequence as there are tiles of kv_len keys.
+// numbered through the problem, as many for each sequence as there are tiles of the bound kv_len.
 
 namespace attile {
 
@@ -69,7 +69,7 @@ template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
     const auto share = find_by_warp(p.kv_slots(), begun, p.kv_heads);
-    // With kInOrder blocks wait for semaphores, which are by slots of rows.
+    // With kInOrder a semaphore that two sequences shared, as slots of rows, could deadlock.
     constexpr bool kWaits = Traits::kDqMode == DqMode::kInOrder;
     if (!share.is_sequence || (kWaits && !is_found_by_warp(p.q_slots(), share.sequence))) return -1;
     const int descending = descending_heads<Traits>(p.kv_heads, p.group_heads);

@@ -38,7 +38,7 @@ namespace attile {
 ///    added last, at first kv_tiles, which is none. `acquire` waits until that is the one before
 ///    mine in the order, of those that the rows see; `release` writes mine. The order is from the
 ///    last kv tile to the first, or in a kv head that ascends (`kv_block_of`) from the first to the
-///    last. A block waits only for blocks that have begun (backward_in_order_kernel).
+///    last. A block waits only for blocks that have begun before it (backward_in_order_kernel).
 /// 3. Readiness, with kSignalsDqReady: kDqReadyFlags flags for each kv block. `signal_ready` sets
 ///    one when its part has been added, and `await_ready` waits for those of all kv blocks of a kv
 ///    head, so that dQ of the first heads is written while the last kv blocks still run (worth

@@ -9,40 +9,40 @@
 #include <climits>
 
 // How a warp of a grid over slots (TileSlots) finds the sequence of an item, where sequences are
-// packed. The sequences are cut into windows of at most 32, each of which a warp reads at once, a
+// packed. The sequences are cut into ranges of at most 32, each of which a warp reads at once, a
 // sequence a lane: it waits for device memory once among 32 sequences, and three times among 32768.
 //
-// Within a window the longest sequences come first, so that what a grid ends with are short ones.
-// Slots in device memory (scratch rows, semaphores, flags) have the order of the sequences, as
-// TileSlots::first says.
+// Grids take the ranges in order, and within one the longest sequences first, unless all are short,
+// so that what a grid ends with are short ones. Slots in device memory (scratch rows, semaphores,
+// flags) have the order of the sequences.
 
 namespace attile {
 
-/// Is a window of sequences. `is_whole`: it was found for all slots from those of its first
-/// sequence to those of its last one. That is always so, unless offsets decrease; then it is for
-/// all of its slots, or for none of them.
-struct SlotWindow {
+/// Is a range of sequences. `is_whole`: each slot from its first sequence's to its last one's leads
+/// to this range. That is always so, unless offsets decrease; then `is_whole` is true for all slots
+/// that lead here, or for none of them.
+struct SequenceRange {
   int first, sequences;
   int begin;  ///< its first slot
   bool is_whole;
 };
 
-/// Returns the window that has a slot. Each step looks at 32 windows. Scope    all lanes of a warp.
+/// Returns the range that has a slot. Each step looks at 32 ranges. Scope    all lanes of a warp.
 template <Axis kAxis, int kTile, class S>
-ATTILE_DEVICE SlotWindow window_by_warp(const TileSlots<kAxis, kTile, S>& slots, int slot) {
+ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slots, int slot) {
   const int lane = arch::thread_index() % arch::kWarpSize;
-  const int windows = ceil_div(slots.sequences(), arch::kWarpSize);
-  const int size = ceil_div(slots.sequences(), windows);
-  int found = 0, past = windows;
+  const int ranges = ceil_div(slots.sequences(), arch::kWarpSize);
+  const int size = ceil_div(slots.sequences(), ranges);
+  int found = 0, past = ranges;
   int begun = 0, ended = INT_MAX;  // what the offsets before and behind say
   bool is_sorted = true;
   while (past - found > 1) {
     const int step = ceil_div(past - found, arch::kWarpSize);
-    const int window = found + (lane + 1) * step;
-    const int begin = window < past ? slots.first(window * size) : INT_MAX;
+    const int range = found + (lane + 1) * step;
+    const int begin = range < past ? slots.first(range * size) : INT_MAX;
     const int before = arch::shuffle(begin, max(lane - 1, 0));
     is_sorted = is_sorted && !arch::any_lane(before > begin);
-    const int steps = arch::first_lane(begin > slot);  // the last lane's is behind
+    const int steps = arch::first_lane(begin > slot);  // below 32: the last lane's is INT_MAX
     if (steps > 0) begun = max(begun, arch::shuffle(begin, steps - 1));
     ended = min(ended, arch::shuffle(begin, steps));
     found += steps * step;
@@ -58,28 +58,27 @@ ATTILE_DEVICE SlotWindow window_by_warp(const TileSlots<kAxis, kTile, S>& slots,
 template <Axis kAxis, int kTile, class S>
 ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item, int per_slot) {
   using Share = typename TileSlots<kAxis, kTile, S>::Share;
-  constexpr int kShort = 1024 / kTile;  // a grid may as well end with sequences of so many slots
+  constexpr int kShort = 1024 / kTile;  // slots of sequences that need not be sorted
   const int lane = arch::thread_index() % arch::kWarpSize;
   const int slot = item / per_slot;
-  const SlotWindow window = window_by_warp(slots, slot);
-  const bool is_mine = lane < window.sequences;
-  const int sequence = window.first + (is_mine ? lane : 0);
+  const SequenceRange range = range_by_warp(slots, slot);
+  const bool is_mine = lane < range.sequences;
+  const int sequence = range.first + (is_mine ? lane : 0);
   const int mine = slots.slots(sequence);
-  int before =
-      slots.first(sequence) - window.begin;  // slots of sequences that come before this one
+  int before = slots.first(sequence) - range.begin;  // slots of sequences that come before this one
   if (arch::any_lane(mine > kShort)) {
     before = 0;
-    for (int i = 0; i < window.sequences; ++i) {
+    for (int i = 0; i < range.sequences; ++i) {
       const int others = arch::shuffle(mine, i);
       if (others > mine || (others == mine && i < lane)) before += others;
     }
   }
-  const int among = slot - window.begin;
+  const int among = slot - range.begin;
   const int found = arch::first_lane(is_mine && before <= among && among < before + mine);
   const int owner = min(found, arch::kWarpSize - 1);
-  const bool is_sequence = window.is_whole && !arch::any_lane(mine < 1) && found == owner;
-  return Share{window.first + owner, arch::shuffle(mine, owner),
-               item - (window.begin + arch::shuffle(before, owner)) * per_slot, is_sequence};
+  const bool is_sequence = range.is_whole && !arch::any_lane(mine < 1) && found == owner;
+  return Share{range.first + owner, arch::shuffle(mine, owner),
+               item - (range.begin + arch::shuffle(before, owner)) * per_slot, is_sequence};
 }
 
 /// Returns whether find_by_warp finds a sequence. Scope    all lanes of a warp.
@@ -87,10 +86,10 @@ template <Axis kAxis, int kTile, class S>
 ATTILE_DEVICE bool is_found_by_warp(const TileSlots<kAxis, kTile, S>& slots, int sequence) {
   const int slot = slots.first(sequence);
   const int lane = arch::thread_index() % arch::kWarpSize;
-  const SlotWindow window = window_by_warp(slots, slot);
-  const bool is_there = window.first <= sequence && sequence < window.first + window.sequences;
-  return window.is_whole && is_there &&
-         !arch::any_lane(slots.slots(window.first + min(lane, window.sequences - 1)) < 1);
+  const SequenceRange range = range_by_warp(slots, slot);
+  const bool is_there = range.first <= sequence && sequence < range.first + range.sequences;
+  return range.is_whole && is_there &&
+         !arch::any_lane(slots.slots(range.first + min(lane, range.sequences - 1)) < 1);
 }
 
 }  // namespace attile

@@ -44,12 +44,15 @@ inline constexpr int kRaggedRows = 1 << 30;
 
 /// Returns the same tensor for boxes that end with their sequence, where sequences have lengths of
 /// their own: rows of a box behind a sequence's last one are zeros, and are not written, although
-/// those of its neighbour follow. The dimension of the rows has kRaggedRows, with which all
-/// sequences end; another one, of the same stride, says where a sequence ends; and the last one
-/// takes kRaggedRows rows off again: its stride makes that 2^64 bytes less, since addresses have 64
-/// bits. The first element stays where it is, because copies stop a device where that is not
-/// mapped. A tensor whose batches `fold` does not count has no such boxes.
-/// Shapes   (dim, end, row, head, kRaggedRows).
+/// those of its neighbour follow. For row r of a sequence of n rows that begins at row b the
+/// coordinates are
+///   end  b + n, row  kRaggedRows - n + r, last  kRaggedRows,
+/// and the copy stops at row kRaggedRows, that is where r = n. The strides of `end` and `row` are
+/// that of a row; kRaggedRows times that of the last dimension is 2^64 bytes less kRaggedRows rows,
+/// so that in addresses of 64 bits the sum is row b + r. The tensor's own address stays that of the
+/// map, because copies fault where a map's address is not mapped. Where neither rows nor heads of
+/// `fold` count the batches, data becomes null, which no kernel takes.
+/// Shapes   (dim, end, row, head, last).
 inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
   const std::int64_t rows = boxed.size[2], heads = boxed.size[3], batches = boxed.size[4];
   if (rows <= 1 && fold.rows == 0) boxed.stride_bytes[2] = 16;  // that of one row is not used
@@ -100,7 +103,7 @@ class SequenceBoxes {
 
   /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
   /// key0 on. `head`: as the map counts heads. Where sequences have lengths of their own, and row0
-  /// is below 0, they are those of a box of zeros.
+  /// is below 0, they are those of a box of zeros, since those rows are the sequence's before.
   ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int head, int col0 = 0) const {
     if constexpr (kUniform) {
       return {col0, 0, at.row0, head, at.sequence};

@@ -60,9 +60,9 @@
 // A block is persistent (Tuning). Each of its producer threads goes through the block's work tiles
 // by a ForwardSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter
 // in device memory. Where sequences have lengths of their own, or by Tuning, warp 3 makes the work
-// tiles for the others, and blocks may share a counter (varying_schedule.cuh). Consumers read from rows[i] what
-// they are, and that there are no more. Which part of a work tile consumer i has rotates from tile
-// to tile (load_q).
+// tiles for the others, and blocks may share a counter (varying_schedule.cuh). Consumers read from
+// rows[i] what they are, and that there are no more. Which part of a work tile consumer i has
+// rotates from tile to tile (load_q).
 //
 // Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
 // the last to the first, or in the order of block lists: kv_tile(step).

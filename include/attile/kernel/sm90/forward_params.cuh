@@ -147,8 +147,8 @@ struct TensorMaps {
 /// Holds what the thread that makes work tiles needs, with kSchedules.
 template <bool kThere>
 struct Scheduling {
-  int* counter = nullptr;  ///< of the slots that blocks have taken; null: they take turns
-  int items = 0;           ///< all slots of all query heads
+  int* counter = nullptr;  ///< of the items that blocks have taken; null: by the block's index
+  int items = 0;           ///< one for each slot of each query head
   int l2_keys = 0;         ///< keys of one kv head whose K and V take kL2Bytes
 };
 template <>

@@ -14,8 +14,8 @@
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
 // warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
-// goes through the block's work tiles by itself; with kSchedules one more thread makes these
-// (varying_schedule.cuh).
+// goes through the block's work tiles by itself; with kSchedules, which excludes elements, one more
+// thread makes these (varying_schedule.cuh).
 
 namespace attile::sm90 {
 
@@ -30,7 +30,7 @@ ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block,
   typename Pipeline::State state;
   for (auto schedule = work_tiles(p, block, smem, 1); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
-    // The next tile is taken when the last loads of this one fill the pipeline (ScheduledTiles).
+    // The next tile is taken when only a pipeline's stages of this one are left to load.
     [[maybe_unused]] const int takes_next =
         max(at.kv_tiles.last - Traits::kStages, at.kv_tiles.first);
     if constexpr (Traits::kSchedules) {

@@ -18,24 +18,26 @@
 
 // How the producer threads of the forward kernel get the block's work tiles. Mostly each thread
 // works them out by a ForwardSchedule of its own. With kSchedules one thread reads in device memory
-// what lengths and masks say, and writes the work tiles to a place in shared memory, where the
-// others read them:
+// what lengths and masks say, and writes the work tiles to a place in shared memory, where those
+// that load K, V and Q read them:
 //
 //   schedule_tiles, one thread                      ScheduledTiles, kTileReaders threads
 //     waits for the readers (empty)                   waits until the tile is there (full)
 //     takes the number of the next work tile          copies it
 //     writes the tile, and says so (full)             says that the next one may be taken (empty)
 //
-// After the block's last work tile comes one without a sequence. The threads that load K and V let
-// the next tile be taken when they have a pipeline's stages to load, so that it is there in time,
-// and a block that is late holds no work that others could do.
+// After the block's last work tile comes one whose sequence is below 0. The threads that load K and
+// V let the next tile be taken when only as many tiles of K and V of this one are left to load as
+// the pipeline has stages: early enough to hide the wait for the counter, and late enough that a
+// slow block does not hold work which others could begin. Sequences are not sorted by length here:
+// a warp that sorted 32 of them made the kernel slower (docs/tuning.md).
 
 namespace attile::sm90 {
 
-/// Makes a block's work tiles, one after another, with kSchedules: those of the slots (TileSlots) in
-/// which there are rows. Slots are taken by a counter in device memory,
-/// so that no block waits for others in the end, or where the caller has brought no scratch memory
-/// by the index of the block.
+/// Makes a block's work tiles, one after another, with kSchedules. A number names one slot
+/// (TileSlots) of one query head; those without rows are left out. Numbers come from a counter in
+/// device memory, so that blocks end together, or where the caller has brought no scratch memory
+/// from the index of the block (`snake`).
 template <class Traits>
 class VaryingTiles {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
@@ -88,9 +90,9 @@ class VaryingTiles {
 
 /// Reads the work tiles that `schedule_tiles` makes, as ForwardSchedule gives them.
 /// Scope    one thread of kTileReaders. `lanes` are the lanes of its warp that read, too.
-/// Hazards  lanes that read one address count as having read one value, and so the compiler keeps
-///          a tile's head for all lanes of a warp in one register, from which TMA takes it. The
-///          lanes that read tiles must be at the same tile, so they wait for each other.
+/// Hazards  all lanes that load Q read a tile from the same address, so the compiler takes its head
+///          for the same in all of them and keeps it in one register of the warp, from which TMA
+///          takes it. That is right only where they read the same tile: they wait for each other.
 template <class Traits>
 class ScheduledTiles {
  public:
