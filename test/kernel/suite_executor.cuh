@@ -127,9 +127,10 @@ bool sm90_addresses(const Args& a) {
   // What copies write has rows of whole units of 16 bytes.
   const auto whole = [](const auto& t, int dim) { return dim * int{sizeof *t.data} % 16 == 0; };
   const int dim_v = a.head_dim_v > 0 ? a.head_dim_v : a.head_dim;
-  const bool no_keys = a.batch == 0 || a.kv_len == 0, no_rows = a.batch == 0 || a.q_len == 0;
   const attile::RowShape queries = a.sequences.q_shape(a.batch, a.q_len);
   const attile::RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);
+  const bool no_keys = a.batch == 0 || keys.rows == 0;
+  const bool no_rows = a.batch == 0 || queries.rows == 0;
   const auto of_rows = [&](const auto& t) { return no_rows || addresses(t, queries, a.q_heads); };
   const auto of_keys = [&](const auto& t) { return no_keys || addresses(t, keys, a.kv_heads); };
   if constexpr (!Args::kIsForward) {

@@ -7,6 +7,7 @@
 
 #include "kernel/suite_executor.cuh"
 #include "sim/any_table.h"
+#include "sim/find_slot.h"
 #include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
@@ -116,6 +117,7 @@ const bool kRegistered = [] {
   add_packed_tests<KernelsOf<Default, float, kPackedCausal>::Forward,
                    KernelsOf<TwoPass, float, kPackedCausal>::Backward,
                    KernelsOf<Default, float, kPackedCausal>::Backward>(suite, 2, 1);
+  suite.test("packed_causal", "both", "whose_an_item_is", check_search);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("prepare", "both", "the_same_bytes_as_on_the_host", check_prepared_tables);

@@ -26,10 +26,10 @@ class TileSlots {
   /// Says which sequence an item belongs to. Each slot has as many items as the other, for instance
   /// one for each head, and those of a sequence follow each other.
   struct Share {
-    int sequence;
-    int slots;         ///< of the sequence
-    int item;          ///< the item's number among those of the sequence
-    bool is_sequence;  ///< false: it is nobody's
+    int sequence = 0;
+    int slots = 0;             ///< of the sequence
+    int item = 0;              ///< the item's number among those of the sequence
+    bool is_sequence = false;  ///< false: it is nobody's
   };
 
   /// `bound`: the length that no sequence exceeds.

@@ -119,8 +119,9 @@ class DqOrder {
   /// of a warp.
   ATTILE_DEVICE int nearest_seen(const WorkTile& at, int from, int direction) const {
     const int lane = arch::thread_index() % arch::kWarpSize;
+    const int kv_tiles = p_.kv_tiles_of(at);
     const auto exists = [&](int tile) {
-      return static_cast<unsigned>(tile) < static_cast<unsigned>(p_.kv_tiles);
+      return static_cast<unsigned>(tile) < static_cast<unsigned>(kv_tiles);
     };
     const auto here = [&] {
       WorkTile tile = at;

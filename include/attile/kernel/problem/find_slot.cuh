@@ -65,8 +65,9 @@ ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int ite
   const bool is_mine = lane < range.sequences;
   const int sequence = range.first + (is_mine ? lane : 0);
   const int mine = slots.slots(sequence);
+  const bool is_whole = range.is_whole && !arch::any_lane(mine < 1);
   int before = slots.first(sequence) - range.begin;  // slots of sequences that come before this one
-  if (arch::any_lane(mine > kShort)) {
+  if (is_whole && arch::any_lane(mine > kShort)) {
     before = 0;
     for (int i = 0; i < range.sequences; ++i) {
       const int others = arch::shuffle(mine, i);
@@ -75,10 +76,9 @@ ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int ite
   }
   const int among = slot - range.begin;
   const int found = arch::first_lane(is_mine && before <= among && among < before + mine);
-  const int owner = min(found, arch::kWarpSize - 1);
-  const bool is_sequence = range.is_whole && !arch::any_lane(mine < 1) && found == owner;
-  return Share{range.first + owner, arch::shuffle(mine, owner),
-               item - (range.begin + arch::shuffle(before, owner)) * per_slot, is_sequence};
+  if (!is_whole || found == arch::kWarpSize) return Share{};
+  return Share{range.first + found, arch::shuffle(mine, found),
+               item - (range.begin + arch::shuffle(before, found)) * per_slot, true};
 }
 
 /// Returns whether find_by_warp finds a sequence. Scope    all lanes of a warp.

@@ -63,7 +63,9 @@ namespace attile::sm90 {
 /// is loaded, because y - kStages < j with kStages >= 2: those who wait for a K have released all
 /// before K(y), and those who wait for V(j) or a later V have released K(j). So nobody waits for
 /// ever. The next Q, for which `end_rows` waits too, and the elements of the score modifier are
-/// loaded by threads that wait for this consumer alone, which has released those before. Warps of a
+/// loaded by threads that wait for this consumer alone, which has released those before; or with
+/// kSchedules by one that waits until all consumers have released the Q before: those that have not
+/// are at earlier rows, for which all is loaded. Warps of a
 /// consumer release one by one, but wait for nothing but these tiles and each other.
 ///
 /// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
