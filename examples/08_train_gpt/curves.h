@@ -12,13 +12,14 @@ namespace gpt {
 /// The loss of each step.
 using Curve = std::vector<double>;
 
+/// The larger one; NaN where either is.
+inline double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
 /// Of the first `steps` steps; NaN where a curve has one.
 inline double largest_difference(const Curve& a, const Curve& b, std::size_t steps) {
   double largest = 0;
   for (std::size_t i = 0; i < std::min(steps, a.size()); ++i) {
-    const double difference = std::abs(a[i] - b[i]);
-    if (!(difference <= largest)) largest = difference;
-    if (std::isnan(difference)) break;
+    largest = larger(largest, std::abs(a[i] - b[i]));
   }
   return largest;
 }
@@ -27,7 +28,7 @@ inline double largest_difference(const Curve& a, const Curve& b, std::size_t ste
 inline double spread(const Curve& standard, const std::vector<Curve>& nudged, std::size_t steps) {
   double largest = 0;
   for (const Curve& curve : nudged) {
-    largest = std::max(largest, largest_difference(curve, standard, steps));
+    largest = larger(largest, largest_difference(curve, standard, steps));
   }
   return largest;
 }

@@ -31,7 +31,7 @@ constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 64;
 /// The learning rate: it rises in the first tenth of the steps, since the first gradients are large
 /// and AdamW's means are of few of them, and falls as a cosine to a tenth of the highest.
 float learning_rate(const Options& options, int step) {
-  const double highest = options.rate * 1e-6, rising = std::max(options.steps / 10, 1);
+  const double highest = options.rate, rising = std::max(options.steps / 10, 1);
   if (step < rising) return static_cast<float>(highest * (step + 1) / rising);
   const double done = (step - rising) / std::max(options.steps - rising, 1.0);
   return static_cast<float>(highest * (0.55 + 0.45 * std::cos(std::numbers::pi * done)));

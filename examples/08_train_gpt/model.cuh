@@ -29,9 +29,9 @@ struct Shape {
   int layers, heads, vocabulary;
   int batch, len;  ///< sequences of a step, and tokens of each
 
-  int width() const { return heads * kHeadDim; }
-  int hidden() const { return 4 * width(); }
-  int rows() const { return batch * len; }
+  constexpr int width() const { return heads * kHeadDim; }
+  constexpr int hidden() const { return 4 * width(); }
+  constexpr int rows() const { return batch * len; }
 };
 
 /// A layer norm: its parameters, and what its backward pass needs of the forward pass.

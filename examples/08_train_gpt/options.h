@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,14 +14,15 @@ namespace gpt {
 
 struct Options {
   int steps = 300, layers = 4, heads = 4, len = 512, batch = 16;
-  int seed = 1, rate = 1000, report_every = 20;
+  int seed = 1, report_every = 20;
+  double rate = 1e-3;
   std::string attention = "both", text;
   bool help = false;
 };
 
 inline constexpr const char* kHelp =
     "usage: 08_train_gpt [--steps N] [--layers N] [--heads N] [--seqlen N] [--batch N]\n"
-    "                    [--rate N] [--seed N] [--text FILE] [--attention both|attile|standard]\n"
+    "                    [--rate X] [--seed N] [--text FILE] [--attention both|attile|standard]\n"
     "                    [--report N]\n\n"
     "Trains a small GPT to predict the next byte of a text: attile computes attention, cuBLAS the\n"
     "products. Then it trains it again with standard attention, which writes the whole matrix of\n"
@@ -28,8 +30,8 @@ inline constexpr const char* kHelp =
     "  --steps      default 300\n"
     "  --layers, --heads  default 4 and 4; the width is 64 columns for each head\n"
     "  --seqlen, --batch  tokens of a sequence (default 512), and sequences of a step (16)\n"
-    "  --rate       the highest learning rate in millionths (1000); it rises in the first tenth\n"
-    "               of the steps, and falls as a cosine\n"
+    "  --rate       the highest learning rate (0.001); it rises in the first tenth of the steps,\n"
+    "               and falls as a cosine\n"
     "  --seed       decides the weights and the order of the text (1)\n"
     "  --text       a file, or a folder whose files of text are taken; default: attile's own\n"
     "               headers and documents, where this is run in its repository\n"
@@ -55,6 +57,20 @@ inline int whole_number(const std::string& option, const std::string& text, int 
   return x;
 }
 
+inline double learning_rate(const std::string& text) {
+  char* stop = nullptr;
+  const double x = std::strtod(text.c_str(), &stop);
+  if (text.empty() || *stop != '\0' || !(x > 0 && x <= 1)) {
+    throw UsageError("--rate needs a number above 0, up to 1, not '" + text + "'.");
+  }
+  return x;
+}
+
+inline std::string way(const std::string& text) {
+  if (text == "both" || text == "attile" || text == "standard") return text;
+  throw UsageError("--attention needs one of both, attile, standard, not '" + text + "'.");
+}
+
 /// An option that takes a whole number.
 struct Number {
   using Member = int Options::*;
@@ -63,33 +79,27 @@ struct Number {
   int least, most;
 };
 inline constexpr Number kNumbers[] = {
-    {"--steps", &Options::steps, 2, 1'000'000}, {"--layers", &Options::layers, 1, 1000},
-    {"--heads", &Options::heads, 1, 64},        {"--seqlen", &Options::len, 1, 1 << 20},
-    {"--batch", &Options::batch, 1, 1 << 20},   {"--rate", &Options::rate, 1, 1'000'000},
-    {"--seed", &Options::seed, 0, 1 << 30},     {"--report", &Options::report_every, 1, 1'000'000},
+    {"--steps", &Options::steps, 2, 1'000'000},
+    {"--layers", &Options::layers, 1, 1000},
+    {"--heads", &Options::heads, 1, 64},
+    {"--seqlen", &Options::len, 1, 1 << 20},
+    {"--batch", &Options::batch, 1, 1 << 20},
+    {"--seed", &Options::seed, 0, 1 << 30},
+    {"--report", &Options::report_every, 1, 1'000'000},
 };
 
-inline void set(Options& options, const std::string& option, const std::string& value) {
+/// Whether there is such an option; sets it to value() if so.
+template <class Value>
+bool set(Options& options, const std::string& option, const Value& value) {
+  if (option == "--text") return options.text = value(), true;
+  if (option == "--rate") return options.rate = learning_rate(value()), true;
+  if (option == "--attention") return options.attention = way(value()), true;
   for (const Number& n : kNumbers) {
     if (option != n.option) continue;
-    options.*n.member = whole_number(option, value, n.least, n.most);
-    return;
+    options.*n.member = whole_number(option, value(), n.least, n.most);
+    return true;
   }
-  if (option == "--text") {
-    options.text = value;
-    return;
-  }
-  if (value != "both" && value != "attile" && value != "standard") {
-    throw UsageError("--attention needs one of both, attile, standard, not '" + value + "'.");
-  }
-  options.attention = value;
-}
-
-inline bool is_known(const std::string& option) {
-  for (const Number& n : kNumbers) {
-    if (option == n.option) return true;
-  }
-  return option == "--text" || option == "--attention";
+  return false;
 }
 
 }  // namespace detail
@@ -99,15 +109,15 @@ inline Options parse(const std::vector<std::string>& words) {
   Options options;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& option = words[i];
+    const auto value = [&]() -> const std::string& {
+      if (i + 1 == words.size()) throw UsageError(option + " needs a value.");
+      return words[++i];
+    };
     if (option == "-h" || option == "--help") {
       options.help = true;
-      continue;
-    }
-    if (!detail::is_known(option)) {
+    } else if (!detail::set(options, option, value)) {
       throw UsageError("there is no option '" + option + "'; see --help.");
     }
-    if (i + 1 == words.size()) throw UsageError(option + " needs a value.");
-    detail::set(options, option, words[++i]);
   }
   // The kernels of the layers count elements in 32 bits; the widest rows are 4 * 64 a head.
   if (std::int64_t{256} * options.heads * options.batch * options.len > INT32_MAX) {
