@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "attention.h"
-#include "layers.cuh"
+#include "kernels.cuh"
 #include "model.cuh"
 #include "products.cuh"
 

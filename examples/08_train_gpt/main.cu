@@ -3,7 +3,7 @@
 // It is trained again with standard attention, from the same weights on the same batches, and the
 // two loss curves have to be the same. `08_train_gpt --help` says how it is called.
 //
-// Read main.cu, then train.cuh (the loop), model.cuh (the passes), layers.cuh (the kernels). What
+// Read main.cu, then train.cuh (the loop), model.cuh (the passes), kernels.cuh. What
 // is called of attile is in attentions.cuh.
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,6 @@
 #include <exception>
 #include <numbers>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "attentions.cuh"
@@ -49,65 +48,71 @@ Training make_training(const Options& o, const std::string& text) {
           .rate = [=](int step) { return learning_rate(o, step); }};
 }
 
-/// Tokens per second since the first step, which loads kernels and is not counted.
-class Speed {
- public:
-  explicit Speed(int tokens_of_step) : tokens_of_step_(tokens_of_step) {}
-  double after(int steps) {
-    const auto now = std::chrono::steady_clock::now();
-    if (steps == 1) begin_ = now;
-    const double seconds = std::chrono::duration<double>(now - begin_).count();
-    return steps == 1 ? 0 : (steps - 1.0) * tokens_of_step_ / seconds;
-  }
-
- private:
-  double tokens_of_step_;
-  std::chrono::steady_clock::time_point begin_;
+/// How a run went.
+struct Outcome {
+  Curve curve;
+  double tokens_per_second = 0;  ///< since the first step, which loads kernels and is not counted
 };
 
-/// Trains once and prints how it goes on.
-Curve run(const char* name, const Options& options, const Training& training,
-          Attention<Bf16>& attention) {
-  Speed speed(training.shape.rows());
-  std::printf("%s\n", name);
-  return train(training, attention, options.report_every, [&](int done, float loss) {
-    std::printf("  step %5d  loss %.4f", done, loss);
-    if (done > 1)
-      std::printf("  %9.0f tokens/s", speed.after(done));
-    else
-      speed.after(done);
-    std::printf("\n");
+/// Trains once; prints how it goes on, unless `name` is null.
+Outcome run(const char* name, const Options& options, const Training& training,
+            Attention<Bf16>& attention) {
+  using Clock = std::chrono::steady_clock;
+  Outcome outcome;
+  Clock::time_point first_step;
+  const auto report = [&](int done, float loss) {
+    if (done == 1) first_step = Clock::now();
+    const std::chrono::duration<double> seconds = Clock::now() - first_step;
+    if (done > 1) {
+      outcome.tokens_per_second = (done - 1.0) * training.shape.rows() / seconds.count();
+    }
+    if (name == nullptr) return;
+    std::printf("%-8s  step %5d  loss %.4f  %10.0f tokens/s\n", name, done, loss,
+                outcome.tokens_per_second);
     std::fflush(stdout);
-  });
+  };
+  outcome.curve = train(training, attention, options.report_every, report);
+  return outcome;
+}
+
+/// The curves of standard attention with other roundings.
+std::vector<Curve> run_nudged(const Options& options, const Training& training) {
+  std::printf("nudged    standard attention three times more, its roundings moved by chance\n");
+  std::vector<Curve> curves;
+  for (const std::uint32_t seed : {1000u, 100'000u, 10'000'000u}) {
+    NudgedAttention attention(seed);
+    curves.push_back(run(nullptr, options, training, attention).curve);
+  }
+  return curves;
 }
 
 void print_curves(const Options& options, const Curve& attile, const Curve& standard) {
-  std::printf("%8s %10s %10s %11s\n", "step", "attile", "standard", "difference");
-  for (std::size_t i = 0; i < attile.size(); ++i) {
-    if (i != 0 && i + 1 != attile.size() && (i + 1) % options.report_every != 0) continue;
-    std::printf("%8zu %10.4f %10.4f %11.1e\n", i + 1, attile[i], standard[i],
-                attile[i] - standard[i]);
+  std::printf("\n%8s %10s %10s %12s\n", "step", "attile", "standard", "difference");
+  for (int step = 1; step <= options.steps; ++step) {
+    if (!is_reported(step, options.steps, options.report_every)) continue;
+    const double a = attile[step - 1], b = standard[step - 1];
+    std::printf("%8d %10.4f %10.4f %12.1e\n", step, a, b, a - b);
   }
 }
 
-/// Whether the curves are the same, by the bound of curves.h.
+/// Trains with attile and with standard attention. Returns whether the curves are the same, by the
+/// bound of curves.h.
 bool compare(const Options& options, const Training& training) {
   FlashAttention flash;
-  const Curve attile = run("attile", options, training, flash);
+  const Outcome attile = run("attile", options, training, flash);
   StandardAttention whole;
-  const Curve standard = run("standard attention", options, training, whole);
-  std::vector<Curve> nudged;
-  for (const std::uint32_t seed : {1000u, 100'000u, 10'000'000u}) {
-    NudgedAttention attention(seed);
-    nudged.push_back(run("standard attention, Q, K and V nudged by their last bit", options,
-                         training, attention));
-  }
-  print_curves(options, attile, standard);
-  const bool same = is_same(attile, standard, nudged);
-  std::printf("largest difference %.2e; of standard attention from itself, nudged, %.2e\n",
-              largest_difference(attile, standard, attile.size()),
-              spread(standard, nudged, standard.size()));
-  std::printf(same ? "The curves are the same.\n" : "The curves differ by more than roundings.\n");
+  const Outcome standard = run("standard", options, training, whole);
+  const std::vector<Curve> nudged = run_nudged(options, training);
+
+  print_curves(options, attile.curve, standard.curve);
+  const bool same = is_same(attile.curve, standard.curve, nudged);
+  std::printf("\nattile trains %.2f times as fast.\n",
+              attile.tokens_per_second / standard.tokens_per_second);
+  std::printf("The curves are at most %.1e apart; standard attention with other roundings is at\n",
+              largest_difference(attile.curve, standard.curve, attile.curve.size()));
+  std::printf("most %.1e from itself. The curves %s.\n",
+              spread(standard.curve, nudged, standard.curve.size()),
+              same ? "are the same" : "differ by more than roundings");
   return same;
 }
 
@@ -123,13 +128,16 @@ int run_program(const Options& options, const std::string& program) {
   }
   example::need_gpu();
   const Training training = make_training(options, text);
+  const Shape& shape = training.shape;
+  std::printf("GPT of %d layers, %d heads, width %d; %d tokens of %zu bytes of text at a step\n",
+              shape.layers, shape.heads, shape.width(), shape.rows(), text.size());
   if (options.attention == "both") return compare(options, training) ? kExitDone : kExitFailed;
   if (options.attention == "attile") {
     FlashAttention attention;
     run("attile", options, training, attention);
   } else {
     StandardAttention attention;
-    run("standard attention", options, training, attention);
+    run("standard", options, training, attention);
   }
   return kExitDone;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A GPT: what it learns, its forward pass and its backward pass.
+// A GPT, forward and backward.
 //   x = table[token] + position
 //   for each layer:  x = x + attention(layer_norm(x) W_qkv) W_out
 //                    x = x + gelu(layer_norm(x) W_up) W_down
 //   logits = layer_norm(x) W_unembed
-// A row is a token: matrices are (rows, width), rows = batch * length, and a product is y = x W.
-// Of y = x W, the backward pass has dx = dy W^T and dW = x^T dy.
+// A row is a token: x is (rows, width), rows = batch * length. dx is the gradient of the loss by x,
+// and so on: of y = x W the backward pass knows dy, and dx = dy W^T, dW = x^T dy.
 #pragma once
 
 #include <attile/core/tensor.h>
@@ -16,68 +16,12 @@
 #include <vector>
 
 #include "attention.h"
-#include "layers.cuh"
+#include "kernels.cuh"
+#include "layer.cuh"
 #include "parameters.cuh"
 #include "products.cuh"
 
 namespace gpt {
-
-/// The columns of a head: attention's kernels are compiled for this number.
-inline constexpr int kHeadDim = 64;
-
-struct Shape {
-  int layers, heads, vocabulary;
-  int batch, len;  ///< sequences of a step, and tokens of each
-
-  constexpr int width() const { return heads * kHeadDim; }
-  constexpr int hidden() const { return 4 * width(); }
-  constexpr int rows() const { return batch * len; }
-};
-
-/// A layer norm: its parameters, and what its backward pass needs of the forward pass.
-template <class T>
-struct LayerNorm {
-  Parameter<T> gain, bias;
-  DeviceArray<RowStatistics> statistics;
-  DeviceArray<T> y;
-
-  LayerNorm(const Shape& s, Initializer<T>& make)
-      : gain(make.vector(s.width(), 1)),
-        bias(make.vector(s.width(), 0)),
-        statistics(s.rows()),
-        y(std::size_t{1} * s.rows() * s.width()) {}
-};
-
-/// One layer: its parameters, and the activations that its backward pass reads.
-template <class T>
-struct Layer {
-  LayerNorm<T> norm1, norm2;
-  Parameter<T> qkv_weights, out_weights, up_weights, down_weights;
-  DeviceArray<float> x, middle;  ///< the residual stream before each half of the layer
-  DeviceArray<T> qkv, o;         ///< Q, K and V of a row lie side by side
-  DeviceArray<float> lse;
-  DeviceArray<T> up, hidden;  ///< before GELU and behind it
-
-  Layer(const Shape& s, Initializer<T>& make)
-      : norm1(s, make),
-        norm2(s, make),
-        qkv_weights(make.weights(s.width(), 3 * s.width())),
-        out_weights(make.weights(s.width(), s.width(), half_share(s))),
-        up_weights(make.weights(s.width(), s.hidden())),
-        down_weights(make.weights(s.hidden(), s.width(), half_share(s))),
-        x(size(s, s.width())),
-        middle(size(s, s.width())),
-        qkv(size(s, 3 * s.width())),
-        o(size(s, s.width())),
-        lse(size(s, s.heads)),
-        up(size(s, s.hidden())),
-        hidden(size(s, s.hidden())) {}
-
- private:
-  static std::size_t size(const Shape& s, int cols) { return std::size_t{1} * s.rows() * cols; }
-  /// The halves of all layers add to the same x, whose variance is that of one product in the end.
-  static float half_share(const Shape& s) { return 1 / std::sqrt(2.0f * s.layers); }
-};
 
 template <class T>
 class Model {
@@ -94,54 +38,29 @@ class Model {
   /// `tokens` and `targets`, the token behind each, are (batch, len) in device memory.
   void forward(const int* tokens, const int* targets, float* loss) {
     tokens_ = tokens;
-    launch(embed, size(), width(), shape_.len, tokens, table_.w.get(), positions_.w.get(),
-           layers_[0].x.get());
+    launch(embed, size(), width(), shape_.len, tokens, table_.w, positions_.w, layers_[0].x);
     for (int i = 0; i < shape_.layers; ++i) {
-      Layer<T>& l = layers_[i];
-      float* const next = i + 1 < shape_.layers ? layers_[i + 1].x.get() : last_x_.get();
-      normalize(l.norm1, l.x);
-      products_.multiply(of(l.qkv), of(l.norm1.y), l.qkv_weights.matrix());
-      attention_.forward(attention_forward(l), i);
-      products_.multiply(of(branch_), of(l.o), l.out_weights.matrix());
-      launch(add<T>, size(), l.x.get(), branch_.get(), l.middle.get());
-
-      normalize(l.norm2, l.middle);
-      products_.multiply(of(l.up), of(l.norm2.y), l.up_weights.matrix());
-      launch(gelu<T>, hidden_size(), l.up.get(), l.hidden.get());
-      products_.multiply(of(branch_), of(l.hidden), l.down_weights.matrix());
-      launch(add<T>, size(), l.middle.get(), branch_.get(), next);
+      forward_attention(layers_[i], i);
+      forward_mlp(layers_[i], i + 1 < shape_.layers ? layers_[i + 1].x : last_x_);
     }
     normalize(last_norm_, last_x_);
-    products_.multiply(of(logits_), of(last_norm_.y), unembed_.matrix());
-    launch_warps(cross_entropy<T>, rows(), shape_.vocabulary, logits_.get(), targets,
-                 row_loss_.get(), dlogits_.get());
-    launch_warps(mean_loss, 1, rows(), row_loss_.get(), loss);
+    products_.multiply(matrix(logits_), matrix(last_norm_.y), unembed_.matrix());
+    launch_warps(cross_entropy<T>, rows(), shape_.vocabulary, logits_, targets, row_loss_,
+                 dlogits_);
+    launch_warps(mean_loss, 1, rows(), row_loss_, loss);
   }
 
   /// The gradients of all parameters, by the chain rule: `forward` from its end to its beginning.
-  /// dx_ is the gradient of the residual stream, to which each half of a layer adds.
   void backward() {
-    launch(clear, size(), dx_.get());
+    launch(clear, size(), dx_);
     multiply_backward(last_norm_.y, unembed_, dlogits_, dbranch_);
     normalize_backward(last_norm_, last_x_);
     for (int i = shape_.layers - 1; i >= 0; --i) {
-      Layer<T>& l = layers_[i];
-      launch(round<T>, size(), dx_.get(), dbranch_.get());
-      multiply_backward(l.hidden, l.down_weights, dbranch_, dhidden_);
-      launch(gelu_backward<T>, hidden_size(), l.up.get(), dhidden_.get());
-      multiply_backward(l.norm2.y, l.up_weights, dhidden_, dbranch_);
-      normalize_backward(l.norm2, l.middle);
-
-      launch(round<T>, size(), dx_.get(), dbranch_.get());
-      multiply_backward(l.o, l.out_weights, dbranch_, do_);
-      attention_.backward(attention_backward(l), i);
-      multiply_backward(l.norm1.y, l.qkv_weights, dqkv_, dbranch_);
-      normalize_backward(l.norm1, l.x);
+      backward_mlp(layers_[i]);
+      backward_attention(layers_[i], i);
     }
-    launch(embed_table_backward, table_.size(), width(), rows(), tokens_, dx_.get(),
-           table_.gradient.get());
-    launch(embed_positions_backward, positions_.size(), shape_.batch, dx_.get(),
-           positions_.gradient.get());
+    launch(embed_table_backward, table_.size(), width(), rows(), tokens_, dx_, table_.gradient);
+    launch(embed_positions_backward, positions_.size(), shape_.batch, dx_, positions_.gradient);
   }
 
   /// A step of AdamW down these gradients.
@@ -156,59 +75,85 @@ class Model {
   const std::vector<const Parameter<T>*>& parameters() const { return parameters_; }
 
  private:
-  int rows() const { return shape_.rows(); }
-  int width() const { return shape_.width(); }
-  int size() const { return rows() * width(); }
-  int hidden_size() const { return rows() * shape_.hidden(); }
+  // ---- the halves of a layer: x + branch, where the branch begins with a layer norm ------------
 
-  /// An array with some columns for each row.
-  template <class E>
-  DeviceArray<E> array(int cols) const {
-    return DeviceArray<E>(std::size_t{1} * rows() * cols);
+  /// middle = x + attention(layer_norm(x) W_qkv) W_out.
+  void forward_attention(const Layer<T>& l, int number) {
+    normalize(l.norm1, l.x);
+    products_.multiply(matrix(l.qkv), matrix(l.norm1.y), l.qkv_weights.matrix());
+    attention_.forward(attention_forward(l), number);
+    products_.multiply(matrix(branch_), matrix(l.o), l.out_weights.matrix());
+    launch(add<T>, size(), l.x, branch_, l.middle);
   }
-  /// The same as the operand of a product.
-  template <class E>
-  Matrix<E> of(const DeviceArray<E>& a) const {
-    return {a.get(), rows(), static_cast<int>(a.size() / rows())};
+  /// dx_, the gradient of `middle`, becomes that of `x`: it stays for the way around the branch,
+  /// and what comes through the branch is added.
+  void backward_attention(const Layer<T>& l, int number) {
+    launch(round<T>, size(), dx_, dbranch_);
+    multiply_backward(l.o, l.out_weights, dbranch_, do_);
+    attention_.backward(attention_backward(l), number);
+    multiply_backward(l.norm1.y, l.qkv_weights, dqkv_, dbranch_);
+    normalize_backward(l.norm1, l.x);
   }
+
+  /// next = middle + gelu(layer_norm(middle) W_up) W_down.
+  void forward_mlp(const Layer<T>& l, const DeviceArray<float>& next) {
+    normalize(l.norm2, l.middle);
+    products_.multiply(matrix(l.up), matrix(l.norm2.y), l.up_weights.matrix());
+    launch(gelu<T>, hidden_size(), l.up, l.hidden);
+    products_.multiply(matrix(branch_), matrix(l.hidden), l.down_weights.matrix());
+    launch(add<T>, size(), l.middle, branch_, next);
+  }
+  /// dx_, the gradient of `next`, becomes that of `middle`, likewise.
+  void backward_mlp(const Layer<T>& l) {
+    launch(round<T>, size(), dx_, dbranch_);
+    multiply_backward(l.hidden, l.down_weights, dbranch_, dhidden_);
+    launch(gelu_backward<T>, hidden_size(), l.up, dhidden_);
+    multiply_backward(l.norm2.y, l.up_weights, dhidden_, dbranch_);
+    normalize_backward(l.norm2, l.middle);
+  }
+
+  // ---- their parts ------------------------------------------------------------------------------
 
   void normalize(const LayerNorm<T>& n, const DeviceArray<float>& x) {
-    launch_warps(layer_norm<T>, rows(), width(), x.get(), n.gain.w.get(), n.bias.w.get(), n.y.get(),
-                 n.statistics.get());
+    launch_warps(layer_norm<T>, rows(), width(), x, n.gain.w, n.bias.w, n.y, n.statistics);
   }
-  /// From dbranch_, the gradient of its output, to its parameters' and to dx_.
+  /// From dbranch_, the gradient of its output, to its parameters' gradients and to dx_.
   void normalize_backward(const LayerNorm<T>& n, const DeviceArray<float>& x) {
-    launch(layer_norm_parameters_backward<T>, parts() * width(), rows(), width(), x.get(),
-           n.statistics.get(), dbranch_.get(), parts_.get());
-    launch(add_parts, 2 * width(), parts(), parts_.get(), n.gain.gradient.get(),
-           n.bias.gradient.get());
-    launch_warps(layer_norm_backward<T>, rows(), width(), x.get(), n.gain.w.get(),
-                 n.statistics.get(), dbranch_.get(), dx_.get());
+    launch(layer_norm_parameters_backward<T>, parts() * width(), rows(), width(), x, n.statistics,
+           dbranch_, parts_);
+    launch(add_parts, 2 * width(), parts(), parts_, n.gain.gradient, n.bias.gradient);
+    launch_warps(layer_norm_backward<T>, rows(), width(), x, n.gain.w, n.statistics, dbranch_, dx_);
   }
-  int parts() const { return (rows() + kRowsOfPart - 1) / kRowsOfPart; }
 
   /// Of y = x W: dW = x^T dy and dx = dy W^T.
   void multiply_backward(const DeviceArray<T>& x, const Parameter<T>& w, const DeviceArray<T>& dy,
                          const DeviceArray<T>& dx) {
-    products_.multiply(w.gradient_matrix(), of(x).transposed(), of(dy));
-    products_.multiply(of(dx), of(dy), w.matrix().transposed());
+    products_.multiply(w.gradient_matrix(), matrix(x).transposed(), matrix(dy));
+    products_.multiply(matrix(dx), matrix(dy), w.matrix().transposed());
   }
 
+  // ---- what attention is asked ------------------------------------------------------------------
+
   /// Q, K or V (0, 1, 2) of an array that has the three side by side in each row, without a copy:
-  /// a row of a head begins 3 * width elements behind the one before.
+  /// the next row of a head begins 3 * width elements further.
   template <class E>
   attile::Tensor<E> part_of(E* qkv, int which) const {
     const std::int64_t row_stride = 3 * width();
     return {qkv + which * width(), shape_.len * row_stride, kHeadDim, row_stride};
   }
+  /// An array of as many columns as the model: heads lie side by side in each row.
+  template <class E>
+  attile::Tensor<E> all_of(E* array) const {
+    return attile::bshd(array, shape_.len, shape_.heads, kHeadDim);
+  }
 
   AttentionForward<T> attention_forward(const Layer<T>& l) const {
-    const T* const qkv = l.qkv.get();
+    const T* const qkv = l.qkv;
     return {.q = part_of(qkv, 0),
             .k = part_of(qkv, 1),
             .v = part_of(qkv, 2),
-            .o = attile::bshd(l.o.get(), shape_.len, shape_.heads, kHeadDim),
-            .lse = l.lse.get(),
+            .o = all_of(l.o.get()),
+            .lse = l.lse,
             .batch = shape_.batch,
             .q_heads = shape_.heads,
             .kv_heads = shape_.heads,
@@ -217,15 +162,13 @@ class Model {
             .head_dim = kHeadDim};
   }
   AttentionBackward<T> attention_backward(const Layer<T>& l) const {
-    const T* const qkv = l.qkv.get();
-    const T* const o = l.o.get();
-    const T* const dout = do_.get();
+    const T* const qkv = l.qkv;
     return {.q = part_of(qkv, 0),
             .k = part_of(qkv, 1),
             .v = part_of(qkv, 2),
-            .o = attile::bshd(o, shape_.len, shape_.heads, kHeadDim),
-            .lse = l.lse.get(),
-            .dout = attile::bshd(dout, shape_.len, shape_.heads, kHeadDim),
+            .o = all_of<const T>(l.o),
+            .lse = l.lse,
+            .dout = all_of<const T>(do_),
             .dq = part_of(dqkv_.get(), 0),
             .dk = part_of(dqkv_.get(), 1),
             .dv = part_of(dqkv_.get(), 2),
@@ -235,6 +178,25 @@ class Model {
             .q_len = shape_.len,
             .kv_len = shape_.len,
             .head_dim = kHeadDim};
+  }
+
+  // ---- sizes ------------------------------------------------------------------------------------
+
+  int rows() const { return shape_.rows(); }
+  int width() const { return shape_.width(); }
+  int size() const { return rows() * width(); }
+  int hidden_size() const { return rows() * shape_.hidden(); }
+  int parts() const { return (rows() + kRowsOfPart - 1) / kRowsOfPart; }
+
+  /// An array with some columns for each row.
+  template <class E>
+  DeviceArray<E> array(int cols) const {
+    return DeviceArray<E>(std::size_t{1} * rows() * cols);
+  }
+  /// The same as an operand of a product.
+  template <class E>
+  Matrix<E> matrix(const DeviceArray<E>& a) const {
+    return {a, rows(), static_cast<int>(a.size() / rows())};
   }
 
   void list_parameters() {
@@ -261,11 +223,11 @@ class Model {
   LayerNorm<T> last_norm_{shape_, make_};
   std::vector<const Parameter<T>*> parameters_;
 
-  // What no pass keeps for another one.
+  // What is used again in each layer, or once in a pass.
   DeviceArray<T> branch_ = array<T>(width());  ///< what a half of a layer adds to x
   DeviceArray<float> logits_ = array<float>(shape_.vocabulary), row_loss_ = array<float>(1);
   DeviceArray<T> dlogits_ = array<T>(shape_.vocabulary);
-  DeviceArray<float> dx_ = array<float>(width());
+  DeviceArray<float> dx_ = array<float>(width());  ///< the residual stream's gradient
   DeviceArray<T> dbranch_ = array<T>(width()), dhidden_ = array<T>(shape_.hidden());
   DeviceArray<T> do_ = array<T>(width()), dqkv_ = array<T>(3 * width());
   DeviceArray<float> parts_{std::size_t{2} * parts() * width()};

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "layers.cuh"
+#include "kernels.cuh"
 #include "products.cuh"
 
 namespace gpt {
@@ -34,17 +34,17 @@ struct Parameter {
         m(zeros(values.size())),
         v(zeros(values.size())),
         rounded(values.size()) {
-    launch(round<T>, size(), w.get(), rounded.get());
+    launch(round<T>, size(), w, rounded);
   }
 
   int size() const { return rows * cols; }
-  Matrix<T> matrix() const { return {rounded.get(), rows, cols}; }
-  Matrix<float> gradient_matrix() const { return {gradient.get(), rows, cols}; }
+  Matrix<T> matrix() const { return {rounded, rows, cols}; }
+  Matrix<float> gradient_matrix() const { return {gradient, rows, cols}; }
 
   void update(const AdamW& set) const {
     AdamW mine = set;
     if (!decays) mine.decay = 0;
-    launch(adamw<T>, size(), mine, gradient.get(), m.get(), v.get(), w.get(), rounded.get());
+    launch(adamw<T>, size(), mine, gradient, m, v, w, rounded);
   }
 
  private:

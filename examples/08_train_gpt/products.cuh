@@ -27,7 +27,12 @@ struct Matrix {
 /// A handle of cuBLAS.
 class Products {
  public:
-  Products() { must(cublasCreate(&handle_), "cublasCreate"); }
+  Products() {
+    must(cublasCreate(&handle_), "cublasCreate");
+    // Else parts of a sum may be added in bf16.
+    must(cublasSetMathMode(handle_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+         "cublasSetMathMode");
+  }
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
   ~Products() { static_cast<void>(cublasDestroy(handle_)); }

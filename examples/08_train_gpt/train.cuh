@@ -20,9 +20,14 @@ struct Training {
   std::function<float(int step)> rate;  ///< the learning rate
 };
 
-/// Trains a model from its beginning, and returns the loss of each step. Behind the first step,
-/// then each `report_every` steps and behind the last one it waits for the device, and calls
-/// report(number of steps, loss of the last one).
+/// The steps that are reported: the first one, each `every` steps, and the last one.
+inline bool is_reported(int step, int steps, int every) {
+  return step == 1 || step == steps || step % every == 0;
+}
+
+/// Trains a model from its beginning, and returns the loss of each step. Behind a step that is
+/// reported it waits for the device, and calls report(number of steps so far, loss of the last
+/// one).
 template <class T, class Report>
 Curve train(const Training& training, Attention<T>& attention, int report_every,
             const Report& report) {
@@ -34,13 +39,11 @@ Curve train(const Training& training, Attention<T>& attention, int report_every,
     const Batch batch = training.batch(step);
     tokens.upload(batch.tokens);
     targets.upload(batch.targets);
-    model.forward(tokens.get(), targets.get(), losses.get() + step);
+    model.forward(tokens, targets, losses + step);
     model.backward();
     model.update(training.rate(step));
     const int done = step + 1;
-    if (done == 1 || done == steps || done % report_every == 0) {
-      report(done, losses.download()[step]);
-    }
+    if (is_reported(done, steps, report_every)) report(done, losses.download()[step]);
   }
   const std::vector<float> curve = losses.download();
   return Curve(curve.begin(), curve.end());
