@@ -51,7 +51,7 @@ class DeviceArray {
   ~DeviceArray() { static_cast<void>(cudaFree(data_)); }
 
   T* get() const { return data_; }
-  operator T*() const { return data_; }
+  operator T*() const { return data_; }  // as kernels take it
   std::size_t size() const { return size_; }
   /// Takes as many values as there are elements.
   void upload(const std::vector<T>& values) const {

@@ -13,7 +13,7 @@
 
 #include "attention.h"
 #include "kernels.cuh"
-#include "model.cuh"
+#include "layer.cuh"
 #include "products.cuh"
 
 namespace gpt {
@@ -86,7 +86,7 @@ class StandardAttention : public Attention<Bf16> {
 ATTILE_KERNEL void nudge(int count, std::uint32_t seed, Bf16* x) {
   const int i = thread_of_grid();
   if (i >= count) return;
-  std::uint32_t h = (static_cast<std::uint32_t>(i) + seed) * 0x9E3779B1u;
+  std::uint32_t h = static_cast<std::uint32_t>(i) * 0x9E3779B1u + seed * 0x27D4EB2Fu;
   h = (h ^ h >> 15) * 0x85EBCA77u;
   h = (h ^ h >> 13) * 0xC2B2AE3Du;
   h ^= h >> 16;

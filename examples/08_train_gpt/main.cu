@@ -3,8 +3,9 @@
 // It is trained again with standard attention, from the same weights on the same batches, and the
 // two loss curves have to be the same. `08_train_gpt --help` says how it is called.
 //
-// Read main.cu, then train.cuh (the loop), model.cuh (the passes), kernels.cuh. What
-// is called of attile is in attentions.cuh.
+// Read from here: train.cuh is the loop, model.cuh the two passes, kernels.cuh what lies between
+// the products. The calls of attile are in attentions.cuh, and their arguments are made in
+// model.cuh.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -15,6 +15,7 @@
 namespace kernel_training {
 
 using namespace gpt;
+using gpt::Shape;  // not another test's, where all are one translation unit
 
 constexpr int kSteps = 200;
 constexpr Shape kShape{.layers = 2, .heads = 2, .vocabulary = 32, .batch = 4, .len = 128};
