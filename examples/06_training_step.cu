@@ -58,10 +58,7 @@ struct Step {
       difference[i] -= target[i];
       sum += 0.5 * difference[i] * difference[i];
     }
-    const auto gradient = rounded<T>(difference);
-    example::must(
-        cudaMemcpy(dout.get(), gradient.data(), kSize * sizeof(T), cudaMemcpyHostToDevice),
-        "upload");
+    dout.upload(rounded<T>(difference));
     return sum;
   }
 

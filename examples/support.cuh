@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace example {
@@ -41,13 +42,21 @@ class DeviceArray {
     must(cudaMalloc(&data_, size * sizeof(T)), "cudaMalloc");
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
-    must(cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice), "upload");
+    upload(values);
   }
+  DeviceArray(DeviceArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
   ~DeviceArray() { static_cast<void>(cudaFree(data_)); }
 
   T* get() const { return data_; }
+  operator T*() const { return data_; }  // as kernels take it
+  std::size_t size() const { return size_; }
+  /// Takes as many values as there are elements.
+  void upload(const std::vector<T>& values) const {
+    must(cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice), "upload");
+  }
   std::vector<T> download() const {
     std::vector<T> values(size_);
     must(cudaMemcpy(values.data(), data_, size_ * sizeof(T), cudaMemcpyDeviceToHost), "download");
