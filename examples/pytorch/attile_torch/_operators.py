@@ -241,8 +241,8 @@ def _check(q, k, v, extras, options, enable_gqa):
     layout, max_q, max_k = options[:3]
     rank, row, head = {BSHD: (4, 1, 2), BHSD: (4, 2, 1), PACKED: (3, 0, 1)}[layout]
     shape, k_shape, v_shape = q.shape, k.shape, v.shape
-    _require(len(shape) == len(k_shape) == len(v_shape) == rank,
-             f"q, k and v must have {rank} axes")
+    if not len(shape) == len(k_shape) == len(v_shape) == rank:
+        _require(False, f"q, k and v must have {rank} axes")
     _require(q.dtype in _call._DTYPES, "q, k and v must be float32, float16 or bfloat16")
     _require(q.dtype == k.dtype == v.dtype, "q, k and v must have one dtype")
     _require(q.device == k.device == v.device, "q, k and v must be on one device")
