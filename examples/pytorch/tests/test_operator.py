@@ -10,6 +10,7 @@ import pytest
 import torch
 from attile_torch import _call, _variants
 from reference import FULL
+from torch.autograd import forward_ad
 from torch.library import opcheck
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="it needs a GPU")
@@ -172,6 +173,19 @@ def test_compile_varlen(device):
         grads.append(torch.autograd.grad(function(q, k, v, cu), (q, k, v)))
     for a, b in zip(*grads, strict=True):
         assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_shapes_alone():
+    """On the device meta there are shapes and no numbers."""
+    q, k, v = (torch.empty(2, 40, heads, 64, device="meta") for heads in (4, 2, 2))
+    out, lse = attile_torch.attention(q, k, v[..., :32], causal=True, return_lse=True)
+    assert out.is_meta and out.shape == (2, 40, 4, 32) and lse.shape == (2, 4, 40)
+
+
+def test_forward_derivatives_are_refused(device):
+    q, k, v = make(device, grads=False)
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward-mode"):
+        attile_torch.attention(forward_ad.make_dual(q, q), k, v)
 
 
 def test_checkpoint(device):
