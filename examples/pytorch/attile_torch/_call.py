@@ -192,14 +192,13 @@ def grad_like(tensor):
 # ---- plans --------------------------------------------------------------------------------------
 
 
-def _strides(tensor, layout):
+def _order(strides, layout):
     """The strides of batch, head and row."""
-    s = tensor.stride()
     if layout == BSHD:
-        return s[0], s[2], s[1]
+        return strides[0], strides[2], strides[1]
     if layout == BHSD:
-        return s[:3]
-    return 0, s[1], s[0]
+        return strides[:3]
+    return 0, strides[1], strides[0]
 
 
 def _bias_strides(tensor):
@@ -255,7 +254,9 @@ class Plan:
             "sinks": None if extras.sinks is None else extras.sinks.dtype}
         self._out_form = _out_form(q.shape, v.shape[-1], layout)
         self._lse_shape = _lse_shape(q.shape, layout)
-        self._copies = any(last_contiguous(x) is not x for x in (q, k, v))
+        self._copies = not (q.stride(-1) == k.stride(-1) == v.stride(-1) == 1)
+        if self._copies:
+            q, k, v = last_contiguous(q), last_contiguous(k), last_contiguous(v)
         if layout == PACKED:
             batch, q_len, kv_len = extras.cu_seqlens_q.shape[0] - 1, options.max_q, options.max_k
             total_q, total_k, head = q.shape[0], k.shape[0], 1
@@ -269,17 +270,16 @@ class Plan:
             options.left, options.right, total_q, total_k, int(options.scale is not None),
             options.scale or 0.0, options.softcap, options.dropout,
             0 if slopes is None or slopes.dim() < 2 else slopes.stride(0))
-        out = q.new_empty_strided(*self._out_form)
-        tensors = [last_contiguous(x) for x in (q, k, v)]
-        self._words = self._common(*tensors, out, extras.bias) + _NO_BACKWARD
+        self._words = self._common(q.stride(), k.stride(), v.stride(), self._out_form[1],
+                                   extras.bias) + _NO_BACKWARD
         self._library = self._backward_request = None
         self._steps = {}
 
     def _common(self, q, k, v, out, bias):
-        """The words that both directions have."""
+        """The words that both directions have, from strides of Q, K, V and O."""
         layout = self._layout
-        return _PLAN.pack(*self._sizes, *_strides(q, layout), *_strides(k, layout),
-                          *_strides(v, layout), *_strides(out, layout), *_bias_strides(bias))
+        return _PLAN.pack(*self._sizes, *_order(q, layout), *_order(k, layout),
+                          *_order(v, layout), *_order(out, layout), *_bias_strides(bias))
 
     def _request(self, dtype, backward=False, bias_gradient=False):
         return request(variant_of(self._device, dtype, *self._dims, self._options, **self._kinds,
@@ -356,9 +356,10 @@ class Plan:
             layout = self._layout
             step = self._steps[key] = _Step(
                 self._request(q.dtype, True, bias_gradient).result(),
-                self._common(q, k, v, out, bias) + _BACKWARD.pack(
-                    *_strides(dout, layout), *_strides(dq, layout), *_strides(dk, layout),
-                    *_strides(dv, layout), *_bias_strides(dbias)))
+                self._common(*key[:4], bias) + _BACKWARD.pack(
+                    *_order(strides, layout), *_order(dq.stride(), layout),
+                    *_order(dk.stride(), layout), *_order(dv.stride(), layout),
+                    *_bias_strides(dbias)))
         rng, seed, offset = draw
         main = (q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr())
         grads = (dout.data_ptr(), _address(dlse), dq.data_ptr(), dk.data_ptr(), dv.data_ptr())

@@ -9,6 +9,7 @@ from typing import Optional
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from . import _call
@@ -148,13 +149,23 @@ _gradients_once = once_differentiable(_gradients)
 def _nobody_looks_on(q, k, v, extras):
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0 \
             or torch._C._functorch.maybe_current_level() is not None \
-            or type(q) not in _PLAIN or type(k) not in _PLAIN or type(v) not in _PLAIN:
+            or forward_ad._current_level >= 0 \
+            or type(q) not in _PLAIN or type(k) not in _PLAIN or type(v) not in _PLAIN \
+            or q.is_meta:
         return False
     if extras is not NO_EXTRAS:
         for tensor in extras:
             if tensor is not None and type(tensor) not in _PLAIN:
                 return False
     return True
+
+
+def _refuse_tangents(tensors):
+    """An operator would leave them out without a word."""
+    if forward_ad._current_level >= 0 and any(
+            tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None
+            for tensor in tensors):
+        raise NotImplementedError("attile_torch: there is no forward-mode derivative")
 
 
 _plans = {}
@@ -184,6 +195,8 @@ def _attend(q, k, v, extras, options, enable_gqa, return_lse):
     q, k, v = _autocast(q, k, v)
     dropout = options[8]
     if not _nobody_looks_on(q, k, v, extras):
+        if not torch.compiler.is_compiling():
+            _refuse_tangents((q, k, v, *extras))
         _check(q, k, v, extras, options, enable_gqa)
         rng = None if dropout == 0 else _call.draw_on_device(q.device)
         out, lse = torch.ops.attile.forward(q, k, v, *_prepare(q, extras), rng, *options)
@@ -230,8 +243,8 @@ def _masks(causal, window):
 
 def _autocast(q, k, v):
     """Q, K and V as torch.autocast wants them, which no operator of its lists does here."""
-    kind = "cuda" if q.is_cuda else q.device.type
-    if torch.is_autocast_enabled(kind) and q.is_floating_point():
+    kind = "cuda" if q.is_cuda else "cpu"
+    if torch.is_autocast_enabled(kind) and q.is_floating_point() and not q.is_meta:
         dtype = torch.get_autocast_dtype(kind)
         return q.to(dtype), k.to(dtype), v.to(dtype)
     return q, k, v
@@ -241,11 +254,12 @@ def _check(q, k, v, extras, options, enable_gqa):
     layout, max_q, max_k = options[:3]
     rank, row, head = {BSHD: (4, 1, 2), BHSD: (4, 2, 1), PACKED: (3, 0, 1)}[layout]
     shape, k_shape, v_shape = q.shape, k.shape, v.shape
-    _require(len(shape) == len(k_shape) == len(v_shape) == rank,
-             f"q, k and v must have {rank} axes")
+    if not len(shape) == len(k_shape) == len(v_shape) == rank:
+        _require(False, f"q, k and v must have {rank} axes")
     _require(q.dtype in _call._DTYPES, "q, k and v must be float32, float16 or bfloat16")
     _require(q.dtype == k.dtype == v.dtype, "q, k and v must have one dtype")
     _require(q.device == k.device == v.device, "q, k and v must be on one device")
+    _require(q.device.type in ("cuda", "cpu", "meta"), "q, k and v must be on a GPU or the CPU")
     _require(shape[-1] == k_shape[-1], "q and k must have the same head_dim")
     _require(k_shape[:-1] == v_shape[:-1], "k and v must have the same shape but for head_dim")
     _require(rank == 3 or shape[0] == k_shape[0], "q and k must have the same batch")

@@ -2,7 +2,13 @@
 """Attention as the formula says, in any type, with PyTorch's autograd, and how results are
 compared: in fp64 it is the truth, in the type of the inputs the plain computation whose error is
 the yardstick."""
+import os
+
 import torch
+
+# Whether all cases run: on a GPU, or where it is asked for. The CPU executor has one body for all
+# types, so that there a policy is tested in one type, and fewer variants are compiled.
+FULL = torch.cuda.is_available() or os.environ.get("ATTILE_TORCH_TEST_FULL", "") not in ("", "0")
 
 
 def mask_of(rows, columns, causal=False, window=None, device=None):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The operator as PyTorch sees it: opcheck, torch.compile, autograd, errors, graphs, cache."""
+import itertools
 import os
 import subprocess
 import sys
@@ -8,9 +9,12 @@ import attile_torch
 import pytest
 import torch
 from attile_torch import _call, _variants
+from reference import FULL
+from torch.autograd import forward_ad
 from torch.library import opcheck
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="it needs a GPU")
+full = pytest.mark.skipif(not FULL, reason="it runs on a GPU, or by test.sh --all")
 
 
 def make(device, dtype=torch.float32, shape=(2, 40, 4, 64), kv_heads=2, grads=True):
@@ -110,8 +114,8 @@ class Layer(torch.nn.Module):
 
 @pytest.mark.parametrize(("backend", "options"), [
     ("aot_eager", {"causal": True}), ("aot_eager", {"causal": True, "dropout_p": 0.2}),
-    ("inductor", {"causal": True, "dropout_p": 0.2}),
-    pytest.param("inductor", {"causal": True}, marks=gpu)], ids=str)
+    pytest.param("inductor", {"causal": True}, marks=full),
+    pytest.param("inductor", {"causal": True, "dropout_p": 0.2}, marks=full)], ids=str)
 def test_compile(device, backend, options):
     layer = Layer(**options).to(device)
     compiled = torch.compile(layer, fullgraph=True, backend=backend)
@@ -132,9 +136,26 @@ def test_compile(device, backend, options):
         assert not torch.equal(compiled(x), compiled(x))
 
 
-def test_compile_dynamic_shapes(device):
+@gpu
+def test_compile_to_graphs(device):
+    """What torch.compile captures in CUDA graphs draws anew at every replay."""
+    layer = Layer(causal=True, dropout_p=0.2).to(device)
+    compiled = torch.compile(layer, fullgraph=True, mode="reduce-overhead")
+    x = torch.randn(2, 33, 64, device=device)
+    outs = []
+    for _ in range(5):
+        torch.compiler.cudagraph_mark_step_begin()
+        out = compiled(x)
+        out.square().mean().backward()
+        outs.append(out.detach().clone())
+    assert all(not torch.equal(a, b) for a, b in itertools.pairwise(outs))
+    assert torch.isfinite(layer.qkv.weight.grad).all()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=full)])
+def test_compile_dynamic_shapes(device, backend):
     layer = Layer(causal=True).to(device)
-    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend="aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=backend)
     for rows in (9, 20, 33):
         x = torch.randn(2, rows, 64, device=device)
         assert torch.allclose(layer(x), compiled(x), atol=1e-5)
@@ -154,6 +175,19 @@ def test_compile_varlen(device):
         assert torch.allclose(a, b, atol=1e-5)
 
 
+def test_shapes_alone():
+    """On the device meta there are shapes and no numbers."""
+    q, k, v = (torch.empty(2, 40, heads, 64, device="meta") for heads in (4, 2, 2))
+    out, lse = attile_torch.attention(q, k, v[..., :32], causal=True, return_lse=True)
+    assert out.is_meta and out.shape == (2, 40, 4, 32) and lse.shape == (2, 4, 40)
+
+
+def test_forward_derivatives_are_refused(device):
+    q, k, v = make(device, grads=False)
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward-mode"):
+        attile_torch.attention(forward_ad.make_dual(q, q), k, v)
+
+
 def test_checkpoint(device):
     """What is computed again has the same dropout."""
     layer = Layer(causal=True, dropout_p=0.3).to(device)
@@ -167,6 +201,29 @@ def test_checkpoint(device):
         out.square().mean().backward()
         grads.append(layer.qkv.weight.grad.clone())
     assert torch.allclose(*grads, atol=1e-6)
+
+
+def test_state_of_the_generator(device):
+    """The generator's state decides what is dropped, and each call advances it."""
+    own = torch.cuda if device.type == "cuda" else torch
+    q, k, v = make(device, grads=False)
+
+    def attend():
+        return attile_torch.attention(q, k, v, causal=True, dropout_p=0.3)
+
+    state = own.get_rng_state()
+    first, second = attend(), attend()
+    own.set_rng_state(state)
+    assert torch.equal(attend(), first) and torch.equal(attend(), second)
+    assert not torch.equal(first, second)
+
+
+def test_second_derivative_is_refused(device):
+    q, k, v = make(device)
+    out = attile_torch.attention(q, k, v, causal=True)
+    grad, = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
 
 
 def test_autocast(device):
@@ -299,31 +356,38 @@ def test_compiler_that_fails(device, tmp_path, monkeypatch):
 
 
 @gpu
-def test_graph(device):
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("p", [0.0, 0.2])
+def test_graph(device, p, packed):
     """A step is captured, and replayed with other contents; dropout draws anew."""
     q, k, v = make(device, torch.bfloat16, (2, 300, 4, 64))
+    cu = torch.tensor([0, 130, 300, 600], dtype=torch.int32, device=device)
 
-    def step(p):
-        out = attile_torch.attention(q, k, v, causal=True, dropout_p=p, deterministic=True)
+    def step():
+        options = {"causal": True, "dropout_p": p, "deterministic": True}
+        if packed:
+            flat = [x.flatten(0, 1) for x in (q, k, v)]
+            out = attile_torch.attention_varlen(*flat, cu, cu, 300, 300, **options)
+        else:
+            out = attile_torch.attention(q, k, v, **options)
         return out, *torch.autograd.grad(out.float().square().sum(), (q, k, v))
 
-    for p in (0.0, 0.2):
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            step(p)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = step(p)
-        with torch.no_grad():
-            q.normal_()
-        graph.replay()
-        first = [x.clone() for x in captured]
-        if p == 0:
-            assert all(torch.equal(a, b) for a, b in zip(first, step(p), strict=True))
-        graph.replay()
-        assert torch.equal(captured[0], first[0]) == (p == 0)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        q.normal_()
+    graph.replay()
+    first = [x.clone() for x in captured]
+    if p == 0:
+        assert all(torch.equal(a, b) for a, b in zip(first, step(), strict=True))
+    graph.replay()
+    assert torch.equal(captured[0], first[0]) == (p == 0)
 
 
 @gpu
