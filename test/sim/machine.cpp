@@ -840,16 +840,24 @@ void store_release(int* address, int x, std::source_location) {
   Machine::get().release(address, x, __builtin_return_address(0));
 }
 
-void access(const void* address, std::size_t bytes, Access access, const void* pc) {
-  const auto* const p = static_cast<const unsigned char*>(address);
-  if (!is_watched(address)) {
-    if (watched_stack != nullptr && static_cast<std::size_t>(p - watched_stack) < kStackBytes) {
-      Machine::get().touch_stack(p, bytes, access, pc);
-    }
-    return;
-  }
+namespace {
+
+[[gnu::noinline]] void watched_access(const void* address, std::size_t bytes, Access access,
+                                      const void* pc) {
   Machine& machine = Machine::get();
   if (machine.runs()) machine.access(address, bytes, {.access = access}, pc);
+}
+
+}  // namespace
+
+/// Most accesses are of memory that nobody watches. The rest is another function, so that this one
+/// has few registers to save.
+void access(const void* address, std::size_t bytes, Access access, const void* pc) {
+  if (is_watched(address)) return watched_access(address, bytes, access, pc);
+  const auto* const p = static_cast<const unsigned char*>(address);
+  if (watched_stack != nullptr && static_cast<std::size_t>(p - watched_stack) < kStackBytes) {
+    Machine::get().touch_stack(p, bytes, access, pc);
+  }
 }
 
 void* allocate(std::size_t bytes) { return Machine::get().memory().allocate(bytes); }

@@ -123,11 +123,34 @@ bool Shadow::initialised(std::size_t offset, std::size_t bytes, bool may_reach_p
   return true;
 }
 
+/// Remembers the most frequent kind of access: a thread reads a granule that its block was the last
+/// to read, and that was written in order with it. Of any other kind, returns false.
+bool Shadow::reads_as_before(std::size_t i, const Toucher& who) {
+  Cell& cell = cells_[i];
+  if (cell.read_block != who.block || cell.initialised != kWhole) return false;
+  Readers& warp = readers_of(i)[who.thread / kWarpSize];
+  const std::uint32_t lane = 1u << who.thread % kWarpSize;
+  if (warp.epoch == who.epoch && (warp.lanes & lane) != 0) return true;  // nobody has written since
+  if (cell.barrier || cell.in_flight) return false;
+  const bool in_order =
+      cell.write_block < who.launch_begin ||
+      (cell.write_block == who.block &&
+       (cell.writer == who.thread || (*who.known->own)[cell.writer] >= cell.write_epoch));
+  if (!in_order) return false;
+  cell.read_pc = who.pc;
+  warp = {who.epoch, (warp.epoch == who.epoch ? warp.lanes : 0) | lane};
+  return true;
+}
+
 std::optional<Fault> Shadow::touch(std::size_t offset, std::size_t bytes, Touch touch,
                                    const Toucher& who) {
   make_room(first_unit(*who.known->own) / kWarpSize);
-  const std::size_t begin = offset / kGranule;
+  std::size_t begin = offset / kGranule;
   const std::size_t end = (offset + bytes + kGranule - 1) / kGranule;
+  if (touch.access == Access::kRead && touch.way != Way::kAtomic && touch.way != Way::kBulk) {
+    while (begin < end && reads_as_before(begin, who)) ++begin;
+    if (begin == end) return std::nullopt;
+  }
   const bool reads = touch.access == Access::kRead || touch.way == Way::kAtomic;
   if (reads && !initialised(offset, bytes, touch.may_reach_padding)) {
     return Fault{Fault::Kind::kUninitialised};
@@ -189,11 +212,6 @@ std::optional<Fault> Shadow::touch_cell(std::size_t i, Touch touch, const Touche
   };
   if (cell.barrier) return fault(Fault::Kind::kBarrier);
   if (cell.in_flight) return fault(Fault::Kind::kInFlight);
-  if (!writes && !atomic && touch.way != Way::kBulk && cell.read_block == who.block) {
-    // It has read this before, and nobody has written since.
-    const Readers& warp = readers_of(i)[who.thread / kWarpSize];
-    if (warp.epoch == who.epoch && (warp.lanes >> who.thread % kWarpSize & 1u) != 0) return {};
-  }
   const bool written = cell.write_block >= who.launch_begin;
   const bool mine = cell.write_block == who.block && cell.writer == who.thread;
   const bool is_unit = who.thread >= first_unit(*who.known->own);

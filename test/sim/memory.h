@@ -124,6 +124,7 @@ class Shadow {
   };
 
   bool initialised(std::size_t offset, std::size_t bytes, bool may_reach_padding) const;
+  bool reads_as_before(std::size_t i, const Toucher& who);
   std::optional<Fault> touch_cell(std::size_t i, Touch touch, const Toucher& who);
   std::optional<Fault> readers_fault(std::size_t i, const Toucher& who) const;
   void make_room(std::size_t warps);

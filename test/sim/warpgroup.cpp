@@ -241,12 +241,17 @@ void Machine::touch_operands(Warpgroup& group, Product& product) {
                              " operand lies at " + shared_text(operand.start) +
                              ", or without a swizzle: it begins with a multiple of 8 rows");
   };
+  // For each writer, the epoch up to which all threads of the warpgroup have made a fence.
+  std::vector<Epoch> fenced(block.size + kUnits, std::numeric_limits<Epoch>::max());
+  for (const auto& knowers : product.knowers) {
+    for (const Product::Knower& knower : knowers) {
+      for (std::size_t i = 0; i < fenced.size(); ++i) {
+        fenced[i] = knower.fenced == nullptr ? 0 : std::min(fenced[i], (*knower.fenced)[i]);
+      }
+    }
+  }
   const FencedBehind fenced_behind = [&](int writer, Epoch write) {
-    return std::all_of(product.knowers.begin(), product.knowers.end(), [&](const auto& knowers) {
-      return std::all_of(knowers.begin(), knowers.end(), [&](const Product::Knower& knower) {
-        return has_fenced(knower.fenced, writer, write);
-      });
-    });
+    return fenced[writer] >= write;
   };
   const auto touch = [&](const Operand& operand, int rows, int units, bool transposed, int first,
                          const std::vector<Epoch>& epochs) {
