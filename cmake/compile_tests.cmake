@@ -13,39 +13,43 @@ endfunction()
 # Each header compiled alone, twice in a row: .h by the host compiler; .cuh by nvcc to PTX, which
 # takes a quarter of the time of both passes. Then a program of all objects of the .h, and one of
 # two translation units with every .cuh, are linked, so that a function defined in a header without
-# inline is defined twice and does not link.
+# inline is defined twice and does not link. The second one of all headers has them in reverse: what
+# a header says has one meaning whatever comes before.
 function(attile_header_tests)
-  attile_header_sources(alone h cpp all)
-  attile_header_program(cxx ${alone} ${all})
+  attile_header_sources(alone h cpp all reversed)
+  attile_header_program(cxx ${alone} ${all} ${reversed})
 
-  attile_header_sources(alone cuh cu all again)
+  attile_header_sources(alone cuh cu all reversed)
   add_library(headers_ptx OBJECT ${alone})
   attile_own(headers_ptx)
   attile_ptx_only(headers_ptx)
-  attile_header_program(cuda ${all} ${again})
+  attile_header_program(cuda ${all} ${reversed})
   target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
 endfunction()
 
-# attile_header_sources(alone extension source_extension whole...): sets `alone` to a source for
-# each header with the extension, and each name in `whole` to a source that includes them all.
-function(attile_header_sources alone extension source_extension)
+# attile_header_sources(alone extension source_extension all reversed): sets `alone` to a source for
+# each header with the extension, `all` to one that includes them all, and `reversed` to one that
+# does so from the last to the first.
+function(attile_header_sources alone extension source_extension all reversed)
   set(include_dir "${PROJECT_SOURCE_DIR}/include")
   set(generated "${CMAKE_CURRENT_BINARY_DIR}/headers")
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${include_dir}"
        "${include_dir}/attile/*.${extension}")
   set(sources)
-  set(all_includes)
+  set(includes)
   foreach(header IN LISTS headers)
-    string(APPEND all_includes "#include <${header}>\n")
+    list(APPEND includes "#include <${header}>")
     set(source "${generated}/${header}.${source_extension}")
     file(CONFIGURE OUTPUT "${source}" CONTENT "#include <${header}>\n#include <${header}>\n")
     list(APPEND sources "${source}")
   endforeach()
   set(${alone} "${sources}" PARENT_SCOPE)
-  foreach(whole IN LISTS ARGN)
+  foreach(whole IN ITEMS all reversed)
+    list(JOIN includes "\n" all_includes)
     set(source "${generated}/${whole}.${source_extension}")
     configure_file("${PROJECT_SOURCE_DIR}/test/linkage/all.in" "${source}" @ONLY)
-    set(${whole} "${source}" PARENT_SCOPE)
+    set(${${whole}} "${source}" PARENT_SCOPE)
+    list(REVERSE includes)
   endforeach()
 endfunction()
 

@@ -18,7 +18,7 @@ template <Mask M, int QBlock, int KvBlock>
   const Check ok = check_block_lists(inner, shape, QBlock, KvBlock);
   if (!ok) return ok;
   const BlockListTask<M, QBlock, KvBlock> task(inner, shape, memory);
-  if (const auto answer = detail::answer_workspace(memory, bytes, task.bytes())) {
+  if (const auto answer = attile::detail::answer_workspace(memory, bytes, task.bytes())) {
     return {*answer, check_workspace(memory, bytes.value(), task.bytes()).why};
   }
   lists = task.lists();
