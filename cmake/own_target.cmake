@@ -26,8 +26,9 @@ if(ATTILE_BUILD_TESTS AND ATTILE_TEST_ARCHITECTURES)
   endforeach()
 endif()
 
-# g++ collects its garbage ten times less often, which is a tenth of its time: for tests of which few
-# kernels are built, since a source of all of them would take more memory than many machines have.
+# g++ collects its garbage ten times less often, which is a tenth of its time: for tests of which
+# few kernels are built, since a source of all of them would take more memory than many machines
+# have.
 set(ATTILE_SPARE_COLLECTION
     "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-expand=1000>")
 
