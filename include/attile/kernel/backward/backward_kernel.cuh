@@ -21,27 +21,32 @@
 
 namespace attile {
 
-/// Returns the kv block of this block of the grid (kv_block_of), which one thread finds for all, or
-/// one warp. With kInOrder blocks are counted as they begin, by a counter that preprocessing sets.
-/// Scope    all threads of the block. `shared`: an int, which may be written again behind a
-/// barrier.
+/// Returns the kv block of this block of the grid (kv_block_of). With kInOrder blocks are counted
+/// as they begin, by a counter that preprocessing sets. Where that takes device memory, one thread,
+/// or the warp that a search takes, does it for all. Scope    all threads of the block, before
+/// anything is written to dynamic shared memory.
 template <class Traits>
-ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p, int* shared) {
+ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr bool kByWarp = BackwardParams<Traits>::kPackedSequences;
-  if (arch::thread_index() < (kByWarp ? arch::kWarpSize : 1)) {
+  if constexpr (!kInOrder && !kByWarp) return kv_block_of(p, arch::block_index());
+  int* const shared = reinterpret_cast<int*>(arch::dynamic_shared());
+  if (kByWarp ? arch::thread_index() < arch::kWarpSize : arch::thread_index() == 0) {
     int begun = arch::block_index();
-    if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+    if constexpr (kInOrder) {
       if (arch::thread_index() == 0) {
         arch::await_dependencies();  // counter and semaphores are reset before they are used
         begun = arch::fetch_add(p.begun_counter(), 1);
       }
       if (kByWarp) begun = arch::shuffle(begun, 0);
     }
-    const int kv_block = kv_block_of(p, begun);
-    if (arch::thread_index() == 0) *shared = kv_block;
+    const int found = kv_block_of(p, begun);
+    if (arch::thread_index() == 0) *shared = found;
   }
   arch::barrier();  // the number is written before anyone reads it
-  return *shared;
+  const int kv_block = *shared;
+  arch::barrier();  // everyone has read it before the tiles are written there
+  return kv_block;
 }
 
 /// Runs the pass over K/V blocks, one block for each slot of a kv tile of each kv head, by the
@@ -51,21 +56,13 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_kv_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   if constexpr (!Traits::kSignalsDqReady) arch::launch_dependents();
-  int kv_block;
-  if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    kv_block = find_kv_block(p, reinterpret_cast<int*>(arch::dynamic_shared()));
-  } else {
-    kv_block = kv_block_of(p, arch::block_index());
-  }
+  const int kv_block = find_kv_block(p);
   if constexpr (!Traits::SequencesType::kUniform) {
     // The end of this pass has to mean the end of preprocessing, also where all blocks end here.
     if (!has_keys(p, kv_block)) {
       arch::await_dependencies();
       return;
     }
-  }
-  if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    arch::barrier();  // everyone has read the number before the tiles are written there
   }
   backward_kv_block<Traits>(p, kv_block, arch::dynamic_shared());
 }
@@ -76,11 +73,10 @@ template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   arch::launch_dependents();
-  const int kv_block = find_kv_block(p, reinterpret_cast<int*>(arch::dynamic_shared()));
+  const int kv_block = find_kv_block(p);
   if constexpr (!Traits::SequencesType::kUniform) {
     if (!has_keys(p, kv_block)) return;
   }
-  arch::barrier();  // everyone has read the number before the tiles are written there
   backward_kv_block<Traits>(p, kv_block, arch::dynamic_shared());
 }
 

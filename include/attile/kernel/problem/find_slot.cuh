@@ -18,12 +18,13 @@
 
 namespace attile {
 
-/// Is a range of sequences. `is_whole`: each slot from its first sequence's to its last one's leads
-/// to this range. That is always so, unless offsets decrease; then `is_whole` is true for all slots
-/// that lead here, or for none of them.
+/// Is a range of sequences. `is_whole`: its offsets rise, and each slot from its first sequence's to
+/// its last one's leads to this range. That is always so, unless offsets decrease; then `is_whole`
+/// is true for all slots that lead here, or for none of them.
 struct SequenceRange {
   int first, sequences;
   int begin;  ///< its first slot
+  int slots;  ///< of this lane's sequence, or where it has none of the first one
   bool is_whole;
 };
 
@@ -50,7 +51,10 @@ ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slot
   }
   const int first = found * size, next = min(first + size, slots.sequences());
   const int begin = slots.first(first), end = slots.first(next);
-  return {first, next - first, begin, is_sorted && begun <= begin && slot < end && end <= ended};
+  const int mine = slots.slots(first + lane < next ? first + lane : first);
+  is_sorted = is_sorted && !arch::any_lane(mine < 1);
+  return {first, next - first, begin, mine,
+          is_sorted && begun <= begin && slot < end && end <= ended};
 }
 
 /// Returns whose an item of a grid over slots is. `per_slot`: the items of a slot. Where offsets
@@ -64,10 +68,9 @@ ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int ite
   const SequenceRange range = range_by_warp(slots, slot);
   const bool is_mine = lane < range.sequences;
   const int sequence = range.first + (is_mine ? lane : 0);
-  const int mine = slots.slots(sequence);
-  const bool is_whole = range.is_whole && !arch::any_lane(mine < 1);
+  const int mine = range.slots;
   int before = slots.first(sequence) - range.begin;  // slots of sequences that come before this one
-  if (is_whole && arch::any_lane(mine > kShort)) {
+  if (range.is_whole && arch::any_lane(mine > kShort)) {
     before = 0;
     for (int i = 0; i < range.sequences; ++i) {
       const int others = arch::shuffle(mine, i);
@@ -76,7 +79,7 @@ ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int ite
   }
   const int among = slot - range.begin;
   const int found = arch::first_lane(is_mine && before <= among && among < before + mine);
-  if (!is_whole || found == arch::kWarpSize) return Share{};
+  if (!range.is_whole || found == arch::kWarpSize) return Share{};
   return Share{range.first + found, arch::shuffle(mine, found),
                item - (range.begin + arch::shuffle(before, found)) * per_slot, true};
 }
@@ -84,12 +87,8 @@ ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int ite
 /// Returns whether find_by_warp finds a sequence. Scope    all lanes of a warp.
 template <Axis kAxis, int kTile, class S>
 ATTILE_DEVICE bool is_found_by_warp(const TileSlots<kAxis, kTile, S>& slots, int sequence) {
-  const int slot = slots.first(sequence);
-  const int lane = arch::thread_index() % arch::kWarpSize;
-  const SequenceRange range = range_by_warp(slots, slot);
-  const bool is_there = range.first <= sequence && sequence < range.first + range.sequences;
-  return range.is_whole && is_there &&
-         !arch::any_lane(slots.slots(range.first + min(lane, range.sequences - 1)) < 1);
+  const SequenceRange range = range_by_warp(slots, slots.first(sequence));
+  return range.is_whole && range.first <= sequence && sequence < range.first + range.sequences;
 }
 
 }  // namespace attile

@@ -65,8 +65,8 @@ namespace attile::sm90 {
 /// ever. The next Q, for which `end_rows` waits too, and the elements of the score modifier are
 /// loaded by threads that wait for this consumer alone, which has released those before; or with
 /// kSchedules by one that waits until all consumers have released the Q before: those that have not
-/// are at earlier rows, for which all is loaded. Warps of a
-/// consumer release one by one, but wait for nothing but these tiles and each other.
+/// are at earlier rows, for which all is loaded. Warps of a consumer release one by one, but wait
+/// for nothing but these tiles and each other.
 ///
 /// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
 /// the same time, while the tensor cores have nothing to do. So for each tile of K of the block

@@ -152,7 +152,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether one producer thread makes the work tiles for the others (`schedule_tiles`); else each
   /// works them out by itself.
   static constexpr bool kSchedules = !P::SequencesType::kUniform || TuningType::kCounts;
-  static_assert(!kSchedules || (kElementStages == 0 && !kPacked),
+  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacked),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
   /// The threads that read them, and the barriers.
