@@ -13,6 +13,7 @@ constexpr int kHeads = 4, kLen = 256, kDim = 64;
 constexpr std::size_t kSize = std::size_t{kHeads} * kLen * kDim;
 
 using T = __nv_bfloat16;
+using example::moved;
 
 template <class To, class From>
 std::vector<To> rounded(const std::vector<From>& from) {
@@ -87,15 +88,6 @@ struct Step {
     example::must(cudaDeviceSynchronize(), "the kernels");
   }
 };
-
-std::vector<float> moved(const std::vector<float>& from, const std::vector<float>& along,
-                         double by) {
-  std::vector<float> result(from.size());
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    result[i] = static_cast<float>(from[i] + by * along[i]);
-  }
-  return result;
-}
 
 }  // namespace
 

@@ -78,6 +78,16 @@ std::vector<T> normal(std::size_t size, unsigned seed) {
   return values;
 }
 
+/// Returns from + by * along, for finite differences and steps along a gradient.
+inline std::vector<float> moved(const std::vector<float>& from, const std::vector<float>& along,
+                                double by) {
+  std::vector<float> result(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    result[i] = static_cast<float>(from[i] + by * along[i]);
+  }
+  return result;
+}
+
 /// The largest difference in absolute value; NaN where either has one.
 template <class A, class B>
 double max_difference(const std::vector<A>& a, const std::vector<B>& b) {

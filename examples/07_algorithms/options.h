@@ -5,14 +5,14 @@
 #include <attile/core/args.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <initializer_list>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "../command_line.h"
 
 namespace algorithms {
 
@@ -50,9 +50,7 @@ struct Options {
   bool help = false;
 };
 
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using example::UsageError;
 
 inline constexpr const char* kHelp =
     "usage: 07_algorithms [--batch N] [--heads N] [--head-dim 64|128] [--type fp32|fp16]\n"
@@ -90,13 +88,12 @@ inline constexpr const char* kCaveats =
 namespace detail {
 
 inline int whole_number(const std::string& option, std::string_view text, int least = 1) {
-  int x = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (error != std::errc{} || end != text.data() + text.size() || x < least) {
+  const auto x = example::number<int>(text);
+  if (!x || *x < least) {
     throw UsageError(option + " needs whole numbers from " + std::to_string(least) + ", not '" +
                      std::string(text) + "'.");
   }
-  return x;
+  return *x;
 }
 
 inline std::vector<int> lengths(const std::string& option, std::string_view text) {
@@ -157,12 +154,7 @@ inline Options parse(const std::vector<std::string>& words) {
   Problem problem;
   std::vector<int> lengths = {problem.len};
   bool sweep = false;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& option = words[i];
-    const auto value = [&]() -> const std::string& {
-      if (i + 1 == words.size()) throw UsageError(option + " needs a value.");
-      return words[++i];
-    };
+  example::for_each_option(words, [&](const std::string& option, const auto& value) {
     if (option == "-h" || option == "--help") {
       options.help = true;
     } else if (option == "--json") {
@@ -191,9 +183,10 @@ inline Options parse(const std::vector<std::string>& words) {
       const int direction = detail::choose(option, value(), kDirectionNames);
       options.once = {static_cast<Algorithm>(algorithm), static_cast<Direction>(direction)};
     } else {
-      throw UsageError("there is no option '" + option + "'; see --help.");
+      return false;
     }
-  }
+    return true;
+  });
   detail::refuse_beside(words, "--paper",
                         {"--batch", "--heads", "--head-dim", "--type", "--seqlen", "--sweep"});
   detail::refuse_beside(words, "--sweep", {"--batch", "--heads", "--seqlen"});

@@ -147,37 +147,32 @@ class Model {
     return attile::bshd(array, shape_.len, shape_.heads, kHeadDim);
   }
 
-  AttentionForward<T> attention_forward(const Layer<T>& l) const {
+  /// What both passes are told: Q, K, V, LSE and the sizes.
+  template <class Args>
+  Args attention_of(const Layer<T>& l) const {
     const T* const qkv = l.qkv;
-    return {.q = part_of(qkv, 0),
-            .k = part_of(qkv, 1),
-            .v = part_of(qkv, 2),
-            .o = all_of(l.o.get()),
-            .lse = l.lse,
-            .batch = shape_.batch,
-            .q_heads = shape_.heads,
-            .kv_heads = shape_.heads,
-            .q_len = shape_.len,
-            .kv_len = shape_.len,
-            .head_dim = kHeadDim};
+    Args args;
+    args.q = part_of(qkv, 0), args.k = part_of(qkv, 1), args.v = part_of(qkv, 2);
+    args.lse = l.lse;
+    args.batch = shape_.batch;
+    args.q_heads = args.kv_heads = shape_.heads;
+    args.q_len = args.kv_len = shape_.len;
+    args.head_dim = kHeadDim;
+    return args;
+  }
+  AttentionForward<T> attention_forward(const Layer<T>& l) const {
+    auto args = attention_of<AttentionForward<T>>(l);
+    args.o = all_of(l.o.get());
+    return args;
   }
   AttentionBackward<T> attention_backward(const Layer<T>& l) const {
-    const T* const qkv = l.qkv;
-    return {.q = part_of(qkv, 0),
-            .k = part_of(qkv, 1),
-            .v = part_of(qkv, 2),
-            .o = all_of<const T>(l.o),
-            .lse = l.lse,
-            .dout = all_of<const T>(do_),
-            .dq = part_of(dqkv_.get(), 0),
-            .dk = part_of(dqkv_.get(), 1),
-            .dv = part_of(dqkv_.get(), 2),
-            .batch = shape_.batch,
-            .q_heads = shape_.heads,
-            .kv_heads = shape_.heads,
-            .q_len = shape_.len,
-            .kv_len = shape_.len,
-            .head_dim = kHeadDim};
+    auto args = attention_of<AttentionBackward<T>>(l);
+    args.o = all_of<const T>(l.o);
+    args.dout = all_of<const T>(do_);
+    args.dq = part_of(dqkv_.get(), 0);
+    args.dk = part_of(dqkv_.get(), 1);
+    args.dv = part_of(dqkv_.get(), 2);
+    return args;
   }
 
   // ---- sizes ------------------------------------------------------------------------------------

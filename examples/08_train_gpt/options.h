@@ -2,13 +2,12 @@
 // The command line of 08_train_gpt.
 #pragma once
 
-#include <charconv>
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "../command_line.h"
 
 namespace gpt {
 
@@ -40,21 +39,17 @@ inline constexpr const char* kHelp =
     "  -h, --help   prints this\n"
     "Exit codes: 0 done, 1 the curves differ or a failure, 64 usage, 77 no GPU.\n";
 
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using example::UsageError;
 
 namespace detail {
 
 inline int whole_number(const std::string& option, const std::string& text, int least, int most) {
-  int x = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, x);
-  if (error != std::errc{} || stop != end || x < least || x > most) {
+  const auto x = example::number<int>(text);
+  if (!x || *x < least || *x > most) {
     throw UsageError(option + " needs a whole number from " + std::to_string(least) + " to " +
                      std::to_string(most) + ", not '" + text + "'.");
   }
-  return x;
+  return *x;
 }
 
 inline double learning_rate(const std::string& text) {
@@ -91,6 +86,7 @@ inline constexpr Number kNumbers[] = {
 /// Whether there is such an option; sets it to value() if so.
 template <class Value>
 bool set(Options& options, const std::string& option, const Value& value) {
+  if (option == "-h" || option == "--help") return options.help = true;
   if (option == "--text") return options.text = value(), true;
   if (option == "--rate") return options.rate = learning_rate(value()), true;
   if (option == "--attention") return options.attention = way(value()), true;
@@ -107,18 +103,9 @@ bool set(Options& options, const std::string& option, const Value& value) {
 /// Errors   UsageError, with one sentence.
 inline Options parse(const std::vector<std::string>& words) {
   Options options;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& option = words[i];
-    const auto value = [&]() -> const std::string& {
-      if (i + 1 == words.size()) throw UsageError(option + " needs a value.");
-      return words[++i];
-    };
-    if (option == "-h" || option == "--help") {
-      options.help = true;
-    } else if (!detail::set(options, option, value)) {
-      throw UsageError("there is no option '" + option + "'; see --help.");
-    }
-  }
+  example::for_each_option(words, [&](const std::string& option, const auto& value) {
+    return detail::set(options, option, value);
+  });
   // The kernels of the layers count elements in 32 bits; the widest rows are 4 * 64 a head.
   if (std::int64_t{256} * options.heads * options.batch * options.len > INT32_MAX) {
     throw UsageError("--batch times --seqlen times --heads must be below 8388608.");

@@ -3,17 +3,17 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "../command_line.h"
 
 namespace attend {
 
@@ -46,9 +46,7 @@ inline constexpr const char* kHelp =
     "  --check       compares every output with fp64; beyond the contract's bound exits with 1\n"
     "Exit codes: 0 done, 1 an error beyond the bound, 2 a file or a device failed, 64 usage.\n";
 
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using example::UsageError;
 
 enum class Layout { kBshd, kBhsd };
 enum class Dtype { kFp32, kFp16, kBf16 };
@@ -81,14 +79,7 @@ struct Options {
 
 namespace detail {
 
-/// The whole of `text` as a number, or nothing.
-template <class Number>
-std::optional<Number> number(std::string_view text) {
-  Number x{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return x;
-}
+using example::number;
 
 inline float parse_scale(const std::string& text) {
   const auto x = number<float>(text);

@@ -74,6 +74,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t op_a, cublasOperat
 namespace {
 
 using namespace gpt;
+using example::moved;
 
 class HostAttention : public Attention<float> {
  public:
@@ -126,15 +127,6 @@ struct Trained {
     p.w.upload(weights);
   }
 };
-
-std::vector<float> moved(const std::vector<float>& from, const std::vector<float>& along,
-                         double by) {
-  std::vector<float> result(from.size());
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    result[i] = static_cast<float>(from[i] + by * along[i]);
-  }
-  return result;
-}
 
 /// Along the gradient the slope of the loss is the gradient's squared length.
 TEST_CASE("train_gpt.gradients_are_slopes_of_the_loss") {
