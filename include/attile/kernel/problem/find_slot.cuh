@@ -18,9 +18,9 @@
 
 namespace attile {
 
-/// Is a range of sequences. `is_whole`: its offsets rise, and each slot from its first sequence's to
-/// its last one's leads to this range. That is always so, unless offsets decrease; then `is_whole`
-/// is true for all slots that lead here, or for none of them.
+/// Is a range of sequences. `is_whole`: its offsets rise, and each slot from its first sequence's
+/// to its last one's leads to this range. That is always so, unless offsets decrease; then
+/// `is_whole` is true for all slots that lead here, or for none of them.
 struct SequenceRange {
   int first, sequences;
   int begin;  ///< its first slot
