@@ -18,38 +18,27 @@ namespace {
 using namespace attile_test;
 using attile::sm90::Tuning;
 
-/// Whether cases of this policy may have inputs that the copies of sm90 cannot address, for which a
-/// kernel of sm80 stands in. Where not everything is built, these policies have one, and unaligned
-/// cases of the others are left out: there is one, and each policy would have a kernel more.
-constexpr bool has_stand_in(Policy p) {
-  using enum Policy;
-  return kTestFull || p == kNone || p == kCausal || p == kHalfBias || p == kEverything;
+/// Whether TMA can address every tensor of the case, by the rule of docs/index.md.
+bool is_boxable(const Case& c) {
+  const bool whole_rows = c.head_dim % 8 == 0 && c.head_dim_v % 8 == 0;
+  return whole_rows && c.layout != Layout::kUnaligned && c.layout != Layout::kReversed &&
+         c.layout != Layout::kBroadcast;
 }
-template <class Policies, Policy kPolicy>
-inline constexpr bool kIs =
-    std::is_same_v<Policies, typename ForwardArgsOf<__half, kPolicy>::Policies>;
-template <class Policies>
-inline constexpr bool kHasStandIn =
-    kTestFull || kIs<Policies, Policy::kNone> || kIs<Policies, Policy::kCausal> ||
-    kIs<Policies, Policy::kHalfBias> || kIs<Policies, Policy::kEverything>;
 
+/// The same tiles, without an sm80 kernel that stands in.
 template <class TileChoice>
-struct StoodInFor : TileChoice {
+struct Alone {
   template <class Args, class Dim>
-    requires kHasStandIn<typename Args::Policies>
-  using Fallback = typename TileChoice::template Fallback<Args, Dim>;
+  using Forward = typename TileChoice::template Forward<Args, Dim>;
   template <class Args, class Dim, attile::DqMode kMode>
-    requires kHasStandIn<typename Args::Policies>
-  using BackwardFallback = typename TileChoice::template BackwardFallback<Args, Dim, kMode>;
+  using Backward = typename TileChoice::template Backward<Args, Dim, kMode>;
 };
 
 template <class Dim, class TileChoice, attile::DqMode kMode = attile::DqMode::kAccumulate>
-struct Sm90Executor : GpuExecutor<Dim, StoodInFor<TileChoice>, kMode> {
-  using Kernels = GpuExecutor<Dim, StoodInFor<TileChoice>, kMode>;
+struct Sm90Executor : GpuExecutor<Dim, Alone<TileChoice>, kMode> {
+  using Kernels = GpuExecutor<Dim, Alone<TileChoice>, kMode>;
 
-  bool takes(const Case& c) const {
-    return (has_stand_in(c.policy) || c.layout != Layout::kUnaligned) && Kernels::takes(c);
-  }
+  bool takes(const Case& c) const { return is_boxable(c) && Kernels::takes(c); }
 };
 
 template <int Br, int Bc, class Tuning>
@@ -60,6 +49,9 @@ using Plain = Warpgroups<64, 64, Tuning<2, false, false>>;
 using Packed = Warpgroups<128, 64, Tuning<2, true>>;
 // Work tiles come from a counter, or in turns, though all sequences have the same lengths.
 using Counted = Warpgroups<192, 32, Tuning<3, false, true, 0, true>>;
+// Where TMA cannot address the inputs, a kernel of sm80 stands in, and sm90 has to say so.
+using PackedOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, true>>>;
+using ThreeOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<192, 32, Tuning<3>>>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = Sm90Executor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
 // O is staged in halves.
@@ -67,14 +59,16 @@ using Deep = Sm90Executor<Dims<256, 256, 64>, Sm90DefaultTiles<>>;
 using D96 = Sm90Executor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 
 // A bias in tiles: one stage and two, and rows of two and three consumers.
-using ElementsTwo = Warpgroups<128, 64, Tuning<2, false, true, 1>>;
-using ElementsThree = Warpgroups<192, 48, Tuning<3, false, true, 2>>;
-using ElementsDefault = Sm90Executor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
+using ElementsTwo = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, false, true, 1>>>;
+using ElementsThree = GpuExecutor<Dims<64>, Sm90Tiles<192, 48, Tuning<3, false, true, 2>>>;
+using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
 
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.
 using Rows = Sm90Executor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
+using RowsOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
 using Columns = Sm90Executor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
+using ColumnsOrSm80 = GpuExecutor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>>;
 using ColumnsInOrder =
     Sm90Executor<Dims<128>, Sm90Tiles<64, 128, Tuning<>>, attile::DqMode::kInOrder>;
 using OneGroup =
@@ -209,11 +203,13 @@ const bool kRegistered = [] {
                                policies<kCausal, kPackedCausal, kPreparedAlibi>);
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered. And all policies at once.
-  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6),
-                               policies<kWindow, kCausalDropout, kEverything>);
+  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
+  suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
+                               policies<kEverything>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("packed", simulated<Packed>(kMost),
-                        policies<kNone, kCausal, kRowIntervals, kSink>);
+                        policies<kCausal, kRowIntervals, kSink>);
+  suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost), policies<kNone>);
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
@@ -223,13 +219,15 @@ const bool kRegistered = [] {
   suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal, kOwnLengths>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
   suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
-  suite.backward<__half>("rows", simulated<Rows>(kMost),
-                         policies<kNone, kLearned, kLearnedDropout, kLearnedBiasDropout,
-                                  kOwnLengths, kOwnLengthsSink>);
+  suite.backward<__half>("rows_or_sm80", simulated<RowsOrSm80>(kMost), policies<kNone>);
+  suite.backward<__half>(
+      "rows", simulated<Rows>(kMost),
+      policies<kLearned, kLearnedDropout, kLearnedBiasDropout, kOwnLengths, kOwnLengthsSink>);
   suite.backward<__half>("columns", simulated<Columns>(kMost),
-                         policies<kCausal, kNone, kEverything, kLearned, kLearnedBias, kKeyPadding,
+                         policies<kCausal, kNone, kLearned, kLearnedBias, kKeyPadding,
                                   kRowIntervals, kSinkEverything> +
                              kSequencePolicies);
+  suite.backward<__half>("columns_or_sm80", simulated<ColumnsOrSm80>(kMost), policies<kEverything>);
   suite.backward<__half>("columns", simulated<Columns>(kWide), policies<kDocument, kPreparedAlibi>);
   suite.backward<__half>("columns_in_order", simulated<ColumnsInOrder>(kWide), policies<kDocument>);
   suite.backward<__nv_bfloat16>("one_group", simulated<OneGroup>(kMost), policies<kCausal>);

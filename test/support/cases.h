@@ -687,6 +687,8 @@ inline constexpr auto kCases = [] {
       {.name = "everything_130_70_padded", .policy = kEverything, .batch = 2, .q_heads = 2,
        .kv_heads = 1, .q_len = 130, .kv_len = 70, .head_dim = 40, .head_dim_v = 56,
        .layout = kPadded, .hide = true},
+      {.name = "everything_40_70", .policy = kEverything, .q_heads = 2, .kv_heads = 1, .q_len = 40,
+       .kv_len = 70, .head_dim = 40},
       {.name = "everything_dim_128", .policy = kEverything, .q_heads = 2, .kv_heads = 1,
        .q_len = 33, .kv_len = 49, .head_dim = 128},
       {.name = "everything_dim_256", .policy = kEverything, .q_heads = 2, .kv_heads = 1,
