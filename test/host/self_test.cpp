@@ -151,11 +151,11 @@ bool is_seen(const KnownDefect& known) {
   return false;
 }
 
-/// Every case, or one of `every`, takes the right results, and none takes zeros for O or dV. (dQ
-/// and dK are zero where softmax is all but certain.)
+/// Every case, or from `first` on one of 3 where not everything is built, takes the right results,
+/// and none takes zeros for O or dV. (dQ and dK are zero where softmax is all but certain.)
 template <attile::Element T>
-void check_each_case(std::size_t every = 1) {
-  for (std::size_t i = 0; i < kCases.size(); i += every) {
+void check_each_case(std::size_t first) {
+  for (std::size_t i = kTestFull ? 0 : first; i < kCases.size(); i += kTestFull ? 1 : 3) {
     const Case& c = kCases[i];
     const std::string text = faults<T>(Defect::kNone, false, c) + faults<T>(Defect::kNone, true, c);
     INFO(c.name << "\n" << text);
@@ -167,10 +167,10 @@ void check_each_case(std::size_t every = 1) {
   }
 }
 
-TEST_CASE("suite.self_test.right_results_pass_and_zeros_fail") { check_each_case<float>(); }
+TEST_CASE("suite.self_test.right_results_pass_and_zeros_fail") { check_each_case<float>(1); }
 
 TEST_CASE("suite.self_test.right_results_pass_and_zeros_fail_in_bf16") {
-  check_each_case<__nv_bfloat16>(kTestFull ? 1 : 3);
+  check_each_case<__nv_bfloat16>(0);
 }
 
 TEST_CASE("suite.self_test.every_defect_is_seen") {

@@ -100,9 +100,11 @@ struct RowMath : Math {
 
   Real dot(const Real* x, const Real* y, int n, bool reverse) const {
     Real part[16] = {};
+    int lane = 0;
     for (int i = 0; i < n; ++i) {
       const int c = reverse ? n - 1 - i : i;
-      part[i % this->lanes] += x[c] * y[c];
+      part[lane] += x[c] * y[c];
+      if (++lane == this->lanes) lane = 0;
     }
     Real sum = 0;
     for (const Real x : part) sum += x;
