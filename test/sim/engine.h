@@ -52,10 +52,9 @@ class Machine {
   /// Whether any of those who came has voted yes.
   bool meet_threads(int id, unsigned count, Coming coming, const char* what,
                     const std::source_location& at);
-  /// What each lane brought.
-  using Lanes = std::shared_ptr<const std::array<Operands, kWarpSize>>;
-  Lanes meet_lanes(unsigned mask, const Operands& mine, bool orders,
-                   const std::source_location& at);
+  /// What each lane brought, until the lane meets others again.
+  const std::array<Operands, kWarpSize>& meet_lanes(unsigned mask, const Operands& mine,
+                                                    bool orders, const std::source_location& at);
   std::uint32_t shuffle(unsigned mask, std::uint32_t value, int from,
                         const std::source_location& at);
   int acquire(const int* address, const std::source_location& at, const void* pc);

@@ -481,8 +481,9 @@ Meeting& Machine::meeting_of(unsigned mask, const std::source_location& at) {
   return meetings.back();
 }
 
-Machine::Lanes Machine::meet_lanes(unsigned mask, const Operands& mine, bool orders,
-                                   const std::source_location& at) {
+const std::array<Operands, kWarpSize>& Machine::meet_lanes(unsigned mask, const Operands& mine,
+                                                           bool orders,
+                                                           const std::source_location& at) {
   Thread& me = *current_;
   std::vector<Meeting>& meetings = me.block->meetings[me.warp()];
   Meeting& meeting = meeting_of(mask, at);
@@ -491,14 +492,14 @@ Machine::Lanes Machine::meet_lanes(unsigned mask, const Operands& mine, bool ord
   (*meeting.values)[me.lane()] = mine;
   if (static_cast<int>(meeting.arrivals.size()) < std::popcount(mask)) {
     wait(State::kWaiting, {"the lanes of its warp at ", at});
-    return me.lanes;
+    return *me.lanes;
   }
   if (orders) order(meeting.arrivals);
   wake(meeting.arrivals);
   for (const Arrival& a : meeting.arrivals) a.thread->lanes = meeting.values;
   if (mask == kAllLanes) me.block->records[me.warp()].flush(counts_);
   meetings.erase(meetings.begin() + (&meeting - meetings.data()));
-  return me.lanes;
+  return *me.lanes;
 }
 
 std::uint32_t Machine::shuffle(unsigned mask, std::uint32_t value, int from,
@@ -507,7 +508,7 @@ std::uint32_t Machine::shuffle(unsigned mask, std::uint32_t value, int from,
     report("divergence", who() + " reads lane " + std::to_string(from) + " at " + place_of(at) +
                              ", which is none of the lanes " + hex(mask));
   }
-  return (*meet_lanes(mask, {value}, false, at))[from][0];
+  return meet_lanes(mask, {value}, false, at)[from][0];
 }
 
 // ---- what kernels do to memory ------------------------------------------------------------------
@@ -784,9 +785,9 @@ std::uint32_t shuffle(unsigned lanes, std::uint32_t value, int from, std::source
   return Machine::get().shuffle(lanes, value, from, at);
 }
 std::uint32_t vote(unsigned lanes, bool value, std::source_location at) {
-  const auto votes = Machine::get().meet_lanes(lanes, {value}, false, at);
+  const auto& votes = Machine::get().meet_lanes(lanes, {value}, false, at);
   std::uint32_t found = 0;
-  for (int lane = 0; lane < kWarpSize; ++lane) found |= (*votes)[lane][0] << lane;
+  for (int lane = 0; lane < kWarpSize; ++lane) found |= votes[lane][0] << lane;
   return found;
 }
 
@@ -805,8 +806,7 @@ int fetch_add(int* address, int x, std::source_location) {
                         __builtin_return_address(0));
   return std::exchange(*address, *address + x);
 }
-std::shared_ptr<const std::array<Operands, kWarpSize>> exchange(const Operands& mine,
-                                                                std::source_location at) {
+const std::array<Operands, kWarpSize>& exchange(const Operands& mine, std::source_location at) {
   return Machine::get().meet_lanes(kAllLanes, mine, false, at);
 }
 

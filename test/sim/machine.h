@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -162,9 +161,8 @@ std::uint32_t shuffle(unsigned lanes, std::uint32_t value, int from, std::source
 std::uint32_t vote(unsigned lanes, bool value, std::source_location at);
 
 using Operands = std::array<std::uint32_t, 6>;
-/// What each lane of the warp brought; orders nothing.
-std::shared_ptr<const std::array<Operands, kWarpSize>> exchange(const Operands& mine,
-                                                                std::source_location at);
+/// What each lane of the warp brought, until the lane meets others again; orders nothing.
+const std::array<Operands, kWarpSize>& exchange(const Operands& mine, std::source_location at);
 
 /// Counts one exponential.
 void count_exp();

@@ -18,14 +18,14 @@ void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
                    std::source_location at) {
   const void* const pc = __builtin_return_address(0);
   matrix_row(at_shared(shared), pc);
-  const auto rows = exchange({shared}, at);
+  const auto& rows = exchange({shared}, at);
   const int lane = thread_index() % kWarpSize;
   for (int matrix = 0; matrix < 4; ++matrix) {
     unsigned char element[2][2];
     for (int e = 0; e < 2; ++e) {
       const int row = transposed ? lane % 4 * 2 + e : lane / 4;
       const int col = transposed ? lane / 4 : lane % 4 * 2 + e;
-      const unsigned char* const p = at_shared((*rows)[matrix * 8 + row][0]) + 2 * col;
+      const unsigned char* const p = at_shared(rows[matrix * 8 + row][0]) + 2 * col;
       matrix_element(p, 2, pc);
       std::memcpy(element[e], p, 2);
     }
@@ -35,76 +35,90 @@ void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
 
 namespace {
 
-/// The sum of an instruction's terms: each cut off, towards zero, two bits below the last one that
-/// fp32 has of the largest; then their sum, below its last bit. Devices differ in how far below
-/// they cut, and in whether they add all terms at once or in two halves.
-template <std::size_t kTerms>
-float truncated_sum(const double (&terms)[kTerms]) {
-  double largest = 0, plain_sum = 0;
-  for (const double x : terms) {
-    largest = std::max(largest, std::abs(x));
-    plain_sum += x;
+/// One number for each of the four sums of a lane.
+using Doubles [[gnu::vector_size(4 * sizeof(double))]] = double;
+using Words [[gnu::vector_size(4 * sizeof(std::int64_t))]] = std::int64_t;
+using Ints [[gnu::vector_size(4 * sizeof(int))]] = int;
+
+/// What a lane needs of the operands: two rows of the left one, two columns of the right one.
+template <std::size_t kDepth>
+struct Factors {
+  double row[2][kDepth], col[2][kDepth];
+};
+
+/// Adds the products of factors, which are exact, to the sums. Each term is cut off, towards zero,
+/// two bits below the last one that fp32 has of the largest; then their sum, below its last bit.
+/// Devices differ in how far below they cut, and in whether they add all terms at once or in two
+/// halves.
+template <std::size_t kDepth>
+void multiply_add(float (&d)[4], const Factors<kDepth>& x) {
+  constexpr std::int64_t kExponent = 0x7FF0'0000'0000'0000, kMagnitude = 0x7FFF'FFFF'FFFF'FFFF;
+  Doubles terms[kDepth + 1] = {{d[0], d[1], d[2], d[3]}};
+  for (std::size_t k = 0; k < kDepth; ++k) {
+    terms[k + 1] = Doubles{x.row[0][k], x.row[0][k], x.row[1][k], x.row[1][k]} *
+                   Doubles{x.col[0][k], x.col[1][k], x.col[0][k], x.col[1][k]};
   }
-  if (!std::isfinite(plain_sum)) return static_cast<float>(plain_sum);
-  if (largest == 0) return 0.0f;
+  Doubles plain_sum{};
+  Words largest{};  // the bits of magnitudes have the order of the magnitudes
+  for (const Doubles& term : terms) {
+    plain_sum += term;
+    const Words magnitude = std::bit_cast<Words>(term) & kMagnitude;
+    largest = magnitude > largest ? magnitude : largest;
+  }
   // In units of that last bit, which are powers of two, the terms are whole numbers below 2^26.
-  constexpr std::uint64_t kExponent = 0x7FF0'0000'0000'0000u;
-  const double power = std::bit_cast<double>(std::bit_cast<std::uint64_t>(largest) & kExponent);
-  const double units = 0x1p25 / power;
-  std::int64_t sum = 0;
-  for (const double x : terms) sum += static_cast<std::int64_t>(x * units);
-  const double exact = static_cast<double>(sum) * (power * 0x1p-25);
-  const float rounded = static_cast<float>(exact);
-  return std::abs(static_cast<double>(rounded)) > std::abs(exact) ? std::nextafter(rounded, 0.0f)
-                                                                  : rounded;
+  static_assert(kDepth < 31, "the sum of so many of them is an int");
+  const Doubles power = std::bit_cast<Doubles>(largest & kExponent);
+  const Doubles units = 0x1p25 / power;
+  Ints sum{};
+  for (const Doubles& term : terms) sum += __builtin_convertvector(term * units, Ints);
+  const Doubles exact = __builtin_convertvector(sum, Doubles) * (power * 0x1p-25);
+  for (int i = 0; i < 4; ++i) {
+    const bool is_number = largest[i] != 0 && largest[i] < kExponent;
+    d[i] = static_cast<float>(is_number ? exact[i] : plain_sum[i]);
+    if (is_number && std::abs(double{d[i]}) > std::abs(exact[i])) d[i] = std::nextafter(d[i], 0.0f);
+  }
 }
 
 }  // namespace
 
-/// The products are exact.
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   const float* values, std::source_location at) {
-  const auto lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
+  const auto& lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
   const int lane = thread_index() % kWarpSize;
-  const auto element = [&](int of_lane, int word, int k) {
-    return values[(*lanes)[of_lane][word] >> 16 * (k % 2) & 0xFFFFu];
-  };
-  float row[2][16], col[2][16];
-  for (int k = 0; k < 16; ++k) {
-    const int owner = k % 8 / 2;
+  Factors<16> x;
+  for (int owner = 0; owner < 4; ++owner) {
     for (int i = 0; i < 2; ++i) {
-      row[i][k] = element(lane / 4 * 4 + owner, k / 8 * 2 + i, k);
-      col[i][k] = element((lane % 4 * 2 + i) * 4 + owner, 4 + k / 8, k);
+      const Operands& left = lanes[lane / 4 * 4 + owner];
+      const Operands& right = lanes[(lane % 4 * 2 + i) * 4 + owner];
+      for (int k = 0; k < 4; ++k) {
+        const int at_k = k / 2 * 8 + owner * 2 + k % 2;
+        x.row[i][at_k] = values[left[k / 2 * 2 + i] >> 16 * (k % 2) & 0xFFFFu];
+        x.col[i][at_k] = values[right[4 + k / 2] >> 16 * (k % 2) & 0xFFFFu];
+      }
     }
   }
-  for (int i = 0; i < 4; ++i) {
-    double terms[17] = {d[i]};
-    for (int k = 0; k < 16; ++k) terms[k + 1] = double{row[i / 2][k]} * col[i % 2][k];
-    d[i] = truncated_sum(terms);
-  }
+  multiply_add(d, x);
   if (lane == 0) count_flops(2 * 16 * 8 * 16);
 }
 
-/// The last 13 bits of operands are not looked at; the products are exact.
+/// The last 13 bits of operands are not looked at.
 void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                       std::source_location at) {
-  const auto lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
+  const auto& lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
   const int lane = thread_index() % kWarpSize;
-  const auto element = [&](int of_lane, int word) {
-    return std::bit_cast<float>((*lanes)[of_lane][word] & 0xFFFFE000u);
-  };
-  float row[2][8], col[2][8];
-  for (int k = 0; k < 8; ++k) {
+  const auto value = [](std::uint32_t word) { return std::bit_cast<float>(word & 0xFFFFE000u); };
+  Factors<8> x;
+  for (int owner = 0; owner < 4; ++owner) {
     for (int i = 0; i < 2; ++i) {
-      row[i][k] = element(lane / 4 * 4 + k % 4, k / 4 * 2 + i);
-      col[i][k] = element((lane % 4 * 2 + i) * 4 + k % 4, 4 + k / 4);
+      const Operands& left = lanes[lane / 4 * 4 + owner];
+      const Operands& right = lanes[(lane % 4 * 2 + i) * 4 + owner];
+      for (int k = 0; k < 2; ++k) {
+        x.row[i][k * 4 + owner] = value(left[k * 2 + i]);
+        x.col[i][k * 4 + owner] = value(right[4 + k]);
+      }
     }
   }
-  for (int i = 0; i < 4; ++i) {
-    double terms[9] = {d[i]};
-    for (int k = 0; k < 8; ++k) terms[k + 1] = double{row[i / 2][k]} * col[i % 2][k];
-    d[i] = truncated_sum(terms);
-  }
+  multiply_add(d, x);
   if (lane == 0) count_flops(2 * 16 * 8 * 8);
 }
 
