@@ -281,7 +281,7 @@ TEST_CASE("cache.pages_are_there") {
   CHECK(same(attile::longest_lengths(args), {SmallProblem::kQLen, SmallProblem::kKvLen}));
   args.sequences.pages = 0;
   CHECK(std::string(attile::check_arguments(args, 0, 0).why).empty());
-  CHECK(attile::longest_lengths(args).kv_len == 1);
+  CHECK(attile::longest_lengths(args).kv_len == 0);
 }
 
 }  // namespace core_cache

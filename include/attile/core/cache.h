@@ -138,7 +138,7 @@ struct CachedKeys {
   }
   constexpr RowShape q_shape(int batch, int q_len) const { return queries.shape(batch, q_len); }
   constexpr RowShape kv_shape(int batch, int kv_len) const {
-    return {caches == kUnset ? batch : caches, kv_len};
+    return {caches == kUnset ? batch : caches, caches == 0 ? 0 : kv_len};
   }
 };
 
@@ -220,7 +220,7 @@ struct PagedKeys {
     return {detail::clipped(page_table[origin.batch * stride + entry], pages - 1), row_in_page};
   }
   constexpr RowShape q_shape(int batch, int q_len) const { return queries.shape(batch, q_len); }
-  constexpr RowShape kv_shape(int, int) const { return {pages, page_size}; }
+  constexpr RowShape kv_shape(int, int) const { return {pages, pages == 0 ? 0 : int{page_size}}; }
 
  private:
   /// Returns the positions of a line of the page table.
