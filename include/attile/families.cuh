@@ -5,12 +5,14 @@
 #include <attile/arch/device.cuh>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
+#include <attile/decode_tuning.cuh>
 #include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/portable/backward.cuh>
 #include <attile/kernel/portable/forward.cuh>
 #include <attile/kernel/sm80/backward.cuh>
+#include <attile/kernel/sm80/decode.cuh>
 #include <attile/kernel/sm80/forward.cuh>
 #include <attile/kernel/sm90/backward.cuh>
 #include <attile/kernel/sm90/forward.cuh>
@@ -96,6 +98,17 @@ struct Sm80Family {
   template <int D, int Dv, DqMode kMode, class Args>
   static bool takes_backward(const Args&) {
     return !arch::lacks(kv_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kLeastKb>>(), 800);
+  }
+
+  template <int D, int Dv, class Args>
+  static bool takes_decode(const Args&) {
+    return !arch::lacks(forward_kernel<sm80::DefaultDecodeTraits<Args, D, Dv, kLeastKb>>, 800);
+  }
+  template <int D, int Dv, class Args, class F>
+  static auto decode(const Args&, const F& f) {
+    return with_shared_kb([&](auto kb) {
+      return f(std::type_identity<sm80::DefaultDecodeTraits<Args, D, Dv, kb.value>>{});
+    });
   }
 
   template <int D, int Dv, class Args, class F>

@@ -98,6 +98,20 @@ struct OnlineSoftmax {
     exponentiate(scores, scale_log2);
   }
 
+  /// Processes a tile as `step` without a threshold does, and leaves O alone where no maximum of
+  /// the warp's rows has risen: the bits are the same, as its factors are 1. Scope    all lanes of
+  /// a warp.
+  template <class Scores, class Output>
+  ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2) {
+    Rescaling rescaling = update_max(scores, scale_log2, true);
+    bool rises = false;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) rises |= rescaling.factor[r] != 1.0f;
+    rescaling.needed = Scores::any_lane(rises);
+    rescaling.apply(output);
+    exponentiate(scores, scale_log2);
+  }
+
   /// Processes a tile as above where each warp of a row holds some columns of the scores and of the
   /// output. tile::RowWarps says what `row_warps` has to offer.
   /// Scope    all threads of the warps of a row.
