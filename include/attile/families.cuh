@@ -33,14 +33,14 @@
 namespace attile::detail {
 
 /// Runs wgmma, TMA and warp-specialised kernels: 16-bit types on compute capability 9.0, where TMA
-/// can address the tensors.
+/// can address the tensors, and keys do not lie in pages.
 struct Sm90Family {
   static constexpr bool kTakesAll = false;  // only tensors that TMA can address
   template <class Args>
   static constexpr bool kCompiled =
       sizeof(typename Args::ElementType) == 2 && arch::compiled_for([](int a) { return a == 900; });
   template <class Args, int D, int Dv>
-  static constexpr bool kForward = kCompiled<Args>;
+  static constexpr bool kForward = kCompiled<Args> && !kIsPaged<typename Args::SequencesType>;
   template <class Args, int D, int Dv, DqMode kMode>
   static constexpr bool kBackward = kMode != DqMode::kTwoPass&& kCompiled<Args>;
 

@@ -104,6 +104,27 @@ struct Attention {
     return math.read_factor(rows_from(t, args.sequences.kv_origin(b)), b, kv_head,
                             extent_of(args, b).kv_len, dim);
   }
+  /// Returns the factor of a query head's keys, or values. Of keys in pages it has zeros for those
+  /// that lie before all that the head's rows may see, since their pages may be others' now.
+  template <class X>
+  Values read_keys_of(const Tensor<X>& t, int b, int h, int dim) const {
+    if constexpr (!kIsPaged<typename Args::SequencesType>) {
+      return read_keys(t, b, h / group, dim);
+    } else {
+      const Extent extent = extent_of(args, b);
+      Values factor(static_cast<std::size_t>(extent.kv_len) * dim, 0);
+      if (extent.q_len == 0 || extent.kv_len == 0) return factor;
+      const Interval seen = visible_columns(args.mask, b, h, {0, extent.q_len}, extent).touched;
+      if (seen.empty()) return factor;
+      const RowOrigin origin = args.sequences.kv_origin(b);
+      for (int j = seen.begin; j < extent.kv_len; ++j) {
+        const RowOrigin at = args.sequences.kv_row(origin, j);
+        const Values row = math.read_factor(rows_from(t, at), at.batch, h / group, 1, dim);
+        std::copy(row.begin(), row.end(), factor.begin() + std::ptrdiff_t{j} * dim);
+      }
+      return factor;
+    }
+  }
 
   ForwardResult forward() const {
     ForwardResult result;
@@ -113,8 +134,8 @@ struct Attention {
     parallel(args.batch * args.q_heads, [&](int b_h) {
       const int b = b_h / args.q_heads, h = b_h % args.q_heads;
       const Values q = read_queries(args.q, b, h, D);
-      const Values k = read_keys(args.k, b, h / group, D);
-      const Values v = read_keys(args.v, b, h / group, Dv);
+      const Values k = read_keys_of(args.k, b, h, D);
+      const Values v = read_keys_of(args.v, b, h, Dv);
       Values o;
       for (int i = 0; i < extent_of(args, b).q_len; ++i) {
         const Row<Real> r = softmax_row(q.data() + std::size_t(i) * D, k, b, h, i);

@@ -154,7 +154,7 @@ void check_gradients() {
 
 #define ATTILE_GRADIENTS(name, policy) \
   TEST_CASE("reference.gradients." #name) { check_gradients<Policy::policy>(); }
-ATTILE_EACH_POLICY(ATTILE_GRADIENTS)
+ATTILE_EACH_GRADIENT_POLICY(ATTILE_GRADIENTS)
 #undef ATTILE_GRADIENTS
 
 TEST_CASE("reference.plain_error_is_of_the_size_of_the_type") {

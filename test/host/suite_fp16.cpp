@@ -10,6 +10,7 @@ const bool kRegistered = [] {
   const Suite suite("cpu.host", kOtherTypePolicies);
   suite.both<__half>("default", SampledCpuExecutor{},
                      kOtherTypePolicies + policies<Policy::kBlockSparse>);
+  suite.forward<__half>("default", SampledCpuExecutor{}, policies<Policy::kPagedWindow>);
   return true;
 }();
 

@@ -53,6 +53,10 @@ const bool kRegistered = [] {
       in_full(kUnlearnedPolicies + kSequencePolicies + kSinkPolicies, policies<kEverything>));
   suite.forward<__half>("d256", D256{},
                         in_full(kUnlearnedPolicies + kSequencePolicies + policies<kSink>));
+  suite.forward<__half>("d64", D64{}, in_full(policies<kCachedCausal, kCachedPackedAlibi>));
+  suite.forward<__nv_bfloat16>("d128", D128{},
+                               in_full(policies<kCachedCausal, kCachedPackedAlibi>));
+  suite.forward<__half>("d256", D256{}, in_full(policies<kCachedCausal, kCachedPackedAlibi>));
   suite.forward<__half>("d64", D64{}, in_full(kBlockPolicies));
   suite.forward<__nv_bfloat16>("d128", D128{}, in_full(kBlockPolicies));
   suite.forward<__half>("d256", D256{}, in_full(kBlockPolicies));

@@ -65,9 +65,12 @@ using ListedBackward =
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                    kSinkPolicies + kBlockPolicies);
+                                    kSinkPolicies + kBlockPolicies + in_full(kCachePolicies));
   suite.both<__half>("128x64", simulated<Large>(),
                      kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>);
+  suite.forward<__half>("128x64", simulated<Large>(), in_full(kCachePolicies));
+  suite.forward<__half>("32x32", simulated<Small>(),
+                        policies<kPagedWindow, kPagedPackedEverything>);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
   suite.backward<__half>(

@@ -195,12 +195,14 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
                                     kSinkPolicies + kBlockPolicies +
-                                    policies<kHalfBias, kPreparedAlibi>);
+                                    policies<kHalfBias, kPreparedAlibi, kCachedCausal>);
   suite.forward<__half>(
       "128x64", simulated<Two>(kMost),
       kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
-  suite.forward<__nv_bfloat16>("192x32", simulated<Three>(kMost),
-                               policies<kCausal, kPackedCausal, kPreparedAlibi>);
+  suite.forward<__half>("128x64", simulated<Two>(kMost), policies<kCachedCausal>);
+  suite.forward<__nv_bfloat16>(
+      "192x32", simulated<Three>(kMost),
+      policies<kCausal, kPackedCausal, kPreparedAlibi> + in_full(policies<kCachedPackedAlibi>));
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered. And all policies at once.
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);

@@ -43,6 +43,10 @@ enum class Policy {
   kSink,
   kSinkEverything,
   kOwnLengthsSink,
+  kCachedCausal,
+  kCachedPackedAlibi,
+  kPagedWindow,
+  kPagedPackedEverything,
 };
 
 /// Where the rows of a case's tensors lie.
@@ -58,6 +62,7 @@ enum class Layout {
   kBroadcast,   ///< k, v the same for all batches; one row of dout for everything
   kCapacity,    ///< BHSD, each head followed by room for 150 more rows
   kOddStrides,  ///< BSHD, with odd strides along the axes that have one element
+  kOneCache,    ///< BSHD, k and v in one array (page, k then v, row, head, dim)
 };
 
 /// What the inputs hold.
@@ -74,14 +79,29 @@ enum class Data {
   kNanGradient,   ///< dO and O of sequences without keys are inf and NaN in turn
 };
 
+/// Whether keys lie in a cache, and whether that has pages.
+constexpr bool has_cache(Policy p) {
+  return p == Policy::kCachedCausal || p == Policy::kCachedPackedAlibi ||
+         p == Policy::kPagedWindow || p == Policy::kPagedPackedEverything;
+}
+constexpr bool is_paged(Policy p) {
+  return p == Policy::kPagedWindow || p == Policy::kPagedPackedEverything;
+}
+
+/// Whether each sequence has its queries in a batch of its own of a dense tensor.
+constexpr bool pads_queries(Policy p) {
+  return p == Policy::kPaddedEverything || p == Policy::kCachedCausal || p == Policy::kPagedWindow;
+}
+
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
   return p == Policy::kOwnLengths || p == Policy::kPackedCausal || p == Policy::kPaddedEverything ||
-         p == Policy::kOwnLengthsSink;
+         p == Policy::kOwnLengthsSink || has_cache(p);
 }
 
 constexpr bool has_sinks(Policy p) {
-  return p == Policy::kSink || p == Policy::kSinkEverything || p == Policy::kOwnLengthsSink;
+  return p == Policy::kSink || p == Policy::kSinkEverything || p == Policy::kOwnLengthsSink ||
+         p == Policy::kPagedWindow;
 }
 
 /// The lengths of such sequences: see lengths_of.
@@ -152,12 +172,16 @@ struct Case {
   int period = 3;            ///< the user's mask
   float probability = 0.3f;  ///< of dropout
   bool pointers = false;     ///< lengths, seeds, slopes of each batch come from memory; a row's
-                             ///< intervals are one; block lists are those of each batch and head
+                             ///< intervals are one; block lists are those of each batch and head;
+                             ///< sequences share caches
   bool hide = false;         ///< a bias that is -inf in places; documents and blocks without a key
   Sums sums = Sums::kNone;   ///< of what is learned
   Sinks sinks = Sinks::kNormal;
   Lengths lengths = Lengths::kMixed;  ///< of sequences with lengths of their own
   bool tight = false;                 ///< packed sequences without gaps, and without seqused
+  int page_size = 16;                 ///< of a cache in pages
+  bool leftpad = false;               ///< sequences begin behind the first row of their cache
+  bool beyond = false;                ///< sequences are longer than the page table has room for
 };
 
 /// Whether scores add to the same element of what is learned.
@@ -872,6 +896,122 @@ inline constexpr auto kCases = [] {
        .kv_len = 5, .head_dim = 16, .tight = true},
       {.name = "padded_everything_all_empty", .policy = kPaddedEverything, .batch = 2, .q_len = 20,
        .kv_len = 30, .lengths = Lengths::kAllEmpty},
+
+      // Keys in a cache, a piece for each sequence: one query, and a few; caches that sequences
+      // share; a first key behind the first row.
+      {.name = "cached_causal_1_200", .policy = kCachedCausal, .batch = 8, .q_heads = 4,
+       .kv_heads = 2, .q_len = 1, .kv_len = 200},
+      {.name = "cached_causal_24_70", .policy = kCachedCausal, .batch = 8, .q_heads = 2,
+       .kv_heads = 1, .q_len = 24, .kv_len = 70, .head_dim = 32, .layout = kBhsd},
+      {.name = "cached_causal_70_40", .policy = kCachedCausal, .batch = 5, .q_heads = 2,
+       .kv_heads = 2, .q_len = 70, .kv_len = 40, .head_dim = 32, .leftpad = true},
+      {.name = "cached_causal_shared", .policy = kCachedCausal, .batch = 7, .q_heads = 2,
+       .kv_heads = 1, .q_len = 20, .kv_len = 90, .head_dim = 32, .pointers = true,
+       .leftpad = true},
+      {.name = "cached_causal_unaligned", .policy = kCachedCausal, .batch = 5, .q_len = 9,
+       .kv_len = 65, .head_dim = 41, .layout = kUnaligned, .pointers = true, .leftpad = true},
+      {.name = "cached_causal_no_keys", .policy = kCachedCausal, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 9, .kv_len = 33, .head_dim = 32, .layout = kBhsd,
+       .lengths = Lengths::kNoKeys},
+      {.name = "cached_causal_dim_128", .policy = kCachedCausal, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 33, .kv_len = 140, .head_dim = 128, .pointers = true,
+       .leftpad = true},
+      {.name = "cached_causal_dim_256", .policy = kCachedCausal, .batch = 3, .q_len = 20,
+       .kv_len = 70, .head_dim = 256, .leftpad = true},
+      {.name = "cached_packed_alibi_1_90", .policy = kCachedPackedAlibi, .batch = 6, .q_heads = 4,
+       .kv_heads = 1, .q_len = 1, .kv_len = 90, .head_dim = 32, .tight = true},
+      {.name = "cached_packed_alibi_40_70", .policy = kCachedPackedAlibi, .batch = 8, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 70, .head_dim = 32},
+      {.name = "cached_packed_alibi_shared", .policy = kCachedPackedAlibi, .batch = 7,
+       .q_heads = 2, .kv_heads = 2, .q_len = 24, .kv_len = 100, .head_dim = 32,
+       .pointers = true, .leftpad = true},
+      {.name = "cached_packed_alibi_unaligned", .policy = kCachedPackedAlibi, .batch = 4,
+       .q_len = 24, .kv_len = 60, .head_dim = 41, .layout = kUnaligned, .leftpad = true},
+      {.name = "cached_packed_alibi_no_queries", .policy = kCachedPackedAlibi, .batch = 4,
+       .q_len = 24, .kv_len = 60, .head_dim = 32, .layout = kBhsd,
+       .lengths = Lengths::kNoQueries},
+      {.name = "cached_packed_alibi_dim_128", .policy = kCachedPackedAlibi, .batch = 4,
+       .q_heads = 2, .kv_heads = 1, .q_len = 70, .kv_len = 140, .head_dim = 128, .tight = true},
+      {.name = "cached_packed_alibi_dim_256", .policy = kCachedPackedAlibi, .batch = 3,
+       .q_len = 20, .kv_len = 70, .head_dim = 256, .pointers = true, .leftpad = true},
+
+      // In pages of any size. What lies before a window is not there any more (sglang #32902), nor
+      // is what lies behind the last key of a page; sequences may be longer than their line of the
+      // page table (flashinfer #320); K and V are views of one buffer (kvcached #321).
+      {.name = "paged_window_page_1", .policy = kPagedWindow, .batch = 6, .q_heads = 2,
+       .kv_heads = 1, .q_len = 24, .kv_len = 90, .head_dim = 32, .left = 9, .right = 0,
+       .page_size = 1},
+      {.name = "paged_window_page_7", .policy = kPagedWindow, .batch = 8, .q_heads = 2,
+       .kv_heads = 1, .q_len = 20, .kv_len = 100, .head_dim = 32, .left = 30, .right = 0,
+       .page_size = 7, .leftpad = true},
+      {.name = "paged_window_page_16", .policy = kPagedWindow, .batch = 7, .q_heads = 2,
+       .kv_heads = 1, .q_len = 9, .kv_len = 140, .head_dim = 32, .left = 70, .right = 0,
+       .pointers = true, .leftpad = true},
+      {.name = "paged_window_page_64", .policy = kPagedWindow, .batch = 4, .q_heads = 2,
+       .kv_heads = 2, .q_len = 30, .kv_len = 200, .head_dim = 32, .left = 100, .right = 5,
+       .page_size = 64},
+      {.name = "paged_window_page_256", .policy = kPagedWindow, .batch = 3, .q_heads = 2,
+       .kv_heads = 1, .q_len = 9, .kv_len = 600, .head_dim = 16, .left = 40, .right = 0,
+       .lengths = Lengths::kLongest, .page_size = 256},
+      {.name = "paged_window_one_query", .policy = kPagedWindow, .batch = 8, .q_heads = 4,
+       .kv_heads = 1, .q_len = 1, .kv_len = 130, .head_dim = 32, .left = 64, .right = 0,
+       .sinks = Sinks::kMixed, .page_size = 16},
+      {.name = "paged_window_unlimited", .policy = kPagedWindow, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 40, .kv_len = 90, .head_dim = 32, .page_size = 16},
+      {.name = "paged_window_chunk", .policy = kPagedWindow, .batch = 2, .q_heads = 2,
+       .kv_heads = 1, .q_len = 70, .kv_len = 130, .head_dim = 32, .right = 0,
+       .lengths = Lengths::kLongest, .page_size = 16},
+      {.name = "paged_window_one_cache", .policy = kPagedWindow, .batch = 5, .q_heads = 4,
+       .kv_heads = 2, .q_len = 12, .kv_len = 90, .head_dim = 32, .layout = kOneCache, .left = 50,
+       .right = 0, .page_size = 16},
+      {.name = "paged_window_beyond", .policy = kPagedWindow, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 12, .kv_len = 90, .head_dim = 32, .left = 20, .right = 0,
+       .page_size = 16, .beyond = true},
+      {.name = "paged_window_unaligned", .policy = kPagedWindow, .batch = 5, .q_len = 17,
+       .kv_len = 60, .head_dim = 41, .layout = kUnaligned, .left = 12, .right = 0,
+       .page_size = 7},
+      {.name = "paged_window_reversed", .policy = kPagedWindow, .batch = 4, .q_len = 17,
+       .kv_len = 60, .head_dim = 32, .layout = kReversed, .left = 12, .right = 0, .page_size = 7},
+      {.name = "paged_window_no_pages", .policy = kPagedWindow, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 9, .kv_len = 33, .head_dim = 32, .layout = kBhsd,
+       .lengths = Lengths::kNoKeys},
+      {.name = "paged_window_all_empty", .policy = kPagedWindow, .batch = 3, .q_len = 9,
+       .kv_len = 33, .head_dim = 32, .lengths = Lengths::kAllEmpty},
+      {.name = "paged_window_dim_128", .policy = kPagedWindow, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 33, .kv_len = 140, .head_dim = 128, .left = 60, .right = 0,
+       .pointers = true},
+      {.name = "paged_window_dim_256", .policy = kPagedWindow, .batch = 3, .q_len = 20,
+       .kv_len = 70, .head_dim = 256, .left = 10, .right = 0, .leftpad = true},
+      {.name = "paged_packed_everything_page_1", .policy = kPagedPackedEverything, .batch = 6,
+       .q_heads = 2, .kv_heads = 1, .q_len = 24, .kv_len = 60, .head_dim = 32, .prefix = 40,
+       .page_size = 1},
+      {.name = "paged_packed_everything_page_7", .policy = kPagedPackedEverything, .batch = 8,
+       .q_heads = 2, .kv_heads = 1, .q_len = 20, .kv_len = 100, .head_dim = 32, .prefix = 70,
+       .pointers = true, .page_size = 7, .leftpad = true},
+      {.name = "paged_packed_everything_page_16", .policy = kPagedPackedEverything, .batch = 6,
+       .q_heads = 4, .kv_heads = 1, .q_len = 1, .kv_len = 90, .head_dim = 32, .prefix = 60,
+       .tight = true, .page_size = 16},
+      {.name = "paged_packed_everything_page_64", .policy = kPagedPackedEverything, .batch = 5,
+       .q_heads = 2, .kv_heads = 2, .q_len = 40, .kv_len = 150, .head_dim = 32,
+       .layout = kOneCache, .prefix = 100, .page_size = 64},
+      {.name = "paged_packed_everything_page_256", .policy = kPagedPackedEverything, .batch = 3,
+       .q_heads = 1, .kv_heads = 1, .q_len = 9, .kv_len = 500, .head_dim = 16, .prefix = 450,
+       .lengths = Lengths::kLongest, .page_size = 256},
+      {.name = "paged_packed_everything_beyond", .policy = kPagedPackedEverything, .batch = 4,
+       .q_heads = 2, .kv_heads = 1, .q_len = 12, .kv_len = 90, .head_dim = 32, .prefix = 80,
+       .page_size = 7, .leftpad = true, .beyond = true},
+      {.name = "paged_packed_everything_unaligned", .policy = kPagedPackedEverything, .batch = 4,
+       .q_len = 24, .kv_len = 60, .head_dim = 41, .layout = kUnaligned, .prefix = 30,
+       .page_size = 16},
+      {.name = "paged_packed_everything_no_rows", .policy = kPagedPackedEverything, .batch = 3,
+       .q_len = 24, .kv_len = 60, .head_dim = 32, .layout = kBhsd, .lengths = Lengths::kNoRows,
+       .page_size = 16},
+      {.name = "paged_packed_everything_dim_128", .policy = kPagedPackedEverything, .batch = 4,
+       .q_heads = 2, .kv_heads = 1, .q_len = 70, .kv_len = 140, .head_dim = 128, .prefix = 90,
+       .page_size = 16},
+      {.name = "paged_packed_everything_dim_256", .policy = kPagedPackedEverything, .batch = 3,
+       .q_len = 20, .kv_len = 70, .head_dim = 256, .prefix = 60, .page_size = 16,
+       .leftpad = true},
   });
   // clang-format on
 }();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "support/cache.h"
 #include "support/cases.h"
 
 namespace attile_test {
@@ -89,12 +90,22 @@ struct PackedRows {
   std::vector<int> length;
   std::vector<int> first;       ///< each sequence's first row; empty in a dense tensor
   std::vector<int> cu_seqlens;  ///< where its room begins and, at last, all rooms end
-  int rows = 0;                 ///< of the tensor, or of each batch of a dense one
+  int batches = 1;
+  int rows = 0;     ///< of each batch of the tensor
+  CacheData cache;  ///< of keys that lie in one
 
   /// Lays them one behind another with gaps before, between and behind them, or with c.tight only
-  /// behind the last one. Those of Padded lie in a dense tensor.
+  /// behind the last one. Those of Padded lie in a dense tensor, and keys of a cache there.
   PackedRows(const Case& c, bool of_keys) : length(lengths_of(c, of_keys)) {
-    if (c.policy == Policy::kPaddedEverything) {
+    if (of_keys && has_cache(c.policy)) {
+      cache = CacheData(c, length, lengths_of(c, false));
+      length = cache.length;
+      batches = is_paged(c.policy) ? cache.pages : cache.lines;
+      rows = is_paged(c.policy) ? c.page_size : c.kv_len;
+      return;
+    }
+    if (pads_queries(c.policy)) {
+      batches = c.batch;
       rows = of_keys ? c.kv_len : c.q_len;
       return;
     }
@@ -112,7 +123,13 @@ struct PackedRows {
     rows = 0;
   }
 
-  bool dense() const { return first.empty(); }
+  /// The first row of a sequence that is there, and where each row lies.
+  int begin(int sequence) const { return cache.begin.empty() ? 0 : cache.begin[sequence]; }
+  attile::RowOrigin place(int sequence, int row) const {
+    if (!cache.length.empty()) return cache.place(sequence, row);
+    return first.empty() ? attile::RowOrigin{sequence, row}
+                         : attile::RowOrigin{0, first[sequence] + row};
+  }
 
  private:
   static int gap_behind(const Case& c, int sequence) {

@@ -139,6 +139,18 @@ struct CombinationOf<Policy::kSinkEverything>
     : Combination<Gaps, SoftcapAlibi, PhiloxDropout, attile::Sink<__nv_bfloat16>> {};
 template <>
 struct CombinationOf<Policy::kOwnLengthsSink> : Combination<Causal, OwnLengths, attile::Sink<>> {};
+template <>
+struct CombinationOf<Policy::kCachedCausal> : Combination<Causal, attile::Cached> {};
+template <>
+struct CombinationOf<Policy::kCachedPackedAlibi>
+    : Combination<Causal, SoftcapAlibi, attile::CachedPacked> {};
+template <>
+struct CombinationOf<Policy::kPagedWindow>
+    : Combination<attile::SlidingWindow, attile::Sink<>, attile::Paged> {};
+template <>
+struct CombinationOf<Policy::kPagedPackedEverything>
+    : Combination<And<Causal, attile::KeyPadding>, SoftcapAlibi, PhiloxDropout,
+                  attile::PagedPacked> {};
 
 }  // namespace detail
 
@@ -264,6 +276,33 @@ class PolicyData {
     s.seqused_q = q_rows.length.data();
     s.seqused_k = kv_rows.length.data();
   }
+  void operator()(attile::PaddedQueries& s) const { s = {q_rows.length.data()}; }
+  void operator()(attile::PackedQueries& s) const {
+    s = {q_rows.cu_seqlens.data(), q_rows.rows, case_.tight ? nullptr : q_rows.length.data()};
+  }
+  template <class Queries>
+  void operator()(attile::CachedKeys<Queries>& s) const {
+    (*this)(s.queries);
+    const CacheData& cache = kv_rows.cache;
+    s.seqused_k = cache.seqused.data();
+    s.caches = cache.lines;
+    s.cache_batch_idx = case_.pointers ? cache.cache_batch_idx.data() : nullptr;
+    s.leftpad_k = case_.leftpad ? cache.leftpad.data() : nullptr;
+  }
+  template <class Queries>
+  void operator()(attile::PagedKeys<Queries>& s) const {
+    (*this)(s.queries);
+    const CacheData& cache = kv_rows.cache;
+    s.page_table = cache.page_table.data();
+    s.table_stride = cache.table_stride;
+    s.pages_per_sequence = cache.pages_per_sequence;
+    s.page_size = cache.page_size;
+    s.pages = cache.pages;
+    s.seqused_k = cache.seqused.data();
+    s.cache_batch_idx = case_.pointers ? cache.cache_batch_idx.data() : nullptr;
+    s.tables = cache.lines;
+    s.leftpad_k = case_.leftpad ? cache.leftpad.data() : nullptr;
+  }
   template <class A, class B>
   void operator()(attile::And<A, B>& m) const {
     (*this)(m.first);
@@ -292,6 +331,10 @@ class PolicyData {
                                region(kv_rows.length),
                                region(q_rows.cu_seqlens),
                                region(kv_rows.cu_seqlens),
+                               region(kv_rows.cache.seqused),
+                               region(kv_rows.cache.leftpad),
+                               region(kv_rows.cache.cache_batch_idx),
+                               region(kv_rows.cache.page_table),
                                region(key_lengths_),
                                region(document_table_),
                                region(interval_table_)};
@@ -469,6 +512,26 @@ struct Relocate {
     (*this)(s.cu_seqlens_k);
     (*this)(s.seqused_q);
     (*this)(s.seqused_k);
+  }
+  void operator()(attile::PaddedQueries& s) const { (*this)(s.seqused_q); }
+  void operator()(attile::PackedQueries& s) const {
+    (*this)(s.cu_seqlens_q);
+    (*this)(s.seqused_q);
+  }
+  template <class Queries>
+  void operator()(attile::CachedKeys<Queries>& s) const {
+    (*this)(s.queries);
+    (*this)(s.seqused_k);
+    (*this)(s.cache_batch_idx);
+    (*this)(s.leftpad_k);
+  }
+  template <class Queries>
+  void operator()(attile::PagedKeys<Queries>& s) const {
+    (*this)(s.queries);
+    (*this)(s.page_table);
+    (*this)(s.seqused_k);
+    (*this)(s.cache_batch_idx);
+    (*this)(s.leftpad_k);
   }
   void operator()(attile::PhiloxDropout& p) const {
     (*this)(p.seed_pointer);

@@ -8,8 +8,15 @@
 #define ATTILE_TEST_FULL 0
 #endif
 
-/// The one list of all policies: X(name in names of tests, Policy).
-#define ATTILE_EACH_POLICY(X)                        \
+/// The one list of all policies: X(name in names of tests, Policy). Those of caches have no
+/// backward pass.
+#define ATTILE_EACH_POLICY(X) ATTILE_EACH_GRADIENT_POLICY(X) ATTILE_EACH_CACHE_POLICY(X)
+#define ATTILE_EACH_CACHE_POLICY(X)          \
+  X(cached_causal, kCachedCausal)            \
+  X(cached_packed_alibi, kCachedPackedAlibi) \
+  X(paged_window, kPagedWindow)              \
+  X(paged_packed_everything, kPagedPackedEverything)
+#define ATTILE_EACH_GRADIENT_POLICY(X)               \
   X(none, kNone)                                     \
   X(causal, kCausal)                                 \
   X(causal_top_left, kCausalTopLeft)                 \
@@ -102,11 +109,15 @@ inline constexpr auto kSequencePolicies =
     policies<Policy::kOwnLengths, Policy::kPackedCausal, Policy::kPaddedEverything>;
 inline constexpr auto kSinkPolicies =
     policies<Policy::kSink, Policy::kSinkEverything, Policy::kOwnLengthsSink>;
+/// Keys in a cache: forward only.
+inline constexpr auto kCachePolicies =
+    policies<Policy::kCachedCausal, Policy::kCachedPackedAlibi, Policy::kPagedWindow,
+             Policy::kPagedPackedEverything>;
 inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;
 /// Block lists, for kernels whose tiles divide blocks of 128 rows and 64 columns, and of 128 each.
 inline constexpr auto kBlockPolicies =
     policies<Policy::kBlockSparse, Policy::kBlockSparseEverything>;
-/// All but those, which kernels of any tiles take.
+/// All but those, and but those of caches, which kernels of any tiles take.
 inline constexpr auto kAllPolicies =
     kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies;
 

@@ -38,6 +38,7 @@ class ProblemData {
       pack(q, k, v);
       pack(dq, dk, dv);
     }
+    if (c.layout == Layout::kOneCache) share_cache();
     for (TestTensor<T>* t : {&q, &k, &v, &dout}) fill(*t);
     for (const TestTensor<T>* t : {&q, &k, &v, &dout}) t->buffer->fill_gaps_of_input();
     const Random random(11);
@@ -88,11 +89,9 @@ class ProblemData {
 
  private:
   bool has_lengths() const { return has_own_lengths(case_.policy); }
-  /// Whether sequences lie one behind another, in one batch.
-  bool is_packed() const { return has_lengths() && !policies_.q_rows.dense(); }
   std::int64_t rows_of_statistics() const {
-    if (is_packed()) return std::int64_t{case_.q_heads} * policies_.q_rows.rows;
-    return std::int64_t{case_.batch} * case_.q_heads * case_.q_len;
+    const Shape queries = allocated({}, {case_.batch, case_.q_heads, case_.q_len, 1});
+    return queries.elements();
   }
   /// LSE, or its gradient.
   TestTensor<float> statistic(const char* name, Buffer<float>& buffer) {
@@ -107,9 +106,9 @@ class ProblemData {
   }
   /// What a tensor of that shape is a view of.
   Shape allocated(Role role, Shape shape) const {
-    if (!is_packed()) return shape;
+    if (!has_lengths()) return shape;
     const PackedRows& rows = is_key_or_value(role) ? policies_.kv_rows : policies_.q_rows;
-    return {1, shape.heads, rows.rows, shape.dim};
+    return {rows.batches, shape.heads, rows.rows, shape.dim};
   }
 
   Shape shape_of(Role role) const {
@@ -140,12 +139,22 @@ class ProblemData {
   void pack(TestTensor<T>& q_like, TestTensor<T>& k_like, TestTensor<T>& v_like) {
     const std::int64_t D = case_.head_dim;
     const std::int64_t row = D * (case_.q_heads + 2 * case_.kv_heads);
-    const std::int64_t batch = row * (is_packed() ? policies_.q_rows.rows : case_.q_len);
-    *q_like.buffer = Buffer<T>(batch * (is_packed() ? 1 : case_.batch));
+    const Shape shape = allocated(Role::kQ, q_like.shape);
+    const std::int64_t batch = row * shape.rows;
+    *q_like.buffer = Buffer<T>(batch * shape.batch);
     k_like.buffer = v_like.buffer = q_like.buffer;
     q_like.placement = {0, batch, D, row, 0};
     k_like.placement = {D * case_.q_heads, batch, D, row, 0};
     v_like.placement = {D * (case_.q_heads + case_.kv_heads), batch, D, row, 0};
+  }
+
+  /// (page, k then v, row, head, dim) in the buffer of k.
+  void share_cache() {
+    const std::int64_t half = k.placement.batch_stride;
+    k.placement.batch_stride = v.placement.batch_stride = 2 * half;
+    v.placement.first = half;
+    *k.buffer = Buffer<T>(2 * k.placement.elements);
+    v.buffer = k.buffer;
   }
 
   void fill(const TestTensor<T>& t) {

@@ -140,7 +140,8 @@ inline Placement place(Layout layout, Role role, const Shape& s) {
       if (R == 1) odd.row_stride = 3;
       return odd;
     }
-    case Layout::kPacked:  // the problem overrides q, k, v and their gradients
+    case Layout::kPacked:    // the problem overrides q, k, v and their gradients
+    case Layout::kOneCache:  // and k and v
     case Layout::kBshd:
       return rows_of_all_heads;
   }
@@ -168,14 +169,15 @@ struct TestTensor {
   template <class Visit>
   void for_each(const Visit& visit) const {
     for (int b = 0; b < shape.batch; ++b) {
+      const int first = packed == nullptr ? 0 : packed->begin(b);
       const int rows = packed == nullptr ? shape.rows : packed->length[b];
       for (int h = 0; h < shape.heads; ++h) {
-        for (int i = 0; i < rows; ++i) {
+        for (int i = first; i < rows; ++i) {
           const std::int64_t index =
               ((std::int64_t{b} * shape.heads + h) * shape.rows + i) * shape.dim;
-          const bool dense = packed == nullptr || packed->dense();
-          const std::int64_t at =
-              dense ? placement.at(b, h, i, 0) : placement.at(0, h, packed->first[b] + i, 0);
+          const attile::RowOrigin row =
+              packed == nullptr ? attile::RowOrigin{b, i} : packed->place(b, i);
+          const std::int64_t at = placement.at(row.batch, h, row.row, 0);
           for (int c = 0; c < shape.dim; ++c) visit(buffer->data()[at + c], index + c);
         }
       }

@@ -389,8 +389,9 @@ std::string faults_of_backward(const Case& c, const Promises& promises,
 
 }  // namespace attile_test
 
-#define ATTILE_INSTANTIATE_YARDSTICK(T, policy)                                             \
-  template std::string faults_of_forward<T, policy>(const Case&, const Promises&,           \
-                                                    const Pass<ForwardArgsOf<T, policy>>&); \
-  template std::string faults_of_backward<T, policy>(const Case&, const Promises&,          \
+#define ATTILE_INSTANTIATE_FORWARD(T, policy)                                     \
+  template std::string faults_of_forward<T, policy>(const Case&, const Promises&, \
+                                                    const Pass<ForwardArgsOf<T, policy>>&);
+#define ATTILE_INSTANTIATE_BACKWARD(T, policy)                                     \
+  template std::string faults_of_backward<T, policy>(const Case&, const Promises&, \
                                                      const Pass<BackwardArgsOf<T, policy>>&);

@@ -4,8 +4,11 @@
 
 namespace attile_test {
 
-#define ATTILE_YARDSTICK(name, policy) ATTILE_INSTANTIATE_YARDSTICK(__nv_bfloat16, Policy::policy)
-ATTILE_EACH_POLICY(ATTILE_YARDSTICK)
-#undef ATTILE_YARDSTICK
+#define ATTILE_FORWARD(name, policy) ATTILE_INSTANTIATE_FORWARD(__nv_bfloat16, Policy::policy)
+#define ATTILE_BACKWARD(name, policy) ATTILE_INSTANTIATE_BACKWARD(__nv_bfloat16, Policy::policy)
+ATTILE_EACH_POLICY(ATTILE_FORWARD)
+ATTILE_EACH_GRADIENT_POLICY(ATTILE_BACKWARD)
+#undef ATTILE_FORWARD
+#undef ATTILE_BACKWARD
 
 }  // namespace attile_test

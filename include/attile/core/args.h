@@ -46,6 +46,10 @@ struct Arguments {
   using SequencesType = typename P::SequencesType;
   using SinkType = typename P::SinkType;
 
+  static_assert(kIsForward || !kIsForwardOnly<SequencesType>,
+                "attile: there are no gradients of a cache: sequences may share its keys, and this "
+                "sequences policy is for ForwardArgs alone");
+
  private:
   template <class Forward, class Backward>
   using ByDirection = std::conditional_t<kIsForward, Forward, Backward>;
@@ -121,11 +125,14 @@ ATTILE_HOST_DEVICE Extent extent_of(const Args& args, int sequence) {
 }
 
 /// Returns the lengths that no sequence of a problem exceeds, by what the host knows: the bounds,
-/// or the rows of the tensors where they are fewer.
+/// or the rows of the tensors where they are fewer. A sequence of keys in pages has any number of
+/// them, but where there are none.
 template <class Args>
 Extent longest_lengths(const Args& args) {
-  return {min(args.q_len, args.sequences.q_shape(args.batch, args.q_len).rows),
-          min(args.kv_len, args.sequences.kv_shape(args.batch, args.kv_len).rows)};
+  const RowShape queries = args.sequences.q_shape(args.batch, args.q_len);
+  const RowShape keys = args.sequences.kv_shape(args.batch, args.kv_len);
+  const bool any_keys = kIsPaged<typename Args::SequencesType> && keys.batches > 0;
+  return {min(args.q_len, queries.rows), any_keys ? args.kv_len : min(args.kv_len, keys.rows)};
 }
 
 /// Returns a tensor without the strides of axes that have one element, which are not read.

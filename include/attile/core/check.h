@@ -16,9 +16,6 @@
 
 namespace attile {
 
-/// Is the longest q_len and kv_len: sums of two lengths then fit an int.
-inline constexpr int kMaxLength = 1 << 30;
-
 /// Holds head_dim and head_dim_v of a problem. A head_dim that the arguments do not give is the
 /// kernel's D. A head_dim_v that they do not give is the kernel's Dv if they do not give head_dim
 /// either, or if that is D and Dv is less (D 192 with Dv 128); else it is head_dim.
@@ -101,6 +98,7 @@ Check check_problem(const Args& a, int D, int Dv) {
   }
   if (a.batch > 0 && (a.q_len > 0 || a.kv_len > 0)) {  // it is asked where there are no keys, too
     if (const char* why = policy_fault(a.sequences)) return refuse(why);
+    if (const char* why = shape_fault(a.sequences, score_shape(a))) return refuse(why);
   }
   const RowShape queries = a.sequences.q_shape(a.batch, a.q_len);
   const RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);

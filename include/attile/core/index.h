@@ -11,6 +11,9 @@ namespace attile {
 /// Marks a size that the caller has not given, which is refused. An explicit 0 is an empty problem.
 inline constexpr int kUnset = -2147483647 - 1;
 
+/// Is the longest q_len and kv_len: sums of two lengths then fit an int.
+inline constexpr int kMaxLength = 1 << 30;
+
 /// Names one position of the score matrix of one query head. Units: `head` counts query heads.
 struct ScoreIndex {
   int batch, head, row, col;

@@ -22,6 +22,22 @@ inline bool misaligned_int(const int* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(int) != 0;
 }
 
+/// Returns how many of the `bound` rows that a sequence has room for it uses; null: all.
+ATTILE_HOST_DEVICE int used_length(const int* seqused, int sequence, int bound) {
+  return seqused == nullptr ? bound : clipped(seqused[sequence], bound);
+}
+
+/// Return the length of a packed sequence of `total` rows in all, and where it begins.
+ATTILE_HOST_DEVICE int packed_length(const int* cu_seqlens, const int* seqused, int sequence,
+                                     int total, int bound) {
+  const int first = clipped(cu_seqlens[sequence], total);
+  const int end = clipped(cu_seqlens[sequence + 1], total);
+  return used_length(seqused, sequence, min(max(end - first, 0), bound));
+}
+ATTILE_HOST_DEVICE RowOrigin packed_origin(const int* cu_seqlens, int sequence, int total) {
+  return {0, clipped(cu_seqlens[sequence], total)};
+}
+
 }  // namespace detail
 
 /// Gives each sequence the first rows of its batch of a dense tensor: `seqused_q[b]` rows of
@@ -41,17 +57,13 @@ struct Padded {
   }
 
   ATTILE_HOST_DEVICE Extent extent(int sequence, Extent bounds) const {
-    return {length(seqused_q, sequence, bounds.q_len), length(seqused_k, sequence, bounds.kv_len)};
+    return {detail::used_length(seqused_q, sequence, bounds.q_len),
+            detail::used_length(seqused_k, sequence, bounds.kv_len)};
   }
   ATTILE_HOST_DEVICE constexpr RowOrigin q_origin(int sequence) const { return {sequence, 0}; }
   ATTILE_HOST_DEVICE constexpr RowOrigin kv_origin(int sequence) const { return {sequence, 0}; }
   constexpr RowShape q_shape(int batch, int q_len) const { return {batch, q_len}; }
   constexpr RowShape kv_shape(int batch, int kv_len) const { return {batch, kv_len}; }
-
- private:
-  ATTILE_HOST_DEVICE static int length(const int* seqused, int sequence, int bound) {
-    return seqused == nullptr ? bound : detail::clipped(seqused[sequence], bound);
-  }
 };
 
 /// Gives the sequences rows of one packed tensor, (total, head, dim), whose batch stride is not
@@ -90,26 +102,18 @@ struct Packed {
   }
 
   ATTILE_HOST_DEVICE Extent extent(int sequence, Extent bounds) const {
-    return {length(cu_seqlens_q, seqused_q, sequence, total_q, bounds.q_len),
-            length(cu_seqlens_k, seqused_k, sequence, total_k, bounds.kv_len)};
+    using detail::packed_length;
+    return {packed_length(cu_seqlens_q, seqused_q, sequence, total_q, bounds.q_len),
+            packed_length(cu_seqlens_k, seqused_k, sequence, total_k, bounds.kv_len)};
   }
   ATTILE_HOST_DEVICE RowOrigin q_origin(int sequence) const {
-    return {0, detail::clipped(cu_seqlens_q[sequence], total_q)};
+    return detail::packed_origin(cu_seqlens_q, sequence, total_q);
   }
   ATTILE_HOST_DEVICE RowOrigin kv_origin(int sequence) const {
-    return {0, detail::clipped(cu_seqlens_k[sequence], total_k)};
+    return detail::packed_origin(cu_seqlens_k, sequence, total_k);
   }
   constexpr RowShape q_shape(int, int) const { return {1, total_q}; }
   constexpr RowShape kv_shape(int, int) const { return {1, total_k}; }
-
- private:
-  ATTILE_HOST_DEVICE static int length(const int* cu_seqlens, const int* seqused, int sequence,
-                                       int total, int bound) {
-    const int first = detail::clipped(cu_seqlens[sequence], total);
-    const int end = detail::clipped(cu_seqlens[sequence + 1], total);
-    const int rows = min(max(end - first, 0), bound);
-    return seqused == nullptr ? rows : detail::clipped(seqused[sequence], rows);
-  }
 };
 
 }  // namespace attile

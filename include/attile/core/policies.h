@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/bias.h>
+#include <attile/core/cache.h>
 #include <attile/core/config.h>
 #include <attile/core/dropout.h>
 #include <attile/core/mask.h>

@@ -21,6 +21,13 @@ struct RowShape {
   int batches, rows;
 };
 
+/// Says whether a policy's keys lie in pages: see Sequences.
+template <class Q>
+inline constexpr bool kIsPaged = [] {
+  if constexpr (requires { Q::kPaged; }) return bool(Q::kPaged);
+  return false;
+}();
+
 /// A sequences policy says, for each sequence of a problem, how many rows of queries and of keys it
 /// has and where they begin. A problem has `batch` sequences; masks, modifiers and dropout get a
 /// sequence's number as `batch`, and its rows and columns from 0 on. The policy is copied to the
@@ -38,20 +45,36 @@ struct RowShape {
 ///                                  heads share tiles, and let each thread work out its block's
 ///                                  work tiles
 ///
-/// The library's own are Uniform, Padded and Packed. A sequences policy whose `kPacked` is true
-/// says that its sequences lie one behind another in one batch, as those of Packed do, and never
-/// share rows unless what device memory says is wrong: grids and scratch memory are then sized by
-/// the rows of the tensors, and not by the bound of each sequence (TileSlots). The origins of the
-/// sequence behind the last one, which has no rows, say where the last one ends.
+/// The library's own are Uniform, Padded and Packed, and those of caches (cache.h). A policy may
+/// also have, each true or left out,
+///
+///   static constexpr bool kPacked  whether its sequences lie one behind another in one batch, as
+///                                  those of Packed do, and never share rows unless what device
+///                                  memory says is wrong: grids and scratch memory are then sized
+///                                  by the rows of the tensors, and not by the bound of each
+///                                  sequence (TileSlots). The origins of the sequence behind the
+///                                  last one, which has no rows, say where the last one ends
+///   static constexpr bool kPackedQueries  whether that is so of the queries alone: forward only
+///   static constexpr bool kForwardOnly    whether sequences may share keys, so that there are no
+///                                         gradients: BackwardArgs refuse it
+///   static constexpr bool kPaged   whether keys lie in pages, the batch axis of K and V: forward
+///                                  only. kv_shape() is then the number of pages and of the rows
+///                                  of each, kv_origin() anything that kv_row() understands, and
+///   kv_row(kv_origin, row)         the page, and the row there, of key `row` of the sequence with
+///                                  that kv_origin. It is asked about keys of the sequence alone,
+///                                  from the first one that a row of the work tile may see on
 template <class Q>
 concept Sequences = std::is_trivially_copyable_v<Q> &&
-    requires(const Q& sequences, int sequence, Extent bounds) {
+    requires(const Q& sequences, int sequence, Extent bounds, RowOrigin origin, int row) {
   { Q::kUniform } -> std::convertible_to<bool>;
   { sequences.extent(sequence, bounds) } -> std::same_as<Extent>;
   { sequences.q_origin(sequence) } -> std::same_as<RowOrigin>;
   { sequences.kv_origin(sequence) } -> std::same_as<RowOrigin>;
   { sequences.q_shape(sequence, bounds.q_len) } -> std::same_as<RowShape>;
   { sequences.kv_shape(sequence, bounds.kv_len) } -> std::same_as<RowShape>;
+  requires !kIsPaged<Q> || requires {
+    { sequences.kv_row(origin, row) } -> std::same_as<RowOrigin>;
+  };
 };
 
 /// Gives every sequence q_len rows of queries and kv_len rows of keys: a dense tensor. It costs
@@ -66,12 +89,43 @@ struct Uniform {
   constexpr RowShape kv_shape(int batch, int kv_len) const { return {batch, kv_len}; }
 };
 
+/// Names what a tile is cut from: the query rows of a sequence, or its keys.
+enum class Axis { kRows, kKeys };
+
 /// Says whether a policy's sequences lie one behind another in one batch: see Sequences.
 template <Sequences Q>
 inline constexpr bool kIsPacked = [] {
   if constexpr (requires { Q::kPacked; }) return bool(Q::kPacked);
   return false;
 }();
+
+/// Says whether their rows do, or their keys.
+template <Sequences Q, Axis kAxis>
+inline constexpr bool kIsPackedAlong = [] {
+  if constexpr (kAxis == Axis::kRows && requires { Q::kPackedQueries; }) {
+    return kIsPacked<Q> || bool(Q::kPackedQueries);
+  }
+  return kIsPacked<Q>;
+}();
+
+/// Says whether a policy is for the forward pass alone: see Sequences.
+template <Sequences Q>
+inline constexpr bool kIsForwardOnly = [] {
+  constexpr bool kMixed = kIsPackedAlong<Q, Axis::kRows> != kIsPackedAlong<Q, Axis::kKeys>;
+  if constexpr (requires { Q::kForwardOnly; }) return kMixed || kIsPaged<Q> || Q::kForwardOnly;
+  return kMixed || kIsPaged<Q>;
+}();
+
+/// Returns why a sequences policy does not suit the shape of the scores: the sentence of its
+/// optional `const char* fault(const ScoreShape&) const`, null when it does.
+template <Sequences Q>
+constexpr const char* shape_fault(const Q& sequences, const ScoreShape& shape) {
+  if constexpr (requires { sequences.fault(shape); }) {
+    return sequences.fault(shape);
+  } else {
+    return nullptr;
+  }
+}
 
 /// Returns the part of a tensor from a sequence's first row on, as (any batch, head, row).
 template <class T>

@@ -12,9 +12,6 @@
 
 namespace attile {
 
-/// Names what a tile is cut from: the query rows of a sequence, or its keys.
-enum class Axis { kRows, kKeys };
-
 /// Divides the rows, or the keys, of all sequences into slots of kTile each: every tile that there
 /// is has a slot, and what is launched for a slot without a tile does nothing. Where a sequence has
 /// a batch of its own, it has slots for the bound of its length. A packed sequence b has those from
@@ -40,19 +37,19 @@ class TileSlots {
   /// Returns the number of slots of all sequences.
   constexpr std::int64_t count() const {
     if (batch_ == 0 || bound_tiles_ == 0) return 0;
-    if constexpr (kIsPacked<S>) return std::int64_t{rows() / kTile} + batch_;
+    if constexpr (kIsPackedAlong<S, kAxis>) return std::int64_t{rows() / kTile} + batch_;
     return std::int64_t{batch_} * bound_tiles_;
   }
   /// Returns the first slot of a sequence; of the one behind the last, one past the last one's.
   ATTILE_HOST_DEVICE constexpr int first(int sequence) const {
-    if constexpr (kIsPacked<S>) {
+    if constexpr (kIsPackedAlong<S, kAxis>) {
       return sequence == 0 ? 0 : origin(sequence).row / kTile + sequence;
     }
     return sequence * bound_tiles_;
   }
   /// Returns the number of slots of a sequence.
   ATTILE_HOST_DEVICE constexpr int slots(int sequence) const {
-    return kIsPacked<S> ? first(sequence + 1) - first(sequence) : bound_tiles_;
+    return kIsPackedAlong<S, kAxis> ? first(sequence + 1) - first(sequence) : bound_tiles_;
   }
 
   /// Returns whose an item is. `per_slot`: the items of a slot. A packed sequence is found by
@@ -60,7 +57,7 @@ class TileSlots {
   /// `from`: no sequence before it has the item, which is found sooner if it is near. With that a
   /// part of a sequence's slots may be found where offsets decrease.
   ATTILE_HOST_DEVICE constexpr Share find(int item, int per_slot, int from = 0) const {
-    if constexpr (kIsPacked<S>) {
+    if constexpr (kIsPackedAlong<S, kAxis>) {
       const int slot = item / per_slot;
       int found = from, past = batch_;
       int begun = 0, ended = INT_MAX;  // what the offsets before and behind say

@@ -46,6 +46,7 @@ class ForwardWorker {
     s_ = arena.take<float>(std::size_t{kRows} * kMaxTileColumns);
     kt_panels_ = arena.take<float>(columns * problem.D);
     v_panels_ = arena.take<float>(columns * round_up(problem.Dv, kPanelWidth<V>));
+    zeros_ = arena.take<T>(kPaged ? std::max(problem.D, problem.Dv) : 0);
   }
 
   static std::int64_t items(const P& problem) {
@@ -71,8 +72,10 @@ class ForwardWorker {
 
     if (extent.kv_len > 0) {
       const int Bc = problem_.tile_cols;
-      const TileRange tiles =
-          tiles_of(visible_columns(args.mask, batch_, head_, rows_, extent), Bc);
+      const Span seen = visible_columns(args.mask, batch_, head_, rows_, extent);
+      const TileRange tiles = tiles_of(seen, Bc);
+      first_key_ = seen.touched.begin;
+      if (kPaged) std::fill_n(zeros_, std::max(problem_.D, problem_.Dv), from_float<T>(0.0f));
       for (int j = tiles.first; j < tiles.last; ++j) {  // line 6
         const bool full = tiles.full_first <= j && j < tiles.full_last;
         visit_tile(clip(std::int64_t{j} * Bc, std::int64_t{j + 1} * Bc, extent.kv_len), full);
@@ -83,6 +86,7 @@ class ForwardWorker {
 
  private:
   static constexpr int kRows = kStripRows<V>;
+  static constexpr bool kPaged = kIsPaged<typename Args::SequencesType>;
   using Softmax = tile::OnlineSoftmax<kRows>;
 
   static int blocks(const P& problem) { return ceil_div(problem.args.q_len, problem.tile_rows); }
@@ -97,13 +101,8 @@ class ForwardWorker {
   /// Adds K_j and V_j to every strip that sees some of that tile.
   void visit_tile(Interval columns, bool full) {
     const Args& args = problem_.args;
-    const int kv_head = head_ / problem_.group;
-    const Tensor<const T> k = problem_.kv_rows(args.k, batch_);
-    const Tensor<const T> v = problem_.kv_rows(args.v, batch_);
-    pack_transposed<kPanelWidth<V>>(RowBlock<T>(k, batch_, kv_head, columns), problem_.D,
-                                    kt_panels_);
-    pack_rows<V>(RowBlock<T>(v, batch_, kv_head, columns), problem_.Dv, problem_.tile_cols,
-                 v_panels_);
+    pack_transposed<kPanelWidth<V>>(keys_of(args.k, columns), problem_.D, kt_panels_);
+    pack_rows<V>(keys_of(args.v, columns), problem_.Dv, problem_.tile_cols, v_panels_);
     for (int i = 0; i < strips(); ++i) {
       const Coord<false> coord{batch_, head_, strip_rows(i), columns};
       const Reach reach =
@@ -114,6 +113,17 @@ class ForwardWorker {
       } else {
         step<false>(i, coord, reach);
       }
+    }
+  }
+
+  /// Returns the rows of K, or V, of the current head.
+  auto keys_of(const Tensor<const T>& tensor, Interval columns) const {
+    const int kv_head = head_ / problem_.group;
+    if constexpr (kPaged) {
+      return PagedRowBlock<T, typename Args::SequencesType>(tensor, problem_.args.sequences, batch_,
+                                                            kv_head, columns, first_key_, zeros_);
+    } else {
+      return RowBlock<T>(problem_.kv_rows(tensor, batch_), batch_, kv_head, columns);
     }
   }
 
@@ -157,12 +167,14 @@ class ForwardWorker {
   }
 
   const P& problem_;
-  float* q_strips_;   // (strips, D, kStripRows)
-  float* o_;          // (tile_rows, o_stride), not yet divided by l
-  Softmax* softmax_;  // (strips)
-  float* s_;          // (kStripRows, kMaxTileColumns)
-  float* kt_panels_;  // (panels, D, kPanelWidth)
-  float* v_panels_;   // (panels, tile_cols, kPanelWidth)
+  float* q_strips_;    // (strips, D, kStripRows)
+  float* o_;           // (tile_rows, o_stride), not yet divided by l
+  Softmax* softmax_;   // (strips)
+  float* s_;           // (kStripRows, kMaxTileColumns)
+  float* kt_panels_;   // (panels, D, kPanelWidth)
+  float* v_panels_;    // (panels, tile_cols, kPanelWidth)
+  T* zeros_;           // a row of K or V, where keys lie in pages
+  int first_key_ = 0;  // that any row of the block may see
   int batch_ = 0;
   int head_ = 0;
   Interval rows_{};

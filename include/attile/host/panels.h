@@ -3,6 +3,7 @@
 
 #include <attile/core/element.h>
 #include <attile/core/index.h>
+#include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/host/simd.h>
 
@@ -52,6 +53,8 @@ inline float widen(const __half& x) {
 /// Refers to the rows `block` of one head of a tensor.
 template <class T>
 struct RowBlock {
+  using Element = T;
+
   const T* first;
   std::int64_t row_stride;
   int rows;
@@ -63,11 +66,46 @@ struct RowBlock {
   const T* row(int i) const { return first + i * row_stride; }
 };
 
+/// Refers to the keys `block` of one head of a sequence, or to its values, that lie in pages. Keys
+/// before first_key are not read: in their place are `zeros`.
+template <class T, class SequencesType>
+class PagedRowBlock {
+ public:
+  using Element = T;
+
+  int rows;
+
+  PagedRowBlock(const Tensor<const T>& pages, const SequencesType& sequences, int sequence,
+                int head, Interval block, int first_key, const T* zeros)
+      : rows(block.end - block.begin),
+        pages_(pages),
+        sequences_(sequences),
+        origin_(sequences.kv_origin(sequence)),
+        head_(head),
+        begin_(block.begin),
+        first_key_(first_key),
+        zeros_(zeros) {}
+  const T* row(int i) const {
+    const int key = begin_ + i;
+    if (key < first_key_) return zeros_;
+    const RowOrigin at = sequences_.kv_row(origin_, key);
+    return pages_.row(at.batch, head_, at.row);
+  }
+
+ private:
+  const Tensor<const T>& pages_;
+  const SequencesType& sequences_;
+  RowOrigin origin_;
+  int head_, begin_, first_key_;
+  const T* zeros_;
+};
+
 /// Packs rows as the rows of B: panel p holds columns [p, p + 1) * kPanelWidth, row after row.
 /// Shapes   to: (panels, depth, kPanelWidth); columns past dim are 0, rows past the block are not
 ///          written.
-template <class V, class T>
-void pack_rows(const RowBlock<T>& block, int dim, int depth, float* to) {
+template <class V, class Block>
+void pack_rows(const Block& block, int dim, int depth, float* to) {
+  using T = typename Block::Element;
   constexpr int kWidth = kPanelWidth<V>;
   for (int c = 0; c < dim; c += kWidth, to += std::ptrdiff_t{depth} * kWidth) {
     for (int r = 0; r < block.rows; ++r) {
@@ -121,8 +159,9 @@ void transpose(const float* const (&from)[kRows], int rows, int columns, float* 
 /// Packs rows as columns, kGroup of them side by side: the strips of A (kGroup = kStripRows), or
 /// the panels of B = X^T (kGroup = kPanelWidth).
 /// Shapes   to: (groups, dim, kGroup); rows past the block are 0.
-template <int kGroup, class T>
-void pack_transposed(const RowBlock<T>& block, int dim, float* to) {
+template <int kGroup, class Block>
+void pack_transposed(const Block& block, int dim, float* to) {
+  using T = typename Block::Element;
   constexpr int kRows = kGroup % 4 == 0 ? 4 : 2;
   constexpr int kChunk = 128;  // elements converted at a time
   float converted[kRows][kChunk];

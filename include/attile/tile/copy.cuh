@@ -7,52 +7,12 @@
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
-#include <attile/core/sequences.h>
-#include <attile/core/tensor.h>
 #include <attile/core/vec.h>
+#include <attile/tile/matrix.cuh>
 
-#include <cstdint>
+#include <type_traits>
 
 namespace attile::tile {
-
-/// Refers to the (rows, cols) matrix of one batch head in device memory.
-template <class T>
-struct Matrix {
-  T* data;
-  std::int64_t row_stride;
-  int rows, cols;
-  int vectors;  ///< whether the address and the length of each row are multiples of 16 bytes
-
-  ATTILE_DEVICE bool has_row(int row) const { return row < rows; }
-  ATTILE_DEVICE T* row(int row) const { return data + row * row_stride; }
-};
-
-/// Holds a tensor as a parameter of a kernel, with the alignment that the host has found.
-template <class T>
-struct TensorParam {
-  Tensor<T> tensor;
-  int vectors;  ///< see Matrix; an int, because bool parameters would be kept in registers, as bits
-
-  /// Returns the matrix of one head of one sequence.
-  ATTILE_DEVICE Matrix<T> slice(int batch, int head, int rows, int cols) const {
-    return slice(RowOrigin{batch, 0}, head, rows, cols);
-  }
-  /// Returns the matrix whose rows begin at `first`.
-  ATTILE_DEVICE Matrix<T> slice(RowOrigin first, int head, int rows, int cols) const {
-    return {tensor.row(first.batch, head, first.row), tensor.row_stride, rows, cols, vectors};
-  }
-};
-
-/// Returns the parameter for a tensor with rows of `dim` elements; its `vectors` says whether all
-/// rows can be moved 16 bytes at a time.
-template <class T>
-TensorParam<T> tensor_param(const Tensor<T>& t, int dim) {
-  constexpr std::int64_t kVector = 16 / sizeof(T);
-  const bool vectors = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && dim % kVector == 0 &&
-                       t.batch_stride % kVector == 0 && t.head_stride % kVector == 0 &&
-                       t.row_stride % kVector == 0;
-  return {t, vectors};
-}
 
 namespace detail {
 
@@ -104,8 +64,8 @@ ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Ve
 /// Copies a tile from device memory to shared memory through registers. `fetch` begins the loads
 /// and `put` writes the tile, so that the work between the two calls hides the latency of the
 /// loads.
-///   shared(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns, so that nothing
-///   stored there can reach a result.
+///   shared(r, c) = source(row0 + r, c); 0 where the source has no such row or column, so that
+///   nothing stored there can reach a result.
 /// Shapes   shared (Rows, Cols), Cols a multiple of 4; source.cols <= Cols.
 /// Scope    all kThreads threads of the block; both calls with the same source and row0.
 /// Barriers `put`: one before, when others still read the tile; one after, before others read it.
@@ -122,11 +82,13 @@ class Transfer {
   Vec<T, kVector> held_[kHeld];
 
  public:
-  ATTILE_DEVICE void fetch(const Matrix<const T>& source, int row0) {
+  template <RowSource M>
+  ATTILE_DEVICE void fetch(const M& source, int row0) {
     if (source.vectors) read_from(source, row0, 0);
   }
 
-  ATTILE_DEVICE void put(const Shared& shared, const Matrix<const T>& source, int row0) {
+  template <RowSource M>
+  ATTILE_DEVICE void put(const Shared& shared, const M& source, int row0) {
     if (source.vectors) {
       write_from(shared, 0);
       move_from(shared, source, row0, kHeld);
@@ -136,7 +98,8 @@ class Transfer {
   }
 
   /// Does both, for a caller without work in between.
-  ATTILE_DEVICE static void load(const Shared& shared, const Matrix<const T>& source, int row0) {
+  template <RowSource M>
+  ATTILE_DEVICE static void load(const Shared& shared, const M& source, int row0) {
     if (source.vectors) {
       Transfer().move_from(shared, source, row0, 0);
     } else {
@@ -145,16 +108,15 @@ class Transfer {
   }
 
  private:
-  ATTILE_DEVICE void read_from(const Matrix<const T>& source, int row0, int first) {
+  template <RowSource M>
+  ATTILE_DEVICE void read_from(const M& source, int row0, int first) {
     ATTILE_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       const Coord coord(first + i);
       const int row = row0 + coord.row;
-      const bool there = coord.inside && row < source.rows && coord.col < source.cols;
+      const bool there = coord.inside && source.has_row(row) && coord.col < source.cols;
       held_[i] = {};
-      if (there) {
-        held_[i] = arch::load<kVector>(source.data + row * source.row_stride + coord.col);
-      }
+      if (there) held_[i] = arch::load<kVector>(source.row(row) + coord.col);
     }
   }
 
@@ -166,8 +128,8 @@ class Transfer {
     }
   }
 
-  ATTILE_DEVICE void move_from(const Shared& shared, const Matrix<const T>& source, int row0,
-                               int first) {
+  template <RowSource M>
+  ATTILE_DEVICE void move_from(const Shared& shared, const M& source, int row0, int first) {
     ATTILE_UNROLL_BY(1)
     for (; first < Coord::kCount; first += kHeld) {
       read_from(source, row0, first);
@@ -176,22 +138,22 @@ class Transfer {
   }
 
   /// Copies rows that cannot be read 16 bytes at a time.
-  ATTILE_DEVICE static void copy_elements(const Shared& shared, const Matrix<const T>& source,
-                                          int row0) {
+  template <RowSource M>
+  ATTILE_DEVICE static void copy_elements(const Shared& shared, const M& source, int row0) {
     ATTILE_UNROLL_BY(4)
     for (int i = arch::thread_index(); i < Shared::kRows * Shared::kCols; i += kThreads) {
       const int r = i / Shared::kCols;
       const int c = i % Shared::kCols;
-      const bool there = row0 + r < source.rows && c < source.cols;
-      shared.at(r, c) = there ? to_float(source.data[(row0 + r) * source.row_stride + c]) : 0.0f;
+      const bool there = source.has_row(row0 + r) && c < source.cols;
+      shared.at(r, c) = there ? to_float(source.row(row0 + r)[c]) : 0.0f;
     }
   }
 };
 
 /// Copies a tile from device memory to shared memory; Transfer says how.
-template <int kThreads, class Shared, class T>
-ATTILE_DEVICE void load(const Shared& shared, const Matrix<const T>& source, int row0) {
-  Transfer<kThreads, Shared, T>::load(shared, source, row0);
+template <int kThreads, class Shared, RowSource M>
+ATTILE_DEVICE void load(const Shared& shared, const M& source, int row0) {
+  Transfer<kThreads, Shared, std::remove_const_t<typename M::Element>>::load(shared, source, row0);
 }
 
 /// Stores target(row0 + r, c) = registers(r, c) * factor, within the target's rows and columns.

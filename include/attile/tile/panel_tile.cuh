@@ -12,7 +12,7 @@
 #include <attile/core/math.h>
 #include <attile/core/panel_layout.h>
 #include <attile/core/vec.h>
-#include <attile/tile/copy.cuh>
+#include <attile/tile/matrix.cuh>
 
 #include <cstddef>
 #include <cstdint>
@@ -129,16 +129,16 @@ class WordReader {
 };
 
 /// Begins to load a tile; the copies belong to the thread's open commit group.
-///   shared(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns.
+///   shared(r, c) = source(row0 + r, c); 0 where the source has no such row or column.
 /// Shapes   source.cols <= Cols.
 /// Scope    kThreads threads; `number` is that of each among them: by default those of the
 ///          block.
 /// Barriers one before, when others still read the tile; before others read the new one, the wait
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
-template <int kThreads, int Rows, int Cols, class T>
-ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matrix<const T>& source,
-                              int row0, int number = arch::thread_index()) {
+template <int kThreads, int Rows, int Cols, class T, RowSource M>
+ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
+                              int number = arch::thread_index()) {
   using Layout = typename PanelTile<Rows, Cols, T>::Layout;
   constexpr unsigned kUnit = Layout::kUnitElements;
   const unsigned thread = static_cast<unsigned>(arch::opaque(number));
@@ -152,25 +152,24 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
     constexpr bool kSteady = kDown % 8 == 0 || (kDown & (kDown - 1)) == 0;
     const unsigned unit = thread % kSide;
     const unsigned first = thread / kSide;
-    const std::int64_t stride = arch::opaque(source.row_stride);
-    const T* from = source.data + (row0 + static_cast<int>(first)) * stride + unit * kUnit;
-    const int rows = source.rows - row0 - static_cast<int>(first);  // rows from this one on
+    RowCursor<M, kDown> cursor(source, row0, static_cast<int>(first), unit * kUnit);
     const int cols = source.cols - static_cast<int>(unit * kUnit);
     const std::uint32_t base = arch::shared_address(shared.data);
     const std::uint32_t base_row = base + first * Layout::kRowBytes;
     const std::uint32_t base_unit = unit ^ Layout::swizzle(first);
     ATTILE_UNROLL
-    for (unsigned i = 0; i < ceil_div<unsigned>(Rows, kDown); ++i, from += kDown * stride) {
+    for (unsigned i = 0; i < ceil_div<unsigned>(Rows, kDown); ++i, cursor.advance()) {
       const unsigned step = i * kDown;
       if (Rows % kDown != 0 && first + step >= Rows) break;
       const std::uint32_t to =
           kSteady ? base_row + step * Layout::kRowBytes + (base_unit ^ Layout::swizzle(step)) * 16
                   : base + Layout::offset(first + step, unit);
+      const T* const from = cursor.get();
       ATTILE_UNROLL
       for (unsigned panel = 0; panel < kPanels; ++panel) {
         const int col = static_cast<int>(panel * kSide * kUnit);
         arch::async_copy_16(to + panel * Layout::kPanelBytes, from + col,
-                            static_cast<int>(step) < rows && col < cols);
+                            cursor.has_row() && col < cols);
       }
     }
   } else {
@@ -178,9 +177,8 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const Matr
     for (unsigned i = thread; i < Rows * Cols; i += kThreads) {
       const int r = i / Cols;
       const int c = i % Cols;
-      const bool there = row0 + r < source.rows && c < source.cols;
-      shared.at(r, c) =
-          there ? source.data[(row0 + r) * source.row_stride + c] : from_float<T>(0.0f);
+      const bool there = source.has_row(row0 + r) && c < source.cols;
+      shared.at(r, c) = there ? source.row(row0 + r)[c] : from_float<T>(0.0f);
     }
   }
 }

@@ -66,7 +66,7 @@ template <class Traits>
 struct BackwardParams : Problem<Traits>,
                         SinkParts<Traits::SinkType::kEnabled>,
                         SlotCounts<kIsPacked<typename Traits::SequencesType>> {
-  static constexpr bool kPackedSequences = Problem<Traits>::kPackedSequences;
+  static constexpr bool kPackedSequences = kIsPacked<typename Traits::SequencesType>;
   using typename Problem<Traits>::T;
   using typename Problem<Traits>::MaskType;
   /// Whether some scores of a tile may be hidden, and with block lists by what.

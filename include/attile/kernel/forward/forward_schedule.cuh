@@ -19,6 +19,7 @@ class OneTileSchedule {
   ATTILE_DEVICE WorkTile tile() const {
     WorkTile at = rows();
     at.kv_tiles = p_.keys_seen(at, at.head, at.row0, Traits::kBr);
+    at.first_key = p_.first_key_seen(at, at.head, at.row0, Traits::kBr);
     return at;
   }
   /// Returns the tile without kv_tiles, for which a mask may have to be read.

@@ -40,7 +40,8 @@ struct Problem {
   using MaskType = typename Policies::MaskType;
   static constexpr bool kListsBlocks = BlockListMask<MaskType>;
   static constexpr bool kUniform = SequencesType::kUniform;
-  static constexpr bool kPackedSequences = kIsPacked<SequencesType>;
+  static constexpr bool kPackedQueries = kIsPackedAlong<SequencesType, Axis::kRows>;
+  static constexpr bool kPaged = kIsPaged<SequencesType>;
   /// The larger of the two head dimensions that the kernel takes.
   static constexpr int kColumns = max(Traits::kD, Traits::kDv);
 
@@ -87,7 +88,7 @@ struct Problem {
   ATTILE_DEVICE WorkTile row_tile(int number, int q_tiles, bool from_last = false) const {
     const auto in_order = [&](int tile, int tiles) { return from_last ? tiles - 1 - tile : tile; };
     WorkTile at;
-    if constexpr (kPackedSequences) {
+    if constexpr (kPackedQueries) {
       const auto share = find_by_warp(q_slots(), number, q_heads);
       if (!share.is_sequence) return {.sequence = -1};
       at.sequence = share.sequence;
@@ -132,13 +133,21 @@ struct Problem {
     return x.slice(q_origin(at), at.head, extent(at).q_len, cols);
   }
   /// These return K, V, and a tensor of such a shape, of a work tile's sequence and kv head. Row 0
-  /// is the sequence's first key.
+  /// is the sequence's first key. What lies in pages has no rows before `at.first_key`.
   ATTILE_DEVICE auto k_of(const WorkTile& at) const { return keys_of_head(k, at, head_dim); }
   ATTILE_DEVICE auto v_of(const WorkTile& at) const { return keys_of_head(v, at, head_dim_v); }
   template <class X>
-  ATTILE_DEVICE tile::Matrix<X> keys_of_head(const tile::TensorParam<X>& x, const WorkTile& at,
-                                             int cols) const {
-    return x.slice(kv_origin(at), at.kv_head, extent(at).kv_len, cols);
+  ATTILE_DEVICE auto keys_of_head(const tile::TensorParam<X>& x, const WorkTile& at,
+                                  int cols) const {
+    if constexpr (kPaged) {
+      const Tensor<X> of_head{x.tensor.row(0, at.kv_head, 0), x.tensor.batch_stride, 0,
+                              x.tensor.row_stride};
+      return tile::PagedMatrix<X, SequencesType>{policies.sequences, at.kv_origin,      of_head,
+                                                 at.first_key,       extent(at).kv_len, cols,
+                                                 x.vectors};
+    } else {
+      return x.slice(kv_origin(at), at.kv_head, extent(at).kv_len, cols);
+    }
   }
   /// Points to the element of a sequence's first row in a tensor of LSE's shape; its other rows
   /// follow.
@@ -172,15 +181,26 @@ struct Problem {
   ATTILE_DEVICE TileRange keys_seen(const WorkTile& at, int head, int first, int count) const {
     const Extent lengths = extent(at);
     const Interval rows{first, min(first + count, lengths.q_len)};
-    if (rows.empty()) return {};
-    if constexpr (kListsBlocks || kHasTileMask<MaskType>) {
-      if (lengths.kv_len == 0) return {};  // a mask that reads memory may have none then
-    }
+    if (!may_ask_mask(rows, lengths)) return {};
     if constexpr (kListsBlocks) {
       return listed_keys(at.sequence, head, first).steps(MaskType::kKvBlock / Traits::kBc);
     } else {
       return tiles_of(visible_columns(policies.mask, at.sequence, head, rows, lengths),
                       Traits::kBc);
+    }
+  }
+  /// Returns what `at.first_key` has to be for the same rows and head: kv_len where they see
+  /// nothing. Without pages it is not read.
+  ATTILE_DEVICE int first_key_seen(const WorkTile& at, int head, int first, int count) const {
+    if constexpr (kPaged) {
+      const Extent lengths = extent(at);
+      const Interval rows{first, min(first + count, lengths.q_len)};
+      if (!may_ask_mask(rows, lengths)) return lengths.kv_len;
+      const Interval seen =
+          visible_columns(policies.mask, at.sequence, head, rows, lengths).touched;
+      return seen.empty() ? lengths.kv_len : seen.begin;
+    } else {
+      return 0;
     }
   }
   /// Returns the kv tile of a step of at.kv_tiles. A list may name tiles behind the last key, of
@@ -229,6 +249,12 @@ struct Problem {
   }
 
  private:
+  /// Returns whether the mask can say what rows see. One that reads memory may have none where
+  /// there are no keys.
+  ATTILE_DEVICE static bool may_ask_mask(Interval rows, Extent lengths) {
+    if (rows.empty()) return false;
+    return !(kListsBlocks || kHasTileMask<MaskType>) || lengths.kv_len != 0;
+  }
   /// Returns the blocks of keys that row `row` of a head sees, with a mask of block lists.
   ATTILE_DEVICE BlockList listed_keys(int sequence, int head, int row) const {
     static_assert(MaskType::kQBlock % Traits::kBr == 0 && MaskType::kKvBlock % Traits::kBc == 0,

@@ -28,6 +28,8 @@ struct WorkTile {
   /// These are read where sequences have lengths of their own (Problem::read_lengths).
   Extent extent{};                    ///< the sequence's lengths
   RowOrigin q_origin{}, kv_origin{};  ///< where its rows and its keys begin
+  /// Where keys lie in pages, the first one that any of the rows may see: none before it is read.
+  int first_key = 0;
 
   /// Returns the block's one kv tile, in a pass over keys.
   ATTILE_HOST_DEVICE constexpr int kv_tile() const { return kv_tiles.first; }

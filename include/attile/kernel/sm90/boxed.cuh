@@ -154,6 +154,12 @@ inline Check not_boxable(Direction direction) {
                       "and strides must be multiples of 16 bytes, and strides above 0 and below "
                       "2^40 bytes");
 }
+/// Returns the reason why keys in pages are not taken.
+inline Check not_boxable_pages() {
+  return refuse(
+      "the sm90 kernels copy k and v in boxes of neighbouring rows: keys in pages are for the "
+      "families sm80 and portable");
+}
 /// Returns the reason why TMA cannot address the elements of a score modifier.
 inline Check elements_not_boxable() {
   return refuse(

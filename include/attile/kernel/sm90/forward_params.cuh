@@ -77,6 +77,7 @@ struct BoxedTensors {
   /// Refuses tensors that TMA cannot address, or past whose rows it would write.
   Check check() const {
     if (!has_rows()) return {};
+    if (kIsPaged<typename Traits::SequencesType>) return not_boxable_pages();
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
     if (Traits::kElementStages > 0 && has_keys() &&

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/opaque.h>
+#include <attile/core/config.h>
+#include <attile/core/sequences.h>
+#include <attile/core/tensor.h>
+
+#include <concepts>
+#include <cstdint>
+
+namespace attile::tile {
+
+/// Refers to the (rows, cols) matrix of one batch head in device memory.
+template <class T>
+struct Matrix {
+  using Element = T;
+
+  T* data;
+  std::int64_t row_stride;
+  int rows, cols;
+  int vectors;  ///< whether the address and the length of each row are multiples of 16 bytes
+
+  ATTILE_DEVICE bool has_row(int row) const { return row < rows; }
+  ATTILE_DEVICE T* row(int row) const { return data + row * row_stride; }
+};
+
+/// Refers to the keys, or the values, of one sequence and head that lie in pages in device memory:
+/// a (rows, cols) matrix of which rows before first_row are not there. The sequences policy finds
+/// each of the others.
+template <class T, class SequencesType>
+struct PagedMatrix {
+  using Element = T;
+
+  const SequencesType& sequences;
+  RowOrigin origin;  ///< the sequence's kv_origin
+  Tensor<T> pages;   ///< from this head's first row of page 0 on
+  int first_row, rows, cols;
+  int vectors;  ///< see Matrix
+
+  ATTILE_DEVICE bool has_row(int row) const { return first_row <= row && row < rows; }
+  /// Returns where a row begins that is there.
+  ATTILE_DEVICE T* row(int row) const {
+    const RowOrigin at = sequences.kv_row(origin, row);
+    return pages.row(at.batch, 0, at.row);
+  }
+};
+
+/// Are what tiles are loaded from. Rows that a matrix does not have are loaded as zeros.
+template <class M>
+concept RowSource = requires(const M& matrix, int row) {
+  { matrix.has_row(row) } -> std::same_as<bool>;
+  { matrix.row(row) } -> std::same_as<typename M::Element*>;
+  { matrix.rows + matrix.cols + matrix.vectors } -> std::same_as<int>;
+};
+
+/// Goes down the rows of a matrix, kApart of them at a time, in one column. It is made from the
+/// matrix, the first row of a tile, the row in the tile, and the column.
+template <RowSource M, int kApart>
+class RowCursor;
+
+/// Keeps a running pointer.
+template <class T, int kApart>
+class RowCursor<Matrix<T>, kApart> {
+ public:
+  ATTILE_DEVICE RowCursor(const Matrix<T>& matrix, int row0, int row, unsigned col)
+      : stride_(arch::opaque(matrix.row_stride)),
+        at_(matrix.data + (row0 + row) * stride_ + col),
+        rows_(matrix.rows - row0 - row) {}
+
+  /// Returns whether the matrix has the row.
+  ATTILE_DEVICE bool has_row() const { return passed_ < rows_; }
+  /// Points to the row's element; where there is no such row, to nothing that may be read.
+  ATTILE_DEVICE T* get() const { return at_; }
+  ATTILE_DEVICE void advance() {
+    at_ += kApart * stride_;
+    passed_ += kApart;
+  }
+
+ private:
+  std::int64_t stride_;
+  T* at_;
+  int rows_;  ///< from the first one on
+  int passed_ = 0;
+};
+
+/// Asks for the place of each row that is there, and of no other.
+template <class T, class S, int kApart>
+class RowCursor<PagedMatrix<T, S>, kApart> {
+ public:
+  ATTILE_DEVICE RowCursor(const PagedMatrix<T, S>& matrix, int row0, int row, unsigned col)
+      : matrix_(matrix), row_(row0 + row), col_(col) {}
+
+  ATTILE_DEVICE bool has_row() const { return matrix_.has_row(row_); }
+  ATTILE_DEVICE T* get() const { return has_row() ? matrix_.row(row_) + col_ : matrix_.pages.data; }
+  ATTILE_DEVICE void advance() { row_ += kApart; }
+
+ private:
+  const PagedMatrix<T, S>& matrix_;
+  int row_;
+  unsigned col_;
+};
+
+/// Holds a tensor as a parameter of a kernel, with the alignment that the host has found.
+template <class T>
+struct TensorParam {
+  Tensor<T> tensor;
+  int vectors;  ///< see Matrix; an int, because bool parameters would be kept in registers, as bits
+
+  /// Returns the matrix of one head of one sequence.
+  ATTILE_DEVICE Matrix<T> slice(int batch, int head, int rows, int cols) const {
+    return slice(RowOrigin{batch, 0}, head, rows, cols);
+  }
+  /// Returns the matrix whose rows begin at `first`.
+  ATTILE_DEVICE Matrix<T> slice(RowOrigin first, int head, int rows, int cols) const {
+    return {tensor.row(first.batch, head, first.row), tensor.row_stride, rows, cols, vectors};
+  }
+};
+
+/// Returns the parameter for a tensor with rows of `dim` elements; its `vectors` says whether all
+/// rows can be moved 16 bytes at a time.
+template <class T>
+TensorParam<T> tensor_param(const Tensor<T>& t, int dim) {
+  constexpr std::int64_t kVector = 16 / sizeof(T);
+  const bool vectors = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && dim % kVector == 0 &&
+                       t.batch_stride % kVector == 0 && t.head_stride % kVector == 0 &&
+                       t.row_stride % kVector == 0;
+  return {t, vectors};
+}
+
+}  // namespace attile::tile
