@@ -24,13 +24,14 @@ using Fp32 = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFill, SplitDims<6
 
 const bool kRegistered = [] {
   using enum Policy;
-  constexpr auto kPolicies = kSimulatedPolicies + kSequencePolicies + kSinkPolicies;
+  constexpr auto kPolicies =
+      kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
   const Suite suite("sim.decode", kPolicies);
   suite.forward<__half>("rows_fill", simulated<RowsFill>(), kPolicies);
   suite.forward<__half>("rows", simulated<Rows>(), policies<kCausal, kPackedCausal>);
   suite.forward<__nv_bfloat16>("groups", simulated<Groups>(), policies<kCausal, kOwnLengths>);
   suite.forward<__half>("fixed", simulated<Fixed>(),
-                        policies<kWindow, kPackedCausal, kSinkEverything>);
+                        policies<kWindow, kPackedCausal, kSinkEverything, kPagedWindow>);
   suite.forward<__half>("one", simulated<One>(), policies<kNone>);
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
   suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal>);

@@ -142,7 +142,7 @@ struct DecodeParams : Problem<Traits> {
     const std::int64_t packed = heads_that_share(args);
     const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
     const std::int64_t tiles = ceil_div(shape.rows * packed, std::int64_t{kBr});
-    const bool share_a_batch = kIsPacked<typename Base::SequencesType>;
+    const bool share_a_batch = kIsPackedAlong<typename Base::SequencesType, Axis::kRows>;
     const std::int64_t of_head = share_a_batch ? tiles + args.batch : args.batch * tiles;
     return of_head * (args.q_heads / packed);
   }

@@ -114,8 +114,10 @@ class SplitSchedule {
     const int first_row = at.row0 / p_.packed_heads;
     const int rows = (at.row0 + part.rows - 1) / p_.packed_heads - first_row + 1;
     TileRange seen{};
+    at.first_key = p_.extent(at).kv_len;
     for (int head = at.head; head < at.head + p_.packed_heads; ++head) {
       seen = hull(seen, p_.keys_seen(at, head, first_row, rows));
+      at.first_key = min(at.first_key, p_.first_key_seen(at, head, first_row, rows));
     }
     const auto tile = [&](int unit) { return (work_.first_unit + unit) * p_.unit_tiles; };
     at.kv_tiles =
