@@ -74,8 +74,8 @@ class PartOutput {
 
   /// Ends a part behind its last `put`. If the row tile has several, the block that ends the last
   /// one merges them, whichever that is, and sets the ticket to 0.
-  /// Scope    all kThreads threads of the block. `id`: a named barrier that nobody else uses.
-  ATTILE_DEVICE void end(int id) const {
+  /// Scope    all kThreads threads of the block.
+  ATTILE_DEVICE void end() const {
     if (part_.parts == 1) return;
     int* const ticket = p_.tickets + part_.first_slot;
     arch::barrier();  // all threads have written the part before one says so
@@ -83,8 +83,7 @@ class PartOutput {
     if (arch::thread_index() == 0) {
       is_last = arch::fetch_add_acq_rel(ticket, 1) == part_.parts - 1;
     }
-    // What thread 0 has acquired counts for all behind this barrier.
-    if (!arch::barrier_any(id, Traits::kThreads, is_last)) return;
+    if (!any_thread(is_last)) return;
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
       const int row = i / kVectors, col = i % kVectors * 4;
       const auto memory = [&](int n) { return p_.part(part_.slot_of(n)); };
@@ -103,6 +102,8 @@ class PartOutput {
  private:
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
   static constexpr int kVectors = kColumns / 4;
+  /// Is a named barrier that nobody else uses: key groups have the first ones.
+  static constexpr int kBarrier = 15;
 
   /// Gives OnlineSoftmax::finish four elements of one row, which one thread has.
   struct OneRow {
@@ -121,6 +122,11 @@ class PartOutput {
     ATTILE_DEVICE float logit(int) const { return of_row; }
   };
 
+  /// Returns whether x holds for any thread of the block. What a thread has acquired before counts
+  /// for all behind it.
+  ATTILE_DEVICE static bool any_thread(bool x) {
+    return arch::barrier_any(kBarrier, Traits::kThreads, x);
+  }
   ATTILE_DEVICE float* outputs(float* memory) const { return memory + 2 * p_.part_rows; }
 
   /// Writes O and LSE of a row from the state over all its keys.

@@ -265,7 +265,6 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& 
   using Share = WarpShare<Traits, kSharesKeys>;
   using Scores = typename Share::Scores;
   using Outputs = typename Traits::OutputRegisters;
-  constexpr int kMergeBarrier = 15;
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool has_rows = Share::first_row() < part.rows;
@@ -304,7 +303,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& 
   }
   const PartOutput<Traits> output(p, part, scale_log2);
   merge_warps<Traits, Share>(o_frag, softmax, output, part.rows, scale_log2, shared);
-  output.end(kMergeBarrier);  // lines 12 to 15
+  output.end();  // lines 12 to 15
 }
 
 /// Computes the parts of row tiles that a block has.
