@@ -102,7 +102,7 @@ namespace attile::sm90 {
 /// Computes dK and dV of one kv block, and adds its part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kKvSharedBytes, aligned to 1024 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void backward_kv_block(const TmaBackwardParams<Traits>& p, int kv_block,
                                      unsigned char* shared) {
   if constexpr (!arch::kHasWarpgroups) return;
   const BackwardMemory<Traits> smem{shared};

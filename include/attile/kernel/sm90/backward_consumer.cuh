@@ -131,11 +131,11 @@ ATTILE_DEVICE void q_loop(const GradientConsumer<Traits>& consumer,
 
 /// Writes dK and dV (line 18) by way of shared memory, where they take the place of K and V.
 template <class Traits>
-ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+ATTILE_DEVICE void store_dk_dv(const TmaBackwardParams<Traits>& p, int kv_block, int warpgroup,
                                const BackwardMemory<Traits>& smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
-  consumers_barrier<Traits>();  // all have read K and V, and have added their dQ or staged it
+  all_consumers_barrier<Traits>();  // all have read K and V, and have added their dQ or staged it
   if constexpr (Traits::kSignalsDqReady && !Traits::kBulkDq) {
     smem.await_zero_filled();  // also where nothing is added
     if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(kv_block, 0);
@@ -151,7 +151,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, in
 /// addition of line 15 where producer warps add staged dQ), over all query heads that read it, and
 /// its share of the block's part of dQ. Scope    all threads of all consumer warpgroups.
 template <class Traits>
-ATTILE_DEVICE void consume(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+ATTILE_DEVICE void consume(const TmaBackwardParams<Traits>& p, int kv_block, int warpgroup,
                            const BackwardMemory<Traits>& smem) {
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;

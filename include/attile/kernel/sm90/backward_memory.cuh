@@ -183,7 +183,7 @@ struct QStage {
   State state;
   int head, row0;  ///< the query head and its first row; head < 0 after the last tile
   /// Whether the mask or the end of a sequence hides some of its scores.
-  typename attile::BackwardParams<Traits>::Edge edge;
+  typename BackwardParams<Traits>::Edge edge;
 
   /// Waits until Q and its statistics have arrived, and reads which rows they are.
   ATTILE_DEVICE QStage(const BackwardMemory<Traits>& smem, const State& q_state) : state(q_state) {

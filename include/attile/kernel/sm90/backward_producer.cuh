@@ -36,7 +36,7 @@ namespace attile::sm90 {
 /// Behind a sequence's last row TMA writes zeros (`ragged`). P and dS are 0 there, because the tile
 /// is an edge and the extent hides them, but 0 * NaN is NaN. Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
@@ -83,7 +83,7 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
 /// Waits until dq_accum of this block's query heads is zeros, filling what nobody has claimed, and
 /// fills the chunk of a block to come (DqOrder). Scope    a warp, with kZeroFillsInPass.
 template <class Traits>
-ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                                 const BackwardMemory<Traits>& smem) {
   const DqOrder<Traits> order(p);
   arch::await_dependencies();  // preprocessing has written the zeros, or reset the flags
@@ -108,7 +108,7 @@ ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
 /// this block's turn, so that one adds while the other waits for its turn.
 /// Scope    one thread, or with kInOrder a warp; with kBulkDq.
 template <class Traits>
-ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                                  const BackwardMemory<Traits>& smem, int adder) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr int kShares = kInOrder ? 1 : Traits::kConsumers;
@@ -158,7 +158,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
 /// that the consumers, which add from registers, wait for no answer of device memory.
 /// Scope    a warp, with kDqSemaphoreWarps.
 template <class Traits>
-ATTILE_DEVICE void run_dq_semaphore(const BackwardParams<Traits>& p, int kv_block, bool acquires,
+ATTILE_DEVICE void run_dq_semaphore(const TmaBackwardParams<Traits>& p, int kv_block, bool acquires,
                                     const BackwardMemory<Traits>& smem) {
   const DqOrder<Traits> order(p);
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
@@ -181,7 +181,7 @@ ATTILE_DEVICE void run_dq_semaphore(const BackwardParams<Traits>& p, int kv_bloc
 
 /// Runs the producer warpgroup. Scope    all its threads.
 template <class Traits>
-ATTILE_DEVICE void produce(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void produce(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
   if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);

@@ -24,7 +24,7 @@
 namespace attile::sm90 {
 
 template <class Traits>
-struct BackwardParams;
+struct TmaBackwardParams;
 
 /// Holds what a stage of Q has beside the tile: LSE and delta of its rows, and in `header` the
 /// query head, the first row, and whether the mask hides some of its scores. A head below 0 says
@@ -70,7 +70,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "attile::sm90::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");
 
-  using Params = sm90::BackwardParams<BackwardTraits>;
+  using Params = TmaBackwardParams<BackwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
   /// How dQ is added up: in any order, or in the order of the kv tiles.

@@ -35,7 +35,7 @@
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
 //   E[i]       kElement-   load_elements,   consumer i alone: the score modifier's elements, such
 //              Stages      lane i           as a bias, for each tile that its rows see
-//   rows[i]    kRowSlots   load_q, lane i   consumer i: which rows Q[i] has, and which tiles of K
+//   rows[i]    kRowBuffers   load_q, lane i   consumer i: which rows Q[i] has, and which tiles of K
 //                                           and V they see. It has no barriers of its own: it is
 //                                           written before Q[i] is full, and read
 //                                           until O of these rows is stored, when Q[i] may hold
@@ -58,9 +58,9 @@
 // end_rows ends with O and LSE, and begin_rows follows again.
 //
 // A block is persistent (Tuning). Each of its producer threads goes through the block's work tiles
-// by a ForwardSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter
+// by a StaticSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter
 // in device memory. Where sequences have lengths of their own, or by Tuning, warp 3 makes the work
-// tiles for the others, and blocks may share a counter (varying_schedule.cuh). Consumers read from
+// tiles for the others, and blocks may share a counter (dynamic_schedule.cuh). Consumers read from
 // rows[i] what they are, and that there are no more. Which part of a work tile consumer i has
 // rotates from tile to tile (load_q).
 //
@@ -81,14 +81,15 @@
 // With kOrdersConsumers it has a second one, which protects no memory: consumers make S one after
 // another, as else they would come to the softmax at the same time.
 // All else is ordered by mbarriers, of the pipelines and of the work tile that one thread makes for
-// others (varying_schedule.cuh), which smem.init() sets up ahead of a barrier of the block.
+// others (dynamic_schedule.cuh), which smem.init() sets up ahead of a barrier of the block.
 
 namespace attile::sm90 {
 
 /// Computes a block's work tiles.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 1024 bytes.
 template <class Traits>
-ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
+ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
+                                 unsigned char* shared) {
   if constexpr (!arch::kHasWarpgroups) return;
   const ForwardMemory<Traits> smem{shared};
   if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) {

@@ -24,7 +24,7 @@ ATTILE_DEVICE bool is_storing_thread() { return arch::thread_index() % arch::kWa
 /// Scope    all threads of the warpgroup. `bulk_wait_read` of its storing thread returns when TMA
 ///          has read what is staged.
 template <class Traits>
-ATTILE_DEVICE void store_o(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+ATTILE_DEVICE void store_o(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                            int warpgroup, const WorkTile& at,
                            const typename Traits::OutputRegisters& o_frag) {
   const auto o_smem = smem.o(warpgroup);

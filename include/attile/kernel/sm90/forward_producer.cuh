@@ -6,16 +6,16 @@
 #include <attile/core/config.h>
 #include <attile/core/sequences.h>
 #include <attile/kernel/problem/work_tile.h>
+#include <attile/kernel/sm90/dynamic_schedule.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
-#include <attile/kernel/sm90/varying_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
 // warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
-// goes through the block's work tiles by itself; with kSchedules, which excludes elements, one more
-// thread makes these (varying_schedule.cuh).
+// goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
+// more thread makes these (dynamic_schedule.cuh).
 
 namespace attile::sm90 {
 
@@ -24,21 +24,21 @@ namespace attile::sm90 {
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there. Scope
 /// one thread.
 template <class Traits, class Pipeline>
-ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block,
+ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
   typename Pipeline::State state;
-  for (auto schedule = work_tiles(p, block, smem, 1); schedule.more(); schedule.next()) {
+  for (auto schedule = schedule_of_thread(p, block, smem, 1); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     // The next tile is taken when only a pipeline's stages of this one are left to load.
     [[maybe_unused]] const int takes_next =
         max(at.kv_tiles.last - Traits::kStages, at.kv_tiles.first);
-    if constexpr (Traits::kSchedules) {
+    if constexpr (Traits::kHasScheduler) {
       if (takes_next >= at.kv_tiles.last) schedule.allow_next();
     }
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       const arch::TmaCoord keys = p.keys(at, p.kv_tile(at, step) * Traits::kBc);
-      if constexpr (Traits::kSchedules) {
+      if constexpr (Traits::kHasScheduler) {
         if (step == takes_next) schedule.allow_next();
       }
       pipeline.producer_acquire(state);
@@ -63,20 +63,20 @@ ATTILE_DEVICE int consumer_part(int warpgroup, int number) {
 /// of its rows needs it (OnlineSoftmax), so a neighbour's scores would decide this sequence's bits.
 /// Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
+ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem, int warpgroup) {
   const auto pipeline = smem.q(warpgroup);
   typename Traits::QPipeline::State state;
   int number = 0;  // of the block's work tiles
-  auto schedule = work_tiles(p, block, smem, Traits::kConsumers);
+  auto schedule = schedule_of_thread(p, block, smem, Traits::kConsumers);
   for (; schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
-    if constexpr (Traits::kSchedules) schedule.allow_next();
+    if constexpr (Traits::kHasScheduler) schedule.allow_next();
     arch::TmaCoord box{0, 0, rows.row0, p.box_head(rows.head), rows.sequence};
     if constexpr (!Problem<Traits>::kUniform) box = p.queries(rows.at(p));
     // This stage had Q of the rows kQStages tiles ago. It was released after O of the rows before
-    // those was stored, so that their slot of rows is free (ForwardTraits::kRowSlots).
+    // those was stored, so that their slot of rows is free (ForwardTraits::kRowBuffers).
     pipeline.await_empty(state);
     smem.rows(warpgroup, number) = rows;
     pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
@@ -91,12 +91,12 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
 /// Loads the score modifier's elements for the rows of one consumer warpgroup: those of the tiles
 /// that these rows see, so that none is skipped. Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void load_elements(const ForwardParams<Traits>& p, int block,
+ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
                                  const ForwardMemory<Traits>& smem, int warpgroup) {
   const auto pipeline = smem.elements(warpgroup);
   typename Traits::ElementPipeline::State state;
   int number = 0;
-  for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
+  for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     const WorkTile at = rows.at(p);
@@ -112,15 +112,15 @@ ATTILE_DEVICE void load_elements(const ForwardParams<Traits>& p, int block,
 
 /// Runs the producer warpgroup. Scope    all its threads.
 template <class Traits>
-ATTILE_DEVICE void produce(const ForwardParams<Traits>& p, int block,
+ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem) {
   const int thread = arch::thread_index() % arch::kWarpgroupSize;
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
   if (thread == 0) load_kv(p, block, smem, smem.k(), p.maps.k);
   if (thread == arch::kWarpSize) load_kv(p, block, smem, smem.v(), p.maps.v);
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
-  if constexpr (Traits::kSchedules) {
-    if (thread == 3 * arch::kWarpSize) schedule_tiles(p, block, smem);
+  if constexpr (Traits::kHasScheduler) {
+    if (thread == 3 * arch::kWarpSize) run_scheduler(p, block, smem);
   }
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;

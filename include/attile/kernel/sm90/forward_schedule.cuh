@@ -23,21 +23,21 @@ namespace attile::sm90 {
 ///     work tile 0            work tile 1
 ///     (none) part 0  part 1  part 2  part 3  part 4
 ///
-/// A part that is missing sees no tile (ForwardParams::tiles_seen).
+/// A part that is missing sees no tile (TmaForwardParams::tiles_seen).
 template <class Traits>
-class ForwardSchedule {
+class StaticSchedule {
   static constexpr bool kEven = kEvenRows<Traits>;
   using Items = std::conditional_t<kEven, EvenItems, GrowingItems>;
 
  public:
-  ATTILE_DEVICE ForwardSchedule(const ForwardParams<Traits>& p, int block)
+  ATTILE_DEVICE StaticSchedule(const TmaForwardParams<Traits>& p, int block)
       : p_(p), items_(items(p, block)) {}
 
   ATTILE_DEVICE bool more() const { return items_.more(); }
   ATTILE_DEVICE void next() { items_.next(); }
   ATTILE_DEVICE WorkTile tile() const {
     const WorkItem item = items_.item();
-    const int packs = Traits::kPacked ? p_.packs : p_.q_heads;
+    const int packs = Traits::kPacksHeads ? p_.packs : p_.q_heads;
     WorkTile at;
     at.sequence = item.batch_head / packs;
     at.head = item.batch_head % packs * p_.packed_heads();
@@ -50,7 +50,7 @@ class ForwardSchedule {
   }
 
  private:
-  ATTILE_DEVICE static Items items(const ForwardParams<Traits>& p, int block) {
+  ATTILE_DEVICE static Items items(const TmaForwardParams<Traits>& p, int block) {
     const int blocks = arch::block_count();
     if constexpr (kEven) {
       return EvenItems(block, blocks, p.q_tiles, p.batch_heads, p.lead > 0);
@@ -59,7 +59,7 @@ class ForwardSchedule {
     }
   }
 
-  const ForwardParams<Traits>& p_;
+  const TmaForwardParams<Traits>& p_;
   Items items_;
 };
 
@@ -87,7 +87,7 @@ struct alignas(16) ConsumerRows {
 
   ConsumerRows() = default;
   /// Makes the rows of part `part` of a work tile, which has a part for each consumer.
-  ATTILE_DEVICE ConsumerRows(const ForwardParams<Traits>& p, const WorkTile& tile, int part)
+  ATTILE_DEVICE ConsumerRows(const TmaForwardParams<Traits>& p, const WorkTile& tile, int part)
       : sequence(tile.sequence), head(tile.head), lengths(tile.extent) {
     const TileRange all = tile.kv_tiles;
     const int rows = p.warpgroup_rows();
@@ -99,7 +99,7 @@ struct alignas(16) ConsumerRows {
   }
 
   /// Returns the work tile that has these rows alone.
-  ATTILE_DEVICE WorkTile at(const ForwardParams<Traits>& p) const {
+  ATTILE_DEVICE WorkTile at(const TmaForwardParams<Traits>& p) const {
     WorkTile at{.kv_tiles = kv_tiles,
                 .sequence = sequence,
                 .head = head,
@@ -109,7 +109,7 @@ struct alignas(16) ConsumerRows {
     at.extent = extent_of(p);
     return at;
   }
-  ATTILE_DEVICE Extent extent_of(const ForwardParams<Traits>& p) const {
+  ATTILE_DEVICE Extent extent_of(const TmaForwardParams<Traits>& p) const {
     if constexpr (kUniform) {
       return p.bounds;
     } else {
@@ -120,8 +120,8 @@ struct alignas(16) ConsumerRows {
   /// Returns whether they are rows of Q at all. Where the first work tile of a head lacks parts,
   /// these are ahead of row 0; where work tiles begin with the first row, the last one may have
   /// parts behind the last row.
-  ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
-    return row0 >= 0 && (ForwardParams<Traits>::kHasLead || row0 < extent_of(p).q_len);
+  ATTILE_DEVICE bool exist(const TmaForwardParams<Traits>& p) const {
+    return row0 >= 0 && (TmaForwardParams<Traits>::kHasLead || row0 < extent_of(p).q_len);
   }
   ATTILE_DEVICE bool empty() const { return kv_tiles.first >= kv_tiles.last; }
 };

@@ -20,7 +20,7 @@
 namespace attile::sm90 {
 
 template <class Traits>
-struct ForwardParams;
+struct TmaForwardParams;
 
 /// Names the type of a score modifier's elements; T where it has none.
 template <class S, class T>
@@ -50,15 +50,15 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(D >= 1 && D <= 256, "attile::sm90::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::ForwardTraits: Dv must be 1 to 256");
 
-  static_assert(!TuningType::kPacked || P::SequencesType::kUniform,
+  static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
 
-  static_assert(!TuningType::kPacked || !BlockListMask<typename P::MaskType>,
+  static_assert(!TuningType::kPacksHeads || !BlockListMask<typename P::MaskType>,
                 "attile::sm90::ForwardTraits: query heads do not share a tile with a mask of block "
                 "lists, of which each has its own");
 
-  using Params = sm90::ForwardParams<ForwardTraits>;
+  using Params = TmaForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
   /// Consumer warpgroups. A block has one more warpgroup, the producer.
@@ -77,8 +77,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kRescaleThreshold = 8;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
-  /// Whether a tile has rows of several query heads of one kv head (Packing).
-  static constexpr bool kPacked = TuningType::kPacked;
+  /// Whether a tile has rows of several query heads of one kv head (HeadPacking).
+  static constexpr bool kPacksHeads = TuningType::kPacksHeads;
 
   /// One warpgroup's tile of Q, and the tiles of K and V that all warpgroups read.
   using QTile = tile::PanelTile<kWarpgroupRows, round_up(D, 16), T>;
@@ -96,7 +96,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kMaxSkipped = kStages - kOrdersConsumers;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
   static constexpr int kElementStages = TuningType::kElementStages;
-  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacked),
+  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads),
                 "attile::sm90::ForwardTraits: tiles of a modifier's elements are for sequences of "
                 "one length, Uniform, and for rows of one head");
   using ElementTile = tile::PanelTile<kWarpgroupRows, Bc,
@@ -111,16 +111,17 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
   /// Slots of ConsumerRows for each warpgroup, and their bytes. More are in use than there are
   /// stages of Q, because a warpgroup still stores O of the rows before when it begins the next.
-  static constexpr int kRowSlots = 4;
-  static constexpr std::size_t kRowsBytes = kRowSlots * 48;
+  static constexpr int kRowBuffers = 4;
+  static constexpr std::size_t kRowsBytes = kRowBuffers * 48;
   /// The alignment of K, V and O: the bytes of eight rows of a panel.
-  static constexpr std::size_t kPitch = 1024;
+  static constexpr std::size_t kTileAlignment = 1024;
   /// Where V, the elements and O begin in shared memory; K begins at 0. Units: bytes, as for all
   /// offsets.
-  static constexpr std::size_t kVOffset = round_up(KPipeline::kBytes, kPitch);
-  static constexpr std::size_t kElementOffset = kVOffset + round_up(VPipeline::kBytes, kPitch);
+  static constexpr std::size_t kVOffset = round_up(KPipeline::kBytes, kTileAlignment);
+  static constexpr std::size_t kElementOffset =
+      kVOffset + round_up(VPipeline::kBytes, kTileAlignment);
   static constexpr std::size_t kOOffset =
-      kElementOffset + kConsumers * round_up(kElementBytes, kPitch);
+      kElementOffset + kConsumers * round_up(kElementBytes, kTileAlignment);
 
  private:
   /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
@@ -138,7 +139,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// tile is loaded beside this one.
   static constexpr int kQStages = 2 * kConsumers * QTile::kBytes + kOutputBytes <= kRest ? 2 : 1;
   using QPipeline = tile::Pipeline<QTile, kQStages>;
-  static_assert(kRowSlots >= kQStages + 2,
+  static_assert(kRowBuffers >= kQStages + 2,
                 "attile::sm90::ForwardTraits: rows are kept for the tiles that Q is there for, for "
                 "the one before and for the one that is loaded next");
   /// One warpgroup's rows of O, staged in shared memory for their store: all columns at once where
@@ -149,24 +150,24 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
-  /// Whether one producer thread makes the work tiles for the others (`schedule_tiles`); else each
+  /// Whether one producer thread makes the work tiles for the others (`run_scheduler`); else each
   /// works them out by itself.
-  static constexpr bool kSchedules = !P::SequencesType::kUniform || TuningType::kCounts;
-  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacked),
+  static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
+  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
   /// The threads that read them, and the barriers.
-  static constexpr int kTileReaders = 2 + kConsumers;
-  static constexpr int kTileBarriers = kSchedules ? 2 : 0;
+  static constexpr int kScheduleReaders = 2 + kConsumers;
+  static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages);
   /// Bytes of dynamic shared memory of a block.
-  static constexpr std::size_t kTileOffset = round_up<std::size_t>(
-      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTileBarriers), 16);
+  static constexpr std::size_t kWorkTileOffset = round_up<std::size_t>(
+      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers), 16);
   static constexpr std::size_t kSharedBytes =
-      kSchedules ? kTileOffset + sizeof(WorkTile)
-                 : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
+      kHasScheduler ? kWorkTileOffset + sizeof(WorkTile)
+                    : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "

@@ -49,7 +49,7 @@ struct ScoreConsumer {
   using Tile = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
 
-  const BackwardParams<Traits>& p;
+  const TmaBackwardParams<Traits>& p;
   const BackwardMemory<Traits>& smem;
   WorkTile key;  ///< the work tile of the kv block
   int number;    ///< the warpgroup's, among the consumers
@@ -209,13 +209,13 @@ ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float
 /// Store a warpgroup's rows of dK, times `scale`, and of dV, times keep_scale: rows row0 on. Scope
 /// as store_gradient.
 template <class Traits, class Tile, class Registers>
-ATTILE_DEVICE void store_dk(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
-                            const Registers& frag, int row0, int number) {
+ATTILE_DEVICE void store_dk(const TmaBackwardParams<Traits>& p, const WorkTile& key,
+                            const Tile& smem, const Registers& frag, int row0, int number) {
   store_gradient(smem, frag, p.scale, p.dk_map, p.keys(key, row0), number);
 }
 template <class Traits, class Tile, class Registers>
-ATTILE_DEVICE void store_dv(const BackwardParams<Traits>& p, const WorkTile& key, const Tile& smem,
-                            const Registers& frag, int row0, int number) {
+ATTILE_DEVICE void store_dv(const TmaBackwardParams<Traits>& p, const WorkTile& key,
+                            const Tile& smem, const Registers& frag, int row0, int number) {
   store_gradient(smem, frag, p.sampler().keep_scale(), p.dv_map, p.keys(key, row0), number);
 }
 
@@ -223,7 +223,7 @@ ATTILE_DEVICE void store_dv(const BackwardParams<Traits>& p, const WorkTile& key
 /// where `writes`. Scope    all threads that hold dQ; with kInOrder between begin_adding_dq and
 /// end_adding_dq.
 template <class Traits>
-ATTILE_DEVICE void add_dq_tile(const BackwardParams<Traits>& p, const WorkTile& at,
+ATTILE_DEVICE void add_dq_tile(const TmaBackwardParams<Traits>& p, const WorkTile& at,
                                const typename Traits::DqRegisters& dq, bool writes, int part = 0) {
   add_to_dq_accum<Traits>(p.dq_accum_of(at) + part * Traits::kBr * Traits::DqRegisters::kCols, dq,
                           writes);

@@ -43,7 +43,7 @@ enum class Role { kDq, kDv, kDk };
 /// dq_accum, the product of the next one, or of the next tile, is under way.
 /// Scope    all threads of the warpgroup, as for make_dv and make_dk.
 template <class Traits>
-ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void make_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   constexpr int kLast = Traits::kDqParts - 1;
@@ -221,7 +221,7 @@ ATTILE_DEVICE void make_p_part(
 
 /// Makes S, P and dV of all tiles of Q, and stores dV.
 template <class Traits>
-ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void make_dv(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   constexpr int kNumber = static_cast<int>(Role::kDv);
   const ScoreConsumer<Traits> consumer{p, smem, kv_work_tile(p, kv_block), kNumber};
@@ -293,7 +293,7 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
 
 /// Makes dP, dS and dK of all tiles of Q, hands dS to the warpgroup that makes dQ, and stores dK.
 template <class Traits>
-ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void make_dk(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   using Left = tile::RegisterLeft<T, typename Traits::ScoreRegisters>;
@@ -349,7 +349,7 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
 /// Runs a consumer warpgroup, which takes its role and its registers by its number.
 /// Scope    all threads of the warpgroup.
 template <class Traits>
-ATTILE_DEVICE void run_consumer(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+ATTILE_DEVICE void run_consumer(const TmaBackwardParams<Traits>& p, int kv_block, int warpgroup,
                                 const BackwardMemory<Traits>& smem) {
   constexpr auto kRegisters = [](Role role) {
     return Traits::kRoleRegisters[static_cast<int>(role)];

@@ -17,11 +17,11 @@
 #include <cstdint>
 
 // How the producer threads of the forward kernel get the block's work tiles. Mostly each thread
-// works them out by a ForwardSchedule of its own. With kSchedules one thread reads in device memory
-// what lengths and masks say, and writes the work tiles to a place in shared memory, where those
-// that load K, V and Q read them:
+// works them out by a StaticSchedule of its own. With kHasScheduler one thread reads in device
+// memory what lengths and masks say, and writes the work tiles to a place in shared memory, where
+// those that load K, V and Q read them:
 //
-//   schedule_tiles, one thread                      ScheduledTiles, kTileReaders threads
+//   run_scheduler, one thread                      ScheduleReader, kScheduleReaders threads
 //     waits for the readers (empty)                   waits until the tile is there (full)
 //     takes the number of the next work tile          copies it
 //     writes the tile, and says so (full)             says that the next one may be taken (empty)
@@ -34,26 +34,25 @@
 
 namespace attile::sm90 {
 
-/// Makes a block's work tiles, one after another, with kSchedules. A number names one slot
+/// Makes a block's work tiles, one after another, with kHasScheduler. A number names one slot
 /// (TileSlots) of one query head; those without rows are left out. Numbers come from a counter in
 /// device memory, so that blocks end together, or where the caller has brought no scratch memory
 /// from the index of the block (`snake`).
 template <class Traits>
-class VaryingTiles {
+class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
-  using Slots = typename ForwardParams<Traits>::Slots;
 
  public:
-  ATTILE_DEVICE VaryingTiles(const ForwardParams<Traits>& p, int block)
-      : p_(p), slots_(p.policies.sequences, p.batch, p.bounds.q_len), block_(block) {}
+  ATTILE_DEVICE DynamicSchedule(const TmaForwardParams<Traits>& p, int block)
+      : p_(p), slots_(p.q_slots()), block_(block) {}
 
   /// Goes on to the block's next work tile. Returns whether there is one. Scope    one thread.
   ATTILE_DEVICE bool next() {
-    int* const counter = p_.scheduled.counter;
+    int* const counter = p_.scheduler.counter;
     for (;;) {
       const std::int64_t number = counter != nullptr ? arch::fetch_add(counter, 1)
                                                      : snake(block_, arch::block_count(), wave_++);
-      if (number >= p_.scheduled.items) return false;
+      if (number >= p_.scheduler.items) return false;
       if (enter(static_cast<int>(number))) return true;
     }
   }
@@ -71,7 +70,7 @@ class VaryingTiles {
     at_.sequence = share.sequence;
     p_.read_lengths(at_);
     const Extent lengths = at_.extent;
-    const int sections = min(p_.scheduled.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
+    const int sections = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
     const int section = max(sections, 1) * p_.group_heads;
     const auto [head, q_tile] = section_tile(share.item, section, p_.q_heads, share.slots);
     at_.head = head;
@@ -82,34 +81,34 @@ class VaryingTiles {
     return true;
   }
 
-  const ForwardParams<Traits>& p_;
-  Slots slots_;
+  const TmaForwardParams<Traits>& p_;
+  QSlots<Traits> slots_;
   int block_, wave_ = 0;
   WorkTile at_{};
 };
 
-/// Reads the work tiles that `schedule_tiles` makes, as ForwardSchedule gives them.
-/// Scope    one thread of kTileReaders. `lanes` are the lanes of its warp that read, too.
+/// Reads the work tiles that `run_scheduler` makes, as StaticSchedule gives them.
+/// Scope    one thread of kScheduleReaders. `lanes` are the lanes of its warp that read, too.
 /// Hazards  all lanes that load Q read a tile from the same address, so the compiler takes its head
 ///          for the same in all of them and keeps it in one register of the warp, from which TMA
 ///          takes it. That is right only where they read the same tile: they wait for each other.
 template <class Traits>
-class ScheduledTiles {
+class ScheduleReader {
  public:
-  ATTILE_DEVICE ScheduledTiles(const ForwardMemory<Traits>& smem, unsigned lanes)
+  ATTILE_DEVICE ScheduleReader(const ForwardMemory<Traits>& smem, unsigned lanes)
       : smem_(smem), lanes_(lanes) {
     next();
   }
   ATTILE_DEVICE bool more() const { return tile_.sequence >= 0; }
   ATTILE_DEVICE void next() {
-    arch::mbarrier_wait(smem_.tile_full(), parity_);  // the tile is written
-    arch::warp_barrier(lanes_);                       // no lane is ahead of another one
-    tile_ = smem_.tile();
+    arch::mbarrier_wait(smem_.work_tile_full(), parity_);  // the tile is written
+    arch::warp_barrier(lanes_);                            // no lane is ahead of another one
+    tile_ = smem_.work_tile();
     parity_ ^= 1;
   }
   ATTILE_DEVICE const WorkTile& tile() const { return tile_; }
   /// Says that the next tile may be taken: once for each tile, before `next`.
-  ATTILE_DEVICE void allow_next() const { arch::mbarrier_arrive(smem_.tile_empty()); }
+  ATTILE_DEVICE void allow_next() const { arch::mbarrier_arrive(smem_.work_tile_empty()); }
 
  private:
   const ForwardMemory<Traits>& smem_;
@@ -118,31 +117,31 @@ class ScheduledTiles {
   int parity_ = 0;
 };
 
-/// Writes the block's work tiles for the others, with kSchedules. Scope    one thread.
+/// Writes the block's work tiles for the others, with kHasScheduler. Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void schedule_tiles(const ForwardParams<Traits>& p, int block,
-                                  const ForwardMemory<Traits>& smem) {
-  VaryingTiles<Traits> tiles(p, block);
+ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
+                                 const ForwardMemory<Traits>& smem) {
+  DynamicSchedule<Traits> tiles(p, block);
   bool more = true;
   for (int parity = 1; more; parity ^= 1) {
-    arch::mbarrier_wait(smem.tile_empty(), parity);  // the next one may be taken
+    arch::mbarrier_wait(smem.work_tile_empty(), parity);  // the next one may be taken
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
-    smem.tile() = at;
-    arch::mbarrier_arrive(smem.tile_full());
+    smem.work_tile() = at;
+    arch::mbarrier_arrive(smem.work_tile_full());
   }
 }
 
 /// Returns what gives a producer thread the block's work tiles. The `readers` first lanes of its
 /// warp get them.
 template <class Traits>
-ATTILE_DEVICE auto work_tiles(const ForwardParams<Traits>& p, int block,
-                              const ForwardMemory<Traits>& smem, int readers) {
-  if constexpr (Traits::kSchedules) {
-    return ScheduledTiles<Traits>(smem, (1u << readers) - 1);
+ATTILE_DEVICE auto schedule_of_thread(const TmaForwardParams<Traits>& p, int block,
+                                      const ForwardMemory<Traits>& smem, int readers) {
+  if constexpr (Traits::kHasScheduler) {
+    return ScheduleReader<Traits>(smem, (1u << readers) - 1);
   } else {
-    return ForwardSchedule<Traits>(p, block);
+    return StaticSchedule<Traits>(p, block);
   }
 }
 
