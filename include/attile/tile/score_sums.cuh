@@ -20,7 +20,7 @@ ATTILE_DEVICE int lane_of_sums() { return arch::opaque(arch::thread_index()) % a
 
 /// Holds sums of which each lane has some: elements `first` on of a list that the lanes share.
 template <int kCount>
-struct SharedSums {
+struct SplitSums {
   static constexpr int kElements = kCount;
   float x[kCount];
   int first = 0;
@@ -29,10 +29,10 @@ struct SharedSums {
   /// Adds the elements of lanes that differ by kMask. Each of the two lanes keeps half of the sums.
   /// Scope    all lanes of a warp.
   template <int kMask>
-  ATTILE_DEVICE SharedSums<ceil_div(kCount, 2)> added() const {
+  ATTILE_DEVICE SplitSums<ceil_div(kCount, 2)> added() const {
     constexpr int kHalf = ceil_div(kCount, 2);
     const bool upper = (detail::lane_of_sums() & kMask) != 0;
-    SharedSums<kHalf> sums;
+    SplitSums<kHalf> sums;
     if constexpr (kCount == 1) {
       sums.x[0] = x[0] + arch::shuffle_xor(x[0], kMask);
       sums.mine = mine && !upper;
@@ -70,7 +70,7 @@ struct ScoreSums {
   /// Calls f(r, sum) with the sums of the rows that lanes 4 a + b have in registers r.
   template <class F>
   ATTILE_DEVICE static void by_rows(const float (&x)[Rows][Cols], const F& f) {
-    SharedSums<Rows> sums;
+    SplitSums<Rows> sums;
     ATTILE_UNROLL
     for (int r = 0; r < Rows; ++r) {
       sums.x[r] = x[r][0];
@@ -83,7 +83,7 @@ struct ScoreSums {
   /// Calls f(col, sum) with the sums of all columns, of which sums[c] are this lane's shares.
   template <class F>
   ATTILE_DEVICE static void by_cols(const float (&sums)[Cols], const F& f) {
-    SharedSums<Cols> shares;
+    SplitSums<Cols> shares;
     ATTILE_UNROLL
     for (int c = 0; c < Cols; ++c) shares.x[c] = sums[c];
     const int a = detail::lane_of_sums() / 4;
@@ -104,7 +104,7 @@ struct ScoreSums {
     }
     const int lane = detail::lane_of_sums();
     move_down(sums[1], 1);
-    SharedSums<kDiagonals> shares;
+    SplitSums<kDiagonals> shares;
     ATTILE_UNROLL
     for (int j = 0; j < kDiagonals; ++j) shares.x[j] = sums[0][j] + sums[1][j];
     move_down(shares.x, lane % 4 * 2);

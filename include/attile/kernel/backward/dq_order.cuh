@@ -75,16 +75,16 @@ class DqOrder {
     const int lane = arch::thread_index() % arch::kWarpSize;
     const int number = flag_number(kv_block);
     if (arch::uniform(lane == 0 ? arch::fetch_add(claimed(number), 1) : 0) != 0) return;
-    const WorkTile key = kv_work_tile(p_, kv_block);
-    const std::int64_t floats = p_.group_scratch_rows(key) * Traits::kDqCols;
-    float* const accum = p_.dq_accum_of(key);  // of its first head and row
+    const WorkTile kv = kv_work_tile(p_, kv_block);
+    const std::int64_t floats = p_.group_scratch_rows(kv) * Traits::kDqCols;
+    float* const accum = p_.dq_accum_of(kv);  // of its first head and row
     constexpr int kStep = arch::kWarpSize * 4;
     const std::int64_t steps = floats / kStep;  // whole, because a tile has 64 rows or more
-    const int kv_tiles = p_.kv_tiles_of(key);
+    const int kv_tiles = p_.kv_tiles_of(kv);
     const auto begin = [&](int index) { return steps * index / kv_tiles; };
-    const std::int64_t end = begin(key.kv_tile() + 1);
+    const std::int64_t end = begin(kv.kv_tile() + 1);
     ATTILE_UNROLL_BY(4)
-    for (std::int64_t i = begin(key.kv_tile()); i < end; ++i) {
+    for (std::int64_t i = begin(kv.kv_tile()); i < end; ++i) {
       arch::store(accum + i * kStep + lane * 4, Float4{});
     }
     arch::warp_barrier();  // all lanes have written before one says so
@@ -94,9 +94,9 @@ class DqOrder {
   /// chunks: what it has acquired counts for all behind a barrier of the warp.
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE void await_zero_fill(int kv_block) const {
-    const WorkTile key = kv_work_tile(p_, kv_block);
-    const int first = kv_block - key.kv_tile();
-    const int kv_tiles = p_.kv_tiles_of(key);
+    const WorkTile kv = kv_work_tile(p_, kv_block);
+    const int first = kv_block - kv.kv_tile();
+    const int kv_tiles = p_.kv_tiles_of(kv);
     const int shift = flag_number(kv_block) - kv_block;  // from kv blocks to flags
     const int lane = arch::thread_index() % arch::kWarpSize;
     ATTILE_UNROLL_BY(1)

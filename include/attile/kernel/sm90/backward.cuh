@@ -7,12 +7,12 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/kernel/backward/backward_kernel.cuh>
-#include <attile/kernel/sm90/backward_consumer.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_producer.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/product_per_warpgroup.cuh>
+#include <attile/kernel/sm90/rows_per_warpgroup.cuh>
 
 // The backward pass over keys for compute capability 9.0: FlashAttention-2, Algorithm 2 (arXiv
 // 2307.08691), with wgmma, TMA and specialised warps. A block has one tile of K and V (a kv block)
@@ -22,7 +22,7 @@
 // clang-format off
 //   one producer warpgroup                 consumer warpgroups, up to 128 columns
 //   +-------------------------------+        +-------------------------------------------------+
-//   | warp 0: load_tiles            |--K, V->| consume (backward_consumer.cuh), 64 rows of K   |
+//   | warp 0: load_tiles            |--K, V->| consume (rows_per_warpgroup.cuh), 64 rows of K   |
 //   |                               |-Q, dO->| and V each:                                     |
 //   |                               |        |   S^T = K Q^T, dP^T = V dO^T                    |
 //   | warps 1 to 3, as "who adds dQ |        |   P^T, dS^T in registers; dS^T -> shared memory |
@@ -69,7 +69,7 @@
 // dQ (i - 1) is made in step i, when the other consumers, too, have mostly staged their dS (i - 1):
 // made in step i - 1, it would wait for the slowest one. Where registers make a tile of rows go in
 // parts (kParts), S, P, dP, dS, dV and dK are made for one part after another. S, dP, dQ and the
-// exponentials are in gradient_consumer.cuh, dV and dK in backward_consumer.cuh.
+// exponentials are in gradient_consumer.cuh, dV and dK in rows_per_warpgroup.cuh.
 //
 // A block computes one kv block, block n of the grid the n-th one. With many tiles of unequal
 // length, kv heads share rounds of blocks instead (kHeadsInFlight), and with kInOrder the n-th

@@ -115,39 +115,40 @@ struct BackwardMemory {
 
   /// Return the slots of dS of a step and of P of a part, with kProductPerWarpgroup.
   ATTILE_DEVICE SlotBarriers ds_slot(int step) const {
-    return slot(step % Traits::kDsTiles, step / Traits::kDsTiles);
+    return barrier_pair(step % Traits::kDsTiles, step / Traits::kDsTiles);
   }
   ATTILE_DEVICE SlotBarriers p_slot(int part) const {
-    return slot(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
+    return barrier_pair(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
   }
   /// Return the slots by which, with kDqSemaphoreWarps, a producer warp signals that it has
   /// acquired the semaphore of a step, and the consumers that they have added dQ.
   ATTILE_DEVICE SlotBarriers dq_acquired(int step) const {
-    return slot(Traits::kBarrierPairs, step);
+    return barrier_pair(Traits::kBarrierPairs, step);
   }
   ATTILE_DEVICE SlotBarriers dq_added(int step) const {
-    return slot(Traits::kBarrierPairs + 1, step);
+    return barrier_pair(Traits::kBarrierPairs + 1, step);
   }
 
   /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
-    constexpr int kConsumerWarps = (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kWarps;
+    constexpr int kReleasingWarps =
+        (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kWarps;
     if (arch::thread_index() == 0) {
-      k().init(kConsumerWarps);
-      v().init(kConsumerWarps);
-      q().init(kConsumerWarps);
-      dout().init(kConsumerWarps);
+      k().init(kReleasingWarps);
+      v().init(kReleasingWarps);
+      q().init(kReleasingWarps);
+      dout().init(kReleasingWarps);
       if constexpr (Traits::kProductPerWarpgroup) {
         for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {
-          arch::mbarrier_init(slot(i, 0).full, kWarps);
-          arch::mbarrier_init(slot(i, 0).empty, kWarps);
+          arch::mbarrier_init(barrier_pair(i, 0).full, kWarps);
+          arch::mbarrier_init(barrier_pair(i, 0).empty, kWarps);
         }
       } else {
-        arch::mbarrier_init(step_barrier(), kConsumerWarps);
+        arch::mbarrier_init(step_barrier(), kReleasingWarps);
         constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
         for (int i = 0; Traits::kBulkDq && i < Traits::kDqAdders; ++i) {
-          arch::mbarrier_init(dq_staged(i), kInOrder ? kConsumerWarps : kWarps);
+          arch::mbarrier_init(dq_staged(i), kInOrder ? kReleasingWarps : kWarps);
           if (i == 0 || !kInOrder) arch::mbarrier_init(dq_read(i), 1);
         }
       }
@@ -167,7 +168,7 @@ struct BackwardMemory {
 
  private:
   /// Returns pair `i` of barriers behind those of the pipelines, for use number `use`.
-  ATTILE_DEVICE SlotBarriers slot(int i, int use) const {
+  ATTILE_DEVICE SlotBarriers barrier_pair(int i, int use) const {
     return {step_barrier() + 2 * i, step_barrier() + 2 * i + 1, use & 1};
   }
   ATTILE_DEVICE arch::Mbarrier* barriers() const {

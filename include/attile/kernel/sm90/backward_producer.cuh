@@ -41,8 +41,8 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
   {
-    const WorkTile key = kv_work_tile(p, kv_block);
-    const arch::TmaCoord keys = p.keys(key, key.kv_tile() * Traits::kBc);
+    const WorkTile kv = kv_work_tile(p, kv_block);
+    const arch::TmaCoord keys = p.keys(kv, kv.kv_tile() * Traits::kBc);
     const tile::PipelineState<1> state;
     smem.k().producer_acquire(state);
     smem.k().load(state, p.k_map, keys);
@@ -120,12 +120,12 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   const std::uint32_t dq = arch::shared_address(smem.dq() + offset);
   smem.await_zero_filled();
   arch::fence_async_proxy_global();  // TMA adds to zeros that threads may have written
-  const WorkTile key = kv_work_tile(p, kv_block);
+  const WorkTile kv = kv_work_tile(p, kv_block);
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
     if (kInOrder && step % kEvery != adder) continue;
-    const WorkTile at = loop.tile(key);
+    const WorkTile at = loop.tile(kv);
     float* const accum = p.dq_accum_of(at) + offset;
     bool writes = false;
     if constexpr (kInOrder) {

@@ -94,7 +94,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       kModifierGradient && kNeedsScores<typename P::ScoreModType>;
   /// Whether P, and the factor of dS beside it, are made before dP is there. Above 64 columns
   /// dropout leaves no registers for the factor, but with kProductPerWarpgroup.
-  static constexpr bool kTwoHalves =
+  static constexpr bool kPBeforeDp =
       kFastPath || (!kGradientOfScores &&
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
   /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
@@ -157,17 +157,17 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;
   /// Registers of a thread of each consumer warpgroup, by its Role, with kProductPerWarpgroup: with
   /// the producer's 24 they are all that there are.
-  static constexpr int kDvRegisters =
+  static constexpr int kDvRoleRegisters =
       kFastPath ? 192 : (kModifierAndDropout || kModifierGradient ? 200 : 208);
-  static constexpr int kRoleRegisters[] = {96, kDvRegisters, 392 - kDvRegisters};
+  static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters, 392 - kDvRoleRegisters};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
   /// kProductPerWarpgroup, where all warpgroups have the same 64 rows of K and V.
-  static constexpr int kRows = kConsumers * kWarpgroupRows;
+  static constexpr int kRegisterRows = kConsumers * kWarpgroupRows;
   /// Whether V, the left operand of dP^T, is in registers, where there are enough: wgmma then reads
   /// an eighth less of shared memory.
   static constexpr bool kVInRegisters = kFastPath && kQkColumns + kVColumns <= 128;
   /// S^T and P^T, or dP^T and dS^T, of a part in registers.
-  using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kConsumers * 4>;
+  using ScoreRegisters = tile::MmaTile<kRegisterRows, kPartRows, kConsumers * 4>;
   /// Whether the accumulator of S begins at -LSE / 2, so that it is at most half as large where P
   /// is not 0, and so is the error of the sum: for depths above tile::kOneSumDepth.
   static constexpr bool kBeginsAtHalf = kFastPath && kQkColumns > tile::kOneSumDepth;
@@ -181,8 +181,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// How the gradient of a score modifier is added to.
   using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType>;
   /// dK and dV in registers, over all tiles of Q that a block goes through.
-  using DkRegisters = tile::SumTile<kRows, kQkColumns, kConsumers * 4>;
-  using DvRegisters = tile::SumTile<kRows, kVColumns, kConsumers * 4>;
+  using DkRegisters = tile::SumTile<kRegisterRows, kQkColumns, kConsumers * 4>;
+  using DvRegisters = tile::SumTile<kRegisterRows, kVColumns, kConsumers * 4>;
 
   /// One warpgroup's rows of dK and dV, staged in shared memory for their store.
   using DkTile = tile::PanelTile<kWarpgroupRows, kQkColumns, T>;
@@ -199,7 +199,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// dQ of a tile, or of a part of it, in registers.
   using DqRegisters =
       std::conditional_t<kProductPerWarpgroup, tile::MmaTile<Br, 64, 4>,
-                         tile::MmaTile<kRows, kQkColumns / kDqWarpgroupsN, kConsumers * 4>>;
+                         tile::MmaTile<kRegisterRows, kQkColumns / kDqWarpgroupsN, kConsumers * 4>>;
   /// Returns the row from which a thread's warpgroup counts its rows in DqRegisters, and the first
   /// column of the tile that they hold.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
