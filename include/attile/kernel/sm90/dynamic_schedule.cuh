@@ -16,28 +16,32 @@
 
 #include <cstdint>
 
-// How the producer threads of the forward kernel get the block's work tiles. Mostly each thread
-// works them out by a StaticSchedule of its own. With kHasScheduler one thread reads in device
-// memory what lengths and masks say, and writes the work tiles to a place in shared memory, where
-// those that load K, V and Q read them:
+// How the producer threads of the forward kernel get the block's work tiles. Without kHasScheduler
+// each thread works them out by a StaticSchedule of its own. With it, which is where sequences have
+// lengths of their own and with Tuning's kCounts, one thread, the scheduler, reads in device memory
+// what lengths and masks say, and writes the work tiles to a place in shared memory, where those
+// that load K, V and Q read them:
 //
 //   run_scheduler, one thread                      ScheduleReader, kScheduleReaders threads
 //     waits for the readers (empty)                   waits until the tile is there (full)
 //     takes the number of the next work tile          copies it
-//     writes the tile, and says so (full)             says that the next one may be taken (empty)
+//     writes the tile, and says so (full)             allows the next one to be made (empty)
 //
-// After the block's last work tile comes one whose sequence is below 0. The threads that load K and
-// V let the next tile be taken when only as many tiles of K and V of this one are left to load as
-// the pipeline has stages: early enough to hide the wait for the counter, and late enough that a
-// slow block does not hold work which others could begin. Sequences are not sorted by length here:
-// a warp that sorted 32 of them made the kernel slower (docs/tuning.md).
+// After the block's last work tile comes one whose sequence is below 0. Lanes that load Q allow the
+// next work tile as soon as they have read one. The threads that load K and V allow it when only as
+// many tiles of K and V of this one are left to load as the pipeline has stages: early enough to
+// hide the wait for the counter, and late enough that a slow block does not hold work which others
+// could begin. They must allow it before they wait for the stage of this work tile's last V: a
+// consumer may hold the V in that stage while it waits for the next Q ("Deadlock" in forward.cuh).
+// Sequences are not sorted by length here: a warp that sorted 32 of them made the kernel slower
+// (docs/tuning.md).
 
 namespace attile::sm90 {
 
 /// Makes a block's work tiles, one after another, with kHasScheduler. A number names one slot
 /// (TileSlots) of one query head; those without rows are left out. Numbers come from a counter in
-/// device memory, so that blocks end together, or where the caller has brought no scratch memory
-/// from the index of the block (`snake`).
+/// device memory, so that blocks end together. Where the caller has brought no scratch memory they
+/// follow from the index of the block (`snake`).
 template <class Traits>
 class DynamicSchedule {
   static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
@@ -70,9 +74,11 @@ class DynamicSchedule {
     at_.sequence = share.sequence;
     p_.read_lengths(at_);
     const Extent lengths = at_.extent;
-    const int sections = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
-    const int section = max(sections, 1) * p_.group_heads;
-    const auto [head, q_tile] = section_tile(share.item, section, p_.q_heads, share.slots);
+    // L2 holds K and V of so many kv heads. The query heads that read them are a section, whose
+    // tiles follow each other.
+    const int kv_heads = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
+    const int section_heads = max(kv_heads, 1) * p_.group_heads;
+    const auto [head, q_tile] = section_tile(share.item, section_heads, p_.q_heads, share.slots);
     at_.head = head;
     at_.kv_head = head / p_.group_heads;
     at_.row0 = q_tile * kRows;
@@ -107,7 +113,7 @@ class ScheduleReader {
     parity_ ^= 1;
   }
   ATTILE_DEVICE const WorkTile& tile() const { return tile_; }
-  /// Says that the next tile may be taken: once for each tile, before `next`.
+  /// Allows the scheduler to make the next tile: once for each tile, before `next`.
   ATTILE_DEVICE void allow_next() const { arch::mbarrier_arrive(smem_.work_tile_empty()); }
 
  private:
@@ -123,8 +129,9 @@ ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
                                  const ForwardMemory<Traits>& smem) {
   DynamicSchedule<Traits> tiles(p, block);
   bool more = true;
+  // With parity 1 the first wait returns at once.
   for (int parity = 1; more; parity ^= 1) {
-    arch::mbarrier_wait(smem.work_tile_empty(), parity);  // the next one may be taken
+    arch::mbarrier_wait(smem.work_tile_empty(), parity);  // all have read the tile before
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();

@@ -37,50 +37,14 @@ namespace attile::sm90 {
 /// tile i - 1 run at the same time (arXiv 2407.08608, section 3.2), and the maximum of S is found
 /// beside P V. `begin_rows` goes before the loop and makes S and P of the rows' first tile.
 /// `end_rows` comes after it and makes P V of their last tile. Beside that it makes S of the next
-/// rows' first tile, which is worth 5.7 % in the mean of the 18 dense cells (H200, 2026-11-24,
-/// docs/tuning.md).
+/// rows' first tile, which is worth 5.7 % in the mean of the 18 forward benchmarks of group `peers`
+/// (H200, 2026-11-24, docs/tuning.md).
 ///
-/// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and coordinates are
-/// made with `warpgroup_` so that they begin as many rows earlier (TmaForwardParams::coord).
+/// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
+/// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
 ///
-/// Skipping. K's and V's pipelines have every tile that any row of the work tile sees. A stage is
-/// loaded again only when every consumer has released it, so a consumer whose rows do not see a
-/// tile waits for it and releases it all the same: `skip_before` tiles ahead of its own, and
-/// `skip_after` after them. `skip_kv` skips K and V alternately, because another consumer may need
-/// a V of these before it releases a K. `end_rows` may skip up to kMaxSkipped of K before any V.
-///
-/// Deadlock. Count the tiles of K and V through the block. K(y) is loaded when all consumers have
-/// released K(y - kStages), and V(j) when all have released V(j - kStages). A consumer waits for
-/// K(y) with every K before it released, and for V(j) with K(j) and every V before V(j - 1)
-/// released. Which is the earliest V that a consumer may still hold while it waits for K(y)? It is
-/// V(y - 1), but in `end_rows` V(h), the last one of its rows, while it skips up to kMaxSkipped
-/// tiles of K, which is kStages here: y <= h + kStages + 1. Where it would have to skip more, it
-/// releases V(h) first.
-/// Suppose that all consumers wait, none for a tile that is loaded. If none waits for a V, the
-/// lowest K that one waits for is loaded: all have released the K before it. If some do, let V(j)
-/// be the first such V. It is not loaded, so somebody holds V(j - kStages) and waits for K(x), with
-/// x <= (j - kStages) + kStages + 1 = j + 1. The lowest K(y) that one waits for has y <= j + 1. It
-/// is loaded, because y - kStages < j with kStages >= 2: those who wait for a K have released all
-/// before K(y), and those who wait for V(j) or a later V have released K(j). So nobody waits for
-/// ever. The next Q, for which `end_rows` waits too, and the elements of the score modifier are
-/// loaded by threads that wait for this consumer alone, which has released those before; or with
-/// kHasScheduler by one that waits until all consumers have released the Q before: those that have
-/// not are at earlier rows, for which all is loaded. Warps of a consumer release one by one, but
-/// wait for nothing but these tiles and each other.
-///
-/// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
-/// the same time, while the tensor cores have nothing to do. So for each tile of K of the block
-/// they acquire the tensor cores in the order of their numbers, each when the tile has arrived. It
-/// releases them to the next one when its S is made, and in `end_rows` when its S is begun. A tile
-/// that it skips it acquires and releases them for before that has arrived. Then one computes
-/// beside the products of another. Nobody waits for ever: call a consumer's place the tile of K
-/// that it acquires the tensor cores for next, and then its number. The consumer of the lowest
-/// place never waits for the tensor cores. If all wait, it waits for its K or for a V, none of
-/// which is loaded. By the argument above its K is loaded, unless a V(j) is waited for. Then the
-/// holder of V(j - kStages) waits for K(x) or for the tensor cores for it, x <= (j - kStages) +
-/// kMaxSkipped + 1 = j. Those who wait for V(j) or a later V have acquired them for K(j) already,
-/// so that the lowest place is that of one which waits for a K(y), y <= j, which is loaded. That is
-/// why kMaxSkipped is kStages - 1 here.
+/// How tiles are skipped, why nobody waits for ever, and in which order consumers make S, stands in
+/// forward.cuh ("Skipping", "Deadlock", "Order").
 ///
 /// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
 /// or with a sink LSE = sink.
@@ -89,6 +53,8 @@ namespace attile::sm90 {
 /// leaves its m and l as they were.
 template <class Traits>
 class ForwardConsumer {
+  static_assert(Traits::kConsumers <= kMostConsumers,
+                "attile::sm90: named barriers are for up to 3 consumer warpgroups");
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
@@ -180,14 +146,14 @@ class ForwardConsumer {
   }
 
   /// Finishes the rows: makes P V of their last tile, and stores O and LSE (lines 12 to 15). If the
-  /// next rows see keys, and no more than kStages tiles are to be skipped until then, it begins
-  /// them too: S of their first tile is made while O leaves, and P of it is there in the end.
-  /// Returns whether it has begun them.
+  /// next rows see keys, and at most kMaxSkipped tiles are to be skipped until then, it begins them
+  /// too: S of their first tile is made while O leaves, and P of it is there in the end. Returns
+  /// whether it has begun them.
   ATTILE_DEVICE bool end_rows() {
     start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
     const Rows& done = rows();
     const int skip_after = done.skip_after;
-    const bool may_skip_k = skip_after <= Traits::kMaxSkipped;  // see Deadlock
+    const bool may_skip_k = skip_after <= Traits::kMaxSkipped;  // see "Deadlock"
     int to_skip = 0;
     bool goes_on = may_skip_k;
     if (may_skip_k) {
@@ -210,13 +176,13 @@ class ForwardConsumer {
     }
     skip_k(to_skip - skip_after);
     start_scores();                  // line 8, of the next rows
-    signal_next_turn();              // behind O the others would wait for its store
+    signal_next_turn();              // here, as others would else wait for the store of O, too
     tile::wait_product<1>(o_frag_);  // O of these rows is made; S may be under way
     release_v();
     skip_v(to_skip);
     store_output(done);
     reset_state();
-    // The following stands in begin_rows, too. With a function for both, nvcc 13.0 serialises the
+    // begin_rows ends with the same statements. With a function for both, nvcc 13.0 serialises the
     // products (C7514).
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
@@ -291,7 +257,7 @@ class ForwardConsumer {
     p_left_ = Probabilities(s_frag_);
   }
 
-  // The order of consumers.
+  // The order of consumers, with kOrdersConsumers.
 
   ATTILE_DEVICE void await_own_turn() const {
     if constexpr (Traits::kOrdersConsumers) await_turn(warpgroup_);

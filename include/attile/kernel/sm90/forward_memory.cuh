@@ -49,8 +49,8 @@ struct ForwardMemory {
     return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
   }
 
-  /// The work tile that a thread makes for others, with kHasScheduler: the barriers say that it is
-  /// there, and that the next one may take its place.
+  /// The work tile that the scheduler makes for the other threads, with kHasScheduler, and the
+  /// barriers that say that it is there (full), and that the next one may take its place (empty).
   ATTILE_DEVICE WorkTile& work_tile() const {
     return *reinterpret_cast<WorkTile*>(data + Traits::kWorkTileOffset);
   }

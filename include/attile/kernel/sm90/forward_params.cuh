@@ -27,15 +27,15 @@ template <class Traits>
 inline constexpr bool kEvenRows =
     Traits::SequencesType::kUniform&& kRowsAlike<typename Traits::MaskType>;
 
-/// Says how many query heads of one kv head a tile packs, and how many rows of each of them a
-/// warpgroup computes.
+/// Says how many query heads of one kv head a tile packs (PackGQA in FlashAttention-3), and how
+/// many rows of each of them a warpgroup computes.
 struct HeadPacking {
   int heads = 1;
   int rows = kWarpgroupRows;
 
   HeadPacking() = default;
-  /// Packs the most of the `group_heads` query heads of a kv head that divide them and are at most
-  /// the rows of a warpgroup.
+  /// Packs as many query heads as fit the rows of a warpgroup and divide `group_heads`, the query
+  /// heads of a kv head.
   explicit HeadPacking(int group_heads) {
     for (heads = min(group_heads, kWarpgroupRows); group_heads % heads != 0;) --heads;
     rows = kWarpgroupRows / heads;
@@ -144,7 +144,8 @@ struct TensorMaps {
   }
 };
 
-/// Holds what the thread that makes work tiles needs, with kHasScheduler.
+/// Holds what the scheduler, the thread that makes work tiles for the others, needs with
+/// kHasScheduler.
 template <bool kThere>
 struct SchedulerParams {
   int* counter = nullptr;  ///< of the items that blocks have taken; null: by the block's index
@@ -154,12 +155,14 @@ struct SchedulerParams {
 template <>
 struct SchedulerParams<false> {};
 
-/// The one argument of the kernel. Its q_tiles are the tiles of rows of one pack of query heads.
+/// The one argument of the kernel: it adds tensor maps and the order of work tiles to
+/// attile::ForwardParams. Its q_tiles are the tiles of rows of one pack of query heads.
 template <class Traits>
 struct TmaForwardParams : ForwardParams<Traits> {
   using Base = ForwardParams<Traits>;
-  /// Whether the work tiles of a head end with its last row. Else they begin with its first row:
-  /// where a tile of block lists lies within one block.
+  /// Whether the last work tile of a head ends with its last row, or less than warpgroup_rows()
+  /// behind it. Else the first one begins with row 0: where a tile of block lists lies within one
+  /// block.
   static constexpr bool kHasLead = !Problem<Traits>::kListsBlocks;
 
   TensorMaps maps{};
@@ -167,9 +170,11 @@ struct TmaForwardParams : ForwardParams<Traits> {
   float rescale_threshold;  ///< Traits::kRescaleThreshold / scale_log2
   HeadPacking packing;
   int packs;            ///< packs of query heads of each sequence
-  int batch_heads;      ///< sequences times packs
+  int batch_heads;      ///< pairs of a sequence and a pack: batch * packs
   Sections sections{};  ///< the order of batch heads where not kEvenRows
-  int lead;             ///< attile::lead_rows of q_len; 0 without kHasLead
+  /// attile::lead_rows of q_len, or 0 without kHasLead. With kHasScheduler it is not used: there
+  /// DynamicSchedule has that of each sequence.
+  int lead;
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
   [[no_unique_address]] SchedulerParams<Traits::kHasScheduler> scheduler;
@@ -248,7 +253,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
   }
   /// Returns the coordinates of the scores in a warpgroup's registers, from key col0 on; `at` has
   /// the rows of that warpgroup. A tile::MmaTile counts its rows through all warpgroups of the
-  /// block, so that the coordinates begin as many rows before `at` as precede the warpgroup's.
+  /// block, so that the 64 * warpgroup rows that precede this one's are subtracted.
   ATTILE_DEVICE auto coord(const WorkTile& at, int warpgroup, int col0) const {
     const int before = warpgroup * kWarpgroupRows;
     if constexpr (Traits::kPacksHeads) {

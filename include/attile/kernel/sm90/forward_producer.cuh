@@ -19,10 +19,11 @@
 
 namespace attile::sm90 {
 
-/// Loads K or V of every tile that the block's work tiles see.
+/// Loads K or V of all tiles from the first to the last that any row of each of the block's work
+/// tiles sees.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
-/// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there. Scope
-/// one thread.
+/// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
+/// Scope    one thread.
 template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
@@ -30,16 +31,17 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
   typename Pipeline::State state;
   for (auto schedule = schedule_of_thread(p, block, smem, 1); schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
-    // The next tile is taken when only a pipeline's stages of this one are left to load.
-    [[maybe_unused]] const int takes_next =
+    // The step at which this thread allows the next work tile: kStages tiles are left to load, and
+    // it has not yet waited for their stages (dynamic_schedule.cuh).
+    [[maybe_unused]] const int allows_at =
         max(at.kv_tiles.last - Traits::kStages, at.kv_tiles.first);
     if constexpr (Traits::kHasScheduler) {
-      if (takes_next >= at.kv_tiles.last) schedule.allow_next();
+      if (allows_at >= at.kv_tiles.last) schedule.allow_next();  // there is nothing to load
     }
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       const arch::TmaCoord keys = p.keys(at, p.kv_tile(at, step) * Traits::kBc);
       if constexpr (Traits::kHasScheduler) {
-        if (step == takes_next) schedule.allow_next();
+        if (step == allows_at) schedule.allow_next();
       }
       pipeline.producer_acquire(state);
       pipeline.load(state, map, keys);
@@ -49,9 +51,9 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
 }
 
 /// Returns which part of the block's work tile `number` a consumer warpgroup has. Under a causal
-/// mask a part sees more kv tiles than the part before it, and by this rotation no warpgroup
-/// always has the longest (worth 0.8 % in the mean of 18 cells, up to 3.5 % at D 64 and D 128
-/// causal: H200, 2026-11-24, docs/tuning.md).
+/// mask a part sees more kv tiles than the part before it, and by this rotation no warpgroup always
+/// has the longest. That is worth 0.8 % in the mean of the 18 forward benchmarks of group `peers`,
+/// up to 3.5 % at D 64 and D 128 causal (H200, 2026-11-24, docs/tuning.md).
 template <class Traits>
 ATTILE_DEVICE int consumer_part(int warpgroup, int number) {
   return (warpgroup + number) % Traits::kConsumers;
@@ -73,10 +75,10 @@ ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     if constexpr (Traits::kHasScheduler) schedule.allow_next();
-    arch::TmaCoord box{0, 0, rows.row0, p.box_head(rows.head), rows.sequence};
-    if constexpr (!Problem<Traits>::kUniform) box = p.queries(rows.at(p));
-    // This stage had Q of the rows kQStages tiles ago. It was released after O of the rows before
-    // those was stored, so that their slot of rows is free (ForwardTraits::kRowBuffers).
+    const arch::TmaCoord box = p.queries(rows.at(p));
+    // This stage had Q of the work tile kQStages before this one. The consumer has released it, so
+    // that it has stored O of the rows before those: the ConsumerRows that it may still read are
+    // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
     pipeline.await_empty(state);
     smem.rows(warpgroup, number) = rows;
     pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());

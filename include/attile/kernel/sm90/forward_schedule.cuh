@@ -12,9 +12,10 @@
 
 namespace attile::sm90 {
 
-/// Gives a block its work tiles, one after another: which ones follows from the index of the block
-/// and the sizes of the problem alone (EvenItems, GrowingItems in core/schedule.h). A tile's
-/// kv_tiles reach from the first to the last one that any of its rows sees.
+/// Gives a block its work tiles, one after another, without kHasScheduler: which ones follows from
+/// the index of the block and the sizes of the problem alone (EvenItems, GrowingItems in
+/// core/schedule.h). A tile's kv_tiles reach from the first to the last one that any of its rows
+/// sees.
 ///
 /// A work tile has kConsumers parts of warpgroup_rows() rows. Where the parts of a head do not fill
 /// its work tiles, the first work tile lacks parts at its beginning, and begins at row0 = -lead.
@@ -77,8 +78,9 @@ struct alignas(16) ConsumerRows {
   static constexpr bool kUniform = Problem<Traits>::kUniform;
   using Lengths = std::conditional_t<kUniform, NoLengths, Extent>;
 
-  TileRange kv_tiles;  ///< those that these rows see
-  /// Tiles of K and V that other consumers' rows see, ahead of these and after them.
+  TileRange kv_tiles;  ///< the steps at which these rows' tiles of K and V are visited (kv_tile)
+  /// Steps of the work tile ahead of these, and after them, whose tiles other consumers' rows see.
+  /// Where these rows see no tile, all are ahead.
   int skip_before = 0, skip_after = 0;
   int sequence = -1, head = 0;
   int row0 = 0;  ///< the first of these rows; below 0 where the part is missing
@@ -105,8 +107,8 @@ struct alignas(16) ConsumerRows {
                 .head = head,
                 .kv_head = head / p.group_heads,
                 .row0 = row0};
-    p.read_lengths(at);
-    at.extent = extent_of(p);
+    p.read_lengths(at);        // where rows and keys begin, and the lengths
+    at.extent = extent_of(p);  // these are kept here, so that none are read from device memory
     return at;
   }
   ATTILE_DEVICE Extent extent_of(const TmaForwardParams<Traits>& p) const {

@@ -92,8 +92,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// larger scores m hardly ever grows, and O is not rescaled.
   static constexpr bool kDescends =
       kFavorsLateColumns<typename P::ScoreModType> && !BlockListMask<typename P::MaskType>;
-  /// The most tiles of K that a consumer skips while it holds V of the tile before them.
-  static constexpr int kMaxSkipped = kStages - kOrdersConsumers;
+  /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
+  /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
+  static constexpr int kMaxSkipped = kOrdersConsumers ? kStages - 1 : kStages;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
   static constexpr int kElementStages = TuningType::kElementStages;
   static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads),
@@ -109,11 +110,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
   using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kConsumers * 4>;
 
-  /// Slots of ConsumerRows for each warpgroup, and their bytes. More are in use than there are
-  /// stages of Q, because a warpgroup still stores O of the rows before when it begins the next.
+  /// ConsumerRows that are kept for each warpgroup, and their bytes, 48 each (ForwardMemory::rows).
+  /// More are in use than there are stages of Q: a warpgroup still stores O of some rows when Q of
+  /// the next ones may be loaded.
   static constexpr int kRowBuffers = 4;
   static constexpr std::size_t kRowsBytes = kRowBuffers * 48;
-  /// The alignment of K, V and O: the bytes of eight rows of a panel.
+  /// The alignment of K, V, the elements and O: the bytes of eight rows of a panel.
   static constexpr std::size_t kTileAlignment = 1024;
   /// Where V, the elements and O begin in shared memory; K begins at 0. Units: bytes, as for all
   /// offsets.
@@ -125,7 +127,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
  private:
   /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
-  /// leave for O and Q.
+  /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
+  /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
       arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
       sizeof(arch::Mbarrier) * 2 * (kConsumers * (2 + kElementStages) + 2 * kStages);
@@ -139,9 +142,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// tile is loaded beside this one.
   static constexpr int kQStages = 2 * kConsumers * QTile::kBytes + kOutputBytes <= kRest ? 2 : 1;
   using QPipeline = tile::Pipeline<QTile, kQStages>;
-  static_assert(kRowBuffers >= kQStages + 2,
-                "attile::sm90::ForwardTraits: rows are kept for the tiles that Q is there for, for "
-                "the one before and for the one that is loaded next");
+  static_assert(kRowBuffers >= kQStages + 1,
+                "attile::sm90::ForwardTraits: rows are kept for the tile that is loaded next, and "
+                "for the kQStages tiles before it, whose O may not have been stored");
   /// One warpgroup's rows of O, staged in shared memory for their store: all columns at once where
   /// there is room, else half of them.
   using OTile = tile::PanelTile<kWarpgroupRows,
@@ -150,19 +153,19 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
-  /// Whether one producer thread makes the work tiles for the others (`run_scheduler`); else each
-  /// works them out by itself.
+  /// Whether one producer thread, the scheduler, makes the work tiles for the others
+  /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
   static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
   static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
-  /// The threads that read them, and the barriers.
+  /// The threads that read the scheduler's work tiles, and the barriers of the one that is there.
   static constexpr int kScheduleReaders = 2 + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages);
-  /// Bytes of dynamic shared memory of a block.
+  /// Where the scheduler's work tile begins, and the bytes of dynamic shared memory of a block.
   static constexpr std::size_t kWorkTileOffset = round_up<std::size_t>(
       kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers), 16);
   static constexpr std::size_t kSharedBytes =

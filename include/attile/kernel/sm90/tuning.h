@@ -54,8 +54,8 @@ struct Tuning {
 };
 
 /// Holds what changes a backward pass's speed, and its result only by the order of sums.
-/// Stages   stages of the pipelines of Q and of dO: a product of the next tiles begins before the
-///          last one of these has read them.
+/// Stages   stages of the pipelines of Q and of dO: a warpgroup waits for the next tiles before it
+///          frees these.
 /// PSteps   tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them
 ///          to the one that makes dS.
 template <int Stages = 2, int PSteps = 1>
