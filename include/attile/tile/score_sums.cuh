@@ -18,7 +18,8 @@ ATTILE_DEVICE int lane_of_sums() { return arch::opaque(arch::thread_index()) % a
 
 }  // namespace detail
 
-/// Holds sums of which each lane has some: elements `first` on of a list that the lanes share.
+/// Holds a lane's part of a list of sums that the lanes of a warp split among them: the kCount
+/// elements from `first` on, in registers.
 template <int kCount>
 struct SplitSums {
   static constexpr int kElements = kCount;
@@ -60,9 +61,10 @@ struct SplitSums {
 };
 
 /// Adds up values of scores, one for each score that a lane holds, over the lanes of a warp.
-/// x[r][c] is that in registers (r, c) of a TransposedRegisters<MmaTile>: lane 4 a + b has rows 8
-/// (r / 2) + 2 b + r % 2 and columns 8 c + a. Each sum is given to one lane, which calls f. Shapes
-/// Rows is even. Scope    all lanes of a warp.
+/// x[r][c] is that in registers (r, c) of a TransposedRegisters<MmaTile>: lane 4 a + b has rows
+/// 8 (r / 2) + 2 b + r % 2 and columns 8 c + a. Each sum is given to one lane, which calls f.
+/// Shapes   Rows is even.
+/// Scope    all lanes of a warp.
 template <int Rows, int Cols>
 struct ScoreSums {
   static_assert(Rows % 2 == 0, "attile::tile::ScoreSums: a lane's rows are pairs");
@@ -147,7 +149,8 @@ struct ScoreSums {
   static constexpr int kDiagonals = kGroups + Cols;
 
   /// Moves element 8 j + a of the list of lanes 4 a + b, for each b, to 8 j + a - distance. What it
-  /// moves below 0 is lost: those elements are 0. Units    0 <= distance < 8, the same for a b.
+  /// moves below 0 is lost: those elements are 0.
+  /// Units    0 <= distance < 8, the same for all lanes 4 a + b with the same b.
   ATTILE_DEVICE static void move_down(float (&list)[kDiagonals], int distance) {
     const int lane = detail::lane_of_sums();
     const bool wraps = lane / 4 < distance;

@@ -273,10 +273,10 @@ ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
   }
 }
 
-/// Begins scores at half, before their product is added: s <- -LSE / 2 in raw scores. The other
-/// half of LSE is subtracted by `fast_probabilities`. For an empty row, whose LSE is infinite, both
-/// stay infinite: P = 0.
-/// Units    half_inverse_scale: 1 / (2 scale).
+/// Begins scores at half, before their product is added: s <- -LSE / (2 scale), in raw scores.
+/// `fast_probabilities` subtracts the other half of LSE. For an empty row, whose LSE is infinite,
+/// both stay infinite: P = 0.
+/// Units    half_lse: LSE / 2; half_inverse_scale: 1 / (2 scale).
 template <class Registers>
 ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& half_lse,
                                  float half_inverse_scale) {

@@ -27,7 +27,8 @@ struct QTileLoop {
   struct NotListed {};
   static constexpr bool kListsBlocks = BackwardParams<Traits>::kListsBlocks;
 
-  int kv_block, head, head_step;
+  int kv_block, head;
+  int head_step;  ///< of the loop over the current head's tiles; it begins anew with each head
   TileRange range;
   [[no_unique_address]] std::conditional_t<kListsBlocks, Listed, NotListed> listed;
 

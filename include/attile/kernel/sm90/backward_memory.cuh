@@ -63,7 +63,9 @@ struct BackwardMemory {
   ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
     return {data + Traits::kDsOffset + (step & 1) * Traits::DsTile::kBytes};
   }
-  /// Returns P of a part in the order of registers. Parts are counted through all tiles.
+  /// Returns what the consumer of dV hands that of dK for a part, in the order of registers, with
+  /// kProductPerWarpgroup: P, its factor of dS, or S (product_per_warpgroup.cuh). Parts are counted
+  /// through all tiles.
   ATTILE_DEVICE float* p(int part) const {
     return reinterpret_cast<float*>(data + Traits::kPOffset) +
            part % Traits::kPBuffers * (Traits::kPartRows * Traits::kBc);
@@ -102,7 +104,8 @@ struct BackwardMemory {
   ATTILE_DEVICE int* dq_rows(int ds_tile) const {
     return reinterpret_cast<int*>(data + Traits::kDqRowsOffset) + 4 * ds_tile;
   }
-  /// Returns whether dq_accum is overwritten. `dq_acquired` guards it.
+  /// Returns where a producer warp says whether dq_accum is overwritten, by the barriers of
+  /// `dq_acquired`.
   ATTILE_DEVICE int* dq_overwrites() const { return dq_rows(Traits::kDsTiles); }
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
@@ -132,6 +135,7 @@ struct BackwardMemory {
   /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
+    // Above 128 columns two of the three consumers release Q and dO. K and V are never released.
     constexpr int kReleasingWarps =
         (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kWarps;
     if (arch::thread_index() == 0) {
@@ -161,7 +165,8 @@ struct BackwardMemory {
       }
       if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_init(zero_filled(), 1);
       arch::mbarrier_publish();
-      arch::fence_async_proxy();  // what an earlier kernel wrote here does not land after TMA's
+      // The number that find_kv_block has stored here does not land after what TMA writes.
+      arch::fence_async_proxy();
     }
     arch::barrier();  // nobody uses a barrier that is not initialised yet
   }

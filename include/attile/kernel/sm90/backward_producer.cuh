@@ -33,8 +33,10 @@ namespace attile::sm90 {
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
 /// it (line 9). With each tile of Q goes which rows they are (QStage); after the last one goes a
 /// stage that says so.
-/// Behind a sequence's last row TMA writes zeros (`ragged`). P and dS are 0 there, because the tile
-/// is an edge and the extent hides them, but 0 * NaN is NaN. Scope    one thread.
+/// Behind a sequence's last row TMA writes zeros (`ragged`), and LSE and delta are +inf and 0, as
+/// preprocessing writes whole tiles of them. P and dS are 0 there, because the tile is an edge and
+/// the extent hides them, but 0 * NaN is NaN: so no row may be a neighbour's.
+/// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
@@ -49,9 +51,10 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
     smem.v().producer_acquire(state);
     smem.v().load(state, p.v_map, keys);
   }
-  // Preprocessing is complete: the statistics, its zeros and what DqOrder resets are there, also
-  // for the consumers, which wait for a stage of Q or its end. The warps that add staged dQ wait
-  // for it by await_zero_filled, and with kInOrder the whole block has (backward_in_order_kernel).
+  // Behind this wait preprocessing is complete: the statistics, its zeros and what DqOrder resets
+  // are there. That holds for the consumers, too, which wait for a stage of Q or its end. The warps
+  // that add staged dQ wait by await_zero_filled, and with kInOrder the whole block has waited in
+  // find_kv_block.
   arch::await_dependencies();
   // The next kernel may not begin earlier: it would read flags that preprocessing has not reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();

@@ -20,8 +20,9 @@
 
 namespace attile::sm90 {
 
-/// Holds the steps of a warpgroup that makes all products of its rows of one kv block: those rows
-/// of dK and dV, over all query heads of the kv head, and its share of the block's part of dQ.
+/// Holds the steps of a warpgroup that makes all products of its 64 rows of K and V of one kv
+/// block, up to 128 columns: those rows of dK and dV, summed over all query heads that read the kv
+/// head, and its share of the dQ that the block adds.
 template <class Traits>
 struct GradientConsumer : ScoreConsumer<Traits> {
   using Base = ScoreConsumer<Traits>;
@@ -69,9 +70,9 @@ struct GradientConsumer : ScoreConsumer<Traits> {
                                            smem.k().tile(0), arch::uniform(origin.col));
   }
 
-  /// Waits for S^T, and makes P^T of it (line 11). Returns dropout(P)^T, but for its factor
-  /// keep_scale, as the left operand of dV, and leaves P^T * score_mod'(scale S)^T, the factor of
-  /// dS, in S's registers. kPending later wgmma groups may be under way.
+  /// Waits for S^T, and makes P^T of it (line 11), before dP is there. Returns dropout(P)^T, but
+  /// for its factor keep_scale, as the left operand of dV, and leaves P^T * score_mod'(scale S)^T,
+  /// the factor of dS, in S's registers. kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE Left make_p(StepRegisters& frag, const Stage& stage, int row) const {
     Rows s_by_rows{frag.s};
@@ -94,7 +95,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     }
     return Left(p_dropped);
   }
-  /// Waits for dP^T, and makes dS^T of it (line 14). kPending later wgmma groups may be under way.
+  /// Waits for dP^T, and makes dS^T of it and of the factor that make_p has left (line 14).
+  /// kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE void make_ds(StepRegisters& frag, const Stage& stage, int row) const {
     tile::wait_product<kPending>(frag.ds);
@@ -103,8 +105,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     gradient_of_factor<Traits::kModifierGradient>(s_by_rows, ds_by_rows, delta, frag.keep_bits);
     this->add_gradient(frag.ds, stage, row);
   }
-  /// Does both for a modifier with a gradient, which is made of S and dS: leaves dropout(P)^T in
-  /// S's registers.
+  /// Does both without kPBeforeDp: waits for S^T and dP^T, and makes P^T and dS^T at once. Returns
+  /// the left operand of dV, as make_p does, and leaves dropout(P)^T in S's registers.
   template <class StepRegisters>
   ATTILE_DEVICE Left make_p_and_ds(StepRegisters& frag, const Stage& stage, int row) const {
     this->template await_scores<0>(frag.s, frag.s_second);
@@ -117,11 +119,14 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// of the step before, which the next step overwrites.
   ATTILE_DEVICE void await_step(int step) const {
     arch::mbarrier_wait(smem.step_barrier(), step & 1);
-    // wgmma reads what threads have staged. A fence right after those stores would wait for them;
+    // wgmma reads, by the async proxy, what threads of all warpgroups have staged. The proxy fence
+    // may stand on the side that reads: the barrier has put the stores before it, and it puts them
+    // before the products that this thread begins. Right after the stores it would wait for them;
     // here they are done.
     arch::fence_async_proxy();
   }
-  /// Signals that this warp has staged dS of its step, and read dS of the step before.
+  /// Signals that this warp has staged dS of its step, and read dS of the step before. The barrier
+  /// of the warp in it also stands between the tiles of a score modifier's gradient (GradientSums).
   ATTILE_DEVICE void arrive_step() const { arrive_warp(smem.step_barrier()); }
   /// Waits until a producer warp has read the staged dQ of the first `tiles` tiles, so that dQ of
   /// the next one can overwrite it: this consumer's part of it, or with kInOrder all, which has one

@@ -25,18 +25,24 @@
 #include <attile/tile/warpgroup.cuh>
 
 // The consumer warpgroups of the backward pass above 128 columns. One warpgroup has no registers
-// for both dK and dV of 64 rows of K and V. So each of two makes one of them, with the products
-// that lead to it, for all rows and columns of the tile: S, P and dV, or dP, dS and dK. The first
-// hands P (off the fast path its factor of dS; S where the gradient of a score modifier is made of
-// S and dS: the second then makes P, too) to the second through shared memory, in fp32 and in the
-// order of registers; as left operands of dV and dK, P and dS stay in registers. A third
-// warpgroup makes dQ and adds it to dq_accum. Its additions take as long as all products of the
-// block; the other two run up to two tiles ahead of them. The lines named are those of
-// FlashAttention-2, Algorithm 2 (arXiv 2307.08691).
+// for both dK and dV of 64 rows of K and V. So one makes S, P and dV, and another one dP, dS and
+// dK, for all rows and columns of the tile. The first hands the second what dS is made of:
+//
+//                         on the fast path     else                     with kGradientOfScores
+//   dV's hands over       P                    f = P * score_mod'       S
+//   dK's makes of it      dS = P (dP - delta)  dS = f (dP - delta)      P and dS
+//
+// What is handed over goes through shared memory, in fp32 and in the order of registers; as left
+// operands of dV and dK, P and dS stay in registers. A third warpgroup makes dQ and adds it to
+// dq_accum. Its additions take as long as all products of the block; the other two run up to two
+// tiles ahead of them. The lines named are those of FlashAttention-2, Algorithm 2 (arXiv
+// 2307.08691).
 
 namespace attile::sm90 {
 
-/// Says by a consumer warpgroup's number which gradient it makes.
+/// Says by a consumer warpgroup's number which gradient it makes. kDq must be 0, because
+/// dq_accum_begin counts the threads that hold dQ from the block's first one, and
+/// Traits::kRoleRegisters has this order.
 enum class Role { kDq, kDv, kDk };
 
 /// Makes dQ of all tiles of Q (line 15), a part of 64 columns at a time: while one part is added to
@@ -183,7 +189,7 @@ ATTILE_DEVICE void make_p_part(
   typename Consumer::Rows s_by_rows{s};
   consumer.start_scores(s, second, consumer.lse(stage, kRow), stage, kRow);
   const SlotBarriers slot = smem.p_slot(parts + kPart);
-  slot.producer_acquire();  // P that was there has been read; waits beside S
+  slot.producer_acquire();  // P that was there has been read. S is under way during the wait
   const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
   const auto keep_bits = consumer.ask_dropout(stage, kRow, consumer.held_or_new(sampler));
   const auto shown = consumer.ask_mask(stage, kRow);
@@ -244,7 +250,8 @@ ATTILE_DEVICE void make_dv(const TmaBackwardParams<Traits>& p, int kv_block,
     consumer.release(stage);
     stage = next;
   }
-  // dV is staged over dO, which nobody reads any more when the last P has been read.
+  // dV is staged over dO. The consumer of dK has read dO of a part before it reads P, so that when
+  // it has read the last P nobody reads dO any more.
   smem.p_slot(parts + Traits::kPBuffers - 1).producer_acquire();
   const WorkTile kv = kv_work_tile(p, arch::opaque(kv_block));
   store_dv(p, kv, smem.dv(0), dv_frag, kv.kv_tile() * Traits::kBc, kNumber);  // line 18
@@ -284,6 +291,8 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
     for (int e = 0; e < 4; ++e) {
       float& ds = ds_frag.x[r][c + e];
       ds = factor[e] * keep_bits.dp_minus_delta(c + e, r, ds, delta[Consumer::Rows::row(c + e)]);
+      // add_gradient takes a dS of 0 for that of a hidden score, which may have no element of the
+      // gradient: NaN or inf in dP must not make it anything else.
       if (Traits::kModifierGradient && factor[e] == 0.0f) ds = 0.0f;
     }
   });
@@ -308,6 +317,8 @@ ATTILE_DEVICE void make_dk(const TmaBackwardParams<Traits>& p, int kv_block,
     if (arch::thread_index() % arch::kWarpgroupSize == 0) {
       arch::store(smem.dq_rows(step % Traits::kDsTiles), Vec<int, 4>{head, row0, 0, 0});
     }
+    // The barrier of the warp in it also stands between the tiles of a modifier's gradient
+    // (GradientSums).
     smem.ds_slot(step).producer_commit();
   };
   QStage<Traits> stage(smem, {});
@@ -340,7 +351,8 @@ ATTILE_DEVICE void make_dk(const TmaBackwardParams<Traits>& p, int kv_block,
   consumer.end_gradient();
   smem.ds_slot(step).producer_acquire();  // dq_rows of two steps ago has been read
   commit_ds(step, -1, 0);
-  // dK is staged over Q, which nobody reads any more when P of all tiles is made.
+  // dK is staged over Q. Its other reader, the consumer of dV, has made S of all parts, as their P
+  // is there.
   const WorkTile kv = kv_work_tile(p, arch::opaque(kv_block));
   store_dk(p, kv, smem.dk(0), dk_frag, kv.kv_tile() * Traits::kBc, kNumber);  // line 18
   arch::bulk_wait_read<0>();  // dK has left before shared memory goes

@@ -28,7 +28,7 @@ struct StepRegisters {
   using Consumer = GradientConsumer<Traits>;
 
   typename Traits::ScoreRegisters s, ds;  ///< S, then P; dP, then dS
-  typename Consumer::SecondSum s_second;
+  typename Consumer::SecondSum s_second;  ///< with kTwoSums, the second sum of S
   typename Consumer::RowStatistics lse;
   typename Consumer::Left p_left, ds_left;  ///< P and dS as operands
   typename Traits::DqRegisters dq;

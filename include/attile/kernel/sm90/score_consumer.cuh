@@ -30,9 +30,10 @@ namespace attile::sm90 {
 /// The rows of K and V that a warp of a consumer warpgroup has.
 inline constexpr int kWarpRows = kWarpgroupRows * arch::kWarpSize / arch::kWarpgroupSize;
 
-/// Holds the steps of a warpgroup that makes S or dP of one kv block. A part is kPartRows rows of a
-/// tile of Q; `row` is its first row in the tile. The lines named are those of FlashAttention-2,
-/// Algorithm 2 (arXiv 2307.08691).
+/// Holds the steps that both designs have: of a warpgroup that makes S or dP, or both, of one kv
+/// block (rows_per_warpgroup.cuh, product_per_warpgroup.cuh). A part is kPartRows rows of a tile of
+/// Q; `row` is its first row in the tile. The lines named are those of FlashAttention-2, Algorithm
+/// 2 (arXiv 2307.08691).
 template <class Traits>
 struct ScoreConsumer {
   using T = typename Traits::ElementType;
@@ -59,8 +60,9 @@ struct ScoreConsumer {
     return Traits::kProductPerWarpgroup ? number * kWarpgroupRows : 0;
   }
 
-  /// Returns LSE of the rows of a part as the fast path subtracts it from S: half of it with
-  /// kBeginsAtHalf, where the sum of S begins at -LSE / 2, so that its rounding errors are smaller.
+  /// Returns what the fast path subtracts from scale * S for the rows of a part: LSE, or with
+  /// kBeginsAtHalf LSE / 2. There the accumulator of S begins at -LSE / (2 scale), in raw scores,
+  /// so that its rounding errors are smaller: P = e^(scale (Q K^T - LSE / (2 scale)) - LSE / 2).
   ATTILE_DEVICE RowStatistics lse(const Stage& stage, int row) const {
     RowStatistics lse(smem.statistics(stage.state.stage).lse() + row);
     if constexpr (Traits::kBeginsAtHalf) {
@@ -151,19 +153,20 @@ struct ScoreConsumer {
       return p.sampler();
     }
   }
-  /// Makes of S by its rows and of dP^T of a part, which are there, dropout(P), but for its factor
-  /// keep_scale, and dS^T, and adds to the gradient of a score modifier (lines 11 and 14).
+  /// Does lines 11 and 14 for a part at once, where S and dP^T are there: replaces S, which is
+  /// given by its rows, by dropout(P), but for its factor keep_scale, and dP^T by dS^T. It also
+  /// adds to the gradient of a score modifier.
   template <class ScoresByRows, class Keep>
   ATTILE_DEVICE void make_p_and_ds(ScoresByRows& s_by_rows, Scores& ds, const Stage& stage, int row,
                                    const Keep& keep_bits,
                                    const tile::VisibleBits<Rows>& shown) const {
     Rows ds_by_rows{ds};
     const auto statistics = smem.statistics(stage.state.stage);
-    const tile::TileCoord at = coord(stage, row);
-    with_shown(stage.edge, s_by_rows, p, at, shown, [&](auto masked) {
+    const tile::TileCoord of_part = coord(stage, row);
+    with_shown(stage.edge, s_by_rows, p, of_part, shown, [&](auto masked) {
       probabilities_and_gradient<decltype(masked)::value>(
-          s_by_rows, ds_by_rows, p, at, statistics.lse() + row, statistics.delta() + row, keep_bits,
-          shown, gradient());
+          s_by_rows, ds_by_rows, p, of_part, statistics.lse() + row, statistics.delta() + row,
+          keep_bits, shown, gradient());
     });
   }
   /// Writes dS^T of a part to a tile in shared memory.
@@ -187,23 +190,24 @@ struct ScoreConsumer {
   }
 };
 
-/// Stores rows of dK or dV from `at` on, times `factor`, from the registers of warpgroup `number`,
-/// by TMA by way of shared memory (line 18). `smem` has been read when `arch::bulk_wait_read` of
-/// the warpgroup's first thread returns. Scope    all threads of the warpgroup.
+/// Stores rows of dK or dV, times `factor`, from the registers of warpgroup `number`, by TMA by way
+/// of shared memory (line 18). `smem` has been read when `arch::bulk_wait_read` of the warpgroup's
+/// first thread returns. `coord`: the coordinates of the first row.
+/// Scope    all threads of the warpgroup.
 template <class Tile, class Registers>
 ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float factor,
-                                  const arch::TensorMap& map, const arch::TmaCoord& at,
+                                  const arch::TensorMap& map, const arch::TmaCoord& coord,
                                   int number) {
   tile::stage(smem, frag, factor, 0, number * kWarpgroupRows);
   // What each thread has written is made visible to TMA, and all have done so before one thread
   // starts the copy.
   arch::fence_async_proxy();
   consumer_barrier(number);
-  if (arch::thread_index() % arch::kWarpgroupSize == 0) tile::store_by_tma(smem, map, at);
+  if (arch::thread_index() % arch::kWarpgroupSize == 0) tile::store_by_tma(smem, map, coord);
 }
 
-/// Store a warpgroup's rows of dK, times `scale`, and of dV, times keep_scale: rows row0 on. Scope
-/// as store_gradient.
+/// Store a warpgroup's rows of dK, times `scale`, and of dV, times keep_scale: rows row0 on.
+/// Scope    as store_gradient.
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dk(const TmaBackwardParams<Traits>& p, const WorkTile& kv,
                             const Tile& smem, const Registers& frag, int row0, int number) {
