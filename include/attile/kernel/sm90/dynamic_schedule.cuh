@@ -131,7 +131,7 @@ ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
   bool more = true;
   // With parity 1 the first wait returns at once.
   for (int parity = 1; more; parity ^= 1) {
-    arch::mbarrier_wait(smem.work_tile_empty(), parity);  // all have read the tile before
+    arch::mbarrier_wait(smem.work_tile_empty(), parity);  // all who read allow the next one
     more = tiles.next();
     WorkTile at{.sequence = -1};
     if (more) at = tiles.tile();
