@@ -58,11 +58,12 @@ struct Sm90Family {
     using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
     // Only a sequence's own length may choose its kernel; with other policies q_len is a bound.
     if constexpr (Args::SequencesType::kUniform) {
-      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPacked>;
+      using PackedHeads = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPackedHeads>;
       using Long = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kLong>;
       // Dropout's groups of eight scores, and block lists, are those of one head.
       if constexpr (!Args::DropoutType::kEnabled && !BlockListMask<typename Args::MaskType>) {
-        if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
+        if (sm90::packing_pays<Traits, PackedHeads>(args))
+          return f(std::type_identity<PackedHeads>{});
       }
       if constexpr (kHasElementTiles<Args>) {
         using Elements = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kElements>;

@@ -83,7 +83,7 @@ using Roles256 = Sm90Executor<Dims<256, 256, 96>, Sm90DefaultTiles<>>;
 using RolesInOrder = Sm90Executor<Dims<160, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
 using Roles192 = Sm90Executor<Dims<192>, Sm90DefaultTiles<>>;
 
-using PackedDeep = Sm90Executor<Dims<256>, Sm90DefaultTiles<attile::sm90::TileSet::kPacked>>;
+using PackedDeep = Sm90Executor<Dims<256>, Sm90DefaultTiles<attile::sm90::TileSet::kPackedHeads>>;
 
 // The same case takes longer here than in the other families.
 constexpr double kMost = kTestFull ? kLessCost : kMostCost;

@@ -39,7 +39,7 @@ struct BatchFold {
   int rows = 0, heads = 0;
 };
 
-/// Is the number of rows of a `ragged` tensor's maps, and the coordinate of its last dimension.
+/// The number of rows of a `ragged` tensor's maps, and the coordinate of its last dimension.
 inline constexpr int kRaggedRows = 1 << 30;
 
 /// Returns the same tensor for boxes that end with their sequence, where sequences have lengths of
@@ -50,8 +50,8 @@ inline constexpr int kRaggedRows = 1 << 30;
 /// and the copy stops at row kRaggedRows, that is where r = n. The strides of `end` and `row` are
 /// that of a row; kRaggedRows times that of the last dimension is 2^64 bytes less kRaggedRows rows,
 /// so that in addresses of 64 bits the sum is row b + r. The tensor's own address stays that of the
-/// map, because copies fault where a map's address is not mapped. Where neither rows nor heads of
-/// `fold` count the batches, data becomes null, which no kernel takes.
+/// map, because copies fault where a map's address is not mapped. Where batches can be counted
+/// neither by rows nor by heads as `fold` says, `data` becomes null, which arch::boxable refuses.
 /// Shapes   (dim, end, row, head, last).
 inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
   const std::int64_t rows = boxed.size[2], heads = boxed.size[3], batches = boxed.size[4];
@@ -102,8 +102,10 @@ class SequenceBoxes {
   }
 
   /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
-  /// key0 on. `head`: as the map counts heads. Where sequences have lengths of their own, and row0
-  /// is below 0, they are those of a box of zeros, since those rows are the sequence's before.
+  /// key0 on. `head`: as the map counts heads. A box of rows that begins below row 0 must lie
+  /// wholly before it, as the parts do that a work tile lacks (StaticSchedule). Where sequences
+  /// have lengths of their own its coordinates are those of zeros, since the sequence before may
+  /// have rows there.
   ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int head, int col0 = 0) const {
     if constexpr (kUniform) {
       return {col0, 0, at.row0, head, at.sequence};
@@ -126,8 +128,8 @@ class SequenceBoxes {
     BatchFold q, kv;
   };
 
-  /// Returns how the batches of all these tensors are counted: by rows, where each one's rows are
-  /// behind those of the one before, or else by heads, if any way.
+  /// Returns how the batches of all these tensors are counted: by rows, where the rows of each
+  /// batch follow those of the batch before, else by heads, if `ragged` finds that they can be.
   template <class... Ts>
   static BatchFold fold(RowShape shape, int heads, const Ts&... tensors) {
     if (shape.batches <= 1) return {};
