@@ -243,6 +243,12 @@ struct GpuExecutor {
 template <class Executor, attile::Element T, Policy kPolicy>
 struct KernelsOf;
 template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
+  requires(has_cache(kPolicy))
+struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
+  using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
+};
+template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
+  requires(!has_cache(kPolicy))
 struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
   using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
   using Backward = typename TileChoice::template Backward<BackwardArgsOf<T, kPolicy>, Dim, kMode>;

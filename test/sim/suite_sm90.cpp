@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <attile/attile.cuh>
 
+#include <string>
 #include <type_traits>
 
 #include "kernel/suite_executor.cuh"
@@ -11,6 +12,7 @@
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/own_lengths.h"
+#include "support/problem.h"
 #include "support/random.h"
 
 namespace {
@@ -191,6 +193,19 @@ std::vector<float> beside_neighbour(float size, const S& mod = {}) {
   return bits;
 }
 
+/// Keys in pages are refused where the caller names the family, and the one call takes another one.
+void check_that_pages_are_refused() {
+  using Args = ForwardArgsOf<__half, Policy::kPagedWindow>;
+  Problem<__half, Policy::kPagedWindow> p(
+      {.policy = Policy::kPagedWindow, .q_len = 9, .kv_len = 40, .left = 5, .right = 0});
+  const Args args = p.forward_args();
+  CHECK(attile::check<attile::sm90::DefaultForwardTraits<Args, 64>>(args).why ==
+        std::string("the sm90 kernels copy k and v in boxes of neighbouring rows: keys in pages "
+                    "are for the families sm80 and portable"));
+  CHECK(!attile::detail::Sm90Family::kForward<Args, 64, 64>);
+  CHECK(bool(attile::check<64>(args)));
+}
+
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
@@ -262,6 +277,7 @@ const bool kRegistered = [] {
     backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kInOrder>>(300, 250);
     backward_of_wrong_lists<ListedBackward<256, attile::DqMode::kInOrder>>(150, 140);
   });
+  suite.test("paged_window", "forward", "pages_are_refused", check_that_pages_are_refused);
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
   // A neighbour's large keys take the short way from small scores' softcap, and from nothing else.
