@@ -40,7 +40,7 @@ struct Sm90Family {
   static constexpr bool kCompiled =
       sizeof(typename Args::ElementType) == 2 && arch::compiled_for([](int a) { return a == 900; });
   template <class Args, int D, int Dv>
-  static constexpr bool kForward = kCompiled<Args> && !kIsPaged<typename Args::SequencesType>;
+  static constexpr bool kForward = kCompiled<Args>;
   template <class Args, int D, int Dv, DqMode kMode>
   static constexpr bool kBackward = kMode != DqMode::kTwoPass&& kCompiled<Args>;
 

@@ -122,14 +122,16 @@ class Pipeline {
                           int batch, int col0 = 0) const {
     load(state, map, {col0, 0, row0, head, batch});
   }
-  /// Does the same with all coordinates of the tile's first element.
+  /// Does the same with all coordinates of the box's first element, which goes to row `row` of the
+  /// tile, a multiple of 8.
   ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map,
-                          const arch::TmaCoord& coord) const {
+                          const arch::TmaCoord& coord, int row = 0) const {
+    const Tile to = tile(state.stage).from_row(row);
     ATTILE_UNROLL
     for (int panel = 0; panel < kPanels; ++panel) {
       const int column = coord.c0 + panel * Layout::kPanelColumns;
-      arch::bulk_load(arch::shared_address(tile(state.stage).data) + panel * Layout::kPanelBytes,
-                      map, {column, coord.c1, coord.c2, coord.c3, coord.c4}, full(state.stage));
+      arch::bulk_load(arch::shared_address(to.data) + panel * Layout::kPanelBytes, map,
+                      {column, coord.c1, coord.c2, coord.c3, coord.c4}, full(state.stage));
     }
   }
 

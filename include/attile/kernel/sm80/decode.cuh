@@ -194,7 +194,7 @@ struct WarpShare {
     const int col0 = key + state() * kKeys;
     const Extent lengths = p.extent(at);
     if constexpr (Traits::kPacksHeads) {
-      return tile::PackedTileCoord{at.sequence,    at.head,      0, col0, lengths, -row0,
+      return tile::PackedHeadsCoord{at.sequence,    at.head,      0, col0, lengths, -row0,
                                    p.packed_heads, lengths.q_len};
     } else {
       return tile::TileCoord{at.sequence, at.head, row0, col0, lengths};
@@ -303,7 +303,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& 
   }
   const PartOutput<Traits> output(p, part, scale_log2);
   merge_warps<Traits, Share>(o_frag, softmax, output, part.rows, scale_log2, shared);
-  output.end();  // lines 12 to 15
+  output.end();  // lines 12 to 15, behind the last barrier of merge_warps
 }
 
 /// Computes the parts of row tiles that a block has.

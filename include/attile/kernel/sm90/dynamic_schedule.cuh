@@ -63,6 +63,8 @@ class DynamicSchedule {
   ATTILE_DEVICE WorkTile tile() const {
     WorkTile at = at_;
     at.kv_tiles = p_.tiles_seen(at, at.row0, kRows);
+    const int first = max(at.row0, 0);
+    at.first_key = p_.first_key_seen(at, at.head, first, at.row0 + kRows - first);
     return at;
   }
 
@@ -146,7 +148,7 @@ template <class Traits>
 ATTILE_DEVICE auto schedule_of_thread(const TmaForwardParams<Traits>& p, int block,
                                       const ForwardMemory<Traits>& smem, int readers) {
   if constexpr (Traits::kHasScheduler) {
-    return ScheduleReader<Traits>(smem, (1u << readers) - 1);
+    return ScheduleReader<Traits>(smem, arch::kAllLanes >> (arch::kWarpSize - readers));
   } else {
     return StaticSchedule<Traits>(p, block);
   }

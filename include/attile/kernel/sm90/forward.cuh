@@ -172,11 +172,6 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
   }
 }
 
-/// Does nothing: BoxedTensors refuses keys in pages.
-template <class Traits>
-  requires(kIsPaged<typename Traits::SequencesType>)
-ATTILE_DEVICE void forward_block(const ForwardParams<Traits>&, int, unsigned char*) {}
-
 /// Returns whether the current device runs the kernel for arguments that passed `check_arguments`.
 template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kForward) {

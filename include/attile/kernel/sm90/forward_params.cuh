@@ -77,7 +77,6 @@ struct BoxedTensors {
   /// Refuses tensors that TMA cannot address, or past whose rows it would write.
   Check check() const {
     if (!has_rows()) return {};
-    if (kIsPaged<typename Traits::SequencesType>) return not_boxable_pages();
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
     if (Traits::kElementStages > 0 && has_keys() &&
@@ -94,9 +93,9 @@ struct BoxedTensors {
       : q(boxed<typename Traits::QTile, T>(a.q, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                            dims.qk, packing.heads, packing.rows)),
         k(boxed<typename Traits::KTile, T>(a.k, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.qk)),
+                                           dims.qk, 1, box_keys(a, Traits::kBc))),
         v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.v)),
+                                           dims.v, 1, box_keys(a, Traits::kBc))),
         o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                            dims.v, packing.heads, packing.rows)) {
     const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
@@ -156,6 +155,14 @@ struct SchedulerParams {
 template <>
 struct SchedulerParams<false> {};
 
+/// Holds the keys of a box of K and V where they lie in pages.
+template <bool kThere>
+struct PageParams {
+  int box_keys = 0;
+};
+template <>
+struct PageParams<false> {};
+
 /// The one argument of the kernel: it adds tensor maps and the order of work tiles to
 /// attile::ForwardParams. Its q_tiles are the tiles of rows of one pack of query heads.
 template <class Traits>
@@ -179,6 +186,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
   [[no_unique_address]] SchedulerParams<Traits::kHasScheduler> scheduler;
+  [[no_unique_address]] PageParams<Problem<Traits>::kPaged> pages;
 
   /// Returns the number of work tiles, or of slots of them (TileSlots).
   static std::int64_t tile_count(const typename Traits::Args& args) {
@@ -206,6 +214,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
     } else if constexpr (!kEvenRows<Traits>) {
       sections = sections_of(args);
     }
+    if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
   }
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0.
   std::size_t use(void* workspace) {
@@ -221,7 +230,9 @@ struct TmaForwardParams : ForwardParams<Traits> {
   [[nodiscard]] Check complete(const typename Traits::Args& args) {
     const BoxedTensors<Traits> boxed(args, packing);
     if (args.batch == 0 || !boxed.has_rows()) return {};
-    if (const Check copies = boxed.check(); !copies) return copies;
+    const Check copies = detail::first_refusal(
+        boxed.has_keys() ? check_pages(args, Traits::kBc) : Check{}, boxed.check());
+    if (!copies) return copies;
     if constexpr (Traits::kElementStages > 0) {
       elements.has_rows = boxed.elements.box[2] > 1;  // a box of one row has the bytes of one
       elements.has_heads = boxed.elements.size[3] > 1;
@@ -247,6 +258,10 @@ struct TmaForwardParams : ForwardParams<Traits> {
   }
   ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
     return boxes.keys(at, key0);
+  }
+  /// Returns the coordinates of a box of pages.box_keys keys, where keys lie in pages.
+  ATTILE_DEVICE arch::TmaCoord keys_in_page(const WorkTile& at, int key0) const {
+    return boxes.keys_in_page(this->policies.sequences, at, key0, pages.box_keys);
   }
   /// Returns the number of rows of each packed head that a warpgroup computes.
   ATTILE_DEVICE int warpgroup_rows() const {

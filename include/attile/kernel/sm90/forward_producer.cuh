@@ -12,24 +12,48 @@
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
 
-// The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
+// The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
+// lie in pages), and for each consumer
 // warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
 // goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
 // more thread makes these (dynamic_schedule.cuh).
 
 namespace attile::sm90 {
 
+/// Begins the copies of one tile of K or V into an acquired stage. Where keys lie in pages a tile
+/// comes in several boxes, of each of which a lane looks up the page.
+/// Scope    Traits::kKvLanes lanes of a warp.
+template <class Traits, class Pipeline>
+ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
+                                const Pipeline& pipeline, const typename Pipeline::State& state,
+                                const arch::TensorMap& map) {
+  const int key0 = kv_tile * Traits::kBc;
+  if constexpr (Problem<Traits>::kPaged) {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const int step = arch::kWarpSize * p.pages.box_keys;
+    ATTILE_UNROLL_BY(1)
+    for (int row = lane * p.pages.box_keys; row < Traits::kBc; row += step) {
+      pipeline.load(state, map, p.keys_in_page(at, key0 + row), row);
+    }
+  } else {
+    pipeline.load(state, map, p.keys(at, key0));
+  }
+}
+
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
 /// tiles sees.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
-/// Scope    one thread.
+/// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
 template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
+  constexpr int kLanes = Traits::kKvLanes;
+  const bool is_first = kLanes == 1 || arch::thread_index() % arch::kWarpSize == 0;
   typename Pipeline::State state;
-  for (auto schedule = schedule_of_thread(p, block, smem, 1); schedule.more(); schedule.next()) {
+  auto schedule = schedule_of_thread(p, block, smem, kLanes);
+  for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     // The step at which this thread allows the next work tile: kStages tiles are left to load, and
     // it has not yet waited for their stages (dynamic_schedule.cuh).
@@ -39,12 +63,12 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if (allows_at >= at.kv_tiles.last) schedule.allow_next();  // there is nothing to load
     }
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      const arch::TmaCoord keys = p.keys(at, p.kv_tile(at, step) * Traits::kBc);
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      pipeline.producer_acquire(state);
-      pipeline.load(state, map, keys);
+      if (is_first) pipeline.producer_acquire(state);
+      if constexpr (kLanes > 1) arch::warp_barrier();  // the stage is empty before lanes fill it
+      load_kv_tile(p, at, p.kv_tile(at, step), pipeline, state, map);
       state.advance();
     }
   }
@@ -118,8 +142,10 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem) {
   const int thread = arch::thread_index() % arch::kWarpgroupSize;
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
-  if (thread == 0) load_kv(p, block, smem, smem.k(), p.maps.k);
-  if (thread == arch::kWarpSize) load_kv(p, block, smem, smem.v(), p.maps.v);
+  constexpr int kLanes = Traits::kKvLanes;
+  const int v_lane = thread - arch::kWarpSize;
+  if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
+  if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
     if (thread == 3 * arch::kWarpSize) run_scheduler(p, block, smem);

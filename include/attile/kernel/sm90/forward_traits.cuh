@@ -3,6 +3,7 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/block_sparse.h>
 #include <attile/core/math.h>
@@ -159,8 +160,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
+  /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
+  static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there.
-  static constexpr int kScheduleReaders = 2 + kConsumers;
+  static constexpr int kScheduleReaders = 2 * kKvLanes + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
