@@ -68,6 +68,7 @@ arch::BoxedTensor boxed_elements(const typename Traits::Args& a, const ElementTe
 template <class Traits>
 struct BoxedTensors {
   arch::BoxedTensor q, k, v, o, elements{};
+  Check pages;  ///< what `check_pages` says
 
   BoxedTensors(const typename Traits::Args& a, HeadPacking packing)
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
@@ -77,6 +78,7 @@ struct BoxedTensors {
   /// Refuses tensors that TMA cannot address, or past whose rows it would write.
   Check check() const {
     if (!has_rows()) return {};
+    if (has_keys() && !pages) return pages;
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
     if (Traits::kElementStages > 0 && has_keys() &&
@@ -97,7 +99,8 @@ struct BoxedTensors {
         v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
                                            dims.v, 1, box_keys(a, Traits::kBc))),
         o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                           dims.v, packing.heads, packing.rows)) {
+                                           dims.v, packing.heads, packing.rows)),
+        pages(check_pages(a, Traits::kBc)) {
     const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
     q = boxes.of_queries(q);
     o = boxes.of_queries(o);
@@ -230,9 +233,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
   [[nodiscard]] Check complete(const typename Traits::Args& args) {
     const BoxedTensors<Traits> boxed(args, packing);
     if (args.batch == 0 || !boxed.has_rows()) return {};
-    const Check copies = detail::first_refusal(
-        boxed.has_keys() ? check_pages(args, Traits::kBc) : Check{}, boxed.check());
-    if (!copies) return copies;
+    if (const Check copies = boxed.check(); !copies) return copies;
     if constexpr (Traits::kElementStages > 0) {
       elements.has_rows = boxed.elements.box[2] > 1;  // a box of one row has the bytes of one
       elements.has_heads = boxed.elements.size[3] > 1;
