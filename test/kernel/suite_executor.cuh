@@ -113,8 +113,8 @@ struct Sm90DefaultTiles {
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
 };
 
-/// Whether the family sm90 runs the problem where there is one, with tiles of bc keys, by the rule of
-/// docs/index.md and not by its code: or the suite would pass without it.
+/// Whether the family sm90 runs the problem where there is one, with tiles of bc keys, by the rules
+/// of docs/index.md and docs/contract.md and not by its code: or the suite would pass without it.
 template <class Args>
 bool sm90_addresses(const Args& a, int bc) {
   const auto addresses = [&](const auto& t, attile::RowShape shape, int heads) {
@@ -136,9 +136,9 @@ bool sm90_addresses(const Args& a, int bc) {
   const auto of_keys = [&](const auto& t) { return no_keys || addresses(t, keys, a.kv_heads); };
   if constexpr (attile::kIsPaged<typename Args::SequencesType>) {
     // A box of rows lies in one page, and pages are whole rows or whole heads apart.
-    const bool apart = keys.batches == 1 || (a.k.batch_stride % a.k.row_stride == 0 &&
-                                             a.v.batch_stride == a.k.batch_stride &&
-                                             a.v.row_stride == a.k.row_stride);
+    const bool apart = keys.batches == 1 ||
+                       (a.k.batch_stride % a.k.row_stride == 0 &&
+                        a.v.batch_stride == a.k.batch_stride && a.v.row_stride == a.k.row_stride);
     const bool boxes = std::gcd(keys.rows, bc) % 8 == 0 && a.sequences.leftpad_k == nullptr;
     if (!no_rows && !no_keys && !(apart && boxes)) return false;
   }

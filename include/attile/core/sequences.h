@@ -63,8 +63,8 @@ inline constexpr bool kIsPaged = [] {
 ///   kv_row(kv_origin, row)         the page, and the row there, of key `row` of the sequence with
 ///                                  that kv_origin. It is asked about keys of the sequence alone,
 ///                                  from the first one that a row of the work tile may see on
-///   keys_begin_pages()             host, may be left out: whether each sequence's key 0 is row 0 of
-///                                  a page; only then can whole pages be copied
+///   keys_begin_pages()             host, may be left out: whether each sequence's key 0 is row 0
+///                                  of a page; only then can whole pages be copied
 template <class Q>
 concept Sequences = std::is_trivially_copyable_v<Q> &&
     requires(const Q& sequences, int sequence, Extent bounds, RowOrigin origin, int row) {

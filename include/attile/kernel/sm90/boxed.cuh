@@ -128,7 +128,8 @@ class SequenceBoxes {
   /// Returns the coordinates of `rows` keys from key0 on, which lie in one page: those of zeros
   /// where no row of the work tile may see any of them, so that their page is not looked up.
   ATTILE_DEVICE arch::TmaCoord keys_in_page(const SequencesType& sequences, const WorkTile& at,
-                                            int key0, int rows) const requires(kIsPaged<SequencesType>) {
+                                            int key0, int rows) const {
+    static_assert(kPaged, "attile::sm90: only keys in pages are found page by page");
     const int end = min(key0 + rows, at.extent.kv_len);
     const int key = max(key0, at.first_key);
     if (key >= end) return {0, 0, kRaggedRows, 0, kRaggedRows};
