@@ -5,12 +5,14 @@
 #include <attile/arch/device.cuh>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
+#include <attile/decode_tuning.cuh>
 #include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/portable/backward.cuh>
 #include <attile/kernel/portable/forward.cuh>
 #include <attile/kernel/sm80/backward.cuh>
+#include <attile/kernel/sm80/decode.cuh>
 #include <attile/kernel/sm80/forward.cuh>
 #include <attile/kernel/sm90/backward.cuh>
 #include <attile/kernel/sm90/forward.cuh>
@@ -38,7 +40,7 @@ struct Sm90Family {
   static constexpr bool kCompiled =
       sizeof(typename Args::ElementType) == 2 && arch::compiled_for([](int a) { return a == 900; });
   template <class Args, int D, int Dv>
-  static constexpr bool kForward = kCompiled<Args> && !kIsPaged<typename Args::SequencesType>;
+  static constexpr bool kForward = kCompiled<Args>;
   template <class Args, int D, int Dv, DqMode kMode>
   static constexpr bool kBackward = kMode != DqMode::kTwoPass&& kCompiled<Args>;
 
@@ -56,11 +58,12 @@ struct Sm90Family {
     using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
     // Only a sequence's own length may choose its kernel; with other policies q_len is a bound.
     if constexpr (Args::SequencesType::kUniform) {
-      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPacked>;
+      using PackedHeads = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPackedHeads>;
       using Long = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kLong>;
       // Dropout's groups of eight scores, and block lists, are those of one head.
       if constexpr (!Args::DropoutType::kEnabled && !BlockListMask<typename Args::MaskType>) {
-        if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
+        if (sm90::packing_pays<Traits, PackedHeads>(args))
+          return f(std::type_identity<PackedHeads>{});
       }
       if constexpr (kHasElementTiles<Args>) {
         using Elements = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kElements>;
@@ -96,6 +99,17 @@ struct Sm80Family {
   template <int D, int Dv, DqMode kMode, class Args>
   static bool takes_backward(const Args&) {
     return !arch::lacks(kv_kernel<DefaultBackwardTraits<Args, D, Dv, kMode, kLeastKb>>(), 800);
+  }
+
+  template <int D, int Dv, class Args>
+  static bool takes_decode(const Args&) {
+    return !arch::lacks(forward_kernel<sm80::DefaultDecodeTraits<Args, D, Dv, kLeastKb>>, 800);
+  }
+  template <int D, int Dv, class Args, class F>
+  static auto decode(const Args&, const F& f) {
+    return with_shared_kb([&](auto kb) {
+      return f(std::type_identity<sm80::DefaultDecodeTraits<Args, D, Dv, kb.value>>{});
+    });
   }
 
   template <int D, int Dv, class Args, class F>

@@ -5,6 +5,7 @@
 #include <attile/arch/launch.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/splits.h>
 #include <attile/core/status.h>
 #include <attile/core/workspace.h>
 #include <attile/families.cuh>
@@ -69,6 +70,11 @@ Check prepare_forward(const typename Traits::Args& args,
         "max_blocks is given, and this kernel has a block for each tile of rows: the persistent "
         "ones are the family sm90's");
   }
+  if (args.splits.kind != Splits::Kind::kNone && !Traits::kSplits) {
+    return refuse(
+        "splits is given, and this kernel gives all keys of a row to one block: those of decode "
+        "split them");
+  }
   const std::int64_t most = Traits::Params::tile_count(args);
   const Check ready = arch::check_launch(forward_kernel<Traits>, Traits::kSharedBytes, most,
                                          Traits::kLeastArchitecture);
@@ -86,17 +92,23 @@ template <class Traits>
   if (const Check ok = prepare_forward<Traits>(args, params); !ok) return ok.error;
   const unsigned blocks = forward_blocks<Traits>(args);
   if (blocks == 0) return cudaSuccess;
+  const bool is_split = args.splits.kind != Splits::Kind::kNone;
+  if (workspace == nullptr && is_split) return check_workspace(nullptr, 0, 0).error;
   if (workspace != nullptr) {
     const std::size_t bytes = params->use(workspace);
     const cudaError_t error = bytes > 0 ? arch::clear(workspace, bytes, stream) : cudaSuccess;
     if (error != cudaSuccess) return error;
   }
-  return arch::launch(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
-                      forward_shared_bytes<Traits>(), stream, *params);
+  if constexpr (Traits::kAwaitsDependencies) {
+    return arch::launch_dependent(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
+                                  forward_shared_bytes<Traits>(), stream, *params);
+  } else {
+    return arch::launch(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
+                        forward_shared_bytes<Traits>(), stream, *params);
+  }
 }
 
-/// Is the scratch memory of every forward pass. None is needed, but a persistent kernel with
-/// sequences of their own lengths takes it for a counter, by which blocks share the work evenly.
+/// Is the scratch memory of every one-call forward pass, of whichever family.
 inline constexpr std::size_t kForwardWorkspace = 16;
 
 }  // namespace detail
@@ -114,7 +126,8 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection == Di
 /// kernel that `Traits` names.
 /// Shapes   see ForwardArgs. Scope: host; asynchronous on `stream`, never allocates or waits, can
 ///          be captured.
-/// Errors   what `check<Traits>(args)` says, before anything is launched; else the launch's error.
+/// Errors   what `check<Traits>(args)` says, before anything is launched, and splits, which need
+///          scratch memory; else the launch's error.
 template <class Traits>
 [[nodiscard]] cudaError_t forward(const typename Traits::Args& args,
                                   cudaStream_t stream = nullptr) {
@@ -158,7 +171,8 @@ template <int D, int Dv = D, ForwardPass Args>
 template <class Traits>
 WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits::kDirection ==
                                                                          Direction::kForward) {
-  return {check<Traits>(args), detail::kForwardWorkspace};
+  const Check ok = check<Traits>(args);
+  return {ok, ok ? Traits::Params::workspace_bytes(args) : 0};
 }
 template <int D, int Dv = D, ForwardPass Args>
 WorkspaceSize workspace_size(const Args& args) {
@@ -176,9 +190,10 @@ template <class Traits>
   if (workspace == nullptr) {
     return detail::answer_size(workspace_bytes, workspace_size<Traits>(args));
   }
-  const Check ok = detail::first_refusal(
-      check_arguments(args, Traits::kD, Traits::kDv),
-      check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace));
+  Check ok = check_arguments(args, Traits::kD, Traits::kDv);
+  if (ok) {
+    ok = check_workspace(workspace, workspace_bytes.value(), Traits::Params::workspace_bytes(args));
+  }
   return ok ? detail::launch_forward<Traits>(args, stream, workspace) : ok.error;
 }
 template <int D, int Dv = D, ForwardPass Args>

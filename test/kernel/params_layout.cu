@@ -67,9 +67,9 @@ ATTILE_HOST_DEVICE void record_layout(const P& p, std::int64_t* to) {
   ATTILE_RECORD(elements);
   ATTILE_RECORD(elements.has_rows);
   ATTILE_RECORD(boxes);
-  ATTILE_RECORD(scheduled);
-  ATTILE_RECORD(scheduled.counter);
-  ATTILE_RECORD(scheduled.l2_keys);
+  ATTILE_RECORD(scheduler);
+  ATTILE_RECORD(scheduler.counter);
+  ATTILE_RECORD(scheduler.l2_keys);
   ATTILE_RECORD(sink_parts);
   ATTILE_RECORD(dout);
   ATTILE_RECORD(dq);

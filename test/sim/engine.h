@@ -59,6 +59,8 @@ class Machine {
                         const std::source_location& at);
   int acquire(const int* address, const std::source_location& at, const void* pc);
   void release(int* address, int value, const void* pc);
+  int add_acq_rel(int* address, int x, const void* pc);
+  void learn_released(const int* address);
   void copy(unsigned char* to, const void* from, const void* pc);
   void close_group() { ++current_->groups; }
   void land(int pending);

@@ -590,10 +590,21 @@ int Machine::acquire(const int* address, const std::source_location& at, const v
   if (me.polled != address || me.polled_value != *address) progress_ = true;
   me.polled = address;
   me.polled_value = *address;
-  if (const auto found = released_.find(address); found != released_.end()) {
-    me.known.learn(me.block->id, found->second.block, found->second.known);
-  }
+  learn_released(address);
   return *address;
+}
+
+void Machine::learn_released(const int* address) {
+  if (const auto found = released_.find(address); found != released_.end()) {
+    current_->known.learn(current_->block->id, found->second.block, found->second.known);
+  }
+}
+
+int Machine::add_acq_rel(int* address, int x, const void* pc) {
+  const int before = *address;
+  learn_released(address);
+  release(address, before + x, pc);
+  return before;
 }
 
 void Machine::release(int* address, int value, const void* pc) {
@@ -832,6 +843,9 @@ void store(void* address, const void* from, std::size_t bytes) {
     machine.access(address, bytes, {.access = Access::kWrite}, __builtin_return_address(0));
   }
   std::memcpy(address, from, bytes);
+}
+int fetch_add_acq_rel(int* address, int x, std::source_location) {
+  return Machine::get().add_acq_rel(address, x, __builtin_return_address(0));
 }
 int load_acquire(const int* address, std::source_location at) {
   return Machine::get().acquire(address, at, __builtin_return_address(0));

@@ -187,6 +187,7 @@ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_
                   const float* values, std::source_location at);
 void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                       std::source_location at);
+int fetch_add_acq_rel(int* address, int x, std::source_location at);
 int load_acquire(const int* address, std::source_location at);
 void store_release(int* address, int x, std::source_location at);
 

@@ -26,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # What is mutated, and the suites that launch it.
 PORTABLE = ("portable", "flash1")
 MATRIX = ("sm80", "sm80_fp32")
+DECODE = ("decode",)
 HOPPER = ("sm90",)
 PROGRAMS = ("pipeline",)  # that are no suite: test/sim/NAME.cu
 FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
@@ -33,13 +34,16 @@ FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/forward": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/backward": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/portable": PORTABLE,
+           "include/attile/kernel/decode": DECODE,
            "include/attile/kernel/sm80": MATRIX,
+           "include/attile/kernel/sm80/decode.cuh": DECODE,
            "include/attile/kernel/sm90": HOPPER}
 # What orders threads or copies: the machine's functions, and those of attile that wrap one of them,
 # which are mutated where they are called, too.
-ORDERS = (r"(?:(?:warp_|consumers?_|cluster_)?barrier|barrier_arrive|barrier_any|cluster_arrive"
-          r"|cluster_wait|async_copy_commit|async_copy_wait|mbarrier_\w+|fence_async_proxy"
-          r"|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
+ORDERS = (r"(?:(?:warp_|consumer_|all_consumers_|cluster_)?barrier|barrier_arrive|barrier_any"
+          r"|cluster_arrive|cluster_wait|async_copy_commit|async_copy_wait|mbarrier_\w+"
+          r"|fence_async_proxy|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence"
+          r"|wgmma_commit|wgmma_wait"
           r"|sync|sync_rows|wait_product|wait|release|consumer_(?:wait|release|skip)"
           r"|producer_(?:acquire|commit)"
           r"|(?:allow|await|arrive|signal|acquire|release|skip)_\w+)")
@@ -54,6 +58,8 @@ STATEMENT = re.compile(
 TILE = re.compile(rf"= ({CALLED}consumer_wait\(([^;]*)\));")
 # Who votes at a barrier goes by its own vote.
 VOTE = re.compile(r"return (arch::barrier_any\([^;]*, (\w+)\));")
+# A ticket is taken without an order.
+TICKET = re.compile(r"(arch::fetch_add_acq_rel(\([^;()]*\)))")
 # Every other call is one that has been overlooked here, but for those in a function's head.
 CALL = re.compile(rf"\b{ORDERS}{ARGUMENTS}")
 # Samples of the suite, every N-th case, and the seeds that each runs under. Most mutants die of few
@@ -95,6 +101,9 @@ def mutants(only):
                     found.append(Mutant(relative, i, wait, tile))
                 elif match := VOTE.search(code):
                     found.append(Mutant(relative, i, *match.groups()))
+                elif match := TICKET.search(code):
+                    found.append(Mutant(relative, i, match.group(1),
+                                        f"arch::fetch_add{match.group(2)}"))
                 elif CALL.search(code) and "ATTILE_DEVICE" not in code:
                     raise SystemExit(f"{relative}:{i + 1}: no mutant for {code.strip()}")
     return found
@@ -170,7 +179,8 @@ def run_suite(folder, suite, every, seed, mutant=-1):
 
 
 def suites_of(mutant):
-    return FOLDERS[mutant.path.parent.as_posix()]
+    of_file = FOLDERS.get(mutant.path.as_posix())
+    return of_file or FOLDERS[mutant.path.parent.as_posix()]
 
 
 def try_mutant(folder, number, mutant):

@@ -32,6 +32,17 @@ ATTILE_DEVICE void atomic_add(float* address, const Float4& x) {
 /// Adds x to *address as one relaxed atomic operation, and returns the value before.
 ATTILE_DEVICE int fetch_add(int* address, int x) { return atomicAdd(address, x); }
 
+/// Adds x to *address, and returns the value before. It is both a `store_release` of the sum and a
+/// `load_acquire` of the value before: who finds what others have added has seen what they had.
+ATTILE_DEVICE int fetch_add_acq_rel(int* address, int x) {
+  int before;
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(address)), "r"(x)
+               : "memory");
+  return before;
+}
+
 /// Returns *address, and makes visible what the thread that stored the value (`store_release`) had
 /// seen before: to this thread after the load, and to the others of its block behind the next
 /// barrier (PTX ISA, "Causality order"). A plain load would let them read it too early.

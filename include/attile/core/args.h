@@ -6,6 +6,7 @@
 #include <attile/core/math.h>
 #include <attile/core/policies.h>
 #include <attile/core/sequences.h>
+#include <attile/core/splits.h>
 #include <attile/core/tensor.h>
 
 #include <cmath>
@@ -88,9 +89,12 @@ struct Arguments {
   SequencesType sequences{};
   SinkType sink{};
   /// The most thread blocks at a time, which leaves the other multiprocessors to other work; 0: as
-  /// many as the device runs. The result does not depend on it. Kernels that have a block for each
-  /// tile of rows refuse it: only those of the family sm90 are persistent.
+  /// many as the device runs. The result does not depend on it, but with Splits::fill. Kernels that
+  /// have a block for each tile of rows refuse it: those of the family sm90 and of `decode` are
+  /// persistent.
   InForward<int> max_blocks{};
+  /// How keys are split over blocks; only the kernels of `decode` do so, and take more than `none`.
+  InForward<Splits> splits{};
 };
 
 /// Names the arguments of a forward pass by an element type, or Elements, and the policies in any

@@ -7,6 +7,7 @@
 #include <attile/core/overlap.h>
 #include <attile/core/policy.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/splits.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
 
@@ -165,6 +166,9 @@ template <ForwardPass Args>
 Check check_arguments(const Args& a, int D, int Dv) {
   if (const Check problem = detail::check_problem(a, D, Dv); !problem) return problem;
   if (a.max_blocks < 0) return refuse("max_blocks is negative");
+  if (a.splits.kind == Splits::Kind::kFixed && a.splits.keys < 1) {
+    return refuse("splits.keys must be at least 1");
+  }
   const auto [qk, v] = head_dims(a, D, Dv);
   const RowShape q_shape = a.sequences.q_shape(a.batch, a.q_len);
   const RowShape kv_shape = a.sequences.kv_shape(a.batch, a.kv_len);

@@ -54,7 +54,8 @@ struct NoSinks {
 };
 
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
-/// FlashAttention-2, Alg. 1): m, the largest score so far, and l, the sum of exp(score - m).
+/// FlashAttention-2, Alg. 1): m, and l, the sum of exp(score - m). m is the largest score so far,
+/// or with a rescale threshold one before it that is at most that much smaller.
 /// Units    m: those of the scores. `scale_log2` turns scores into log2 units: scale * log2(e) for
 ///          raw products, log2(e) for scaled scores. l may be the partial sum of one lane: `finish`
 ///          adds those of the lanes.
@@ -94,6 +95,20 @@ struct OnlineSoftmax {
           above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))));
     }
     const Rescaling rescaling = update_max(scores, scale_log2, needed);
+    rescaling.apply(output);
+    exponentiate(scores, scale_log2);
+  }
+
+  /// Processes a tile as `step` without a threshold does, and leaves O alone where no maximum of
+  /// the warp's rows has risen: the bits are the same, as its factors are 1. Scope    all lanes of
+  /// a warp.
+  template <class Scores, class Output>
+  ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2) {
+    Rescaling rescaling = update_max(scores, scale_log2, true);
+    bool rises = false;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) rises |= rescaling.factor[r] != 1.0f;
+    rescaling.needed = Scores::any_lane(rises);
     rescaling.apply(output);
     exponentiate(scores, scale_log2);
   }
@@ -171,7 +186,8 @@ struct OnlineSoftmax {
   }
 
   /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
-  /// and l without rowsum P. `needed` is the same in all lanes of a warp.
+  /// and l without rowsum P. `needed`: whether a score of the warp exceeds its row's threshold, the
+  /// same in all lanes; if it is false, m and l stay as they are.
   template <class Scores>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};

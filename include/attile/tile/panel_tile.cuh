@@ -36,6 +36,8 @@ struct PanelTile {
 
   unsigned char* data;
 
+  /// Returns the tile whose row 0 is row `row` of this one, a multiple of 8.
+  ATTILE_DEVICE PanelTile from_row(int row) const { return {data + row * Layout::kRowBytes}; }
   ATTILE_DEVICE T& at(int row, int col) const {
     constexpr int kUnit = Layout::kUnitElements;
     return reinterpret_cast<T*>(data + Layout::offset(row, col / kUnit))[col % kUnit];
@@ -129,15 +131,17 @@ class WordReader {
 /// Begins to load a tile; the copies belong to the thread's open commit group.
 ///   shared(r, c) = source(row0 + r, c); 0 where the source has no such row or column.
 /// Shapes   source.cols <= Cols.
-/// Scope    all kThreads threads of the block.
+/// Scope    kThreads threads; `number` is that of each among them: by default those of the
+///          block.
 /// Barriers one before, when others still read the tile; before others read the new one, the wait
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
 template <int kThreads, int Rows, int Cols, class T, RowSource M>
-ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0) {
+ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
+                              int number = arch::thread_index()) {
   using Layout = typename PanelTile<Rows, Cols, T>::Layout;
   constexpr unsigned kUnit = Layout::kUnitElements;
-  const unsigned thread = static_cast<unsigned>(arch::opaque(arch::thread_index()));
+  const unsigned thread = static_cast<unsigned>(arch::opaque(number));
   if (arch::opaque(source.vectors) != 0) {
     // A step copies kDown rows of all panels; neighbouring threads copy neighbouring units of a
     // row.

@@ -16,6 +16,8 @@ template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
 struct ForwardTraits;
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode, class TuningType>
 struct BackwardTraits;
+template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
+struct DecodeTraits;
 
 /// Holds what changes the speed and, but for Products, not the result. It is a type and not a
 /// value, for the reason that portable::Tuning gives.
@@ -59,6 +61,33 @@ constexpr int blocks_of(int tuned, int warps) {
   if (tuned > 0) return tuned;
   return warps < 8 ? 8 / warps : 1;
 }
+
+/// Holds what changes the speed of a decode kernel and, but for the order of sums and for Products,
+/// not the result.
+/// Warps      warps of a block.
+/// KeyGroups  groups of warps, each of which has 1 / KeyGroups of the keys of a step, and its own
+///            loads. Groups meet only at the end of a part. The warps of a group share its keys
+///            where a row tile has at most 16 rows, and else the rows.
+/// Stages     tiles of K and V of a group in shared memory: all but one are in flight.
+template <int Warps = 8, int KeyGroups = Warps, int Stages = 3, int ResidentBlocks = 1,
+          Products Fp32Products = Products::k3xTf32>
+struct DecodeTuning {
+  static_assert(Warps >= 1 && Warps <= 32 && KeyGroups >= 1 && Warps % KeyGroups == 0,
+                "attile::sm80::DecodeTuning: up to 32 warps, as many in each key group");
+  static_assert(KeyGroups < 15 || KeyGroups == Warps,
+                "attile::sm80::DecodeTuning: groups of several warps need a named barrier each");
+  static_assert(Stages >= 1, "attile::sm80::DecodeTuning: at least one stage");
+
+  static constexpr int kWarps = Warps;
+  static constexpr int kKeyGroups = KeyGroups;
+  static constexpr int kStages = Stages;
+  static constexpr int kBlocksPerSm = ResidentBlocks;
+  static constexpr Products kProducts = Fp32Products;
+
+  /// The family that attile::DecodeTraits takes by this tuning.
+  template <int Br, int Bc, int D, class E, class P, int Dv>
+  using Decode = DecodeTraits<Br, Bc, D, E, P, Dv, DecodeTuning>;
+};
 
 /// Holds what changes the speed of a backward pass and not the result, but for the order of sums
 /// and for Products. 0: each warp has 16 rows, and no more of dK and dV than registers hold.

@@ -28,6 +28,11 @@ inline int fetch_add(int* address, int x,
   return sim::fetch_add(address, x, at);
 }
 
+inline int fetch_add_acq_rel(int* address, int x,
+                             std::source_location at = std::source_location::current()) {
+  return sim::fetch_add_acq_rel(address, x, at);
+}
+
 inline int load_acquire(const int* address,
                         std::source_location at = std::source_location::current()) {
   return sim::load_acquire(address, at);

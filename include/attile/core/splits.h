@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+
+#include <cstdint>
+
+namespace attile {
+
+/// Says how a kernel of `decode` splits the keys of a row over blocks. The states (m, l, O) of the
+/// parts are merged in the order of the keys. [Flash-Decoding; FlashAttention-1, section 3.1]
+struct Splits {
+  enum class Kind {
+    kNone,   ///< one block has all keys of a row; the only kind that needs no scratch memory
+    kFill,   ///< the work is cut into as many equal parts as the device runs blocks, wherever that
+             ///< cuts a row's keys: a row's bits then depend on the batch and on the device
+    kFixed,  ///< each part has `keys` keys, counted from key 0: a row's bits then depend on its own
+             ///< sequence alone
+  };
+
+  Kind kind = Kind::kNone;
+  int keys = 0;  ///< of kFixed: a multiple of the kernel's Bc
+
+  static constexpr Splits none() { return {}; }
+  static constexpr Splits fill() { return {Kind::kFill, 0}; }
+  static constexpr Splits fixed(int keys) { return {Kind::kFixed, keys}; }
+
+  friend constexpr bool operator==(const Splits&, const Splits&) = default;
+};
+
+/// Cuts `units` equal pieces of work, in order, into `blocks` runs of nearly equal lengths. With
+/// fewer units than blocks some runs are empty.
+struct EvenCut {
+  std::int64_t units;
+  int blocks;
+
+  /// Returns the first unit of a block's run, which ends where the next one's begins.
+  ATTILE_HOST_DEVICE constexpr std::int64_t first(int block) const {
+    return units * block / blocks;
+  }
+  /// Returns the block whose run has a unit: the last one with units * block / blocks < unit + 1.
+  ATTILE_HOST_DEVICE constexpr int block_of(std::int64_t unit) const {
+    return static_cast<int>(((unit + 1) * blocks - 1) / units);
+  }
+};
+
+}  // namespace attile

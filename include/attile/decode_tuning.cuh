@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/math.h>
+#include <attile/kernel/sm80/decode_traits.cuh>
+#include <attile/tuning.cuh>
+
+// The default tiles of decode kernels, as tuning.cuh has those of the others.
+
+namespace attile {
+
+namespace detail {
+
+/// Holds the tiles of the sm80 decode kernel, and its tuning (sm80::DecodeTuning).
+struct Sm80DecodeTiles {
+  int bc, warps, key_groups, stages;
+
+  constexpr int br() const { return 16 * warps / key_groups; }
+};
+
+/// Returns the tiles of the sm80 decode kernel. Registers hold the scores of 16 rows and 64 keys
+/// where a group has four warps. `row_bytes`: of a row of K and of V together.
+constexpr Sm80DecodeTiles sm80_decode_tiles(int row_bytes, int element_bytes, int shared_kb) {
+  const int most = element_bytes == 4 ? (row_bytes <= 512 ? 2 : 1)
+                                      : (row_bytes <= 512   ? 4
+                                         : row_bytes <= 768 ? 2
+                                                            : 1);
+  const auto stages = [&](int warps, int group_warps) {
+    const int q_bytes = 2 * 16 * group_warps * row_bytes / 2;  // of two stages
+    const int merge_bytes = 14 * 1024;
+    return (shared_kb * 1024 - q_bytes - merge_bytes) / (warps * 16 * row_bytes);
+  };
+  for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
+    for (int warps = 8; warps >= max(group_warps, 2); warps /= 2) {
+      const int count = stages(warps, group_warps);
+      if (count >= 2) return {16 * warps, warps, warps / group_warps, min(count, 6)};
+    }
+  }
+  return {16, 1, 1, 1};
+}
+
+template <class Args, int D, int Dv, int kSharedKb>
+struct Sm80Decode {
+  static constexpr int kBytes = sizeof(typename Args::ElementType);
+  static constexpr Sm80DecodeTiles kTiles =
+      sm80_decode_tiles((round_up(D, 32) + round_up(Dv, 32)) * kBytes, kBytes, kSharedKb);
+  using type =
+      sm80::DecodeTraits<kTiles.br(), kTiles.bc, D, typename Args::Elements,
+                         typename Args::Policies, Dv,
+                         sm80::DecodeTuning<kTiles.warps, kTiles.key_groups, kTiles.stages>>;
+};
+
+}  // namespace detail
+
+namespace sm80 {
+
+/// Names the sm80 decode kernel for these arguments with the default tiles for devices on which a
+/// block can have kSharedKb: see DefaultForwardTraits.
+template <class Args, int D, int Dv = D, int kSharedKb = kCommonSharedKb>
+using DefaultDecodeTraits = typename detail::Sm80Decode<Args, D, Dv, kSharedKb>::type;
+
+}  // namespace sm80
+
+}  // namespace attile

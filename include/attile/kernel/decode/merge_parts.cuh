@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/atomic.cuh>
+#include <attile/arch/attributes.h>
+#include <attile/arch/math.h>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/element.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/decode/decode_params.cuh>
+#include <attile/kernel/decode/split_schedule.cuh>
+#include <attile/tile/online_softmax.h>
+
+#include <cstdint>
+
+// The states of a row over disjoint keys are merged twice: those of a block's warps, and those of a
+// row tile's parts in scratch memory. Their order is that of the warps, and of the keys.
+
+namespace attile {
+
+/// Holds the softmax state of a row, and four neighbouring elements of its O, which is not divided
+/// by l. A row that has seen nothing has m = -inf, l = 0, O = 0.
+struct RowState {
+  float m = -kInf, l = 0.0f;
+  Float4 o{};
+};
+
+/// Returns the state of a row over the keys of `count` states. The sums have the order of the
+/// states, and bits that depend on nothing else.
+///   m = max m_i,  l = sum l_i e^(m_i - m),  O = sum O_i e^(m_i - m)     [FlashAttention-1, 3.1]
+/// `m(i)`, `l(i)`, `o(i)` give those of state i.
+template <class M, class L, class O>
+ATTILE_DEVICE RowState merge_states(int count, float scale_log2, const M& m, const L& l,
+                                    const O& o) {
+  RowState row;
+  for (int i = 0; i < count; ++i) row.m = arch::fmax(row.m, m(i));
+  ATTILE_UNROLL_BY(4)
+  for (int i = 0; i < count; ++i) {
+    const float weight = tile::softmax_weight(m(i), row.m, scale_log2);
+    const Float4 part = o(i);
+    row.l = arch::fma(l(i), weight, row.l);
+    ATTILE_UNROLL
+    for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(part[e], weight, row.o[e]);
+  }
+  return row;
+}
+
+/// Writes rows of O and LSE, or of a part, and merges parts. Scope    all lanes of a warp make it.
+template <class Traits>
+class PartOutput {
+ public:
+  ATTILE_DEVICE PartOutput(const DecodeParams<Traits>& p, const SplitPart& part, float scale_log2)
+      : p_(p), part_(part), scale_log2_(scale_log2), keep_scale_(p.sampler().keep_scale()) {}
+
+  /// Takes four elements, from column `col` on, of row `row` of the part: writes O and LSE if it is
+  /// the row tile's only part, else its state to scratch memory. Columns behind head_dim_v are left
+  /// out of O.
+  ATTILE_DEVICE void put(int row, int col, const RowState& state) const {
+    if (part_.parts == 1) {
+      store(row, col, state);
+      return;
+    }
+    float* const memory = p_.part(part_.slot);
+    if (col == 0) {
+      memory[row] = state.m;
+      memory[p_.part_rows + row] = state.l;
+    }
+    arch::store(outputs(memory) + row * kColumns + col, state.o);
+  }
+
+  /// Ends a part behind its last `put`. If the row tile has several, the block that ends the last
+  /// one merges them, whichever that is, and sets the ticket to 0.
+  /// Scope    all kThreads threads of the block.
+  /// Barriers one of the block between the last `put` and this, or others could read a part that is
+  ///          not written yet.
+  ATTILE_DEVICE void end() const {
+    if (part_.parts == 1) return;
+    int* const ticket = p_.tickets + part_.first_slot;
+    bool is_last = false;
+    if (arch::thread_index() == 0) {
+      is_last = arch::fetch_add_acq_rel(ticket, 1) == part_.parts - 1;
+    }
+    if (!any_thread(is_last)) return;
+    for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
+      const int row = i / kVectors, col = i % kVectors * 4;
+      const auto memory = [&](int n) { return p_.part(part_.slot_of(n)); };
+      store(row, col,
+            merge_states(
+                part_.parts, scale_log2_, [&](int n) { return memory(n)[row]; },
+                [&](int n) { return memory(n)[p_.part_rows + row]; },
+                [&](int n) {
+                  return arch::load<4>(
+                      static_cast<const float*>(outputs(memory(n)) + row * kColumns + col));
+                }));
+    }
+    if (arch::thread_index() == 0) *ticket = 0;
+  }
+
+ private:
+  static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
+  static constexpr int kVectors = kColumns / 4;
+  /// Is a named barrier that nobody else uses: key groups have the first ones.
+  static constexpr int kBarrier = 15;
+
+  /// Gives OnlineSoftmax::finish four elements of one row, which one thread has.
+  struct OneRow {
+    Float4& o;
+    ATTILE_DEVICE static float sum_lanes(float sum) { return sum; }
+    ATTILE_DEVICE void scale_row(int, float factor) const {
+      ATTILE_UNROLL
+      for (int e = 0; e < 4; ++e) o[e] *= factor;
+    }
+    ATTILE_DEVICE void clear_row(int) const { o = {}; }
+  };
+  /// Gives it the row's sink.
+  struct RowSink {
+    static constexpr bool kEnabled = Traits::SinkType::kEnabled;
+    float of_row, scale_log2;
+    ATTILE_DEVICE float logit(int) const { return of_row; }
+  };
+
+  /// Returns whether x holds for any thread of the block. What a thread has acquired before counts
+  /// for all behind it.
+  ATTILE_DEVICE static bool any_thread(bool x) {
+    return arch::barrier_any(kBarrier, Traits::kThreads, x);
+  }
+  ATTILE_DEVICE float* outputs(float* memory) const { return memory + 2 * p_.part_rows; }
+
+  /// Writes O and LSE of a row from the state over all its keys.
+  /// [FlashAttention-2, Alg. 1, lines 12 to 15]
+  ATTILE_DEVICE void store(int row, int col, RowState state) const {
+    const int packed_row = part_.at.row0 + row;
+    const int head = part_.at.head + packed_row % p_.packed_heads;
+    const int q_row = packed_row / p_.packed_heads;
+    tile::OnlineSoftmax<1> softmax{{state.m}, {state.l}};
+    RowSink sink{-kInf, scale_log2_};
+    if constexpr (RowSink::kEnabled) sink.of_row = p_.policies.sink.logit(head);
+    const OneRow output{state.o};
+    softmax.finish(output, keep_scale_, sink);
+    if (col == 0 && p_.lse.data != nullptr) {
+      float lse = softmax.lse(0, scale_log2_);
+      if constexpr (RowSink::kEnabled) lse = softmax.lse(0, scale_log2_, sink.of_row);
+      p_.first_row(p_.lse, part_.at.sequence, head)[q_row] = lse;
+    }
+    using T = typename Traits::ElementType;
+    const RowOrigin origin = p_.q_origin(part_.at);
+    T* const to = p_.o.tensor.row(origin.batch, head, std::int64_t{origin.row} + q_row) + col;
+    Vec<T, 4> v;
+    ATTILE_UNROLL
+    for (int e = 0; e < 4; ++e) v[e] = from_float<T>(state.o[e]);
+    if (p_.o.vectors != 0 && col < p_.head_dim_v) {
+      arch::store(to, v);
+      return;
+    }
+    ATTILE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      if (col + e < p_.head_dim_v) to[e] = v[e];
+    }
+  }
+
+  const DecodeParams<Traits>& p_;
+  const SplitPart& part_;
+  float scale_log2_, keep_scale_;
+};
+
+}  // namespace attile

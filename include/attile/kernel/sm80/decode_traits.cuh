@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/launch.cuh>
+#include <attile/core/math.h>
+#include <attile/kernel/decode/decode_params.cuh>
+#include <attile/kernel/decode/split_schedule.cuh>
+#include <attile/kernel/problem/kernel_traits.h>
+#include <attile/kernel/sm80/tuning.h>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/panel_tile.cuh>
+
+#include <cstddef>
+
+namespace attile::sm80 {
+
+/// Holds every constant of a decode kernel for the matrix instructions of compute capability 8.0.
+/// Br      packed rows of a row tile: 16 for each warp of a key group.
+/// Bc      keys of a step of the block: a multiple of 16 for each warp.
+/// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
+template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
+struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
+  using T = typename E::Q;
+  static_assert(D >= 1 && D <= 256, "attile::sm80::DecodeTraits: D must be 1 to 256");
+  static_assert(Dv >= 1 && Dv <= 256, "attile::sm80::DecodeTraits: Dv must be 1 to 256");
+  static_assert(!BlockListMask<typename P::MaskType>,
+                "attile::sm80::DecodeTraits: block lists name blocks of many rows: forward takes "
+                "them, decode does not");
+
+  using Params = DecodeParams<DecodeTraits>;
+  static constexpr const char* kFamily = "sm80 decode";
+  static constexpr int kLeastArchitecture = 800;
+  static constexpr bool kPersistent = true;
+  static constexpr bool kSplits = true;
+  static constexpr bool kAwaitsDependencies = true;
+  /// Whether the query heads of a kv head share row tiles.
+  static constexpr bool kPacksHeads = !P::DropoutType::kEnabled;
+  static constexpr int kWarps = TuningType::kWarps;
+  static constexpr int kKeyGroups = TuningType::kKeyGroups;
+  static constexpr int kStages = TuningType::kStages;
+  static constexpr int kGroupWarps = kWarps / kKeyGroups;
+  static constexpr int kGroupThreads = kGroupWarps * 32;
+  static constexpr int kGroupKeys = Bc / kKeyGroups;
+  static_assert(Br == 16 * kGroupWarps,
+                "attile::sm80::DecodeTraits: Br must be 16 for each warp of a key group");
+  static_assert(Bc % (16 * kWarps) == 0,
+                "attile::sm80::DecodeTraits: Bc must be a multiple of 16 for each warp");
+  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
+  static constexpr Products kProducts = TuningType::kProducts;
+
+  /// Is the number of rows that a warp has.
+  static constexpr int kWarpRows = 16;
+  // All warps' rows of S, P and O are one tile, one warp's after another's.
+  static constexpr int kQkColumns = round_up(D, tile::kTileColumns<T>);
+  static constexpr int kVColumns = round_up(Dv, tile::kTileColumns<T>);
+  template <int kWarpKeys>
+  using ScoreRegisters = tile::MmaTile<kWarps * kWarpRows, kWarpKeys, kWarps>;
+  using OutputRegisters = tile::MmaTile<kWarps * kWarpRows, kVColumns, kWarps>;
+  using QTile = tile::PanelTile<Br, kQkColumns, T>;
+  using KTile = tile::PanelTile<kGroupKeys, kQkColumns, T>;
+  using VTile = tile::PanelTile<kGroupKeys, kVColumns, T>;
+
+  // Warps merge O some columns at a time, so that the memory for it stays small.
+  // A row's 8 floats more keep the rows of a half warp's stores in different banks.
+  static constexpr int kMergeColumns = [] {
+    int columns = kVColumns;
+    while (columns % 32 == 0 && kWarps * kWarpRows * (columns + 8) > 3 * 1024) columns /= 2;
+    return columns;
+  }();
+  static constexpr int kMergePitch = kMergeColumns + 8;
+
+  // Shared memory is laid out in this order.
+  static constexpr int kQStages = 2;
+  static constexpr std::size_t kStageBytes = KTile::kBytes + VTile::kBytes;  // of a group
+  static constexpr std::size_t kGroupBytes = kStages * kStageBytes;
+  static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;
+  static constexpr std::size_t kMergeOffset =
+      kStatesOffset + 2 * kWarps * kWarpRows * sizeof(float);
+  static constexpr std::size_t kSharedBytes =
+      kMergeOffset + sizeof(float) * kWarps * kWarpRows * kMergePitch;
+  static_assert(kSharedBytes <= arch::kMaxSharedBytes,
+                "attile::sm80::DecodeTraits: the stages of K and V, Q and what merges O take more "
+                "than the 232448 bytes of shared memory that a block can have; choose fewer stages "
+                "or a smaller Bc");
+};
+
+}  // namespace attile::sm80

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/decode.cuh>
+
+#include <cstddef>
+#include <vector>
+
+#include "kernel/suite_executor.cuh"
+
+namespace attile_test {
+
+/// How a decode kernel of the suite splits keys: kFixed parts have one step of its keys each.
+using SplitKind = attile::Splits::Kind;
+
+/// Kernels of the family sm80 for few rows.
+template <int Br, int Bc, class Tuning = attile::sm80::DecodeTuning<>>
+struct DecodeTiles {
+  template <class Args, class Dim>
+  using Forward = attile::sm80::DecodeTraits<Br, Bc, Dim::D, typename Args::Elements,
+                                             typename Args::Policies, Dim::Dv, Tuning>;
+};
+
+/// The default tiles for devices on which a block can have that many KB.
+template <int kSharedKb>
+struct DefaultDecodeTiles {
+  template <class Args, class Dim>
+  using Forward = attile::sm80::DefaultDecodeTraits<Args, Dim::D, Dim::Dv, kSharedKb>;
+};
+
+/// Runs decode kernels for the suite. Scratch memory has NaN where nothing has to be ready, and is
+/// used twice in a row.
+template <class Dim, class TileChoice, SplitKind kSplits>
+struct DecodeExecutor {
+  static constexpr bool kRepeatsBackward = false;
+  static constexpr int kTf32Products = Dim::kTf32Products;
+
+  bool takes(const Case& c) const { return Dim::take(c); }
+
+  template <class Args>
+  attile::Check forward(Args host_args, const std::vector<Region>& regions) const {
+    using Traits = typename TileChoice::template Forward<Args, Dim>;
+    if constexpr (kSplits == SplitKind::kFill) host_args.splits = attile::Splits::fill();
+    if constexpr (kSplits == SplitKind::kFixed) {
+      host_args.splits = attile::Splits::fixed(Traits::kBc);
+    }
+    if (const attile::Check check = attile::check<Traits>(host_args); !check) return check;
+    return run_on_device(host_args, regions, [](const Args& args) {
+      if constexpr (kSplits == SplitKind::kNone) return attile::forward<Traits>(args);
+      return with_workspace([&](void* workspace, std::size_t& bytes) {
+        if (workspace == nullptr) return attile::forward<Traits>(workspace, bytes, args);
+        if (const auto error = attile::reset_workspace(workspace, bytes)) return error;
+        if (const auto error = attile::forward<Traits>(workspace, bytes, args)) return error;
+        return attile::forward<Traits>(workspace, bytes, args);
+      });
+    });
+  }
+};
+
+template <class Dim, class TileChoice, SplitKind kSplits, attile::Element T, Policy kPolicy>
+struct KernelsOf<DecodeExecutor<Dim, TileChoice, kSplits>, T, kPolicy> {
+  using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
+};
+
+}  // namespace attile_test
