@@ -92,7 +92,8 @@ struct PagedProblem {
 };
 
 /// Pages give the same result whatever their ids are: those whose offsets take more than 32 bits,
-/// too (flashinfer #3136, vLLM #50427). `forward(args)` is a cudaError_t.
+/// too (flashinfer #3136, vLLM #50427). The tensors' addresses are not mapped then, which kernels
+/// of the family sm90 ask for. `forward(args)` is a cudaError_t.
 template <attile::Element T, class Forward>
 void check_far_pages(const Forward& forward) {
   const PagedProblem<T> p;
