@@ -46,12 +46,15 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int element_bytes, in
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Decode {
   static constexpr int kBytes = sizeof(typename Args::ElementType);
+  static constexpr int kColumns = tile::kTileColumns<typename Args::ElementType>;
   static constexpr Sm80DecodeTiles kTiles =
-      sm80_decode_tiles(round_up(D, 32), round_up(Dv, 32), kBytes, kSharedKb);
+      sm80_decode_tiles(round_up(D, kColumns), round_up(Dv, kColumns), kBytes, kSharedKb);
   using type =
       sm80::DecodeTraits<kTiles.br(), kTiles.bc, D, typename Args::Elements,
                          typename Args::Policies, Dv,
                          sm80::DecodeTuning<kTiles.warps, kTiles.key_groups, kTiles.stages>>;
+  static_assert(type::kSharedBytes <= kSharedKb * 1024,
+                "attile: the default tiles of a decode kernel do not fit the shared memory");
 };
 
 }  // namespace detail

@@ -33,7 +33,7 @@
 namespace attile::detail {
 
 /// Runs wgmma, TMA and warp-specialised kernels: 16-bit types on compute capability 9.0, where TMA
-/// can address the tensors, and keys do not lie in pages.
+/// can address the tensors (docs/contract.md says which pages).
 struct Sm90Family {
   static constexpr bool kTakesAll = false;  // only tensors that TMA can address
   template <class Args>

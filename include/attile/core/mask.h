@@ -48,6 +48,14 @@ ATTILE_HOST_DEVICE constexpr bool answers_spans() {
 template <class M>
 concept IntervalMask = SpanMask<M> && M::kIntervals;
 
+/// Says whether a mask says that its columns and rows do not depend on `batch`, by a member of this
+/// name, true: kernels of `decode` then need not ask it about every sequence of the same lengths.
+template <class M>
+inline constexpr bool kIgnoresBatch = [] {
+  if constexpr (requires { M::kIgnoresBatch; }) return bool(M::kIgnoresBatch);
+  return false;
+}();
+
 /// Returns the columns that a run of rows sees. Where the mask does not say, each may be visible.
 template <Mask M>
 ATTILE_HOST_DEVICE Span visible_columns(const M& mask, int batch, int head, Interval rows,
@@ -103,6 +111,7 @@ struct Band {
 /// Lets every row see every column.
 struct NoMask {
   static constexpr bool kIntervals = true;
+  static constexpr bool kIgnoresBatch = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) const { return true; }
   ATTILE_HOST_DEVICE Span columns(int, int, Interval, Extent e) const {
@@ -120,6 +129,7 @@ inline constexpr bool kRowsAlike = std::is_same_v<M, NoMask>;
 /// Lets row i see column j iff j <= i + kv_len - q_len: bottom-right aligned.
 struct Causal {
   static constexpr bool kIntervals = true;
+  static constexpr bool kIgnoresBatch = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
     return i.col <= i.row + e.shift();
@@ -135,6 +145,7 @@ struct Causal {
 /// Lets row i see column j iff j <= i: top-left aligned.
 struct CausalTopLeft {
   static constexpr bool kIntervals = true;
+  static constexpr bool kIgnoresBatch = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent) const { return i.col <= i.row; }
   ATTILE_HOST_DEVICE Span columns(int, int, Interval rows, Extent e) const {
@@ -150,6 +161,7 @@ struct CausalTopLeft {
 /// one that reaches past the columns: every int is a size.
 struct SlidingWindow {
   static constexpr bool kIntervals = true;
+  static constexpr bool kIgnoresBatch = true;
 
   int left = -1;
   int right = -1;
@@ -289,6 +301,7 @@ struct Document {
 template <Mask A, Mask B>
 struct And {
   static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;
+  static constexpr bool kIgnoresBatch = attile::kIgnoresBatch<A> && attile::kIgnoresBatch<B>;
   static constexpr bool kUniformOnly = attile::kUniformOnly<A> || attile::kUniformOnly<B>;
 
   A first{};

@@ -49,10 +49,11 @@ struct DecodeParams : Problem<Traits> {
   static constexpr int kMostBlocks = 4096;
 
   Splits::Kind splits;
-  int unit_tiles;    ///< kv tiles of a unit
-  int packed_heads;  ///< query heads that share row tiles
-  int row_heads;     ///< heads that have row tiles of their own: q_heads / packed_heads
-  int part_rows;     ///< packed rows that a part has room for in scratch memory
+  int unit_tiles;      ///< kv tiles of a unit
+  int packed_heads;    ///< query heads that share row tiles
+  int row_heads;       ///< heads that have row tiles of their own: q_heads / packed_heads
+  int part_rows;       ///< packed rows that a part has room for in scratch memory
+  std::int64_t slots;  ///< parts that scratch memory has room for
   /// For each block: how many blocks have ended their parts of the row tile that begins in the
   /// block and ends in another one. 0 before and after each launch.
   int* tickets = nullptr;
@@ -65,7 +66,8 @@ struct DecodeParams : Problem<Traits> {
         unit_tiles(splits == Splits::Kind::kFixed ? max(args.splits.keys / kBc, 1) : 1),
         packed_heads(heads_that_share(args)),
         row_heads(args.q_heads / packed_heads),
-        part_rows(rows_of_parts(args)) {}
+        part_rows(rows_of_parts(args)),
+        slots(slots_of(args)) {}
 
   /// Returns the most blocks that have work.
   static std::int64_t tile_count(const Args& args) {
@@ -75,11 +77,7 @@ struct DecodeParams : Problem<Traits> {
   /// Returns the bytes of scratch memory of a call.
   static std::size_t workspace_bytes(const Args& args) {
     if (args.splits.kind == Splits::Kind::kNone) return 16;  // which is not used
-    // A block has at most two parts of split row tiles: SplitSchedule::slot_of_block.
-    const std::int64_t slots = args.splits.kind == Splits::Kind::kFill
-                                   ? 2 * forward_block_count<Traits>(args)
-                                   : unit_bound(args);
-    return kTicketBytes + slots * part_floats(rows_of_parts(args)) * sizeof(float);
+    return kTicketBytes + slots_of(args) * part_floats(rows_of_parts(args)) * sizeof(float);
   }
 
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0:
@@ -94,7 +92,7 @@ struct DecodeParams : Problem<Traits> {
     if (args.splits.kind == Splits::Kind::kFixed && args.splits.keys % kBc != 0) {
       return refuse("splits.keys must be a multiple of the kernel's Bc");
     }
-    if (std::int64_t{args.q_len} * packed_heads > INT_MAX - kBr) {
+    if (std::int64_t{longest_lengths(args).q_len} * packed_heads > INT_MAX - kBr) {
       return refuse("q_len times the query heads of a kv head must be less than 2^31 - Br");
     }
     return {};
@@ -106,6 +104,10 @@ struct DecodeParams : Problem<Traits> {
     return parts + slot * part_floats(part_rows);
   }
 
+  /// Whether all sequences have the same units: where all have the same lengths, and what rows are
+  /// expected to see does not depend on the sequence.
+  static constexpr bool kAlike = Base::kUniform && (!IntervalMask<typename Base::MaskType> ||
+                                                    kIgnoresBatch<typename Base::MaskType>);
   /// Returns what there is to do for a sequence.
   ATTILE_DEVICE SequenceWork work_of(int sequence) const {
     WorkTile at{.sequence = sequence};
@@ -158,7 +160,19 @@ struct DecodeParams : Problem<Traits> {
   }
   static std::int64_t unit_bound(const Args& args) {
     const int keys = args.splits.kind == Splits::Kind::kFixed ? max(args.splits.keys, kBc) : kBc;
-    return row_tile_bound(args) * max(ceil_div(args.kv_len, keys), 1);
+    return row_tile_bound(args) * max(ceil_div(longest_lengths(args).kv_len, keys), 1);
+  }
+  /// Returns the parts that scratch memory has room for. With kFill a block has at most two of
+  /// split row tiles (SplitSchedule::set_slots).
+  static std::int64_t slots_of(const Args& args) {
+    switch (args.splits.kind) {
+      case Splits::Kind::kFill:
+        return 2 * forward_block_count<Traits>(args);
+      case Splits::Kind::kFixed:
+        return unit_bound(args);
+      default:
+        return 0;
+    }
   }
 };
 

@@ -56,8 +56,10 @@ class SplitSchedule {
   static constexpr int kSharedBytes = Traits::kThreads / arch::kWarpSize * 8;
 
   ATTILE_DEVICE SplitSchedule(const DecodeParams<Traits>& p, int block, unsigned char* shared)
-      : p_(p), block_(block) {
+      : p_(p), block_(block), splits_(p.splits) {
     cut_.units = count_units(shared);
+    // Offsets of packed queries that fall may give more rows than there are.
+    if (splits_ == Splits::Kind::kFixed && cut_.units > p.slots) splits_ = Splits::Kind::kNone;
     // No run is empty: a row tile's parts are counted by the blocks from that of its first unit to
     // that of its last one, and are merged when all of them have come.
     cut_.blocks =
@@ -66,8 +68,7 @@ class SplitSchedule {
       unit_ = cut_.first(block);
       end_ = cut_.first(block + 1);
     }
-    if (unit_ < end_ && p.splits == Splits::Kind::kNone) {
-      find(unit_);
+    if (unit_ < end_ && splits_ == Splits::Kind::kNone && find(unit_)) {
       const std::int64_t inside = (unit_ - begin_) % work_.units_of_tile;
       if (inside > 0) unit_ += work_.units_of_tile - inside;
     }
@@ -75,20 +76,19 @@ class SplitSchedule {
 
   /// Sets the block's next part; returns false after the last one.
   ATTILE_DEVICE bool next(SplitPart& part) {
-    if (unit_ >= end_) return false;
-    find(unit_);
+    if (unit_ >= end_ || !find(unit_)) return false;
     const int units = work_.units_of_tile;
     const std::int64_t row_tile = (unit_ - begin_) / units;
     const std::int64_t first = begin_ + row_tile * units;  // the row tile's first unit
     const int from = static_cast<int>(unit_ - first);
     int to = units;
     part = {};
-    if (p_.splits == Splits::Kind::kFill) {
+    if (splits_ == Splits::Kind::kFill) {
       to = static_cast<int>(min<std::int64_t>(units, from + end_ - unit_));
-    } else if (p_.splits == Splits::Kind::kFixed) {
+    } else if (splits_ == Splits::Kind::kFixed) {
       to = from + 1;
     }
-    if (p_.splits != Splits::Kind::kNone) {
+    if (splits_ != Splits::Kind::kNone) {
       part.first_block = cut_.block_of(first);
       part.blocks = cut_.block_of(first + units - 1) - part.first_block + 1;
       part.is_last_of_block = to == units || unit_ + to - from == end_;
@@ -100,14 +100,14 @@ class SplitSchedule {
   }
 
  private:
-  static constexpr bool kUniform = DecodeParams<Traits>::kUniform;
+  static constexpr bool kAlike = DecodeParams<Traits>::kAlike;
 
   /// Sets the slots of the row tile whose first unit is `first`, for a part that begins `from`
   /// units after it. With kFixed each unit has a slot; with kFill each block has two, of which the
   /// second one is for the row tile that begins in its run and does not end there, and the first
   /// one for the row tile that its run begins in the middle of.
   ATTILE_DEVICE void set_slots(SplitPart& part, std::int64_t first, int from) const {
-    if (p_.splits == Splits::Kind::kFixed) {
+    if (splits_ == Splits::Kind::kFixed) {
       part.parts = work_.units_of_tile;
       part.slot = first + from;
       part.first_slot = first;
@@ -136,8 +136,10 @@ class SplitSchedule {
     const int count = (part.packed_row0 + part.rows - 1) / p_.packed_heads - at.row0 + 1;
     TileRange seen{};
     at.first_key = p_.extent(at).kv_len;
-    for (int head = at.head; head < at.head + p_.packed_heads; ++head) {
-      seen = hull(seen, p_.keys_seen(at, head, at.row0, count));
+    for (int i = 0; i < min(part.rows, p_.packed_heads); ++i) {
+      const int head = at.head + (part.packed_row0 + i) % p_.packed_heads;
+      const TileRange of_head = p_.keys_seen(at, head, at.row0, count);
+      seen = i == 0 ? of_head : hull(seen, of_head);
       at.first_key = min(at.first_key, p_.first_key_seen(at, head, at.row0, count));
     }
     const auto kv_tile = [&](int unit) { return (work_.first_unit + unit) * p_.unit_tiles; };
@@ -145,9 +147,10 @@ class SplitSchedule {
                                to == work_.units_of_tile ? INT_MAX : kv_tile(to));
   }
 
-  /// Moves on to the sequence that has a unit. Units are asked for in rising order.
-  ATTILE_DEVICE void find(std::int64_t unit) {
-    if constexpr (kUniform) {
+  /// Moves on to the sequence that has a unit. Units are asked for in rising order. Returns false
+  /// where there is none: lengths have changed while the kernel runs.
+  ATTILE_DEVICE bool find(std::int64_t unit) {
+    if constexpr (kAlike) {
       sequence_ = static_cast<int>(unit / work_.units);
       begin_ = sequence_ * work_.units;
     } else {
@@ -165,12 +168,13 @@ class SplitSchedule {
         sequence_ += 1 + from;
       }
     }
+    return sequence_ < p_.batch;
   }
 
   /// Returns the units of all sequences. Where all are alike it sets work_, which is that of each.
   /// Scope    all threads of the block.
   ATTILE_DEVICE std::int64_t count_units(unsigned char* shared) {
-    if constexpr (kUniform) {
+    if constexpr (kAlike) {
       work_ = p_.work_of(0);
       return p_.batch * work_.units;
     }
@@ -210,6 +214,7 @@ class SplitSchedule {
 
   const DecodeParams<Traits>& p_;
   int block_;
+  Splits::Kind splits_;
   EvenCut cut_{};
   std::int64_t unit_ = 0, end_ = 0;  ///< what is left of the block's run
   int sequence_ = -1;                ///< the sequence whose units begin at begin_

@@ -28,7 +28,8 @@
 // parts of row tiles (SplitSchedule), one after another. Its key groups divide the keys among them:
 // each has the next kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 rows.
 // Where a row tile has no more, all warps divide the keys, too, and each keeps S, P, O, m and l of
-// these rows over its own keys; else the warps of a group divide the rows. For a block of four
+// these rows over its own keys; else, and with Splits::kFixed, the warps of a group divide the
+// rows: a row's sums then have the same order whichever rows share its tile. For a block of four
 // warps in two groups, by the keys of a step and the rows:
 //
 //       at most 16 rows                      17 to 32 rows
@@ -341,7 +342,8 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   arch::launch_dependents();
   TileLoads<Traits> loads(p, block, shared);
   for (SplitPart part; loads.begin_part(part);) {
-    if (Traits::kGroupWarps == 1 || part.rows <= Traits::kWarpRows) {
+    const bool divides_keys = part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed;
+    if (Traits::kGroupWarps == 1 || divides_keys) {
       compute_part<Traits, true>(p, part, loads, shared);
     } else if constexpr (Traits::kGroupWarps > 1) {
       compute_part<Traits, false>(p, part, loads, shared);

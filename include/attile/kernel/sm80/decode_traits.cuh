@@ -17,11 +17,13 @@ namespace attile::sm80 {
 /// Returns the floats from row to row of the memory in which so many columns of O are merged: 8
 /// more keep the rows of a half warp's stores in different banks.
 constexpr int merge_pitch(int columns) { return columns + 8; }
-/// Returns how many columns of O the warps of a block merge at a time, so that the memory for it
-/// stays within 12 KB where `columns` can be halved so often.
+/// Returns how many columns of O the warps of a block merge at a time: all, or as few as keep the
+/// memory for it within 12 KB, or 16.
 constexpr int merge_columns(int columns, int warps) {
-  while (columns % 32 == 0 && warps * 16 * merge_pitch(columns) > 3 * 1024) columns /= 2;
-  return columns;
+  int times = 1;
+  const auto at_a_time = [&] { return round_up(ceil_div(columns, times), 16); };
+  while (at_a_time() > 16 && warps * 16 * merge_pitch(at_a_time()) > 3 * 1024) ++times;
+  return at_a_time();
 }
 
 /// Holds every constant of a decode kernel for the matrix instructions of compute capability 8.0.

@@ -134,7 +134,7 @@ ATTILE_DEVICE void backward_kv_block(const TmaBackwardParams<Traits>& p, int kv_
 template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kBackward) {
   return arch::has_own_code(attile::detail::kv_kernel<Traits>(), Traits::kLeastArchitecture) &&
-         bool(BoxedGradients<Traits>(args).check());
+         bool(BoxedGradients<Traits>(without_unread_strides(args)).check());
 }
 
 }  // namespace attile::sm90

@@ -58,7 +58,9 @@ inline constexpr int kRaggedRows = 1 << 30;
 /// Shapes   (dim, end, row, head, last).
 inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
   const std::int64_t rows = boxed.size[2], heads = boxed.size[3], batches = boxed.size[4];
-  if (rows <= 1 && fold.rows == 0) boxed.stride_bytes[2] = 16;  // that of one row is not used
+  // Of an axis with one element the batches take the place, and its stride is not used else.
+  if (rows <= 1) boxed.stride_bytes[2] = fold.rows == 1 ? boxed.stride_bytes[4] : 16;
+  if (heads == 1 && fold.heads == 1) boxed.stride_bytes[3] = boxed.stride_bytes[4];
   const std::int64_t stride = boxed.stride_bytes[2], batch_stride = boxed.stride_bytes[4];
   constexpr std::int64_t kTurn = std::int64_t{1} << 34;  // kRaggedRows times it is 2^64
   const std::int64_t folded =
@@ -147,9 +149,9 @@ class SequenceBoxes {
   };
 
   /// Returns how the batches of all these tensors are counted: by rows, where the rows of each
-  /// batch follow those of the batch before, else by heads, where their heads do. Pages may be
-  /// further apart, by any number of rows, or of heads. `ragged` refuses tensors that this does not
-  /// fit.
+  /// batch follow those of the batch before, or each has one row; else by heads, likewise. Pages
+  /// may be further apart, by any number of rows, or of heads. `ragged` refuses tensors that this
+  /// does not fit.
   template <class... Ts>
   static BatchFold fold(RowShape shape, int heads, const Ts&... tensors) {
     if (shape.batches <= 1) return {};
@@ -159,8 +161,8 @@ class SequenceBoxes {
     };
     const auto row_stride = [](const auto& t) { return t.row_stride; };
     const auto head_stride = [](const auto& t) { return t.head_stride; };
-    if (are_apart(shape.rows, row_stride)) return {shape.rows, 0};
-    if (!kPaged || are_apart(heads, head_stride)) return {0, heads};
+    if (shape.rows == 1 || are_apart(shape.rows, row_stride)) return {shape.rows, 0};
+    if (!kPaged || heads == 1 || are_apart(heads, head_stride)) return {0, heads};
     const auto times = [&](auto stride_of) {
       const auto& first = std::get<0>(std::tie(tensors...));
       const std::int64_t stride = stride_of(first);

@@ -177,7 +177,7 @@ template <class Traits>
 bool runs(const typename Traits::Args& args) requires(Traits::kDirection == Direction::kForward) {
   return arch::has_own_code(forward_kernel<Traits>, Traits::kLeastArchitecture) &&
          (args.batch == 0 || args.q_len == 0 ||
-          BoxedTensors<Traits>(args, packing_of<Traits>(args)).check());
+          BoxedTensors<Traits>(without_unread_strides(args), packing_of<Traits>(args)).check());
 }
 
 }  // namespace attile::sm90
