@@ -45,13 +45,11 @@ struct DecodeParams : Problem<Traits> {
   static constexpr int kBc = Traits::kBc;
 
   Splits::Kind splits;
-  int unit_tiles;          ///< kv tiles of a unit
-  int packed_heads;        ///< query heads that share row tiles
-  int row_heads;           ///< heads that have row tiles of their own: q_heads / packed_heads
-  int part_rows;           ///< rows of a part that scratch memory has room for
-  std::int64_t slots = 0;  ///< of parts in scratch memory
-  int* tickets = nullptr;  ///< for each slot: how many parts of its row tile are complete
-  float* parts = nullptr;  ///< for each slot: m, l and O of a part
+  int unit_tiles;            ///< kv tiles of a unit
+  int packed_heads;          ///< query heads that share row tiles
+  int row_heads;             ///< heads that have row tiles of their own: q_heads / packed_heads
+  int part_rows;             ///< rows of a part that scratch memory has room for
+  float* scratch = nullptr;  ///< has a slot for each part, and tickets (see `ticket`)
 
   /// Takes arguments that passed `check_arguments`; `complete` does the rest.
   explicit DecodeParams(const Args& args)
@@ -60,8 +58,7 @@ struct DecodeParams : Problem<Traits> {
         unit_tiles(splits == Splits::Kind::kFixed ? max(args.splits.keys / kBc, 1) : 1),
         packed_heads(heads_that_share(args)),
         row_heads(args.q_heads / packed_heads),
-        part_rows(rows_of_parts(args)),
-        slots(slots_of(args)) {}
+        part_rows(rows_of_parts(args)) {}
 
   /// Returns the most blocks that have work.
   static std::int64_t tile_count(const Args& args) {
@@ -69,16 +66,17 @@ struct DecodeParams : Problem<Traits> {
   }
   /// Returns the bytes of scratch memory of a call.
   static std::size_t workspace_bytes(const Args& args) {
-    return max<std::size_t>(ticket_bytes(slots_of(args)) +
-                                slots_of(args) * part_floats(rows_of_parts(args)) * sizeof(float),
-                            16);
+    const std::int64_t slots = slots_of(args);
+    const std::int64_t floats = slots * part_floats(rows_of_parts(args));
+    const std::int64_t lines = max(ceil_div(slots, std::int64_t{kLineTickets}),
+                                   ceil_div(floats, std::int64_t{kLineFloats - kLineTickets}));
+    return max<std::size_t>(lines * kLineFloats * sizeof(float), 16);
   }
 
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0:
   /// none, since every launch leaves the tickets at 0.
   std::size_t use(void* workspace) {
-    tickets = static_cast<int*>(workspace);
-    parts = reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + ticket_bytes(slots));
+    scratch = static_cast<float*>(workspace);
     return 0;
   }
   /// Says why this kernel does not take the arguments.
@@ -97,8 +95,18 @@ struct DecodeParams : Problem<Traits> {
   ATTILE_HOST_DEVICE static constexpr std::int64_t part_floats(int rows) {
     return std::int64_t{rows} * (kOutputColumns + 2);
   }
-  ATTILE_DEVICE float* part(std::int64_t slot) const {
-    return parts + slot * part_floats(part_rows);
+  /// Returns where float `offset` of a part lies: m of its rows, then l, then O. Four neighbours
+  /// from a multiple of 4 on are neighbours there, too.
+  ATTILE_DEVICE float* part(std::int64_t slot, int offset) const {
+    const std::int64_t number = slot * part_floats(part_rows) + offset;
+    const std::int64_t line = number / (kLineFloats - kLineTickets);
+    return scratch + number + (line + 1) * kLineTickets;
+  }
+  /// Returns the ticket of a slot: how many parts of the row tile whose first part has the slot are
+  /// complete.
+  ATTILE_DEVICE int* ticket(std::int64_t slot) const {
+    return reinterpret_cast<int*>(scratch) + slot / kLineTickets * kLineFloats +
+           slot % kLineTickets;
   }
 
   /// Returns what there is to do for a sequence.
@@ -118,6 +126,11 @@ struct DecodeParams : Problem<Traits> {
   }
 
  private:
+  /// Scratch memory is cut into lines, whose first words are tickets. So where tickets lie does not
+  /// depend on the arguments, and no call leaves a part where another one has a ticket.
+  static constexpr int kLineFloats = 256;
+  static constexpr int kLineTickets = 4;
+
   /// Returns the kv tiles that the rows of a sequence are expected to see. They only say how to cut
   /// the work: of masks that are no intervals, nothing is read.
   ATTILE_DEVICE TileRange expected_keys(const WorkTile& at, const Extent& lengths) const {
@@ -159,9 +172,6 @@ struct DecodeParams : Problem<Traits> {
       default:
         return 0;
     }
-  }
-  static std::size_t ticket_bytes(std::int64_t slots) {
-    return round_up<std::size_t>(slots * sizeof(int), 16);
   }
 };
 

@@ -64,12 +64,11 @@ class PartOutput {
       store(row, col, state);
       return;
     }
-    float* const memory = p_.part(part_.slot);
     if (col == 0) {
-      memory[row] = state.m;
-      memory[p_.part_rows + row] = state.l;
+      *p_.part(part_.slot, row) = state.m;
+      *p_.part(part_.slot, p_.part_rows + row) = state.l;
     }
-    arch::store(outputs(memory) + row * kColumns + col, state.o);
+    arch::store(p_.part(part_.slot, output(row, col)), state.o);
   }
 
   /// Ends a part behind its last `put`. If the row tile has several, the block that ends the last
@@ -77,7 +76,7 @@ class PartOutput {
   /// Scope    all kThreads threads of the block.
   ATTILE_DEVICE void end() const {
     if (part_.parts == 1) return;
-    int* const ticket = p_.tickets + part_.first_slot;
+    int* const ticket = p_.ticket(part_.first_slot);
     arch::barrier();  // all threads have written the part before one says so
     bool is_last = false;
     if (arch::thread_index() == 0) {
@@ -86,15 +85,14 @@ class PartOutput {
     if (!any_thread(is_last)) return;
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
       const int row = i / kVectors, col = i % kVectors * 4;
-      const auto memory = [&](int n) { return p_.part(part_.slot_of(n)); };
+      const auto part = [&](int n, int offset) -> const float* {
+        return p_.part(part_.slot_of(n), offset);
+      };
       store(row, col,
             merge_states(
-                part_.parts, scale_log2_, [&](int n) { return memory(n)[row]; },
-                [&](int n) { return memory(n)[p_.part_rows + row]; },
-                [&](int n) {
-                  return arch::load<4>(
-                      static_cast<const float*>(outputs(memory(n)) + row * kColumns + col));
-                }));
+                part_.parts, scale_log2_, [&](int n) { return *part(n, row); },
+                [&](int n) { return *part(n, p_.part_rows + row); },
+                [&](int n) { return arch::load<4>(part(n, output(row, col))); }));
     }
     if (arch::thread_index() == 0) *ticket = 0;
   }
@@ -127,7 +125,10 @@ class PartOutput {
   ATTILE_DEVICE static bool any_thread(bool x) {
     return arch::barrier_any(kBarrier, Traits::kThreads, x);
   }
-  ATTILE_DEVICE float* outputs(float* memory) const { return memory + 2 * p_.part_rows; }
+  /// Returns where O of a row has a column in a part.
+  ATTILE_DEVICE int output(int row, int col) const {
+    return 2 * p_.part_rows + row * kColumns + col;
+  }
 
   /// Writes O and LSE of a row from the state over all its keys.
   /// [FlashAttention-2, Alg. 1, lines 12 to 15]

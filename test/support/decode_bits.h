@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/attile.cuh>
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../examples/support.cuh"
+#include "support/catch.h"
+#include "support/random.h"
+
+// What kernels of `decode` promise besides their results: with Splits::kFixed the bits of a
+// sequence follow from its own rows and keys; scratch memory is ready after every call, whatever
+// the arguments of the call were; a sink counts once, however many parts a row has; and what is
+// refused is refused before anything is written.
+
+namespace attile_test {
+
+/// One sequence of a batch. Its numbers follow from `seed`, wherever its rows and keys lie.
+struct CachedSequence {
+  int q_len, kv_len;
+  int seed;
+};
+
+/// A batch of sequences whose keys lie in a cache, and what is not theirs is garbage: NaN in rows,
+/// numbers of no page in the page table.
+struct CachedBatch {
+  std::vector<CachedSequence> sequences;
+  int q_len, kv_len;  ///< the bounds
+  int page_size = 0;  ///< of a paged cache
+};
+
+/// Calls the kernel that traits name.
+template <class Traits>
+struct DecodeByTraits {
+  using Args = typename Traits::Args;
+  static constexpr int kD = Traits::kD;
+  static constexpr int kBc = Traits::kBc;
+
+  static attile::Check check(const Args& a) { return attile::check<Traits>(a); }
+  static attile::WorkspaceSize size(const Args& a) { return attile::workspace_size<Traits>(a); }
+  static cudaError_t run(void* workspace, std::size_t bytes, const Args& a,
+                         cudaStream_t stream = nullptr) {
+    return attile::forward<Traits>(workspace, bytes, a, stream);
+  }
+  static cudaError_t run(const Args& a) { return attile::forward<Traits>(a); }
+};
+
+/// Calls the one call.
+template <class A, int D, int kKeysOfStep>
+struct DecodeByOneCall {
+  using Args = A;
+  static constexpr int kD = D;
+  static constexpr int kBc = kKeysOfStep;  ///< a multiple of the kernel's
+
+  static attile::Check check(const Args& a) { return attile::check_decode<D>(a); }
+  static attile::WorkspaceSize size(const Args& a) { return attile::decode_workspace_size<D>(a); }
+  static cudaError_t run(void* workspace, std::size_t bytes, const Args& a,
+                         cudaStream_t stream = nullptr) {
+    return attile::decode<D>(workspace, bytes, a, stream);
+  }
+  static cudaError_t run(const Args& a) { return attile::decode<D>(a); }
+};
+
+/// Scratch memory of `bytes` that holds what no ticket may be, until it is reset.
+class DecodeWorkspace {
+ public:
+  explicit DecodeWorkspace(std::size_t bytes) : memory_(bytes) { fill_with_garbage(); }
+
+  std::size_t bytes() const { return memory_.size(); }
+  void* get() const { return memory_.get(); }
+  void fill_with_garbage() const {
+    REQUIRE(cudaMemset(memory_.get(), 0x55, memory_.size()) == cudaSuccess);
+  }
+  void reset() const {
+    REQUIRE(attile::reset_workspace(memory_.get(), memory_.size()) == cudaSuccess);
+  }
+
+ private:
+  example::DeviceArray<unsigned char> memory_;
+};
+
+/// A batch in device memory, for calls with arguments of any of the policies of caches.
+template <class Calls>
+class CachedRun {
+ public:
+  using Args = typename Calls::Args;
+  using T = typename Args::ElementType;
+  static constexpr int D = Calls::kD;
+  static constexpr bool kPaged = requires(typename Args::SequencesType s) { s.page_table; };
+  static constexpr bool kPacked = Args::SequencesType::kPackedQueries;
+
+  CachedRun(CachedBatch batch, int q_heads, int kv_heads)
+      : batch_(std::move(batch)), places_(batch_), q_heads_(q_heads), kv_heads_(kv_heads) {
+    fill();
+  }
+
+  /// The arguments; policies that hold something have to be set.
+  Args args() const {
+    const int lines = static_cast<int>(batch_.sequences.size());
+    Args a{};
+    const auto rows = [&](auto* data, int rows, int heads) {
+      return attile::bshd(data, rows, heads, D);
+    };
+    const int q_rows = kPacked ? places_.packed_rows : batch_.q_len;
+    a.q = rows(static_cast<const T*>(q_.get()), q_rows, q_heads_);
+    a.o = rows(o_.get(), q_rows, q_heads_);
+    a.k = rows(static_cast<const T*>(k_.get()), places_.kv_rows, kv_heads_);
+    a.v = rows(static_cast<const T*>(v_.get()), places_.kv_rows, kv_heads_);
+    a.lse = lse_.get();
+    a.batch = lines, a.q_heads = q_heads_, a.kv_heads = kv_heads_;
+    a.q_len = batch_.q_len, a.kv_len = batch_.kv_len;
+    a.head_dim = a.head_dim_v = D;
+    auto& queries = a.sequences.queries;
+    if constexpr (kPacked) {
+      queries.cu_seqlens_q = cu_q_.get();
+      queries.total_q = places_.packed_rows;
+    }
+    queries.seqused_q = used_q_.get();
+    a.sequences.seqused_k = used_k_.get();
+    if constexpr (kPaged) {
+      a.sequences.page_table = table_.get();
+      a.sequences.pages_per_sequence = places_.pages_per_sequence;
+      a.sequences.pages = places_.pages;
+      a.sequences.page_size = batch_.page_size;
+    }
+    return a;
+  }
+
+  void clear_outputs() const {
+    o_.upload(std::vector<T>(o_.size(), attile::from_float<T>(kNan)));
+    lse_.upload(std::vector<float>(lse_.size(), kNan));
+  }
+
+  /// O and LSE of a sequence, as numbers. Every one has been written.
+  std::vector<float> of_sequence(int number) const {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    const std::vector<T> o = o_.download();
+    const std::vector<float> lse = lse_.download();
+    std::vector<float> found;
+    for (int i = 0; i < batch_.sequences[number].q_len; ++i) {
+      const std::size_t row = q_row(number) + i;
+      for (int x = 0; x < q_heads_ * D; ++x) {
+        found.push_back(attile::to_float(o[row * q_heads_ * D + x]));
+      }
+      for (int h = 0; h < q_heads_; ++h) {
+        const std::size_t first =
+            kPacked ? std::size_t(h) * places_.packed_rows
+                    : (std::size_t(number) * q_heads_ + h) * batch_.q_len - q_row(number);
+        found.push_back(lse[first + row]);
+      }
+    }
+    for (const float x : found) REQUIRE(x == x);
+    return found;
+  }
+  std::vector<float> all() const {
+    std::vector<float> found;
+    for (int b = 0; b < static_cast<int>(batch_.sequences.size()); ++b) {
+      const std::vector<float> one = of_sequence(b);
+      found.insert(found.end(), one.begin(), one.end());
+    }
+    return found;
+  }
+
+ private:
+  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+  /// Where rows and keys lie.
+  struct Places {
+    std::vector<int> cu_q{0}, used_q, used_k, table;
+    int packed_rows = 0, kv_rows = 0, pages_per_sequence = 0, pages = 0;
+    std::size_t q_rows = 0, all_kv_rows = 0;
+
+    explicit Places(const CachedBatch& batch) {
+      constexpr int kGap = 2;
+      for (const CachedSequence& s : batch.sequences) {
+        cu_q.push_back(cu_q.back() + s.q_len + kGap);
+        used_q.push_back(s.q_len);
+        used_k.push_back(s.kv_len);
+      }
+      const std::size_t lines = batch.sequences.size();
+      packed_rows = cu_q.back();
+      q_rows = kPacked ? packed_rows : lines * batch.q_len;
+      kv_rows = kPaged ? batch.page_size : batch.kv_len;
+      if (kPaged) make_table(batch);
+      all_kv_rows = (kPaged ? pages : lines) * kv_rows;
+    }
+
+   private:
+    void make_table(const CachedBatch& batch) {
+      pages_per_sequence = attile::ceil_div(batch.kv_len, batch.page_size) + 1;
+      int count = 0;
+      for (const CachedSequence& s : batch.sequences) {
+        count += attile::ceil_div(s.kv_len, batch.page_size);
+      }
+      pages = count + 2;  // the first and the last one are nobody's: garbage is clipped to them
+      std::vector<int> order(count);
+      std::iota(order.begin(), order.end(), 1);
+      const Random random(static_cast<std::uint64_t>(count));
+      for (int i = count - 1; i > 0; --i) {
+        std::swap(order[i], order[static_cast<int>(random.uniform(i) * i)]);
+      }
+      constexpr int kGarbage[] = {-1, INT_MAX, INT_MIN, 1 << 30};
+      table.resize(batch.sequences.size() * pages_per_sequence);
+      for (std::size_t i = 0; i < table.size(); ++i) table[i] = kGarbage[i % 4];
+      int next = 0;
+      for (std::size_t b = 0; b < batch.sequences.size(); ++b) {
+        const int used = attile::ceil_div(batch.sequences[b].kv_len, batch.page_size);
+        for (int i = 0; i < used; ++i) table[b * pages_per_sequence + i] = order[next++];
+      }
+    }
+  };
+
+  std::size_t q_row(int number) const {
+    return kPacked ? places_.cu_q[number] : std::size_t(number) * batch_.q_len;
+  }
+  std::size_t kv_row(int number, int key) const {
+    if (!kPaged) return std::size_t(number) * batch_.kv_len + key;
+    const int entry = number * places_.pages_per_sequence + key / batch_.page_size;
+    return std::size_t(places_.table[entry]) * batch_.page_size + key % batch_.page_size;
+  }
+
+  void fill() const {
+    const auto upload = [&](const example::DeviceArray<T>& to, int tensor, int heads,
+                            bool of_queries) {
+      std::vector<T> values(to.size(), attile::from_float<T>(kNan));
+      for (int b = 0; b < static_cast<int>(batch_.sequences.size()); ++b) {
+        const CachedSequence& s = batch_.sequences[b];
+        const Random random(static_cast<std::uint64_t>(16 * s.seed + tensor));
+        for (int i = 0; i < (of_queries ? s.q_len : s.kv_len); ++i) {
+          const std::size_t row = of_queries ? q_row(b) + i : kv_row(b, i);
+          for (int x = 0; x < heads * D; ++x) {
+            values[row * heads * D + x] =
+                attile::from_float<T>(random.normal(std::uint64_t(i) * heads * D + x));
+          }
+        }
+      }
+      to.upload(values);
+    };
+    upload(q_, 1, q_heads_, true);
+    upload(k_, 2, kv_heads_, false);
+    upload(v_, 3, kv_heads_, false);
+    clear_outputs();
+  }
+
+  template <class X>
+  static std::vector<X> at_least_one(std::vector<X> values) {
+    if (values.empty()) values.push_back({});
+    return values;
+  }
+
+  CachedBatch batch_;
+  Places places_;
+  int q_heads_, kv_heads_;
+  example::DeviceArray<T> q_{places_.q_rows * q_heads_ * D}, o_{places_.q_rows * q_heads_ * D},
+      k_{places_.all_kv_rows * kv_heads_ * D}, v_{places_.all_kv_rows * kv_heads_ * D};
+  example::DeviceArray<float> lse_{places_.q_rows * q_heads_};
+  example::DeviceArray<int> cu_q_{places_.cu_q}, used_q_{places_.used_q}, used_k_{places_.used_k},
+      table_{at_least_one(places_.table)};
+};
+
+/// Runs a batch with scratch memory of its own, and returns what all sequences get.
+template <class Calls, class SetPolicies>
+std::vector<float> decode_alone(const CachedRun<Calls>& run, attile::Splits splits,
+                                const SetPolicies& set_policies) {
+  typename Calls::Args args = run.args();
+  set_policies(args);
+  args.splits = splits;
+  const attile::WorkspaceSize size = Calls::size(args);
+  REQUIRE(std::string(size.check.why) == "");
+  const DecodeWorkspace workspace(size.bytes);
+  workspace.reset();
+  run.clear_outputs();
+  REQUIRE(Calls::run(workspace.get(), workspace.bytes(), args) == cudaSuccess);
+  return run.all();
+}
+
+/// Checks that a sequence has the same bits alone and in batches of others, of as many rows as it
+/// may be, at any place, with other bounds, and in pages of other sizes (vLLM's issue 51902, pull
+/// requests 169 of its flash-attention and 2450 of flash-attention).
+/// `most_keys`   of a sequence. `page_sizes`: of a paged cache; else one number that is not used.
+template <class Calls, class SetPolicies>
+void check_fixed_bits(int batches, int most_rows, int most_keys, int q_heads, int kv_heads,
+                      const std::vector<int>& page_sizes, const SetPolicies& set_policies) {
+  const auto splits = attile::Splits::fixed(Calls::kBc);
+  constexpr int kSequences = 12;
+  const Random random(1);
+  std::vector<CachedSequence> sequences;
+  std::vector<std::vector<float>> alone;
+  for (int i = 0; i < kSequences; ++i) {
+    // Every third one has several rows; one has no key, and one fewer keys than rows.
+    const int rows = i % 3 == 2 ? 1 + static_cast<int>(random.uniform(2 * i) * most_rows) : 1;
+    const int keys = i == 3 ? 0 : 1 + static_cast<int>(random.uniform(2 * i + 1) * most_keys);
+    sequences.push_back({rows, i == 5 ? rows / 2 : std::max(keys, i == 3 ? 0 : rows), i + 1});
+    const CachedSequence& s = sequences.back();
+    const CachedRun<Calls> run({{s}, s.q_len, std::max(s.kv_len, 1), page_sizes[0]}, q_heads,
+                               kv_heads);
+    alone.push_back(decode_alone(run, splits, set_policies));
+  }
+  for (int number = 0; number < batches; ++number) {
+    const Random choose(static_cast<std::uint64_t>(100 + number));
+    CachedBatch batch{{}, 1, 1, page_sizes[number % page_sizes.size()]};
+    std::vector<int> chosen;
+    const int size = 1 + static_cast<int>(choose.uniform(0) * 9);
+    for (int i = 0; i < size; ++i) {
+      chosen.push_back(static_cast<int>(choose.uniform(1 + i) * kSequences));
+      batch.sequences.push_back(sequences[chosen.back()]);
+      batch.q_len = std::max(batch.q_len, batch.sequences.back().q_len);
+      batch.kv_len = std::max(batch.kv_len, batch.sequences.back().kv_len);
+    }
+    batch.kv_len += number % 3 * 50;
+    const CachedRun<Calls> run(batch, q_heads, kv_heads);
+    std::vector<float> wanted;
+    for (const int i : chosen) wanted.insert(wanted.end(), alone[i].begin(), alone[i].end());
+    INFO("batch " << number);
+    REQUIRE(decode_alone(run, splits, set_policies) == wanted);
+  }
+}
+
+/// Checks that calls of other shapes, splits and numbers of blocks may share scratch memory, which
+/// is reset once; and that a reset makes it ready whatever it held.
+template <class Calls, class SetPolicies>
+void check_workspace_stays_ready(int rounds, int keys, int page_size,
+                                 const SetPolicies& set_policies) {
+  struct Call {
+    CachedRun<Calls> run;
+    attile::Splits splits;
+    int max_blocks;
+    std::vector<float> wanted;
+  };
+  std::vector<Call> calls;
+  const auto add = [&](const std::vector<CachedSequence>& sequences, int q_heads, int kv_heads,
+                       attile::Splits splits, int max_blocks) {
+    CachedBatch batch{sequences, 1, 1, page_size};
+    for (const CachedSequence& s : sequences) {
+      batch.q_len = std::max(batch.q_len, s.q_len);
+      batch.kv_len = std::max(batch.kv_len, s.kv_len);
+    }
+    calls.push_back({CachedRun<Calls>(batch, q_heads, kv_heads), splits, max_blocks, {}});
+  };
+  using attile::Splits;
+  constexpr int Bc = Calls::kBc;
+  add({{1, keys, 1}, {1, keys / 2, 2}}, 2, 1, Splits::fill(), 0);
+  add({{1, keys, 3}}, 8, 2, Splits::fixed(Bc), 0);
+  add({{2, 7, 4}, {1, keys, 5}, {3, keys / 3, 6}, {1, 2 * Bc, 7}}, 4, 4, Splits::fixed(Bc), 0);
+  add({{5, keys, 8}}, 2, 2, Splits::fill(), 3);
+  add({{1, keys, 9}, {1, 5 * Bc, 10}, {1, keys, 11}}, 4, 1, Splits::fixed(2 * Bc), 0);
+  add({{1, keys, 12}}, 2, 2, Splits::none(), 0);
+  std::size_t most = 0;
+  const auto args_of = [&](const Call& call) {
+    typename Calls::Args args = call.run.args();
+    set_policies(args);
+    args.splits = call.splits;
+    args.max_blocks = call.max_blocks;
+    return args;
+  };
+  const auto run = [&](const Call& call, const DecodeWorkspace& workspace) {
+    call.run.clear_outputs();
+    REQUIRE(Calls::run(workspace.get(), workspace.bytes(), args_of(call)) == cudaSuccess);
+    return call.run.all();
+  };
+  for (Call& call : calls) {
+    const attile::WorkspaceSize size = Calls::size(args_of(call));
+    REQUIRE(std::string(size.check.why) == "");
+    most = std::max(most, size.bytes);
+    const DecodeWorkspace own(size.bytes);
+    own.reset();
+    call.wanted = run(call, own);
+  }
+  const DecodeWorkspace shared(most);
+  const Random random(5);
+  for (int i = 0; i < rounds; ++i) {
+    if (i % 50 == 0) shared.fill_with_garbage(), shared.reset();
+    const std::size_t number = static_cast<std::size_t>(random.uniform(i) * calls.size());
+    INFO("round " << i << ", call " << number);
+    REQUIRE(run(calls[number], shared) == calls[number].wanted);
+  }
+}
+
+/// Checks that a sink counts once, whatever the number of parts that a row has: 1 to 16. All scores
+/// are 0 and all values 1, so that with a sink of ln(keys) O is 1/2, and LSE ln(2 keys).
+template <class Calls>
+void check_sink_counts_once(int page_size) {
+  using T = typename Calls::Args::ElementType;
+  for (int parts = 1; parts <= 16; ++parts) {
+    const int keys = parts * Calls::kBc;
+    const CachedRun<Calls> run({{{1, keys, 1}}, 1, keys, page_size}, 2, 1);
+    const auto fill = [](const auto& tensor, std::size_t size, float x) {
+      const std::vector<T> values(size, attile::from_float<T>(x));
+      REQUIRE(cudaMemcpy(const_cast<T*>(tensor.data), values.data(), size * sizeof(T),
+                         cudaMemcpyHostToDevice) == cudaSuccess);
+    };
+    typename Calls::Args args = run.args();
+    fill(args.q, 2 * Calls::kD, 0.0f);
+    const std::size_t kv_rows =
+        CachedRun<Calls>::kPaged ? attile::round_up(keys, page_size) + 2 * page_size : keys;
+    fill(args.v, kv_rows * Calls::kD, 1.0f);
+    const example::DeviceArray<float> sinks(
+        std::vector<float>(2, std::log(static_cast<float>(keys))));
+    args.sink.sinks = sinks.get();
+    for (const auto splits : {attile::Splits::fixed(Calls::kBc), attile::Splits::fill()}) {
+      args.splits = splits;
+      args.max_blocks = splits.kind == attile::Splits::Kind::kFill ? parts : 0;
+      const attile::WorkspaceSize size = Calls::size(args);
+      REQUIRE(std::string(size.check.why) == "");
+      const DecodeWorkspace workspace(size.bytes);
+      workspace.reset();
+      run.clear_outputs();
+      REQUIRE(Calls::run(workspace.get(), workspace.bytes(), args) == cudaSuccess);
+      INFO(parts << " parts");
+      const std::vector<float> found = run.all();
+      const std::size_t outputs = 2 * Calls::kD;
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        const float wanted = i < outputs ? 0.5f : std::log(2.0f * static_cast<float>(keys));
+        REQUIRE(std::fabs(found[i] - wanted) < 1e-3f);
+      }
+    }
+  }
+}
+
+/// Checks that splits are refused without scratch memory, with too little of it, and with parts
+/// that no step of the kernel ends; and that nothing is written then.
+template <class Calls, class SetPolicies>
+void check_decode_refusals(int page_size, const SetPolicies& set_policies) {
+  using attile::Splits;
+  const CachedRun<Calls> run({{{1, 3 * Calls::kBc, 1}}, 1, 3 * Calls::kBc, page_size}, 2, 1);
+  typename Calls::Args args = run.args();
+  set_policies(args);
+  const auto untouched = [&] {
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    std::vector<float> lse(2);
+    REQUIRE(cudaMemcpy(lse.data(), args.lse, 2 * sizeof(float), cudaMemcpyDeviceToHost) ==
+            cudaSuccess);
+    return lse[0] != lse[0] && lse[1] != lse[1];
+  };
+  for (const Splits splits : {Splits::fill(), Splits::fixed(Calls::kBc)}) {
+    args.splits = splits;
+    CHECK(bool(Calls::check(args)));
+    const attile::WorkspaceSize size = Calls::size(args);
+    REQUIRE(bool(size));
+    const DecodeWorkspace workspace(size.bytes);
+    workspace.reset();
+    CHECK(Calls::run(args) == cudaErrorInvalidValue);
+    CHECK(Calls::run(workspace.get(), workspace.bytes() - 1, args) == cudaErrorInvalidValue);
+    CHECK(Calls::run(static_cast<char*>(workspace.get()) + 8, workspace.bytes(), args) ==
+          cudaErrorInvalidValue);
+    CHECK(untouched());
+  }
+  args.splits = Splits::fixed(Calls::kBc + 1);
+  CHECK(std::string(Calls::check(args).why) == "splits.keys must be a multiple of the kernel's Bc");
+  CHECK(Calls::run(args) == cudaErrorInvalidValue);
+  for (const int keys : {0, -Calls::kBc}) {
+    args.splits = Splits::fixed(keys);
+    INFO("splits of " << keys << " keys");
+    CHECK(!Calls::check(args));
+  }
+  CHECK(untouched());
+}
+
+}  // namespace attile_test
