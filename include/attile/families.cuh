@@ -40,7 +40,7 @@ struct Sm90Family {
   static constexpr bool kCompiled =
       sizeof(typename Args::ElementType) == 2 && arch::compiled_for([](int a) { return a == 900; });
   template <class Args, int D, int Dv>
-  static constexpr bool kForward = kCompiled<Args> && !kIsPaged<typename Args::SequencesType>;
+  static constexpr bool kForward = kCompiled<Args>;
   template <class Args, int D, int Dv, DqMode kMode>
   static constexpr bool kBackward = kMode != DqMode::kTwoPass&& kCompiled<Args>;
 
@@ -58,11 +58,12 @@ struct Sm90Family {
     using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
     // Only a sequence's own length may choose its kernel; with other policies q_len is a bound.
     if constexpr (Args::SequencesType::kUniform) {
-      using Packed = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPacked>;
+      using PackedHeads = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPackedHeads>;
       using Long = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kLong>;
       // Dropout's groups of eight scores, and block lists, are those of one head.
       if constexpr (!Args::DropoutType::kEnabled && !BlockListMask<typename Args::MaskType>) {
-        if (sm90::packing_pays<Traits, Packed>(args)) return f(std::type_identity<Packed>{});
+        if (sm90::packing_pays<Traits, PackedHeads>(args))
+          return f(std::type_identity<PackedHeads>{});
       }
       if constexpr (kHasElementTiles<Args>) {
         using Elements = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kElements>;

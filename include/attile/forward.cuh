@@ -99,8 +99,13 @@ template <class Traits>
     const cudaError_t error = bytes > 0 ? arch::clear(workspace, bytes, stream) : cudaSuccess;
     if (error != cudaSuccess) return error;
   }
-  return arch::launch(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
-                      forward_shared_bytes<Traits>(), stream, *params);
+  if constexpr (Traits::kAwaitsDependencies) {
+    return arch::launch_dependent(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
+                                  forward_shared_bytes<Traits>(), stream, *params);
+  } else {
+    return arch::launch(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
+                        forward_shared_bytes<Traits>(), stream, *params);
+  }
 }
 
 /// Is the scratch memory of every one-call forward pass, of whichever family.

@@ -12,6 +12,7 @@
 #include <attile/tile/copy.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/matmul.cuh>
+#include <attile/tile/matrix.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/register_tile.cuh>
 #include <attile/tile/scores.cuh>

@@ -94,7 +94,7 @@ constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
 
 /// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
 /// a tile, the one for long sequences, or the one with tiles of a score modifier's elements.
-enum class TileSet { kAny, kPacked, kLong, kElements };
+enum class TileSet { kAny, kPackedHeads, kLong, kElements };
 
 /// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
@@ -129,7 +129,7 @@ constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSe
   const int dim = max(d, dv);
   if (dim <= 96) {
     const int rows_of_tile =
-        tile_set == TileSet::kPacked ? 128 : 192;  // packed, 192 spill up to 36 bytes
+        tile_set == TileSet::kPackedHeads ? 128 : 192;  // packed, 192 spill up to 36 bytes
     if (dim <= 64) return small_bc ? Sm90Tiles{192, 64, 5} : Sm90Tiles{rows_of_tile, 128, 3};
     return small_bc ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
   }
@@ -251,7 +251,7 @@ struct Sm90Forward {
                                  (kTileSet == TileSet::kAny || kTileSet == TileSet::kElements);
   /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
-                                          max(D, Dv) <= 128 && kTileSet != TileSet::kPacked;
+                                          max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
   static constexpr bool kFast = kHasFastTiles<Args>;
   using M = typename Args::MaskType;
@@ -263,7 +263,7 @@ struct Sm90Forward {
                                        : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<
       Args, D, Dv, kTiles.br, kTiles.bc,
-      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPacked, true, kTiles.element_stages>>;
+      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode>

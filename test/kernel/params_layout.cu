@@ -67,9 +67,9 @@ ATTILE_HOST_DEVICE void record_layout(const P& p, std::int64_t* to) {
   ATTILE_RECORD(elements);
   ATTILE_RECORD(elements.has_rows);
   ATTILE_RECORD(boxes);
-  ATTILE_RECORD(scheduled);
-  ATTILE_RECORD(scheduled.counter);
-  ATTILE_RECORD(scheduled.l2_keys);
+  ATTILE_RECORD(scheduler);
+  ATTILE_RECORD(scheduler.counter);
+  ATTILE_RECORD(scheduler.l2_keys);
   ATTILE_RECORD(sink_parts);
   ATTILE_RECORD(dout);
   ATTILE_RECORD(dq);
@@ -130,18 +130,23 @@ void check_traits() {
   }
 }
 
+template <Policy kPolicy>
+void check_gradients() {
+  using Backward = BackwardArgsOf<__half, kPolicy>;
+  check_traits<attile::portable::DefaultBackwardTraits<Backward, 64, 64, DqMode::kTwoPass>>();
+  check_traits<attile::sm90::DefaultBackwardTraits<Backward, 64, 64, DqMode::kAccumulate>>();
+  check_traits<attile::sm90::DefaultBackwardTraits<Backward, 64, 64, DqMode::kInOrder>>();
+}
+
 /// All families; those of mma.sync have the parameters of the portable ones.
 template <Policy kPolicy>
 void check_policy() {
   using Forward = ForwardArgsOf<__half, kPolicy>;
-  using Backward = BackwardArgsOf<__half, kPolicy>;
   INFO(name_of(kPolicy));
   check_traits<attile::portable::DefaultForwardTraits<Forward, 64>>();
   check_traits<attile::sm80::DefaultForwardTraits<Forward, 64, 64, 163>>();
   check_traits<attile::sm90::DefaultForwardTraits<Forward, 64>>();
-  check_traits<attile::portable::DefaultBackwardTraits<Backward, 64, 64, DqMode::kTwoPass>>();
-  check_traits<attile::sm90::DefaultBackwardTraits<Backward, 64, 64, DqMode::kAccumulate>>();
-  check_traits<attile::sm90::DefaultBackwardTraits<Backward, 64, 64, DqMode::kInOrder>>();
+  if constexpr (!has_cache(kPolicy)) check_gradients<kPolicy>();
 }
 
 TEST_CASE("params.host and device lay out the kernels' parameters alike") {
@@ -151,6 +156,8 @@ TEST_CASE("params.host and device lay out the kernels' parameters alike") {
   check_policy<kPackedCausal>();
   check_policy<kPaddedEverything>();
   check_policy<kOwnLengthsSink>();
+  check_policy<kCachedCausal>();
+  check_policy<kPagedPackedEverything>();
   check_policy<kSinkEverything>();
   check_policy<kLearnedBiasDropout>();
   check_policy<kBlockSparseEverything>();
@@ -159,4 +166,4 @@ TEST_CASE("params.host and device lay out the kernels' parameters alike") {
                                                   attile::sm90::TileSet::kElements>>();
 }
 
-}  // namespace kernel_params_layout
+}  // namespace

@@ -17,7 +17,8 @@ namespace kernel_sm90 {
 
 using Args = attile::ForwardArgs<__half, attile::Causal>;
 using Kernel = attile::sm90::DefaultForwardTraits<Args, 64>;
-using Packed = attile::sm90::DefaultForwardTraits<Args, 64, 64, attile::sm90::TileSet::kPacked>;
+using PackedHeads =
+    attile::sm90::DefaultForwardTraits<Args, 64, 64, attile::sm90::TileSet::kPackedHeads>;
 using BackwardKernel =
     attile::sm90::DefaultBackwardTraits<attile::BackwardArgs<__half, attile::Causal>, 64>;
 constexpr int kLen = 300, kKeys = 400, kDim = 64;
@@ -192,20 +193,20 @@ TEST_CASE("a head has the same bits, whatever its block computed before, and at 
     CHECK(different == 0);
   };
   check(std::type_identity<Kernel>{}, 6, 2);
-  check(std::type_identity<Packed>{}, 6, 2);
-  check(std::type_identity<Packed>{}, 8, 1);
+  check(std::type_identity<PackedHeads>{}, 6, 2);
+  check(std::type_identity<PackedHeads>{}, 8, 1);
 }
 
 TEST_CASE("packing pays where tiles would be empty") {
   using Kernel128 = attile::sm90::DefaultForwardTraits<Args, 128>;
   using Packed128 =
-      attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::TileSet::kPacked>;
+      attile::sm90::DefaultForwardTraits<Args, 128, 128, attile::sm90::TileSet::kPackedHeads>;
   static_assert(Kernel128::kBr != Packed128::kBr);
   Args args;
   args.kv_heads = 1;
   const auto pays = [&](int heads, int q_len) {
     args.q_heads = heads, args.q_len = q_len;
-    const bool pays_64 = attile::sm90::packing_pays<Kernel, Packed>(args);
+    const bool pays_64 = attile::sm90::packing_pays<Kernel, PackedHeads>(args);
     const bool pays_128 = attile::sm90::packing_pays<Kernel128, Packed128>(args);
     return std::pair(pays_64, pays_128);
   };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -112,10 +113,10 @@ struct Sm90DefaultTiles {
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
 };
 
-/// Whether the family sm90 runs the problem where there is one, by the rule of docs/index.md and
-/// not by its code: or the suite would pass without it.
+/// Whether the family sm90 runs the problem where there is one, with tiles of bc keys, by the rules
+/// of docs/index.md and docs/contract.md and not by its code: or the suite would pass without it.
 template <class Args>
-bool sm90_addresses(const Args& a) {
+bool sm90_addresses(const Args& a, int bc) {
   const auto addresses = [&](const auto& t, attile::RowShape shape, int heads) {
     const auto steps = [&](std::int64_t stride, int count) {
       return count == 1 || (stride > 0 && stride * int{sizeof *t.data} % 16 == 0);
@@ -133,6 +134,14 @@ bool sm90_addresses(const Args& a) {
   const bool no_rows = a.batch == 0 || queries.rows == 0;
   const auto of_rows = [&](const auto& t) { return no_rows || addresses(t, queries, a.q_heads); };
   const auto of_keys = [&](const auto& t) { return no_keys || addresses(t, keys, a.kv_heads); };
+  if constexpr (attile::kIsPaged<typename Args::SequencesType>) {
+    // A box of rows lies in one page, and pages are whole rows or whole heads apart.
+    const bool apart = keys.batches == 1 ||
+                       (a.k.batch_stride % a.k.row_stride == 0 &&
+                        a.v.batch_stride == a.k.batch_stride && a.v.row_stride == a.k.row_stride);
+    const bool boxes = std::gcd(keys.rows, bc) % 8 == 0 && a.sequences.leftpad_k == nullptr;
+    if (!no_rows && !no_keys && !(apart && boxes)) return false;
+  }
   if constexpr (!Args::kIsForward) {
     return no_keys ||
            (of_rows(a.q) && of_rows(a.dout) && of_keys(a.k) && of_keys(a.v) && of_keys(a.dk) &&
@@ -158,7 +167,7 @@ template <class Traits, class Kernel>
 bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
   const bool own = attile::sm90::runs<Traits>(args);
   if (attile::arch::device_architecture() == 900 && !attile::arch::is_empty(kernel)) {
-    bool wanted = sm90_addresses(args);
+    bool wanted = sm90_addresses(args, Traits::kBc);
     if constexpr (requires {
                     requires Traits::kElementStages >
                     0;
@@ -243,6 +252,12 @@ struct GpuExecutor {
 template <class Executor, attile::Element T, Policy kPolicy>
 struct KernelsOf;
 template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
+  requires(has_cache(kPolicy))
+struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
+  using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
+};
+template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
+  requires(!has_cache(kPolicy))
 struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
   using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
   using Backward = typename TileChoice::template Backward<BackwardArgsOf<T, kPolicy>, Dim, kMode>;

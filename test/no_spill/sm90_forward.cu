@@ -17,7 +17,7 @@ struct NamedKernels {
     using enum sm90::TileSet;
     bool result = kKernel<D, Dv, kAny, T, M, S, P> != nullptr;
     if constexpr (ATTILE_TEST_FULL || (std::is_same_v<S, NoScoreMod> && D == 128)) {
-      result &= kKernel<D, Dv, kPacked, T, M, S, P> != nullptr;
+      result &= kKernel<D, Dv, kPackedHeads, T, M, S, P> != nullptr;
     }
     if constexpr (ATTILE_TEST_FULL || (std::is_same_v<S, NoScoreMod> && D == 256)) {
       result &= kKernel<D, Dv, kLong, T, M, S, P> != nullptr;

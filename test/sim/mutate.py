@@ -40,9 +40,10 @@ FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/sm90": HOPPER}
 # What orders threads or copies: the machine's functions, and those of attile that wrap one of them,
 # which are mutated where they are called, too.
-ORDERS = (r"(?:(?:warp_|consumers?_|cluster_)?barrier|barrier_arrive|barrier_any|cluster_arrive"
-          r"|cluster_wait|async_copy_commit|async_copy_wait|mbarrier_\w+|fence_async_proxy"
-          r"|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence|wgmma_commit|wgmma_wait"
+ORDERS = (r"(?:(?:warp_|consumer_|all_consumers_|cluster_)?barrier|barrier_arrive|barrier_any"
+          r"|cluster_arrive|cluster_wait|async_copy_commit|async_copy_wait|mbarrier_\w+"
+          r"|fence_async_proxy|bulk_commit|bulk_wait|bulk_wait_read|wgmma_fence"
+          r"|wgmma_commit|wgmma_wait"
           r"|sync|sync_rows|wait_product|wait|release|consumer_(?:wait|release|skip)"
           r"|producer_(?:acquire|commit)"
           r"|(?:allow|await|arrive|signal|acquire|release|skip)_\w+)")

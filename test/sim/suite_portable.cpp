@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_cache.h"
 #include "sim/any_table.h"
 #include "sim/find_slot.h"
 #include "sim/packed.h"
@@ -120,6 +121,8 @@ const bool kRegistered = [] {
   add_packed_tests<KernelsOf<Default, float, kPackedCausal>::Forward,
                    KernelsOf<TwoPass, float, kPackedCausal>::Backward,
                    KernelsOf<Default, float, kPackedCausal>::Backward>(suite, 2, 1);
+  suite.test("paged_window", "forward", "any_cache",
+             run_any_cache<KernelsOf<Default, float, kPagedWindow>::Forward>);
   suite.test("packed_causal", "both", "whose_an_item_is", check_search);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);

@@ -3,6 +3,7 @@
 #include <attile/kernel/sm80/forward.cuh>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_cache.h"
 #include "sim/any_table.h"
 #include "sim/packed.h"
 #include "sim/suite.h"
@@ -86,6 +87,8 @@ const bool kRegistered = [] {
   add_packed_tests<KernelsOf<Large, __half, kPackedCausal>::Forward,
                    KernelsOf<InOrder, __half, kPackedCausal>::Backward,
                    KernelsOf<Large, __half, kPackedCausal>::Backward>(suite, 4, 2);
+  suite.test("paged_window", "forward", "any_cache",
+             run_any_cache<KernelsOf<Small, __half, kPagedWindow>::Forward>);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("block_sparse", "forward", "wrong_lists", [] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <attile/attile.cuh>
 
+#include <string>
 #include <type_traits>
 
 #include "kernel/suite_executor.cuh"
@@ -11,6 +12,7 @@
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/own_lengths.h"
+#include "support/problem.h"
 #include "support/random.h"
 
 namespace {
@@ -51,6 +53,7 @@ using Packed = Warpgroups<128, 64, Tuning<2, true>>;
 using Counted = Warpgroups<192, 32, Tuning<3, false, true, 0, true>>;
 // Where TMA cannot address the inputs, a kernel of sm80 stands in, and sm90 has to say so.
 using PackedOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, true>>>;
+using TwoOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<>>>;
 using ThreeOrSm80 = GpuExecutor<Dims<64>, Sm90Tiles<192, 32, Tuning<3>>>;
 // Rows of O lie elsewhere than those of Q.
 using Narrow = Sm90Executor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
@@ -83,7 +86,7 @@ using Roles256 = Sm90Executor<Dims<256, 256, 96>, Sm90DefaultTiles<>>;
 using RolesInOrder = Sm90Executor<Dims<160, 64>, Sm90DefaultTiles<>, attile::DqMode::kInOrder>;
 using Roles192 = Sm90Executor<Dims<192>, Sm90DefaultTiles<>>;
 
-using PackedDeep = Sm90Executor<Dims<256>, Sm90DefaultTiles<attile::sm90::TileSet::kPacked>>;
+using PackedDeep = Sm90Executor<Dims<256>, Sm90DefaultTiles<attile::sm90::TileSet::kPackedHeads>>;
 
 // The same case takes longer here than in the other families.
 constexpr double kMost = kTestFull ? kLessCost : kMostCost;
@@ -191,11 +194,35 @@ std::vector<float> beside_neighbour(float size, const S& mod = {}) {
   return bits;
 }
 
+/// Pages are refused that no box of rows fits into, and keys that begin in the middle of one, where
+/// the caller names the family; the one call takes another family.
+void check_pages_that_are_refused() {
+  using Args = ForwardArgsOf<__half, Policy::kPagedWindow>;
+  using Traits = attile::sm90::DefaultForwardTraits<Args, 64>;
+  Problem<__half, Policy::kPagedWindow> p(
+      {.policy = Policy::kPagedWindow, .q_len = 9, .kv_len = 40, .left = 5, .right = 0});
+  Args args = p.forward_args();
+  args.sequences.leftpad_k = nullptr;
+  args.sequences.page_size = 12;
+  CHECK(attile::check<Traits>(args).why ==
+        std::string("the sm90 kernels copy pages in boxes of rows: the greatest common divisor of "
+                    "page_size and Bc must be a multiple of 8"));
+  CHECK(bool(attile::check<64>(args)));
+  args.sequences.page_size = 16;
+  CHECK(bool(attile::check<Traits>(args)));
+  args.sequences.leftpad_k = args.sequences.seqused_k;
+  CHECK(attile::check<Traits>(args).why ==
+        std::string("the sm90 kernels copy pages in boxes of rows: each sequence's first key must "
+                    "be the first one of a page"));
+  CHECK(bool(attile::check<64>(args)));
+}
+
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                    kSinkPolicies + kBlockPolicies +
-                                    policies<kHalfBias, kPreparedAlibi, kCachedCausal>);
+  const Suite suite(
+      "sim.sm90",
+      kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies +
+          policies<kHalfBias, kPreparedAlibi, kCachedCausal, kPagedWindow, kPagedPackedEverything>);
   suite.forward<__half>(
       "128x64", simulated<Two>(kMost),
       kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
@@ -214,6 +241,9 @@ const bool kRegistered = [] {
   suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost), policies<kNone>);
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
+  suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
+                               policies<kPagedPackedEverything>);
+  suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost), policies<kPagedWindow>);
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
@@ -262,6 +292,7 @@ const bool kRegistered = [] {
     backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kInOrder>>(300, 250);
     backward_of_wrong_lists<ListedBackward<256, attile::DqMode::kInOrder>>(150, 140);
   });
+  suite.test("paged_window", "forward", "pages_are_refused", check_pages_that_are_refused);
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });
   // A neighbour's large keys take the short way from small scores' softcap, and from nothing else.

@@ -33,7 +33,7 @@ inline int first_seen(const Case& c, int q_len, int kv_len) {
 struct CacheData {
   std::vector<int> seqused, leftpad, cache_batch_idx, page_table;
   std::vector<int> length;  ///< of each sequence
-  std::vector<int> begin;   ///< the first key of each that is read
+  std::vector<int> begin;   ///< the first key of each that is there
   int lines = 0;            ///< caches, or lines of the page table
   int pages_per_sequence = 0, table_stride = 0, pages = 0, page_size = 0;
 
@@ -54,7 +54,7 @@ struct CacheData {
       // Two sequences share a line: the first ones the last line.
       cache_batch_idx.push_back(c.pointers ? lines - 1 - b / 2 : b);
       length.push_back(end - leftpad.back());
-      begin.push_back(is_paged(c.policy) ? first_seen(c, q_lengths[b], length.back()) : 0);
+      begin.push_back(is_paged(c.policy) ? first_there(c, q_lengths[b], b) : 0);
     }
     if (is_paged(c.policy)) make_pages();
     if (is_empty) lines = pages = pages_per_sequence = 0;
@@ -70,6 +70,15 @@ struct CacheData {
  private:
   std::size_t entry(int line, int position) const {
     return std::size_t(line) * table_stride + position / page_size;
+  }
+
+  /// The first key of the page that has the first key that a row sees. Keys of a page are there, as
+  /// long as it is, and are no garbage.
+  int first_there(const Case& c, int q_len, int b) const {
+    const int seen = first_seen(c, q_len, length[b]);
+    if (seen == length[b]) return seen;
+    const int position = leftpad[b] + seen;
+    return std::max(position - position % page_size - leftpad[b], 0);
   }
 
   void make_pages() {

@@ -145,9 +145,9 @@ template <class... Params>
   return launch_clusters<Params...>(kernel, 1, blocks, threads, shared_bytes, stream, params...);
 }
 
-/// Launches a kernel whose blocks may begin before the previous kernel of the stream, which this
-/// thread has just launched, has ended (programmatic dependent launch). Returns the error of the
-/// launch itself.
+/// Launches a kernel whose blocks may begin before the previous kernel of the stream has ended
+/// (programmatic dependent launch): when all blocks of that one have called `launch_dependents`, or
+/// have ended. Returns the error of the launch itself.
 /// Barriers at least one block calls `await_dependencies` (grid_dependency.cuh) before it ends, so
 ///          that a wait for this kernel includes the previous one. A block accesses memory that the
 ///          previous kernel reads or writes only after its own `await_dependencies`, or after the

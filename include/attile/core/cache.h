@@ -219,6 +219,7 @@ struct PagedKeys {
     const auto [entry, row_in_page] = page_size.divmod(origin.row + row);
     return {detail::clipped(page_table[origin.batch * stride + entry], pages - 1), row_in_page};
   }
+  constexpr bool keys_begin_pages() const { return leftpad_k == nullptr; }
   constexpr RowShape q_shape(int batch, int q_len) const { return queries.shape(batch, q_len); }
   constexpr RowShape kv_shape(int, int) const { return {pages, pages == 0 ? 0 : int{page_size}}; }
 

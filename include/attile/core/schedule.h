@@ -150,8 +150,8 @@ struct AlternatingHeads {
   }
 };
 
-/// Is the part of L2 that the K and V of a section of batch heads may take: 64 % of an H200's.
-/// Units: bytes.
+/// The part of L2 that the K and V of a section of batch heads may take: 64 % of an H200's. Units:
+/// bytes.
 inline constexpr std::int64_t kL2Bytes = 32 << 20;
 
 /// Names a tile of query rows of one batch head.
@@ -264,8 +264,9 @@ class GrowingItems {
   int wave_ = 0;
 };
 
-/// Is the work item `block` of wave `wave`, where a wave has one for each block and every second
-/// one is distributed backwards, so that no block gets the longest item of each wave.
+/// Returns the number of the work item that a block computes in a wave. A wave has one work item
+/// for each block, and every second wave is distributed backwards, so that no block gets the
+/// longest item of each wave.
 ATTILE_HOST_DEVICE constexpr std::int64_t snake(int block, int blocks, int wave) {
   return std::int64_t{wave} * blocks + (wave % 2 == 1 ? blocks - 1 - block : block);
 }

@@ -63,6 +63,8 @@ inline constexpr bool kIsPaged = [] {
 ///   kv_row(kv_origin, row)         the page, and the row there, of key `row` of the sequence with
 ///                                  that kv_origin. It is asked about keys of the sequence alone,
 ///                                  from the first one that a row of the work tile may see on
+///   keys_begin_pages()             host, may be left out: whether each sequence's key 0 is row 0
+///                                  of a page; only then can whole pages be copied
 template <class Q>
 concept Sequences = std::is_trivially_copyable_v<Q> &&
     requires(const Q& sequences, int sequence, Extent bounds, RowOrigin origin, int row) {
@@ -115,6 +117,13 @@ inline constexpr bool kIsForwardOnly = [] {
   if constexpr (requires { Q::kForwardOnly; }) return kMixed || kIsPaged<Q> || Q::kForwardOnly;
   return kMixed || kIsPaged<Q>;
 }();
+
+/// Says whether each sequence's first key is the first one of a page: see Sequences.
+template <Sequences Q>
+constexpr bool keys_begin_pages(const Q& sequences) {
+  if constexpr (requires { sequences.keys_begin_pages(); }) return sequences.keys_begin_pages();
+  return false;
+}
 
 /// Returns why a sequences policy does not suit the shape of the scores: the sentence of its
 /// optional `const char* fault(const ScoreShape&) const`, null when it does.

@@ -116,7 +116,7 @@ class Transfer {
       const int row = row0 + coord.row;
       const bool there = coord.inside && source.has_row(row) && coord.col < source.cols;
       held_[i] = {};
-      if (there) held_[i] = arch::load<kVector>(source.row(row) + coord.col);
+      if (there) held_[i] = arch::load<kVector>(source.at(row, coord.col));
     }
   }
 
@@ -145,7 +145,7 @@ class Transfer {
       const int r = i / Shared::kCols;
       const int c = i % Shared::kCols;
       const bool there = source.has_row(row0 + r) && c < source.cols;
-      shared.at(r, c) = there ? to_float(source.row(row0 + r)[c]) : 0.0f;
+      shared.at(r, c) = there ? to_float(*source.at(row0 + r, c)) : 0.0f;
     }
   }
 };

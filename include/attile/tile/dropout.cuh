@@ -129,7 +129,7 @@ class KeepBits : ScoreBits<Registers> {
 
   ATTILE_DEVICE bool keep(int r, int c) const { return this->get(r, c); }
   /// Returns dropout(dP) - delta, where dP and delta are those of a score.
-  ATTILE_DEVICE float minus(int r, int c, float dp, float delta) const {
+  ATTILE_DEVICE float dp_minus_delta(int r, int c, float dp, float delta) const {
     return arch::fma(keep(r, c) ? dp : 0.0f, scale_, -delta);
   }
 
@@ -145,7 +145,7 @@ class KeepBits<Registers, NoDropout::Sampler> {
   template <class Coord>
   ATTILE_DEVICE KeepBits(const Coord&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }
-  ATTILE_DEVICE float minus(int, int, float dp, float delta) const { return dp - delta; }
+  ATTILE_DEVICE float dp_minus_delta(int, int, float dp, float delta) const { return dp - delta; }
 };
 
 /// Sets P = dropout(P), without the factor 1 / (1 - p). `bits`: KeepBits.

@@ -23,6 +23,7 @@ struct Matrix {
 
   ATTILE_DEVICE bool has_row(int row) const { return row < rows; }
   ATTILE_DEVICE T* row(int row) const { return data + row * row_stride; }
+  ATTILE_DEVICE T* at(int row, int col) const { return data + row * row_stride + col; }
 };
 
 /// Refers to the keys, or the values, of one sequence and head that lie in pages in device memory:
@@ -39,10 +40,10 @@ struct PagedMatrix {
   int vectors;  ///< see Matrix
 
   ATTILE_DEVICE bool has_row(int row) const { return first_row <= row && row < rows; }
-  /// Returns where a row begins that is there.
-  ATTILE_DEVICE T* row(int row) const {
-    const RowOrigin at = sequences.kv_row(origin, row);
-    return pages.row(at.batch, 0, at.row);
+  /// Points to an element of a row that is there.
+  ATTILE_DEVICE T* at(int row, int col) const {
+    const RowOrigin place = sequences.kv_row(origin, row);
+    return pages.row(place.batch, 0, place.row) + col;
   }
 };
 
@@ -50,12 +51,13 @@ struct PagedMatrix {
 template <class M>
 concept RowSource = requires(const M& matrix, int row) {
   { matrix.has_row(row) } -> std::same_as<bool>;
-  { matrix.row(row) } -> std::same_as<typename M::Element*>;
+  { matrix.at(row, row) } -> std::same_as<typename M::Element*>;
   { matrix.rows + matrix.cols + matrix.vectors } -> std::same_as<int>;
 };
 
 /// Goes down the rows of a matrix, kApart of them at a time, in one column. It is made from the
-/// matrix, the first row of a tile, the row in the tile, and the column.
+/// matrix, the first row of a tile, the row in the tile, and the column. `passed`, of all calls:
+/// the rows that it has gone.
 template <RowSource M, int kApart>
 class RowCursor;
 
@@ -69,19 +71,15 @@ class RowCursor<Matrix<T>, kApart> {
         rows_(matrix.rows - row0 - row) {}
 
   /// Returns whether the matrix has the row.
-  ATTILE_DEVICE bool has_row() const { return passed_ < rows_; }
+  ATTILE_DEVICE bool has_row(int passed) const { return passed < rows_; }
   /// Points to the row's element; where there is no such row, to nothing that may be read.
-  ATTILE_DEVICE T* get() const { return at_; }
-  ATTILE_DEVICE void advance() {
-    at_ += kApart * stride_;
-    passed_ += kApart;
-  }
+  ATTILE_DEVICE T* get(int) const { return at_; }
+  ATTILE_DEVICE void advance() { at_ += kApart * stride_; }
 
  private:
   std::int64_t stride_;
   T* at_;
   int rows_;  ///< from the first one on
-  int passed_ = 0;
 };
 
 /// Asks for the place of each row that is there, and of no other.
@@ -89,16 +87,17 @@ template <class T, class S, int kApart>
 class RowCursor<PagedMatrix<T, S>, kApart> {
  public:
   ATTILE_DEVICE RowCursor(const PagedMatrix<T, S>& matrix, int row0, int row, unsigned col)
-      : matrix_(matrix), row_(row0 + row), col_(col) {}
+      : matrix_(matrix), row_(row0 + row), col_(static_cast<int>(col)) {}
 
-  ATTILE_DEVICE bool has_row() const { return matrix_.has_row(row_); }
-  ATTILE_DEVICE T* get() const { return has_row() ? matrix_.row(row_) + col_ : matrix_.pages.data; }
-  ATTILE_DEVICE void advance() { row_ += kApart; }
+  ATTILE_DEVICE bool has_row(int passed) const { return matrix_.has_row(row_ + passed); }
+  ATTILE_DEVICE T* get(int passed) const {
+    return has_row(passed) ? matrix_.at(row_ + passed, col_) : matrix_.pages.data;
+  }
+  ATTILE_DEVICE void advance() {}
 
  private:
   const PagedMatrix<T, S>& matrix_;
-  int row_;
-  unsigned col_;
+  int row_, col_;
 };
 
 /// Holds a tensor as a parameter of a kernel, with the alignment that the host has found.

@@ -54,7 +54,8 @@ struct NoSinks {
 };
 
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
-/// FlashAttention-2, Alg. 1): m, the largest score so far, and l, the sum of exp(score - m).
+/// FlashAttention-2, Alg. 1): m, and l, the sum of exp(score - m). m is the largest score so far,
+/// or with a rescale threshold one before it that is at most that much smaller.
 /// Units    m: those of the scores. `scale_log2` turns scores into log2 units: scale * log2(e) for
 ///          raw products, log2(e) for scaled scores. l may be the partial sum of one lane: `finish`
 ///          adds those of the lanes.
@@ -185,7 +186,8 @@ struct OnlineSoftmax {
   }
 
   /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
-  /// and l without rowsum P. `needed` is the same in all lanes of a warp.
+  /// and l without rowsum P. `needed`: whether a score of the warp exceeds its row's threshold, the
+  /// same in all lanes; if it is false, m and l stay as they are.
   template <class Scores>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};

@@ -164,12 +164,12 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
       const std::uint32_t to =
           kSteady ? base_row + step * Layout::kRowBytes + (base_unit ^ Layout::swizzle(step)) * 16
                   : base + Layout::offset(first + step, unit);
-      const T* const from = cursor.get();
+      const T* const from = cursor.get(static_cast<int>(step));
       ATTILE_UNROLL
       for (unsigned panel = 0; panel < kPanels; ++panel) {
         const int col = static_cast<int>(panel * kSide * kUnit);
         arch::async_copy_16(to + panel * Layout::kPanelBytes, from + col,
-                            cursor.has_row() && col < cols);
+                            cursor.has_row(static_cast<int>(step)) && col < cols);
       }
     }
   } else {
@@ -178,7 +178,7 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
       const int r = i / Cols;
       const int c = i % Cols;
       const bool there = source.has_row(row0 + r) && c < source.cols;
-      shared.at(r, c) = there ? source.row(row0 + r)[c] : from_float<T>(0.0f);
+      shared.at(r, c) = there ? *source.at(row0 + r, c) : from_float<T>(0.0f);
     }
   }
 }

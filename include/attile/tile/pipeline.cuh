@@ -116,21 +116,22 @@ class Pipeline {
 
   /// Begins the copy of rows row0 on of a matrix into the acquired stage, one box for each panel.
   /// Units    head, batch: the map's fourth and fifth coordinate; col0: the first column, a
-  /// multiple
-  ///          of 16 bytes.
+  ///          multiple of 16 bytes.
   /// Scope    the producer thread.
   ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map, int row0, int head,
                           int batch, int col0 = 0) const {
     load(state, map, {col0, 0, row0, head, batch});
   }
-  /// Does the same with all coordinates of the tile's first element.
+  /// Does the same with all coordinates of the box's first element, which goes to row `row` of the
+  /// tile, a multiple of 8.
   ATTILE_DEVICE void load(const State& state, const arch::TensorMap& map,
-                          const arch::TmaCoord& at) const {
+                          const arch::TmaCoord& coord, int row = 0) const {
+    const Tile to = tile(state.stage).from_row(row);
     ATTILE_UNROLL
     for (int panel = 0; panel < kPanels; ++panel) {
-      arch::bulk_load(arch::shared_address(tile(state.stage).data) + panel * Layout::kPanelBytes,
-                      map, {at.c0 + panel * Layout::kPanelColumns, at.c1, at.c2, at.c3, at.c4},
-                      full(state.stage));
+      const int column = coord.c0 + panel * Layout::kPanelColumns;
+      arch::bulk_load(arch::shared_address(to.data) + panel * Layout::kPanelBytes, map,
+                      {column, coord.c1, coord.c2, coord.c3, coord.c4}, full(state.stage));
     }
   }
 

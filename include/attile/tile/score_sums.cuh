@@ -18,9 +18,10 @@ ATTILE_DEVICE int lane_of_sums() { return arch::opaque(arch::thread_index()) % a
 
 }  // namespace detail
 
-/// Holds sums of which each lane has some: elements `first` on of a list that the lanes share.
+/// Holds a lane's part of a list of sums that the lanes of a warp split among them: the kCount
+/// elements from `first` on, in registers.
 template <int kCount>
-struct SharedSums {
+struct SplitSums {
   static constexpr int kElements = kCount;
   float x[kCount];
   int first = 0;
@@ -29,10 +30,10 @@ struct SharedSums {
   /// Adds the elements of lanes that differ by kMask. Each of the two lanes keeps half of the sums.
   /// Scope    all lanes of a warp.
   template <int kMask>
-  ATTILE_DEVICE SharedSums<ceil_div(kCount, 2)> added() const {
+  ATTILE_DEVICE SplitSums<ceil_div(kCount, 2)> added() const {
     constexpr int kHalf = ceil_div(kCount, 2);
     const bool upper = (detail::lane_of_sums() & kMask) != 0;
-    SharedSums<kHalf> sums;
+    SplitSums<kHalf> sums;
     if constexpr (kCount == 1) {
       sums.x[0] = x[0] + arch::shuffle_xor(x[0], kMask);
       sums.mine = mine && !upper;
@@ -60,9 +61,10 @@ struct SharedSums {
 };
 
 /// Adds up values of scores, one for each score that a lane holds, over the lanes of a warp.
-/// x[r][c] is that in registers (r, c) of a TransposedRegisters<MmaTile>: lane 4 a + b has rows 8
-/// (r / 2) + 2 b + r % 2 and columns 8 c + a. Each sum is given to one lane, which calls f. Shapes
-/// Rows is even. Scope    all lanes of a warp.
+/// x[r][c] is that in registers (r, c) of a TransposedRegisters<MmaTile>: lane 4 a + b has rows
+/// 8 (r / 2) + 2 b + r % 2 and columns 8 c + a. Each sum is given to one lane, which calls f.
+/// Shapes   Rows is even.
+/// Scope    all lanes of a warp.
 template <int Rows, int Cols>
 struct ScoreSums {
   static_assert(Rows % 2 == 0, "attile::tile::ScoreSums: a lane's rows are pairs");
@@ -70,7 +72,7 @@ struct ScoreSums {
   /// Calls f(r, sum) with the sums of the rows that lanes 4 a + b have in registers r.
   template <class F>
   ATTILE_DEVICE static void by_rows(const float (&x)[Rows][Cols], const F& f) {
-    SharedSums<Rows> sums;
+    SplitSums<Rows> sums;
     ATTILE_UNROLL
     for (int r = 0; r < Rows; ++r) {
       sums.x[r] = x[r][0];
@@ -83,7 +85,7 @@ struct ScoreSums {
   /// Calls f(col, sum) with the sums of all columns, of which sums[c] are this lane's shares.
   template <class F>
   ATTILE_DEVICE static void by_cols(const float (&sums)[Cols], const F& f) {
-    SharedSums<Cols> shares;
+    SplitSums<Cols> shares;
     ATTILE_UNROLL
     for (int c = 0; c < Cols; ++c) shares.x[c] = sums[c];
     const int a = detail::lane_of_sums() / 4;
@@ -104,7 +106,7 @@ struct ScoreSums {
     }
     const int lane = detail::lane_of_sums();
     move_down(sums[1], 1);
-    SharedSums<kDiagonals> shares;
+    SplitSums<kDiagonals> shares;
     ATTILE_UNROLL
     for (int j = 0; j < kDiagonals; ++j) shares.x[j] = sums[0][j] + sums[1][j];
     move_down(shares.x, lane % 4 * 2);
@@ -147,7 +149,8 @@ struct ScoreSums {
   static constexpr int kDiagonals = kGroups + Cols;
 
   /// Moves element 8 j + a of the list of lanes 4 a + b, for each b, to 8 j + a - distance. What it
-  /// moves below 0 is lost: those elements are 0. Units    0 <= distance < 8, the same for a b.
+  /// moves below 0 is lost: those elements are 0.
+  /// Units    0 <= distance < 8, the same for all lanes 4 a + b with the same b.
   ATTILE_DEVICE static void move_down(float (&list)[kDiagonals], int distance) {
     const int lane = detail::lane_of_sums();
     const bool wraps = lane / 4 < distance;

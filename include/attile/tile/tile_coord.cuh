@@ -35,7 +35,7 @@ struct TileCoord {
 
 /// Says what TileCoord does for a part of a tile with packed query heads: from row `first` on it
 /// holds `rows` rows of each of `heads` neighbouring heads, row i of every head before row i + 1.
-struct PackedTileCoord {
+struct PackedHeadsCoord {
   static constexpr bool kOneHead = false;
 
   int batch, head, row0, col0;

@@ -22,9 +22,9 @@
 namespace attile {
 
 /// Returns the kv block of this block of the grid (kv_block_of). With kInOrder blocks are counted
-/// as they begin, by a counter that preprocessing sets. Where that takes device memory, one thread,
-/// or the warp that a search takes, does it for all. Scope    all threads of the block, before
-/// anything is written to dynamic shared memory.
+/// as they begin, by a counter that preprocessing sets. Where the number comes from device memory,
+/// one thread reads it for all, or where sequences are packed one warp (find_by_warp).
+/// Scope    all threads of the block, before anything is written to dynamic shared memory.
 template <class Traits>
 ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
@@ -49,9 +49,9 @@ ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
   return kv_block;
 }
 
-/// Runs the pass over K/V blocks, one block for each slot of a kv tile of each kv head, by the
-/// `backward_kv_block` of the traits' own namespace. That loads K and V before it waits for the
-/// previous kernel.
+/// Runs the pass over K/V blocks, one block for each slot of a kv tile (TileSlots) of each kv head,
+/// by the `backward_kv_block` of the traits' own namespace. That loads K and V before it waits for
+/// the previous kernel.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_kv_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -68,7 +68,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
 }
 
 /// Runs the pass with kInOrder. A block takes a number when it begins, and waits only for those
-/// with smaller numbers: these are running, and the one with the smallest waits for none.
+/// with smaller numbers: these run or have ended, and the smallest of those that run waits for
+/// none.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_in_order_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -80,8 +81,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
   backward_kv_block<Traits>(p, kv_block, arch::dynamic_shared());
 }
 
-/// Stores dQ after the pass over K/V blocks: one block for each slot of a tile of query rows of
-/// each head.
+/// Stores dQ after the pass over K/V blocks: one block for each slot of a tile of query rows
+/// (TileSlots) of each head.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {

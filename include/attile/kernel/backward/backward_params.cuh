@@ -113,12 +113,12 @@ struct BackwardParams : Problem<Traits>,
     return (static_cast<std::int64_t>(at.sequence) * this->q_heads + at.head) * q_tiles + tile;
   }
   /// Returns the index of a work tile's kv tile among the slots of kv tiles of all kv heads.
-  ATTILE_HOST_DEVICE int kv_tile_number(const WorkTile& key) const {
+  ATTILE_HOST_DEVICE int kv_tile_number(const WorkTile& kv) const {
     if constexpr (kPackedSequences) {
-      const int first = key.kv_origin.row / Traits::kBc + key.sequence;
-      return first * this->kv_heads + key.kv_head * kv_tiles_of(key) + key.kv_tile();
+      const int first = kv.kv_origin.row / Traits::kBc + kv.sequence;
+      return first * this->kv_heads + kv.kv_head * kv_tiles_of(kv) + kv.kv_tile();
     }
-    return (key.sequence * this->kv_heads + key.kv_head) * kv_tiles + key.kv_tile();
+    return (kv.sequence * this->kv_heads + kv.kv_head) * kv_tiles + kv.kv_tile();
   }
   /// Returns the index of the first of the sinks' parts of a tile of rows: they are (batch, heads,
   /// tiles), or where sequences are packed (heads, slots). See SinkSums.
@@ -145,8 +145,8 @@ struct BackwardParams : Problem<Traits>,
   }
   /// Returns whether a sequence has keys of a work tile's kv tile. Those past its end have no
   /// flags, as rows past its end (`has_rows`) have no scratch rows.
-  ATTILE_HOST_DEVICE bool has_keys(const WorkTile& key) const {
-    return this->kUniform || key.kv_tile() * Traits::kBc < this->extent(key).kv_len;
+  ATTILE_HOST_DEVICE bool has_keys(const WorkTile& kv) const {
+    return this->kUniform || kv.kv_tile() * Traits::kBc < this->extent(kv).kv_len;
   }
   /// Return the number of tiles of query rows, and of kv tiles, of a work tile's sequence.
   ATTILE_HOST_DEVICE int q_tiles_of(const WorkTile& at) const {
@@ -155,10 +155,8 @@ struct BackwardParams : Problem<Traits>,
   ATTILE_HOST_DEVICE int kv_tiles_of(const WorkTile& at) const {
     return this->kUniform ? kv_tiles : ceil_div(this->extent(at).kv_len, Traits::kBc);
   }
-  /// Returns one past the last query head of a kv head. `key`: a work tile of the pass over keys.
-  ATTILE_HOST_DEVICE int head_end(const WorkTile& key) const {
-    return key.head + this->group_heads;
-  }
+  /// Returns one past the last query head of a kv head. `kv`: a work tile of the pass over keys.
+  ATTILE_HOST_DEVICE int head_end(const WorkTile& kv) const { return kv.head + this->group_heads; }
   /// Returns the scratch row that a work tile's rows begin with.
   ATTILE_HOST_DEVICE std::int64_t scratch_row(const WorkTile& at) const {
     if constexpr (kPackedSequences) return q_tile_number(at) * Traits::kBr;

@@ -34,7 +34,7 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
   at.sequence = kHeadMajor<Traits> ? batch_head % p.batch : batch_head / p.kv_heads;
   at.kv_head = kHeadMajor<Traits> ? batch_head / p.batch : batch_head % p.kv_heads;
   at.head = at.kv_head * p.group_heads;
-  at.kv_tiles = {index, index, index, index + 1};
+  at.kv_tiles = {index, index, index, index + 1};  // from `index` to the next one; none is full
   p.read_lengths(at);
   return at;
 }
@@ -42,12 +42,14 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
 /// Returns the kv tile, and its head, that is the `begun`-th to begin of `heads` kv heads with
 /// `tiles` kv tiles each: the kv heads of a round begin one tile each, then the next tile each. A
 /// head begins with its first tile, which under a causal mask has most rows: the blocks that begin
-/// last are short. With kInOrder it begins with its last tile, since a block waits for those of
-/// later tiles, and goes through its rows from the first on: under a causal mask or a window it
-/// then meets no rows before the next tile has. kAlternatesFrom says where half of the heads
-/// ascend, all from `descending` on: they begin with the first tile, and with the last rows of each
-/// tile. Which heads those are must depend neither on the number of sequences nor on the device,
-/// because the order of the sums depends on it.
+/// last are short.
+/// With kInOrder a head descends: it begins with its last tile, since a block waits for those of
+/// later tiles, and each block goes through its rows from the first on. Under a causal mask or a
+/// window the block then meets its first rows when the block of the next tile is done with them.
+/// Where kAlternatesFrom says so, half of the heads ascend, all but the first `descending` ones:
+/// they begin with the first tile, and their blocks with the last rows. Which heads those are must
+/// depend neither on the number of sequences nor on the device, because the order of the sums
+/// depends on it.
 template <class Traits>
 ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int heads, int tiles,
                                   int begun) {
@@ -64,12 +66,16 @@ ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int 
 
 /// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
 /// has none. Packed sequences begin one after another (find_by_warp), and with kAccumulate the kv
-/// heads of each, too. Scope    all lanes of a warp.
+/// heads of each, too: `share` is a sequence, the number of its slots of kv tiles, and the number
+/// of this block among those of all its kv heads.
+/// Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
     const auto share = find_by_warp(p.kv_slots(), begun, p.kv_heads);
-    // With kInOrder a semaphore that two sequences shared, as slots of rows, could deadlock.
+    // Where offsets of rows decrease, which is wrong, sequences may have slots of rows in common,
+    // and so semaphores (q_tile_number): each could wait for kv tiles that the other lacks. So with
+    // kInOrder nobody computes such a sequence, and its dK and dV are not written.
     constexpr bool kWaits = Traits::kDqMode == DqMode::kInOrder;
     if (!share.is_sequence || (kWaits && !is_found_by_warp(p.q_slots(), share.sequence))) return -1;
     const int descending = descending_heads<Traits>(p.kv_heads, p.group_heads);
@@ -82,7 +88,8 @@ ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
     const HeadRounds rounds(descending, heads);
     const auto [head, index] =
         begun_tile<Traits>(rounds, descending, p.kv_heads, share.slots, share.item);
-    if (index >= p.kv_tiles) return -1;  // in a gap behind the longest sequence
+    // Keys behind a sequence that belong to none give it more slots than the longest one has tiles.
+    if (index >= p.kv_tiles) return -1;
     const int batch_head =
         kHeadMajor<Traits> ? head * p.batch + share.sequence : share.sequence * p.kv_heads + head;
     return batch_head * p.kv_tiles + index;

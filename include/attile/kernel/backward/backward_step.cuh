@@ -102,13 +102,13 @@ ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile:
 /// Leaves dropout(P), but for its factor keep_scale, in `p_frag` (from S) and dS in `ds_frag` (from
 /// dO V^T). Where the score is hidden so that P is 0, dS is 0, too; where it was hidden as S = -inf
 /// beforehand, but for NaN and inf in dP. dS' is given to `gradient`: see GradientOf.
-/// `kept`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
+/// `keep_bits`: tile::KeepBits; `shown`: AskedMask, or tile::VisibleBits.
 /// Shapes   lse and delta: the tile's rows of the statistics.
-template <bool kMasked, class Scores, class Registers, class Params, class Kept, class Shown,
+template <bool kMasked, class Scores, class Registers, class Params, class Keep, class Shown,
           class Gradient>
 ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag, const Params& p,
                                               const tile::TileCoord& coord, const float* lse,
-                                              const float* delta, const Kept& kept,
+                                              const float* delta, const Keep& keep_bits,
                                               const Shown& shown, const Gradient& gradient) {
   using GradientTile = typename Gradient::template Tile<Registers>;
   with_modifier<kMasked>(p_frag, p, coord, [&](const auto& modifier) {
@@ -126,8 +126,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag
         const bool visible = visible_in<kMasked>(shown, r, c, i);
         const Probability prob = probability_of<Shown::kModifierBranches>(
             s, p, row_lse, visible, [&](float x) { return modifier(x, r, c); });
-        p_frag.at(r, c) = kept.keep(r, c) ? prob.value : 0.0f;
-        const float ds = prob.value * kept.minus(r, c, ds_frag.at(r, c), row_delta);
+        p_frag.at(r, c) = keep_bits.keep(r, c) ? prob.value : 0.0f;
+        const float ds = prob.value * keep_bits.dp_minus_delta(r, c, ds_frag.at(r, c), row_delta);
         sums.template take<kMasked>(r, c, p.scale * s, ds, i, prob.visible);
         ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
       }
@@ -147,14 +147,14 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
                                               const Sampler& sampler, bool is_full,
                                               const Gradient& gradient) {
   using M = MaskInTiles<typename Params::MaskType>;
-  const tile::KeepBits<Registers, Sampler> kept(coord, sampler);
+  const tile::KeepBits<Registers, Sampler> keep_bits(coord, sampler);
   if constexpr (kMasked && kHasTileMask<M>) {
     tile::VisibleBits<Registers> shown;
     shown.ask(p.mask_in_tile(is_full), coord);
-    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, kept, shown,
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, keep_bits, shown,
                                         gradient);
   } else {
-    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, kept,
+    probabilities_and_gradient<kMasked>(p_frag, ds_frag, p, coord, lse, delta, keep_bits,
                                         AskedMask<M>{p.mask_in_tile(is_full), coord}, gradient);
   }
 }
@@ -163,10 +163,10 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 /// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`. In a
 /// tile at an `edge` both are replaced by 0 where the score is hidden: an interval mask is asked
 /// here, and the answers of another one are `shown`. The modifier is applied to hidden scores, too.
-template <class Edge, class Registers, class Params, class Kept>
+template <class Edge, class Registers, class Params, class Keep>
 ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Registers& factor,
                                             const Params& p, const tile::TileCoord& coord,
-                                            const float* lse, const Kept& kept,
+                                            const float* lse, const Keep& keep_bits,
                                             const tile::VisibleBits<Registers>& shown) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
@@ -178,7 +178,7 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
       for (int c = 0; c < Registers::kRegCols; ++c) {
         const auto modified = modifier(p_frag.at(r, c), r, c);
         const float prob = probability(modified.value, score_scale, row_lse);
-        p_frag.at(r, c) = kept.keep(r, c) ? prob : 0.0f;
+        p_frag.at(r, c) = keep_bits.keep(r, c) ? prob : 0.0f;
         factor.at(r, c) =
             kMayHide<S> && modified.value == -kInf ? 0.0f : prob * modified.derivative;
       }
@@ -260,7 +260,7 @@ struct RowValues {
 };
 
 /// Computes the first half of the fast path: S, with -inf where it is hidden, -> P. The second half
-/// is `fast_gradient`.
+/// is `gradient_of_factor`.
 template <class Registers>
 ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
                                       const RowValues<Registers>& lse) {
@@ -273,10 +273,10 @@ ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
   }
 }
 
-/// Begins scores at half, before their product is added: s <- -LSE / 2 in raw scores. The other
-/// half of LSE is subtracted by `fast_probabilities`. For an empty row, whose LSE is infinite, both
-/// stay infinite: P = 0.
-/// Units    half_inverse_scale: 1 / (2 scale).
+/// Begins scores at half, before their product is added: s <- -LSE / (2 scale), in raw scores.
+/// `fast_probabilities` subtracts the other half of LSE. For an empty row, whose LSE is infinite,
+/// both stay infinite: P = 0.
+/// Units    half_lse: LSE / 2; half_inverse_scale: 1 / (2 scale).
 template <class Registers>
 ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& half_lse,
                                  float half_inverse_scale) {
@@ -289,17 +289,20 @@ ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& 
   }
 }
 
-/// Computes the second half of the fast path: dO V^T -> dS. `kept`: tile::KeepBits. With kHides dS
-/// is 0 where P is, also where dP is NaN or inf.
-template <bool kHides = false, class Registers, class Kept>
-ATTILE_DEVICE void fast_gradient(const Registers& p_frag, Registers& ds_frag,
-                                 const RowValues<Registers>& delta, const Kept& kept) {
+/// Computes dO V^T -> dS = factor * (dropout(dP) - delta), the second half of a step. The factor
+/// comes from the first half: P of `fast_probabilities`, or that of `probabilities_and_factor`.
+/// `keep_bits`: tile::KeepBits. With kHides dS is 0 where the factor is, also where dP is NaN or
+/// inf.
+template <bool kHides = false, class Registers, class Keep>
+ATTILE_DEVICE void gradient_of_factor(const Registers& factor, Registers& ds_frag,
+                                      const RowValues<Registers>& delta, const Keep& keep_bits) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      ds_frag.at(r, c) = p_frag.at(r, c) * kept.minus(r, c, ds_frag.at(r, c), delta.x[r]);
-      if (kHides && p_frag.at(r, c) == 0.0f) ds_frag.at(r, c) = 0.0f;
+      ds_frag.at(r, c) =
+          factor.at(r, c) * keep_bits.dp_minus_delta(r, c, ds_frag.at(r, c), delta.x[r]);
+      if (kHides && factor.at(r, c) == 0.0f) ds_frag.at(r, c) = 0.0f;
     }
   }
 }

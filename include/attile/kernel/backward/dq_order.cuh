@@ -20,7 +20,8 @@ namespace attile {
 ///
 /// A block of the pass over keys has one tile of K and V, a kv block, and adds to the dQ of all
 /// rows that see it. Three kinds of numbers in the workspace order that: flags of chunks of zeros,
-/// semaphores, and flags of readiness. Preprocessing resets all of them (`reset`).
+/// semaphores, and flags of readiness. Preprocessing resets all of them (`reset`). A counter of the
+/// blocks that have begun is beside them with kInOrder (`begun_counter`).
 ///
 /// 1. Zeros. With kInOrder the kv block that adds first overwrites what is there, and preprocessing
 ///    writes zeros only for rows that no kv block sees. With kAccumulate preprocessing writes all
@@ -29,8 +30,8 @@ namespace attile {
 ///    come back.
 ///    The dq_accum of a kv head's query heads is cut into one chunk for each of its kv blocks.
 ///    `zero_fill_chunk` claims a chunk (an atomic increment), writes it and marks it filled. A
-///    block fills the chunk of the block that begins two rounds later (a round: as many blocks as
-///    run at the same time), so that the zeros are there by then and still in L2. Before it adds,
+///    block does so for the block that begins two rounds after it, where a round is as many blocks
+///    as run at the same time: the zeros are there by then and still in L2. Before it adds,
 ///    `await_zero_fill` waits for all chunks of its kv head, and fills those that nobody has
 ///    claimed, so that it does not matter in which order blocks begin, or whether they run at the
 ///    same time.
@@ -38,12 +39,20 @@ namespace attile {
 ///    added last, at first kv_tiles, which is none. `acquire` waits until that is the one before
 ///    mine in the order, of those that the rows see; `release` writes mine. The order is from the
 ///    last kv tile to the first, or in a kv head that ascends (`kv_block_of`) from the first to the
-///    last. A block waits only for blocks that have begun before it (backward_in_order_kernel).
+///    last.
+///    Nobody waits for ever. The kv tile that a block waits for has a block, which visits these
+///    rows: BackwardParams::sees and the QTileLoop of that block ask the same function, or the same
+///    list, and where sequences are packed either all kv tiles of one have a block or none
+///    (find_by_warp). And that block has begun before this one, because the kv tiles of a head
+///    begin in the order in which they add (backward_in_order_kernel).
+///    A list that names a block twice is wrong (BlockSparse). A kv block then has several turns at
+///    the same rows, the later ones at the same time as other blocks, and if it is the first to add
+///    it overwrites at each of them. What such a list gives is wrong and differs from run to run.
 /// 3. Readiness, with kSignalsDqReady: kDqReadyFlags flags for each kv block. `signal_ready` sets
 ///    one when its part has been added, and `await_ready` waits for those of all kv blocks of a kv
 ///    head, so that dQ of the first heads is written while the last kv blocks still run (worth
-///    1.8 % in the mean of 18 cells: H200, 2026-11-24, docs/tuning.md). Without it the kernel that
-///    writes dQ waits for the whole pass.
+///    1.8 % in the mean of the 18 backward benchmarks of group `peers`: H200, 2026-11-24,
+///    docs/tuning.md). Without it the kernel that writes dQ waits for the whole pass.
 ///
 /// A chunk, a turn and readiness are handed on by a store.release of one lane (zero_fill_chunk,
 /// release, signal_ready), after a barrier of those that wrote, or after bulk_wait where TMA wrote,
@@ -75,16 +84,16 @@ class DqOrder {
     const int lane = arch::thread_index() % arch::kWarpSize;
     const int number = flag_number(kv_block);
     if (arch::uniform(lane == 0 ? arch::fetch_add(claimed(number), 1) : 0) != 0) return;
-    const WorkTile key = kv_work_tile(p_, kv_block);
-    const std::int64_t floats = p_.group_scratch_rows(key) * Traits::kDqCols;
-    float* const accum = p_.dq_accum_of(key);  // of its first head and row
+    const WorkTile kv = kv_work_tile(p_, kv_block);
+    const std::int64_t floats = p_.group_scratch_rows(kv) * Traits::kDqCols;
+    float* const accum = p_.dq_accum_of(kv);  // of its first head and row
     constexpr int kStep = arch::kWarpSize * 4;
     const std::int64_t steps = floats / kStep;  // whole, because a tile has 64 rows or more
-    const int kv_tiles = p_.kv_tiles_of(key);
+    const int kv_tiles = p_.kv_tiles_of(kv);
     const auto begin = [&](int index) { return steps * index / kv_tiles; };
-    const std::int64_t end = begin(key.kv_tile() + 1);
+    const std::int64_t end = begin(kv.kv_tile() + 1);
     ATTILE_UNROLL_BY(4)
-    for (std::int64_t i = begin(key.kv_tile()); i < end; ++i) {
+    for (std::int64_t i = begin(kv.kv_tile()); i < end; ++i) {
       arch::store(accum + i * kStep + lane * 4, Float4{});
     }
     arch::warp_barrier();  // all lanes have written before one says so
@@ -94,9 +103,9 @@ class DqOrder {
   /// chunks: what it has acquired counts for all behind a barrier of the warp.
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE void await_zero_fill(int kv_block) const {
-    const WorkTile key = kv_work_tile(p_, kv_block);
-    const int first = kv_block - key.kv_tile();
-    const int kv_tiles = p_.kv_tiles_of(key);
+    const WorkTile kv = kv_work_tile(p_, kv_block);
+    const int first = kv_block - kv.kv_tile();
+    const int kv_tiles = p_.kv_tiles_of(kv);
     const int shift = flag_number(kv_block) - kv_block;  // from kv blocks to flags
     const int lane = arch::thread_index() % arch::kWarpSize;
     ATTILE_UNROLL_BY(1)
@@ -114,9 +123,9 @@ class DqOrder {
   // 2. Turns.
 
   /// Returns the kv tile nearest to `from`, in that direction (1 or -1) and from there on, that the
-  /// rows of `at` see; kv_tiles where none is. With kDqSemaphoreWarps, what a mask reads for a
-  /// sequence is read anew for each 32 tiles, and takes no registers meanwhile. Scope    all lanes
-  /// of a warp.
+  /// rows of `at` see; kv_tiles where none is. With kDqSemaphoreWarps the mask reads what it needs
+  /// about the sequence anew for each 32 tiles, which spares registers.
+  /// Scope    all lanes of a warp.
   ATTILE_DEVICE int nearest_seen(const WorkTile& at, int from, int direction) const {
     const int lane = arch::thread_index() % arch::kWarpSize;
     const int kv_tiles = p_.kv_tiles_of(at);
@@ -148,7 +157,7 @@ class DqOrder {
   /// Ends the turn of `kv_tile`. Scope    one thread, after all that added.
   ATTILE_DEVICE void release(const WorkTile& at, int kv_tile) const {
     if constexpr (kListsBlocks) {
-      // A list may name rows more than once: then others may have had their turns meanwhile.
+      // A list that names these rows twice: others may have had their turns meanwhile.
       if (arch::load_acquire(semaphore(at)) <= kv_tile) return;
     }
     arch::store_release(semaphore(at), kv_tile);
@@ -199,7 +208,7 @@ class DqOrder {
   /// Waits until `before` has added, and so all that come before it.
   ATTILE_DEVICE void await_semaphore(const WorkTile& at, int before) const {
     if constexpr (kListsBlocks) {
-      // Where a list names rows more than once, later tiles may have had their turns already.
+      // Where a list names these rows twice, kv tiles after mine may have had their turns.
       while (arch::load_acquire(semaphore(at)) > before) {
       }
     } else {

@@ -22,10 +22,14 @@
 // of the classes below once, calls `begin` before its first tile and `end` after its last one, and
 // `probabilities_and_gradient` makes a Tile of it for each tile. A Tile takes the values of kRows
 // register rows at a time, and then adds them.
+// All additions are atomic, and those of several warps to one element come in no fixed order:
+// DqMode::kInOrder and kTwoPass are refused where scores share an element (docs/contract.md,
+// "Bits").
 
 namespace attile {
 
-/// Adds nothing: of a modifier without a gradient, and of a pass that leaves it to another one.
+/// Adds nothing. It stands for the gradient of a modifier that has none, and in a pass that leaves
+/// it to another one.
 struct NoGradient {
   static constexpr std::size_t kWarpBytes = 0;
 
@@ -47,8 +51,8 @@ struct NoGradient {
   };
 };
 
-/// Adds each score's values by themselves: of a modifier that does not say which scores share an
-/// element.
+/// Adds the values of each score by atomics of its own, for a modifier that does not say which
+/// scores share an element.
 template <class S>
 struct AddsEachScore {
   static constexpr std::size_t kWarpBytes = 0;
@@ -74,13 +78,13 @@ struct AddsEachScore {
   };
 };
 
-/// Adds up what the scores of a warp add to the same element, and then adds that by one atomic. The
-/// sums of columns and of a head are kept in shared memory over all tiles of a head, because a
+/// Sums what the scores of a warp contribute to the same element, and adds each sum by one atomic.
+/// The sums of columns and of a head are kept in shared memory over all tiles of a head, because a
 /// warp's columns are the same in all of them.
 /// Shapes   a warp has 8 * kRegCols columns of S, in a TransposedRegisters<MmaTile>.
 /// Scope    all lanes of a warp.
-/// Barriers one of the warp's lanes or of more threads behind the tiles of a step, before a Tile of
-///          another head or `end`: other lanes read the sums then.
+/// Barriers the caller has one of the warp's lanes, or of more threads, between the last Tile of a
+///          head and a Tile of another head, and before `end`: other lanes then read the sums.
 template <class Registers, class S>
 class GradientSums {
   static constexpr int kTerms = kGradientTerms<S>;
@@ -108,6 +112,8 @@ class GradientSums {
   template <class>
   class Tile {
    public:
+    /// The register rows of which values are kept at a time. They take registers, as do the scores
+    /// that some modifiers need.
     static constexpr int kRows = Registers::kRegRows % 8 == 0 && !kNeedsScores<S> ? 8 : 4;
 
     ATTILE_DEVICE Tile(const GradientSums& sums, const S& mod, const tile::TileCoord& coord)
@@ -216,7 +222,7 @@ class GradientSums {
       const int row0 = coord_.row0 + Registers::row(r0) - lane % 4 * 2;
       const int col0 = coord_.col0 + Registers::col(0) - lane / 4;
       Sums::by_diagonals(values_[t], [&](int d, float x) {
-        const int distance = col0 - row0 + d;
+        const int distance = col0 - row0 + d;  // the diagonal's first score stands for all of it
         add_one(mod_, t, index(max(0, -distance), max(0, distance)), coord_.extent, x);
       });
     }
@@ -252,8 +258,8 @@ class GradientSums {
     mod.add_gradient(0.0f, 0.0f, i, extent, TakeAddress{address, term, t});
     return address;
   }
-  /// Adds a sum to the element that a score's term t adds to. Where it is 0 there may be no such
-  /// score.
+  /// Adds a sum to the element that a score's term t adds to. It does nothing where the sum is 0,
+  /// as it is where there is no such score, and no element.
   ATTILE_DEVICE static void add_one(const S& mod, int t, const ScoreIndex& i, const Extent& extent,
                                     float x) {
     if (x != 0.0f) arch::atomic_add(address(mod, t, i, extent), x);
@@ -281,7 +287,7 @@ class GradientSums {
     const int col0 = coord.col0 + Registers::col(0) - lane / 4;
     ATTILE_UNROLL
     for (int col = lane; col < kCols; col += arch::kWarpSize) {
-      const ScoreIndex i{coord.batch, coord.head, 0, col0 + col};
+      const ScoreIndex i{coord.batch, coord.head, 0, col0 + col};  // row 0 stands for all rows
       add_one(mod, t, i, coord.extent, columns(t)[col]);
     }
   }
@@ -291,6 +297,7 @@ class GradientSums {
     ATTILE_UNROLL
     for (int col = lane; col < kCols; col += arch::kWarpSize) sum += columns(t)[col];
     sum = tile::warp_sum(sum);
+    // The first score stands for all scores of the head.
     if (lane == 0) add_one(mod, t, {coord.batch, coord.head, 0, 0}, coord.extent, sum);
   }
 

@@ -27,16 +27,17 @@ struct QTileLoop {
   struct NotListed {};
   static constexpr bool kListsBlocks = BackwardParams<Traits>::kListsBlocks;
 
-  int kv_block, head, step;
+  int kv_block, head;
+  int head_step;  ///< of the loop over the current head's tiles; it begins anew with each head
   TileRange range;
   [[no_unique_address]] std::conditional_t<kListsBlocks, Listed, NotListed> listed;
 
   ATTILE_DEVICE QTileLoop(const BackwardParams<Traits>& params, int kv_block_number)
-      : p(params), kv_block(kv_block_number), step(0) {
+      : p(params), kv_block(kv_block_number), head_step(0) {
     head = kv_work_tile(p, kv_block).head - 1;
     enter_head();
   }
-  ATTILE_DEVICE bool more() const { return step < range.last; }
+  ATTILE_DEVICE bool more() const { return head_step < range.last; }
   ATTILE_DEVICE typename BackwardParams<Traits>::Edge edge() const {
     if constexpr (kListsBlocks) {
       return listed.edge;
@@ -45,14 +46,14 @@ struct QTileLoop {
     }
   }
   ATTILE_DEVICE int row0() const { return q_tile() * Traits::kBr; }
-  /// Returns the work tile of the current rows and of the kv tile of `key`.
-  ATTILE_DEVICE WorkTile tile(WorkTile key) const {
-    key.head = head;
-    key.row0 = row0();
-    return key;
+  /// Returns the work tile of the current rows and of the kv tile of `kv`.
+  ATTILE_DEVICE WorkTile tile(WorkTile kv) const {
+    kv.head = head;
+    kv.row0 = row0();
+    return kv;
   }
   ATTILE_DEVICE void advance() {
-    ++step;
+    ++head_step;
     enter_head();
   }
 
@@ -61,17 +62,17 @@ struct QTileLoop {
     if constexpr (kListsBlocks) {
       return listed.q_tile;
     } else {
-      return p.ascends(kv_block) ? range.first + range.last - 1 - step : step;
+      return p.ascends(kv_block) ? range.first + range.last - 1 - head_step : head_step;
     }
   }
   ATTILE_DEVICE void enter_head() {
     if constexpr (kListsBlocks) {
-      for (find_head(); more(); ++step, find_head()) {
-        WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
-        key.head = head;
-        const int q_tile = p.listed_q_tile(key, key.kv_tile(), range, step);
-        listed = {q_tile, p.listed_edge(key, key.kv_tile(), q_tile, range.full(step))};
-        if (p.exists(key, q_tile)) return;
+      for (find_head(); more(); ++head_step, find_head()) {
+        WorkTile kv = kv_work_tile(p, arch::opaque(kv_block));
+        kv.head = head;
+        const int q_tile = p.listed_q_tile(kv, kv.kv_tile(), range, head_step);
+        listed = {q_tile, p.listed_edge(kv, kv.kv_tile(), q_tile, range.full(head_step))};
+        if (p.exists(kv, q_tile)) return;
       }
     } else {
       find_head();
@@ -79,13 +80,13 @@ struct QTileLoop {
   }
   /// Goes on to the next head with steps, where this one has no more.
   ATTILE_DEVICE void find_head() {
-    while (step >= range.last) {
-      WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
-      if (head + 1 == p.head_end(key)) return;
+    while (head_step >= range.last) {
+      WorkTile kv = kv_work_tile(p, arch::opaque(kv_block));
+      if (head + 1 == p.head_end(kv)) return;
       ++head;
-      key.head = head;
-      range = p.q_tiles_seeing(key, key.kv_tile());
-      step = range.first;
+      kv.head = head;
+      range = p.q_tiles_seeing(kv, kv.kv_tile());
+      head_step = range.first;
     }
   }
 };

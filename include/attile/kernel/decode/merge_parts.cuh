@@ -74,10 +74,11 @@ class PartOutput {
   /// Ends a part behind its last `put`. If the row tile has several, the block that ends the last
   /// one merges them, whichever that is, and sets the ticket to 0.
   /// Scope    all kThreads threads of the block.
+  /// Barriers one of the block between the last `put` and this, or others could read a part that is
+  ///          not written yet.
   ATTILE_DEVICE void end() const {
     if (part_.parts == 1) return;
     int* const ticket = p_.ticket(part_.first_slot);
-    arch::barrier();  // all threads have written the part before one says so
     bool is_last = false;
     if (arch::thread_index() == 0) {
       is_last = arch::fetch_add_acq_rel(ticket, 1) == part_.parts - 1;

@@ -77,8 +77,8 @@ ATTILE_DEVICE auto row_sinks(const ForwardParams<Traits>& p, float scale_log2,
   }
 }
 
-/// Stores LSE of the rows that this thread holds, where it is wanted. The lanes of a row hold the
-/// same rows, and each writes others of them.
+/// Stores LSE of the rows that this thread holds, where it is wanted. The kRowLanes lanes that
+/// share rows hold the same ones, and each writes a different share of them.
 /// [FlashAttention-2, Alg. 1, lines 13 and 15]
 template <class Registers, class Traits, class Coord>
 ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
@@ -98,12 +98,12 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
     if (r >= Registers::kRegRows || !Registers::has_row(r)) continue;
     const int row = Registers::row(r);
     if (!coord.has_row(row)) continue;
-    const ScoreIndex at = coord.at(row, 0);
+    const ScoreIndex index = coord.at(row, 0);
     float lse = mine.lse(0, scale_log2);
     if constexpr (Traits::SinkType::kEnabled) {
-      lse = mine.lse(0, scale_log2, p.policies.sink.logit(at.head));
+      lse = mine.lse(0, scale_log2, p.policies.sink.logit(index.head));
     }
-    p.first_row(p.lse, at.batch, at.head)[at.row] = lse;
+    p.first_row(p.lse, index.batch, index.head)[index.row] = lse;
   }
 }
 

@@ -54,15 +54,15 @@ struct BackwardTiles {
 template <class Traits>
 ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
                                      unsigned char* shared) {
-  const WorkTile key = kv_work_tile(p, kv_block);
+  const WorkTile kv = kv_work_tile(p, kv_block);
   constexpr int kThreads = Traits::kThreads;
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   const BackwardTiles<Traits> smem(shared);
   const typename Traits::PTile p_smem{reinterpret_cast<float*>(smem.rest)};  // (Br, Bc)
-  const int col0 = key.kv_tile() * Traits::kBc;
+  const int col0 = kv.kv_tile() * Traits::kBc;
   const auto sampler = p.sampler();
-  tile::load<kThreads>(smem.k, p.k_of(key), col0);  // line 6
-  tile::load<kThreads>(smem.v, p.v_of(key), col0);
+  tile::load<kThreads>(smem.k, p.k_of(kv), col0);  // line 6
+  tile::load<kThreads>(smem.v, p.v_of(kv), col0);
   // The statistics, the sum of dQ and the semaphores are written before this block reads them.
   arch::await_dependencies();
   typename Traits::DkRegisters dk_frag;  // line 7
@@ -121,15 +121,15 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     }
   };
 
-  WorkTile at = key;
-  for (; at.head < p.head_end(key); ++at.head) {
+  WorkTile at = kv;
+  for (; at.head < p.head_end(kv); ++at.head) {
     p.visit_rows(at, [&](auto masked, int q_tile, bool is_full) {  // lines 8 to 17
       at.row0 = q_tile * Traits::kBr;
       step(masked, at, is_full);
     });
   }
-  tile::store(p.keys_of_head(p.dk, key, p.head_dim), dk_frag, col0, p.scale);  // line 18
-  tile::store(p.keys_of_head(p.dv, key, p.head_dim_v), dv_frag, col0, sampler.keep_scale());
+  tile::store(p.keys_of_head(p.dk, kv, p.head_dim), dk_frag, col0, p.scale);  // line 18
+  tile::store(p.keys_of_head(p.dv, kv, p.head_dim_v), dv_frag, col0, sampler.keep_scale());
 }
 
 /// Computes dQ of one tile of query rows, for kTwoPass, by the same steps over the kv tiles.

@@ -9,7 +9,7 @@
 #include <attile/kernel/portable/forward_traits.cuh>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/kernel/problem/work_tile.h>
-#include <attile/tile/copy.cuh>
+#include <attile/tile/matrix.cuh>
 
 #include <concepts>
 #include <cstddef>

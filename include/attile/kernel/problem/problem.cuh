@@ -15,7 +15,7 @@
 #include <attile/core/tile_slots.h>
 #include <attile/kernel/problem/find_slot.cuh>
 #include <attile/kernel/problem/work_tile.h>
-#include <attile/tile/copy.cuh>
+#include <attile/tile/matrix.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <type_traits>

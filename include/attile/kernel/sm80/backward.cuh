@@ -162,10 +162,10 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
   tile::stage(k_smem, dk_frag, p.scale);
   tile::stage(v_smem, dv_frag, p.sampler().keep_scale());
   arch::barrier();  // dK and dV are written before others read them
-  const WorkTile key = kv_work_tile(p, kv_block);
-  const int col0 = key.kv_tile() * Traits::kBc;
-  tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dk, key, p.head_dim), k_smem, col0);
-  tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dv, key, p.head_dim_v), v_smem, col0);
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  const int col0 = kv.kv_tile() * Traits::kBc;
+  tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dk, kv, p.head_dim), k_smem, col0);
+  tile::store_tile<Traits::kWarps>(p.keys_of_head(p.dv, kv, p.head_dim_v), v_smem, col0);
 }
 
 /// Says which coordinates of its kv tile a loop keeps, and which it computes anew, so that they do
@@ -190,14 +190,14 @@ inline constexpr Kept kKept = [] {
 
 /// Returns the work tile of a step.
 template <class Traits>
-ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int kv_block, WorkTile key,
+ATTILE_DEVICE WorkTile step_tile(const BackwardParams<Traits>& p, int kv_block, WorkTile kv,
                                  const QTileLoop<Traits>& rows) {
   if constexpr (kKept<Traits> == Kept::kKvBlock) {
-    key = kv_work_tile(p, arch::opaque(kv_block));
+    kv = kv_work_tile(p, arch::opaque(kv_block));
   } else {
-    key.sequence = arch::opaque(key.sequence);
+    kv.sequence = arch::opaque(kv.sequence);
   }
-  return rows.tile(key);
+  return rows.tile(kv);
 }
 
 /// Returns the coordinates of a step's scores. `col0`: the first key of its kv tile.
@@ -221,9 +221,8 @@ template <class Traits>
 ATTILE_DEVICE void end_gradient(const BackwardParams<Traits>& p, int kv_block,
                                 unsigned char* shared) {
   if constexpr (kHasGradient<typename Traits::ScoreModType>) {
-    const WorkTile key = kv_work_tile(p, kv_block);
-    gradient_of<Traits>(shared).end(p.policies.score_mod,
-                                    p.coord(key, key.kv_tile() * Traits::kBc));
+    const WorkTile kv = kv_work_tile(p, kv_block);
+    gradient_of<Traits>(shared).end(p.policies.score_mod, p.coord(kv, kv.kv_tile() * Traits::kBc));
   }
 }
 
@@ -242,12 +241,12 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   unsigned char* const stages = v_smem.data + Traits::VTile::kBytes;
   const PTile ds_smem{stages + Traits::kStages * Traits::kStageBytes};  // (Bc, Br): dS^T
   const PTile p_smem{ds_smem.data + PTile::kBytes};                     // (Bc, Br): P^T
-  const WorkTile key = kv_work_tile(p, kv_block);
-  const int col0 = key.kv_tile() * Traits::kBc;
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  const int col0 = kv.kv_tile() * Traits::kBc;
   const auto sampler = p.sampler();
 
-  tile::load_async<kThreads>(k_smem, p.k_of(key), col0);  // line 6
-  tile::load_async<kThreads>(v_smem, p.v_of(key), col0);
+  tile::load_async<kThreads>(k_smem, p.k_of(kv), col0);  // line 6
+  tile::load_async<kThreads>(v_smem, p.v_of(kv), col0);
   QTileLoop<Traits> next(p, kv_block);
   int step = 0;
   const auto stage_of = [&](int i) {
@@ -255,8 +254,8 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   };
   const auto load_next = [&] {
     if (next.more()) {
-      WorkTile at = key;
-      at.sequence = arch::opaque(key.sequence);
+      WorkTile at = kv;
+      at.sequence = arch::opaque(kv.sequence);
       stage_of(step).load(p, next.tile(at));
     }
     arch::async_copy_commit();
@@ -272,7 +271,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
   ATTILE_UNROLL_BY(1)
   while (next.more()) {  // lines 8 and 9
     const QueryStage<Traits> smem = stage_of(step++);
-    const WorkTile at = step_tile(p, kv_block, key, next);
+    const WorkTile at = step_tile(p, kv_block, kv, next);
     const tile::TileCoord coord = step_coord(p, at, col0);
     const auto edge = next.edge();
     if constexpr (Traits::kStages == 2) next.advance();
@@ -299,12 +298,12 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
     if constexpr (!kSumFirst) sum = p.dq_accum_of(at);
     bool writes = false;
     if constexpr (kInOrder) {  // each warp waits for itself
-      writes = DqOrder<Traits>(p).acquire(at, arch::opaque(key.kv_tile()));
+      writes = DqOrder<Traits>(p).acquire(at, arch::opaque(kv.kv_tile()));
     }
     add_dq<Traits>(sum, ds_smem, k_smem, writes);
     if constexpr (kInOrder) {
       arch::barrier();  // this part of dQ is added before the semaphore is released
-      if (arch::thread_index() == 0) DqOrder<Traits>(p).release(at, arch::opaque(key.kv_tile()));
+      if (arch::thread_index() == 0) DqOrder<Traits>(p).release(at, arch::opaque(kv.kv_tile()));
     }
   }
 

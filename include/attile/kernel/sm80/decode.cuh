@@ -3,6 +3,7 @@
 
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
@@ -65,6 +66,7 @@ class KeyValueStream {
       : p_(p), schedule_(schedule), shared_(shared) {
     has_part_ = schedule_.next(part_);
     tile_ = part_.at.kv_tiles.first;
+    load_ahead();
   }
 
   /// Begins the block's next part, whose tiles are loaded then if they are not yet.
@@ -194,7 +196,7 @@ struct WarpShare {
     const int col0 = key + state() * kKeys;
     const Extent lengths = p.extent(at);
     if constexpr (Traits::kPacksHeads) {
-      return tile::PackedTileCoord{at.sequence,    at.head,      0, col0, lengths, -row0,
+      return tile::PackedHeadsCoord{at.sequence,    at.head,      0, col0, lengths, -row0,
                                    p.packed_heads, lengths.q_len};
     } else {
       return tile::TileCoord{at.sequence, at.head, row0, col0, lengths};
@@ -303,13 +305,17 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& 
   }
   const PartOutput<Traits> output(p, part, scale_log2);
   merge_warps<Traits, Share>(o_frag, softmax, output, part.rows, scale_log2, shared);
-  output.end();  // lines 12 to 15
+  output.end();  // lines 12 to 15, behind the last barrier of merge_warps
 }
 
 /// Computes the parts of row tiles that a block has.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 128 bytes.
 template <class Traits>
 ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsigned char* shared) {
+  // A step of generation is a chain of short kernels: this one begins while the one before ends,
+  // and reads nothing that could be its result until it has ended. The next one may do the same.
+  arch::await_dependencies();
+  arch::launch_dependents();
   SplitSchedule<Traits> schedule(p, block, shared);
   KeyValueStream<Traits> stream(p, schedule, shared);
   for (SplitPart part; schedule.next(part);) {

@@ -32,6 +32,7 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kLeastArchitecture = 800;
   static constexpr bool kPersistent = true;
   static constexpr bool kSplits = true;
+  static constexpr bool kAwaitsDependencies = true;
   /// Whether the query heads of a kv head share row tiles.
   static constexpr bool kPacksHeads = !P::DropoutType::kEnabled;
   static constexpr int kWarps = TuningType::kWarps;

@@ -7,12 +7,12 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/kernel/backward/backward_kernel.cuh>
-#include <attile/kernel/sm90/backward_consumer.cuh>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_producer.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/product_per_warpgroup.cuh>
+#include <attile/kernel/sm90/rows_per_warpgroup.cuh>
 
 // The backward pass over keys for compute capability 9.0: FlashAttention-2, Algorithm 2 (arXiv
 // 2307.08691), with wgmma, TMA and specialised warps. A block has one tile of K and V (a kv block)
@@ -22,14 +22,14 @@
 // clang-format off
 //   one producer warpgroup                 consumer warpgroups, up to 128 columns
 //   +-------------------------------+        +-------------------------------------------------+
-//   | warp 0: load_tiles            |--K, V->| consume (backward_consumer.cuh), 64 rows of K   |
+//   | warp 0: load_tiles            |--K, V->| consume (rows_per_warpgroup.cuh), 64 rows of K  |
 //   |                               |-Q, dO->| and V each:                                     |
 //   |                               |        |   S^T = K Q^T, dP^T = V dO^T                    |
-//   | warps 1 to 3, as "who adds dQ |        |   P^T, dS^T in registers; dS^T -> shared memory |
-//   | to dq_accum" says:            |        |   dV += P^T dO, dK += dS^T Q                    |
-//   |   add_staged_dq (kBulkDq)     |<--dQ---|   dQ = dS K, of the tile of rows before         |
+//   | warps 1 and 2, as "who adds   |        |   P^T, dS^T in registers; dS^T -> shared memory |
+//   | dQ to dq_accum" says:         |        |   dV += P^T dO, dK += dS^T Q                    |
+//   |   add_staged_dq (kBulkDq), or |<--dQ---|   dQ = dS K, of the tile of rows before         |
 //   |   run_dq_semaphore            |        +-------------------------------------------------+
-//   |   zero_fill_dq                |        above 128 columns (kProductPerWarpgroup)
+//   | warp 3: zero_fill_dq (*)      |        above 128 columns (kProductPerWarpgroup)
 //   |                               |        +-------------------------------------------------+
 //   |                               |        | run_consumer (product_per_warpgroup.cuh): one   |
 //   +-------------------------------+        | makes S, P and dV; one dP, dS and dK; one dQ    |
@@ -47,16 +47,17 @@
 //   dQ, fp32  1          with kBulkDq: consumers ->
 //                        add_staged_dq (dq_staged, dq_read)
 //
-//   who adds dQ to dq_accum      producer's warps 1, 2 (and 3)        consumers
+//   who adds dQ to dq_accum      producer's warps 1 and 2             consumers
 //   kAccumulate, to 128 columns
-//     kBulkDq                    add_staged_dq, one per consumer      stage it
+//     kBulkDq                    add_staged_dq, one per consumer,     stage it
+//                                of which there are one or two
 //     no room for staged dQ      -                                    add it by atomics
 //   kAccumulate, above           -                                    that of dQ, by atomics
 //   kInOrder, to 128 columns
 //     kBulkDq (the fast path)    add_staged_dq, two, in turn          stage it
 //     else                       run_dq_semaphore, two                add it in turn
 //   kInOrder, above              run_dq_semaphore, two                that of dQ, in turn
-//   With kAccumulate warp 3 runs zero_fill_dq (kZeroFillsInPass).
+//   (*) With kZeroFillsInPass: with kAccumulate, but for three consumers up to 128 columns.
 //
 //   a step of a consumer up to 128 columns (q_step), tile i of rows
 //   wgmma      S, dP (i)        dV (i)                         dQ (i - 1), dK (i)
@@ -68,41 +69,51 @@
 //
 // dQ (i - 1) is made in step i, when the other consumers, too, have mostly staged their dS (i - 1):
 // made in step i - 1, it would wait for the slowest one. Where registers make a tile of rows go in
-// parts (kParts), S, P, dP, dS, dV and dK are made for one part after another. S, dP, dQ and the
-// exponentials are in gradient_consumer.cuh, dV and dK in backward_consumer.cuh.
+// parts (kParts), S, P, dP, dS, dV and dK are made for one part after another. What both designs do
+// to S and dP is in score_consumer.cuh, and the pointwise work, such as exponentials, in
+// kernel/backward/backward_step.cuh.
 //
-// A block computes one kv block, block n of the grid the n-th one. With many tiles of unequal
-// length, kv heads share rounds of blocks instead (kHeadsInFlight), and with kInOrder the n-th
-// block that begins takes the n-th one, counted by an atomic, from a head's last tile on, or in
-// heads that ascend from its first: see kv_block_of (kernel/backward/backward_schedule.cuh). The
-// tiles of rows that see it, over all query heads that read it, come from QTileLoop
+// A block computes one kv block (kv_block_of, kernel/backward/backward_schedule.cuh):
+//   - as a rule block n of the grid the n-th one,
+//   - where blocks are few and a mask makes them uneven, kv heads share rounds of blocks
+//     (kHeadsInFlight),
+//   - with kInOrder the n-th block that begins, counted by an atomic, takes the n-th one, from a
+//     head's last tile on, or in heads that ascend from its first,
+//   - where sequences are packed a warp finds the sequence that the block belongs to
+//     (find_by_warp); a block for which there is none ends.
+//
+// The tiles of rows that see it, over all query heads that read it, come from QTileLoop
 // (q_tile_loop.cuh), which every warp of the producer that needs them runs by itself; consumers
 // read from each stage of Q which rows it has (QStage). The order in which dQ is added, and how the
 // next kernel knows that it is complete, stand in kernel/backward/dq_order.cuh. One thread makes
-// each element of a block's part of dQ, as one sum over all its keys, so that the order of kv
-// blocks is all that decides its bits.
+// each element of a block's part of dQ, as one sum over all its keys, so that with kInOrder the
+// order of kv blocks is all that decides its bits. That is so where block lists name a block once
+// (DqOrder).
 //
-// Edges. Tiles of rows that see nothing of the kv block are left out by QTileLoop; a kv block that
-// no row sees gets the end at once, and stores zeros. In a tile that the mask, the last row or the
-// last key cuts (QStage::edge), P and dS are 0 where the score is hidden: on the fast path S is
-// -inf there, else P and the factor of dS are replaced by 0, or `visible` decides. A row that sees
-// nothing at all has LSE = +inf here (preprocessing puts it for -inf), which makes P 0.
+// Edges. Tiles of rows that see nothing of the kv block are left out by QTileLoop. A kv block that
+// no row sees gets the end as its first stage of Q, and stores zeros. In a tile that the mask, the
+// last row or the last key cuts (QStage::edge), P and dS are 0 where the score is hidden: on the
+// fast path S is -inf there; else P and the factor of dS are replaced by 0, or without kPBeforeDp
+// `visible` decides. A row that sees nothing at all has LSE = +inf here (preprocessing puts it for
+// -inf), which makes P 0.
 //
-// Named barriers (named_barrier.cuh). Up to 128 columns all consumers wait for each other once,
-// before dK and dV are staged over K and V: else a slower warpgroup would read them as K and V.
-// Without kBulkDq the block signals only behind that barrier that dQ is ready. The threads of one
-// consumer warpgroup wait for each other between the staging of dK or dV and the store: else TMA
-// would copy what other threads have not written. Above 128 columns those of dQ also do between
-// their additions to dq_accum and the signal. Behind the barrier that follows the set-up of the
-// mbarriers, all else within the block is ordered by these (backward_memory.cuh), and among blocks
-// by DqOrder.
+// Named barriers (named_barrier.cuh).
+//   - Up to 128 columns all consumers wait for each other once, before dK and dV are staged over K
+//     and V: else a slower warpgroup would read them as K and V. Without kBulkDq the block signals
+//     only behind that barrier that dQ is ready.
+//   - The threads of one consumer warpgroup wait for each other between the staging of dK or dV and
+//     the store: else TMA would copy what other threads have not written.
+//   - Above 128 columns those of the warpgroup that makes dQ wait for each other before one of them
+//     signals that it has been added.
+// Behind the barrier that follows the set-up of the mbarriers, all else within the block is ordered
+// by these (backward_memory.cuh), and among blocks by DqOrder.
 
 namespace attile::sm90 {
 
 /// Computes dK and dV of one kv block, and adds its part of dQ.
 /// Scope    all threads of the block. `shared`: Traits::kKvSharedBytes, aligned to 1024 bytes.
 template <class Traits>
-ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void backward_kv_block(const TmaBackwardParams<Traits>& p, int kv_block,
                                      unsigned char* shared) {
   if constexpr (!arch::kHasWarpgroups) return;
   const BackwardMemory<Traits> smem{shared};

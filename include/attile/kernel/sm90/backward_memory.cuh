@@ -63,7 +63,9 @@ struct BackwardMemory {
   ATTILE_DEVICE typename Traits::DsTile ds(int step) const {
     return {data + Traits::kDsOffset + (step & 1) * Traits::DsTile::kBytes};
   }
-  /// Returns P of a part in the order of registers. Parts are counted through all tiles.
+  /// Returns what the consumer of dV hands that of dK for a part, in the order of registers, with
+  /// kProductPerWarpgroup: P, its factor of dS, or S (product_per_warpgroup.cuh). Parts are counted
+  /// through all tiles.
   ATTILE_DEVICE float* p(int part) const {
     return reinterpret_cast<float*>(data + Traits::kPOffset) +
            part % Traits::kPBuffers * (Traits::kPartRows * Traits::kBc);
@@ -102,7 +104,8 @@ struct BackwardMemory {
   ATTILE_DEVICE int* dq_rows(int ds_tile) const {
     return reinterpret_cast<int*>(data + Traits::kDqRowsOffset) + 4 * ds_tile;
   }
-  /// Returns whether dq_accum is overwritten. `dq_acquired` guards it.
+  /// Returns where a producer warp says whether dq_accum is overwritten, by the barriers of
+  /// `dq_acquired`.
   ATTILE_DEVICE int* dq_overwrites() const { return dq_rows(Traits::kDsTiles); }
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
@@ -115,39 +118,41 @@ struct BackwardMemory {
 
   /// Return the slots of dS of a step and of P of a part, with kProductPerWarpgroup.
   ATTILE_DEVICE SlotBarriers ds_slot(int step) const {
-    return slot(step % Traits::kDsTiles, step / Traits::kDsTiles);
+    return barrier_pair(step % Traits::kDsTiles, step / Traits::kDsTiles);
   }
   ATTILE_DEVICE SlotBarriers p_slot(int part) const {
-    return slot(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
+    return barrier_pair(Traits::kDsTiles + part % Traits::kPBuffers, part / Traits::kPBuffers);
   }
   /// Return the slots by which, with kDqSemaphoreWarps, a producer warp signals that it has
   /// acquired the semaphore of a step, and the consumers that they have added dQ.
   ATTILE_DEVICE SlotBarriers dq_acquired(int step) const {
-    return slot(Traits::kBarrierPairs, step);
+    return barrier_pair(Traits::kBarrierPairs, step);
   }
   ATTILE_DEVICE SlotBarriers dq_added(int step) const {
-    return slot(Traits::kBarrierPairs + 1, step);
+    return barrier_pair(Traits::kBarrierPairs + 1, step);
   }
 
   /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
     constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
-    constexpr int kConsumerWarps = (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kWarps;
+    // Above 128 columns two of the three consumers release Q and dO. K and V are never released.
+    constexpr int kReleasingWarps =
+        (Traits::kProductPerWarpgroup ? 2 : Traits::kConsumers) * kWarps;
     if (arch::thread_index() == 0) {
-      k().init(kConsumerWarps);
-      v().init(kConsumerWarps);
-      q().init(kConsumerWarps);
-      dout().init(kConsumerWarps);
+      k().init(kReleasingWarps);
+      v().init(kReleasingWarps);
+      q().init(kReleasingWarps);
+      dout().init(kReleasingWarps);
       if constexpr (Traits::kProductPerWarpgroup) {
         for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {
-          arch::mbarrier_init(slot(i, 0).full, kWarps);
-          arch::mbarrier_init(slot(i, 0).empty, kWarps);
+          arch::mbarrier_init(barrier_pair(i, 0).full, kWarps);
+          arch::mbarrier_init(barrier_pair(i, 0).empty, kWarps);
         }
       } else {
-        arch::mbarrier_init(step_barrier(), kConsumerWarps);
+        arch::mbarrier_init(step_barrier(), kReleasingWarps);
         constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
         for (int i = 0; Traits::kBulkDq && i < Traits::kDqAdders; ++i) {
-          arch::mbarrier_init(dq_staged(i), kInOrder ? kConsumerWarps : kWarps);
+          arch::mbarrier_init(dq_staged(i), kInOrder ? kReleasingWarps : kWarps);
           if (i == 0 || !kInOrder) arch::mbarrier_init(dq_read(i), 1);
         }
       }
@@ -160,14 +165,15 @@ struct BackwardMemory {
       }
       if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_init(zero_filled(), 1);
       arch::mbarrier_publish();
-      arch::fence_async_proxy();  // what an earlier kernel wrote here does not land after TMA's
+      // The number that find_kv_block has stored here does not land after what TMA writes.
+      arch::fence_async_proxy();
     }
     arch::barrier();  // nobody uses a barrier that is not initialised yet
   }
 
  private:
   /// Returns pair `i` of barriers behind those of the pipelines, for use number `use`.
-  ATTILE_DEVICE SlotBarriers slot(int i, int use) const {
+  ATTILE_DEVICE SlotBarriers barrier_pair(int i, int use) const {
     return {step_barrier() + 2 * i, step_barrier() + 2 * i + 1, use & 1};
   }
   ATTILE_DEVICE arch::Mbarrier* barriers() const {
@@ -183,7 +189,7 @@ struct QStage {
   State state;
   int head, row0;  ///< the query head and its first row; head < 0 after the last tile
   /// Whether the mask or the end of a sequence hides some of its scores.
-  typename attile::BackwardParams<Traits>::Edge edge;
+  typename BackwardParams<Traits>::Edge edge;
 
   /// Waits until Q and its statistics have arrived, and reads which rows they are.
   ATTILE_DEVICE QStage(const BackwardMemory<Traits>& smem, const State& q_state) : state(q_state) {

@@ -58,14 +58,14 @@ struct BoxedGradients {
   }
 };
 
-/// The one argument of the kernels. It adds the tensor maps to attile::BackwardParams.
+/// The one argument of the kernels. It adds the tensor maps to BackwardParams.
 template <class Traits>
-struct BackwardParams : attile::BackwardParams<Traits> {
+struct TmaBackwardParams : BackwardParams<Traits> {
   arch::TensorMap q_map{}, k_map{}, v_map{}, do_map{}, dk_map{}, dv_map{};
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
 
-  BackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows)
-      : attile::BackwardParams<Traits>(args, workspace, l_of_rows),
+  TmaBackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows)
+      : BackwardParams<Traits>(args, workspace, l_of_rows),
         boxes(args, args.q_heads, args.kv_heads) {}
 
   /// Return the coordinates of a work tile's rows, and of its keys, from key `key0` on.

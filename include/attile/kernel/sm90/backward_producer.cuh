@@ -33,25 +33,28 @@ namespace attile::sm90 {
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
 /// it (line 9). With each tile of Q goes which rows they are (QStage); after the last one goes a
 /// stage that says so.
-/// Behind a sequence's last row TMA writes zeros (`ragged`). P and dS are 0 there, because the tile
-/// is an edge and the extent hides them, but 0 * NaN is NaN. Scope    one thread.
+/// Behind a sequence's last row TMA writes zeros (`ragged`), and LSE and delta are +inf and 0, as
+/// preprocessing writes whole tiles of them. P and dS are 0 there, because the tile is an edge and
+/// the extent hides them, but 0 * NaN is NaN: so no row may be a neighbour's.
+/// Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
   {
-    const WorkTile key = kv_work_tile(p, kv_block);
-    const arch::TmaCoord keys = p.keys(key, key.kv_tile() * Traits::kBc);
+    const WorkTile kv = kv_work_tile(p, kv_block);
+    const arch::TmaCoord keys = p.keys(kv, kv.kv_tile() * Traits::kBc);
     const tile::PipelineState<1> state;
     smem.k().producer_acquire(state);
     smem.k().load(state, p.k_map, keys);
     smem.v().producer_acquire(state);
     smem.v().load(state, p.v_map, keys);
   }
-  // Preprocessing is complete: the statistics, its zeros and what DqOrder resets are there, also
-  // for the consumers, which wait for a stage of Q or its end. The warps that add staged dQ wait
-  // for it by await_zero_filled, and with kInOrder the whole block has (backward_in_order_kernel).
+  // Behind this wait preprocessing is complete: the statistics, its zeros and what DqOrder resets
+  // are there. That holds for the consumers, too, which wait for a stage of Q or its end. The warps
+  // that add staged dQ wait by await_zero_filled, and with kInOrder the whole block has waited in
+  // find_kv_block.
   arch::await_dependencies();
   // The next kernel may not begin earlier: it would read flags that preprocessing has not reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
@@ -83,7 +86,7 @@ ATTILE_DEVICE void load_tiles(const BackwardParams<Traits>& p, int kv_block,
 /// Waits until dq_accum of this block's query heads is zeros, filling what nobody has claimed, and
 /// fills the chunk of a block to come (DqOrder). Scope    a warp, with kZeroFillsInPass.
 template <class Traits>
-ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                                 const BackwardMemory<Traits>& smem) {
   const DqOrder<Traits> order(p);
   arch::await_dependencies();  // preprocessing has written the zeros, or reset the flags
@@ -108,7 +111,7 @@ ATTILE_DEVICE void zero_fill_dq(const BackwardParams<Traits>& p, int kv_block,
 /// this block's turn, so that one adds while the other waits for its turn.
 /// Scope    one thread, or with kInOrder a warp; with kBulkDq.
 template <class Traits>
-ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                                  const BackwardMemory<Traits>& smem, int adder) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr int kShares = kInOrder ? 1 : Traits::kConsumers;
@@ -120,12 +123,12 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
   const std::uint32_t dq = arch::shared_address(smem.dq() + offset);
   smem.await_zero_filled();
   arch::fence_async_proxy_global();  // TMA adds to zeros that threads may have written
-  const WorkTile key = kv_work_tile(p, kv_block);
+  const WorkTile kv = kv_work_tile(p, kv_block);
   int step = 0;
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
     if (kInOrder && step % kEvery != adder) continue;
-    const WorkTile at = loop.tile(key);
+    const WorkTile at = loop.tile(kv);
     float* const accum = p.dq_accum_of(at) + offset;
     bool writes = false;
     if constexpr (kInOrder) {
@@ -158,7 +161,7 @@ ATTILE_DEVICE void add_staged_dq(const BackwardParams<Traits>& p, int kv_block,
 /// that the consumers, which add from registers, wait for no answer of device memory.
 /// Scope    a warp, with kDqSemaphoreWarps.
 template <class Traits>
-ATTILE_DEVICE void run_dq_semaphore(const BackwardParams<Traits>& p, int kv_block, bool acquires,
+ATTILE_DEVICE void run_dq_semaphore(const TmaBackwardParams<Traits>& p, int kv_block, bool acquires,
                                     const BackwardMemory<Traits>& smem) {
   const DqOrder<Traits> order(p);
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
@@ -181,7 +184,7 @@ ATTILE_DEVICE void run_dq_semaphore(const BackwardParams<Traits>& p, int kv_bloc
 
 /// Runs the producer warpgroup. Scope    all its threads.
 template <class Traits>
-ATTILE_DEVICE void produce(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void produce(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   const int warp = arch::uniform(arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize);
   if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);

@@ -24,11 +24,11 @@
 namespace attile::sm90 {
 
 template <class Traits>
-struct BackwardParams;
+struct TmaBackwardParams;
 
 /// Holds what a stage of Q has beside the tile: LSE and delta of its rows, and in `header` the
-/// query head, the first row, and whether the mask hides some of its scores. A head below 0 says
-/// that the tile before was the last (QStage).
+/// query head, the first row, and what hides some of its scores (QStage::edge). A head below 0 says
+/// that the tile before was the last.
 template <int Rows>
 struct QueryStatistics {
   static constexpr int kRowBytes = Rows * sizeof(float);
@@ -70,7 +70,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                 "attile::sm90::BackwardTraits: dQ is accumulated or added up in order; kTwoPass is "
                 "the portable family's");
 
-  using Params = sm90::BackwardParams<BackwardTraits>;
+  using Params = TmaBackwardParams<BackwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
   /// How dQ is added up: in any order, or in the order of the kv tiles.
@@ -94,12 +94,12 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       kModifierGradient && kNeedsScores<typename P::ScoreModType>;
   /// Whether P, and the factor of dS beside it, are made before dP is there. Above 64 columns
   /// dropout leaves no registers for the factor, but with kProductPerWarpgroup.
-  static constexpr bool kTwoHalves =
+  static constexpr bool kPBeforeDp =
       kFastPath || (!kGradientOfScores &&
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
-  /// Registers of a producer thread. Producer warps that add dQ in order need more than 24, which
-  /// the consumers then lack; there are such warps with the fast path only. To look for a turn in
-  /// block lists takes more again.
+  /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
+  /// are some on the fast path only, need more than 24, which the consumers then lack. With block
+  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40.
   static constexpr int kProducerRegisters = [] {
     constexpr bool kInOrder = kMode == DqMode::kInOrder;
     constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
@@ -111,13 +111,14 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
   /// Stages of the pipelines of Q and of dO.
   static constexpr int kStages = TuningType::kStages;
-  /// Whether a producer warp that has nothing else to do writes the zeros of dq_accum (DqOrder).
+  /// Whether producer warp 3 writes the zeros of dq_accum (DqOrder). Up to 128 columns three
+  /// consumers leave no warp for that: it would be the third one that adds staged dQ.
   static constexpr bool kZeroFillsInPass =
       kMode == DqMode::kAccumulate && (kProductPerWarpgroup || kConsumers < 3);
-  /// The number of query heads of a kv head from which on half of the kv heads of an in-order pass
-  /// ascend (kv_block_of); 0 where none ever does. With kProductPerWarpgroup it takes long until a
-  /// block has added its dQ, and blocks of an ascending head wait for that before they begin, which
-  /// only long blocks make up for. Off the fast path there are no registers for it, and block
+  /// In an in-order pass half of the kv heads ascend (kv_block_of) where at least so many query
+  /// heads read a kv head; 0: none ever does. A block of an ascending head waits before its first
+  /// step until the block before it has added its dQ. With kProductPerWarpgroup that takes long,
+  /// which only long blocks make up for. Off the fast path there are no registers for it, and block
   /// lists do not say which blocks are long.
   static constexpr int kAlternatesFrom = kMode != DqMode::kInOrder ||
                                                  kRowsAlike<typename P::MaskType> ||
@@ -155,19 +156,19 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Whether a score modifier and dropout share the registers of a thread.
   static constexpr bool kModifierAndDropout =
       P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;
-  /// Registers of a thread of each consumer warpgroup, by its Role, with kProductPerWarpgroup: with
-  /// the producer's 24 they are all that there are.
-  static constexpr int kDvRegisters =
+  /// Registers of a thread of each consumer warpgroup, with kProductPerWarpgroup, in the order of
+  /// Role: dQ, dV, dK. With the producer's 24 they are all that there are.
+  static constexpr int kDvRoleRegisters =
       kFastPath ? 192 : (kModifierAndDropout || kModifierGradient ? 200 : 208);
-  static constexpr int kRoleRegisters[] = {96, kDvRegisters, 392 - kDvRegisters};
+  static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters, 392 - kDvRoleRegisters};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
   /// kProductPerWarpgroup, where all warpgroups have the same 64 rows of K and V.
-  static constexpr int kRows = kConsumers * kWarpgroupRows;
+  static constexpr int kRegisterRows = kConsumers * kWarpgroupRows;
   /// Whether V, the left operand of dP^T, is in registers, where there are enough: wgmma then reads
   /// an eighth less of shared memory.
   static constexpr bool kVInRegisters = kFastPath && kQkColumns + kVColumns <= 128;
   /// S^T and P^T, or dP^T and dS^T, of a part in registers.
-  using ScoreRegisters = tile::MmaTile<kRows, kPartRows, kConsumers * 4>;
+  using ScoreRegisters = tile::MmaTile<kRegisterRows, kPartRows, kConsumers * 4>;
   /// Whether the accumulator of S begins at -LSE / 2, so that it is at most half as large where P
   /// is not 0, and so is the error of the sum: for depths above tile::kOneSumDepth.
   static constexpr bool kBeginsAtHalf = kFastPath && kQkColumns > tile::kOneSumDepth;
@@ -181,8 +182,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// How the gradient of a score modifier is added to.
   using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType>;
   /// dK and dV in registers, over all tiles of Q that a block goes through.
-  using DkRegisters = tile::SumTile<kRows, kQkColumns, kConsumers * 4>;
-  using DvRegisters = tile::SumTile<kRows, kVColumns, kConsumers * 4>;
+  using DkRegisters = tile::SumTile<kRegisterRows, kQkColumns, kConsumers * 4>;
+  using DvRegisters = tile::SumTile<kRegisterRows, kVColumns, kConsumers * 4>;
 
   /// One warpgroup's rows of dK and dV, staged in shared memory for their store.
   using DkTile = tile::PanelTile<kWarpgroupRows, kQkColumns, T>;
@@ -199,7 +200,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// dQ of a tile, or of a part of it, in registers.
   using DqRegisters =
       std::conditional_t<kProductPerWarpgroup, tile::MmaTile<Br, 64, 4>,
-                         tile::MmaTile<kRows, kQkColumns / kDqWarpgroupsN, kConsumers * 4>>;
+                         tile::MmaTile<kRegisterRows, kQkColumns / kDqWarpgroupsN, kConsumers * 4>>;
   /// Returns the row from which a thread's warpgroup counts its rows in DqRegisters, and the first
   /// column of the tile that they hold.
   ATTILE_DEVICE static TileOrigin dq_origin(int thread) {
@@ -256,8 +257,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kDqReadyFlags = kBulkDq ? kDqAdders : 1;
   static_assert(
       !(kBulkDq && kSignalsDqReady) || kZeroFillsInPass,
-      "attile::sm90::BackwardTraits: the warps that add staged dQ wait for preprocessing by "
-      "the zero fill, before they signal that dQ is ready");
+      "attile::sm90::BackwardTraits: with Bc = 192 no producer warp is left for the zero fill, by "
+      "which the warps that add staged dQ wait for preprocessing; choose Bc = 64 or 128");
   /// Where statistics, the rows of dS, the barriers and the sums of a score modifier's gradient
   /// begin, and the shared memory of a block.
   static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);

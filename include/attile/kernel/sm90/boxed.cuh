@@ -14,7 +14,10 @@
 
 #include <cuda_runtime.h>
 
+#include <climits>
 #include <cstdint>
+#include <numeric>
+#include <tuple>
 #include <type_traits>
 
 namespace attile::sm90 {
@@ -33,13 +36,13 @@ arch::BoxedTensor boxed(const Tensor<Data>& t, RowShape shape, int heads, int di
           {Tile::Layout::kPanelColumns, packed, rows, 1, 1}};
 }
 
-/// Says how the batches of tensors are counted by another axis, where sequences have lengths of
-/// their own: batch b adds b * rows to a row's number, or b * heads to a head's.
+/// Says how the batches of tensors, or their pages, are counted by another axis, where sequences
+/// have lengths of their own: batch b adds b * rows to a row's number, or b * heads to a head's.
 struct BatchFold {
   int rows = 0, heads = 0;
 };
 
-/// Is the number of rows of a `ragged` tensor's maps, and the coordinate of its last dimension.
+/// The number of rows of a `ragged` tensor's maps, and the coordinate of its last dimension.
 inline constexpr int kRaggedRows = 1 << 30;
 
 /// Returns the same tensor for boxes that end with their sequence, where sequences have lengths of
@@ -50,8 +53,8 @@ inline constexpr int kRaggedRows = 1 << 30;
 /// and the copy stops at row kRaggedRows, that is where r = n. The strides of `end` and `row` are
 /// that of a row; kRaggedRows times that of the last dimension is 2^64 bytes less kRaggedRows rows,
 /// so that in addresses of 64 bits the sum is row b + r. The tensor's own address stays that of the
-/// map, because copies fault where a map's address is not mapped. Where neither rows nor heads of
-/// `fold` count the batches, data becomes null, which no kernel takes.
+/// map, because copies fault where a map's address is not mapped. Where batches can be counted
+/// neither by rows nor by heads as `fold` says, `data` becomes null, which arch::boxable refuses.
 /// Shapes   (dim, end, row, head, last).
 inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
   const std::int64_t rows = boxed.size[2], heads = boxed.size[3], batches = boxed.size[4];
@@ -59,13 +62,14 @@ inline arch::BoxedTensor ragged(arch::BoxedTensor boxed, BatchFold fold) {
   const std::int64_t stride = boxed.stride_bytes[2], batch_stride = boxed.stride_bytes[4];
   constexpr std::int64_t kTurn = std::int64_t{1} << 34;  // kRaggedRows times it is 2^64
   const std::int64_t folded =
-      fold.rows > 0 ? fold.rows * stride : heads * boxed.stride_bytes[3];  // from batch to batch
+      fold.rows > 0 ? fold.rows * stride : fold.heads * boxed.stride_bytes[3];  // of a batch
   const bool folds = batches == 1 || batch_stride == folded;
   if (!folds || stride <= 0 || stride >= kTurn) boxed.data = nullptr;
   boxed.size[1] = (batches - 1) * fold.rows + rows + 1;
   boxed.stride_bytes[1] = stride;
   boxed.size[2] = rows > 0 ? kRaggedRows : 0;
-  if (fold.heads > 0) boxed.size[3] = heads * batches;
+  boxed.size[3] = (batches - 1) * fold.heads + heads;
+  if (boxed.size[1] > INT_MAX || boxed.size[3] > INT_MAX) boxed.data = nullptr;
   boxed.size[4] = kRaggedRows + 1;
   boxed.stride_bytes[4] = kTurn - stride;
   return boxed;
@@ -102,8 +106,10 @@ class SequenceBoxes {
   }
 
   /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
-  /// key0 on. `head`: as the map counts heads. Where sequences have lengths of their own, and row0
-  /// is below 0, they are those of a box of zeros, since those rows are the sequence's before.
+  /// key0 on. `head`: as the map counts heads. A box of rows that begins below row 0 must lie
+  /// wholly before it, as the parts do that a work tile lacks (StaticSchedule). Where sequences
+  /// have lengths of their own its coordinates are those of zeros, since the sequence before may
+  /// have rows there.
   ATTILE_DEVICE arch::TmaCoord queries(const WorkTile& at, int head, int col0 = 0) const {
     if constexpr (kUniform) {
       return {col0, 0, at.row0, head, at.sequence};
@@ -112,28 +118,58 @@ class SequenceBoxes {
     }
   }
   ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
+    static_assert(!kPaged, "attile::sm90: a box of pages is found by keys_in_page");
     if constexpr (kUniform) {
       return {0, 0, key0, at.kv_head, at.sequence};
     } else {
       return box(folds_.kv, at.kv_origin, at.extent.kv_len, at.kv_head, key0, 0);
     }
   }
+  /// Returns the coordinates of `rows` keys from key0 on, which lie in one page: those of zeros
+  /// where no row of the work tile may see any of them, so that their page is not looked up.
+  ATTILE_DEVICE arch::TmaCoord keys_in_page(const SequencesType& sequences, const WorkTile& at,
+                                            int key0, int rows) const {
+    static_assert(kPaged, "attile::sm90: only keys in pages are found page by page");
+    const int end = min(key0 + rows, at.extent.kv_len);
+    const int key = max(key0, at.first_key);
+    if (key >= end) return {0, 0, kRaggedRows, 0, kRaggedRows};
+    const RowOrigin found = sequences.kv_row(at.kv_origin, key);
+    const int row0 = found.row - (key - key0);
+    return box(folds_.kv, {found.batch, 0}, row0 + end - key0, at.kv_head, row0, 0);
+  }
 
  private:
   static constexpr bool kUniform = SequencesType::kUniform;
+  static constexpr bool kPaged = kIsPaged<SequencesType>;
   struct Nothing {};
   struct Folds {
     BatchFold q, kv;
   };
 
-  /// Returns how the batches of all these tensors are counted: by rows, where each one's rows are
-  /// behind those of the one before, or else by heads, if any way.
+  /// Returns how the batches of all these tensors are counted: by rows, where the rows of each
+  /// batch follow those of the batch before, else by heads, where their heads do. Pages may be
+  /// further apart, by any number of rows, or of heads. `ragged` refuses tensors that this does not
+  /// fit.
   template <class... Ts>
   static BatchFold fold(RowShape shape, int heads, const Ts&... tensors) {
     if (shape.batches <= 1) return {};
-    const bool by_rows =
-        shape.rows > 0 && ((tensors.batch_stride == shape.rows * tensors.row_stride) && ...);
-    return by_rows ? BatchFold{shape.rows, 0} : BatchFold{0, heads};
+    const auto are_apart = [&](std::int64_t count, auto stride_of) {
+      return count > 0 && count <= INT_MAX &&
+             ((tensors.batch_stride == count * stride_of(tensors)) && ...);
+    };
+    const auto row_stride = [](const auto& t) { return t.row_stride; };
+    const auto head_stride = [](const auto& t) { return t.head_stride; };
+    if (are_apart(shape.rows, row_stride)) return {shape.rows, 0};
+    if (!kPaged || are_apart(heads, head_stride)) return {0, heads};
+    const auto times = [&](auto stride_of) {
+      const auto& first = std::get<0>(std::tie(tensors...));
+      const std::int64_t stride = stride_of(first);
+      return stride > 0 ? first.batch_stride / stride : 0;
+    };
+    const std::int64_t rows_apart = times(row_stride), heads_apart = times(head_stride);
+    if (are_apart(rows_apart, row_stride)) return {static_cast<int>(rows_apart), 0};
+    if (are_apart(heads_apart, head_stride)) return {0, static_cast<int>(heads_apart)};
+    return {0, heads};
   }
   ATTILE_DEVICE static arch::TmaCoord box(BatchFold fold, RowOrigin origin, int length, int head,
                                           int row0, int col0) {
@@ -154,11 +190,33 @@ inline Check not_boxable(Direction direction) {
                       "and strides must be multiples of 16 bytes, and strides above 0 and below "
                       "2^40 bytes");
 }
-/// Returns the reason why keys in pages are not taken.
-inline Check not_boxable_pages() {
-  return refuse(
-      "the sm90 kernels copy k and v in boxes of neighbouring rows: keys in pages are for the "
-      "families sm80 and portable");
+/// Returns the rows of a box of K and V, of tiles of `bc` keys. Where keys lie in pages it is the
+/// most that divide a page and a tile, so that a box lies in one page.
+template <class Args>
+int box_keys(const Args& args, int bc) {
+  if constexpr (kIsPaged<typename Args::SequencesType>) {
+    return std::gcd(args.sequences.kv_shape(args.batch, args.kv_len).rows, bc);
+  } else {
+    return bc;
+  }
+}
+/// Returns the reason why TMA cannot copy keys in pages, or none. A tile's rows are 8 apart where
+/// its layout repeats.
+template <class Args>
+Check check_pages(const Args& args, int bc) {
+  if constexpr (kIsPaged<typename Args::SequencesType>) {
+    if (box_keys(args, bc) % 8 != 0) {
+      return refuse(
+          "the sm90 kernels copy pages in boxes of rows: the greatest common divisor of page_size "
+          "and Bc must be a multiple of 8");
+    }
+    if (!keys_begin_pages(args.sequences)) {
+      return refuse(
+          "the sm90 kernels copy pages in boxes of rows: each sequence's first key must be the "
+          "first one of a page");
+    }
+  }
+  return {};
 }
 /// Returns the reason why TMA cannot address the elements of a score modifier.
 inline Check elements_not_boxable() {

@@ -15,7 +15,7 @@
 
 // The forward kernel for compute capability 9.0: FlashAttention-2, Algorithm 1 (arXiv 2307.08691),
 // with wgmma, TMA and warp specialisation (arXiv 2407.08608). A consumer overlaps P V of a tile
-// with S of the next one. Where there are several consumers and dropout, they make S in an order.
+// with S of the next one. With dropout several consumers begin S in turn (kOrdersConsumers).
 //
 //   one producer warpgroup                 kConsumers consumer warpgroups, 64 rows of Q each
 //   +-------------------------------+        +-------------------------------------------------+
@@ -24,10 +24,12 @@
 //   | warp 2, lane i: load_q,       |--Q[i]->|   m, l, P      in registers                     |
 //   |   the Q of consumer i         |--rows->|   O += P V     wgmma, P in registers            |
 //   | warp 3, lane i:               |--E[i]->|   O            registers -> shared -> TMA       |
-//   |   load_elements (*)           |        |                                                 |
-//   +-------------------------------+        |                                                 |
-//     forward_producer.cuh                   |   LSE          registers -> device memory       |
-//                                            +-------------------------------------------------+
+//   |   load_elements (*)           |        |   LSE          registers -> device memory       |
+//   | warp 3, lane 0: run_scheduler |        +-------------------------------------------------+
+//   |   (**), work tiles -> all     |
+//   |   lanes of warps 0 to 2 above |
+//   +-------------------------------+
+//     forward_producer.cuh
 //
 //   pipeline   stages      filled by        consumed by
 //   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile waits
@@ -35,17 +37,23 @@
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
 //   E[i]       kElement-   load_elements,   consumer i alone: the score modifier's elements, such
 //              Stages      lane i           as a bias, for each tile that its rows see
-//   rows[i]    kRowSlots   load_q, lane i   consumer i: which rows Q[i] has, and which tiles of K
-//                                           and V they see. It has no barriers of its own: it is
+//   rows[i]    kRow-       load_q, lane i   consumer i: which rows Q[i] has, and which tiles of K
+//              Buffers                      and V they see. It has no barriers of its own: it is
 //                                           written before Q[i] is full, and read
 //                                           until O of these rows is stored, when Q[i] may hold
-//                                           later rows: so there are more slots than stages of Q
+//                                           later rows: so there are more of them than stages of Q
+//   work tile  1           run_scheduler    load_kv of K and of V, and load_q of every consumer
+//                                           (work_tile_full, work_tile_empty)
 //
-// (*) Only with kElementStages; else threads read the elements of their scores. A stage of K is
-// free when all consumers have made S of it or have skipped it, Q[i] when S of its last tile is
-// made, a stage of V when all consumers have made P V of it or have skipped it. A consumer releases
-// a stage by its four warps, one arrival each (tile::Pipeline). For rows that see n tiles a
-// consumer does:
+//   (*) Only with kElementStages; else threads read the elements of their scores.
+//   (**) Only with kHasScheduler, which excludes kElementStages.
+//
+// A stage of K is free when all consumers have made S of it or have skipped it, and a stage of V
+// when all have made P V of it or have skipped it. Q[i] is free when S of its last tile is made, or
+// where its rows see no tile at once: then it is not read. A consumer releases a stage by its four
+// warps, one arrival each (tile::Pipeline).
+//
+// For rows that see n tiles a consumer does:
 //
 //                begin_rows   kv_loop, i = 1 .. n-1             end_rows
 //   wgmma        S0           Si beside P(i-1) V(i-1)           P(n-1) V(n-1) beside S0 of the
@@ -53,16 +61,20 @@
 //   softmax      m, then P0   m beside P(i-1) V(i-1), then Pi   O and LSE beside that S0, then its
 //                                                               m and P0
 //
-// Exponentials (P) wait for P V of the tile before; they overlap products of other consumers. Where
-// there are no next rows, or they see no keys, or only ones more than kMaxSkipped tiles away,
-// end_rows ends with O and LSE, and begin_rows follows again.
+// The maximum m is found beside P V of the tile before. The exponentials, which make P, wait for
+// that product, unlike those of arXiv 2407.08608, section 3.2, and run beside products of other
+// consumers: to wait for it behind them was slower (docs/tuning.md, "P V waited for behind the
+// maximum"). Where there are no next rows, or they see no keys, or only such that more than
+// kMaxSkipped tiles are to be skipped before, end_rows ends with O and LSE, and begin_rows follows
+// again.
 //
-// A block is persistent (Tuning). Each of its producer threads goes through the block's work tiles
-// by a ForwardSchedule of its own (forward_schedule.cuh); all get the same ones, without a counter
-// in device memory. Where sequences have lengths of their own, or by Tuning, warp 3 makes the work
-// tiles for the others, and blocks may share a counter (varying_schedule.cuh). Consumers read from
-// rows[i] what they are, and that there are no more. Which part of a work tile consumer i has
-// rotates from tile to tile (load_q).
+// With kPersistent (Tuning) a block computes several work tiles, else one. Each of its producer
+// threads goes through the block's work tiles by a StaticSchedule of its own
+// (forward_schedule.cuh); all get the same ones, without a counter in device memory. With
+// kHasScheduler, that is where sequences have lengths of their own, or by Tuning, warp 3 makes the
+// work tiles for the others, and blocks may share a counter (dynamic_schedule.cuh). Consumers learn
+// from rows[i] which rows they have, and when there are no more. Which part of a work tile consumer
+// i has rotates from tile to tile (load_q).
 //
 // Tiles of K and V are visited from the first to the last that any row sees, or with kDescends from
 // the last to the first, or in the order of block lists: kv_tile(step).
@@ -74,21 +86,73 @@
 // that see no key: see ForwardConsumer.
 //
 // Each consumer has a named barrier (named_barrier.cuh). Its threads wait there for each other
-//   - before O is staged: else O would overwrite what TMA or another thread has still to read,
+//   - before O is staged: TMA has to have read what was staged before, and one thread has waited
+//     for that,
 //   - after O is staged: else TMA would copy what other threads have not written yet,
 //   - with packed heads after Q's unused rows are zeroed, once: else a product would read what was
 //     there before.
-// With kOrdersConsumers it has a second one, which protects no memory: consumers make S one after
+// With kOrdersConsumers it has a second one, which protects no memory: consumers begin S one after
 // another, as else they would come to the softmax at the same time.
 // All else is ordered by mbarriers, of the pipelines and of the work tile that one thread makes for
-// others (varying_schedule.cuh), which smem.init() sets up ahead of a barrier of the block.
+// others (dynamic_schedule.cuh), which smem.init() sets up ahead of a barrier of the block.
+//
+// Skipping. K's and V's pipelines have all tiles from the first to the last that any row of the
+// work tile sees. A stage is loaded again only when every consumer has released it, so a consumer
+// waits for the tiles that other consumers' rows see, too, and releases them: `skip_before` ahead
+// of its own, and `skip_after` after them. `skip_kv` skips K and V alternately, because another
+// consumer may need a V of these before it releases a K. `end_rows` may skip up to kMaxSkipped of K
+// before any V.
+//
+// Deadlock. Nobody waits for ever. Count the tiles of K and V through the block. K(y) is loaded
+// when all consumers have released K(y - kStages), and V(j) when all have released V(j - kStages).
+// A consumer waits for K(y) with every K before it released, and for V(j) with K(j) and every V
+// before V(j - 1) released. A wait for the next Q counts here as one for the first K of its work
+// tile: all K before that have been released. Which is the earliest V that a consumer may still
+// hold while it waits for K(y)? It is V(y - 1), but in `end_rows` V(h), the last one of its rows,
+// while it skips up to kMaxSkipped tiles of K, which are kStages, or fewer (see Order):
+// y <= h + kStages + 1. Where it would have to skip more, it releases V(h) first.
+// Suppose that all consumers wait, none for a tile that is loaded. If none waits for a V, the
+// lowest K that one waits for can be loaded: all have released the K before it. If some do, let
+// V(j) be the first such V. It is not loaded, so somebody holds V(j - kStages) and waits for K(x),
+// with x <= (j - kStages) + kStages + 1 = j + 1. The lowest K(y) that one waits for has y <= j + 1.
+// It can be loaded, because y - kStages < j with kStages >= 2: those who wait for a K have released
+// all before K(y), and those who wait for V(j) or a later V have released K(j). So the threads that
+// load do not wait for ever for K and V.
+// It may be the Q of the work tile that begins with K(y) that is waited for. It is loaded when its
+// consumer has released the Q before, which it has. With kHasScheduler the work tile must be made
+// first, for which all who read the work tile before must have allowed it. The lanes of load_q
+// allow it at once, but they go from tile to tile together (ScheduleReader), so that all consumers
+// must have released the Q of earlier tiles. load_kv allows it when it has yet to load kStages
+// tiles of the work tile before, the last of which is V(y - 1): for that all must have released
+// V(y - 1 - 2 kStages). A consumer that has not released such a Q or V waits for a K before K(y),
+// or for a V before V(y - kStages): then by the argument above somebody waits for a K before K(y),
+// which is not so. If load_kv first waited for the stage of V(y - 1), it would wait for
+// V(y - 1 - kStages), which a consumer that waits for the next Q may hold.
+// The elements of the score modifier are loaded by threads that wait for one consumer alone, which
+// has released those before. Warps of a consumer release one by one, but wait for nothing but these
+// tiles and each other.
+//
+// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
+// the same time, while the tensor cores have nothing to do. So for each tile of K of the block they
+// have turns in the order of their numbers. A consumer waits for its turn when the tile has
+// arrived, and signals the next one's when its S is made, or in `end_rows` when its S is begun. For
+// a tile that it skips it does both before it waits for the tile. Then one computes beside the
+// products of another.
+// Nobody waits for ever: of all consumers take those whose next turn is for the lowest tile of K,
+// and of these the one with the lowest number. It never waits for its turn. If all wait, it waits
+// for its K, for the next Q or for a V, none of which is loaded. By the argument above its K or Q
+// is loaded, unless a V(j) is waited for. Then the holder of V(j - kStages) waits for K(x), or for
+// its turn for it, x <= (j - kStages) + kMaxSkipped + 1 = j. Those who wait for V(j) or a later V
+// have had their turns for K(j) already, so that the one taken waits for a K(y), y <= j, which is
+// loaded. That is why kMaxSkipped is kStages - 1 here.
 
 namespace attile::sm90 {
 
 /// Computes a block's work tiles.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 1024 bytes.
 template <class Traits>
-ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
+ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
+                                 unsigned char* shared) {
   if constexpr (!arch::kHasWarpgroups) return;
   const ForwardMemory<Traits> smem{shared};
   if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) {

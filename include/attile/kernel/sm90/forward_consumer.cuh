@@ -37,50 +37,14 @@ namespace attile::sm90 {
 /// tile i - 1 run at the same time (arXiv 2407.08608, section 3.2), and the maximum of S is found
 /// beside P V. `begin_rows` goes before the loop and makes S and P of the rows' first tile.
 /// `end_rows` comes after it and makes P V of their last tile. Beside that it makes S of the next
-/// rows' first tile, which is worth 5.7 % in the mean of the 18 dense cells (H200, 2026-11-24,
-/// docs/tuning.md).
+/// rows' first tile, which is worth 5.7 % in the mean of the 18 forward benchmarks of group `peers`
+/// (H200, 2026-11-24, docs/tuning.md).
 ///
-/// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and coordinates are
-/// made with `warpgroup_` so that they begin as many rows earlier (ForwardParams::coord).
+/// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
+/// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
 ///
-/// Skipping. K's and V's pipelines have every tile that any row of the work tile sees. A stage is
-/// loaded again only when every consumer has released it, so a consumer whose rows do not see a
-/// tile waits for it and releases it all the same: `skip_before` tiles ahead of its own, and
-/// `skip_after` after them. `skip_kv` skips K and V alternately, because another consumer may need
-/// a V of these before it releases a K. `end_rows` may skip up to kMaxSkipped of K before any V.
-///
-/// Deadlock. Count the tiles of K and V through the block. K(y) is loaded when all consumers have
-/// released K(y - kStages), and V(j) when all have released V(j - kStages). A consumer waits for
-/// K(y) with every K before it released, and for V(j) with K(j) and every V before V(j - 1)
-/// released. Which is the earliest V that a consumer may still hold while it waits for K(y)? It is
-/// V(y - 1), but in `end_rows` V(h), the last one of its rows, while it skips up to kMaxSkipped
-/// tiles of K, which is kStages here: y <= h + kStages + 1. Where it would have to skip more, it
-/// releases V(h) first.
-/// Suppose that all consumers wait, none for a tile that is loaded. If none waits for a V, the
-/// lowest K that one waits for is loaded: all have released the K before it. If some do, let V(j)
-/// be the first such V. It is not loaded, so somebody holds V(j - kStages) and waits for K(x), with
-/// x <= (j - kStages) + kStages + 1 = j + 1. The lowest K(y) that one waits for has y <= j + 1. It
-/// is loaded, because y - kStages < j with kStages >= 2: those who wait for a K have released all
-/// before K(y), and those who wait for V(j) or a later V have released K(j). So nobody waits for
-/// ever. The next Q, for which `end_rows` waits too, and the elements of the score modifier are
-/// loaded by threads that wait for this consumer alone, which has released those before; or with
-/// kSchedules by one that waits until all consumers have released the Q before: those that have not
-/// are at earlier rows, for which all is loaded. Warps of a consumer release one by one, but wait
-/// for nothing but these tiles and each other.
-///
-/// Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at
-/// the same time, while the tensor cores have nothing to do. So for each tile of K of the block
-/// they acquire the tensor cores in the order of their numbers, each when the tile has arrived. It
-/// releases them to the next one when its S is made, and in `end_rows` when its S is begun. A tile
-/// that it skips it acquires and releases them for before that has arrived. Then one computes
-/// beside the products of another. Nobody waits for ever: call a consumer's place the tile of K
-/// that it acquires the tensor cores for next, and then its number. The consumer of the lowest
-/// place never waits for the tensor cores. If all wait, it waits for its K or for a V, none of
-/// which is loaded. By the argument above its K is loaded, unless a V(j) is waited for. Then the
-/// holder of V(j - kStages) waits for K(x) or for the tensor cores for it, x <= (j - kStages) +
-/// kMaxSkipped + 1 = j. Those who wait for V(j) or a later V have acquired them for K(j) already,
-/// so that the lowest place is that of one which waits for a K(y), y <= j, which is loaded. That is
-/// why kMaxSkipped is kStages - 1 here.
+/// How tiles are skipped, why nobody waits for ever, and in which order consumers make S, stands in
+/// forward.cuh ("Skipping", "Deadlock", "Order").
 ///
 /// Where kv_tiles is empty, as no row of these sees a key, begin_rows writes O = 0 and LSE = -inf,
 /// or with a sink LSE = sink.
@@ -89,6 +53,8 @@ namespace attile::sm90 {
 /// leaves its m and l as they were.
 template <class Traits>
 class ForwardConsumer {
+  static_assert(Traits::kConsumers <= kMostConsumers,
+                "attile::sm90: named barriers are for up to 3 consumer warpgroups");
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
@@ -96,15 +62,15 @@ class ForwardConsumer {
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
-  using Coord = std::conditional_t<Traits::kPacked, tile::PackedTileCoord, tile::TileCoord>;
+  using Coord = std::conditional_t<Traits::kPacksHeads, tile::PackedHeadsCoord, tile::TileCoord>;
   using Modifier = tile::Modifier<Scores, Coord, typename Traits::ScoreModType, tile::MathOf<T>>;
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
-  ATTILE_DEVICE ForwardConsumer(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
-                                int warpgroup)
+  ATTILE_DEVICE ForwardConsumer(const TmaForwardParams<Traits>& p,
+                                const ForwardMemory<Traits>& smem, int warpgroup)
       : p_(p), smem_(smem), warpgroup_(warpgroup), sampler_(p.sampler()) {
-    if constexpr (Traits::kPacked) {
+    if constexpr (Traits::kPacksHeads) {
       ATTILE_UNROLL
       for (int stage = 0; stage < Traits::kQStages; ++stage) {
         // Packed heads may leave the last rows of the tile unused, which no copy writes.
@@ -116,7 +82,7 @@ class ForwardConsumer {
   }
 
   ATTILE_DEVICE void run() {
-    if (warpgroup_ == Traits::kConsumers - 1) release_tensor_cores();  // the first one begins
+    if (warpgroup_ == Traits::kConsumers - 1) signal_next_turn();  // the first one begins
     while (begin_rows()) {
       do {
         kv_loop();
@@ -143,13 +109,13 @@ class ForwardConsumer {
       store_output(next);
     }
     start_scores();  // line 8
-    const int kv_tile = this->kv_tile(kv_tiles_.first);
-    const auto modifier = this->modifier(kv_tile);
+    const int kv_tile = kv_tile_of(kv_tiles_.first);
+    const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
-    release_tensor_cores();
+    signal_next_turn();
     release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
-    mask_and_update_max(kv_tiles_.first, kv_tile, modifier, thresholds());
+    mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tile);
     return true;
@@ -162,13 +128,13 @@ class ForwardConsumer {
   ATTILE_DEVICE void kv_loop() {
     ATTILE_UNROLL_BY(1)
     for (int step = kv_tiles_.first + 1; step < kv_tiles_.last; ++step) {
-      const int kv_tile = this->kv_tile(step);
+      const int kv_tile = kv_tile_of(step);
       start_scores();                            // line 8, of this tile
       start_output(step - 1 > kv_tiles_.first);  // line 10, of the tile before
-      const auto thresholds = this->thresholds();
-      const auto modifier = this->modifier(kv_tile);
+      const auto thresholds = rescale_thresholds();
+      const auto modifier = modifier_of(kv_tile);
       tile::wait_product<1>(s_frag_);  // S is made; P V may be under way
-      release_tensor_cores();
+      signal_next_turn();
       release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       smem_.v().consumer_wait(v_state_.next());
@@ -180,14 +146,14 @@ class ForwardConsumer {
   }
 
   /// Finishes the rows: makes P V of their last tile, and stores O and LSE (lines 12 to 15). If the
-  /// next rows see keys, and no more than kStages tiles are to be skipped until then, it begins
-  /// them too: S of their first tile is made while O leaves, and P of it is there in the end.
-  /// Returns whether it has begun them.
+  /// next rows see keys, and at most kMaxSkipped tiles are to be skipped until then, it begins them
+  /// too: S of their first tile is made while O leaves, and P of it is there in the end. Returns
+  /// whether it has begun them.
   ATTILE_DEVICE bool end_rows() {
     start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
     const Rows& done = rows();
     const int skip_after = done.skip_after;
-    const bool may_skip_k = skip_after <= Traits::kMaxSkipped;  // see Deadlock
+    const bool may_skip_k = skip_after <= Traits::kMaxSkipped;  // see "Deadlock"
     int to_skip = 0;
     bool goes_on = may_skip_k;
     if (may_skip_k) {
@@ -210,20 +176,20 @@ class ForwardConsumer {
     }
     skip_k(to_skip - skip_after);
     start_scores();                  // line 8, of the next rows
-    release_tensor_cores();          // behind O the others would wait for its store
+    signal_next_turn();              // here, as others would else wait for the store of O, too
     tile::wait_product<1>(o_frag_);  // O of these rows is made; S may be under way
     release_v();
     skip_v(to_skip);
     store_output(done);
     reset_state();
-    // The following stands in begin_rows, too. With a function for both, nvcc 13.0 serialises the
+    // begin_rows ends with the same statements. With a function for both, nvcc 13.0 serialises the
     // products (C7514).
-    const int kv_tile = this->kv_tile(kv_tiles_.first);
-    const auto modifier = this->modifier(kv_tile);
+    const int kv_tile = kv_tile_of(kv_tiles_.first);
+    const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
     release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
-    mask_and_update_max(kv_tiles_.first, kv_tile, modifier, thresholds());
+    mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tile);
     return true;
@@ -234,7 +200,7 @@ class ForwardConsumer {
   /// Begins S = Q K^T (line 8).
   ATTILE_DEVICE void start_scores() {
     const auto k_smem = smem_.k().consumer_wait(k_state_);
-    acquire_tensor_cores();
+    await_own_turn();
     tile::start_transposed_product<T>(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
   /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
@@ -247,7 +213,7 @@ class ForwardConsumer {
     return p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
   }
   /// Returns what applies the score modifier to a tile. What it reads is read beside products.
-  ATTILE_DEVICE Modifier modifier(int kv_tile) const {
+  ATTILE_DEVICE Modifier modifier_of(int kv_tile) const {
     return {coord(kv_tile), p_.policies.score_mod, p_.scale};
   }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
@@ -291,14 +257,13 @@ class ForwardConsumer {
     p_left_ = Probabilities(s_frag_);
   }
 
-  // The order of consumers.
+  // The order of consumers, with kOrdersConsumers.
 
-  ATTILE_DEVICE void acquire_tensor_cores() const {
-    if constexpr (Traits::kOrdersConsumers) sm90::acquire_tensor_cores(warpgroup_);
+  ATTILE_DEVICE void await_own_turn() const {
+    if constexpr (Traits::kOrdersConsumers) await_turn(warpgroup_);
   }
-  ATTILE_DEVICE void release_tensor_cores() const {
-    if constexpr (Traits::kOrdersConsumers)
-      release_tensor_cores_to((warpgroup_ + 1) % Traits::kConsumers);
+  ATTILE_DEVICE void signal_next_turn() const {
+    if constexpr (Traits::kOrdersConsumers) signal_turn_of((warpgroup_ + 1) % Traits::kConsumers);
   }
 
   /// Writes O and LSE of `done`, rows whose last product is complete (lines 12 to 15).
@@ -337,8 +302,8 @@ class ForwardConsumer {
   ATTILE_DEVICE void skip_k(int tiles) {
     ATTILE_UNROLL_BY(1)
     for (int i = 0; i < tiles; ++i) {
-      acquire_tensor_cores();
-      release_tensor_cores();
+      await_own_turn();
+      signal_next_turn();
       smem_.k().consumer_skip(k_state_);
       k_state_.advance();
     }
@@ -362,7 +327,7 @@ class ForwardConsumer {
   ATTILE_DEVICE const Rows& rows() const { return smem_.rows(warpgroup_, number_); }
   /// Returns the tile of K and V of a step. With block lists the answer comes from device memory,
   /// and is asked for before products are waited for.
-  ATTILE_DEVICE int kv_tile(int step) const {
+  ATTILE_DEVICE int kv_tile_of(int step) const {
     WorkTile at = rows().at(p_);
     at.kv_tiles = kv_tiles_;
     return p_.kv_tile(at, step);
@@ -372,12 +337,12 @@ class ForwardConsumer {
     kv_tiles_ = rows().kv_tiles;
     softmax_.reset();
   }
-  ATTILE_DEVICE typename Softmax::Thresholds thresholds() const {
+  ATTILE_DEVICE typename Softmax::Thresholds rescale_thresholds() const {
     return softmax_.template thresholds<Scores>(p_.rescale_threshold);
   }
   ATTILE_DEVICE void sync() const { consumer_barrier(warpgroup_); }
 
-  const ForwardParams<Traits>& p_;
+  const TmaForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
   int warpgroup_;
   [[no_unique_address]] Sampler sampler_;

@@ -20,18 +20,20 @@ namespace attile::sm90 {
 /// Returns whether this thread is the one of its warpgroup that starts copies of O.
 ATTILE_DEVICE bool is_storing_thread() { return arch::thread_index() % arch::kWarpgroupSize == 0; }
 
-/// Stores O of the rows of `at`, which a warpgroup has normalised in registers (line 14).
+/// Stores O of the rows of `at`, which a warpgroup has normalised in registers (FlashAttention-2,
+/// Algorithm 1, line 14).
 /// Scope    all threads of the warpgroup. `bulk_wait_read` of its storing thread returns when TMA
 ///          has read what is staged.
 template <class Traits>
-ATTILE_DEVICE void store_o(const ForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+ATTILE_DEVICE void store_o(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                            int warpgroup, const WorkTile& at,
                            const typename Traits::OutputRegisters& o_frag) {
   const auto o_smem = smem.o(warpgroup);
   ATTILE_UNROLL
   for (int col0 = 0; col0 < Traits::OutputRegisters::kCols; col0 += Traits::OTile::kCols) {
     if (is_storing_thread()) arch::bulk_wait_read<0>();
-    consumer_barrier(warpgroup);  // o_smem has been read: by the copy before, or by all threads
+    // TMA has read what was staged before: the storing thread has waited for that.
+    consumer_barrier(warpgroup);
     tile::stage(o_smem, o_frag, 1.0f, -col0, warpgroup * kWarpgroupRows);
     // What each thread has written is made visible to TMA, and all have done so before one thread
     // starts the copy.

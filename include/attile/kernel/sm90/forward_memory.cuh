@@ -38,9 +38,9 @@ struct ForwardMemory {
   }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
-    constexpr int kSlots = Traits::kRowSlots;
+    constexpr int kSlots = Traits::kRowBuffers;
     static_assert(kSlots * sizeof(ConsumerRows<Traits>) == Traits::kRowsBytes,
-                  "attile::sm90::ForwardMemory: kRowsBytes is kRowSlots ConsumerRows");
+                  "attile::sm90::ForwardMemory: kRowsBytes is kRowBuffers ConsumerRows");
     auto* const slots = reinterpret_cast<ConsumerRows<Traits>*>(data + Traits::kRowsOffset);
     return slots[warpgroup * kSlots + number % kSlots];
   }
@@ -49,13 +49,15 @@ struct ForwardMemory {
     return {data + Traits::kOOffset + warpgroup * Traits::OTile::kBytes};
   }
 
-  /// The work tile that a thread makes for others, with kSchedules: the barriers say that it is
-  /// there, and that the next one may take its place.
-  ATTILE_DEVICE WorkTile& tile() const {
-    return *reinterpret_cast<WorkTile*>(data + Traits::kTileOffset);
+  /// The work tile that the scheduler makes for the other threads, with kHasScheduler, and the
+  /// barriers that say that it is there (full), and that the next one may take its place (empty).
+  ATTILE_DEVICE WorkTile& work_tile() const {
+    return *reinterpret_cast<WorkTile*>(data + Traits::kWorkTileOffset);
   }
-  ATTILE_DEVICE arch::Mbarrier* tile_full() const { return barriers() + Traits::kPipelineBarriers; }
-  ATTILE_DEVICE arch::Mbarrier* tile_empty() const { return tile_full() + 1; }
+  ATTILE_DEVICE arch::Mbarrier* work_tile_full() const {
+    return barriers() + Traits::kPipelineBarriers;
+  }
+  ATTILE_DEVICE arch::Mbarrier* work_tile_empty() const { return work_tile_full() + 1; }
 
   /// Initialises all barriers. Scope    all threads of the block.
   ATTILE_DEVICE void init() const {
@@ -67,9 +69,9 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps);
       v().init(Traits::kConsumers * kWarps);
-      if constexpr (Traits::kSchedules) {
-        arch::mbarrier_init(tile_full(), 1);
-        arch::mbarrier_init(tile_empty(), Traits::kTileReaders);
+      if constexpr (Traits::kHasScheduler) {
+        arch::mbarrier_init(work_tile_full(), 1);
+        arch::mbarrier_init(work_tile_empty(), Traits::kScheduleReaders);
       }
       arch::mbarrier_publish();
     }

@@ -27,16 +27,16 @@ template <class Traits>
 inline constexpr bool kEvenRows =
     Traits::SequencesType::kUniform&& kRowsAlike<typename Traits::MaskType>;
 
-/// Says how many query heads of one kv head a tile packs, and how many rows of each of them a
-/// warpgroup computes.
-struct Packing {
+/// Says how many query heads of one kv head a tile packs (PackGQA in FlashAttention-3), and how
+/// many rows of each of them a warpgroup computes.
+struct HeadPacking {
   int heads = 1;
   int rows = kWarpgroupRows;
 
-  Packing() = default;
-  /// Packs the most of the `group_heads` query heads of a kv head that divide them and are at most
-  /// the rows of a warpgroup.
-  explicit Packing(int group_heads) {
+  HeadPacking() = default;
+  /// Packs as many query heads as fit the rows of a warpgroup and divide `group_heads`, the query
+  /// heads of a kv head.
+  explicit HeadPacking(int group_heads) {
     for (heads = min(group_heads, kWarpgroupRows); group_heads % heads != 0;) --heads;
     rows = kWarpgroupRows / heads;
   }
@@ -44,8 +44,8 @@ struct Packing {
 
 /// Returns the packing that the kernel uses for the arguments.
 template <class Traits>
-Packing packing_of(const typename Traits::Args& args) {
-  return Traits::kPacked ? Packing(args.q_heads / args.kv_heads) : Packing();
+HeadPacking packing_of(const typename Traits::Args& args) {
+  return Traits::kPacksHeads ? HeadPacking(args.q_heads / args.kv_heads) : HeadPacking();
 }
 
 /// Describes a score modifier's elements as TMA addresses them, and the box of them that fills one
@@ -68,8 +68,9 @@ arch::BoxedTensor boxed_elements(const typename Traits::Args& a, const ElementTe
 template <class Traits>
 struct BoxedTensors {
   arch::BoxedTensor q, k, v, o, elements{};
+  Check pages;  ///< what `check_pages` says
 
-  BoxedTensors(const typename Traits::Args& a, Packing packing)
+  BoxedTensors(const typename Traits::Args& a, HeadPacking packing)
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
 
   bool has_rows() const { return q.size[2] > 0; }
@@ -77,7 +78,7 @@ struct BoxedTensors {
   /// Refuses tensors that TMA cannot address, or past whose rows it would write.
   Check check() const {
     if (!has_rows()) return {};
-    if (kIsPaged<typename Traits::SequencesType>) return not_boxable_pages();
+    if (has_keys() && !pages) return pages;
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
     if (Traits::kElementStages > 0 && has_keys() &&
@@ -90,15 +91,16 @@ struct BoxedTensors {
  private:
   using T = typename Traits::ElementType;
 
-  BoxedTensors(const typename Traits::Args& a, Packing packing, HeadDims dims)
+  BoxedTensors(const typename Traits::Args& a, HeadPacking packing, HeadDims dims)
       : q(boxed<typename Traits::QTile, T>(a.q, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                            dims.qk, packing.heads, packing.rows)),
         k(boxed<typename Traits::KTile, T>(a.k, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.qk)),
+                                           dims.qk, 1, box_keys(a, Traits::kBc))),
         v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.v)),
+                                           dims.v, 1, box_keys(a, Traits::kBc))),
         o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                           dims.v, packing.heads, packing.rows)) {
+                                           dims.v, packing.heads, packing.rows)),
+        pages(check_pages(a, Traits::kBc)) {
     const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
     q = boxes.of_queries(q);
     o = boxes.of_queries(o);
@@ -145,52 +147,61 @@ struct TensorMaps {
   }
 };
 
-/// Holds what the thread that makes work tiles needs, with kSchedules.
+/// Holds what the scheduler, the thread that makes work tiles for the others, needs with
+/// kHasScheduler.
 template <bool kThere>
-struct Scheduling {
+struct SchedulerParams {
   int* counter = nullptr;  ///< of the items that blocks have taken; null: by the block's index
   int items = 0;           ///< one for each slot of each query head
   int l2_keys = 0;         ///< keys of one kv head whose K and V take kL2Bytes
 };
 template <>
-struct Scheduling<false> {};
+struct SchedulerParams<false> {};
 
-/// The one argument of the kernel. Its q_tiles are the tiles of rows of one pack of query heads.
+/// Holds the keys of a box of K and V where they lie in pages.
+template <bool kThere>
+struct PageParams {
+  int box_keys = 0;
+};
+template <>
+struct PageParams<false> {};
+
+/// The one argument of the kernel: it adds tensor maps and the order of work tiles to
+/// attile::ForwardParams. Its q_tiles are the tiles of rows of one pack of query heads.
 template <class Traits>
-struct ForwardParams : attile::ForwardParams<Traits> {
-  /// Whether the work tiles of a head end with its last row. Else they begin with its first row:
-  /// where a tile of block lists lies within one block.
+struct TmaForwardParams : ForwardParams<Traits> {
+  using Base = ForwardParams<Traits>;
+  /// Whether the last work tile of a head ends with its last row, or less than warpgroup_rows()
+  /// behind it. Else the first one begins with row 0: where a tile of block lists lies within one
+  /// block.
   static constexpr bool kHasLead = !Problem<Traits>::kListsBlocks;
 
   TensorMaps maps{};
   float scale_log2;         ///< tile::score_scale_log2
   float rescale_threshold;  ///< Traits::kRescaleThreshold / scale_log2
-  Packing packing;
+  HeadPacking packing;
   int packs;            ///< packs of query heads of each sequence
-  int batch_heads;      ///< sequences times packs
+  int batch_heads;      ///< pairs of a sequence and a pack: batch * packs
   Sections sections{};  ///< the order of batch heads where not kEvenRows
-  int lead;             ///< attile::lead_rows of q_len; 0 without kHasLead
+  /// attile::lead_rows of q_len, or 0 without kHasLead. With kHasScheduler it is not used: there
+  /// DynamicSchedule has that of each sequence.
+  int lead;
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
-  [[no_unique_address]] Scheduling<Traits::kSchedules> scheduled;
+  [[no_unique_address]] SchedulerParams<Traits::kHasScheduler> scheduler;
+  [[no_unique_address]] PageParams<Problem<Traits>::kPaged> pages;
 
-  /// The slots of work tiles of one query head, with kSchedules.
-  using Slots =
-      TileSlots<Axis::kRows, Traits::kConsumers * kWarpgroupRows, typename Traits::SequencesType>;
-
-  /// Returns the number of work tiles, or of slots of them.
+  /// Returns the number of work tiles, or of slots of them (TileSlots).
   static std::int64_t tile_count(const typename Traits::Args& args) {
-    if constexpr (Traits::kSchedules) {
-      return Slots(args.sequences, args.batch, args.q_len).count() * args.q_heads;
-    }
-    const Packing packing = packing_of<Traits>(args);
+    if constexpr (Traits::kHasScheduler) return Base::tile_count(args);
+    const HeadPacking packing = packing_of<Traits>(args);
     return std::int64_t{args.batch} * (args.q_heads / packing.heads) *
            ceil_div(args.q_len, tile_rows(packing));
   }
 
   /// Takes arguments that passed `check_arguments`. `complete` makes the tensor maps.
-  explicit ForwardParams(const typename Traits::Args& args)
-      : attile::ForwardParams<Traits>(args),
+  explicit TmaForwardParams(const typename Traits::Args& args)
+      : Base(args),
         scale_log2(tile::score_scale_log2<typename Traits::ScoreModType>(this->scale)),
         rescale_threshold(Traits::kRescaleThreshold / scale_log2),
         packing(packing_of<Traits>(args)),
@@ -199,19 +210,20 @@ struct ForwardParams : attile::ForwardParams<Traits> {
         boxes(args, args.q_heads, args.kv_heads) {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
-    if constexpr (Traits::kSchedules) {
+    if constexpr (Traits::kHasScheduler) {
       const int key_bytes = (this->head_dim + this->head_dim_v) * int{sizeof(*args.k.data)};
-      scheduled.l2_keys = static_cast<int>(kL2Bytes / key_bytes);
-      scheduled.items = static_cast<int>(tile_count(args));
+      scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes);
+      scheduler.items = static_cast<int>(tile_count(args));
     } else if constexpr (!kEvenRows<Traits>) {
       sections = sections_of(args);
     }
+    if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
   }
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0.
   std::size_t use(void* workspace) {
-    if constexpr (Traits::kSchedules) {
-      scheduled.counter = static_cast<int*>(workspace);
-      return sizeof *scheduled.counter;
+    if constexpr (Traits::kHasScheduler) {
+      scheduler.counter = static_cast<int*>(workspace);
+      return sizeof *scheduler.counter;
     }
     return 0;
   }
@@ -235,10 +247,10 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   }
 
   /// Returns the number of query heads that a tile packs.
-  ATTILE_DEVICE int packed_heads() const { return Traits::kPacked ? packing.heads : 1; }
+  ATTILE_DEVICE int packed_heads() const { return Traits::kPacksHeads ? packing.heads : 1; }
   /// Returns the coordinate of a tile's first head in the maps of Q and O, which count packs.
   ATTILE_DEVICE int box_head(int head) const {
-    return Traits::kPacked ? head / packing.heads : head;
+    return Traits::kPacksHeads ? head / packing.heads : head;
   }
   /// Return the coordinates of a work tile's rows, from column col0 on, and of its keys, from key
   /// key0 on.
@@ -248,20 +260,24 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   ATTILE_DEVICE arch::TmaCoord keys(const WorkTile& at, int key0) const {
     return boxes.keys(at, key0);
   }
+  /// Returns the coordinates of a box of pages.box_keys keys, where keys lie in pages.
+  ATTILE_DEVICE arch::TmaCoord keys_in_page(const WorkTile& at, int key0) const {
+    return boxes.keys_in_page(this->policies.sequences, at, key0, pages.box_keys);
+  }
   /// Returns the number of rows of each packed head that a warpgroup computes.
   ATTILE_DEVICE int warpgroup_rows() const {
-    return Traits::kPacked ? packing.rows : kWarpgroupRows;
+    return Traits::kPacksHeads ? packing.rows : kWarpgroupRows;
   }
   /// Returns the coordinates of the scores in a warpgroup's registers, from key col0 on; `at` has
   /// the rows of that warpgroup. A tile::MmaTile counts its rows through all warpgroups of the
-  /// block, so that the coordinates begin as many rows before `at` as precede the warpgroup's.
+  /// block, so that the 64 * warpgroup rows that precede this one's are subtracted.
   ATTILE_DEVICE auto coord(const WorkTile& at, int warpgroup, int col0) const {
     const int before = warpgroup * kWarpgroupRows;
-    if constexpr (Traits::kPacked) {
-      return tile::PackedTileCoord{at.sequence,      at.head, at.row0,       col0,
-                                   this->extent(at), before,  packing.heads, packing.rows};
+    if constexpr (Traits::kPacksHeads) {
+      return tile::PackedHeadsCoord{at.sequence,      at.head, at.row0,       col0,
+                                    this->extent(at), before,  packing.heads, packing.rows};
     } else {
-      auto coord = attile::ForwardParams<Traits>::coord(at, col0);
+      auto coord = Base::coord(at, col0);
       coord.row0 -= before;
       return coord;
     }
@@ -272,7 +288,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     if constexpr (Traits::kDescends) {
       return ceil_div(this->extent(at).kv_len, Traits::kBc) - 1 - step;
     } else {
-      return attile::ForwardParams<Traits>::kv_tile(at, step);
+      return Base::kv_tile(at, step);
     }
   }
   /// Returns the tiles of K and V that `rows` rows, from row `from` on, of any of a tile's heads
@@ -281,7 +297,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
     const int first = max(from, 0);
     const int count = from + rows - first;
     TileRange range = this->keys_seen(at, at.head, first, count);
-    if constexpr (Traits::kPacked) {
+    if constexpr (Traits::kPacksHeads) {
       for (int i = 1; i < packing.heads; ++i) {
         range = hull(range, this->keys_seen(at, at.head + i, first, count));
       }
@@ -294,7 +310,7 @@ struct ForwardParams : attile::ForwardParams<Traits> {
 
  private:
   /// Returns the rows of each packed head in a tile of the block.
-  static int tile_rows(Packing packing) { return Traits::kConsumers * packing.rows; }
+  static int tile_rows(HeadPacking packing) { return Traits::kConsumers * packing.rows; }
   /// Returns the order in which blocks take the tiles of batch heads (core/schedule.h).
   Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
@@ -305,14 +321,14 @@ struct ForwardParams : attile::ForwardParams<Traits> {
   }
 };
 
-/// Says whether the kernel of `Packed`, which packs query heads, is expected to take at most nine
-/// tenths of the time of that of `Traits` (batch_head_time).
-template <class Traits, class Packed>
+/// Says whether the kernel of `PackedHeads`, which packs query heads, is expected to take at most
+/// nine tenths of the time of that of `Traits` (batch_head_time).
+template <class Traits, class PackedHeads>
 bool packing_pays(const typename Traits::Args& args) {
-  const Packing packing(args.q_heads / args.kv_heads);
+  const HeadPacking packing(args.q_heads / args.kv_heads);
   const std::int64_t apart =
       packing.heads * batch_head_time(args.q_len, Traits::kConsumers, kWarpgroupRows);
-  const std::int64_t packed = batch_head_time(args.q_len, Packed::kConsumers, packing.rows);
+  const std::int64_t packed = batch_head_time(args.q_len, PackedHeads::kConsumers, packing.rows);
   return packing.heads > 1 && 10 * packed <= 9 * apart;
 }
 

@@ -6,52 +6,78 @@
 #include <attile/core/config.h>
 #include <attile/core/sequences.h>
 #include <attile/kernel/problem/work_tile.h>
+#include <attile/kernel/sm90/dynamic_schedule.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
-#include <attile/kernel/sm90/varying_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
 
-// The producer warpgroup of the forward kernel: one thread for K, one for V, and for each consumer
+// The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
+// lie in pages), and for each consumer
 // warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
-// goes through the block's work tiles by itself; with kSchedules, which excludes elements, one more
-// thread makes these (varying_schedule.cuh).
+// goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
+// more thread makes these (dynamic_schedule.cuh).
 
 namespace attile::sm90 {
 
-/// Loads K or V of every tile that the block's work tiles see.
-/// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
-/// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there. Scope
-/// one thread.
+/// Begins the copies of one tile of K or V into an acquired stage. Where keys lie in pages a tile
+/// comes in several boxes, of each of which a lane looks up the page.
+/// Scope    Traits::kKvLanes lanes of a warp.
 template <class Traits, class Pipeline>
-ATTILE_DEVICE void load_kv(const ForwardParams<Traits>& p, int block,
+ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
+                                const Pipeline& pipeline, const typename Pipeline::State& state,
+                                const arch::TensorMap& map) {
+  const int key0 = kv_tile * Traits::kBc;
+  if constexpr (Problem<Traits>::kPaged) {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const int step = arch::kWarpSize * p.pages.box_keys;
+    ATTILE_UNROLL_BY(1)
+    for (int row = lane * p.pages.box_keys; row < Traits::kBc; row += step) {
+      pipeline.load(state, map, p.keys_in_page(at, key0 + row), row);
+    }
+  } else {
+    pipeline.load(state, map, p.keys(at, key0));
+  }
+}
+
+/// Loads K or V of all tiles from the first to the last that any row of each of the block's work
+/// tiles sees.
+/// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
+/// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
+/// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
+template <class Traits, class Pipeline>
+ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
+  constexpr int kLanes = Traits::kKvLanes;
+  const bool is_first = kLanes == 1 || arch::thread_index() % arch::kWarpSize == 0;
   typename Pipeline::State state;
-  for (auto schedule = work_tiles(p, block, smem, 1); schedule.more(); schedule.next()) {
+  auto schedule = schedule_of_thread(p, block, smem, kLanes);
+  for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
-    // The next tile is taken when only a pipeline's stages of this one are left to load.
-    [[maybe_unused]] const int takes_next =
+    // The step at which this thread allows the next work tile: kStages tiles are left to load, and
+    // it has not yet waited for their stages (dynamic_schedule.cuh).
+    [[maybe_unused]] const int allows_at =
         max(at.kv_tiles.last - Traits::kStages, at.kv_tiles.first);
-    if constexpr (Traits::kSchedules) {
-      if (takes_next >= at.kv_tiles.last) schedule.allow_next();
+    if constexpr (Traits::kHasScheduler) {
+      if (allows_at >= at.kv_tiles.last) schedule.allow_next();  // there is nothing to load
     }
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      const arch::TmaCoord keys = p.keys(at, p.kv_tile(at, step) * Traits::kBc);
-      if constexpr (Traits::kSchedules) {
-        if (step == takes_next) schedule.allow_next();
+      if constexpr (Traits::kHasScheduler) {
+        if (step == allows_at) schedule.allow_next();
       }
-      pipeline.producer_acquire(state);
-      pipeline.load(state, map, keys);
+      if (is_first) pipeline.producer_acquire(state);
+      if constexpr (kLanes > 1) arch::warp_barrier();  // the stage is empty before lanes fill it
+      load_kv_tile(p, at, p.kv_tile(at, step), pipeline, state, map);
       state.advance();
     }
   }
 }
 
 /// Returns which part of the block's work tile `number` a consumer warpgroup has. Under a causal
-/// mask a part sees more kv tiles than the part before it, and by this rotation no warpgroup
-/// always has the longest (worth 0.8 % in the mean of 18 cells, up to 3.5 % at D 64 and D 128
-/// causal: H200, 2026-11-24, docs/tuning.md).
+/// mask a part sees more kv tiles than the part before it, and by this rotation no warpgroup always
+/// has the longest. That is worth 0.8 % in the mean of the 18 forward benchmarks of group `peers`,
+/// up to 3.5 % at D 64 and D 128 causal (H200, 2026-11-24, docs/tuning.md).
 template <class Traits>
 ATTILE_DEVICE int consumer_part(int warpgroup, int number) {
   return (warpgroup + number) % Traits::kConsumers;
@@ -63,20 +89,20 @@ ATTILE_DEVICE int consumer_part(int warpgroup, int number) {
 /// of its rows needs it (OnlineSoftmax), so a neighbour's scores would decide this sequence's bits.
 /// Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
+ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
                           const ForwardMemory<Traits>& smem, int warpgroup) {
   const auto pipeline = smem.q(warpgroup);
   typename Traits::QPipeline::State state;
   int number = 0;  // of the block's work tiles
-  auto schedule = work_tiles(p, block, smem, Traits::kConsumers);
+  auto schedule = schedule_of_thread(p, block, smem, Traits::kConsumers);
   for (; schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
-    if constexpr (Traits::kSchedules) schedule.allow_next();
-    arch::TmaCoord box{0, 0, rows.row0, p.box_head(rows.head), rows.sequence};
-    if constexpr (!Problem<Traits>::kUniform) box = p.queries(rows.at(p));
-    // This stage had Q of the rows kQStages tiles ago. It was released after O of the rows before
-    // those was stored, so that their slot of rows is free (ForwardTraits::kRowSlots).
+    if constexpr (Traits::kHasScheduler) schedule.allow_next();
+    const arch::TmaCoord box = p.queries(rows.at(p));
+    // This stage had Q of the work tile kQStages before this one. The consumer has released it, so
+    // that it has stored O of the rows before those: the ConsumerRows that it may still read are
+    // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
     pipeline.await_empty(state);
     smem.rows(warpgroup, number) = rows;
     pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
@@ -91,12 +117,12 @@ ATTILE_DEVICE void load_q(const ForwardParams<Traits>& p, int block,
 /// Loads the score modifier's elements for the rows of one consumer warpgroup: those of the tiles
 /// that these rows see, so that none is skipped. Scope    one thread.
 template <class Traits>
-ATTILE_DEVICE void load_elements(const ForwardParams<Traits>& p, int block,
+ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
                                  const ForwardMemory<Traits>& smem, int warpgroup) {
   const auto pipeline = smem.elements(warpgroup);
   typename Traits::ElementPipeline::State state;
   int number = 0;
-  for (ForwardSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
+  for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next(), ++number) {
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     const WorkTile at = rows.at(p);
@@ -112,15 +138,17 @@ ATTILE_DEVICE void load_elements(const ForwardParams<Traits>& p, int block,
 
 /// Runs the producer warpgroup. Scope    all its threads.
 template <class Traits>
-ATTILE_DEVICE void produce(const ForwardParams<Traits>& p, int block,
+ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem) {
   const int thread = arch::thread_index() % arch::kWarpgroupSize;
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
-  if (thread == 0) load_kv(p, block, smem, smem.k(), p.maps.k);
-  if (thread == arch::kWarpSize) load_kv(p, block, smem, smem.v(), p.maps.v);
+  constexpr int kLanes = Traits::kKvLanes;
+  const int v_lane = thread - arch::kWarpSize;
+  if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
+  if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
-  if constexpr (Traits::kSchedules) {
-    if (thread == 3 * arch::kWarpSize) schedule_tiles(p, block, smem);
+  if constexpr (Traits::kHasScheduler) {
+    if (thread == 3 * arch::kWarpSize) run_scheduler(p, block, smem);
   }
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;

@@ -12,9 +12,10 @@
 
 namespace attile::sm90 {
 
-/// Gives a block its work tiles, one after another: which ones follows from the index of the block
-/// and the sizes of the problem alone (EvenItems, GrowingItems in core/schedule.h). A tile's
-/// kv_tiles reach from the first to the last one that any of its rows sees.
+/// Gives a block its work tiles, one after another, without kHasScheduler: which ones follows from
+/// the index of the block and the sizes of the problem alone (EvenItems, GrowingItems in
+/// core/schedule.h). A tile's kv_tiles reach from the first to the last one that any of its rows
+/// sees.
 ///
 /// A work tile has kConsumers parts of warpgroup_rows() rows. Where the parts of a head do not fill
 /// its work tiles, the first work tile lacks parts at its beginning, and begins at row0 = -lead.
@@ -23,21 +24,21 @@ namespace attile::sm90 {
 ///     work tile 0            work tile 1
 ///     (none) part 0  part 1  part 2  part 3  part 4
 ///
-/// A part that is missing sees no tile (ForwardParams::tiles_seen).
+/// A part that is missing sees no tile (TmaForwardParams::tiles_seen).
 template <class Traits>
-class ForwardSchedule {
+class StaticSchedule {
   static constexpr bool kEven = kEvenRows<Traits>;
   using Items = std::conditional_t<kEven, EvenItems, GrowingItems>;
 
  public:
-  ATTILE_DEVICE ForwardSchedule(const ForwardParams<Traits>& p, int block)
+  ATTILE_DEVICE StaticSchedule(const TmaForwardParams<Traits>& p, int block)
       : p_(p), items_(items(p, block)) {}
 
   ATTILE_DEVICE bool more() const { return items_.more(); }
   ATTILE_DEVICE void next() { items_.next(); }
   ATTILE_DEVICE WorkTile tile() const {
     const WorkItem item = items_.item();
-    const int packs = Traits::kPacked ? p_.packs : p_.q_heads;
+    const int packs = Traits::kPacksHeads ? p_.packs : p_.q_heads;
     WorkTile at;
     at.sequence = item.batch_head / packs;
     at.head = item.batch_head % packs * p_.packed_heads();
@@ -50,7 +51,7 @@ class ForwardSchedule {
   }
 
  private:
-  ATTILE_DEVICE static Items items(const ForwardParams<Traits>& p, int block) {
+  ATTILE_DEVICE static Items items(const TmaForwardParams<Traits>& p, int block) {
     const int blocks = arch::block_count();
     if constexpr (kEven) {
       return EvenItems(block, blocks, p.q_tiles, p.batch_heads, p.lead > 0);
@@ -59,7 +60,7 @@ class ForwardSchedule {
     }
   }
 
-  const ForwardParams<Traits>& p_;
+  const TmaForwardParams<Traits>& p_;
   Items items_;
 };
 
@@ -77,8 +78,9 @@ struct alignas(16) ConsumerRows {
   static constexpr bool kUniform = Problem<Traits>::kUniform;
   using Lengths = std::conditional_t<kUniform, NoLengths, Extent>;
 
-  TileRange kv_tiles;  ///< those that these rows see
-  /// Tiles of K and V that other consumers' rows see, ahead of these and after them.
+  TileRange kv_tiles;  ///< the steps at which these rows' tiles of K and V are visited (kv_tile)
+  /// Steps of the work tile ahead of these, and after them, whose tiles other consumers' rows see.
+  /// Where these rows see no tile, all are ahead.
   int skip_before = 0, skip_after = 0;
   int sequence = -1, head = 0;
   int row0 = 0;  ///< the first of these rows; below 0 where the part is missing
@@ -87,7 +89,7 @@ struct alignas(16) ConsumerRows {
 
   ConsumerRows() = default;
   /// Makes the rows of part `part` of a work tile, which has a part for each consumer.
-  ATTILE_DEVICE ConsumerRows(const ForwardParams<Traits>& p, const WorkTile& tile, int part)
+  ATTILE_DEVICE ConsumerRows(const TmaForwardParams<Traits>& p, const WorkTile& tile, int part)
       : sequence(tile.sequence), head(tile.head), lengths(tile.extent) {
     const TileRange all = tile.kv_tiles;
     const int rows = p.warpgroup_rows();
@@ -99,17 +101,17 @@ struct alignas(16) ConsumerRows {
   }
 
   /// Returns the work tile that has these rows alone.
-  ATTILE_DEVICE WorkTile at(const ForwardParams<Traits>& p) const {
+  ATTILE_DEVICE WorkTile at(const TmaForwardParams<Traits>& p) const {
     WorkTile at{.kv_tiles = kv_tiles,
                 .sequence = sequence,
                 .head = head,
                 .kv_head = head / p.group_heads,
                 .row0 = row0};
-    p.read_lengths(at);
-    at.extent = extent_of(p);
+    p.read_lengths(at);        // where rows and keys begin, and the lengths
+    at.extent = extent_of(p);  // these are kept here, so that none are read from device memory
     return at;
   }
-  ATTILE_DEVICE Extent extent_of(const ForwardParams<Traits>& p) const {
+  ATTILE_DEVICE Extent extent_of(const TmaForwardParams<Traits>& p) const {
     if constexpr (kUniform) {
       return p.bounds;
     } else {
@@ -120,8 +122,8 @@ struct alignas(16) ConsumerRows {
   /// Returns whether they are rows of Q at all. Where the first work tile of a head lacks parts,
   /// these are ahead of row 0; where work tiles begin with the first row, the last one may have
   /// parts behind the last row.
-  ATTILE_DEVICE bool exist(const ForwardParams<Traits>& p) const {
-    return row0 >= 0 && (ForwardParams<Traits>::kHasLead || row0 < extent_of(p).q_len);
+  ATTILE_DEVICE bool exist(const TmaForwardParams<Traits>& p) const {
+    return row0 >= 0 && (TmaForwardParams<Traits>::kHasLead || row0 < extent_of(p).q_len);
   }
   ATTILE_DEVICE bool empty() const { return kv_tiles.first >= kv_tiles.last; }
 };

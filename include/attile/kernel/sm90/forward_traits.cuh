@@ -3,6 +3,7 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/arch/mbarrier.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/block_sparse.h>
 #include <attile/core/math.h>
@@ -20,7 +21,7 @@
 namespace attile::sm90 {
 
 template <class Traits>
-struct ForwardParams;
+struct TmaForwardParams;
 
 /// Names the type of a score modifier's elements; T where it has none.
 template <class S, class T>
@@ -50,15 +51,15 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(D >= 1 && D <= 256, "attile::sm90::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::ForwardTraits: Dv must be 1 to 256");
 
-  static_assert(!TuningType::kPacked || P::SequencesType::kUniform,
+  static_assert(!TuningType::kPacksHeads || P::SequencesType::kUniform,
                 "attile::sm90::ForwardTraits: query heads share a tile only where all sequences "
                 "have the same lengths, Uniform");
 
-  static_assert(!TuningType::kPacked || !BlockListMask<typename P::MaskType>,
+  static_assert(!TuningType::kPacksHeads || !BlockListMask<typename P::MaskType>,
                 "attile::sm90::ForwardTraits: query heads do not share a tile with a mask of block "
                 "lists, of which each has its own");
 
-  using Params = sm90::ForwardParams<ForwardTraits>;
+  using Params = TmaForwardParams<ForwardTraits>;
   static constexpr const char* kFamily = "sm90";
   static constexpr int kLeastArchitecture = 900;
   /// Consumer warpgroups. A block has one more warpgroup, the producer.
@@ -77,8 +78,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kRescaleThreshold = 8;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
-  /// Whether a tile has rows of several query heads of one kv head (Packing).
-  static constexpr bool kPacked = TuningType::kPacked;
+  /// Whether a tile has rows of several query heads of one kv head (HeadPacking).
+  static constexpr bool kPacksHeads = TuningType::kPacksHeads;
 
   /// One warpgroup's tile of Q, and the tiles of K and V that all warpgroups read.
   using QTile = tile::PanelTile<kWarpgroupRows, round_up(D, 16), T>;
@@ -92,11 +93,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// larger scores m hardly ever grows, and O is not rescaled.
   static constexpr bool kDescends =
       kFavorsLateColumns<typename P::ScoreModType> && !BlockListMask<typename P::MaskType>;
-  /// The most tiles of K that a consumer skips while it holds V of the tile before them.
-  static constexpr int kMaxSkipped = kStages - kOrdersConsumers;
+  /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
+  /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
+  static constexpr int kMaxSkipped = kOrdersConsumers ? kStages - 1 : kStages;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
   static constexpr int kElementStages = TuningType::kElementStages;
-  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacked),
+  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads),
                 "attile::sm90::ForwardTraits: tiles of a modifier's elements are for sequences of "
                 "one length, Uniform, and for rows of one head");
   using ElementTile = tile::PanelTile<kWarpgroupRows, Bc,
@@ -109,22 +111,25 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
   using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kConsumers * 4>;
 
-  /// Slots of ConsumerRows for each warpgroup, and their bytes. More are in use than there are
-  /// stages of Q, because a warpgroup still stores O of the rows before when it begins the next.
-  static constexpr int kRowSlots = 4;
-  static constexpr std::size_t kRowsBytes = kRowSlots * 48;
-  /// The alignment of K, V and O: the bytes of eight rows of a panel.
-  static constexpr std::size_t kPitch = 1024;
+  /// ConsumerRows that are kept for each warpgroup, and their bytes, 48 each (ForwardMemory::rows).
+  /// More are in use than there are stages of Q: a warpgroup still stores O of some rows when Q of
+  /// the next ones may be loaded.
+  static constexpr int kRowBuffers = 4;
+  static constexpr std::size_t kRowsBytes = kRowBuffers * 48;
+  /// The alignment of K, V, the elements and O: the bytes of eight rows of a panel.
+  static constexpr std::size_t kTileAlignment = 1024;
   /// Where V, the elements and O begin in shared memory; K begins at 0. Units: bytes, as for all
   /// offsets.
-  static constexpr std::size_t kVOffset = round_up(KPipeline::kBytes, kPitch);
-  static constexpr std::size_t kElementOffset = kVOffset + round_up(VPipeline::kBytes, kPitch);
+  static constexpr std::size_t kVOffset = round_up(KPipeline::kBytes, kTileAlignment);
+  static constexpr std::size_t kElementOffset =
+      kVOffset + round_up(VPipeline::kBytes, kTileAlignment);
   static constexpr std::size_t kOOffset =
-      kElementOffset + kConsumers * round_up(kElementBytes, kPitch);
+      kElementOffset + kConsumers * round_up(kElementBytes, kTileAlignment);
 
  private:
   /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
-  /// leave for O and Q.
+  /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
+  /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
       arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
       sizeof(arch::Mbarrier) * 2 * (kConsumers * (2 + kElementStages) + 2 * kStages);
@@ -138,9 +143,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// tile is loaded beside this one.
   static constexpr int kQStages = 2 * kConsumers * QTile::kBytes + kOutputBytes <= kRest ? 2 : 1;
   using QPipeline = tile::Pipeline<QTile, kQStages>;
-  static_assert(kRowSlots >= kQStages + 2,
-                "attile::sm90::ForwardTraits: rows are kept for the tiles that Q is there for, for "
-                "the one before and for the one that is loaded next");
+  static_assert(kRowBuffers >= kQStages + 1,
+                "attile::sm90::ForwardTraits: rows are kept for the tile that is loaded next, and "
+                "for the kQStages tiles before it, whose O may not have been stored");
   /// One warpgroup's rows of O, staged in shared memory for their store: all columns at once where
   /// there is room, else half of them.
   using OTile = tile::PanelTile<kWarpgroupRows,
@@ -149,24 +154,26 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
-  /// Whether one producer thread makes the work tiles for the others (`schedule_tiles`); else each
-  /// works them out by itself.
-  static constexpr bool kSchedules = !P::SequencesType::kUniform || TuningType::kCounts;
-  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacked),
+  /// Whether one producer thread, the scheduler, makes the work tiles for the others
+  /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
+  static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
+  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
-  /// The threads that read them, and the barriers.
-  static constexpr int kTileReaders = 2 + kConsumers;
-  static constexpr int kTileBarriers = kSchedules ? 2 : 0;
+  /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
+  static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
+  /// The threads that read the scheduler's work tiles, and the barriers of the one that is there.
+  static constexpr int kScheduleReaders = 2 * kKvLanes + kConsumers;
+  static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages);
-  /// Bytes of dynamic shared memory of a block.
-  static constexpr std::size_t kTileOffset = round_up<std::size_t>(
-      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kTileBarriers), 16);
+  /// Where the scheduler's work tile begins, and the bytes of dynamic shared memory of a block.
+  static constexpr std::size_t kWorkTileOffset = round_up<std::size_t>(
+      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers), 16);
   static constexpr std::size_t kSharedBytes =
-      kSchedules ? kTileOffset + sizeof(WorkTile)
-                 : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
+      kHasScheduler ? kWorkTileOffset + sizeof(WorkTile)
+                    : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "

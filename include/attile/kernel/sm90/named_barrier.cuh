@@ -9,15 +9,21 @@ namespace attile::sm90 {
 
 /// The named barriers of a block. Barrier 0 is the one of all its threads.
 enum class NamedBarrier {
-  kConsumers = 1,    ///< all consumer warpgroups, of the backward pass
-  kConsumer0 = 2,    ///< the first consumer warpgroup; those of the others follow
-  kTensorCores0 = 5  ///< the tensor cores for the first one, of the forward pass; others follow
+  kAllConsumers = 1,  ///< all consumer warpgroups, of the backward pass
+  kConsumer0 = 2,     ///< the first consumer warpgroup; those of the others follow
+  kTurn0 = 5          ///< the turn of the first one, of the forward pass; others follow
 };
+
+/// The most consumer warpgroups that the numbers above have room for.
+inline constexpr int kMostConsumers =
+    static_cast<int>(NamedBarrier::kTurn0) - static_cast<int>(NamedBarrier::kConsumer0);
 
 /// Waits for all threads of all consumer warpgroups.
 template <class Traits>
-ATTILE_DEVICE void consumers_barrier() {
-  constexpr int kId = static_cast<int>(NamedBarrier::kConsumers);
+ATTILE_DEVICE void all_consumers_barrier() {
+  static_assert(Traits::kConsumers <= kMostConsumers,
+                "attile::sm90: named barriers are for up to 3 consumer warpgroups");
+  constexpr int kId = static_cast<int>(NamedBarrier::kAllConsumers);
   arch::barrier(kId, Traits::kConsumers * arch::kWarpgroupSize);
 }
 
@@ -27,15 +33,18 @@ ATTILE_DEVICE void consumer_barrier(int warpgroup) {
   arch::barrier(kId + warpgroup, arch::kWarpgroupSize);
 }
 
-/// Waits until the consumer warpgroup before this one has released the tensor cores to it.
-ATTILE_DEVICE void acquire_tensor_cores(int warpgroup) {
-  constexpr int kId = static_cast<int>(NamedBarrier::kTensorCores0);
+/// Waits until it is the turn of a consumer warpgroup to begin S: until the one before it has
+/// signalled that (CUTLASS has an OrderedSequenceBarrier for such an order). Scope all threads of
+/// the warpgroup that has the turn.
+ATTILE_DEVICE void await_turn(int warpgroup) {
+  constexpr int kId = static_cast<int>(NamedBarrier::kTurn0);
   arch::barrier(kId + warpgroup, 2 * arch::kWarpgroupSize);
 }
 
-/// Releases the tensor cores to a consumer warpgroup.
-ATTILE_DEVICE void release_tensor_cores_to(int warpgroup) {
-  constexpr int kId = static_cast<int>(NamedBarrier::kTensorCores0);
+/// Signals that it is the turn of a consumer warpgroup. The last signal of a block, to its first
+/// consumer, is one that nobody waits for. Scope all threads of the warpgroup before it.
+ATTILE_DEVICE void signal_turn_of(int warpgroup) {
+  constexpr int kId = static_cast<int>(NamedBarrier::kTurn0);
   arch::barrier_arrive(kId + warpgroup, 2 * arch::kWarpgroupSize);
 }
 

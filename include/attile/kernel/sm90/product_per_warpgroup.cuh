@@ -17,33 +17,39 @@
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
-#include <attile/kernel/sm90/gradient_consumer.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
+#include <attile/kernel/sm90/score_consumer.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
 // The consumer warpgroups of the backward pass above 128 columns. One warpgroup has no registers
-// for both dK and dV of 64 rows of K and V. So each of two makes one of them, with the products
-// that lead to it, for all rows and columns of the tile: S, P and dV, or dP, dS and dK. The first
-// hands P (off the fast path its factor of dS; S where the gradient of a score modifier is made of
-// S and dS: the second then makes P, too) to the second through shared memory, in fp32 and in the
-// order of registers; as left operands of dV and dK, P and dS stay in registers. A third
-// warpgroup makes dQ and adds it to dq_accum. Its additions take as long as all products of the
-// block; the other two run up to two tiles ahead of them. The lines named are those of
-// FlashAttention-2, Algorithm 2 (arXiv 2307.08691).
+// for both dK and dV of 64 rows of K and V. So one makes S, P and dV, and another one dP, dS and
+// dK, for all rows and columns of the tile. The first hands the second what dS is made of:
+//
+//                         on the fast path     else                     with kGradientOfScores
+//   dV's hands over       P                    f = P * score_mod'       S
+//   dK's makes of it      dS = P (dP - delta)  dS = f (dP - delta)      P and dS
+//
+// What is handed over goes through shared memory, in fp32 and in the order of registers; as left
+// operands of dV and dK, P and dS stay in registers. A third warpgroup makes dQ and adds it to
+// dq_accum. Its additions take as long as all products of the block; the other two run up to two
+// tiles ahead of them. The lines named are those of FlashAttention-2, Algorithm 2 (arXiv
+// 2307.08691).
 
 namespace attile::sm90 {
 
-/// Says by a consumer warpgroup's number which gradient it makes.
+/// Says by a consumer warpgroup's number which gradient it makes. kDq must be 0, because
+/// dq_accum_begin counts the threads that hold dQ from the block's first one, and
+/// Traits::kRoleRegisters has this order.
 enum class Role { kDq, kDv, kDk };
 
 /// Makes dQ of all tiles of Q (line 15), a part of 64 columns at a time: while one part is added to
 /// dq_accum, the product of the next one, or of the next tile, is under way.
 /// Scope    all threads of the warpgroup, as for make_dv and make_dk.
 template <class Traits>
-ATTILE_DEVICE void make_dq(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void make_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   constexpr int kLast = Traits::kDqParts - 1;
@@ -170,7 +176,7 @@ struct HandedScores {
 /// before.
 template <int kPart, class Traits, class Sampler>
 ATTILE_DEVICE void make_p_part(
-    const ScoreConsumer<Traits>& consumer, const QStage<Traits>& rows, int parts,
+    const ScoreConsumer<Traits>& consumer, const QStage<Traits>& stage, int parts,
     tile::RegisterLeft<typename Traits::ElementType, typename Traits::ScoreRegisters>& left,
     typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
   using Consumer = ScoreConsumer<Traits>;
@@ -179,17 +185,17 @@ ATTILE_DEVICE void make_p_part(
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
   Scores s, factor;
-  typename Consumer::OddScores odd;
-  typename Consumer::Rows p_rows{s};
-  consumer.start_scores(s, odd, consumer.lse(rows, kRow), rows, kRow);
+  typename Consumer::SecondSum second;
+  typename Consumer::Rows s_by_rows{s};
+  consumer.start_scores(s, second, consumer.lse(stage, kRow), stage, kRow);
   const SlotBarriers slot = smem.p_slot(parts + kPart);
-  slot.producer_acquire();  // P that was there has been read; waits beside S
-  const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
-  const auto kept = consumer.ask_dropout(rows, kRow, consumer.held_or_new(sampler));
-  const auto shown = consumer.ask_mask(rows, kRow);
-  consumer.template await_scores<0>(s, odd);
+  slot.producer_acquire();  // P that was there has been read. S is under way during the wait
+  const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
+  const auto keep_bits = consumer.ask_dropout(stage, kRow, consumer.held_or_new(sampler));
+  const auto shown = consumer.ask_mask(stage, kRow);
+  consumer.template await_scores<0>(s, second);
   tile::fence_accumulators(dv_frag);  // dV of the part before is made, too
-  const tile::TileCoord coord = consumer.coord(rows, kRow);
+  const tile::TileCoord coord = consumer.coord(stage, kRow);
   const auto hand = [&](const Scores& made) {
     for_each_four<Scores>(smem.p(parts + kPart), [&](int r, int c, float* to) {
       arch::store(to, Float4{made.x[r][c], made.x[r][c + 1], made.x[r][c + 2], made.x[r][c + 3]});
@@ -201,27 +207,27 @@ ATTILE_DEVICE void make_p_part(
     slot.producer_commit();
   }
   if constexpr (Traits::kFastPath) {
-    if (rows.edge) {
-      tile::hide_outside_intervals(p_rows, coord,
-                                   consumer.p.mask_in_tile(in_full_block(rows.edge)));
+    if (stage.edge) {
+      tile::hide_outside_intervals(s_by_rows, coord,
+                                   consumer.p.mask_in_tile(in_full_block(stage.edge)));
     }
-    fast_probabilities(p_rows, consumer.p.scale,
-                       consumer.lse(rows, kRow));  // read again, as no registers are left
+    fast_probabilities(s_by_rows, consumer.p.scale,
+                       consumer.lse(stage, kRow));  // read again, as no registers are left
     hand(s);
   } else {
-    typename Consumer::Rows factor_rows{factor};
-    probabilities_and_factor(rows.edge, p_rows, factor_rows, consumer.p, coord,
-                             smem.statistics(rows.state.stage).lse() + kRow, kept, shown);
+    typename Consumer::Rows factor_by_rows{factor};
+    probabilities_and_factor(stage.edge, s_by_rows, factor_by_rows, consumer.p, coord,
+                             smem.statistics(stage.state.stage).lse() + kRow, keep_bits, shown);
     if constexpr (!Traits::kGradientOfScores) hand(factor);
   }
-  if constexpr (Traits::kFastPath) tile::drop(p_rows, kept);
+  if constexpr (Traits::kFastPath) tile::drop(s_by_rows, keep_bits);
   left = tile::RegisterLeft<T, Scores>(s);
   tile::start_product<T>(dv_frag, left, do_smem, kRow);
 }
 
 /// Makes S, P and dV of all tiles of Q, and stores dV.
 template <class Traits>
-ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void make_dv(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   constexpr int kNumber = static_cast<int>(Role::kDv);
   const ScoreConsumer<Traits> consumer{p, smem, kv_work_tile(p, kv_block), kNumber};
@@ -229,31 +235,32 @@ ATTILE_DEVICE void make_dv(const BackwardParams<Traits>& p, int kv_block,
   typename Traits::DvRegisters dv_frag;
   dv_frag.clear();
   static_cast<void>(smem.k().consumer_wait({}));  // S does not read K before it has arrived
-  QStage<Traits> rows(smem, {});
+  QStage<Traits> stage(smem, {});
   int parts = 0;
   ATTILE_UNROLL_BY(1)
-  for (; !rows.is_end(); parts += Traits::kParts) {
+  for (; !stage.is_end(); parts += Traits::kParts) {
     tile::RegisterLeft<typename Traits::ElementType, typename Traits::ScoreRegisters>
         left[Traits::kParts];
-    make_p_part<0>(consumer, rows, parts, left[0], dv_frag, sampler);
+    make_p_part<0>(consumer, stage, parts, left[0], dv_frag, sampler);
     if constexpr (Traits::kParts > 1) {
-      make_p_part<1>(consumer, rows, parts, left[1], dv_frag, sampler);
+      make_p_part<1>(consumer, stage, parts, left[1], dv_frag, sampler);
     }
-    const QStage<Traits> next(smem, rows.state.next());
+    const QStage<Traits> next(smem, stage.state.next());
     tile::wait_product<0>(dv_frag);  // dO is read before its stage is filled again
-    consumer.release(rows);
-    rows = next;
+    consumer.release(stage);
+    stage = next;
   }
-  // dV is staged over dO, which nobody reads any more when the last P has been read.
+  // dV is staged over dO. The consumer of dK has read dO of a part before it reads P, so that when
+  // it has read the last P nobody reads dO any more.
   smem.p_slot(parts + Traits::kPBuffers - 1).producer_acquire();
-  const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
-  store_dv(p, key, smem.dv(0), dv_frag, key.kv_tile() * Traits::kBc, kNumber);  // line 18
+  const WorkTile kv = kv_work_tile(p, arch::opaque(kv_block));
+  store_dv(p, kv, smem.dv(0), dv_frag, kv.kv_tile() * Traits::kBc, kNumber);  // line 18
   arch::bulk_wait_read<0>();  // dV has left before shared memory goes
 }
 
 /// Makes dP^T and dS^T of part kPart of a tile (lines 13 and 14). `parts`: as for make_p_part.
 template <int kPart, class Traits, class Sampler>
-ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QStage<Traits>& rows,
+ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QStage<Traits>& stage,
                                 int parts, typename Traits::ScoreRegisters& ds_frag,
                                 typename Traits::DkRegisters& dk_frag, const Sampler& sampler) {
   using Consumer = ScoreConsumer<Traits>;
@@ -261,20 +268,20 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
   using Scores = typename Consumer::Scores;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
-  const auto do_smem = smem.dout().consumer_wait(rows.state);  // not read before it has arrived
+  const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
   tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
-  const tile::KeepBits<typename Consumer::Rows, Sampler> kept(consumer.coord(rows, kRow),
-                                                              consumer.held_or_new(sampler));
+  const tile::KeepBits<typename Consumer::Rows, Sampler> keep_bits(consumer.coord(stage, kRow),
+                                                                   consumer.held_or_new(sampler));
   tile::VisibleBits<typename Consumer::Rows> shown;
-  if constexpr (Traits::kGradientOfScores) shown = consumer.ask_mask(rows, kRow);
+  if constexpr (Traits::kGradientOfScores) shown = consumer.ask_mask(stage, kRow);
   tile::wait_product<0>(ds_frag);
-  const float* const delta = smem.statistics(rows.state.stage).delta() + kRow;
+  const float* const delta = smem.statistics(stage.state.stage).delta() + kRow;
   tile::fence_accumulators(dk_frag);  // dK of the part before is made, too
   const SlotBarriers slot = smem.p_slot(parts + kPart);
   slot.consumer_wait();  // P is written before it is read
   if constexpr (Traits::kGradientOfScores) {
     HandedScores<Scores> scores{smem.p(parts + kPart)};
-    consumer.make_p_and_ds(scores, ds_frag, rows, kRow, kept, shown);
+    consumer.make_p_and_ds(scores, ds_frag, stage, kRow, keep_bits, shown);
     slot.consumer_release();
     return;
   }
@@ -283,17 +290,19 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
     ATTILE_UNROLL
     for (int e = 0; e < 4; ++e) {
       float& ds = ds_frag.x[r][c + e];
-      ds = factor[e] * kept.minus(c + e, r, ds, delta[Consumer::Rows::row(c + e)]);
+      ds = factor[e] * keep_bits.dp_minus_delta(c + e, r, ds, delta[Consumer::Rows::row(c + e)]);
+      // add_gradient takes a dS of 0 for that of a hidden score, which may have no element of the
+      // gradient: NaN or inf in dP must not make it anything else.
       if (Traits::kModifierGradient && factor[e] == 0.0f) ds = 0.0f;
     }
   });
   slot.consumer_release();
-  consumer.add_gradient(ds_frag, rows, kRow);
+  consumer.add_gradient(ds_frag, stage, kRow);
 }
 
 /// Makes dP, dS and dK of all tiles of Q, hands dS to the warpgroup that makes dQ, and stores dK.
 template <class Traits>
-ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
+ATTILE_DEVICE void make_dk(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
   using T = typename Traits::ElementType;
   using Left = tile::RegisterLeft<T, typename Traits::ScoreRegisters>;
@@ -308,48 +317,51 @@ ATTILE_DEVICE void make_dk(const BackwardParams<Traits>& p, int kv_block,
     if (arch::thread_index() % arch::kWarpgroupSize == 0) {
       arch::store(smem.dq_rows(step % Traits::kDsTiles), Vec<int, 4>{head, row0, 0, 0});
     }
+    // The barrier of the warp in it also stands between the tiles of a modifier's gradient
+    // (GradientSums).
     smem.ds_slot(step).producer_commit();
   };
-  QStage<Traits> rows(smem, {});
+  QStage<Traits> stage(smem, {});
   consumer.gradient().begin();
   int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (; !rows.is_end(); ++step) {
+  for (; !stage.is_end(); ++step) {
     typename Traits::ScoreRegisters ds_frag;
     Left left[kParts];
     // The consumer of dQ has read dS of two steps ago before it is overwritten. The wait stands
     // here because a branch after dS keeps registers.
     smem.ds_slot(step).producer_acquire();
-    make_ds_part<0>(consumer, rows, step * kParts, ds_frag, dk_frag, sampler);
+    make_ds_part<0>(consumer, stage, step * kParts, ds_frag, dk_frag, sampler);
     consumer.stage_scores(smem.ds(step), ds_frag, 0);
     if constexpr (kParts > 1) {
       left[0] = Left(ds_frag);
-      tile::start_product<T>(dk_frag, left[0], smem.q().tile(rows.state.stage), 0);  // line 16
-      make_ds_part<1>(consumer, rows, step * kParts, ds_frag, dk_frag, sampler);
+      tile::start_product<T>(dk_frag, left[0], smem.q().tile(stage.state.stage), 0);  // line 16
+      make_ds_part<1>(consumer, stage, step * kParts, ds_frag, dk_frag, sampler);
       consumer.stage_scores(smem.ds(step), ds_frag, Traits::kPartRows);
     }
-    commit_ds(step, rows.head, rows.row0);
+    commit_ds(step, stage.head, stage.row0);
     left[kParts - 1] = Left(ds_frag);
-    tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(rows.state.stage),
+    tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(stage.state.stage),
                            Traits::kBr - Traits::kPartRows);  // line 16
-    const QStage<Traits> next(smem, rows.state.next());
+    const QStage<Traits> next(smem, stage.state.next());
     tile::wait_product<0>(dk_frag);  // Q is read before its stage is filled again
-    consumer.release(rows);
-    rows = next;
+    consumer.release(stage);
+    stage = next;
   }
   consumer.end_gradient();
   smem.ds_slot(step).producer_acquire();  // dq_rows of two steps ago has been read
   commit_ds(step, -1, 0);
-  // dK is staged over Q, which nobody reads any more when P of all tiles is made.
-  const WorkTile key = kv_work_tile(p, arch::opaque(kv_block));
-  store_dk(p, key, smem.dk(0), dk_frag, key.kv_tile() * Traits::kBc, kNumber);  // line 18
+  // dK is staged over Q. Its other reader, the consumer of dV, has made S of all parts, as their P
+  // is there.
+  const WorkTile kv = kv_work_tile(p, arch::opaque(kv_block));
+  store_dk(p, kv, smem.dk(0), dk_frag, kv.kv_tile() * Traits::kBc, kNumber);  // line 18
   arch::bulk_wait_read<0>();  // dK has left before shared memory goes
 }
 
 /// Runs a consumer warpgroup, which takes its role and its registers by its number.
 /// Scope    all threads of the warpgroup.
 template <class Traits>
-ATTILE_DEVICE void run_consumer(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+ATTILE_DEVICE void run_consumer(const TmaBackwardParams<Traits>& p, int kv_block, int warpgroup,
                                 const BackwardMemory<Traits>& smem) {
   constexpr auto kRegisters = [](Role role) {
     return Traits::kRoleRegisters[static_cast<int>(role)];

@@ -26,16 +26,16 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Holds what changes a forward kernel's speed and not its result, beside its tiles. It is a type
 /// and not a value for the reason that portable::Tuning gives.
 /// Stages      stages of the pipelines of K and of V.
-/// Packed      a tile has rows of several query heads of one kv head, for which K and V are read
+/// PacksHeads  a tile has rows of several query heads of one kv head, for which K and V are read
 ///             once. It is meant for a q_len that would leave tiles nearly empty.
 /// Persistent  as many blocks are launched as run at the same time, and each computes several work
 ///             tiles: the next one is loaded while one ends. Else each work tile has its block.
 /// ElementStages   stages of the pipelines of the score modifier's elements, which are of 16 bits
 ///             (ElementTensor): TMA copies tiles of them. With 0 threads read them.
 /// Counts      blocks take their work tiles by a counter in scratch memory, as they do where
-///             sequences have lengths of their own (varying_schedule.cuh). It is meant for masks
+///             sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks
 ///             under which tiles of rows see very different numbers of keys.
-template <int Stages = 2, bool Packed = false, bool Persistent = true, int ElementStages = 0,
+template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
           bool Counts = false>
 struct Tuning {
   static_assert(Stages >= 2,
@@ -43,7 +43,7 @@ struct Tuning {
                 "before it frees the last one");
 
   static constexpr int kStages = Stages;
-  static constexpr bool kPacked = Packed;
+  static constexpr bool kPacksHeads = PacksHeads;
   static constexpr bool kPersistent = Persistent;
   static constexpr int kElementStages = ElementStages;
   static constexpr bool kCounts = Counts;
@@ -54,8 +54,8 @@ struct Tuning {
 };
 
 /// Holds what changes a backward pass's speed, and its result only by the order of sums.
-/// Stages   stages of the pipelines of Q and of dO: a product of the next tiles begins before the
-///          last one of these has read them.
+/// Stages   stages of the pipelines of Q and of dO: a warpgroup waits for the next tiles before it
+///          frees these.
 /// PSteps   tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them
 ///          to the one that makes dS.
 template <int Stages = 2, int PSteps = 1>

@@ -28,20 +28,20 @@ struct StepRegisters {
   using Consumer = GradientConsumer<Traits>;
 
   typename Traits::ScoreRegisters s, ds;  ///< S, then P; dP, then dS
-  typename Consumer::OddScores s_odd;
+  typename Consumer::SecondSum s_second;  ///< with kTwoSums, the second sum of S
   typename Consumer::RowStatistics lse;
   typename Consumer::Left p_left, ds_left;  ///< P and dS as operands
   typename Traits::DqRegisters dq;
   tile::VisibleBits<typename Consumer::Rows> shown;  ///< the mask's answers
   /// Dropout's decisions.
-  tile::KeepBits<typename Consumer::Rows, typename Traits::DropoutType::Sampler> kept;
+  tile::KeepBits<typename Consumer::Rows, typename Traits::DropoutType::Sampler> keep_bits;
 };
 
 /// Does lines 11, 12 and 14 for part kPart of a tile of rows, whose S and dP are under way, and
 /// stages its dS for dQ. Unless it is the last part, it also begins dK (line 16), and S and dP of
 /// the next part.
 template <bool kFirst, int kPart, class Traits, class Sampler>
-ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QStage<Traits>& rows,
+ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QStage<Traits>& stage,
                              int step, StepRegisters<Traits>& frag,
                              typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
@@ -49,21 +49,21 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   using T = typename Traits::ElementType;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
-  const int stage = rows.state.stage;
-  constexpr bool kTwoHalves = Traits::kTwoHalves;
-  if constexpr (kTwoHalves) {
-    frag.p_left = consumer.template make_p<1>(frag, rows, kRow);  // line 11
+  const int index = stage.state.stage;
+  constexpr bool kPBeforeDp = Traits::kPBeforeDp;
+  if constexpr (kPBeforeDp) {
+    frag.p_left = consumer.template make_p<1>(frag, stage, kRow);  // line 11
   } else {
-    frag.p_left = consumer.make_p_and_ds(frag, rows, kRow);  // lines 11 and 14
+    frag.p_left = consumer.make_p_and_ds(frag, stage, kRow);  // lines 11 and 14
   }
-  tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(stage), kRow);  // line 12
-  if constexpr (kTwoHalves) consumer.template make_ds<1>(frag, rows, kRow);     // line 14
+  tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(index), kRow);  // line 12
+  if constexpr (kPBeforeDp) consumer.template make_ds<1>(frag, stage, kRow);    // line 14
   if constexpr (kPart == 0 && !kFirst) consumer.await_step(step - 1);
   consumer.stage_scores(smem.ds(step), frag.ds, kRow);
   frag.ds_left = Left(frag.ds);
   if constexpr (kPart < Traits::kParts - 1) {
-    tile::start_product<T>(dk_frag, frag.ds_left, smem.q().tile(stage), kRow);  // line 16
-    consumer.start(frag, rows, kRow + Traits::kPartRows, sampler);
+    tile::start_product<T>(dk_frag, frag.ds_left, smem.q().tile(index), kRow);  // line 16
+    consumer.start(frag, stage, kRow + Traits::kPartRows, sampler);
   }
 }
 
@@ -72,23 +72,23 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
 /// Returns the next tile, for which it waits while this stage is held: kStages must be 2 or more.
 template <bool kFirst, class Traits, class Sampler>
 ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
-                                    const QStage<Traits>& rows, const QStage<Traits>& before,
+                                    const QStage<Traits>& stage, const QStage<Traits>& before,
                                     int step, typename Traits::DkRegisters& dk_frag,
                                     typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
   using T = typename Traits::ElementType;
   StepRegisters<Traits> frag;
-  consumer.start(frag, rows, 0, sampler);  // lines 10 and 13
-  make_part<kFirst, 0>(consumer, rows, step, frag, dk_frag, dv_frag, sampler);
+  consumer.start(frag, stage, 0, sampler);  // lines 10 and 13
+  make_part<kFirst, 0>(consumer, stage, step, frag, dk_frag, dv_frag, sampler);
   if constexpr (Traits::kParts > 1) {
-    make_part<kFirst, 1>(consumer, rows, step, frag, dk_frag, dv_frag, sampler);
+    make_part<kFirst, 1>(consumer, stage, step, frag, dk_frag, dv_frag, sampler);
   }
   if constexpr (Traits::kParts > 2) {
-    make_part<kFirst, 2>(consumer, rows, step, frag, dk_frag, dv_frag, sampler);
+    make_part<kFirst, 2>(consumer, stage, step, frag, dk_frag, dv_frag, sampler);
   }
   if constexpr (!kFirst) consumer.start_dq(frag.dq, step - 1);  // line 15, of the tile before
-  tile::start_product<T>(dk_frag, frag.ds_left, consumer.smem.q().tile(rows.state.stage),
+  tile::start_product<T>(dk_frag, frag.ds_left, consumer.smem.q().tile(stage.state.stage),
                          Traits::kBr - Traits::kPartRows);  // line 16
-  const QStage<Traits> next(consumer.smem, rows.state.next());
+  const QStage<Traits> next(consumer.smem, stage.state.next());
   if constexpr (!kFirst) {
     consumer.await_dq_read(step - 1);
     tile::wait_product<1>(frag.dq);
@@ -97,7 +97,7 @@ ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
   if constexpr (!kFirst) consumer.add_dq(before, step - 1, frag.dq);
   tile::wait_product<0>(dk_frag);
   tile::fence_accumulators(dv_frag);
-  consumer.release(rows);
+  consumer.release(stage);
   return next;
 }
 
@@ -109,16 +109,16 @@ ATTILE_DEVICE void q_loop(const GradientConsumer<Traits>& consumer,
                           typename Traits::DkRegisters& dk_frag,
                           typename Traits::DvRegisters& dv_frag) {
   const auto sampler = consumer.p.sampler();
-  QStage<Traits> rows(consumer.smem, {});
-  if (rows.is_end()) return;
+  QStage<Traits> stage(consumer.smem, {});
+  if (stage.is_end()) return;
   consumer.gradient().begin();
-  QStage<Traits> next = q_step<true>(consumer, rows, rows, 0, dk_frag, dv_frag, sampler);
+  QStage<Traits> next = q_step<true>(consumer, stage, stage, 0, dk_frag, dv_frag, sampler);
   int step = 1;
   ATTILE_UNROLL_BY(1)
   for (; !next.is_end(); ++step) {
-    const QStage<Traits> before = rows;
-    rows = next;
-    next = q_step<false>(consumer, rows, before, step, dk_frag, dv_frag, sampler);
+    const QStage<Traits> before = stage;
+    stage = next;
+    next = q_step<false>(consumer, stage, before, step, dk_frag, dv_frag, sampler);
   }
   consumer.end_gradient();
   typename Traits::DqRegisters dq_frag;  // line 15, of the last tile
@@ -126,24 +126,24 @@ ATTILE_DEVICE void q_loop(const GradientConsumer<Traits>& consumer,
   consumer.start_dq(dq_frag, step - 1);
   consumer.await_dq_read(step - 1);
   tile::wait_product<0>(dq_frag);
-  consumer.add_dq(rows, step - 1, dq_frag);
+  consumer.add_dq(stage, step - 1, dq_frag);
 }
 
 /// Writes dK and dV (line 18) by way of shared memory, where they take the place of K and V.
 template <class Traits>
-ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+ATTILE_DEVICE void store_dk_dv(const TmaBackwardParams<Traits>& p, int kv_block, int warpgroup,
                                const BackwardMemory<Traits>& smem,
                                const typename Traits::DkRegisters& dk_frag,
                                const typename Traits::DvRegisters& dv_frag) {
-  consumers_barrier<Traits>();  // all have read K and V, and have added their dQ or staged it
+  all_consumers_barrier<Traits>();  // all have read K and V, and have added their dQ or staged it
   if constexpr (Traits::kSignalsDqReady && !Traits::kBulkDq) {
     smem.await_zero_filled();  // also where nothing is added
     if (arch::thread_index() == 0) DqOrder<Traits>(p).signal_ready(kv_block, 0);
   }
-  const WorkTile key = kv_work_tile(p, kv_block);
-  const int row0 = key.kv_tile() * Traits::kBc + warpgroup * kWarpgroupRows;
-  store_dk(p, key, smem.dk(warpgroup), dk_frag, row0, warpgroup);
-  store_dv(p, key, smem.dv(warpgroup), dv_frag, row0, warpgroup);
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  const int row0 = kv.kv_tile() * Traits::kBc + warpgroup * kWarpgroupRows;
+  store_dk(p, kv, smem.dk(warpgroup), dk_frag, row0, warpgroup);
+  store_dv(p, kv, smem.dv(warpgroup), dv_frag, row0, warpgroup);
   arch::bulk_wait_read<0>();  // dK and dV have left before shared memory goes
 }
 
@@ -151,7 +151,7 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block, in
 /// addition of line 15 where producer warps add staged dQ), over all query heads that read it, and
 /// its share of the block's part of dQ. Scope    all threads of all consumer warpgroups.
 template <class Traits>
-ATTILE_DEVICE void consume(const BackwardParams<Traits>& p, int kv_block, int warpgroup,
+ATTILE_DEVICE void consume(const TmaBackwardParams<Traits>& p, int kv_block, int warpgroup,
                            const BackwardMemory<Traits>& smem) {
   typename Traits::DkRegisters dk_frag;  // line 7
   typename Traits::DvRegisters dv_frag;
@@ -162,11 +162,11 @@ ATTILE_DEVICE void consume(const BackwardParams<Traits>& p, int kv_block, int wa
   using Consumer = GradientConsumer<Traits>;
   if constexpr (Traits::kVInRegisters) {
     const typename Traits::VLeft v_left(v_smem, Traits::DvRegisters::warp_row());
-    const WorkTile key = kv_work_tile(p, kv_block);
-    q_loop(Consumer{{p, smem, key, warpgroup}, v_left}, dk_frag, dv_frag);
+    const WorkTile kv = kv_work_tile(p, kv_block);
+    q_loop(Consumer{{p, smem, kv, warpgroup}, v_left}, dk_frag, dv_frag);
   } else {
-    const WorkTile key = kv_work_tile(p, kv_block);
-    q_loop(Consumer{{p, smem, key, warpgroup}, v_smem}, dk_frag, dv_frag);
+    const WorkTile kv = kv_work_tile(p, kv_block);
+    q_loop(Consumer{{p, smem, kv, warpgroup}, v_smem}, dk_frag, dv_frag);
   }
   store_dk_dv(p, arch::opaque(kv_block), warpgroup, smem, dk_frag, dv_frag);
 }

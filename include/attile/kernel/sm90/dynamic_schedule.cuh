@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/atomic.cuh>
+#include <attile/arch/mbarrier.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/index.h>
+#include <attile/core/math.h>
+#include <attile/core/schedule.h>
+#include <attile/core/tile_slots.h>
+#include <attile/kernel/problem/work_tile.h>
+#include <attile/kernel/sm90/forward_memory.cuh>
+#include <attile/kernel/sm90/forward_params.cuh>
+#include <attile/kernel/sm90/forward_schedule.cuh>
+
+#include <cstdint>
+
+// How the producer threads of the forward kernel get the block's work tiles. Without kHasScheduler
+// each thread works them out by a StaticSchedule of its own. With it, which is where sequences have
+// lengths of their own and with Tuning's kCounts, one thread, the scheduler, reads in device memory
+// what lengths and masks say, and writes the work tiles to a place in shared memory, where those
+// that load K, V and Q read them:
+//
+//   run_scheduler, one thread                      ScheduleReader, kScheduleReaders threads
+//     waits for the readers (empty)                   waits until the tile is there (full)
+//     takes the number of the next work tile          copies it
+//     writes the tile, and says so (full)             allows the next one to be made (empty)
+//
+// After the block's last work tile comes one whose sequence is below 0. Lanes that load Q allow the
+// next work tile as soon as they have read one. The threads that load K and V allow it when only as
+// many tiles of K and V of this one are left to load as the pipeline has stages: early enough to
+// hide the wait for the counter, and late enough that a slow block does not hold work which others
+// could begin. They must allow it before they wait for the stage of this work tile's last V: a
+// consumer may hold the V in that stage while it waits for the next Q ("Deadlock" in forward.cuh).
+// Sequences are not sorted by length here: a warp that sorted 32 of them made the kernel slower
+// (docs/tuning.md).
+
+namespace attile::sm90 {
+
+/// Makes a block's work tiles, one after another, with kHasScheduler. A number names one slot
+/// (TileSlots) of one query head; those without rows are left out. Numbers come from a counter in
+/// device memory, so that blocks end together. Where the caller has brought no scratch memory they
+/// follow from the index of the block (`snake`).
+template <class Traits>
+class DynamicSchedule {
+  static constexpr int kRows = Traits::kConsumers * kWarpgroupRows;
+
+ public:
+  ATTILE_DEVICE DynamicSchedule(const TmaForwardParams<Traits>& p, int block)
+      : p_(p), slots_(p.q_slots()), block_(block) {}
+
+  /// Goes on to the block's next work tile. Returns whether there is one. Scope    one thread.
+  ATTILE_DEVICE bool next() {
+    int* const counter = p_.scheduler.counter;
+    for (;;) {
+      const std::int64_t number = counter != nullptr ? arch::fetch_add(counter, 1)
+                                                     : snake(block_, arch::block_count(), wave_++);
+      if (number >= p_.scheduler.items) return false;
+      if (enter(static_cast<int>(number))) return true;
+    }
+  }
+  ATTILE_DEVICE WorkTile tile() const {
+    WorkTile at = at_;
+    at.kv_tiles = p_.tiles_seen(at, at.row0, kRows);
+    const int first = max(at.row0, 0);
+    at.first_key = p_.first_key_seen(at, at.head, first, at.row0 + kRows - first);
+    return at;
+  }
+
+ private:
+  /// Goes to the tile of a slot of a head. Returns whether it has rows.
+  ATTILE_DEVICE bool enter(int number) {
+    const auto share = slots_.find(number, p_.q_heads, at_.sequence);
+    if (!share.is_sequence) return false;
+    at_.sequence = share.sequence;
+    p_.read_lengths(at_);
+    const Extent lengths = at_.extent;
+    // L2 holds K and V of so many kv heads. The query heads that read them are a section, whose
+    // tiles follow each other.
+    const int kv_heads = min(p_.scheduler.l2_keys / max(lengths.kv_len, 1), p_.kv_heads);
+    const int section_heads = max(kv_heads, 1) * p_.group_heads;
+    const auto [head, q_tile] = section_tile(share.item, section_heads, p_.q_heads, share.slots);
+    at_.head = head;
+    at_.kv_head = head / p_.group_heads;
+    at_.row0 = q_tile * kRows;
+    if (at_.row0 >= lengths.q_len) return false;
+    if (p_.kHasLead) at_.row0 -= lead_rows(lengths.q_len, kRows, kWarpgroupRows);
+    return true;
+  }
+
+  const TmaForwardParams<Traits>& p_;
+  QSlots<Traits> slots_;
+  int block_, wave_ = 0;
+  WorkTile at_{};
+};
+
+/// Reads the work tiles that `run_scheduler` makes, as StaticSchedule gives them.
+/// Scope    one thread of kScheduleReaders. `lanes` are the lanes of its warp that read, too.
+/// Hazards  all lanes that load Q read a tile from the same address, so the compiler takes its head
+///          for the same in all of them and keeps it in one register of the warp, from which TMA
+///          takes it. That is right only where they read the same tile: they wait for each other.
+template <class Traits>
+class ScheduleReader {
+ public:
+  ATTILE_DEVICE ScheduleReader(const ForwardMemory<Traits>& smem, unsigned lanes)
+      : smem_(smem), lanes_(lanes) {
+    next();
+  }
+  ATTILE_DEVICE bool more() const { return tile_.sequence >= 0; }
+  ATTILE_DEVICE void next() {
+    arch::mbarrier_wait(smem_.work_tile_full(), parity_);  // the tile is written
+    arch::warp_barrier(lanes_);                            // no lane is ahead of another one
+    tile_ = smem_.work_tile();
+    parity_ ^= 1;
+  }
+  ATTILE_DEVICE const WorkTile& tile() const { return tile_; }
+  /// Allows the scheduler to make the next tile: once for each tile, before `next`.
+  ATTILE_DEVICE void allow_next() const { arch::mbarrier_arrive(smem_.work_tile_empty()); }
+
+ private:
+  const ForwardMemory<Traits>& smem_;
+  unsigned lanes_;
+  WorkTile tile_;
+  int parity_ = 0;
+};
+
+/// Writes the block's work tiles for the others, with kHasScheduler. Scope    one thread.
+template <class Traits>
+ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
+                                 const ForwardMemory<Traits>& smem) {
+  DynamicSchedule<Traits> tiles(p, block);
+  bool more = true;
+  // With parity 1 the first wait returns at once.
+  for (int parity = 1; more; parity ^= 1) {
+    arch::mbarrier_wait(smem.work_tile_empty(), parity);  // all who read allow the next one
+    more = tiles.next();
+    WorkTile at{.sequence = -1};
+    if (more) at = tiles.tile();
+    smem.work_tile() = at;
+    arch::mbarrier_arrive(smem.work_tile_full());
+  }
+}
+
+/// Returns what gives a producer thread the block's work tiles. The `readers` first lanes of its
+/// warp get them.
+template <class Traits>
+ATTILE_DEVICE auto schedule_of_thread(const TmaForwardParams<Traits>& p, int block,
+                                      const ForwardMemory<Traits>& smem, int readers) {
+  if constexpr (Traits::kHasScheduler) {
+    return ScheduleReader<Traits>(smem, arch::kAllLanes >> (arch::kWarpSize - readers));
+  } else {
+    return StaticSchedule<Traits>(p, block);
+  }
+}
+
+}  // namespace attile::sm90

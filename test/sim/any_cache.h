@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/attile.cuh>
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "../../examples/support.cuh"
+#include "sim/suite.h"
+#include "support/catch.h"
+#include "support/random.h"
+
+namespace attile_test {
+
+/// Runs a kernel of Policy::kPagedWindow whose page table, lengths and indices are anything.
+/// Nothing is accessed out of bounds, which the machine sees, and the kernel ends.
+template <class Traits>
+void run_any_cache() {
+  using T = typename Traits::ElementType;
+  using Ints = example::DeviceArray<int>;
+  constexpr int kBatch = 7, kRows = 40, kPage = 7, kPages = 9, kEntries = 12, kLines = 4;
+  constexpr int kD = Traits::kD;
+  const auto ones = [](int rows) {
+    return example::DeviceArray<T>(
+        std::vector<T>(static_cast<std::size_t>(rows) * kD, attile::from_float<T>(1.0f)));
+  };
+  const auto q = ones(kBatch * kRows), o = ones(kBatch * kRows), k = ones(kPages * kPage),
+             v = ones(kPages * kPage);
+  const example::DeviceArray<float> sinks(std::vector<float>{0.5f});
+  for (std::uint64_t seed = 1; seed < 7; ++seed) {
+    const Random random(seed);
+    const auto any = [&](int list, int count, int most) {
+      constexpr int kAny[] = {-1, INT_MIN, INT_MAX, 1 << 24};
+      std::vector<int> numbers;
+      for (int i = 0; i < count; ++i) {
+        const bool is_good = random.uniform(1000 * list + 2 * i) < 0.7;
+        const int good = static_cast<int>(random.uniform(1000 * list + 2 * i + 1) * (most + 1));
+        numbers.push_back(is_good ? good : kAny[i % 4]);
+      }
+      return Ints(numbers);
+    };
+    const Ints table = any(0, kLines * kEntries, kPages - 1), used_k = any(1, kBatch, 90),
+               lines = any(2, kBatch, kLines - 1), pad = any(3, kBatch, 20),
+               used_q = any(4, kBatch, kRows);
+    typename Traits::Args args;
+    args.q = attile::bhsd<const T>(q.get(), kRows, 1, kD);
+    args.k = attile::bhsd<const T>(k.get(), kPage, 1, kD);
+    args.v = attile::bhsd<const T>(v.get(), kPage, 1, kD);
+    args.o = attile::bhsd(o.get(), kRows, 1, kD);
+    args.batch = kBatch, args.q_heads = args.kv_heads = 1, args.head_dim = kD;
+    args.q_len = kRows, args.kv_len = seed % 2 == 0 ? 1 << 30 : 60;
+    args.mask = {static_cast<int>(seed) * 9 - 10, 0};
+    args.sink.sinks = sinks.get();
+    args.sequences = {.queries = {used_q.get()},
+                      .page_table = table.get(),
+                      .pages_per_sequence = kEntries,
+                      .page_size = kPage,
+                      .pages = kPages,
+                      .seqused_k = used_k.get(),
+                      .cache_batch_idx = lines.get(),
+                      .tables = kLines,
+                      .leftpad_k = pad.get()};
+    REQUIRE(attile::forward<Traits>(args) == cudaSuccess);
+    CHECK(machine_reports() == "");
+  }
+}
+
+}  // namespace attile_test
