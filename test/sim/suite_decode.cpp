@@ -59,6 +59,10 @@ const bool kRegistered = [] {
     check_fixed_bits<Paged>(8, 20, 300, 4, 2, {16, 1, 7, 64}, set);
     CHECK(machine_reports() == "");
   });
+  suite.test("paged_window", "forward", "a_row_beside_prompts", [=] {
+    check_bits_beside_prompts<Paged>(300, 4, 2, {16, 7}, set);
+    CHECK(machine_reports() == "");
+  });
   suite.test("cached_causal", "forward", "scratch_memory_stays_ready", [=] {
     check_workspace_stays_ready<Cached>(24, 900, 0, set);
     CHECK(machine_reports() == "");

@@ -326,6 +326,32 @@ void check_fixed_bits(int batches, int most_rows, int most_keys, int q_heads, in
   }
 }
 
+/// Checks that a sequence of one row has the same bits alone, in pages of any of the sizes, and
+/// beside prompts whose rows fill a part of a row tile, or more than one. Units    keys: the
+/// sequence's.
+template <class Calls, class SetPolicies>
+void check_bits_beside_prompts(int keys, int q_heads, int kv_heads,
+                               const std::vector<int>& page_sizes,
+                               const SetPolicies& set_policies) {
+  const CachedSequence own{1, keys, 1};
+  const auto bits = [&](const std::vector<CachedSequence>& sequences, int number, int page_size) {
+    int q_len = 1;
+    for (const CachedSequence& s : sequences) q_len = std::max(q_len, s.q_len);
+    const CachedRun<Calls> run({sequences, q_len, keys, page_size}, q_heads, kv_heads);
+    static_cast<void>(decode_alone(run, attile::Splits::fixed(Calls::kBc), set_policies));
+    return run.of_sequence(number);
+  };
+  const std::vector<float> alone = bits({own}, 0, page_sizes[0]);
+  for (const int page_size : page_sizes) {
+    for (const int rows : {9, 10, 129}) {
+      INFO("pages of " << page_size << ", beside " << rows << " rows");
+      const CachedSequence other{rows, rows, 2};
+      CHECK(bits({own, other}, 0, page_size) == alone);
+      CHECK(bits({other, own}, 1, page_size) == alone);
+    }
+  }
+}
+
 /// Checks that calls of other shapes, splits and numbers of blocks may share scratch memory, which
 /// is reset once; and that a reset makes it ready whatever it held.
 template <class Calls, class SetPolicies>
