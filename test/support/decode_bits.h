@@ -159,7 +159,7 @@ class CachedRun {
         found.push_back(lse[first + row]);
       }
     }
-    for (const float x : found) REQUIRE(x == x);
+    REQUIRE(std::none_of(found.begin(), found.end(), [](float x) { return x != x; }));
     return found;
   }
   std::vector<float> all() const {
@@ -445,10 +445,12 @@ void check_sink_counts_once(int page_size) {
       INFO(parts << " parts");
       const std::vector<float> found = run.all();
       const std::size_t outputs = 2 * Calls::kD;
+      float worst = 0;
       for (std::size_t i = 0; i < found.size(); ++i) {
         const float wanted = i < outputs ? 0.5f : std::log(2.0f * static_cast<float>(keys));
-        REQUIRE(std::fabs(found[i] - wanted) < 1e-3f);
+        worst = std::max(worst, std::fabs(found[i] - wanted));
       }
+      REQUIRE(worst < 1e-3f);
     }
   }
 }
