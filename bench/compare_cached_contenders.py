@@ -172,7 +172,9 @@ def graphed(x, call, lse_of=lambda lse: lse, **details):
     import torch
 
     cell = x.cell
-    call(x.q, x.caches[0])  # what is made once, as plans, is made before the capture
+    o, _ = call(x.q, x.caches[0])  # what is made once, as plans, is made before the capture
+    if cell.chained:
+        call(o, x.caches[0])
     torch.cuda.synchronize()
     graph, q, kept = torch.cuda.CUDAGraph(), x.q, None
     with torch.cuda.graph(graph):

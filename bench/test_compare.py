@@ -992,6 +992,7 @@ class Building(unittest.TestCase):
         source = compare_build.SOURCE.read_text(encoding="utf-8")
         for name, mirror in (("AttileTensor", compare_build.Tensor),
                              ("AttilePolicies", compare_build.Policies),
+                             ("AttileCache", compare_build.Cache),
                              ("AttileProblem", compare_build.Problem)):
             body = re.search(rf"struct {name} {{(.*?)}};", source, flags=re.S).group(1)
             declared = [field.strip().split()[-1].lstrip("*") for field in re.split("[,;]", body)

@@ -141,32 +141,26 @@ class CachedRun {
     lse_.upload(std::vector<float>(lse_.size(), kNan));
   }
 
-  /// O and LSE of a sequence, as numbers. Every one has been written.
-  std::vector<float> of_sequence(int number) const {
+  /// O and LSE of each sequence, as numbers, all of which have been written.
+  std::vector<std::vector<float>> by_sequence() const {
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     const std::vector<T> o = o_.download();
     const std::vector<float> lse = lse_.download();
-    std::vector<float> found;
-    for (int i = 0; i < batch_.sequences[number].q_len; ++i) {
-      const std::size_t row = q_row(number) + i;
-      for (int x = 0; x < q_heads_ * D; ++x) {
-        found.push_back(attile::to_float(o[row * q_heads_ * D + x]));
+    std::vector<std::vector<float>> found(batch_.sequences.size());
+    for (std::size_t b = 0; b < found.size(); ++b) {
+      const std::size_t first_row = q_row(static_cast<int>(b));
+      const std::size_t first_lse =
+          kPacked ? first_row : b * q_heads_ * static_cast<std::size_t>(batch_.q_len);
+      const std::size_t rows_of_head = kPacked ? places_.packed_rows : batch_.q_len;
+      for (int i = 0; i < batch_.sequences[b].q_len; ++i) {
+        for (int x = 0; x < q_heads_ * D; ++x) {
+          found[b].push_back(attile::to_float(o[(first_row + i) * q_heads_ * D + x]));
+        }
+        for (int h = 0; h < q_heads_; ++h) {
+          found[b].push_back(lse[first_lse + h * rows_of_head + i]);
+        }
       }
-      for (int h = 0; h < q_heads_; ++h) {
-        const std::size_t first =
-            kPacked ? std::size_t(h) * places_.packed_rows
-                    : (std::size_t(number) * q_heads_ + h) * batch_.q_len - q_row(number);
-        found.push_back(lse[first + row]);
-      }
-    }
-    REQUIRE(std::none_of(found.begin(), found.end(), [](float x) { return x != x; }));
-    return found;
-  }
-  std::vector<float> all() const {
-    std::vector<float> found;
-    for (int b = 0; b < static_cast<int>(batch_.sequences.size()); ++b) {
-      const std::vector<float> one = of_sequence(b);
-      found.insert(found.end(), one.begin(), one.end());
+      REQUIRE(std::none_of(found[b].begin(), found[b].end(), [](float x) { return x != x; }));
     }
     return found;
   }
@@ -268,10 +262,13 @@ class CachedRun {
       table_{at_least_one(places_.table)};
 };
 
-/// Runs a batch with scratch memory of its own, and returns what all sequences get.
+/// What the sequences of a batch get.
+using BySequence = std::vector<std::vector<float>>;
+
+/// Runs a batch with scratch memory of its own.
 template <class Calls, class SetPolicies>
-std::vector<float> decode_alone(const CachedRun<Calls>& run, attile::Splits splits,
-                                const SetPolicies& set_policies) {
+BySequence decode_alone(const CachedRun<Calls>& run, attile::Splits splits,
+                        const SetPolicies& set_policies) {
   typename Calls::Args args = run.args();
   set_policies(args);
   args.splits = splits;
@@ -281,7 +278,7 @@ std::vector<float> decode_alone(const CachedRun<Calls>& run, attile::Splits spli
   workspace.reset();
   run.clear_outputs();
   REQUIRE(Calls::run(workspace.get(), workspace.bytes(), args) == cudaSuccess);
-  return run.all();
+  return run.by_sequence();
 }
 
 /// Checks that a sequence has the same bits alone and in batches of others, of as many rows as it
@@ -295,7 +292,7 @@ void check_fixed_bits(int batches, int most_rows, int most_keys, int q_heads, in
   constexpr int kSequences = 12;
   const Random random(1);
   std::vector<CachedSequence> sequences;
-  std::vector<std::vector<float>> alone;
+  BySequence alone;
   for (int i = 0; i < kSequences; ++i) {
     // Every third one has several rows; one has no key, and one fewer keys than rows.
     const int rows = i % 3 == 2 ? 1 + static_cast<int>(random.uniform(2 * i) * most_rows) : 1;
@@ -304,7 +301,7 @@ void check_fixed_bits(int batches, int most_rows, int most_keys, int q_heads, in
     const CachedSequence& s = sequences.back();
     const CachedRun<Calls> run({{s}, s.q_len, std::max(s.kv_len, 1), page_sizes[0]}, q_heads,
                                kv_heads);
-    alone.push_back(decode_alone(run, splits, set_policies));
+    alone.push_back(decode_alone(run, splits, set_policies)[0]);
   }
   for (int number = 0; number < batches; ++number) {
     const Random choose(static_cast<std::uint64_t>(100 + number));
@@ -319,10 +316,11 @@ void check_fixed_bits(int batches, int most_rows, int most_keys, int q_heads, in
     }
     batch.kv_len += number % 3 * 50;
     const CachedRun<Calls> run(batch, q_heads, kv_heads);
-    std::vector<float> wanted;
-    for (const int i : chosen) wanted.insert(wanted.end(), alone[i].begin(), alone[i].end());
+    BySequence wanted;
+    for (const int i : chosen) wanted.push_back(alone[i]);
     INFO("batch " << number);
-    REQUIRE(decode_alone(run, splits, set_policies) == wanted);
+    const bool same = decode_alone(run, splits, set_policies) == wanted;
+    REQUIRE(same);
   }
 }
 
@@ -338,16 +336,16 @@ void check_bits_beside_prompts(int keys, int q_heads, int kv_heads,
     int q_len = 1;
     for (const CachedSequence& s : sequences) q_len = std::max(q_len, s.q_len);
     const CachedRun<Calls> run({sequences, q_len, keys, page_size}, q_heads, kv_heads);
-    static_cast<void>(decode_alone(run, attile::Splits::fixed(Calls::kBc), set_policies));
-    return run.of_sequence(number);
+    return decode_alone(run, attile::Splits::fixed(Calls::kBc), set_policies)[number];
   };
   const std::vector<float> alone = bits({own}, 0, page_sizes[0]);
   for (const int page_size : page_sizes) {
     for (const int rows : {9, 10, 129}) {
       INFO("pages of " << page_size << ", beside " << rows << " rows");
       const CachedSequence other{rows, rows, 2};
-      CHECK(bits({own, other}, 0, page_size) == alone);
-      CHECK(bits({other, own}, 1, page_size) == alone);
+      const bool same_first = bits({own, other}, 0, page_size) == alone;
+      const bool same_second = bits({other, own}, 1, page_size) == alone;
+      CHECK((same_first && same_second));
     }
   }
 }
@@ -361,7 +359,7 @@ void check_workspace_stays_ready(int rounds, int keys, int page_size,
     CachedRun<Calls> run;
     attile::Splits splits;
     int max_blocks;
-    std::vector<float> wanted;
+    BySequence wanted;
   };
   std::vector<Call> calls;
   const auto add = [&](const std::vector<CachedSequence>& sequences, int q_heads, int kv_heads,
@@ -392,7 +390,7 @@ void check_workspace_stays_ready(int rounds, int keys, int page_size,
   const auto run = [&](const Call& call, const DecodeWorkspace& workspace) {
     call.run.clear_outputs();
     REQUIRE(Calls::run(workspace.get(), workspace.bytes(), args_of(call)) == cudaSuccess);
-    return call.run.all();
+    return call.run.by_sequence();
   };
   for (Call& call : calls) {
     const attile::WorkspaceSize size = Calls::size(args_of(call));
@@ -408,7 +406,8 @@ void check_workspace_stays_ready(int rounds, int keys, int page_size,
     if (i % 50 == 0) shared.fill_with_garbage(), shared.reset();
     const std::size_t number = static_cast<std::size_t>(random.uniform(i) * calls.size());
     INFO("round " << i << ", call " << number);
-    REQUIRE(run(calls[number], shared) == calls[number].wanted);
+    const bool same = run(calls[number], shared) == calls[number].wanted;
+    REQUIRE(same);
   }
 }
 
@@ -443,7 +442,7 @@ void check_sink_counts_once(int page_size) {
       run.clear_outputs();
       REQUIRE(Calls::run(workspace.get(), workspace.bytes(), args) == cudaSuccess);
       INFO(parts << " parts");
-      const std::vector<float> found = run.all();
+      const std::vector<float> found = run.by_sequence()[0];
       const std::size_t outputs = 2 * Calls::kD;
       float worst = 0;
       for (std::size_t i = 0; i < found.size(); ++i) {
