@@ -175,7 +175,7 @@ TEST_CASE("decode.a captured graph replays with other lengths") {
     cudaGraphExec_t executable;
     REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
     REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-    cudaError_t error = cudaSuccess;
+    cudaError_t error = attile::reset_workspace(workspace.get(), size.bytes, stream);
     for (int i = 0; i < kCalls && error == cudaSuccess; ++i) error = call(stream);
     REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
     REQUIRE(error == cudaSuccess);

@@ -33,7 +33,7 @@ using Tf32D64 =
 const bool kRegistered = [] {
   using enum Policy;
   constexpr auto kCaches = policies<kCachedCausal, kPagedWindow>;
-  // Every policy is demanded of the default tiles, in suite_decode.cu.
+  // Every policy is demanded of the default tiles, in suite_decode_fp16.cu.
   const Suite suite("gpu.decode", policies<>);
   suite.forward<__half>("one16x16", One16x16{}, in_full(policies<kNone> + kCaches));
   suite.forward<__nv_bfloat16>("groups16x256", Groups16x256{},
