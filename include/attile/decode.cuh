@@ -64,7 +64,8 @@ Check check_decode(const Args& args) {
 }
 
 /// Returns the bytes of scratch memory of `decode`, or the sentence of `check_decode`. They depend
-/// on the device, the bounds and the shapes, and not on lengths in device memory.
+/// on the device, the splits, max_blocks, the bounds and the shapes, and not on lengths in device
+/// memory.
 template <int D, int Dv = D, ForwardPass Args>
 WorkspaceSize decode_workspace_size(const Args& args) {
   if (const Check ok = check_decode<D, Dv>(args); !ok) return {ok};
@@ -98,7 +99,7 @@ template <int D, int Dv = D, ForwardPass Args>
   });
 }
 
-/// Does the same without scratch memory, and so without splits.
+/// Does the same without scratch memory: arguments whose splits are not `none` are refused.
 template <int D, int Dv = D, ForwardPass Args>
 [[nodiscard]] cudaError_t decode(const Args& args, cudaStream_t stream = nullptr) {
   if (const Check ok = check_arguments(args, D, Dv); !ok) return ok.error;
@@ -108,8 +109,8 @@ template <int D, int Dv = D, ForwardPass Args>
 }
 
 /// Makes scratch memory ready for `decode` with splits: once before the first call that takes it,
-/// and again where a launch did not end, or something else has written there. Every call leaves it
-/// ready for the next one, whatever its arguments.
+/// and again where a launch did not end, or something else has written there. Every call of
+/// `decode` leaves it ready for the next one, whatever the arguments of both.
 /// Scope    host; asynchronous on `stream`, can be captured.
 [[nodiscard]] inline cudaError_t reset_workspace(void* workspace, std::size_t bytes,
                                                  cudaStream_t stream = nullptr) {

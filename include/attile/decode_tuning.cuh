@@ -18,17 +18,21 @@ struct Sm80DecodeTiles {
   constexpr int br() const { return 16 * warps / key_groups; }
 };
 
-/// Returns the tiles of the sm80 decode kernel. Registers hold the scores of 16 rows and 64 keys
-/// where a group has four warps. `row_bytes`: of a row of K and of V together.
-constexpr Sm80DecodeTiles sm80_decode_tiles(int row_bytes, int element_bytes, int shared_kb) {
+/// Returns the tiles of the sm80 decode kernel for rows of K, and of V, of so many columns.
+/// A group of four warps takes registers for the scores of 16 rows and 64 keys, beside O: up to 128
+/// columns of 16 bits. More columns, and fp32, leave registers for two warps, or one. Of these the
+/// largest tiles are taken of which two stages fit shared memory, and of that up to six.
+constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int element_bytes, int shared_kb) {
+  const int row_bytes = (d + dv) * element_bytes;
   const int most = element_bytes == 4 ? (row_bytes <= 512 ? 2 : 1)
                                       : (row_bytes <= 512   ? 4
                                          : row_bytes <= 768 ? 2
                                                             : 1);
   const auto stages = [&](int warps, int group_warps) {
-    const int q_bytes = 2 * 16 * group_warps * row_bytes / 2;  // of two stages
-    const int merge_bytes = 14 * 1024;
-    return (shared_kb * 1024 - q_bytes - merge_bytes) / (warps * 16 * row_bytes);
+    const int q_bytes = 2 * 16 * group_warps * d * element_bytes;  // of two stages
+    const int merged = sm80::merge_pitch(sm80::merge_columns(dv, warps)) + 2;
+    const int others = q_bytes + warps * 16 * merged * static_cast<int>(sizeof(float));
+    return (shared_kb * 1024 - others) / (warps * 16 * row_bytes);
   };
   for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
     for (int warps = 8; warps >= max(group_warps, 2); warps /= 2) {
@@ -36,14 +40,14 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int row_bytes, int element_bytes, in
       if (count >= 2) return {16 * warps, warps, warps / group_warps, min(count, 6)};
     }
   }
-  return {16, 1, 1, 1};
+  return {16, 1, 1, 1};  // fp32 of 256 columns where a block can have 99 KB
 }
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Decode {
   static constexpr int kBytes = sizeof(typename Args::ElementType);
   static constexpr Sm80DecodeTiles kTiles =
-      sm80_decode_tiles((round_up(D, 32) + round_up(Dv, 32)) * kBytes, kBytes, kSharedKb);
+      sm80_decode_tiles(round_up(D, 32), round_up(Dv, 32), kBytes, kSharedKb);
   using type =
       sm80::DecodeTraits<kTiles.br(), kTiles.bc, D, typename Args::Elements,
                          typename Args::Policies, Dv,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/cache.h>
 #include <attile/core/check.h>
+#include <attile/core/tile_slots.h>
 
 #include <climits>
 #include <cstdint>
@@ -27,6 +28,20 @@ bool same(Extent a, Extent b) { return a.q_len == b.q_len && a.kv_len == b.kv_le
 bool same(RowOrigin a, RowOrigin b) { return a.batch == b.batch && a.row == b.row; }
 bool same(RowShape a, RowShape b) { return a.batches == b.batches && a.rows == b.rows; }
 
+/// A policy of a user's: without kv_row it is none.
+struct OwnPages : attile::Uniform {
+  static constexpr bool kUniform = false;
+  static constexpr bool kPaged = true;
+};
+struct OwnPagesFound : OwnPages {
+  ATTILE_HOST_DEVICE RowOrigin kv_row(RowOrigin origin, int row) const {
+    return {origin.batch, row};
+  }
+};
+static_assert(!attile::Sequences<OwnPages> && attile::Sequences<OwnPagesFound>);
+static_assert(attile::kIsForwardOnly<OwnPagesFound> && attile::kIsForwardOnly<Cached>);
+static_assert(!attile::kIsForwardOnly<attile::Packed> && !attile::kIsForwardOnly<attile::Uniform>);
+
 TEST_CASE("cache.one_piece_for_each_sequence") {
   const std::vector<int> used_q{3, 1}, used_k{10, 90}, caches{4, 4}, pad{2, 0}, q{0, 3, 4};
   const Extent bounds{5, 40};
@@ -49,10 +64,22 @@ TEST_CASE("cache.one_piece_for_each_sequence") {
   CHECK(same(p.extent(0, bounds), {3, 10}));
   CHECK(same(p.q_origin(1), {0, 3}));
   CHECK(same(p.q_shape(2, 5), {1, 6}));
+}
+
+/// Packed queries have slots by the rows of their tensor, and keys of a cache by the bound.
+TEST_CASE("cache.slots") {
   using attile::Axis;
-  CHECK(attile::kIsPackedAlong<CachedPacked, Axis::kRows>);
-  CHECK(!attile::kIsPackedAlong<CachedPacked, Axis::kKeys>);
-  CHECK(!attile::kIsPackedAlong<Cached, Axis::kRows>);
+  const std::vector<int> q{0, 3, 4, 20};
+  const CachedPacked packed{.queries = {q.data(), 20}};
+  const attile::TileSlots<Axis::kRows, 8, CachedPacked> rows(packed, 3, 1000);
+  CHECK(rows.count() == 20 / 8 + 3);
+  CHECK(rows.slots(2) == 3);
+  CHECK(rows.find(3, 1).sequence == 2);
+  const attile::TileSlots<Axis::kKeys, 8, CachedPacked> keys(packed, 3, 1000);
+  CHECK(keys.count() == 3 * 125);
+  CHECK(keys.find(125, 1).sequence == 1);
+  const Cached padded;
+  CHECK(attile::TileSlots<Axis::kRows, 8, Cached>(padded, 3, 20).count() == 9);
 }
 
 TEST_CASE("cache.pages") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Decoding by the one call: bits that follow from a sequence alone, scratch memory that is shared,
-// captured graphs that replay with other lengths, pages beyond 2^31 elements, the host's time, and
-// what is refused.
+// captured graphs that replay with other lengths, pages far away, the host's time, and what is
+// refused.
 #include <attile/attile.cuh>
 
 #include <chrono>
@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "support/catch.h"
 #include "support/decode_bits.h"
 #include "support/device.h"
+#include "support/paged_problem.h"
 #include "support/random.h"
 
 namespace kernel_decode {
@@ -204,51 +204,10 @@ TEST_CASE("decode.a captured graph replays with other lengths") {
   }
 }
 
-/// Others multiplied the number of a page in 32 bits (FlashInfer's pull request 3136, vLLM's issue
-/// 50427). K and V are views of one buffer, page by page (kvcached's issue 321).
-TEST_CASE("decode.pages lie beyond 2^31 elements") {
-  constexpr int kPage = 16, kHeads = 8, kKeys = 100, kUsed = 7, kPages = 65600;
-  constexpr std::size_t kPart = std::size_t(kPage) * kHeads * kDim, kStride = 2 * kPart;
-  static_assert(kStride * (kPages - kUsed) > std::size_t{1} << 31);
-  const Device<T> buffer(kStride * kPages), q(std::size_t(kHeads) * kDim), o(q.bytes() / sizeof(T));
-  const Device<int> seqused(std::vector<int>{kKeys});
-  const auto upload = [](T* to, std::size_t size, int seed) {
-    const Random random(static_cast<std::uint64_t>(seed));
-    std::vector<T> values(size);
-    for (std::size_t i = 0; i < size; ++i) values[i] = attile::from_float<T>(random.normal(i));
-    REQUIRE(cudaMemcpy(to, values.data(), size * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
-  };
-  upload(q.get(), q.bytes() / sizeof(T), 1);
-  std::vector<std::uint16_t> found[2];
-  for (int high = 0; high < 2; ++high) {
-    std::vector<int> pages;
-    for (int i = 0; i < kUsed; ++i) {
-      pages.push_back((high == 1 ? kPages - kUsed : 0) + (5 * i) % kUsed);
-      upload(buffer.get() + pages.back() * kStride, kStride, 2 + i);
-    }
-    const Device<int> table(pages);
-    Args<attile::Paged> a{};
-    a.q = attile::bshd<const T>(q.get(), 1, kHeads, kDim);
-    a.k = attile::bshd<const T>(buffer.get(), kPage, kHeads, kDim);
-    a.k.batch_stride = kStride;
-    a.v = a.k;
-    a.v.data = buffer.get() + kPart;
-    a.o = attile::bshd<T>(o.get(), 1, kHeads, kDim);
-    a.batch = 1, a.q_heads = a.kv_heads = kHeads, a.q_len = 1, a.kv_len = kKeys;
-    a.sequences.page_table = table.get();
-    a.sequences.pages_per_sequence = kUsed;
-    a.sequences.page_size = kPage;
-    a.sequences.pages = kPages;
-    a.sequences.seqused_k = seqused.get();
-    REQUIRE(cudaMemset(o.get(), 0xFF, o.bytes()) == cudaSuccess);
-    REQUIRE(attile::decode<kDim>(a) == cudaSuccess);
-    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-    const std::vector<T> values = o.download();
-    for (const T x : values) REQUIRE(attile::to_float(x) == attile::to_float(x));
-    found[high].resize(values.size());
-    std::memcpy(found[high].data(), values.data(), o.bytes());
-  }
-  CHECK(found[0] == found[1]);
+TEST_CASE("decode.offsets of pages have 64 bits") {
+  using Problem = PagedProblem<__half>;
+  check_far_pages<__half>(
+      [](const Problem::Args& args) { return attile::decode<Problem::kDim>(args); });
 }
 
 TEST_CASE("decode.a call takes little of the host") {

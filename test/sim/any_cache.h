@@ -17,12 +17,13 @@
 namespace attile_test {
 
 /// Runs a kernel of Policy::kPagedWindow whose page table, lengths and indices are anything.
-/// Nothing is accessed out of bounds, which the machine sees, and the kernel ends.
-template <class Traits>
+/// Nothing is accessed out of bounds, which the machine sees, and the kernel ends. The family sm90
+/// wants pages of a multiple of 8 rows, with which sequences begin.
+template <class Traits, int kPage = 7>
 void run_any_cache() {
   using T = typename Traits::ElementType;
   using Ints = example::DeviceArray<int>;
-  constexpr int kBatch = 7, kRows = 40, kPage = 7, kPages = 9, kEntries = 12, kLines = 4;
+  constexpr int kBatch = 7, kRows = 40, kPages = 9, kEntries = 12, kLines = 4;
   constexpr int kD = Traits::kD;
   const auto ones = [](int rows) {
     return example::DeviceArray<T>(
@@ -63,7 +64,7 @@ void run_any_cache() {
                       .seqused_k = used_k.get(),
                       .cache_batch_idx = lines.get(),
                       .tables = kLines,
-                      .leftpad_k = pad.get()};
+                      .leftpad_k = kPage % 8 == 0 ? nullptr : pad.get()};
     REQUIRE(attile::forward<Traits>(args) == cudaSuccess);
     CHECK(machine_reports() == "");
   }

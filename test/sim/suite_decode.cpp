@@ -2,8 +2,10 @@
 #include <attile/kernel/sm80/decode.cuh>
 
 #include "kernel/decode_executor.cuh"
+#include "sim/any_cache.h"
 #include "sim/suite.h"
 #include "support/decode_bits.h"
+#include "support/paged_problem.h"
 
 namespace {
 
@@ -46,6 +48,12 @@ const bool kRegistered = [] {
                         policies<kWindow, kPackedCausal, kSinkEverything, kPagedWindow>);
   suite.forward<__half>("one", simulated<One>(), policies<kNone>);
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
+  using OfPages = KernelsOf<Fixed, __half, kPagedWindow>::Forward;
+  suite.test("paged_window", "forward", "any_cache", run_any_cache<OfPages>);
+  suite.test("paged_window", "forward", "far_pages", [] {
+    check_far_pages<__half>([](const auto& args) { return attile::forward<OfPages>(args); });
+    CHECK(machine_reports() == "");
+  });
   suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal>);
 
   using Cached = FillCalls<kCachedCausal>;

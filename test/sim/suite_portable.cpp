@@ -12,6 +12,7 @@
 #include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/paged_problem.h"
 #include "support/prepared_on_device.h"
 #include "support/problem.h"
 
@@ -121,6 +122,11 @@ const bool kRegistered = [] {
   add_packed_tests<KernelsOf<Default, float, kPackedCausal>::Forward,
                    KernelsOf<TwoPass, float, kPackedCausal>::Backward,
                    KernelsOf<Default, float, kPackedCausal>::Backward>(suite, 2, 1);
+  suite.test("paged_window", "forward", "far_pages", [] {
+    using Traits = KernelsOf<Default, float, kPagedWindow>::Forward;
+    check_far_pages<float>([](const auto& args) { return attile::forward<Traits>(args); });
+    CHECK(machine_reports() == "");
+  });
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<Default, float, kPagedWindow>::Forward>);
   suite.test("packed_causal", "both", "whose_an_item_is", check_search);

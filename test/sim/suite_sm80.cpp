@@ -8,6 +8,7 @@
 #include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/paged_problem.h"
 
 namespace {
 
@@ -87,6 +88,11 @@ const bool kRegistered = [] {
   add_packed_tests<KernelsOf<Large, __half, kPackedCausal>::Forward,
                    KernelsOf<InOrder, __half, kPackedCausal>::Backward,
                    KernelsOf<Large, __half, kPackedCausal>::Backward>(suite, 4, 2);
+  suite.test("paged_window", "forward", "far_pages", [] {
+    using Traits = KernelsOf<Small, __half, kPagedWindow>::Forward;
+    check_far_pages<__half>([](const auto& args) { return attile::forward<Traits>(args); });
+    CHECK(machine_reports() == "");
+  });
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<Small, __half, kPagedWindow>::Forward>);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernel/suite_executor.cuh"
+#include "sim/any_cache.h"
 #include "sim/any_table.h"
 #include "sim/one_head.h"
 #include "sim/packed.h"
@@ -292,6 +293,8 @@ const bool kRegistered = [] {
     backward_of_wrong_lists<ListedBackward<32, attile::DqMode::kInOrder>>(300, 250);
     backward_of_wrong_lists<ListedBackward<256, attile::DqMode::kInOrder>>(150, 140);
   });
+  suite.test("paged_window", "forward", "any_cache",
+             run_any_cache<KernelsOf<TwoOrSm80, __half, kPagedWindow>::Forward, 16>);
   suite.test("paged_window", "forward", "pages_are_refused", check_pages_that_are_refused);
   suite.test("own_lengths", "forward", "neighbours_change_no_bits",
              [] { CHECK(beside_neighbour(1.0f) == beside_neighbour(20.0f)); });

@@ -13,14 +13,16 @@ namespace attile {
 struct Splits {
   enum class Kind {
     kNone,   ///< one block has all keys of a row; the only kind that needs no scratch memory
-    kFill,   ///< the work is cut into as many equal parts as the device runs blocks, wherever that
-             ///< cuts a row's keys: a row's bits then depend on the batch and on the device
+    kFill,   ///< the kv tiles of all rows are cut into as many nearly equal runs as blocks run at
+             ///< once, wherever that cuts a row's keys: a row's bits then depend on the batch, on
+             ///< the device and on max_blocks
     kFixed,  ///< each part has `keys` keys, counted from key 0: a row's bits then depend on its own
              ///< sequence alone
   };
 
   Kind kind = Kind::kNone;
-  int keys = 0;  ///< of kFixed: a multiple of the kernel's Bc
+  int keys = 0;  ///< of kFixed: a positive multiple of the kernel's Bc, which default tiles have of
+                 ///< at most 128
 
   static constexpr Splits none() { return {}; }
   static constexpr Splits fill() { return {Kind::kFill, 0}; }

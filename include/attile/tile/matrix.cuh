@@ -114,6 +114,14 @@ struct TensorParam {
   ATTILE_DEVICE Matrix<T> slice(RowOrigin first, int head, int rows, int cols) const {
     return {tensor.row(first.batch, head, first.row), tensor.row_stride, rows, cols, vectors};
   }
+  /// Returns the matrix of one head of a sequence with that kv_origin, whose keys lie in pages.
+  template <class SequencesType>
+  ATTILE_DEVICE PagedMatrix<T, SequencesType> paged(const SequencesType& sequences,
+                                                    RowOrigin origin, int head, int first_row,
+                                                    int rows, int cols) const {
+    const Tensor<T> pages{tensor.row(0, head, 0), tensor.batch_stride, 0, tensor.row_stride};
+    return {sequences, origin, pages, first_row, rows, cols, vectors};
+  }
 };
 
 /// Returns the parameter for a tensor with rows of `dim` elements; its `vectors` says whether all

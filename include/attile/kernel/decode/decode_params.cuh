@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/device.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
+#include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/sequences.h>
 #include <attile/core/splits.h>
 #include <attile/core/status.h>
-#include <attile/core/tile_slots.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/kernel/problem/work_tile.h>
@@ -22,8 +22,9 @@ namespace attile {
 
 /// Holds what a decode kernel has to do for one sequence. Its rows are cut into row tiles, and the
 /// kv tiles of each row tile into units: of one kv tile, or of a split (Splits::kFixed). All row
-/// tiles of all heads have the same units, which are those that the sequence's rows are expected to
-/// see; what a row tile sees beyond them belongs to its first and to its last unit.
+/// tiles of all heads have the same units, which are those that the sequence's rows see by the mask
+/// of head 0. What a row tile sees ahead of them belongs to its first unit, and what it sees after
+/// them to its last one; it may also see nothing of a unit. That costs balance, and nothing else.
 struct SequenceWork {
   int row_tiles = 0;       ///< of each head
   int first_unit = 0;      ///< counted from key 0 on
@@ -34,24 +35,30 @@ struct SequenceWork {
 /// Holds the one argument of a decode kernel: the problem, how its keys are split, and the scratch
 /// memory of the splits.
 ///
-/// Rows are packed: all query heads that read a kv head share row tiles, row i of every head before
-/// row i + 1. The decisions of dropout belong to one head; with it every query head has row tiles
-/// of its own.
+/// Row tiles have packed rows: those of all query heads that read a kv head, row i of every head
+/// before row i + 1, so that packed row r is row r / packed_heads of head r % packed_heads. The
+/// decisions of dropout belong to one head; with it every query head has row tiles of its own.
 template <class Traits>
 struct DecodeParams : Problem<Traits> {
   using Base = Problem<Traits>;
   using Args = typename Traits::Args;
   static constexpr int kBr = Traits::kBr;
   static constexpr int kBc = Traits::kBc;
+  /// Is the most blocks of a grid. Scratch memory has a ticket for each at its beginning, whatever
+  /// the arguments, so that a call never finds there what another one has left of a part.
+  static constexpr int kMostBlocks = 4096;
 
   Splits::Kind splits;
-  int unit_tiles;            ///< kv tiles of a unit
-  int packed_heads;          ///< query heads that share row tiles
-  int row_heads;             ///< heads that have row tiles of their own: q_heads / packed_heads
-  int part_rows;             ///< rows of a part that scratch memory has room for
-  float* scratch = nullptr;  ///< has a slot for each part, and tickets (see `ticket`)
+  int unit_tiles;    ///< kv tiles of a unit
+  int packed_heads;  ///< query heads that share row tiles
+  int row_heads;     ///< heads that have row tiles of their own: q_heads / packed_heads
+  int part_rows;     ///< packed rows that a part has room for in scratch memory
+  /// For each block: how many blocks have ended their parts of the row tile that begins in the
+  /// block and ends in another one. 0 before and after each launch.
+  int* tickets = nullptr;
+  float* parts = nullptr;  ///< for each slot: m, l and O of a part of a row tile
 
-  /// Takes arguments that passed `check_arguments`; `complete` does the rest.
+  /// Takes arguments that passed `check_arguments`. `complete` says whether the kernel takes them.
   explicit DecodeParams(const Args& args)
       : Base(args),
         splits(args.splits.kind),
@@ -62,21 +69,24 @@ struct DecodeParams : Problem<Traits> {
 
   /// Returns the most blocks that have work.
   static std::int64_t tile_count(const Args& args) {
-    return args.splits.kind == Splits::Kind::kNone ? row_tile_bound(args) : unit_bound(args);
+    const bool is_split = args.splits.kind != Splits::Kind::kNone;
+    return min<std::int64_t>(is_split ? unit_bound(args) : row_tile_bound(args), kMostBlocks);
   }
   /// Returns the bytes of scratch memory of a call.
   static std::size_t workspace_bytes(const Args& args) {
-    const std::int64_t slots = slots_of(args);
-    const std::int64_t floats = slots * part_floats(rows_of_parts(args));
-    const std::int64_t lines = max(ceil_div(slots, std::int64_t{kLineTickets}),
-                                   ceil_div(floats, std::int64_t{kLineFloats - kLineTickets}));
-    return max<std::size_t>(lines * kLineFloats * sizeof(float), 16);
+    if (args.splits.kind == Splits::Kind::kNone) return 16;  // which is not used
+    // A block has at most two parts of split row tiles: SplitSchedule::slot_of_block.
+    const std::int64_t slots = args.splits.kind == Splits::Kind::kFill
+                                   ? 2 * forward_block_count<Traits>(args)
+                                   : unit_bound(args);
+    return kTicketBytes + slots * part_floats(rows_of_parts(args)) * sizeof(float);
   }
 
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0:
-  /// none, since every launch leaves the tickets at 0.
+  /// none, since every launch leaves all tickets at 0.
   std::size_t use(void* workspace) {
-    scratch = static_cast<float*>(workspace);
+    tickets = static_cast<int*>(workspace);
+    parts = reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + kTicketBytes);
     return 0;
   }
   /// Says why this kernel does not take the arguments.
@@ -85,28 +95,15 @@ struct DecodeParams : Problem<Traits> {
       return refuse("splits.keys must be a multiple of the kernel's Bc");
     }
     if (std::int64_t{args.q_len} * packed_heads > INT_MAX - kBr) {
-      return refuse("q_len times the query heads of a kv head must be below 2^31");
+      return refuse("q_len times the query heads of a kv head must be less than 2^31 - Br");
     }
     return {};
   }
 
-  /// Returns the floats of a part in scratch memory: m and l of its rows, and O.
+  /// Returns the memory of a part: m and l of part_rows rows, and their O.
   static constexpr int kOutputColumns = round_up(Traits::kDv, 4);
-  ATTILE_HOST_DEVICE static constexpr std::int64_t part_floats(int rows) {
-    return std::int64_t{rows} * (kOutputColumns + 2);
-  }
-  /// Returns where float `offset` of a part lies: m of its rows, then l, then O. Four neighbours
-  /// from a multiple of 4 on are neighbours there, too.
-  ATTILE_DEVICE float* part(std::int64_t slot, int offset) const {
-    const std::int64_t number = slot * part_floats(part_rows) + offset;
-    const std::int64_t line = number / (kLineFloats - kLineTickets);
-    return scratch + number + (line + 1) * kLineTickets;
-  }
-  /// Returns the ticket of a slot: how many parts of the row tile whose first part has the slot are
-  /// complete.
-  ATTILE_DEVICE int* ticket(std::int64_t slot) const {
-    return reinterpret_cast<int*>(scratch) + slot / kLineTickets * kLineFloats +
-           slot % kLineTickets;
+  ATTILE_DEVICE float* part(std::int64_t slot) const {
+    return parts + slot * part_floats(part_rows);
   }
 
   /// Returns what there is to do for a sequence.
@@ -126,13 +123,13 @@ struct DecodeParams : Problem<Traits> {
   }
 
  private:
-  /// Scratch memory is cut into lines, whose first words are tickets. So where tickets lie does not
-  /// depend on the arguments, and no call leaves a part where another one has a ticket.
-  static constexpr int kLineFloats = 256;
-  static constexpr int kLineTickets = 4;
+  static constexpr std::size_t kTicketBytes = kMostBlocks * sizeof(int);
 
-  /// Returns the kv tiles that the rows of a sequence are expected to see. They only say how to cut
-  /// the work: of masks that are no intervals, nothing is read.
+  ATTILE_HOST_DEVICE static constexpr std::int64_t part_floats(int rows) {
+    return std::int64_t{rows} * (kOutputColumns + 2);
+  }
+  /// Returns the kv tiles that the rows of a sequence are expected to see. Of masks that are no
+  /// intervals nothing is read: all keys.
   ATTILE_DEVICE TileRange expected_keys(const WorkTile& at, const Extent& lengths) const {
     if constexpr (IntervalMask<typename Base::MaskType>) {
       return this->keys_seen(at, 0, 0, lengths.q_len);
@@ -144,13 +141,13 @@ struct DecodeParams : Problem<Traits> {
   static int heads_that_share(const Args& args) {
     return Traits::kPacksHeads ? args.q_heads / args.kv_heads : 1;
   }
-  /// Even, so that O behind m and l is aligned to 16 bytes.
+  /// Returns part_rows. It is even, so that O after m and l is aligned to 16 bytes.
   static int rows_of_parts(const Args& args) {
     const std::int64_t rows = std::int64_t{longest_lengths(args).q_len} * heads_that_share(args);
     return static_cast<int>(round_up(min<std::int64_t>(kBr, rows), std::int64_t{2}));
   }
-  /// Returns the most row tiles of all heads. Of each sequence of one batch the last one may be
-  /// cut.
+  /// Returns the most row tiles of all heads. Where sequences share a batch, each may cut its last
+  /// row tile.
   static std::int64_t row_tile_bound(const Args& args) {
     const std::int64_t packed = heads_that_share(args);
     const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
@@ -162,16 +159,6 @@ struct DecodeParams : Problem<Traits> {
   static std::int64_t unit_bound(const Args& args) {
     const int keys = args.splits.kind == Splits::Kind::kFixed ? max(args.splits.keys, kBc) : kBc;
     return row_tile_bound(args) * max(ceil_div(args.kv_len, keys), 1);
-  }
-  static std::int64_t slots_of(const Args& args) {
-    switch (args.splits.kind) {
-      case Splits::Kind::kFill:
-        return 2 * forward_block_count<Traits>(args);
-      case Splits::Kind::kFixed:
-        return unit_bound(args);
-      default:
-        return 0;
-    }
   }
 };
 

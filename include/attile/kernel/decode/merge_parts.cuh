@@ -17,8 +17,8 @@
 
 #include <cstdint>
 
-// The states of a row over disjoint keys are merged twice: those of a block's warps, and those of a
-// row tile's parts in scratch memory. Their order is that of the warps, and of the keys.
+// The states of a row over disjoint keys are merged twice: those of a block's warps, in the order
+// of the warps, and those of a row tile's parts in scratch memory, in the order of the keys.
 
 namespace attile {
 
@@ -49,7 +49,9 @@ ATTILE_DEVICE RowState merge_states(int count, float scale_log2, const M& m, con
   return row;
 }
 
-/// Writes rows of O and LSE, or of a part, and merges parts. Scope    all lanes of a warp make it.
+/// Writes rows of O and LSE, or of a part, and merges parts.
+/// Scope    all lanes of a warp make it (Problem::sampler); each thread calls `put` for what it
+/// has.
 template <class Traits>
 class PartOutput {
  public:
@@ -57,51 +59,48 @@ class PartOutput {
       : p_(p), part_(part), scale_log2_(scale_log2), keep_scale_(p.sampler().keep_scale()) {}
 
   /// Takes four elements, from column `col` on, of row `row` of the part: writes O and LSE if it is
-  /// the row tile's only part, else its state to scratch memory. Columns behind head_dim_v are left
-  /// out of O.
+  /// the row tile's only part, else its state to scratch memory. Columns from head_dim_v on are
+  /// left out of O.
   ATTILE_DEVICE void put(int row, int col, const RowState& state) const {
     if (part_.parts == 1) {
       store(row, col, state);
       return;
     }
+    float* const memory = p_.part(part_.slot);
     if (col == 0) {
-      *p_.part(part_.slot, row) = state.m;
-      *p_.part(part_.slot, p_.part_rows + row) = state.l;
+      memory[row] = state.m;
+      memory[p_.part_rows + row] = state.l;
     }
-    arch::store(p_.part(part_.slot, output(row, col)), state.o);
+    arch::store(outputs(memory) + row * kColumns + col, state.o);
   }
 
-  /// Ends a part behind its last `put`. If the row tile has several, the block that ends the last
-  /// one merges them, whichever that is, and sets the ticket to 0.
+  /// Ends a part after its last `put`. The block that ends the last part of a row tile merges all
+  /// of them, whichever block that is. Nobody waits: each block of the row tile takes its ticket
+  /// once, after its own parts, and the one that takes the last one sets it to 0 again.
   /// Scope    all kThreads threads of the block.
   /// Barriers one of the block between the last `put` and this, or others could read a part that is
   ///          not written yet.
   ATTILE_DEVICE void end() const {
-    if (part_.parts == 1) return;
-    int* const ticket = p_.ticket(part_.first_slot);
-    bool is_last = false;
-    if (arch::thread_index() == 0) {
-      is_last = arch::fetch_add_acq_rel(ticket, 1) == part_.parts - 1;
-    }
-    if (!any_thread(is_last)) return;
+    if (part_.parts == 1 || !part_.is_last_of_block) return;
+    if (part_.blocks > 1 && !takes_last_ticket()) return;
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
       const int row = i / kVectors, col = i % kVectors * 4;
-      const auto part = [&](int n, int offset) -> const float* {
-        return p_.part(part_.slot_of(n), offset);
-      };
+      const auto memory = [&](int n) { return p_.part(part_.slot_of(n)); };
       store(row, col,
             merge_states(
-                part_.parts, scale_log2_, [&](int n) { return *part(n, row); },
-                [&](int n) { return *part(n, p_.part_rows + row); },
-                [&](int n) { return arch::load<4>(part(n, output(row, col))); }));
+                part_.parts, scale_log2_, [&](int n) { return memory(n)[row]; },
+                [&](int n) { return memory(n)[p_.part_rows + row]; },
+                [&](int n) {
+                  return arch::load<4>(
+                      static_cast<const float*>(outputs(memory(n)) + row * kColumns + col));
+                }));
     }
-    if (arch::thread_index() == 0) *ticket = 0;
   }
 
  private:
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
   static constexpr int kVectors = kColumns / 4;
-  /// Is a named barrier that nobody else uses: key groups have the first ones.
+  /// Is a named barrier that nobody else uses: key groups have 1 to 14.
   static constexpr int kBarrier = 15;
 
   /// Gives OnlineSoftmax::finish four elements of one row, which one thread has.
@@ -121,20 +120,28 @@ class PartOutput {
     ATTILE_DEVICE float logit(int) const { return of_row; }
   };
 
-  /// Returns whether x holds for any thread of the block. What a thread has acquired before counts
-  /// for all behind it.
+  /// Returns whether all other blocks of the row tile have ended their parts.
+  /// Scope    all threads of the block.
+  ATTILE_DEVICE bool takes_last_ticket() const {
+    bool is_last = false;
+    if (arch::thread_index() == 0) {
+      int* const ticket = p_.tickets + part_.first_block;
+      is_last = arch::fetch_add_acq_rel(ticket, 1) == part_.blocks - 1;
+      if (is_last) *ticket = 0;  // for the next launch
+    }
+    return any_thread(is_last);
+  }
+  /// Returns whether x holds for any thread of the block. What one has acquired before counts for
+  /// all of them afterwards.
   ATTILE_DEVICE static bool any_thread(bool x) {
     return arch::barrier_any(kBarrier, Traits::kThreads, x);
   }
-  /// Returns where O of a row has a column in a part.
-  ATTILE_DEVICE int output(int row, int col) const {
-    return 2 * p_.part_rows + row * kColumns + col;
-  }
+  ATTILE_DEVICE float* outputs(float* memory) const { return memory + 2 * p_.part_rows; }
 
   /// Writes O and LSE of a row from the state over all its keys.
   /// [FlashAttention-2, Alg. 1, lines 12 to 15]
   ATTILE_DEVICE void store(int row, int col, RowState state) const {
-    const int packed_row = part_.at.row0 + row;
+    const int packed_row = part_.packed_row0 + row;
     const int head = part_.at.head + packed_row % p_.packed_heads;
     const int q_row = packed_row / p_.packed_heads;
     tile::OnlineSoftmax<1> softmax{{state.m}, {state.l}};

@@ -16,17 +16,21 @@
 namespace attile {
 
 /// Is what a block computes at a time: some of the kv tiles that a row tile sees. A row tile has
-/// one part, or several, of which each block leaves the state in a slot of scratch memory.
+/// one part, or several, each of which leaves its state in a slot of scratch memory.
 struct SplitPart {
-  /// The row tile: kv_tiles are those of this part; `head` is the first of the packed query heads;
-  /// row0 is its first packed row (DecodeParams).
+  /// The sequence, the kv tiles of this part, the kv head, and the first of the packed query heads.
+  /// row0 is the first row of any of them: not each packed row from there on is one of the tile's.
   WorkTile at;
-  int rows = 0;                 ///< the packed rows that there are, up to Br
-  int parts = 1;                ///< of the row tile
-  std::int64_t slot = 0;        ///< of this part
-  std::int64_t first_slot = 0;  ///< of the row tile's first part; it also has the ticket
-  std::int64_t slot_step = 0;   ///< from the second part's slot on
-  std::int64_t second_slot = 0;
+  int packed_row0 = 0;           ///< the row tile's first packed row (DecodeParams)
+  int rows = 0;                  ///< the packed rows that there are, up to Br
+  int parts = 1;                 ///< of the row tile
+  int blocks = 1;                ///< that have parts of the row tile
+  int first_block = 0;           ///< of these; its ticket counts them
+  bool is_last_of_block = true;  ///< whether the block has no further part of the row tile
+  std::int64_t slot = 0;         ///< of this part
+  /// The slots of the row tile's parts: that of the first one, and of the others from the second
+  /// one's on, slot_step apart.
+  std::int64_t first_slot = 0, second_slot = 0, slot_step = 0;
 
   ATTILE_DEVICE std::int64_t slot_of(int part) const {
     return part == 0 ? first_slot : second_slot + (part - 1) * slot_step;
@@ -34,13 +38,16 @@ struct SplitPart {
 };
 
 /// Gives a block its parts, one after another. The units of all sequences (SequenceWork) are
-/// numbered: sequence by sequence, in each row tile by row tile, a head's row tiles together. Each
-/// block has a run of them, of nearly equal lengths (EvenCut), by
-///   kNone   all parts of the row tiles whose first unit lies in its run;
-///   kFill   its run: a row tile has a part in each block whose run reaches into it;
-///   kFixed  its run, each unit as a part.
-/// Lengths are read from device memory: by all threads for the number of units, and then by each
-/// warp, 32 sequences at a time, to find the sequence of a unit.
+/// numbered: sequence by sequence, in each row tile by row tile, a head's row tiles together, and
+/// in a row tile by rising keys. Each block has a run of them, of nearly equal lengths (EvenCut). A
+/// block's parts are, by
+///   kNone   the whole row tiles that begin in its run: a long one may leave the next blocks
+///           without work;
+///   kFill   its run, cut where row tiles end: a row tile has a part in each block whose run
+///           reaches into it;
+///   kFixed  the units of its run, each by itself.
+/// Lengths are read from device memory: by all threads to count the units, and then by each warp,
+/// 32 sequences at a time, to find the sequence of a unit.
 /// Scope    all threads of the block, for the constructor; all lanes of a warp for `next`.
 template <class Traits>
 class SplitSchedule {
@@ -49,9 +56,12 @@ class SplitSchedule {
   static constexpr int kSharedBytes = Traits::kThreads / arch::kWarpSize * 8;
 
   ATTILE_DEVICE SplitSchedule(const DecodeParams<Traits>& p, int block, unsigned char* shared)
-      : p_(p), block_(block), cut_{count_units(shared), arch::block_count()} {
-    cut_.blocks = static_cast<int>(
-        min<std::int64_t>(cut_.blocks, max<std::int64_t>(ceil_div(cut_.units, kLeastUnits), 1)));
+      : p_(p), block_(block) {
+    cut_.units = count_units(shared);
+    // No run is empty: a row tile's parts are counted by the blocks from that of its first unit to
+    // that of its last one, and are merged when all of them have come.
+    cut_.blocks =
+        static_cast<int>(max<std::int64_t>(min<std::int64_t>(arch::block_count(), cut_.units), 1));
     if (block < cut_.blocks) {
       unit_ = cut_.first(block);
       end_ = cut_.first(block + 1);
@@ -63,33 +73,26 @@ class SplitSchedule {
     }
   }
 
-  /// Sets the block's next part; returns false behind the last one.
+  /// Sets the block's next part; returns false after the last one.
   ATTILE_DEVICE bool next(SplitPart& part) {
     if (unit_ >= end_) return false;
     find(unit_);
-    const std::int64_t row_tile = (unit_ - begin_) / work_.units_of_tile;
-    const std::int64_t first = begin_ + row_tile * work_.units_of_tile;  // unit of the row tile
+    const int units = work_.units_of_tile;
+    const std::int64_t row_tile = (unit_ - begin_) / units;
+    const std::int64_t first = begin_ + row_tile * units;  // the row tile's first unit
     const int from = static_cast<int>(unit_ - first);
-    int to = from + 1;
+    int to = units;
     part = {};
-    if (p_.splits == Splits::Kind::kNone) {
-      to = work_.units_of_tile;
+    if (p_.splits == Splits::Kind::kFill) {
+      to = static_cast<int>(min<std::int64_t>(units, from + end_ - unit_));
     } else if (p_.splits == Splits::Kind::kFixed) {
-      part.parts = work_.units_of_tile;
-      part.slot = unit_;
-      part.first_slot = first;
-      part.second_slot = first + 1;
-      part.slot_step = 1;
-    } else {
-      to = static_cast<int>(min<std::int64_t>(work_.units_of_tile, from + end_ - unit_));
-      const int first_block = cut_.block_of(first);
-      part.parts = cut_.block_of(first + work_.units_of_tile - 1) - first_block + 1;
-      // A block has at most two parts of split row tiles: of the one that it begins in the middle
-      // of, and of the one that it does not finish.
-      part.slot = 2 * std::int64_t{block_} + (from == 0 ? 1 : 0);
-      part.first_slot = 2 * std::int64_t{first_block} + 1;
-      part.second_slot = 2 * std::int64_t{first_block} + 2;
-      part.slot_step = 2;
+      to = from + 1;
+    }
+    if (p_.splits != Splits::Kind::kNone) {
+      part.first_block = cut_.block_of(first);
+      part.blocks = cut_.block_of(first + units - 1) - part.first_block + 1;
+      part.is_last_of_block = to == units || unit_ + to - from == end_;
+      set_slots(part, first, from);
     }
     unit_ += to - from;
     set_row_tile(part, row_tile, from, to);
@@ -97,9 +100,27 @@ class SplitSchedule {
   }
 
  private:
-  /// A block has at least that many units, unless there are fewer.
-  static constexpr std::int64_t kLeastUnits = 1;
   static constexpr bool kUniform = DecodeParams<Traits>::kUniform;
+
+  /// Sets the slots of the row tile whose first unit is `first`, for a part that begins `from`
+  /// units after it. With kFixed each unit has a slot; with kFill each block has two, of which the
+  /// second one is for the row tile that begins in its run and does not end there, and the first
+  /// one for the row tile that its run begins in the middle of.
+  ATTILE_DEVICE void set_slots(SplitPart& part, std::int64_t first, int from) const {
+    if (p_.splits == Splits::Kind::kFixed) {
+      part.parts = work_.units_of_tile;
+      part.slot = first + from;
+      part.first_slot = first;
+      part.second_slot = first + 1;
+      part.slot_step = 1;
+    } else {
+      part.parts = part.blocks;
+      part.slot = 2 * std::int64_t{block_} + (from == 0 ? 1 : 0);
+      part.first_slot = 2 * std::int64_t{part.first_block} + 1;
+      part.second_slot = 2 * std::int64_t{part.first_block} + 2;
+      part.slot_step = 2;
+    }
+  }
 
   /// Sets the rows of a part and the kv tiles of units [from, to) of their row tile.
   ATTILE_DEVICE void set_row_tile(SplitPart& part, std::int64_t row_tile, int from, int to) const {
@@ -108,23 +129,23 @@ class SplitSchedule {
     at.head = static_cast<int>(row_tile / work_.row_tiles) * p_.packed_heads;
     at.kv_head = at.head / p_.group_heads;
     p_.read_lengths(at);
-    at.row0 = static_cast<int>(row_tile % work_.row_tiles) * Traits::kBr;
+    part.packed_row0 = static_cast<int>(row_tile % work_.row_tiles) * Traits::kBr;
     const std::int64_t packed_rows = std::int64_t{p_.extent(at).q_len} * p_.packed_heads;
-    part.rows = static_cast<int>(min<std::int64_t>(Traits::kBr, packed_rows - at.row0));
-    const int first_row = at.row0 / p_.packed_heads;
-    const int rows = (at.row0 + part.rows - 1) / p_.packed_heads - first_row + 1;
+    part.rows = static_cast<int>(min<std::int64_t>(Traits::kBr, packed_rows - part.packed_row0));
+    at.row0 = part.packed_row0 / p_.packed_heads;
+    const int count = (part.packed_row0 + part.rows - 1) / p_.packed_heads - at.row0 + 1;
     TileRange seen{};
     at.first_key = p_.extent(at).kv_len;
     for (int head = at.head; head < at.head + p_.packed_heads; ++head) {
-      seen = hull(seen, p_.keys_seen(at, head, first_row, rows));
-      at.first_key = min(at.first_key, p_.first_key_seen(at, head, first_row, rows));
+      seen = hull(seen, p_.keys_seen(at, head, at.row0, count));
+      at.first_key = min(at.first_key, p_.first_key_seen(at, head, at.row0, count));
     }
-    const auto tile = [&](int unit) { return (work_.first_unit + unit) * p_.unit_tiles; };
-    at.kv_tiles =
-        seen.between(from == 0 ? 0 : tile(from), to == work_.units_of_tile ? INT_MAX : tile(to));
+    const auto kv_tile = [&](int unit) { return (work_.first_unit + unit) * p_.unit_tiles; };
+    at.kv_tiles = seen.between(from == 0 ? 0 : kv_tile(from),
+                               to == work_.units_of_tile ? INT_MAX : kv_tile(to));
   }
 
-  /// Sets the sequence that has a unit, which lies in it or behind it.
+  /// Moves on to the sequence that has a unit. Units are asked for in rising order.
   ATTILE_DEVICE void find(std::int64_t unit) {
     if constexpr (kUniform) {
       sequence_ = static_cast<int>(unit / work_.units);
@@ -146,7 +167,7 @@ class SplitSchedule {
     }
   }
 
-  /// Returns the units of all sequences, and finds the first sequence's where all are alike.
+  /// Returns the units of all sequences. Where all are alike it sets work_, which is that of each.
   /// Scope    all threads of the block.
   ATTILE_DEVICE std::int64_t count_units(unsigned char* shared) {
     if constexpr (kUniform) {
@@ -159,10 +180,10 @@ class SplitSchedule {
     }
     constexpr int kWarps = Traits::kThreads / arch::kWarpSize;
     auto* const of_warp = reinterpret_cast<std::int64_t*>(shared);
-    const std::int64_t of_warps_lanes = sum_to_lane(mine);
+    const std::int64_t of_lanes = sum_to_lane(mine);
     const int thread = arch::thread_index();
     if (thread % arch::kWarpSize == arch::kWarpSize - 1) {
-      of_warp[thread / arch::kWarpSize] = of_warps_lanes;
+      of_warp[thread / arch::kWarpSize] = of_lanes;
     }
     arch::barrier();  // all warps have written their sums before they are read
     std::int64_t sum = 0;
@@ -189,11 +210,11 @@ class SplitSchedule {
 
   const DecodeParams<Traits>& p_;
   int block_;
-  int sequence_ = -1;    ///< the sequence whose units begin at begin_
-  SequenceWork work_{};  ///< of that sequence
-  std::int64_t begin_ = 0;
-  EvenCut cut_;
+  EvenCut cut_{};
   std::int64_t unit_ = 0, end_ = 0;  ///< what is left of the block's run
+  int sequence_ = -1;                ///< the sequence whose units begin at begin_
+  SequenceWork work_{};              ///< of that sequence
+  std::int64_t begin_ = 0;
 };
 
 }  // namespace attile

@@ -140,11 +140,8 @@ struct Problem {
   ATTILE_DEVICE auto keys_of_head(const tile::TensorParam<X>& x, const WorkTile& at,
                                   int cols) const {
     if constexpr (kPaged) {
-      const Tensor<X> of_head{x.tensor.row(0, at.kv_head, 0), x.tensor.batch_stride, 0,
-                              x.tensor.row_stride};
-      return tile::PagedMatrix<X, SequencesType>{policies.sequences, at.kv_origin,      of_head,
-                                                 at.first_key,       extent(at).kv_len, cols,
-                                                 x.vectors};
+      return x.paged(policies.sequences, kv_origin(at), at.kv_head, at.first_key, extent(at).kv_len,
+                     cols);
     } else {
       return x.slice(kv_origin(at), at.kv_head, extent(at).kv_len, cols);
     }

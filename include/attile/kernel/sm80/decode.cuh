@@ -25,11 +25,11 @@
 #include <type_traits>
 
 // Decode: few rows of queries against many keys, which is as fast as K and V are read. A block has
-// parts of row tiles (SplitSchedule), one after another. Its key groups share the keys: each has
-// the next kGroupKeys of every Bc keys, loads them for itself, and no group waits for another one
-// until the part ends. A warp has 16 rows. Where a row tile has no more, all warps share the keys,
-// too, and each keeps S, P, O, m and l of these rows over its own; else the warps of a group share
-// the rows. For a block of four warps in two groups, by the keys of a step and the rows:
+// parts of row tiles (SplitSchedule), one after another. Its key groups divide the keys among them:
+// each has the next kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 rows.
+// Where a row tile has no more, all warps divide the keys, too, and each keeps S, P, O, m and l of
+// these rows over its own keys; else the warps of a group divide the rows. For a block of four
+// warps in two groups, by the keys of a step and the rows:
 //
 //       at most 16 rows                      17 to 32 rows
 //       keys 0   16   32   48                keys  0       32
@@ -37,45 +37,58 @@
 //                                         rows 16 |  w 1   |  w 3   |
 //           '--group 0'--group 1'                 'group 0-'group 1-'
 //
-// At the end of a part the states of the warps that have the same rows are merged, and become O and
-// LSE, or the state of the part.
+// Groups meet at the first tile of a part, for Q, and at its end, where the states of the warps
+// that have the same rows are merged, and become O and LSE, or the state of the part; between these
+// no group waits for another one.
 //
-// Loads run ahead of the products, by kStages - 1 tiles and into the next part (KeyValueStream): a
-// block whose part ends has the next one's first tiles in flight. The copies of a tile of K and V
-// are one commit group of cp.async; with the first tile of a part come the block's rows of Q, for
-// which there are two stages.
+// Loads run ahead of the products (TileLoads): each group fills its kStages stages, of which it
+// reads one, with the next tiles of the part and of the part after it, so that a block whose part
+// ends has the next one's first tiles in flight. The copies of a tile of K and V are one commit
+// group of cp.async; with the first tile of a part come the block's rows of Q, for which there are
+// two stages.
 //
 // Barriers
-//   of a group (a warp barrier where it is one warp): a tile has arrived before others of the group
-//     read it; all have read it before the next one replaces it
-//   of the block: Q has arrived before other groups read it; states are written before others read
-//     them; they are read before the next part's are written, and Q before the next but one
+//   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
+//     of the group read it; all of them have read it before the next one replaces it
+//   of the block, in compute_part: Q and the first tile have arrived before others read them
+//   of the block, in merge_warps: states are written before others read them; they are read before
+//     the next columns' or the next part's are written, the last reads of Q are done before its
+//     stage is filled again, and a part is written before a ticket says so
+//   of the block, in SplitSchedule: the warps' sums are written, and are read, before what follows
+//   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 
 namespace attile::sm80 {
 
 /// Loads Q of the block's parts, and K and V of this thread's key group, ahead of the products.
-/// Scope    all threads of the block take the same steps; those of a group together.
+/// Scope    all threads of the block take the same steps, at times of their group's own.
 template <class Traits>
-class KeyValueStream {
+class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
 
  public:
-  ATTILE_DEVICE KeyValueStream(const DecodeParams<Traits>& p, const SplitSchedule<Traits>& schedule,
-                               unsigned char* shared)
-      : p_(p), schedule_(schedule), shared_(shared) {
-    has_part_ = schedule_.next(part_);
-    tile_ = part_.at.kv_tiles.first;
+  ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, int block, unsigned char* shared)
+      : p_(p), shared_(shared), schedule_(p, block, shared) {
+    enter_part();
     load_ahead();
   }
 
-  /// Begins the block's next part, whose tiles are loaded then if they are not yet.
-  ATTILE_DEVICE void begin_part() {
-    ++parts_begun_;
+  /// Sets the block's next part; returns false after the last one. Loads may then go on into the
+  /// part after it, whose Q takes the stage of the part before this one.
+  /// Barriers all threads are past the last one of that part's merge.
+  ATTILE_DEVICE bool begin_part(SplitPart& part) {
+    if (!has_part_) return false;
+    part = part_;
+    is_begun_ = true;
+    q_ = q_stage();
     load_ahead();
+    return true;
   }
-  /// Waits until this thread's copies of the next tile have landed, and of the part's Q with the
-  /// first one. A barrier is wanted before others' copies are read.
+  /// Waits until this thread's copies of the next tile have landed, and those of the part's Q with
+  /// its first one. Where not all stages are loaded, it waits for all that are: how many are in
+  /// flight is no constant then. That is so in the last tiles of a block, and where parts have
+  /// fewer tiles than there are stages. Barriers one after, before copies of other threads are
+  /// read.
   ATTILE_DEVICE void await_tile() const {
     if (loaded_ - used_ == kStages) {
       arch::async_copy_wait<kStages - 1>();
@@ -83,7 +96,7 @@ class KeyValueStream {
       arch::async_copy_wait<0>();
     }
   }
-  /// Frees the stage of a tile behind its last read. Scope    all threads of the group.
+  /// Frees the stage of a tile after its last read. Scope    all threads of the group.
   ATTILE_DEVICE void release_tile() {
     barrier_of_group();  // all have read the tile before the next one replaces it
     ++used_;
@@ -91,7 +104,7 @@ class KeyValueStream {
   }
 
   /// These refer to the part's Q, and to the next tile of K and V.
-  ATTILE_DEVICE typename Traits::QTile q() const { return q_stage(parts_begun_ - 1); }
+  ATTILE_DEVICE typename Traits::QTile q() const { return q_; }
   ATTILE_DEVICE typename Traits::KTile k() const { return {stage(used_)}; }
   ATTILE_DEVICE typename Traits::VTile v() const { return {stage(used_) + Traits::KTile::kBytes}; }
 
@@ -105,29 +118,31 @@ class KeyValueStream {
   }
 
  private:
-  /// Loads tiles while a stage is free, of this part and of the next one, whose stage of Q the part
-  /// before this one has left.
+  /// Goes on to the next part, if there is one.
+  ATTILE_DEVICE void enter_part() {
+    ++number_;
+    is_begun_ = false;
+    has_part_ = schedule_.next(part_);
+    if (has_part_) tile_ = part_.at.kv_tiles.first;
+  }
+  /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
   ATTILE_DEVICE void load_ahead() {
-    while (has_part_ && parts_loaded_ <= parts_begun_ && loaded_ - used_ < kStages) {
-      const TileRange tiles = part_.at.kv_tiles;
-      if (tile_ < tiles.last) {
-        if (tile_ == tiles.first) load_q(q_stage(parts_loaded_));
-        const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
-        const int thread = arch::thread_index() % Traits::kGroupThreads;
-        const typename Traits::KTile k_smem{stage(loaded_)};
-        const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
-        tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), key, thread);
-        tile::load_async<Traits::kGroupThreads>(v_smem, p_.v_of(part_.at), key, thread);
-        arch::async_copy_commit();
-        ++loaded_;
-        ++tile_;
-      }
-      if (tile_ >= tiles.last) {
-        ++parts_loaded_;
-        has_part_ = schedule_.next(part_);
-        tile_ = part_.at.kv_tiles.first;
-      }
+    for (;;) {
+      for (; tile_ < part_.at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
+      if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
+      enter_part();
     }
+  }
+  ATTILE_DEVICE void load_tile() {
+    if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
+    const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
+    const int thread = arch::thread_index() % Traits::kGroupThreads;
+    const typename Traits::KTile k_smem{stage(loaded_)};
+    const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
+    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), key, thread);
+    tile::load_async<Traits::kGroupThreads>(v_smem, p_.v_of(part_.at), key, thread);
+    arch::async_copy_commit();
+    ++loaded_;
   }
 
   /// Loads the packed rows of a part; rows and columns that there are not become 0.
@@ -136,7 +151,7 @@ class KeyValueStream {
     constexpr int kUnit = Layout::kUnitElements;
     const RowOrigin origin = p_.q_origin(part_.at);
     const auto row_of = [&](int r) {
-      const int packed_row = part_.at.row0 + r;
+      const int packed_row = part_.packed_row0 + r;
       return p_.q.tensor.row(origin.batch, part_.at.head + packed_row % p_.packed_heads,
                              std::int64_t{origin.row} + packed_row / p_.packed_heads);
     };
@@ -155,8 +170,8 @@ class KeyValueStream {
     }
   }
 
-  ATTILE_DEVICE typename Traits::QTile q_stage(int part) const {
-    return {shared_ + part % Traits::kQStages * Traits::QTile::kBytes};
+  ATTILE_DEVICE typename Traits::QTile q_stage() const {
+    return {shared_ + number_ % Traits::kQStages * Traits::QTile::kBytes};
   }
   ATTILE_DEVICE unsigned char* stage(int number) const {
     return shared_ + Traits::kQStages * Traits::QTile::kBytes + group() * Traits::kGroupBytes +
@@ -164,23 +179,28 @@ class KeyValueStream {
   }
 
   const DecodeParams<Traits>& p_;
-  SplitSchedule<Traits> schedule_;  // of the loads
   unsigned char* shared_;
-  SplitPart part_;  // the part whose tiles are loaded
-  bool has_part_;
-  int tile_;  // of that part: the next one to load
-  int parts_loaded_ = 0, parts_begun_ = 0;
-  int loaded_ = 0, used_ = 0;  // tiles
+  SplitSchedule<Traits> schedule_;
+  SplitPart part_{};            // the part whose tiles are loaded
+  bool has_part_ = false;       // whether there is one
+  bool is_begun_ = false;       // whether it is also the one that is computed
+  int number_ = -1;             // of that part among the block's
+  int tile_ = 0;                // of that part: the next one to load
+  typename Traits::QTile q_{};  // of the part that is computed
+  int loaded_ = 0, used_ = 0;   // tiles
 };
 
-/// Says which rows and keys a warp has, and how many states the block has of a row: one for each
-/// warp where all share the keys, else one for each key group.
-template <class Traits, bool kSharesKeys>
+/// Says which rows and keys a warp has, and how many states the block has of a row.
+/// kDividesKeys  all warps have the same 16 rows and divide the keys of a step, so that each has a
+///               state of its own; else the warps of a group divide the rows and have the same
+///               keys, so that a row has a state in each group.
+/// Registers number the rows of all warps, one warp's after another's: row i of state s is register
+/// row s * kRows + i.
+template <class Traits, bool kDividesKeys>
 struct WarpShare {
-  static constexpr int kStates = kSharesKeys ? Traits::kWarps : Traits::kKeyGroups;
-  /// The rows of a state, and of the registers of all warps from one state to the next.
-  static constexpr int kRows = kSharesKeys ? Traits::kWarpRows : Traits::kBr;
-  static constexpr int kKeys = Traits::kBc / kStates;
+  static constexpr int kStates = kDividesKeys ? Traits::kWarps : Traits::kKeyGroups;
+  static constexpr int kRows = kDividesKeys ? Traits::kWarpRows : Traits::kBr;  ///< of a state
+  static constexpr int kKeys = Traits::kBc / kStates;                           ///< of a step
   using Scores = typename Traits::template ScoreRegisters<kKeys>;
 
   /// Returns the state that this warp's rows belong to.
@@ -189,15 +209,16 @@ struct WarpShare {
   ATTILE_DEVICE static int first_row() { return Scores::warp_row() % kRows; }
   ATTILE_DEVICE static int first_key() { return state() * kKeys % Traits::kGroupKeys; }
 
-  /// Returns the coordinates of the warp's scores in a step of Bc keys from `key` on. Rows count
-  /// from the state's first one in the registers of all warps.
-  ATTILE_DEVICE static auto coord(const DecodeParams<Traits>& p, const WorkTile& at, int key) {
-    const int row0 = at.row0 - state() * kRows;
+  /// Returns the coordinates of the warp's scores in a step of Bc keys from `key` on. Registers
+  /// number the rows of all states, so that the rows of those before this one are subtracted.
+  ATTILE_DEVICE static auto coord(const DecodeParams<Traits>& p, const SplitPart& part, int key) {
+    const WorkTile& at = part.at;
+    const int row0 = part.packed_row0 - state() * kRows;
     const int col0 = key + state() * kKeys;
     const Extent lengths = p.extent(at);
     if constexpr (Traits::kPacksHeads) {
       return tile::PackedHeadsCoord{at.sequence,    at.head,      0, col0, lengths, -row0,
-                                   p.packed_heads, lengths.q_len};
+                                    p.packed_heads, lengths.q_len};
     } else {
       return tile::TileCoord{at.sequence, at.head, row0, col0, lengths};
     }
@@ -206,7 +227,7 @@ struct WarpShare {
 
 /// Merges the states of a part's rows, and puts out each row.
 /// Scope    all threads of the block.
-/// Barriers the last one in it is one of the block behind all reads of shared memory.
+/// Barriers it ends with one of the block.
 template <class Traits, class Share>
 ATTILE_DEVICE void merge_warps(
     const typename Traits::OutputRegisters& o_frag,
@@ -257,14 +278,14 @@ ATTILE_DEVICE void merge_warps(
   }
 }
 
-/// Computes O and LSE of a part, or its state, by the forward pass of FlashAttention-2 (arXiv
-/// 2307.08691, Algorithm 1; the lines named are its) over each state's keys.
-/// Scope    all threads of the block.
-template <class Traits, bool kSharesKeys>
+/// Computes O and LSE of a row tile, or the state of a part of it, by the forward pass of
+/// FlashAttention-2 (arXiv 2307.08691, Algorithm 1; the lines named are its) over each state's
+/// keys. Scope    all threads of the block.
+template <class Traits, bool kDividesKeys>
 ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& part,
-                                KeyValueStream<Traits>& stream, unsigned char* shared) {
+                                TileLoads<Traits>& loads, unsigned char* shared) {
   using T = typename Traits::ElementType;
-  using Share = WarpShare<Traits, kSharesKeys>;
+  using Share = WarpShare<Traits, kDividesKeys>;
   using Scores = typename Share::Scores;
   using Outputs = typename Traits::OutputRegisters;
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
@@ -277,18 +298,18 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& 
 
   ATTILE_UNROLL_BY(1)
   for (int tile = tiles.first; tile < tiles.last; ++tile) {  // line 6
-    stream.await_tile();                                     // line 7
+    loads.await_tile();                                      // line 7
     if (tile == tiles.first) {
       arch::barrier();  // Q has arrived before all groups read it, and this tile
     } else {
-      stream.barrier_of_group();  // the tile has arrived before others of the group read it
+      loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
     if (has_rows) {
-      const auto coord = Share::coord(p, part.at, tile * Traits::kBc);
+      const auto coord = Share::coord(p, part, tile * Traits::kBc);
       Scores s_frag;
       s_frag.clear();
-      const tile::SharedLeft q_left(stream.q(), Share::first_row());
-      const tile::SharedRightTransposed k_right(stream.k().from_row(Share::first_key()));
+      const tile::SharedLeft q_left(loads.q(), Share::first_row());
+      const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
       tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
       if (tiles.full(tile)) {
         tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
@@ -298,14 +319,16 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& 
       softmax.step_exactly(s_frag, o_frag, scale_log2);  // line 9
       if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
       const tile::RegisterLeft<T, Scores> p_left(s_frag);
-      const tile::SharedRight v_right(stream.v().from_row(Share::first_key()));
+      const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
       tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);  // line 10
     }
-    stream.release_tile();
+    loads.release_tile();
   }
   const PartOutput<Traits> output(p, part, scale_log2);
+  // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
+  // tiles.
   merge_warps<Traits, Share>(o_frag, softmax, output, part.rows, scale_log2, shared);
-  output.end();  // lines 12 to 15, behind the last barrier of merge_warps
+  output.end();
 }
 
 /// Computes the parts of row tiles that a block has.
@@ -316,14 +339,12 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   // and reads nothing that could be its result until it has ended. The next one may do the same.
   arch::await_dependencies();
   arch::launch_dependents();
-  SplitSchedule<Traits> schedule(p, block, shared);
-  KeyValueStream<Traits> stream(p, schedule, shared);
-  for (SplitPart part; schedule.next(part);) {
-    stream.begin_part();
+  TileLoads<Traits> loads(p, block, shared);
+  for (SplitPart part; loads.begin_part(part);) {
     if (Traits::kGroupWarps == 1 || part.rows <= Traits::kWarpRows) {
-      compute_part<Traits, true>(p, part, stream, shared);
+      compute_part<Traits, true>(p, part, loads, shared);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_part<Traits, false>(p, part, stream, shared);
+      compute_part<Traits, false>(p, part, loads, shared);
     }
   }
 }

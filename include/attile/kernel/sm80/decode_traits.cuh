@@ -14,6 +14,16 @@
 
 namespace attile::sm80 {
 
+/// Returns the floats from row to row of the memory in which so many columns of O are merged: 8
+/// more keep the rows of a half warp's stores in different banks.
+constexpr int merge_pitch(int columns) { return columns + 8; }
+/// Returns how many columns of O the warps of a block merge at a time, so that the memory for it
+/// stays within 12 KB where `columns` can be halved so often.
+constexpr int merge_columns(int columns, int warps) {
+  while (columns % 32 == 0 && warps * 16 * merge_pitch(columns) > 3 * 1024) columns /= 2;
+  return columns;
+}
+
 /// Holds every constant of a decode kernel for the matrix instructions of compute capability 8.0.
 /// Br      packed rows of a row tile: 16 for each warp of a key group.
 /// Bc      keys of a step of the block: a multiple of 16 for each warp.
@@ -51,7 +61,7 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
   /// Is the number of rows that a warp has.
   static constexpr int kWarpRows = 16;
-  // All warps' rows of S, P and O are one tile, one warp's after another's.
+  // S, P and O of all warps are one tile, one warp's 16 rows after another's (WarpShare).
   static constexpr int kQkColumns = round_up(D, tile::kTileColumns<T>);
   static constexpr int kVColumns = round_up(Dv, tile::kTileColumns<T>);
   template <int kWarpKeys>
@@ -61,17 +71,11 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using KTile = tile::PanelTile<kGroupKeys, kQkColumns, T>;
   using VTile = tile::PanelTile<kGroupKeys, kVColumns, T>;
 
-  // Warps merge O some columns at a time, so that the memory for it stays small.
-  // A row's 8 floats more keep the rows of a half warp's stores in different banks.
-  static constexpr int kMergeColumns = [] {
-    int columns = kVColumns;
-    while (columns % 32 == 0 && kWarps * kWarpRows * (columns + 8) > 3 * 1024) columns /= 2;
-    return columns;
-  }();
-  static constexpr int kMergePitch = kMergeColumns + 8;
+  static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
+  static constexpr int kMergePitch = merge_pitch(kMergeColumns);
 
   // Shared memory is laid out in this order.
-  static constexpr int kQStages = 2;
+  static constexpr int kQStages = 2;  // of the part, and of the next one
   static constexpr std::size_t kStageBytes = KTile::kBytes + VTile::kBytes;  // of a group
   static constexpr std::size_t kGroupBytes = kStages * kStageBytes;
   static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;

@@ -66,16 +66,19 @@ constexpr int blocks_of(int tuned, int warps) {
 /// not the result.
 /// Warps      warps of a block.
 /// KeyGroups  groups of warps, each of which has 1 / KeyGroups of the keys of a step, and its own
-///            loads. Groups meet only at the end of a part. The warps of a group share its keys
-///            where a row tile has at most 16 rows, and else the rows.
+///            loads. The warps of a group divide its keys among them where a row tile has at most
+///            16 rows, and else the rows.
 /// Stages     tiles of K and V of a group in shared memory: all but one are in flight.
+/// ResidentBlocks  blocks of a multiprocessor that the compiler leaves registers for.
+/// Fp32Products    how fp32 is multiplied.
 template <int Warps = 8, int KeyGroups = Warps, int Stages = 3, int ResidentBlocks = 1,
           Products Fp32Products = Products::k3xTf32>
 struct DecodeTuning {
   static_assert(Warps >= 1 && Warps <= 32 && KeyGroups >= 1 && Warps % KeyGroups == 0,
                 "attile::sm80::DecodeTuning: up to 32 warps, as many in each key group");
   static_assert(KeyGroups < 15 || KeyGroups == Warps,
-                "attile::sm80::DecodeTuning: groups of several warps need a named barrier each");
+                "attile::sm80::DecodeTuning: groups of several warps have a named barrier each, of "
+                "which a block has 16: 0 is the whole block's, and 15 that of PartOutput");
   static_assert(Stages >= 1, "attile::sm80::DecodeTuning: at least one stage");
 
   static constexpr int kWarps = Warps;
