@@ -6,6 +6,7 @@
 //   ATTILE_MASK           NoMask, Causal or SlidingWindow     ATTILE_DIRECTION  kForward, kBackward
 //   ATTILE_POLICY         a name of `bundle`, below
 //   ATTILE_DQ_MODE        kAccumulate or kInOrder, for backward
+//   ATTILE_DECODE         if defined, `decode` takes the place of `forward`
 #include <attile/attile.cuh>
 
 #include <cstddef>
@@ -24,7 +25,7 @@ struct AttileTensor {
 /// written, (q_heads), documents (batch, length) in order, key_lengths (batch), and a bias of Q's
 /// type, whose strides count elements and are those of its gradient, too. `table` is what
 /// attile_prepare writes. The block lists are those that all batches and heads have in common, of
-/// `blocks` rows and columns.
+/// `blocks` rows and columns. Of `ancestors` see own::Tree.
 struct AttilePolicies {
   const void* bias;
   float* dbias;
@@ -35,14 +36,23 @@ struct AttilePolicies {
   void* table;
   const std::int32_t *kv_num_blocks, *kv_indices, *full_kv_num_blocks, *full_kv_indices;
   const std::int32_t *q_num_blocks, *q_indices, *full_q_num_blocks, *full_q_indices;
+  const std::uint32_t* ancestors;
   std::uint64_t seed, offset;
   float dropout, softcap;
   std::int32_t prefix, window_left, window_right, blocks;
 };
 
+/// Where the keys of a cache lie, for the policies that have one: sequence b has seqused_k[b] keys.
+/// Null `seqused_k`: all have kv_len. `page_table` is (batch, pages_per_sequence).
+/// `splits`  of `decode`: 0 is none, kFillSplits fill, and another number the keys of fixed ones.
+struct AttileCache {
+  const std::int32_t *seqused_k, *page_table;
+  std::int32_t pages, page_size, pages_per_sequence, splits;
+};
+
 /// Arguments of the kernel in device memory; what its direction does not have may be null. With
 /// ATTILE_POLICY Packed, cu_seqlens (batch + 1) and total say where the sequences lie, and q_len
-/// and kv_len are their bounds.
+/// and kv_len are their bounds; of a cache they are where the queries lie.
 struct AttileProblem {
   AttileTensor q, k, v, o, dout, dq, dk, dv;
   float* lse;
@@ -50,6 +60,7 @@ struct AttileProblem {
   std::size_t workspace_bytes;
   cudaStream_t stream;
   AttilePolicies policies;
+  AttileCache cache;
   const std::int32_t* cu_seqlens;
   std::int32_t batch, q_heads, kv_heads, q_len, kv_len, total;
   float scale;
@@ -57,13 +68,36 @@ struct AttileProblem {
 
 }  // extern "C"
 
-// A mask as a user would write it.
+// Masks as a user would write them.
 namespace own {
 
 /// Lets a row see the columns of its own parity. It says nothing of spans.
 struct SameParity {
   ATTILE_HOST_DEVICE bool visible(attile::ScoreIndex i, attile::Extent) const {
     return (i.row - i.col) % 2 == 0;
+  }
+};
+
+/// Lets the draft tokens of a tree, which are the last q_len keys, be seen by their descendants and
+/// by themselves; all rows see the keys before them. Bit d of ancestors[i] says that row i sees
+/// draft d.
+struct Tree {
+  const std::uint32_t* ancestors = nullptr;
+
+  ATTILE_HOST_DEVICE bool visible(attile::ScoreIndex i, attile::Extent e) const {
+    const int draft = i.col - first_draft(e);
+    return draft < 0 || (ancestors[i.row] >> draft & 1) != 0;
+  }
+  ATTILE_HOST_DEVICE attile::Span columns(int, int, attile::Interval, attile::Extent e) const {
+    return {{0, e.kv_len}, {0, first_draft(e)}};
+  }
+  ATTILE_HOST_DEVICE attile::Span rows(int, int, attile::Interval columns, attile::Extent e) const {
+    return {{0, e.q_len}, {0, columns.end <= first_draft(e) ? e.q_len : 0}};
+  }
+
+ private:
+  ATTILE_HOST_DEVICE static int first_draft(attile::Extent e) {
+    return attile::max(e.kv_len - e.q_len, 0);
   }
 };
 
@@ -74,6 +108,7 @@ namespace {
 using T = ATTILE_TYPE;
 constexpr int kD = ATTILE_D, kDv = ATTILE_DV;
 [[maybe_unused]] constexpr auto kMode = attile::DqMode::ATTILE_DQ_MODE;
+[[maybe_unused]] constexpr std::int32_t kFillSplits = -1;
 
 // ---- policies -----------------------------------------------------------------------------------
 
@@ -106,6 +141,12 @@ using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
 #if __has_include(<attile/core/packed.h>)
 using Packed = attile::Policies<Mask, attile::Packed>;
 #endif
+#if __has_include(<attile/core/cache.h>)
+using Cached = attile::Policies<Mask, attile::Cached>;
+using CachedTree = attile::Policies<own::Tree, attile::Cached>;
+using Paged = attile::Policies<Mask, attile::Paged>;
+using PagedPacked = attile::Policies<Mask, attile::PagedPacked>;
+#endif
 
 }  // namespace bundle
 
@@ -129,6 +170,8 @@ void set(Policy& to, const AttilePolicies& from) {
     to.full_kv_num_blocks = from.full_kv_num_blocks, to.full_kv_indices = from.full_kv_indices;
     to.q_num_blocks = from.q_num_blocks, to.q_indices = from.q_indices;
     to.full_q_num_blocks = from.full_q_num_blocks, to.full_q_indices = from.full_q_indices;
+  } else if constexpr (std::is_same_v<Policy, own::Tree>) {
+    to.ancestors = from.ancestors;
   } else if constexpr (std::is_same_v<Policy, attile::Softcap>) {
     to.cap = from.softcap;
   } else if constexpr (std::is_same_v<Policy, attile::Alibi>) {
@@ -166,6 +209,19 @@ void set(attile::Tensor<Element>& to, const AttileTensor& from) {
   to = {static_cast<Element*>(from.data), from.batch_stride, from.head_stride, from.row_stride};
 }
 
+/// Sets the sequences of a cache.
+template <class Sequences>
+void set_cache(Sequences& to, const AttileProblem& p) {
+  if constexpr (requires { to.queries.cu_seqlens_q; }) {
+    to.queries.cu_seqlens_q = p.cu_seqlens, to.queries.total_q = p.total;
+  }
+  to.seqused_k = p.cache.seqused_k;
+  if constexpr (requires { to.page_table; }) {
+    to.page_table = p.cache.page_table, to.pages_per_sequence = p.cache.pages_per_sequence;
+    to.pages = p.cache.pages, to.page_size = p.cache.page_size;
+  }
+}
+
 template <class A = Args>
 A args_of(const AttileProblem& p) {
   A a;
@@ -183,17 +239,42 @@ A args_of(const AttileProblem& p) {
     a.sequences.cu_seqlens_q = a.sequences.cu_seqlens_k = p.cu_seqlens;
     a.sequences.total_q = a.sequences.total_k = p.total;
   }
+  if constexpr (requires { a.sequences.queries; }) set_cache(a.sequences, p);
+#ifdef ATTILE_DECODE
+  const std::int32_t splits = p.cache.splits;
+  if (splits != 0) {
+    a.splits = splits == kFillSplits ? attile::Splits::fill() : attile::Splits::fixed(splits);
+  }
+#endif
   return a;
 }
+
+#ifdef ATTILE_DECODE
+
+template <class A>
+attile::Check check(const A& a) {
+  return attile::check_decode<kD, kDv>(a);
+}
+
+template <class A>
+cudaError_t workspace_of(const A& a, std::size_t& bytes) {
+  return attile::decode<kD, kDv>(nullptr, bytes, a);
+}
+
+template <class A>
+cudaError_t run(const A& a, const AttileProblem& p) {
+  return attile::decode<kD, kDv>(p.workspace, p.workspace_bytes, a, p.stream);
+}
+
+cudaError_t reset(const AttileProblem& p) {
+  return attile::reset_workspace(p.workspace, p.workspace_bytes, p.stream);
+}
+
+#else
 
 template <class A>
 attile::Check check(const A& a) {
   return attile::check<kD, kDv>(a);
-}
-
-template <Backward A>
-attile::Check check(const A& a) {
-  return attile::check<kD, kDv, kMode>(a);
 }
 
 /// Forward passes take it where sequences have lengths of their own, which it makes faster.
@@ -204,9 +285,33 @@ cudaError_t workspace_of(const A& a, std::size_t& bytes) {
   return cudaSuccess;
 }
 
+template <class A>
+cudaError_t run(const A& a, const AttileProblem& p) {
+  if constexpr (!A::SequencesType::kUniform) {
+    std::size_t bytes = p.workspace_bytes;
+    return attile::forward<kD, kDv>(p.workspace, bytes, a, p.stream);
+  }
+  return attile::forward<kD, kDv>(a, p.stream);
+}
+
+cudaError_t reset(const AttileProblem&) { return cudaSuccess; }
+
+#endif
+
+template <Backward A>
+attile::Check check(const A& a) {
+  return attile::check<kD, kDv, kMode>(a);
+}
+
 template <Backward A>
 cudaError_t workspace_of(const A& a, std::size_t& bytes) {
   return attile::backward<kD, kDv, kMode>(nullptr, bytes, a);
+}
+
+template <Backward A>
+cudaError_t run(const A& a, const AttileProblem& p) {
+  std::size_t bytes = p.workspace_bytes;
+  return attile::backward<kD, kDv, kMode>(p.workspace, bytes, a, p.stream);
 }
 
 /// Prepares the table of a mask; with a null one it sets `bytes` to its size: 0 where it has none.
@@ -222,21 +327,6 @@ cudaError_t prepare(const Mask& mask, const AttileProblem& p, std::size_t& bytes
     bytes = 0;
     return cudaSuccess;
   }
-}
-
-template <class A>
-cudaError_t run(const A& a, const AttileProblem& p) {
-  if constexpr (!A::SequencesType::kUniform) {
-    std::size_t bytes = p.workspace_bytes;
-    return attile::forward<kD, kDv>(p.workspace, bytes, a, p.stream);
-  }
-  return attile::forward<kD, kDv>(a, p.stream);
-}
-
-template <Backward A>
-cudaError_t run(const A& a, const AttileProblem& p) {
-  std::size_t bytes = p.workspace_bytes;
-  return attile::backward<kD, kDv, kMode>(p.workspace, bytes, a, p.stream);
 }
 
 }  // namespace
@@ -263,6 +353,11 @@ int attile_workspace(const AttileProblem* problem, std::size_t* bytes) {
 int attile_prepare(const AttileProblem* problem, std::size_t* bytes) {
   return prepare(Args::MaskType{}, *problem, *bytes);
 }
+
+/// Makes the scratch memory of `decode` ready, once, asynchronously on the problem's stream; other
+/// kernels need nothing of that.
+/// Errors   a cudaError_t; 0 for success.
+int attile_reset(const AttileProblem* problem) { return reset(*problem); }
 
 /// Runs the kernel, asynchronously on the problem's stream.
 /// Errors   a cudaError_t; 0 for success.

@@ -93,9 +93,24 @@ void backward_call(benchmark::State& state) {
   time_calls(state, [&] { return attile::backward<kDim>(memory.workspace, bytes, args); });
 }
 
+/// The same problem by `decode`, with splits, whose scratch memory is made ready once.
+void decode_call(benchmark::State& state) {
+  const Memory memory;
+  auto args = memory.forward();
+  args.splits = attile::Splits::fill();
+  std::size_t bytes = 0;
+  must(attile::decode<kDim>(nullptr, bytes, args));
+  void* workspace = nullptr;
+  must(cudaMalloc(&workspace, bytes));
+  must(attile::reset_workspace(workspace, bytes));
+  time_calls(state, [&] { return attile::decode<kDim>(workspace, bytes, args); });
+  must(cudaFree(workspace));
+}
+
 BENCHMARK(empty_launch)->UseRealTime();
 BENCHMARK(forward_call)->UseRealTime();
 BENCHMARK(backward_call)->UseRealTime();
+BENCHMARK(decode_call)->UseRealTime();
 
 }  // namespace
 

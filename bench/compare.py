@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """attile beside the attention that PyTorch carries: cuDNN, FlashAttention-2, the memory-efficient
-backend and FlexAttention (Triton), forward and backward, and beside FlashAttention-3 where its
-package is installed. docs/benchmarks.md says what the columns mean.
+backend and FlexAttention (Triton), forward and backward, and beside FlashAttention-3 and FlashInfer
+where their packages are installed. docs/benchmarks.md says what the columns mean.
 
   compare.py                             everything
   compare.py --quick --peers cudnn,fa2   one cell of each group
@@ -106,6 +106,8 @@ def parse_arguments(argv):
 def select(options):
     """The cells that the options choose: at least one, unless the compiler alone is measured."""
     cells = compare_cells.select(options.groups, options.quick, options.cells)
+    if cells and not any(options.direction in ("both", *cell.directions) for cell in cells):
+        raise compare_report.Unusable(f"the chosen cells have no {options.direction} pass")
     if cells or ("compile" in options.groups and options.cells == "*" and not options.list):
         return cells
     chosen = ["--cells", options.cells]
@@ -153,10 +155,12 @@ def describe_run(torch, options, builder, properties, arguments):
         versions["Triton"] = triton.__version__
     except ImportError:
         pass
-    try:
-        versions["FlashAttention-3"] = importlib.metadata.version("flash_attn_3")
-    except importlib.metadata.PackageNotFoundError:
-        pass
+    for name, package in (("FlashAttention-3", "flash_attn_3"),
+                          ("FlashInfer", "flashinfer-python")):
+        try:
+            versions[name] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pass
     state = gpu_state(properties)
     return {"gpu": properties.name, "sms": properties.multi_processor_count,
             "driver": state.get("driver_version", "unknown"), "state_before": state,
@@ -184,7 +188,8 @@ def build(builder, cells, directions, in_order, measure_compiler, results):
             results["compile"].append(row)
             progress(f"compiled {kernel.name}")
     kernels = list(dict.fromkeys(
-        kernel for cell in cells for way in directions for kernel in cell.kernels(way, in_order)))
+        kernel for cell in cells for way in directions if way in cell.directions
+        for kernel in cell.kernels(way, in_order)))
     if not kernels:
         return {}
     jobs = min(len(kernels), os.cpu_count() or 1)
@@ -308,7 +313,7 @@ def race(torch, runs, rounds, round_ms):
         for name in order if turn % 2 == 0 else reversed(order):
             time_of_call = milliseconds(torch, runs[name].call, plans[name][0])
             if turn > 0:
-                times[name].append(time_of_call)
+                times[name].append(time_of_call / runs[name].calls)
         order = order[1:] + order[:1]
     return {name: (times[name], {"repetitions": plan[0], "host_bound": plan[1],
                                  "host_ms": plan[2]}) for name, plan in plans.items()}
@@ -333,19 +338,16 @@ def check_again(runs, reference):
     return found
 
 
-def our_makers(contenders, direction, in_order, libraries, before):
-    """Of attile, by these libraries and by those of the other headers, if there are any."""
-    modes = {compare_cells.OURS: {}}
-    if in_order and direction == "backward":
-        modes[compare_cells.IN_ORDER] = {"in_order": True}
-
+def our_makers(contenders, cell, direction, in_order, libraries, before):
+    """{name: contender}: the cell's, and those of them that have a name with other headers."""
     def maker(built, mode):
         return lambda x, way: contenders.attile(x, way, built, **mode)
 
+    modes = cell.modes(direction, in_order)
     makers = {name: maker(libraries, mode) for name, mode in modes.items()}
     if before:
         makers.update((compare_cells.BEFORE[name], maker(before, mode))
-                      for name, mode in modes.items())
+                      for name, mode in modes.items() if name in compare_cells.BEFORE)
     return makers
 
 
@@ -353,34 +355,37 @@ def measure(torch, contenders, cell, direction, options, libraries, before=None)
     """A row of the results."""
     x = contenders.Inputs(cell)
     reference = contenders.Reference(x, direction)
-    makers = our_makers(contenders, direction, options.in_order, libraries, before)
+    makers = our_makers(contenders, cell, direction, options.in_order, libraries, before)
     makers.update((name, contenders.PEERS[name]) for name in options.peers
-                  if name != "flex" or cell.flex)
+                  if name in contenders.PEERS and (name != "flex" or cell.flex))
     runs, found = prepare(torch, makers, x, direction, reference, contenders.Refused)
     flops = cell.flops(direction)
     raced = race(torch, runs, options.rounds, options.round_ms)
     for name, last in check_again(runs, reference).items():
         times, details = raced[name]
         if last["status"] == "ok":
-            found[name].update(compare_report.summarise(times, flops), **details,
-                               last_errors=last["errors"])
+            found[name].update(compare_report.summarise(times, flops, cell.kv_bytes), **details,
+                               **runs[name].details, last_errors=last["errors"])
         else:
             found[name].update(last, why=f"after the timed rounds: {last['why']}")
     return {"cell": cell.name, "group": cell.group, "direction": direction,
-            "shape": dataclasses.asdict(cell), "flops": flops, "tolerance": reference.tolerance,
-            "contenders": found}
+            "shape": dataclasses.asdict(cell), "flops": flops, "kv_bytes": cell.kv_bytes,
+            "tolerance": reference.tolerance, "contenders": found}
 
 
 def measure_all(torch, cells, directions, options, libraries, before, results, properties):
+    import compare_cached_contenders
     import compare_contenders
 
-    total = len(cells) * len(directions)
-    for i, (cell, direction) in enumerate((c, d) for c in cells for d in directions):
+    pairs = [(c, d) for c in cells for d in directions if d in c.directions]
+    for i, (cell, direction) in enumerate(pairs):
+        cached = isinstance(cell, compare_cells.CachedCell)
+        contenders = compare_cached_contenders if cached else compare_contenders
         try:
-            row = measure(torch, compare_contenders, cell, direction, options, libraries, before)
+            row = measure(torch, contenders, cell, direction, options, libraries, before)
         except Exception as error:  # recorded; the next cell may work
             row = {"cell": cell.name, "group": cell.group, "direction": direction,
-                   "shape": dataclasses.asdict(cell),
+                   "shape": dataclasses.asdict(cell), "kv_bytes": cell.kv_bytes,
                    "contenders": {compare_cells.OURS: failure(error)}}
         row.update(run=0, ratios=compare_report.ratios(row),
                    best_peer=compare_report.best_peer(row), state_after=gpu_state(properties))
@@ -388,9 +393,9 @@ def measure_all(torch, cells, directions, options, libraries, before, results, p
         if options.json:
             compare_report.write_json(options.json, results)
         shown = ", ".join(
-            f"{name} {compare_report.number(c['tflops']) if c['status'] == 'ok' else c['status']}"
-            for name, c in row["contenders"].items())
-        progress(f"{i + 1}/{total} {cell.group}: {cell.name}, {direction}: {shown}")
+            f"{name} {compare_report.number(rate) if rate else row['contenders'][name]['status']}"
+            for name, rate in compare_report.rates(row).items())
+        progress(f"{i + 1}/{len(pairs)} {cell.group}: {cell.name}, {direction}: {shown}")
         torch.cuda.empty_cache()
         torch.cuda.synchronize()
 
@@ -407,7 +412,7 @@ def show(options, results):
 
 
 def ours_are_right(results):
-    ours = (*compare_cells.BEFORE, *compare_cells.BEFORE.values())
+    ours = (*compare_cells.BEFORE, *compare_cells.BEFORE.values(), *compare_cells.VARIANTS)
     return all(row["contenders"][name]["status"] == "ok" for row in results["cells"]
                for name in ours if name in row["contenders"]) and not any(
                    "why" in c for c in results["compile"])

@@ -3,6 +3,7 @@
 library with ctypes. Plain Python."""
 import concurrent.futures
 import ctypes
+import dataclasses
 import hashlib
 import json
 import os
@@ -18,7 +19,9 @@ MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
             "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "learned_bias": "LearnedBias",
-            "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "packed": "Packed"}
+            "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "packed": "Packed",
+            "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
+            "paged_packed": "PagedPacked"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
 BASELINES = {
@@ -29,6 +32,28 @@ BASELINES = {
 
 class BuildError(Exception):
     pass
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One instantiation of attile's one-call forward, backward or decode."""
+
+    d: int
+    dv: int
+    dtype: str
+    mask: str
+    direction: str
+    in_order: bool = False  # DqMode::kInOrder
+    policy: str = ""
+    decode: bool = False  # `decode` in the place of `forward`
+
+    @property
+    def name(self):
+        dims = f"{self.d}" if self.d == self.dv else f"{self.d}/{self.dv}"
+        order = " in order" if self.in_order else ""
+        policy = f", {self.policy}" if self.policy else ""
+        call = "decode" if self.decode else self.direction
+        return f"{call}{order} {self.dtype} D {dims} {self.mask}{policy}"
 
 
 def find_nvcc():
@@ -53,7 +78,8 @@ def kernel_macros(kernel):
             f"-DATTILE_TYPE={TYPES[kernel.dtype]}", f"-DATTILE_MASK={MASKS[kernel.mask]}",
             f"-DATTILE_POLICY={POLICIES[kernel.policy]}",
             f"-DATTILE_DIRECTION=k{kernel.direction.capitalize()}",
-            f"-DATTILE_DQ_MODE=k{'InOrder' if kernel.in_order else 'Accumulate'}"]
+            f"-DATTILE_DQ_MODE=k{'InOrder' if kernel.in_order else 'Accumulate'}",
+            *(["-DATTILE_DECODE"] if kernel.decode else [])]
 
 
 def source_hash(root=ROOT, include=None):
@@ -161,9 +187,16 @@ class Policies(ctypes.Structure):
                                                 "key_lengths", "table")]
         + [(f"{full}{side}_{what}", ctypes.c_void_p) for side in ("kv", "q")
            for full in ("", "full_") for what in ("num_blocks", "indices")]
+        + [("ancestors", ctypes.c_void_p)]
         + [(name, ctypes.c_uint64) for name in ("seed", "offset")]
         + [(name, ctypes.c_float) for name in ("dropout", "softcap")]
         + [(name, ctypes.c_int32) for name in ("prefix", "window_left", "window_right", "blocks")])
+
+
+class Cache(ctypes.Structure):
+    _fields_ = ([(name, ctypes.c_void_p) for name in ("seqused_k", "page_table")]
+                + [(name, ctypes.c_int32) for name in ("pages", "page_size", "pages_per_sequence",
+                                                       "splits")])
 
 
 class Problem(ctypes.Structure):
@@ -171,7 +204,7 @@ class Problem(ctypes.Structure):
         [(name, Tensor) for name in ("q", "k", "v", "o", "dout", "dq", "dk", "dv")]
         + [("lse", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
            ("workspace_bytes", ctypes.c_size_t), ("stream", ctypes.c_void_p),
-           ("policies", Policies), ("cu_seqlens", ctypes.c_void_p)]
+           ("policies", Policies), ("cache", Cache), ("cu_seqlens", ctypes.c_void_p)]
         + [(name, ctypes.c_int32) for name in ("batch", "q_heads", "kv_heads", "q_len", "kv_len",
                                                "total")]
         + [("scale", ctypes.c_float)])
@@ -188,6 +221,7 @@ class Library:
         self._library.attile_check.restype = ctypes.c_char_p
         self._library.attile_workspace.argtypes = [pointer, ctypes.POINTER(ctypes.c_size_t)]
         self._library.attile_prepare.argtypes = [pointer, ctypes.POINTER(ctypes.c_size_t)]
+        self._library.attile_reset.argtypes = [pointer]
         self._library.attile_run.argtypes = [pointer]
         self._library.attile_error.argtypes = [ctypes.c_int]
         self._library.attile_error.restype = ctypes.c_char_p
@@ -213,6 +247,10 @@ class Library:
         """Writes the mask's table to the memory that the problem names."""
         size = ctypes.c_size_t(table_bytes)
         self._demand(self._library.attile_prepare(ctypes.byref(problem), ctypes.byref(size)))
+
+    def reset(self, problem):
+        """Makes the scratch memory of `decode` ready: once, before the first run."""
+        self._demand(self._library.attile_reset(ctypes.byref(problem)))
 
     def runner(self, problem):
         """A call without arguments, with as little work on the host as ctypes allows."""

@@ -4,6 +4,9 @@ import dataclasses
 import fnmatch
 import random
 
+from compare_build import Kernel
+from compare_cached import OURS, VARIANTS, CachedCell
+
 DIRECTIONS = ("forward", "backward")
 PEERS = {
     "cudnn": "cuDNN",
@@ -11,13 +14,13 @@ PEERS = {
     "fa3": "FlashAttention-3",
     "efficient": "memory-efficient",
     "flex": "FlexAttention",
+    "flashinfer": "FlashInfer",
 }
-OURS = "attile"
 IN_ORDER = "in_order"  # its backward pass that gives the same bits always
 # Each of them with the headers of another folder: an earlier state, say.
 BEFORE = {OURS: "before", IN_ORDER: "before_in_order"}
 LABELS = {IN_ORDER: "attile in order", "before": "attile before",
-          "before_in_order": "attile before, in order", **PEERS}
+          "before_in_order": "attile before, in order", **VARIANTS, **PEERS}
 
 DROPOUT, SOFTCAP, PREFIX = 0.1, 30, 1000
 DOCUMENT_ROWS = {"documents_one": 0, "documents_700": 700}  # 0: the whole sequence
@@ -59,26 +62,6 @@ def contender_label(name):
 
 
 @dataclasses.dataclass(frozen=True)
-class Kernel:
-    """One instantiation of attile's one-call forward or backward."""
-
-    d: int
-    dv: int
-    dtype: str
-    mask: str
-    direction: str
-    in_order: bool = False  # DqMode::kInOrder
-    policy: str = ""
-
-    @property
-    def name(self):
-        dims = f"{self.d}" if self.d == self.dv else f"{self.d}/{self.dv}"
-        order = " in order" if self.in_order else ""
-        policy = f", {self.policy}" if self.policy else ""
-        return f"{self.direction}{order} {self.dtype} D {dims} {self.mask}{policy}"
-
-
-@dataclasses.dataclass(frozen=True)
 class Cell:
     """One problem: queries and keys have one length, tensors are dense (batch, row, head, dim).
     With `lengths` they are packed sequences, (row, head, dim), of which `length` is the longest."""
@@ -97,6 +80,14 @@ class Cell:
     policy: str = ""  # of POLICIES
     lengths: tuple = ()  # the rows of packed sequences, as many as `batch`
     bound: int = 1  # callers name the longest sequence so many times too long
+
+    # Of cells whose rates are those of FLOPs.
+    kv_bytes = None
+    directions = DIRECTIONS
+
+    @property
+    def query_rows(self):
+        return self.length
 
     @property
     def rows(self):
@@ -124,6 +115,11 @@ class Cell:
         window = f" {self.window}" if self.mask == "window" else ""
         policy = f", {POLICIES[self.policy]}" if self.policy else ""
         return f"{self.dtype} D {dims} {self.mask}{window}{policy}{heads}, S {self.length_text}"
+
+    def modes(self, direction, in_order):
+        """{contender of ours: what compare_contenders.attile takes}."""
+        ordered = {IN_ORDER: {"in_order": True}} if in_order and direction == "backward" else {}
+        return {OURS: {}, **ordered}
 
     def kernel(self, direction, in_order=False):
         """`in_order` means backward alone."""
@@ -224,6 +220,54 @@ def _varlen():
                     for q_heads in (14, 16) for bound in (1, 4)]
 
 
+def _decode():
+    """One new row of each sequence, and some; keys in a contiguous cache."""
+    def cell(batch, q_heads, kv_heads, keys, *variants, **more):
+        return CachedCell("decode", batch, q_heads, kv_heads, (keys,) * batch, variants=variants,
+                          **more)
+
+    cells = [cell(1, 32, 8, 65536, "dense", "unsplit", "fixed"),
+             cell(16, 32, 8, 8192, "dense", "unsplit", "fixed"),
+             cell(64, 64, 8, 8192, "dense"), cell(128, 32, 32, 2048, "dense"),
+             cell(1, 32, 4, 1024, "unsplit", chained=True), cell(8, 32, 8, 1024, "unsplit"),
+             cell(16, 32, 8, 8192, dtype="fp32")]
+    cells += [cell(batch, 40, 8, 4096) for batch in range(10, 51, 5)]
+    for q_heads in (32, 64):
+        cells += [cell(16, q_heads, 8, 8192, rows=rows) for rows in (1, 2, 4, 8)
+                  if (q_heads, rows) != (32, 1)]
+        cells += [cell(16, q_heads, 8, 8192, rows=8, tree=True)]
+    return cells
+
+
+def _paged():
+    """One new row of each sequence, whose keys lie in pages in any order."""
+    cells = [CachedCell("paged", batch, q_heads, 8, (8192,) * batch, page=page,
+                        variants=("contiguous",))
+             for batch, q_heads in ((16, 32), (64, 64)) for page in (1, 16, 64, 256)]
+    mixed = log_uniform_lengths(32, 100, 32768)
+    return cells + [CachedCell("paged", 32, 32, 8, mixed),
+                    CachedCell("paged", 32, 32, 8, mixed, page=64, variants=("contiguous",))]
+
+
+def _prefill():
+    """A chunk of a prompt, whose other keys are in the cache."""
+    cells = []
+    for batch in (1, 4):
+        keys = (32768,) * batch
+        cells += [CachedCell("prefill", batch, 32, 8, keys, rows=512,
+                             variants=("dense", "by_decode"))]
+        cells += [CachedCell("prefill", batch, 32, 8, keys, rows=512, page=page,
+                             variants=("contiguous",)) for page in (16, 64, 256)]
+    return cells
+
+
+def _mixed():
+    """Rows that decode and chunks of prompts in one call."""
+    keys = log_uniform_lengths(32, 100, 32768) + (8192, 8192)
+    return [CachedCell("mixed", len(keys), 32, 8, keys, packed=(1,) * 32 + (512, 512), page=64,
+                       variants=("by_forward", "apart"))]
+
+
 def all_cells():
     both = ("full", "causal")
     lengths = (1024, 4096, 16384)
@@ -251,7 +295,7 @@ def all_cells():
             (2, 64, 8, 8192, 64, "causal", 0), (2, 64, 8, 8192, 64, "window", 128)):  # gpt-oss
         cells += [Cell("sink", batch, heads, kv_heads, length, d, d, "bf16", mask, window,
                        policy=policy) for policy in ("", "sink")]
-    return cells
+    return cells + _decode() + _paged() + _prefill() + _mixed()
 
 
 GROUPS = tuple(dict.fromkeys(cell.group for cell in all_cells())) + ("compile",)

@@ -35,6 +35,8 @@ class Run:
     call: typing.Callable
     outputs: typing.Callable
     undropped: typing.Callable | None = None
+    calls: int = 1  # of the work, by one `call`
+    details: dict = dataclasses.field(default_factory=dict)  # of the result, in its JSON file
 
 
 class Inputs:
@@ -85,7 +87,7 @@ def gradients(results):
 # ---- attile --------------------------------------------------------------------------------------
 
 
-def _c_tensor(tensor):
+def c_tensor(tensor):
     if tensor.stride(3) != 1:
         raise Refused("the last axis is not contiguous")
     return compare_build.Tensor(tensor.data_ptr(), *tensor.stride()[:3])
@@ -108,7 +110,7 @@ def attile(x, direction, libraries, in_order=False):
 
     def prepare(way):
         for name, tensor in tensors.items():
-            setattr(problem, name, _c_tensor(tensor))
+            setattr(problem, name, c_tensor(tensor))
         library = libraries[cell.kernel(way, in_order)]
         if isinstance(library, Exception):
             raise library
@@ -173,7 +175,7 @@ def _offered(x, policies, why):
         raise Refused(why)
 
 
-def _demand(x, direction, backend, header, bias=None, dropout=0.0):
+def demand(x, direction, backend, header, bias=None, dropout=0.0):
     """Raises Refused where PyTorch would not run this backend for this problem."""
     import torch
     from torch.nn.attention import sdpa_kernel
@@ -210,7 +212,7 @@ def cudnn(x, direction):
     _offered(x, ("dropout", "bias_hrc", "bias_bc", "key_padding"),
              "PyTorch's interface to it changes scores by a bias and by dropout alone")
     bias, aten = x.policy.torch_bias(x.dtype), torch.ops.aten
-    _demand(x, direction, SDPBackend.CUDNN_ATTENTION, "cuDNN attention", bias, x.policy.dropout)
+    demand(x, direction, SDPBackend.CUDNN_ATTENTION, "cuDNN attention", bias, x.policy.dropout)
 
     def run_with(dropout):
         def forward():
@@ -238,7 +240,7 @@ def fa2(x, direction):
         return _fa2_window(x, direction)
     if x.cell.lengths:
         return _fa2_packed(x, direction)
-    _demand(x, direction, SDPBackend.FLASH_ATTENTION, "Flash attention", None, x.policy.dropout)
+    demand(x, direction, SDPBackend.FLASH_ATTENTION, "Flash attention", None, x.policy.dropout)
     aten = torch.ops.aten
 
     def run_with(dropout):
@@ -366,7 +368,7 @@ def efficient(x, direction):
     from torch.nn.attention import SDPBackend
 
     _offered(x, (), "compare.py measures it without policies")
-    _demand(x, direction, SDPBackend.EFFICIENT_ATTENTION, "Memory efficient")
+    demand(x, direction, SDPBackend.EFFICIENT_ATTENTION, "Memory efficient")
     aten = torch.ops.aten
 
     def forward():
@@ -426,7 +428,7 @@ def flex(x, direction):
 
 
 PEERS = {"cudnn": cudnn, "fa2": fa2, "fa3": fa3, "efficient": efficient, "flex": flex}
-assert PEERS.keys() == compare_cells.PEERS.keys()
+assert PEERS.keys() <= compare_cells.PEERS.keys()
 
 
 # ---- the reference -------------------------------------------------------------------------------
@@ -472,11 +474,12 @@ def standard_attention(q, k, v, dout, policy, scale, store, add_product=at_once,
 
     add_result = add_result or add_product
     columns = torch.arange(len(k), device=q.device)
+    every_row = torch.arange(len(q), device=q.device)[:, None]
     results = {"o": [], "lse": [], "dq": []}
     dsink = sink_squares = 0.0
     dk, dv = torch.zeros_like(k), torch.zeros_like(v)
     for first in range(0, len(q), rows):
-        row = columns[first:first + rows, None]
+        row = every_row[first:first + rows]
         scores = unmodified = store(q[first:first + rows] @ k.T * scale)
         if policy.modified:
             scores = store(policy.modified(unmodified, row, columns))
@@ -631,7 +634,7 @@ class Reference:
         found = {}
         for name, tensor in outputs.items():
             if name == "lse" and not self.cell.lengths:  # some pad the rows
-                tensor = tensor.flatten(2)[..., :self.cell.length]
+                tensor = tensor.flatten(2)[..., :self.cell.query_rows]
             if not torch.isfinite(tensor).all():
                 found[name] = math.nan
                 continue

@@ -6,28 +6,44 @@ import os
 import pathlib
 import statistics
 
-from compare_cells import BEFORE, DIRECTIONS, IN_ORDER, OURS, PEERS, contender_label
+from compare_cells import BEFORE, DIRECTIONS, IN_ORDER, OURS, PEERS, VARIANTS, contender_label
 
-NAMES = (OURS, IN_ORDER, *BEFORE.values(), *PEERS)
+NAMES = (OURS, IN_ORDER, *VARIANTS, *BEFORE.values(), *PEERS)
 PLAIN_GROUPS = ("policies", "sink")  # whose cells are compared with the plain ones among them
 
 # Okabe and Ito's colours, which also the colour-blind tell apart, on white and on black.
 COLOURS = {"attile": "#d55e00", "in_order": "#f0a060", "cudnn": "#4f9bd9", "fa2": "#009e73",
-           "fa3": "#0072b2", "efficient": "#b08ad0", "flex": "#e6a700", "before": "#9a9a9a",
-           "before_in_order": "#c4c4c4"}
+           "fa3": "#0072b2", "efficient": "#b08ad0", "flex": "#e6a700", "flashinfer": "#cc79a7",
+           "before": "#9a9a9a", "before_in_order": "#c4c4c4",
+           **dict(zip(VARIANTS, ("#e8862e", "#f2b27a", "#b34700", "#f7c99c", "#8c3800", "#d98c5f",
+                                 "#a65a2a")))}
 
 
-def summarise(milliseconds, flops):
-    """Median over the rounds with its spread, and the rate of the median."""
+def summarise(milliseconds, flops, kv_bytes=None):
+    """Median over the rounds with its spread, and the rates of the median: that of the bytes of K
+    and V where they are given."""
     median = statistics.median(milliseconds)
+    of_bytes = {"gbytes_s": kv_bytes / median * 1e-6} if kv_bytes else {}
     return {"status": "ok", "median_ms": median, "min_ms": min(milliseconds),
-            "max_ms": max(milliseconds), "tflops": flops / median * 1e-9,
+            "max_ms": max(milliseconds), "tflops": flops / median * 1e-9, **of_bytes,
             "rounds_ms": list(milliseconds)}
+
+
+def unit(row):
+    """What rates of a row are in."""
+    return "GB/s of K and V" if row.get("kv_bytes") else "TFLOP/s"
 
 
 def rate_of(row, name):
     result = row["contenders"].get(name, {})
-    return result["tflops"] if result.get("status") == "ok" else None
+    if result.get("status") != "ok":
+        return None
+    return result["gbytes_s"] if row.get("kv_bytes") else result["tflops"]
+
+
+def rates(row):
+    """{contender: its rate, or None}."""
+    return {name: rate_of(row, name) for name in row["contenders"]}
 
 
 def ratios(row):
@@ -44,8 +60,8 @@ def before_ratios(row):
 
 def best_peer(row):
     """The fastest peer's name; None where none counts."""
-    rates = {name: rate for name in PEERS if (rate := rate_of(row, name))}
-    return max(rates, key=rates.get) if rates else None
+    found = {name: rate for name in PEERS if (rate := rate_of(row, name))}
+    return max(found, key=found.get) if found else None
 
 
 def of_plain(results):
@@ -178,8 +194,9 @@ def markdown(results):
 
 
 def _table(group, directions, cells, notes, plain_ratio):
-    """Of TFLOP/s; that of PLAIN_GROUPS is of milliseconds, with a column that compares with the
-    plain cell. Where a table is of both directions its entries are, too."""
+    """Of rates, with microseconds beside those of bytes; that of PLAIN_GROUPS is of milliseconds,
+    with a column that compares with the plain cell. Where a table is of both directions its entries
+    are, too."""
     rows = [row for line in cells for row in line.values()]
     names = [n for n in NAMES if any(n in row["contenders"] for row in rows)]
     policies = group in PLAIN_GROUPS
@@ -191,8 +208,8 @@ def _table(group, directions, cells, notes, plain_ratio):
     if BEFORE[OURS] in names:
         columns.append(("attile / before", lambda row: ", ".join(
             f"{r:.3f}" for r in before_ratios(row).values())))
-    unit = "milliseconds" if policies else "TFLOP/s"
-    lines = [f"**{group}, {' / '.join(directions)}** ({unit})", "",
+    heading = "milliseconds" if policies else _heading(rows[0])
+    lines = [f"**{group}, {' / '.join(directions)}** ({heading})", "",
              "| cell | " + " | ".join(name for name, _ in columns) + " | spread |",
              "|---" * (len(columns) + 2) + "|"]
     for line in cells:
@@ -203,7 +220,37 @@ def _table(group, directions, cells, notes, plain_ratio):
         entries.append(f"{spread:.0f} %" if spread is not None else "")
         cell = next(iter(line.values()))["cell"]
         lines.append(f"| {cell} | " + " | ".join(entries) + " |")
-    return lines + [""]
+    return lines + [""] + batch_steps(rows)
+
+
+def _heading(row):
+    return unit(row) + (", microseconds" if row.get("kv_bytes") else "")
+
+
+def batch_steps(rows):
+    """Of cells that differ in the batch alone, four and more of them: the most that attile's time
+    falls from one batch to a larger one. It rises where work fills the device evenly."""
+    series = {}
+    for row in rows:
+        shape = row.get("shape", {})
+        if not row.get("kv_bytes") or not rate_of(row, OURS) or len(set(shape["keys"])) > 1:
+            continue
+        alike = {**shape, "batch": 0, "keys": shape["keys"][0]}
+        key = (row["run"], *((name, str(value)) for name, value in sorted(alike.items())))
+        series.setdefault(key, []).append((shape["batch"], row))
+    lines = []
+    for found in series.values():
+        found.sort(key=lambda pair: pair[0])
+        if len(found) < 4:
+            continue
+        times = [(batch, row["contenders"][OURS]["median_ms"]) for batch, row in found]
+        fall, before, behind = max((100 * (1 - later / time), batch, larger)
+                                   for i, (batch, time) in enumerate(times)
+                                   for larger, later in times[i + 1:])
+        said = (f"falls by {fall:.1f} % from batch {before} to {behind}" if fall > 0
+                else "never falls")
+        lines.append(f"- attile, {found[0][1]['cell']} to batch {times[-1][0]}: its time {said}")
+    return lines + [""] if lines else []
 
 
 def _joined(texts):
@@ -240,7 +287,9 @@ def _entry(row, name, notes, milliseconds):
     if result is None:
         return ""
     if result["status"] == "ok":
-        text = short(result["median_ms"]) if milliseconds else number(result["tflops"])
+        text = short(result["median_ms"]) if milliseconds else number(rate_of(row, name))
+        if row.get("kv_bytes"):
+            text += f" ({number(1e3 * result['median_ms'])})"
         return text + ("\\*" if result.get("host_bound") else "")
     text = f"{contender_label(name)} {result['status']}: {result['why']}"
     notes.setdefault(text, []).append(f"{row['cell']}, {row['direction']}")
@@ -271,7 +320,7 @@ BAR, GAP, HEIGHT, LEFT, TOP, FOOT, CELLS = 15, 32, 170, 52, 30, 66, 6
 
 
 def svg(results):
-    """Grouped bars of TFLOP/s: panels of up to CELLS cells, forward left and backward right; under
+    """Grouped bars of rates: panels of up to CELLS cells, forward left and backward right; under
     each cell our ratio to the best peer."""
     panels = {}
     for group, direction, rows in sections(results):
@@ -282,7 +331,7 @@ def svg(results):
     panel_width = LEFT + CELLS * (len(names) * BAR + GAP) + 20
     panel_height = TOP + HEIGHT + FOOT
     width, height = 2 * panel_width, 64 + panel_height * len(panels)
-    title = "Attention, TFLOP/s (higher is better); last line of a cell: attile / best peer"
+    title = "Attention (higher is better); last line of a cell: attile / best peer"
     gpus = ", ".join(dict.fromkeys(run["gpu"] for run in results["runs"]))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -297,7 +346,7 @@ def svg(results):
         parts.append(_text(x + 17, 42, contender_label(name)))
     for line, ((group, _), columns) in enumerate(panels.items()):
         for column, rows in columns.items():
-            heading = f"{group}, {DIRECTIONS[column]} (TFLOP/s)"
+            heading = f"{group}, {DIRECTIONS[column]} ({unit(rows[0])})"
             parts += _panel(column * panel_width, 56 + line * panel_height, heading, rows, names)
     return "\n".join(parts + ["</svg>"]) + "\n"
 
@@ -323,9 +372,9 @@ def axis_step(largest, steps=5):
 
 
 def _panel(left, top, heading, rows, names):
-    rates = [rate for row in rows for n in names if (rate := rate_of(row, n))]
-    step = axis_step(max(rates, default=1.0))
-    ceiling = step * max(1, -(-max(rates, default=1.0) // step))
+    largest = max((rate for row in rows for n in names if (rate := rate_of(row, n))), default=1.0)
+    step = axis_step(largest)
+    ceiling = step * max(1, -(-largest // step))
     base = top + TOP + HEIGHT
     x_end = left + LEFT + len(rows) * (len(names) * BAR + GAP)
     parts = [_text(left + LEFT, top + 14, heading, size=13)]

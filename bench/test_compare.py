@@ -24,6 +24,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import chart  # noqa: E402
 import compare  # noqa: E402
 import compare_build  # noqa: E402
+import compare_cached  # noqa: E402
+import compare_cached_contenders  # noqa: E402
 import compare_cells  # noqa: E402
 import compare_contenders  # noqa: E402
 import compare_policies  # noqa: E402
@@ -37,6 +39,10 @@ PUBLISHED = {(d, mask, length) for d in (64, 128, 256) for mask in ("full", "cau
 
 def counted(length, sees):
     return sum(sees(row, column) for row in range(length) for column in range(length))
+
+
+def counted_between(rows, columns, sees):
+    return sum(sees(row, column) for row in range(rows) for column in range(columns))
 
 
 def small(mask, length, window=0, **more):
@@ -216,6 +222,114 @@ class Cells(unittest.TestCase):
         cell = small("causal", 16)
         self.assertEqual([k.direction for k in cell.kernels("backward")], ["forward", "backward"])
         self.assertEqual([k.direction for k in cell.kernels("forward")], ["forward"])
+
+
+class CachedCells(unittest.TestCase):
+    """Cells whose keys lie in a cache."""
+
+    GROUPS = ("decode", "paged", "prefill", "mixed")
+
+    def cells(self, *groups):
+        return compare_cells.select(groups or self.GROUPS)
+
+    def test_groups_have_what_they_are_for(self):
+        self.assertTrue(all(isinstance(cell, compare_cells.CachedCell) for cell in self.cells()))
+        decode = self.cells("decode")
+        shapes = {(c.batch, c.q_heads, c.kv_heads, c.longest) for c in decode if c.rows == 1}
+        self.assertLessEqual({(1, 32, 8, 65536), (16, 32, 8, 8192), (64, 64, 8, 8192),
+                              (128, 32, 32, 2048), (1, 32, 4, 1024)}, shapes)
+        self.assertEqual([c.batch for c in decode if c.q_heads == 40],
+                         list(range(10, 51, 5)))
+        for heads in (32, 64):
+            rows = {(c.rows, c.tree) for c in decode
+                    if (c.batch, c.q_heads, c.longest, c.dtype) == (16, heads, 8192, "bf16")}
+            self.assertEqual(rows, {(1, False), (2, False), (4, False), (8, False), (8, True)})
+        self.assertEqual({c.page for c in self.cells("paged")}, {0, 1, 16, 64, 256})
+        self.assertEqual({(c.batch, c.page) for c in self.cells("prefill")},
+                         {(batch, page) for batch in (1, 4) for page in (0, 16, 64, 256)})
+        mixed, = self.cells("mixed")
+        self.assertEqual(mixed.packed, (1,) * 32 + (512,) * 2)
+        for cell in self.cells():
+            self.assertEqual((len(cell.keys), len(cell.query_lengths)), (cell.batch,) * 2)
+            self.assertTrue(all(keys >= rows
+                                for keys, rows in zip(cell.keys, cell.query_lengths)))
+
+    def test_bytes_and_flops_are_those_of_the_keys_that_rows_see(self):
+        cell = compare_cells.CachedCell("decode", 3, 8, 2, (100, 7, 9), rows=4)
+        self.assertEqual(cell.kv_bytes, 2 * (100 + 7 + 9) * 2 * 128 * 2)
+        seen = sum(counted_between(4, keys, lambda i, j, keys=keys: j <= i + keys - 4)
+                   for keys in cell.keys)
+        self.assertEqual(cell.flops("forward"), 2 * 8 * seen * (128 + 128))
+        packed = compare_cells.CachedCell("mixed", 2, 8, 2, (50, 60), packed=(1, 5))
+        self.assertEqual(packed.flops("forward"),
+                         2 * 8 * (50 + 60 * 5 - 10) * (128 + 128))
+
+    def test_small_caches_are_copied_unless_the_cell_says_that_it_is_warm(self):
+        for cell in self.cells():
+            warm = cell.chained
+            self.assertEqual(warm, "warm" in cell.name)
+            if not warm:
+                self.assertGreaterEqual(cell.copies * cell.kv_bytes, compare_cached.ROTATED_BYTES)
+            self.assertEqual(cell.calls % cell.copies, 0)
+            self.assertGreaterEqual(cell.calls, 200 if warm else 10)
+
+    def test_contenders_and_kernels(self):
+        for cell in self.cells():
+            self.assertEqual(next(iter(cell.modes())), compare_cells.OURS)
+            self.assertLessEqual(set(cell.variants), set(compare_cells.VARIANTS))
+            for name in cell.modes():
+                parts = cell.parts(name)
+                # Every sequence is computed once.
+                self.assertEqual([i for _, first, last in parts for i in range(first, last)],
+                                 list(range(cell.batch)))
+                for variant, _, _ in parts:
+                    self.assertTrue(variant.decode or variant.splits == 0)
+                    self.assertTrue(variant.keys != "dense" or cell.is_equal)
+                    self.assertIn(cell.kernel(variant), cell.kernels())
+                    self.assertIn(cell.kernel(variant).policy, compare_build.POLICIES)
+        kernels = {kernel for cell in self.cells() for kernel in cell.kernels()}
+        self.assertEqual(len({kernel.name for kernel in kernels}), len(kernels))
+        decode, = {kernel for kernel in kernels if kernel.name == "decode bf16 D 128 full, cached"}
+        self.assertEqual(compare_build.kernel_macros(decode)[-1], "-DATTILE_DECODE")
+        self.assertEqual(compare_cached_contenders.PEERS.keys() - compare_cells.PEERS.keys(),
+                         set())
+
+    def test_a_table_has_rates_of_bytes_and_microseconds(self):
+        cells = self.cells("decode")
+        cell = cells[0]
+        timed = compare_report.summarise([0.1, 0.1, 0.1], cell.flops("forward"), cell.kv_bytes)
+        row = {"cell": cell.name, "group": "decode", "direction": "forward", "run": 0,
+               "shape": dataclasses.asdict(cell), "kv_bytes": cell.kv_bytes,
+               "contenders": {"attile": timed, "unsplit": timed, "cudnn": timed,
+                              "fa2": {"status": "refused", "why": "it has none"}}}
+        text = compare_report.markdown({"runs": [run_of()], "compile": [], "cells": [row]})
+        self.assertIn("**decode, forward** (GB/s of K and V, microseconds)", text)
+        entry = f"{cell.kv_bytes / 1e5:.0f} (100)"
+        self.assertIn(f"| {cell.name} | {entry} | {entry} | {entry} | refused | 1.00 (cuDNN) | 0 %",
+                      text)
+        self.assertIn("| cell | attile | attile, no splits | cuDNN |", text)
+        self.assertIn("FlashAttention-2 refused: it has none", text)
+        xml.etree.ElementTree.fromstring(
+            compare_report.svg({"runs": [run_of()], "compile": [], "cells": [row]}))
+
+    def test_what_time_falls_by_from_a_batch_to_a_larger_one(self):
+        cells = [c for c in self.cells("decode") if c.q_heads == 40]
+
+        def lines(*times):
+            return compare_report.batch_steps([
+                {"cell": c.name, "group": c.group, "run": 0, "shape": dataclasses.asdict(c),
+                 "kv_bytes": c.kv_bytes,
+                 "contenders": {"attile": compare_report.summarise([ms], 1, c.kv_bytes)}}
+                for c, ms in zip(cells, times)])
+
+        self.assertIn("its time never falls", lines(1, 2, 3, 4)[0])
+        self.assertIn("its time falls by 20.0 % from batch 15 to 25", lines(1, 2, 1.8, 1.6)[0])
+        self.assertEqual(lines(1, 2, 3), [])
+
+    def test_they_have_no_backward_pass(self):
+        options = compare.parse_arguments(["--groups", "decode", "--direction", "backward"])
+        with self.assertRaisesRegex(compare_report.Unusable, "^the chosen cells have no backward"):
+            compare.select(options)
 
 
 class Dropout(unittest.TestCase):
@@ -878,6 +992,7 @@ class Building(unittest.TestCase):
         source = compare_build.SOURCE.read_text(encoding="utf-8")
         for name, mirror in (("AttileTensor", compare_build.Tensor),
                              ("AttilePolicies", compare_build.Policies),
+                             ("AttileCache", compare_build.Cache),
                              ("AttileProblem", compare_build.Problem)):
             body = re.search(rf"struct {name} {{(.*?)}};", source, flags=re.S).group(1)
             declared = [field.strip().split()[-1].lstrip("*") for field in re.split("[,;]", body)

@@ -57,6 +57,33 @@ struct DecodeExecutor {
   }
 };
 
+/// The one call, with whatever kernel it chooses. Fixed parts have kFixedKeys keys.
+template <class Dim, SplitKind kSplits>
+struct DecodeCall {
+  static constexpr bool kRepeatsBackward = false;
+  static constexpr int kTf32Products = Dim::kTf32Products;
+  static constexpr int kFixedKeys = 512;  ///< a multiple of every default Bc
+
+  bool takes(const Case& c) const { return Dim::take(c); }
+
+  template <class Args>
+  attile::Check forward(Args host_args, const std::vector<Region>& regions) const {
+    using attile::Splits;
+    if constexpr (kSplits == SplitKind::kFill) host_args.splits = Splits::fill();
+    if constexpr (kSplits == SplitKind::kFixed) host_args.splits = Splits::fixed(kFixedKeys);
+    if (const auto check = attile::check_decode<Dim::D, Dim::Dv>(host_args); !check) return check;
+    return run_on_device(host_args, regions, [](const Args& args) {
+      if constexpr (kSplits == SplitKind::kNone) return attile::decode<Dim::D, Dim::Dv>(args);
+      return with_workspace([&](void* workspace, std::size_t& bytes) {
+        const auto call = [&] { return attile::decode<Dim::D, Dim::Dv>(workspace, bytes, args); };
+        if (workspace == nullptr) return call();
+        if (const auto error = attile::reset_workspace(workspace, bytes)) return error;
+        return call();
+      });
+    });
+  }
+};
+
 template <class Dim, class TileChoice, SplitKind kSplits, attile::Element T, Policy kPolicy>
 struct KernelsOf<DecodeExecutor<Dim, TileChoice, kSplits>, T, kPolicy> {
   using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;

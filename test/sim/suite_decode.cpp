@@ -4,6 +4,7 @@
 #include "kernel/decode_executor.cuh"
 #include "sim/any_cache.h"
 #include "sim/suite.h"
+#include "support/decode_bits.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -24,6 +25,17 @@ using One = Decode<16, 16, DecodeTuning<1, 1, 1>, SplitKind::kNone>;
 using Wide = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<256, 256, 64>>;
 using Fp32 = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFill, SplitDims<64, 40>>;
 
+template <Policy kPolicy>
+using FillCalls = DecodeByTraits<typename KernelsOf<RowsFill, __half, kPolicy>::Forward>;
+
+/// The window, without limits, and the slopes of a policy of the suite.
+template <class Args>
+void set_policies(Args& args) {
+  static const example::DeviceArray<float> sinks(std::vector<float>(8, 0.5f));
+  if constexpr (requires { args.mask.left; }) args.mask.left = -1, args.mask.right = 0;
+  if constexpr (requires { args.sink.sinks; }) args.sink.sinks = sinks.get();
+}
+
 const bool kRegistered = [] {
   using enum Policy;
   constexpr auto kPolicies =
@@ -43,6 +55,34 @@ const bool kRegistered = [] {
     CHECK(machine_reports() == "");
   });
   suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal>);
+
+  using Cached = FillCalls<kCachedCausal>;
+  using Paged = FillCalls<kPagedWindow>;
+  const auto set = [](auto& args) { set_policies(args); };
+  suite.test("cached_causal", "forward", "bits_follow_from_the_sequence", [=] {
+    check_fixed_bits<Cached>(8, 20, 300, 4, 2, {0}, set);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("paged_window", "forward", "bits_follow_from_the_sequence", [=] {
+    check_fixed_bits<Paged>(8, 20, 300, 4, 2, {16, 1, 7, 64}, set);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("paged_window", "forward", "a_row_beside_prompts", [=] {
+    check_bits_beside_prompts<Paged>(300, 4, 2, {16, 7}, set);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("cached_causal", "forward", "scratch_memory_stays_ready", [=] {
+    check_workspace_stays_ready<Cached>(24, 900, 0, set);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("paged_window", "forward", "a_sink_counts_once", [] {
+    check_sink_counts_once<Paged>(16);
+    CHECK(machine_reports() == "");
+  });
+  suite.test("paged_window", "forward", "refusals", [=] {
+    check_decode_refusals<Paged>(16, set);
+    CHECK(machine_reports() == "");
+  });
   return true;
 }();
 

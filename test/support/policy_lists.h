@@ -121,6 +121,10 @@ inline constexpr auto kBlockPolicies =
 inline constexpr auto kAllPolicies =
     kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies;
 
+/// What kernels of `decode` take: forward, and no block lists.
+inline constexpr auto kDecodePolicies =
+    kUnlearnedPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
+
 /// Those that a second and third element type run: T shows in loads and stores alone.
 inline constexpr auto kFewPolicies =
     policies<Policy::kNone, Policy::kCausal, Policy::kCausalDropout, Policy::kEverything>;
