@@ -68,7 +68,7 @@ Check prepare_forward(const typename Traits::Args& args,
   if (args.max_blocks > 0 && !Traits::kPersistent) {
     return refuse(
         "max_blocks is given, and this kernel has a block for each tile of rows: the persistent "
-        "ones are the family sm90's");
+        "ones are the family sm90's, and those of decode");
   }
   if (args.splits.kind != Splits::Kind::kNone && !Traits::kSplits) {
     return refuse(

@@ -51,6 +51,7 @@ TEST_CASE("decode.a sequence has the same bits in any batch") {
 TEST_CASE("decode.a row has the same bits beside prompts, and in pages of any size") {
   check_bits_beside_prompts<Paged64>(19802, 14, 2, {16, 1, 256}, kNoPolicies);
   check_bits_beside_prompts<Call<attile::Paged>>(5000, 8, 8, {64, 7}, kNoPolicies);
+  check_bits_in_chunks<Call<attile::Paged>>(1500, 8, 2, 64, kNoPolicies);
 }
 
 TEST_CASE("decode.scratch memory is ready after every call") {

@@ -134,13 +134,25 @@ bool sm90_addresses(const Args& a, int bc) {
   const bool no_rows = a.batch == 0 || queries.rows == 0;
   const auto of_rows = [&](const auto& t) { return no_rows || addresses(t, queries, a.q_heads); };
   const auto of_keys = [&](const auto& t) { return no_keys || addresses(t, keys, a.kv_heads); };
+  if constexpr (!Args::SequencesType::kUniform) {
+    // Batches, or pages, are whole rows or whole heads apart, in all of these tensors alike.
+    const auto apart = [](attile::RowShape shape, int heads, const auto& first,
+                          const auto& second) {
+      const auto by = [&](std::int64_t stride, std::int64_t other) {
+        return stride > 0 && other > 0 && first.batch_stride % stride == 0 &&
+               second.batch_stride % other == 0 &&
+               first.batch_stride / stride == second.batch_stride / other;
+      };
+      return shape.batches <= 1 || shape.rows == 1 || heads == 1 ||
+             by(first.row_stride, second.row_stride) || by(first.head_stride, second.head_stride);
+    };
+    if (!no_rows && !no_keys && !apart(keys, a.kv_heads, a.k, a.v)) return false;
+    if (!no_rows && !apart(queries, a.q_heads, a.q, a.o)) return false;
+  }
   if constexpr (attile::kIsPaged<typename Args::SequencesType>) {
-    // A box of rows lies in one page, and pages are whole rows or whole heads apart.
-    const bool apart = keys.batches == 1 ||
-                       (a.k.batch_stride % a.k.row_stride == 0 &&
-                        a.v.batch_stride == a.k.batch_stride && a.v.row_stride == a.k.row_stride);
+    // A box of rows lies in one page.
     const bool boxes = std::gcd(keys.rows, bc) % 8 == 0 && a.sequences.leftpad_k == nullptr;
-    if (!no_rows && !no_keys && !(apart && boxes)) return false;
+    if (!no_rows && !no_keys && !boxes) return false;
   }
   if constexpr (!Args::kIsForward) {
     return no_keys ||

@@ -71,6 +71,10 @@ const bool kRegistered = [] {
     check_bits_beside_prompts<Paged>(300, 4, 2, {16, 7}, set);
     CHECK(machine_reports() == "");
   });
+  suite.test("cached_causal", "forward", "bits_in_chunks", [=] {
+    check_bits_in_chunks<Cached>(230, 4, 2, 0, set);
+    CHECK(machine_reports() == "");
+  });
   suite.test("cached_causal", "forward", "scratch_memory_stays_ready", [=] {
     check_workspace_stays_ready<Cached>(24, 900, 0, set);
     CHECK(machine_reports() == "");

@@ -18,7 +18,8 @@
 
 namespace attile_test {
 
-/// One sequence of a batch. Its numbers follow from `seed`, wherever its rows and keys lie.
+/// One sequence of a batch. Its numbers follow from `seed`, wherever its rows and keys lie: a key's
+/// from its number, and a row's from that of the key on its diagonal.
 struct CachedSequence {
   int q_len, kv_len;
   int seed;
@@ -179,8 +180,8 @@ class CachedRun {
         for (int i = 0; i < (of_queries ? s.q_len : s.kv_len); ++i) {
           const std::size_t row = of_queries ? q_row(b) + i : kv_row(b, i);
           for (int x = 0; x < heads * D; ++x) {
-            values[row * heads * D + x] =
-                attile::from_float<T>(random.normal(std::uint64_t(i) * heads * D + x));
+            const auto at = static_cast<std::uint64_t>(of_queries ? s.kv_len - s.q_len + i : i);
+            values[row * heads * D + x] = attile::from_float<T>(random.normal(at * heads * D + x));
           }
         }
       }

@@ -155,6 +155,30 @@ void check_bits_beside_prompts(int keys, int q_heads, int kv_heads,
   }
 }
 
+/// Checks that a row under a causal mask has the same bits by itself, when it is the last one, and
+/// in calls that have other rows of its sequence, too, however many keys were in the cache before
+/// (batch invariance, as Thinking Machines asked for it in 2025). Units    keys: of the sequence in
+/// the end.
+template <class Calls, class SetPolicies>
+void check_bits_in_chunks(int keys, int q_heads, int kv_heads, int page_size,
+                          const SetPolicies& set_policies) {
+  const auto bits = [&](int rows, int so_far) {
+    const CachedRun<Calls> run({{{rows, so_far, 1}}, rows, so_far, page_size}, q_heads, kv_heads);
+    return decode_alone(run, attile::Splits::fixed(Calls::kBc), set_policies)[0];
+  };
+  const std::size_t per_row = static_cast<std::size_t>(q_heads) * (Calls::kD + 1);
+  for (const int rows : {2, 7, 20, 70}) {
+    const std::vector<float> chunk = bits(rows, keys);
+    for (const int back : {0, 1, rows / 2, rows - 1}) {
+      INFO("row " << back << " from the last of " << rows);
+      const auto end = chunk.end() - static_cast<std::ptrdiff_t>(back * per_row);
+      const std::vector<float> in_chunk(end - static_cast<std::ptrdiff_t>(per_row), end);
+      const bool same = in_chunk == bits(1, keys - back);
+      CHECK(same);
+    }
+  }
+}
+
 /// Checks that calls of other shapes, splits and numbers of blocks may share scratch memory, which
 /// is reset once; and that a reset makes it ready whatever it held.
 template <class Calls, class SetPolicies>

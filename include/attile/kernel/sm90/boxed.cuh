@@ -149,9 +149,8 @@ class SequenceBoxes {
   };
 
   /// Returns how the batches of all these tensors are counted: by rows, where the rows of each
-  /// batch follow those of the batch before, or each has one row; else by heads, likewise. Pages
-  /// may be further apart, by any number of rows, or of heads. `ragged` refuses tensors that this
-  /// does not fit.
+  /// batch follow those of the batch before, or each has one row; by heads, likewise; else by as
+  /// many rows, or heads, as they are apart. `ragged` refuses tensors that this does not fit.
   template <class... Ts>
   static BatchFold fold(RowShape shape, int heads, const Ts&... tensors) {
     if (shape.batches <= 1) return {};
@@ -162,7 +161,7 @@ class SequenceBoxes {
     const auto row_stride = [](const auto& t) { return t.row_stride; };
     const auto head_stride = [](const auto& t) { return t.head_stride; };
     if (shape.rows == 1 || are_apart(shape.rows, row_stride)) return {shape.rows, 0};
-    if (!kPaged || heads == 1 || are_apart(heads, head_stride)) return {0, heads};
+    if (heads == 1 || are_apart(heads, head_stride)) return {0, heads};
     const auto times = [&](auto stride_of) {
       const auto& first = std::get<0>(std::tie(tensors...));
       const std::int64_t stride = stride_of(first);
