@@ -2,11 +2,15 @@
 // `append` on the simulated machine.
 #include "support/append.h"
 
+#include <attile/append.cuh>
+#include <attile/decode.cuh>
+
 #include <string>
 
 #include "sim/machine.h"
 #include "support/append_on_device.h"
 #include "support/catch.h"
+#include "support/generation.h"
 
 namespace {
 
@@ -22,5 +26,17 @@ const auto kOnMachine = [](auto& problem) {
 };
 
 TEST_CASE("append.against_plain_loops") { check_all_appends(kOnMachine); }
+
+using Decode =
+    attile::DecodeTraits<16, 32, Generation::kD, Generation::T, attile::Causal, attile::PagedPacked,
+                         attile::NoDropout, Generation::kD, attile::sm80::DecodeTuning<2, 2, 3>>;
+
+TEST_CASE("append.then_attend") {
+  check_generation([](const auto& append, const auto& attend) {
+    REQUIRE(attile::append(append) == cudaSuccess);
+    REQUIRE(attile::forward<Decode>(attend) == cudaSuccess);
+    CHECK(sim::take_reports().empty());
+  });
+}
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <attile/core/element.h>
 #include <attile/core/index.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -37,9 +38,10 @@ struct RotatedPair {
   float first, second;
 };
 
-/// Returns a pair, turned by the angle with this cosine and sine.
-ATTILE_HOST_DEVICE constexpr RotatedPair rotate(float first, float second, float cos, float sin) {
-  return {first * cos - second * sin, second * cos + first * sin};
+/// Returns a pair, turned by the angle with this cosine and sine. The compiler has no choice of
+/// roundings: every executor computes the same bits.
+ATTILE_HOST_DEVICE RotatedPair rotate(float first, float second, float cos, float sin) {
+  return {::fmaf(first, cos, -(second * sin)), ::fmaf(second, cos, first * sin)};
 }
 
 /// Rotates nothing.
