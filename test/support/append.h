@@ -48,7 +48,7 @@ inline std::vector<AppendCase> append_cases() {
       {.name = "a part of each row is rotated"},
       {.name = "interleaved", .page_size = 7, .layout = kInterleaved, .leftpad = true},
       {.name = "all of each row", .page_size = 1, .dims = 32, .indices = true, .one_table = true},
-      {.name = "a part that is no vectors", .page_size = 64, .dims = 12, .layout = kInterleaved},
+      {.name = "a part that is no vectors", .page_size = 64, .dims = 8, .layout = kInterleaved},
       {.name = "odd dimensions", .dim = 31, .dim_v = 7, .dims = 10, .unaligned = true},
       {.name = "rows that end in half an item", .dim = 40, .dim_v = 24, .layout = kInterleaved},
       {.name = "one row each, in place", .q_len = 1, .in_place = true},
@@ -226,7 +226,8 @@ class AppendProblem {
     const int any[] = {c.kv_len + 1, INT_MAX, c.q_len - 1, INT_MIN, c.kv_len + 2, 0, c.kv_len};
     for (int b = 0; b < c.batch; ++b) {
       if (b % 3 != 1) seqused[b] = any[b / 2 % 7];
-      if (b % 6 == 5) leftpad[b] = b % 12 == 5 ? INT_MIN : INT_MAX;
+      if (b % 6 == 1) leftpad[b] = b % 12 == 1 ? INT_MAX : seqused[b] - 1;
+      if (b % 12 == 4) leftpad[b] = INT_MIN;
       if (b % 8 == 7) indices[b] = b % 16 == 7 ? -1 : lines;
       if (b % 9 == 8) seqlens[b] = b % 18 == 8 ? -2 : INT_MAX;
     }
