@@ -76,14 +76,13 @@ struct AppendArgs {
   S sequences{};
 };
 
-/// Says where one new row of a sequence comes from and where it goes.
+/// Describes one new row of a sequence.
 struct NewRow {
-  RowOrigin origin;           ///< in k_new, v_new, q and q_out
-  RowOrigin cache_row;        ///< in k and v; kNoRow where it is dropped
-  std::int64_t position = 0;  ///< whose angles rotate it
-  bool has_angles = true;     ///< always so without a rotary embedding
-
-  ATTILE_HOST_DEVICE constexpr bool is_dropped() const { return cache_row.batch < 0; }
+  RowOrigin origin;                  ///< where it lies in k_new, v_new, q and q_out
+  std::int64_t position = 0;         ///< in the sequence's cache, as device memory has it
+  std::int64_t rotary_position = 0;  ///< whose angles rotate it
+  bool has_angles = true;            ///< always so without a rotary embedding
+  bool is_key = true;                ///< false: the sequence's keys begin behind it
 };
 
 /// Returns how many new rows a sequence has.
@@ -97,18 +96,23 @@ template <class Args>
 ATTILE_HOST_DEVICE NewRow new_row(const Args& args, int sequence, int rows, int row) {
   const RowOrigin first = args.sequences.q_origin(sequence);
   const Interval keys = args.sequences.key_positions(sequence, args.kv_len);
-  const std::int64_t position = std::int64_t{keys.end} - rows + row;
-  NewRow at{.origin = {first.batch, first.row + row}, .cache_row = kNoRow};
+  NewRow at{.origin = {first.batch, first.row + row}};
+  at.position = std::int64_t{keys.end} - rows + row;
+  at.is_key = at.position >= keys.begin;
   if constexpr (Args::RotaryType::kEnabled) {
     const int* const seqlens = args.rotary.seqlens;
-    at.position =
-        seqlens == nullptr ? position - keys.begin : std::int64_t{seqlens[sequence]} + row;
-    at.has_angles = args.rotary.has(at.position);
-  }
-  if (at.has_angles && position >= keys.begin) {
-    at.cache_row = args.sequences.cache_row(sequence, position, args.kv_len);
+    at.rotary_position =
+        seqlens == nullptr ? at.position - keys.begin : std::int64_t{seqlens[sequence]} + row;
+    at.has_angles = args.rotary.has(at.rotary_position);
   }
   return at;
+}
+
+/// Returns where a new row goes in k and v; kNoRow where it is dropped.
+template <class Args>
+ATTILE_HOST_DEVICE RowOrigin cache_row(const Args& args, int sequence, const NewRow& row) {
+  if (!row.has_angles || !row.is_key) return kNoRow;
+  return args.sequences.cache_row(sequence, row.position, args.kv_len);
 }
 
 namespace detail {

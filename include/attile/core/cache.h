@@ -100,7 +100,7 @@ ATTILE_HOST_DEVICE int cache_to_write(const int* cache_batch_idx, int caches, in
 
 }  // namespace detail
 
-/// Is the row of a key that the cache has no row for.
+/// Is the row of a key that the cache has no row for; of other rows `batch` is not negative.
 inline constexpr RowOrigin kNoRow = {-1, -1};
 
 /// Is satisfied by the sequences policies whose cache `append` writes into. A kernel that reads a

@@ -48,17 +48,17 @@ template <class E, class S, class R>
       const auto [batch, row] = at.origin;
       for (int head = 0; head < a.q_heads && at.has_angles; ++head) {
         detail::rotate_row(a.q.row(batch, head, row), a.q_out.row(batch, head, row), a.head_dim,
-                           a.rotary, at.position);
+                           a.rotary, at.rotary_position);
       }
-      if (at.is_dropped()) {
+      const auto [cache, to] = cache_row(a, sequence, at);
+      if (cache < 0) {
         if (a.dropped != nullptr) ++*a.dropped;
         continue;
       }
-      const auto [cache, cache_row] = at.cache_row;
       for (int head = 0; head < a.kv_heads; ++head) {
-        detail::rotate_row(a.k_new.row(batch, head, row), a.k.row(cache, head, cache_row),
-                           a.head_dim, a.rotary, at.position);
-        std::copy_n(a.v_new.row(batch, head, row), a.head_dim_v, a.v.row(cache, head, cache_row));
+        detail::rotate_row(a.k_new.row(batch, head, row), a.k.row(cache, head, to), a.head_dim,
+                           a.rotary, at.rotary_position);
+        std::copy_n(a.v_new.row(batch, head, row), a.head_dim_v, a.v.row(cache, head, to));
       }
     }
   }

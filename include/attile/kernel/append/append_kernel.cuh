@@ -20,7 +20,7 @@
 // The kernel of `append`. A warp moves a part of one new row, some heads of it, and nothing else:
 // a step of generation has few rows, and what it costs are the loads that wait for each other (the
 // lengths, then the page and the angles). So each lane begins with the elements that it moves,
-// whose address needs none of these.
+// whose address needs none of these, and rotates them when it has asked for all others.
 
 namespace attile {
 
@@ -33,65 +33,76 @@ inline unsigned append_blocks(std::int64_t tiles) {
   return static_cast<unsigned>(ceil_div<std::int64_t>(tiles, kAppendWarps));
 }
 
-/// Holds the elements of N pairs of a row, as they are in memory.
-template <class T, int N>
-struct PairVectors {
-  Vec<T, N> first, second{};
-  bool has_second;  ///< false: the row ends before it
+/// Holds the cosines and sines of N pairs.
+template <int N>
+struct PairAngles {
+  float cos[N], sin[N];
 
-  ATTILE_DEVICE PairVectors(const T* row, PairOffsets at, int dim)
-      : first(arch::load<N>(row + at.first)), has_second(at.second < dim) {
-    if (has_second) second = arch::load<N>(row + at.second);
+  /// Loads them, for pairs from number `pair` on that are all rotated. Above one they lie at
+  /// multiples of 16 bytes.
+  template <class Table>
+  ATTILE_DEVICE void load(const Rotary<Table>& rotary, std::int64_t position, int pair) {
+    const std::int64_t angle = rotary.angle(position, pair);
+    load(rotary.cos + angle, cos);
+    load(rotary.sin + angle, sin);
   }
-  ATTILE_DEVICE void store(T* row, PairOffsets at) const {
-    arch::store(row + at.first, first);
-    if (has_second) arch::store(row + at.second, second);
-  }
-  /// Returns element i of all 2 N.
-  ATTILE_DEVICE T& operator[](int i) { return i < N ? first[i] : second[i - N]; }
 
-  /// Rotates each pair; `cos` and `sin` have an angle for each.
-  template <RotaryLayout kLayout>
-  ATTILE_DEVICE void rotate(const float (&cos)[N], const float (&sin)[N]) {
+ private:
+  template <class Table>
+  ATTILE_DEVICE static void load(const Table* from, float (&x)[N]) {
+    constexpr int kVector = min(N, static_cast<int>(16 / sizeof(Table)));
     ATTILE_UNROLL
-    for (int i = 0; i < N; ++i) {
-      constexpr bool kHalves = kLayout == RotaryLayout::kHalves;
-      T& x = (*this)[kHalves ? i : 2 * i];
-      T& y = (*this)[kHalves ? i + N : 2 * i + 1];
-      const RotatedPair turned = attile::rotate(to_float(x), to_float(y), cos[i], sin[i]);
-      x = from_float<T>(turned.first);
-      y = from_float<T>(turned.second);
+    for (int i = 0; i < N; i += kVector) {
+      const Vec<Table, kVector> some = arch::load<kVector>(from + i);
+      ATTILE_UNROLL
+      for (int j = 0; j < kVector; ++j) x[i + j] = to_float(some[j]);
     }
   }
 };
 
-/// Loads N neighbours of a table, which is aligned to 16 bytes if N is above 1.
-template <int N, class Table>
-ATTILE_DEVICE void load_angles(const Table* from, float (&x)[N]) {
-  constexpr int kVector = min(N, static_cast<int>(16 / sizeof(Table)));
-  ATTILE_UNROLL
-  for (int i = 0; i < N; i += kVector) {
-    const Vec<Table, kVector> some = arch::load<kVector>(from + i);
+/// Holds the elements of N pairs of a row, as they are in memory.
+template <class T, int N>
+class PairVectors {
+ public:
+  ATTILE_DEVICE PairVectors(const T* row, PairOffsets at, int dim)
+      : first_(arch::load<N>(row + at.first)), has_second_(at.second < dim) {
+    if (has_second_) second_ = arch::load<N>(row + at.second);
+  }
+  ATTILE_DEVICE void store(T* row, PairOffsets at) const {
+    arch::store(row + at.first, first_);
+    if (has_second_) arch::store(row + at.second, second_);
+  }
+  /// Rotates each pair.
+  ATTILE_DEVICE void rotate(const PairAngles<N>& angles, RotaryLayout layout) {
+    if (layout == RotaryLayout::kHalves) {
+      rotate<RotaryLayout::kHalves>(angles);
+    } else {
+      rotate<RotaryLayout::kInterleaved>(angles);
+    }
+  }
+
+ private:
+  template <RotaryLayout kLayout>
+  ATTILE_DEVICE void rotate(const PairAngles<N>& angles) {
+    constexpr bool kHalves = kLayout == RotaryLayout::kHalves;
     ATTILE_UNROLL
-    for (int j = 0; j < kVector; ++j) x[i + j] = to_float(some[j]);
+    for (int i = 0; i < N; ++i) {
+      T& x = element(kHalves ? i : 2 * i);
+      T& y = element(kHalves ? i + N : 2 * i + 1);
+      const RotatedPair turned =
+          attile::rotate(to_float(x), to_float(y), angles.cos[i], angles.sin[i]);
+      x = from_float<T>(turned.first);
+      y = from_float<T>(turned.second);
+    }
   }
-}
+  /// Returns element i of all 2 N.
+  ATTILE_DEVICE T& element(int i) { return i < N ? first_[i] : second_[i - N]; }
 
-/// Rotates N pairs from number `pair` on, which are all rotated, by the angles of a position.
-template <class T, int N, class Table>
-ATTILE_DEVICE void rotate_pairs(PairVectors<T, N>& x, const Rotary<Table>& rotary,
-                                std::int64_t position, int pair) {
-  float cos[N], sin[N];
-  load_angles(rotary.cos + rotary.angle(position, pair), cos);
-  load_angles(rotary.sin + rotary.angle(position, pair), sin);
-  if (rotary.layout == RotaryLayout::kHalves) {
-    x.template rotate<RotaryLayout::kHalves>(cos, sin);
-  } else {
-    x.template rotate<RotaryLayout::kInterleaved>(cos, sin);
-  }
-}
+  Vec<T, N> first_, second_{};
+  bool has_second_;  ///< false: the row ends before it
+};
 
-/// Moves one item of N pairs of a new row, and counts the row if it is dropped.
+/// Moves one item of N pairs of a new row; the first item of a row counts it if it is dropped.
 /// Scope    any lane. `rows`: the new rows of the sequence, of which the tile's row is one.
 template <int N, class Args>
 ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const AppendTile& at, int rows,
@@ -99,27 +110,32 @@ ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const AppendTile& at
   using T = typename Args::ElementType;
   const Args& args = p.args;
   const AppendItem item = p.item(number);
-  const bool is_v = item.role == AppendRole::kV;
+  const bool is_q = item.role == AppendRole::kQ, is_v = item.role == AppendRole::kV;
   PairOffsets offsets = neighbours(item.pair, N);
   bool rotates = false;
   if constexpr (Args::RotaryType::kEnabled) {
     rotates = !is_v && args.rotary.rotates(item.pair);
     if (rotates) offsets = args.rotary.offsets(item.pair, N);
   }
-
   const RowOrigin origin = args.sequences.q_origin(at.sequence);
-  const T* const from = p.source(item.role).row(origin.batch, item.head, origin.row + at.row);
-  PairVectors<T, N> x(from, offsets, is_v ? args.head_dim_v : args.head_dim);
+  PairVectors<T, N> x(p.source(item, {origin.batch, origin.row + at.row}), offsets,
+                      is_v ? args.head_dim_v : args.head_dim);
 
   const NewRow row = new_row(args, at.sequence, rows, at.row);
-  if (number == 0 && row.is_dropped() && args.dropped != nullptr) arch::fetch_add(args.dropped, 1);
-  const bool is_q = item.role == AppendRole::kQ;
-  if (is_q ? !row.has_angles : row.is_dropped()) return;
-  const RowOrigin to = is_q ? row.origin : row.cache_row;
+  PairAngles<N> angles;
   if constexpr (Args::RotaryType::kEnabled) {
-    if (rotates) rotate_pairs(x, args.rotary, row.position, item.pair);
+    if (rotates && row.has_angles) angles.load(args.rotary, row.rotary_position, item.pair);
   }
-  x.store(p.target(item.role).row(to.batch, item.head, to.row), offsets);
+  const RowOrigin to = is_q ? row.origin : cache_row(args, at.sequence, row);
+  const bool is_dropped = is_q ? !row.has_angles : to.batch < 0;
+  if (is_dropped) {
+    if (number == 0 && args.dropped != nullptr) arch::fetch_add(args.dropped, 1);
+    return;
+  }
+  if constexpr (Args::RotaryType::kEnabled) {
+    if (rotates) x.rotate(angles, args.rotary.layout);
+  }
+  x.store(p.target(item, to), offsets);
 }
 
 /// Appends the new rows.

@@ -85,14 +85,16 @@ struct AppendParams {
     return {AppendRole::kQ, head - args.kv_heads, item * item_pairs};
   }
 
-  /// Returns the tensor that a role is read from, and the one that it is written to.
-  ATTILE_DEVICE Tensor<const T> source(AppendRole role) const {
-    if (role == AppendRole::kK) return args.k_new;
-    return role == AppendRole::kQ ? args.q : args.v_new;
+  /// Returns the row that an item is read from, and the one that it is written to.
+  ATTILE_DEVICE const T* source(const AppendItem& item, RowOrigin at) const {
+    if (item.role == AppendRole::kK) return args.k_new.row(at.batch, item.head, at.row);
+    if (item.role == AppendRole::kQ) return args.q.row(at.batch, item.head, at.row);
+    return args.v_new.row(at.batch, item.head, at.row);
   }
-  ATTILE_DEVICE Tensor<T> target(AppendRole role) const {
-    if (role == AppendRole::kK) return args.k;
-    return role == AppendRole::kQ ? args.q_out : args.v;
+  ATTILE_DEVICE T* target(const AppendItem& item, RowOrigin at) const {
+    if (item.role == AppendRole::kK) return args.k.row(at.batch, item.head, at.row);
+    if (item.role == AppendRole::kQ) return args.q_out.row(at.batch, item.head, at.row);
+    return args.v.row(at.batch, item.head, at.row);
   }
 
  private:
