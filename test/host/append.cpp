@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // `append` on the CPU.
+#include "support/append.h"
+
 #include <attile/host/append.h>
 
 #include <string>
 
-#include "support/append.h"
 #include "support/catch.h"
 
 namespace host_append {
@@ -16,5 +17,6 @@ const auto kOnCpu = [](auto& problem) {
 };
 
 TEST_CASE("append.against_plain_loops") { check_all_appends(kOnCpu); }
+TEST_CASE("append.ends_whatever_the_numbers") { check_garbled_appends(kOnCpu); }
 
 }  // namespace host_append

@@ -19,6 +19,10 @@ TEST_CASE("append is loops over rows") {
   check_all_appends([](auto& problem) { return append_on_device(problem); });
 }
 
+TEST_CASE("append ends, whatever device memory says") {
+  check_garbled_appends([](auto& problem) { return append_on_device(problem); });
+}
+
 TEST_CASE("append refuses bad arguments before a launch") {
   const Device<float> rows(8), k(8), v(8);
   attile::AppendArgs<float, attile::Cached> args{

@@ -26,6 +26,7 @@ const auto kOnMachine = [](auto& problem) {
 };
 
 TEST_CASE("append.against_plain_loops") { check_all_appends(kOnMachine); }
+TEST_CASE("append.ends_whatever_device_memory_says") { check_garbled_appends(kOnMachine); }
 
 using Decode =
     attile::DecodeTraits<16, 32, Generation::kD, Generation::T, attile::Causal, attile::PagedPacked,

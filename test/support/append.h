@@ -182,6 +182,19 @@ class AppendProblem {
     return a;
   }
 
+  /// Makes lengths, and offsets of packed rows, anything. Sequences still have caches of their own,
+  /// so that without queries no two rows are written to one.
+  void garble(std::uint64_t seed) {
+    const Random random(seed);
+    std::uint64_t drawn = 0;
+    for (std::vector<int>* numbers : {&lengths, &offsets, &seqused, &leftpad}) {
+      for (int& x : *numbers) {
+        const int any[] = {-1, INT_MIN, INT_MAX, 1 << 24, q_rows, q_rows / 2};
+        if (random.uniform(drawn++) < 0.3) x = any[static_cast<int>(random.uniform(drawn++) * 6)];
+      }
+    }
+  }
+
   /// Holds the outputs against what they have to be.
   void check() const {
     CHECK(dropped[0] == expected_dropped);
@@ -390,6 +403,22 @@ void check_all_appends(const Append& append) {
     check_append<float, attile::CachedPacked, Rotary<>>(c, append);
     check_append<Bf16, attile::PagedPacked, Rotary<Bf16>>(c, append);
     check_append<Half, attile::PagedPacked, NoRotary>(c, append);
+  }
+}
+
+/// Runs cases whose numbers in device memory are anything: the executor has nothing to say against
+/// them, which would see an access out of bounds.
+template <class Append>
+void check_garbled_appends(const Append& append) {
+  const AppendCase c{.name = "", .batch = 70, .q_heads = 0, .page_size = 7, .leftpad = true};
+  for (std::uint64_t seed = 1; seed < 9; ++seed) {
+    AppendProblem<float, attile::CachedPacked, attile::Rotary<>> pieces(c);
+    AppendProblem<__half, attile::Paged, attile::Rotary<>> pages(c);
+    AppendProblem<__nv_bfloat16, attile::PagedPacked, attile::Rotary<__nv_bfloat16>> packed(c);
+    pieces.garble(seed), pages.garble(seed), packed.garble(seed);
+    CHECK(append(pieces) == std::string());
+    CHECK(append(pages) == std::string());
+    CHECK(append(packed) == std::string());
   }
 }
 
