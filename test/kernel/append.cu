@@ -19,6 +19,10 @@ TEST_CASE("append is loops over rows") {
   check_all_appends([](auto& problem) { return append_on_device(problem); });
 }
 
+TEST_CASE("append gives the bits of the CPU") {
+  check_bits_of_cpu([](auto& problem) { return append_on_device(problem); });
+}
+
 TEST_CASE("append ends, whatever device memory says") {
   check_garbled_appends([](auto& problem) { return append_on_device(problem); });
 }

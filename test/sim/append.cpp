@@ -26,6 +26,7 @@ const auto kOnMachine = [](auto& problem) {
 };
 
 TEST_CASE("append.against_plain_loops") { check_all_appends(kOnMachine); }
+TEST_CASE("append.gives_the_bits_of_the_cpu") { check_bits_of_cpu(kOnMachine); }
 TEST_CASE("append.ends_whatever_device_memory_says") { check_garbled_appends(kOnMachine); }
 
 using Decode =

@@ -182,6 +182,14 @@ class AppendProblem {
     return a;
   }
 
+  /// Whether another run of the case gave the same bits.
+  bool has_results_of(const AppendProblem& other) const {
+    const auto same = [](const std::vector<T>& a, const std::vector<T>& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_bits<T>);
+    };
+    return same(cache, other.cache) && same(q_to(), other.q_to());
+  }
+
   /// Makes lengths, and offsets of packed rows, anything. Sequences still have caches of their own,
   /// so that without queries no two rows are written to one.
   void garble(std::uint64_t seed) {

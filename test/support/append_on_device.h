@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/append.cuh>
+#include <attile/host/append.h>
 
 #include <cuda_runtime_api.h>
 
@@ -23,6 +24,18 @@ std::string append_on_device(Problem& problem) {
     memory.copy_back();
   }
   return memory.error() == cudaSuccess ? "" : cudaGetErrorString(memory.error());
+}
+
+/// Holds the bits of every case against those of the CPU.
+template <class Append>
+void check_bits_of_cpu(const Append& append) {
+  for (const AppendCase& c : append_cases()) {
+    INFO(c.name);
+    AppendProblem<__half, attile::Paged, attile::Rotary<>> problem(c), on_cpu(c);
+    REQUIRE(attile::host::append(on_cpu.args([](auto* x) { return x; })));
+    REQUIRE(append(problem) == std::string());
+    CHECK(problem.has_results_of(on_cpu));
+  }
 }
 
 }  // namespace attile_test

@@ -56,13 +56,13 @@ struct AppendArgs {
                 "attile: append writes into a cache: its sequences are Cached, CachedPacked, "
                 "Paged, PagedPacked, or a policy that satisfies CacheSequences");
 
-  Tensor<const T> k_new{};  ///< (batch, kv_heads, q_len, head_dim), as the policy has queries
+  Tensor<const T> k_new{};  ///< (batch, kv_heads, q_len, head_dim), laid out as queries are
   Tensor<const T> v_new{};  ///< (batch, kv_heads, q_len, head_dim_v), likewise
-  Tensor<T> k{};            ///< the cache, as the policy has keys; written
-  Tensor<T> v{};
-  Tensor<const T> q{};     ///< (batch, q_heads, q_len, head_dim); null: no queries are rotated
-  Tensor<T> q_out{};       ///< the shape of q, written; it may be q itself, in place
-  int* dropped = nullptr;  ///< one number: each row that is dropped adds 1; null: nobody counts
+  Tensor<T> k{};            ///< the cache of keys, laid out as keys are; written
+  Tensor<T> v{};            ///< that of values
+  Tensor<const T> q{};      ///< (batch, q_heads, q_len, head_dim); null: no queries are rotated
+  Tensor<T> q_out{};        ///< the shape of q, written; it may be q itself, in place
+  int* dropped = nullptr;   ///< one number: each row that is dropped adds 1; null: nobody counts
 
   int batch = kUnset;    ///< 0: nothing to do
   int q_heads = kUnset;  ///< read where there are queries
@@ -82,7 +82,7 @@ struct NewRow {
   std::int64_t position = 0;         ///< in the sequence's cache, as device memory has it
   std::int64_t rotary_position = 0;  ///< whose angles rotate it
   bool has_angles = true;            ///< always so without a rotary embedding
-  bool is_key = true;                ///< false: the sequence's keys begin behind it
+  bool is_key = true;                ///< false: it lies before the sequence's first key
 };
 
 /// Returns how many new rows a sequence has.
@@ -146,8 +146,9 @@ Check check_rotary(const Args& a) {
     if (a.rotary.seqlens == nullptr && a.rotary.rows < a.kv_len) {
       return refuse("Rotary: rows is less than kv_len, so that positions would lack angles");
     }
-    if (a.q.data == nullptr && a.q_out.data != nullptr)
+    if (a.q.data == nullptr && a.q_out.data != nullptr) {
       return refuse("q is null, and q_out is not");
+    }
   } else if (a.q.data != nullptr || a.q_out.data != nullptr) {
     return refuse("q or q_out is given, and nothing rotates them: the arguments have NoRotary");
   }

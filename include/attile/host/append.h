@@ -40,6 +40,7 @@ void rotate_row(const T* from, T* to, int dim, const R& rotary, std::int64_t pos
 template <class E, class S, class R>
 [[nodiscard]] Check append(const AppendArgs<E, S, R>& args) {
   if (const Check ok = check_arguments(args); !ok) return ok;
+  if (args.q_len == 0) return {};  // the sequences may be null then
   const auto a = attile::detail::resolved(args);
   for (int sequence = 0; sequence < a.batch; ++sequence) {
     const int rows = new_rows(a, sequence);

@@ -17,10 +17,10 @@
 
 #include <cstdint>
 
-// The kernel of `append`. A warp moves a part of one new row, some heads of it, and nothing else:
-// a step of generation has few rows, and what it costs are the loads that wait for each other (the
-// lengths, then the page and the angles). So each lane begins with the elements that it moves,
-// whose address needs none of these, and rotates them when it has asked for all others.
+// The kernel of `append`. A warp moves a part of one new row, and nothing else. A step of
+// generation has few rows, and its time is that of loads that wait for each other: the lengths,
+// then the page and the angles. So each lane first loads the elements that it moves, whose address
+// depends on none of these, and rotates them when everything else has been asked for.
 
 namespace attile {
 
@@ -38,8 +38,8 @@ template <int N>
 struct PairAngles {
   float cos[N], sin[N];
 
-  /// Loads them, for pairs from number `pair` on that are all rotated. Above one they lie at
-  /// multiples of 16 bytes.
+  /// Loads those of the pairs from number `pair` on, which are all rotated.
+  /// Units    with N above 1 the first cosine, and the first sine, are aligned to 16 bytes.
   template <class Table>
   ATTILE_DEVICE void load(const Rotary<Table>& rotary, std::int64_t position, int pair) {
     const std::int64_t angle = rotary.angle(position, pair);
@@ -127,8 +127,8 @@ ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const AppendTile& at
     if (rotates && row.has_angles) angles.load(args.rotary, row.rotary_position, item.pair);
   }
   const RowOrigin to = is_q ? row.origin : cache_row(args, at.sequence, row);
-  const bool is_dropped = is_q ? !row.has_angles : to.batch < 0;
-  if (is_dropped) {
+  const bool is_written = is_q ? row.has_angles : to.batch >= 0;
+  if (!is_written) {
     if (number == 0 && args.dropped != nullptr) arch::fetch_add(args.dropped, 1);
     return;
   }
@@ -143,8 +143,9 @@ ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const AppendTile& at
 template <class Args>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kAppendThreads, 1)
     append_kernel(const ATTILE_GRID_CONSTANT AppendParams<Args> p) {
-  // The kernel before has written the new rows and the lengths, and has read the cache, before they
-  // are read and it is written. The next one may begin, and waits likewise.
+  // Without the wait, the new rows and the lengths could be read before the previous kernel has
+  // written them, and the cache be written while it reads there. The next kernel may begin, and
+  // waits for this one likewise.
   arch::await_dependencies();
   arch::launch_dependents();
   const int warp = arch::thread_index() / arch::kWarpSize;
