@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// This header has exact attention, forward, backward and for few rows against a cache, and the
-// preparation of masks' tables: most users need no other one.
+// This header has exact attention, forward, backward and for few rows against a cache, what appends
+// to a cache, and the preparation of masks' tables: most users need no other one.
+#include <attile/append.cuh>
 #include <attile/backward.cuh>
 #include <attile/decode.cuh>
 #include <attile/forward.cuh>

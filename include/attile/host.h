@@ -5,6 +5,7 @@
 // masks and online softmax of the GPU kernels. Compile with -march=native (or the machine you build
 // for): the vectors are as wide as the compiler flags allow.
 
+#include <attile/host/append.h>
 #include <attile/host/backward.h>
 #include <attile/host/block_lists.h>
 #include <attile/host/forward.h>

@@ -139,6 +139,43 @@ TEST_CASE("cache.page_offsets_have_64_bits") {
   CHECK(same(s.kv_row(s.kv_origin(0), 15), {42, 15}));
 }
 
+/// What `append` asks about is not clipped: a row that is not there is none.
+TEST_CASE("cache.rows_to_write") {
+  const std::vector<int> used_k{8, INT_MAX}, pad{2, -5}, caches{4, 5};
+  const auto is = [](attile::Interval x, int begin, int end) {
+    return x.begin == begin && x.end == end;
+  };
+  Cached s{.seqused_k = used_k.data(), .leftpad_k = pad.data()};
+  CHECK((is(s.key_positions(0, 9), 2, 8) && is(s.key_positions(1, 9), 0, INT_MAX)));
+  CHECK(is(Cached{}.key_positions(1, 9), 0, 9));
+  CHECK(same(s.cache_row(1, 8, 9), {1, 8}));
+  CHECK(same(s.cache_row(1, 9, 9), attile::kNoRow));
+  CHECK(same(s.cache_row(1, -1, 9), attile::kNoRow));
+  CHECK(same(s.cache_row(1, std::int64_t{1} << 32, 9), attile::kNoRow));
+  s.caches = 5, s.cache_batch_idx = caches.data();
+  CHECK(same(s.cache_row(0, 3, 9), {4, 3}));
+  CHECK(same(s.cache_row(1, 3, 9), attile::kNoRow));
+  s.caches = 0, s.cache_batch_idx = nullptr;
+  CHECK(same(s.cache_row(0, 3, 9), attile::kNoRow));
+
+  const std::vector<int> table{3, 0, -9, -1, 4, 1};
+  Paged p{.page_table = table.data(),
+          .table_stride = 3,
+          .pages_per_sequence = 2,
+          .page_size = 4,
+          .pages = 4,
+          .seqused_k = used_k.data()};
+  CHECK(is(p.key_positions(1, 9), 0, INT_MAX));
+  CHECK(same(p.cache_row(0, 2, 9), {3, 2}));
+  CHECK(same(p.cache_row(0, 7, 9), {0, 3}));
+  CHECK(same(p.cache_row(0, 7, 7), attile::kNoRow));
+  CHECK(same(p.cache_row(0, 8, 9), attile::kNoRow));  // the line ends
+  CHECK(same(p.cache_row(1, 2, 9), attile::kNoRow));  // the entry is negative
+  CHECK(same(p.cache_row(1, 5, 9), attile::kNoRow));  // and too large
+  p.cache_batch_idx = caches.data(), p.tables = 2;
+  CHECK(same(p.cache_row(0, 2, 9), attile::kNoRow));
+}
+
 /// Whatever device memory says, no row lies outside of the tensors, nor an entry of the table.
 template <class S>
 void check_that_all_is_clipped(const S& s, Extent bounds, int batch) {

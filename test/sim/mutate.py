@@ -27,9 +27,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PORTABLE = ("portable", "flash1")
 MATRIX = ("sm80", "sm80_fp32")
 DECODE = ("decode",)
+APPEND = ("append",)
 HOPPER = ("sm90",)
 PROGRAMS = ("pipeline",)  # that are no suite: test/sim/NAME.cu
-FOLDERS = {"include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
+FOLDERS = {"include/attile/kernel/append": APPEND,
+           "include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/problem": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/forward": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/backward": PORTABLE + MATRIX + HOPPER,
@@ -139,6 +141,8 @@ def write_mutants(folder, all_mutants):
 def compile_suite(folder, suite, objects):
     """folder/suite, a program with all mutants."""
     source = f"suite_{suite}.cpp"
+    if not (ROOT / "test/sim" / source).exists():
+        source = f"{suite}.cpp"
     if suite in PROGRAMS:
         source, objects = f"{suite}.cu", [o for o in objects if "attile_sim.dir" in o]
     code, text = run(["g++", "-std=c++20", "-O2", "-g1", "-fsanitize=thread",

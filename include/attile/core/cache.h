@@ -9,6 +9,7 @@
 #include <attile/core/sequences.h>
 
 #include <climits>
+#include <concepts>
 #include <cstdint>
 
 // The sequences policies of problems whose keys and values lie in a cache, which grows by the keys
@@ -84,7 +85,39 @@ ATTILE_HOST_DEVICE RowOrigin cached_origin(const int* cache_batch_idx, int cache
   return {cache, leftpad_k == nullptr ? 0 : clipped(leftpad_k[sequence], kMaxLength)};
 }
 
+/// Returns the positions of a sequence's keys as device memory has them, clipped to nothing; null
+/// arrays: all `bound` rows.
+ATTILE_HOST_DEVICE Interval unclipped_positions(const int* seqused_k, const int* leftpad_k,
+                                                int sequence, int bound) {
+  return {leftpad_k == nullptr ? 0 : max(leftpad_k[sequence], 0),
+          seqused_k == nullptr ? bound : seqused_k[sequence]};
+}
+/// Returns the cache, or line of a page table, of a sequence; -1 where there is no such one.
+ATTILE_HOST_DEVICE int cache_to_write(const int* cache_batch_idx, int caches, int sequence) {
+  const int cache = cache_batch_idx == nullptr ? sequence : cache_batch_idx[sequence];
+  return caches == kUnset || (0 <= cache && cache < caches) ? cache : -1;
+}
+
 }  // namespace detail
+
+/// Is the row of a key that the cache has no row for; of other rows `batch` is not negative.
+inline constexpr RowOrigin kNoRow = {-1, -1};
+
+/// Is satisfied by the sequences policies whose cache `append` writes into. A kernel that reads a
+/// cache may be given a wrong row; one that writes must not be, so these members clip nothing.
+///
+///   key_positions(sequence, kv_len)        the positions of the sequence's keys in its cache,
+///   those
+///                                          that are new included, as device memory has them
+///   cache_row(sequence, position, kv_len)  the index along the batch axis of K and V, and the row
+///                                          there, of a key at that position; kNoRow where the
+///                                          cache has no row for it
+template <class Q>
+concept CacheSequences = Sequences<Q> &&
+    requires(const Q& sequences, int sequence, std::int64_t position, int kv_len) {
+  { sequences.key_positions(sequence, kv_len) } -> std::same_as<Interval>;
+  { sequences.cache_row(sequence, position, kv_len) } -> std::same_as<RowOrigin>;
+};
 
 /// Gives each sequence keys of a cache that has one piece for each sequence: K and V are (caches,
 /// kv_heads, kv_len, dim). Sequence b has the keys leftpad_k[b] <= i < seqused_k[b] of cache
@@ -135,6 +168,14 @@ struct CachedKeys {
   ATTILE_HOST_DEVICE RowOrigin q_origin(int sequence) const { return queries.origin(sequence); }
   ATTILE_HOST_DEVICE RowOrigin kv_origin(int sequence) const {
     return detail::cached_origin(cache_batch_idx, caches, leftpad_k, sequence);
+  }
+  ATTILE_HOST_DEVICE Interval key_positions(int sequence, int kv_len) const {
+    return detail::unclipped_positions(seqused_k, leftpad_k, sequence, kv_len);
+  }
+  ATTILE_HOST_DEVICE RowOrigin cache_row(int sequence, std::int64_t position, int kv_len) const {
+    const int cache = detail::cache_to_write(cache_batch_idx, caches, sequence);
+    if (cache < 0 || position < 0 || position >= kv_len) return kNoRow;
+    return {cache, static_cast<int>(position)};
   }
   constexpr RowShape q_shape(int batch, int q_len) const { return queries.shape(batch, q_len); }
   constexpr RowShape kv_shape(int batch, int kv_len) const {
@@ -215,15 +256,28 @@ struct PagedKeys {
   }
   /// Returns the page and the row there of the key that is `row` rows behind that position.
   ATTILE_HOST_DEVICE RowOrigin kv_row(RowOrigin origin, int row) const {
-    const std::int64_t stride = table_stride == kUnset ? pages_per_sequence : table_stride;
     const auto [entry, row_in_page] = page_size.divmod(origin.row + row);
-    return {detail::clipped(page_table[origin.batch * stride + entry], pages - 1), row_in_page};
+    const int page = page_table[origin.batch * line_stride() + entry];
+    return {detail::clipped(page, pages - 1), row_in_page};
+  }
+  ATTILE_HOST_DEVICE Interval key_positions(int sequence, int kv_len) const {
+    return detail::unclipped_positions(seqused_k, leftpad_k, sequence, kv_len);
+  }
+  ATTILE_HOST_DEVICE RowOrigin cache_row(int sequence, std::int64_t position, int kv_len) const {
+    const int line = detail::cache_to_write(cache_batch_idx, tables, sequence);
+    if (line < 0 || position < 0 || position >= min(kv_len, capacity())) return kNoRow;
+    const auto [entry, row_in_page] = page_size.divmod(static_cast<int>(position));
+    const int page = page_table[line * line_stride() + entry];
+    return 0 <= page && page < pages ? RowOrigin{page, row_in_page} : kNoRow;
   }
   constexpr bool keys_begin_pages() const { return leftpad_k == nullptr; }
   constexpr RowShape q_shape(int batch, int q_len) const { return queries.shape(batch, q_len); }
   constexpr RowShape kv_shape(int, int) const { return {pages, pages == 0 ? 0 : int{page_size}}; }
 
  private:
+  ATTILE_HOST_DEVICE constexpr std::int64_t line_stride() const {
+    return table_stride == kUnset ? pages_per_sequence : table_stride;
+  }
   /// Returns the positions of a line of the page table.
   ATTILE_HOST_DEVICE constexpr int capacity() const {
     if (pages == 0 || tables == 0) return 0;

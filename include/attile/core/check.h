@@ -2,14 +2,13 @@
 #pragma once
 
 #include <attile/core/args.h>
+#include <attile/core/check_tensor.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
-#include <attile/core/overlap.h>
 #include <attile/core/policy.h>
 #include <attile/core/score_mod.h>
 #include <attile/core/splits.h>
 #include <attile/core/status.h>
-#include <attile/core/tensor.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -33,44 +32,9 @@ constexpr HeadDims head_dims(const Args& args, int D, int Dv) {
 
 namespace detail {
 
-/// Returns whether two elements of a (batch, heads, rows, dim) view share memory.
-template <class T>
-constexpr bool overlaps_itself(const Tensor<T>& t, int batch, int heads, int rows, int dim) {
-  return strides_overlap<3>({batch, heads, rows}, {t.batch_stride, t.head_stride, t.row_stride},
-                            dim);
-}
-
-template <class T>
-bool misaligned(const T* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) != 0;
-}
-
-/// Holds the error texts for one tensor.
-struct TensorTexts {
-  const char *null, *misaligned, *overlaps;
-};
-
-#define ATTILE_TENSOR_TEXTS(name)                                               \
-  ::attile::detail::TensorTexts {                                               \
-    name " is null", name " is not aligned to its element type",                \
-        name " overlaps itself: two of its rows share memory (see its strides)" \
-  }
-
-template <class T>
-Check check_tensor(const Tensor<T>& t, TensorTexts texts, RowShape shape, int heads, int dim) {
-  const auto [batch, rows] = shape;
-  if (batch == 0 || heads == 0 || rows == 0) return {};
-  if (t.data == nullptr) return refuse(texts.null);
-  if (misaligned(t.data)) return refuse(texts.misaligned);
-  if (!std::is_const_v<T> && overlaps_itself(t, batch, heads, rows, dim)) {
-    return refuse(texts.overlaps);
-  }
-  return {};
-}
-
-/// Checks sizes, scale and policies. D, Dv: the most that the kernel was built for; 0: anything.
+/// Checks the numbers of sequences, heads, rows and keys.
 template <class Args>
-Check check_problem(const Args& a, int D, int Dv) {
+Check check_sizes(const Args& a) {
   if (a.batch == kUnset) return refuse("batch is not given");
   if (a.q_heads == kUnset) return refuse("q_heads is not given");
   if (a.kv_heads == kUnset) return refuse("kv_heads is not given");
@@ -87,15 +51,12 @@ Check check_problem(const Args& a, int D, int Dv) {
   if (std::int64_t{a.batch} * a.q_heads > INT32_MAX) {
     return refuse("batch * q_heads must be below 2^31");
   }
-  if (a.head_dim < 0) return refuse("head_dim is negative");
-  if (a.head_dim_v < 0) return refuse("head_dim_v is negative");
-  if (D == 0 && a.head_dim == 0) return refuse("head_dim is not given");
-  const auto [qk, v] = head_dims(a, D, Dv);
-  if (D > 0 && qk > D) return refuse("head_dim is larger than the D of the kernel");
-  if (Dv > 0 && v > Dv) return refuse("head_dim_v is larger than the Dv of the kernel");
-  if (a.scale && !(*a.scale >= 0x1p-100f && *a.scale <= 0x1p100f)) {
-    return refuse("scale must be 2^-100 to 2^100");
-  }
+  return {};
+}
+
+/// Checks the sequences of a problem whose sizes have been checked.
+template <class Args>
+Check check_sequences(const Args& a) {
   if (a.batch > 0 && (a.q_len > 0 || a.kv_len > 0)) {  // it is asked where there are no keys, too
     if (const char* why = policy_fault(a.sequences)) return refuse(why);
     if (const char* why = shape_fault(a.sequences, score_shape(a))) return refuse(why);
@@ -114,6 +75,23 @@ Check check_problem(const Args& a, int D, int Dv) {
   if (std::int64_t{queries.batches} * a.q_heads > INT32_MAX) {
     return refuse("batch * q_heads must be below 2^31");
   }
+  return {};
+}
+
+/// Checks sizes, scale and policies. D, Dv: the most that the kernel was built for; 0: anything.
+template <class Args>
+Check check_problem(const Args& a, int D, int Dv) {
+  if (const Check sizes = check_sizes(a); !sizes) return sizes;
+  if (a.head_dim < 0) return refuse("head_dim is negative");
+  if (a.head_dim_v < 0) return refuse("head_dim_v is negative");
+  if (D == 0 && a.head_dim == 0) return refuse("head_dim is not given");
+  const auto [qk, v] = head_dims(a, D, Dv);
+  if (D > 0 && qk > D) return refuse("head_dim is larger than the D of the kernel");
+  if (Dv > 0 && v > Dv) return refuse("head_dim_v is larger than the Dv of the kernel");
+  if (a.scale && !(*a.scale >= 0x1p-100f && *a.scale <= 0x1p100f)) {
+    return refuse("scale must be 2^-100 to 2^100");
+  }
+  if (const Check sequences = check_sequences(a); !sequences) return sequences;
   if (a.batch == 0 || a.q_len == 0) return {};
   if (const char* why = policy_fault(a.sink)) return refuse(why);  // read without keys, too
   if (a.kv_len == 0) return {};
@@ -148,14 +126,6 @@ template <ScoreMod First, ScoreMod Second>
 Check check_learned(const Then<First, Second>& mod, const ScoreShape& shape, const void** first) {
   const Check inner = check_learned(mod.first, shape, first);
   return inner ? check_learned(mod.second, shape, first + kLearners<First>) : inner;
-}
-
-/// Returns the first refusal, or none.
-template <class... Checks>
-constexpr Check first_refusal(Checks... checks) {
-  Check result;
-  ((result ? void(result = checks) : void()), ...);
-  return result;
 }
 
 }  // namespace detail
@@ -247,7 +217,5 @@ Check check_arguments(const Args& a, int D, int Dv) {
   }
   return {};
 }
-
-#undef ATTILE_TENSOR_TEXTS
 
 }  // namespace attile

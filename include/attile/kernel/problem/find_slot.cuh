@@ -57,9 +57,12 @@ ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slot
           is_sorted && begun <= begin && slot < end && end <= ended};
 }
 
+/// Names the order in which a grid takes the sequences of a range.
+enum class SlotOrder { kLongestFirst, kOfSequences };
+
 /// Returns whose an item of a grid over slots is. `per_slot`: the items of a slot. Where offsets
 /// decrease it finds a sequence for all of its slots or for none. Scope    all lanes of a warp.
-template <Axis kAxis, int kTile, class S>
+template <SlotOrder kOrder = SlotOrder::kLongestFirst, Axis kAxis, int kTile, class S>
 ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item, int per_slot) {
   using Share = typename TileSlots<kAxis, kTile, S>::Share;
   constexpr int kShort = 1024 / kTile;  // slots of sequences that need not be sorted
@@ -70,7 +73,7 @@ ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int ite
   const int sequence = range.first + (is_mine ? lane : 0);
   const int mine = range.slots;
   int before = slots.first(sequence) - range.begin;  // slots of sequences that come before this one
-  if (range.is_whole && arch::any_lane(mine > kShort)) {
+  if (kOrder == SlotOrder::kLongestFirst && range.is_whole && arch::any_lane(mine > kShort)) {
     before = 0;
     for (int i = 0; i < range.sequences; ++i) {
       const int others = arch::shuffle(mine, i);

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/overlap.h>
+#include <attile/core/sequences.h>
+#include <attile/core/status.h>
+#include <attile/core/tensor.h>
+
+#include <cstdint>
+#include <type_traits>
+
+// What is checked of each tensor of a call.
+
+namespace attile::detail {
+
+/// Returns whether two elements of a (batch, heads, rows, dim) view share memory.
+template <class T>
+constexpr bool overlaps_itself(const Tensor<T>& t, int batch, int heads, int rows, int dim) {
+  return strides_overlap<3>({batch, heads, rows}, {t.batch_stride, t.head_stride, t.row_stride},
+                            dim);
+}
+
+template <class T>
+bool misaligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) != 0;
+}
+
+/// Holds the error texts for one tensor.
+struct TensorTexts {
+  const char *null, *misaligned, *overlaps;
+};
+
+#define ATTILE_TENSOR_TEXTS(name)                                               \
+  ::attile::detail::TensorTexts {                                               \
+    name " is null", name " is not aligned to its element type",                \
+        name " overlaps itself: two of its rows share memory (see its strides)" \
+  }
+
+template <class T>
+Check check_tensor(const Tensor<T>& t, TensorTexts texts, RowShape shape, int heads, int dim) {
+  const auto [batch, rows] = shape;
+  if (batch == 0 || heads == 0 || rows == 0) return {};
+  if (t.data == nullptr) return refuse(texts.null);
+  if (misaligned(t.data)) return refuse(texts.misaligned);
+  if (!std::is_const_v<T> && overlaps_itself(t, batch, heads, rows, dim)) {
+    return refuse(texts.overlaps);
+  }
+  return {};
+}
+
+/// Returns the first refusal, or none.
+template <class... Checks>
+constexpr Check first_refusal(Checks... checks) {
+  Check result;
+  ((result ? void(result = checks) : void()), ...);
+  return result;
+}
+
+}  // namespace attile::detail

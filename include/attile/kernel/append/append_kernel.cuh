@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/atomic.cuh>
+#include <attile/arch/attributes.h>
+#include <attile/arch/grid_dependency.cuh>
+#include <attile/arch/launch.cuh>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/append.h>
+#include <attile/core/config.h>
+#include <attile/core/element.h>
+#include <attile/core/math.h>
+#include <attile/core/rotary.h>
+#include <attile/core/vec.h>
+#include <attile/kernel/append/append_params.cuh>
+
+#include <cstdint>
+
+// The kernel of `append`. A warp moves a part of one new row, and nothing else. A step of
+// generation has few rows, and its time is that of loads that wait for each other: the lengths,
+// then the page and the angles. So each lane first loads the elements that it moves, whose address
+// depends on none of these, and rotates them when everything else has been asked for.
+
+namespace attile {
+
+/// The threads of a block. Warps have nothing in common.
+inline constexpr int kAppendThreads = 128;
+inline constexpr int kAppendWarps = kAppendThreads / arch::kWarpSize;
+
+/// Returns the blocks for that many tiles: a warp each.
+inline unsigned append_blocks(std::int64_t tiles) {
+  return static_cast<unsigned>(ceil_div<std::int64_t>(tiles, kAppendWarps));
+}
+
+/// Holds the cosines and sines of N pairs.
+template <int N>
+struct PairAngles {
+  float cos[N], sin[N];
+
+  /// Loads those of the pairs from number `pair` on, which are all rotated.
+  /// Units    with N above 1 the first cosine, and the first sine, are aligned to 16 bytes.
+  template <class Table>
+  ATTILE_DEVICE void load(const Rotary<Table>& rotary, std::int64_t position, int pair) {
+    const std::int64_t angle = rotary.angle(position, pair);
+    load(rotary.cos + angle, cos);
+    load(rotary.sin + angle, sin);
+  }
+
+ private:
+  template <class Table>
+  ATTILE_DEVICE static void load(const Table* from, float (&x)[N]) {
+    constexpr int kVector = min(N, static_cast<int>(16 / sizeof(Table)));
+    ATTILE_UNROLL
+    for (int i = 0; i < N; i += kVector) {
+      const Vec<Table, kVector> some = arch::load<kVector>(from + i);
+      ATTILE_UNROLL
+      for (int j = 0; j < kVector; ++j) x[i + j] = to_float(some[j]);
+    }
+  }
+};
+
+/// Holds the elements of N pairs of a row, as they are in memory.
+template <class T, int N>
+class PairVectors {
+ public:
+  ATTILE_DEVICE PairVectors(const T* row, PairOffsets at, int dim)
+      : first_(arch::load<N>(row + at.first)), has_second_(at.second < dim) {
+    if (has_second_) second_ = arch::load<N>(row + at.second);
+  }
+  ATTILE_DEVICE void store(T* row, PairOffsets at) const {
+    arch::store(row + at.first, first_);
+    if (has_second_) arch::store(row + at.second, second_);
+  }
+  /// Rotates each pair.
+  ATTILE_DEVICE void rotate(const PairAngles<N>& angles, RotaryLayout layout) {
+    if (layout == RotaryLayout::kHalves) {
+      rotate<RotaryLayout::kHalves>(angles);
+    } else {
+      rotate<RotaryLayout::kInterleaved>(angles);
+    }
+  }
+
+ private:
+  template <RotaryLayout kLayout>
+  ATTILE_DEVICE void rotate(const PairAngles<N>& angles) {
+    constexpr bool kHalves = kLayout == RotaryLayout::kHalves;
+    ATTILE_UNROLL
+    for (int i = 0; i < N; ++i) {
+      T& x = element(kHalves ? i : 2 * i);
+      T& y = element(kHalves ? i + N : 2 * i + 1);
+      const RotatedPair turned =
+          attile::rotate(to_float(x), to_float(y), angles.cos[i], angles.sin[i]);
+      x = from_float<T>(turned.first);
+      y = from_float<T>(turned.second);
+    }
+  }
+  /// Returns element i of all 2 N.
+  ATTILE_DEVICE T& element(int i) { return i < N ? first_[i] : second_[i - N]; }
+
+  Vec<T, N> first_, second_{};
+  bool has_second_;  ///< false: the row ends before it
+};
+
+/// Moves one item of N pairs of a new row; the first item of a row counts it if it is dropped.
+/// Scope    any lane. `rows`: the new rows of the sequence, of which the tile's row is one.
+template <int N, class Args>
+ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const AppendTile& at, int rows,
+                               int number) {
+  using T = typename Args::ElementType;
+  const Args& args = p.args;
+  const AppendItem item = p.item(number);
+  const bool is_q = item.role == AppendRole::kQ, is_v = item.role == AppendRole::kV;
+  PairOffsets offsets = neighbours(item.pair, N);
+  bool rotates = false;
+  if constexpr (Args::RotaryType::kEnabled) {
+    rotates = !is_v && args.rotary.rotates(item.pair);
+    if (rotates) offsets = args.rotary.offsets(item.pair, N);
+  }
+  const RowOrigin origin = args.sequences.q_origin(at.sequence);
+  PairVectors<T, N> x(p.source(item, {origin.batch, origin.row + at.row}), offsets,
+                      is_v ? args.head_dim_v : args.head_dim);
+
+  const NewRow row = new_row(args, at.sequence, rows, at.row);
+  PairAngles<N> angles;
+  if constexpr (Args::RotaryType::kEnabled) {
+    if (rotates && row.has_angles) angles.load(args.rotary, row.rotary_position, item.pair);
+  }
+  const RowOrigin to = is_q ? row.origin : cache_row(args, at.sequence, row);
+  const bool is_written = is_q ? row.has_angles : to.batch >= 0;
+  if (!is_written) {
+    if (number == 0 && args.dropped != nullptr) arch::fetch_add(args.dropped, 1);
+    return;
+  }
+  if constexpr (Args::RotaryType::kEnabled) {
+    if (rotates) x.rotate(angles, args.rotary.layout);
+  }
+  x.store(p.target(item, to), offsets);
+}
+
+/// Appends the new rows.
+/// Scope    kAppendThreads threads a block, append_blocks blocks.
+template <class Args>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kAppendThreads, 1)
+    append_kernel(const ATTILE_GRID_CONSTANT AppendParams<Args> p) {
+  // Without the wait, the new rows and the lengths could be read before the previous kernel has
+  // written them, and the cache be written while it reads there. The next kernel may begin, and
+  // waits for this one likewise.
+  arch::await_dependencies();
+  arch::launch_dependents();
+  const int warp = arch::thread_index() / arch::kWarpSize;
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  const std::int64_t number = std::int64_t{arch::block_index()} * kAppendWarps + warp;
+  if (number >= p.tiles) return;
+  const AppendTile at = p.tile(static_cast<int>(number));
+  if (at.sequence < 0) return;
+  const int rows = new_rows(p.args, at.sequence);
+  const int item = at.first_item + lane;
+  if (at.row >= rows || item >= p.row_items) return;
+  if (p.item_pairs == 1) {
+    append_item<1>(p, at, rows, item);
+  } else {
+    append_item<AppendParams<Args>::kVector>(p, at, rows, item);
+  }
+}
+
+}  // namespace attile

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/thread.cuh>
+#include <attile/core/append.h>
+#include <attile/core/config.h>
+#include <attile/core/fast_divmod.h>
+#include <attile/core/math.h>
+#include <attile/core/sequences.h>
+#include <attile/core/tensor.h>
+#include <attile/core/tile_slots.h>
+#include <attile/kernel/problem/find_slot.cuh>
+
+#include <cstdint>
+
+namespace attile {
+
+/// Names what a head of a new row is.
+enum class AppendRole { kK, kQ, kV };
+
+/// Is what a lane does: some neighbouring pairs of elements of one head of a new row.
+struct AppendItem {
+  AppendRole role;
+  int head;  ///< of that role
+  int pair;  ///< the first of the pairs
+};
+
+/// Is what a warp does at a time: kWarpSize items of one new row.
+struct AppendTile {
+  int sequence = -1;  ///< below 0: of none
+  int row = 0;        ///< counted among the sequence's new ones, of which it may be none
+  int first_item = 0;
+};
+
+/// Holds the one argument of the kernel: the arguments, and how the heads of a row are cut into
+/// items. A row's items are those of all heads of K, of Q and of V, one behind another.
+template <class Args>
+struct AppendParams {
+  using T = typename Args::ElementType;
+  using Slots = TileSlots<Axis::kRows, 1, typename Args::SequencesType>;
+  static constexpr int kVector = 16 / sizeof(T);  ///< elements that one instruction moves
+
+  Args args;  ///< resolved
+  /// The pairs of an item: kVector where all rows can be moved by vectors, else 1.
+  int item_pairs;
+  FastDivmod head_items, head_v_items;  ///< the items of a head of K or Q, and of one of V
+  int row_items;                        ///< the items of a row
+  FastDivmod row_tiles;                 ///< the tiles of a row
+  std::int64_t tiles;                   ///< of all rows: below 2^31 for the kernel
+
+  /// Takes arguments that passed `check_arguments`.
+  explicit AppendParams(const Args& given)
+      : args(detail::resolved(given)),
+        item_pairs(takes_vectors(args) ? kVector : 1),
+        head_items(ceil_div(args.head_dim, 2 * item_pairs)),
+        head_v_items(ceil_div(args.head_dim_v, 2 * item_pairs)),
+        row_items((args.kv_heads + args.q_heads) * head_items + args.kv_heads * head_v_items),
+        row_tiles(ceil_div(row_items, arch::kWarpSize)),
+        tiles(min(slots().count(), std::int64_t{1} << 31) * int{row_tiles}) {}
+
+  /// Returns the slots of new rows, of one row each.
+  ATTILE_HOST_DEVICE Slots slots() const { return Slots(args.sequences, args.batch, args.q_len); }
+  /// Returns a tile by its number. Scope    all lanes of a warp.
+  ATTILE_DEVICE AppendTile tile(int number) const {
+    const auto share = [&] {
+      if constexpr (kIsPackedAlong<typename Args::SequencesType, Axis::kRows>) {
+        return find_by_warp<SlotOrder::kOfSequences>(slots(), number, row_tiles);
+      } else {
+        return slots().find(number, row_tiles);
+      }
+    }();
+    if (!share.is_sequence) return {};
+    const auto [row, tile] = row_tiles.divmod(share.item);
+    return {share.sequence, row, tile * arch::kWarpSize};
+  }
+  /// Returns an item of a row by its number, below row_items.
+  ATTILE_DEVICE AppendItem item(int number) const {
+    const int rotated = (args.kv_heads + args.q_heads) * head_items;
+    if (number >= rotated) {
+      const auto [head, item] = head_v_items.divmod(number - rotated);
+      return {AppendRole::kV, head, item * item_pairs};
+    }
+    const auto [head, item] = head_items.divmod(number);
+    if (head < args.kv_heads) return {AppendRole::kK, head, item * item_pairs};
+    return {AppendRole::kQ, head - args.kv_heads, item * item_pairs};
+  }
+
+  /// Returns the row that an item is read from, and the one that it is written to.
+  ATTILE_DEVICE const T* source(const AppendItem& item, RowOrigin at) const {
+    if (item.role == AppendRole::kK) return args.k_new.row(at.batch, item.head, at.row);
+    if (item.role == AppendRole::kQ) return args.q.row(at.batch, item.head, at.row);
+    return args.v_new.row(at.batch, item.head, at.row);
+  }
+  ATTILE_DEVICE T* target(const AppendItem& item, RowOrigin at) const {
+    if (item.role == AppendRole::kK) return args.k.row(at.batch, item.head, at.row);
+    if (item.role == AppendRole::kQ) return args.q_out.row(at.batch, item.head, at.row);
+    return args.v.row(at.batch, item.head, at.row);
+  }
+
+ private:
+  /// Returns whether all rows can be read and written kVector elements at a time, and whether no
+  /// such vector has pairs that are rotated beside others that are not.
+  static bool takes_vectors(const Args& a) {
+    const auto aligned = [](const auto& x) {
+      return is_aligned(x.data, x.batch_stride) && is_aligned(x.data, x.head_stride) &&
+             is_aligned(x.data, x.row_stride);
+    };
+    if (a.head_dim % kVector != 0 || a.head_dim_v % kVector != 0) return false;
+    if constexpr (Args::RotaryType::kEnabled) {
+      const std::int64_t stride = a.rotary.angle(1, 0);
+      if (a.rotary.dims % (2 * kVector) != 0 || !is_aligned(a.rotary.cos, stride) ||
+          !is_aligned(a.rotary.sin, stride)) {
+        return false;
+      }
+    }
+    return aligned(a.k_new) && aligned(a.v_new) && aligned(a.k) && aligned(a.v) && aligned(a.q) &&
+           aligned(a.q_out);
+  }
+  /// Returns whether an address, and a stride in elements, are multiples of 16 bytes.
+  template <class X>
+  static bool is_aligned(const X* data, std::int64_t stride) {
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride * sizeof(X) % 16 == 0;
+  }
+};
+
+}  // namespace attile
