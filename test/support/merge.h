@@ -355,7 +355,8 @@ class PartsOfAWhole {
 
   /// The roundings of the parts, of what they weigh, of the merge and of the result.
   void check() const {
-    using namespace attile::reference;
+    using attile::reference::max_error;
+    using attile::reference::rounding;
     std::vector<double> got_o, got_lse(lse.data(), lse.data() + kRowsOfAll);
     for (int i = 0; i < kRowsOfAll * kDim; ++i) got_o.push_back(attile::to_float(o.data()[i]));
     CHECK(max_error(got_o, exact_o) <=
