@@ -353,6 +353,10 @@ class PartsOfAWhole {
     return a;
   }
 
+  bool has_results_of(const PartsOfAWhole& other) const {
+    return o.equals(other.o.storage()) && lse.equals(other.lse.storage());
+  }
+
   /// The roundings of the parts, of what they weigh, of the merge and of the result.
   void check() const {
     using attile::reference::max_error;
@@ -377,9 +381,16 @@ class PartsOfAWhole {
   double o_error = 0, lse_error = 0, largest = 0;
 };
 
-/// Calls f(problem) for a new problem of every case with every kind of parts, sequences and sinks.
-template <class F>
-void for_each_merge(const F& f) {
+/// Runs a problem: `merge(problem)` returns what went wrong, or "".
+template <class Problem, class Merge>
+void check_merge(Problem problem, const Merge& merge) {
+  REQUIRE(merge(problem) == std::string());
+  problem.check();
+}
+
+/// Runs every case with every kind of parts, sequences and sinks.
+template <class Merge>
+void check_all_merges(const Merge& merge) {
   using attile::NoSink;
   using attile::Sink;
   using attile::Uniform;
@@ -387,31 +398,18 @@ void for_each_merge(const F& f) {
   using Bf16 = __nv_bfloat16;
   for (const MergeCase& c : merge_cases()) {
     INFO(c.name);
-    f(MergeProblem<Half, Half, Uniform, NoSink>(c));
-    f(MergeProblem<Half, float, attile::Padded, Sink<>>(c));
-    f(MergeProblem<Bf16, Bf16, attile::Packed, Sink<>>(c));
-    f(MergeProblem<float, float, attile::Packed, NoSink>(c));
+    check_merge(MergeProblem<Half, Half, Uniform, NoSink>(c), merge);
+    check_merge(MergeProblem<Half, float, attile::Padded, Sink<>>(c), merge);
+    check_merge(MergeProblem<Bf16, Bf16, attile::Packed, Sink<>>(c), merge);
+    check_merge(MergeProblem<float, float, attile::Packed, NoSink>(c), merge);
   }
-}
-
-/// Runs every case: `merge(problem)` returns what went wrong, or "".
-template <class Merge>
-void check_all_merges(const Merge& merge) {
-  for_each_merge([&](auto problem) {
-    REQUIRE(merge(problem) == std::string());
-    problem.check();
-  });
 }
 
 /// Merges 16 parts of that many keys. A sink is counted by one part, or by the merge.
 template <class Merge>
 void check_parts_of_a_whole(const Merge& merge, int keys) {
-  const auto check = [&](auto problem) {
-    REQUIRE(merge(problem) == std::string());
-    problem.check();
-  };
-  check(PartsOfAWhole<float, attile::NoSink>(keys));
-  check(PartsOfAWhole<__half, attile::Sink<>>(keys));
+  check_merge(PartsOfAWhole<float, attile::NoSink>(keys), merge);
+  check_merge(PartsOfAWhole<__half, attile::Sink<>>(keys), merge);
 }
 
 }  // namespace attile_test
