@@ -32,21 +32,22 @@ inline unsigned merge_blocks(std::int64_t tiles) {
   return static_cast<unsigned>(ceil_div<std::int64_t>(tiles, kMergeWarps));
 }
 
-/// Merges one item of N elements, and writes it; the first item of a head writes its LSE. All parts
-/// have been read when O is written, which may be the O of one of them. Scope    any lane.
+/// Merges one item of N elements of a row, and writes it; the first item of a head writes its LSE.
+/// All parts of the item have been read when its O is written, which may be the O of one of them.
+/// Scope    any lane.
 template <int N, class Args>
-ATTILE_DEVICE void merge_item(const MergeParams<Args>& p, RowOrigin at, MergeItem item) {
+ATTILE_DEVICE void merge_item(const MergeParams<Args>& p, RowOrigin row, MergeItem item) {
   using T = typename Args::PartType;
   using TO = typename Args::OutputType;
   const tile::MergedRow<N> merged =
-      tile::merge_row<N>(p.args, at.batch, item.head, at.row, item.col,
+      tile::merge_row<N>(p.args, row.batch, item.head, row.row, item.col,
                          [](const T* from) { return arch::load<N>(from); });
   Vec<TO, N> o;
   ATTILE_UNROLL
   for (int e = 0; e < N; ++e) o[e] = from_float<TO>(merged.o[e]);
-  arch::store(p.args.o.row(at.batch, item.head, at.row) + item.col, o);
+  arch::store(p.args.o.row(row.batch, item.head, row.row) + item.col, o);
   if (item.col == 0 && p.lse.data != nullptr) {
-    *p.lse.row(at.batch, item.head, at.row) = merged.lse;
+    *p.lse.row(row.batch, item.head, row.row) = merged.lse;
   }
 }
 
@@ -64,17 +65,16 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kMergeThreads, 1)
   const int lane = arch::thread_index() % arch::kWarpSize;
   const std::int64_t number = std::int64_t{arch::block_index()} * kMergeWarps + warp;
   if (number >= p.tiles) return;
-  const MergeTile tile = p.tile(static_cast<int>(number));
-  if (tile.sequence < 0) return;
-  const int number_of_item = tile.first_item + lane;
-  if (tile.row >= extent_of(p.args, tile.sequence).q_len || number_of_item >= p.row_items) return;
-  const RowOrigin first = p.args.sequences.q_origin(tile.sequence);
-  const RowOrigin at = {first.batch, first.row + tile.row};
-  const MergeItem item = p.item(number_of_item);
+  const MergeTile at = p.tile(static_cast<int>(number));
+  if (at.sequence < 0) return;
+  const int item = at.first_item + lane;
+  if (at.row >= extent_of(p.args, at.sequence).q_len || item >= p.row_items) return;
+  const RowOrigin first = p.args.sequences.q_origin(at.sequence);
+  const RowOrigin row = {first.batch, first.row + at.row};
   if (p.item_elements == 1) {
-    merge_item<1>(p, at, item);
+    merge_item<1>(p, row, p.item(item));
   } else {
-    merge_item<MergeParams<Args>::kVector>(p, at, item);
+    merge_item<MergeParams<Args>::kVector>(p, row, p.item(item));
   }
 }
 
