@@ -2,9 +2,11 @@
 #pragma once
 
 // This header has exact attention, forward, backward and for few rows against a cache, what appends
-// to a cache, and the preparation of masks' tables: most users need no other one.
+// to a cache, the merge of partial results, and the preparation of masks' tables: most users need
+// no other one.
 #include <attile/append.cuh>
 #include <attile/backward.cuh>
 #include <attile/decode.cuh>
 #include <attile/forward.cuh>
+#include <attile/merge.cuh>
 #include <attile/prepare.cuh>

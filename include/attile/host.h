@@ -9,5 +9,6 @@
 #include <attile/host/backward.h>
 #include <attile/host/block_lists.h>
 #include <attile/host/forward.h>
+#include <attile/host/merge.h>
 #include <attile/host/prepare.h>
 #include <attile/host/problem.h>

@@ -28,9 +28,11 @@ PORTABLE = ("portable", "flash1")
 MATRIX = ("sm80", "sm80_fp32")
 DECODE = ("decode",)
 APPEND = ("append",)
+MERGE = ("merge",)
 HOPPER = ("sm90",)
 PROGRAMS = ("pipeline",)  # that are no suite: test/sim/NAME.cu
 FOLDERS = {"include/attile/kernel/append": APPEND,
+           "include/attile/kernel/merge": MERGE,
            "include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/problem": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/forward": PORTABLE + MATRIX + HOPPER,

@@ -55,4 +55,11 @@ constexpr Tensor<T> bhsd(T* data, std::int64_t rows, std::int64_t heads, std::in
   return {data, heads * rows * dim, rows * dim, dim};
 }
 
+/// Returns a dense (batch, head, row) array of one number for each row, such as LSE, as a tensor of
+/// dim 1.
+template <class T>
+constexpr Tensor<T> bhs(T* data, std::int64_t rows, std::int64_t heads) {
+  return bhsd(data, rows, heads, 1);
+}
+
 }  // namespace attile
