@@ -37,10 +37,10 @@ inline constexpr int kPageSize = 16;
 /// Holds the rows of one step, those of the sequences one behind another: a token each.
 class Step {
  public:
-  /// `rows`: of each sequence. One without rows is padding, for which the tensors have a row at the
-  /// end that nobody reads or writes: a step of generation has as many rows as sequences.
-  /// `tokens`: the sequences to the end of this step; the rows of a chunk are the last ones. A
-  /// single row is the token that `advance` finds.
+  /// `rows`: how many each sequence has. One that has none is padding: the tensors have a row for
+  /// it at their end, which no kernel touches, so that any step of single rows has the same size.
+  /// `tokens`: the sequences up to the end of this step. A chunk's rows are the last of them; a
+  /// single row is left to `advance`.
   Step(const std::vector<int>& rows, const std::vector<std::vector<int>>& tokens)
       : rows_(rows), cu_seqlens_(rows.size() + 1), tokens_(total_of(rows)) {
     std::vector<int> offsets{0}, ids;
@@ -61,7 +61,7 @@ class Step {
   int rows(int sequence) const { return rows_[sequence]; }
   int total() const { return static_cast<int>(tokens_.size()); }
   int longest() const { return *std::max_element(rows_.begin(), rows_.end()); }
-  /// Returns the rows that nobody reads or writes.
+  /// Returns how many sequences, and rows at the end of the tensors, are padding.
   int padding() const { return static_cast<int>(std::count(rows_.begin(), rows_.end(), 0)); }
   const int* cu_seqlens() const { return cu_seqlens_.get(); }
   int* tokens() const { return tokens_.get(); }
@@ -124,14 +124,14 @@ class Engine {
     return attile::decode_kernel_name<kDim>(attention(step, 0));
   }
 
-  /// Launches what lies between two steps.
+  /// Launches what comes between two steps: lengths grow, and tokens are chosen.
   void advance(const Step& from, const Step& to, cudaStream_t stream) const {
     must(arch::launch(generate::advance, 1, kThreads, 0, stream, from.cu_seqlens(),
                       static_cast<const int*>(from.tokens()), to.cu_seqlens(), to.tokens(),
                       to.batch(), seqused_k_.get()),
          "advance");
   }
-  /// Launches the layers of a step, for whose rows the lengths have grown.
+  /// Launches the layers of a step. The lengths already count its rows.
   void run(const Step& step, cudaStream_t stream) const {
     const unsigned blocks = attile::ceil_div(step.total() * kRowElements, kThreads);
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -145,13 +145,13 @@ class Engine {
     }
   }
 
-  /// Sets the lengths that the sequences have in the next step that runs.
+  /// Sets the lengths of the sequences at the end of the first step.
   void set_lengths(const std::vector<int>& lengths) const { seqused_k_.upload(lengths); }
-  /// Makes all outputs NaN, for a check that sees which are written.
+  /// Makes all outputs NaN, so that those that a step does not write can be told.
   void clear_outputs() const {
     must(cudaMemset(o_.get(), 0xff, o_.size() * sizeof(bf16)), "cudaMemset");
   }
-  /// Returns O of the last step: (layers, most_rows, q_heads, dim).
+  /// Returns O of the last step: (layers, most_rows, q_heads, dim), of which it has the first rows.
   std::vector<bf16> outputs() const { return o_.download(); }
   int most_rows() const { return most_rows_; }
   /// Returns how many new keys the cache had no row for.

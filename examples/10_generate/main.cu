@@ -5,6 +5,7 @@
 //
 // Read engine.cuh next: it has the calls of attile and their arguments. model.cuh stands in for the
 // model, and expected.h says what it has to compute.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -23,8 +24,8 @@ namespace {
 
 using Tokens = std::vector<std::vector<int>>;
 
-/// P and O are rounded to bf16, each by 2^-9 of at most 1. Now and then an element of Q or K is too
-/// that fp32 rounds up where fp64 rounds down.
+/// V is at most 1, so that P and O, which are rounded to bf16, are off by 2^-9 each. The rest is
+/// for elements of Q and K that fp32 and fp64 bring to different sides of a rounding.
 constexpr double kBound = 0x1p-7;
 
 /// Ends `tokens` with the rows of the next step: each sequence that has begun and has no more
@@ -74,6 +75,16 @@ bool check(const char* what, const Engine& engine, const Step& step, const Token
   return example::report(what, example::max_difference(found, expected), kBound);
 }
 
+/// Replays a step again and again. Returns the seconds that one takes.
+double seconds_of_step(const Graph& graph, int steps) {
+  must(cudaDeviceSynchronize(), "the steps");
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < steps; ++i) graph.replay();
+  must(cudaDeviceSynchronize(), "the steps");
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return seconds.count() / steps;
+}
+
 int run(int steps) {
   // Two chunks of the second prompt are read, so that its last rows are in a call with the first
   // rows of others. The last sequence is padding: a graph is captured for a fixed number of them.
@@ -91,7 +102,7 @@ int run(int steps) {
     tokens.emplace_back(prompts[b].begin(), prompts[b].begin() + first_rows[b]);
     longest.push_back(prompts[b].empty() ? 0 : prompt_lengths[b] + 2 + kChecked + steps);
   }
-  const int kv_len = attile::round_up(longest[2], kPageSize);
+  const int kv_len = attile::round_up(*std::max_element(longest.begin(), longest.end()), kPageSize);
   const RopeTables rope(kv_len, kDim);
 
   const Step first(first_rows, tokens);
@@ -101,7 +112,7 @@ int run(int steps) {
   grow(tokens, prompts);
   const Step mixed(mixed_rows, tokens), single(single_rows, tokens);
   for (const Step* step : {&first, &mixed, &single}) engine.prepare(*step);
-  std::printf("%s\n", engine.kernel_name(single));
+  std::printf("kernel of single rows: %s\n", engine.kernel_name(single));
 
   engine.clear_outputs();
   engine.run(first, nullptr);
@@ -129,17 +140,13 @@ int run(int steps) {
     good &= check("a replay", engine, single, tokens, rope);
   }
 
-  must(cudaDeviceSynchronize(), "the steps");
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < steps; ++i) graph.replay();
-  must(cudaDeviceSynchronize(), "the steps");
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const double seconds = seconds_of_step(graph, steps);
   for (int i = 0; i < steps; ++i) grow(tokens, prompts);
   good &= check("the last replay", engine, single, tokens, rope);
   if (Graph::kCaptures) {
-    const int rows = single.batch() - single.padding();
-    std::printf("%d steps, %d layers: %.0f rows per second, %.1f us a step\n", steps, kLayers,
-                steps * rows / seconds.count(), 1e6 * seconds.count() / steps);
+    const int rows = single.total() - single.padding();
+    std::printf("%d steps of %d rows and %d layers: %.1f us each, %.0f rows per second\n", steps,
+                rows, kLayers, 1e6 * seconds, rows / seconds);
   }
   if (engine.dropped() != 0) std::printf("the cache had no row for some of the keys\n");
   return good && engine.dropped() == 0 ? 0 : 1;
