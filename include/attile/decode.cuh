@@ -63,6 +63,17 @@ Check check_decode(const Args& args) {
   });
 }
 
+/// Says the same of a call that computes with scratch memory: also why it would refuse this
+/// workspace, null included. It cannot see whether `reset_workspace` has made it ready.
+template <int D, int Dv = D, ForwardPass Args>
+Check check_decode(const Args& args, const void* workspace, std::size_t workspace_bytes) {
+  if (const Check ok = check_arguments(args, D, Dv); !ok) return ok;
+  return detail::with_decode_kernel<D, Dv>(args, [&](auto kernel, const Args& its_args) {
+    using Traits = typename decltype(kernel)::type;
+    return check<Traits>(its_args, workspace, workspace_bytes);
+  });
+}
+
 /// Returns the bytes of scratch memory of `decode`, or the sentence of `check_decode`. They depend
 /// on the device, the splits, max_blocks, the bounds and the shapes, and not on lengths in device
 /// memory.
@@ -82,8 +93,8 @@ WorkspaceSize decode_workspace_size(const Args& args) {
 ///          follows from the arguments, and lengths are read on the device.
 /// Scratch  by the two-call habit of `backward`. With splits it has to be ready (see
 ///          `reset_workspace`), and belongs to one call at a time: two streams want two.
-/// Errors   what `check_decode<D>(args)` says, before anything is launched; else the launch's
-///          error.
+/// Errors   what `check_decode<D>(args, workspace, workspace_bytes)` says, or without a workspace
+///          `check_decode<D>(args)`, before anything is launched; else the launch's error.
 template <int D, int Dv = D, ForwardPass Args>
 [[nodiscard]] cudaError_t decode(void* workspace, WorkspaceBytes workspace_bytes, const Args& args,
                                  cudaStream_t stream = nullptr) {
@@ -93,8 +104,8 @@ template <int D, int Dv = D, ForwardPass Args>
   if (const Check ok = check_arguments(args, D, Dv); !ok) return ok.error;
   return detail::with_decode_kernel<D, Dv>(args, [&](auto kernel, const Args& its_args) {
     using Traits = typename decltype(kernel)::type;
-    const Check ok = check_workspace(workspace, workspace_bytes.value(),
-                                     Traits::Params::workspace_bytes(its_args));
+    const Check ok =
+        detail::check_forward_workspace<Traits>(its_args, workspace, workspace_bytes.value());
     return ok ? detail::launch_forward<Traits>(its_args, stream, workspace) : ok.error;
   });
 }

@@ -84,6 +84,18 @@ Check prepare_forward(const typename Traits::Args& args,
   return params->complete(as_read);
 }
 
+/// Says why a kernel that takes these arguments would refuse this scratch memory, null included.
+template <class Traits>
+Check check_forward_workspace(const typename Traits::Args& args, const void* workspace,
+                              std::size_t workspace_bytes) {
+  if (workspace == nullptr && args.splits.kind != Splits::Kind::kNone) {
+    return refuse(
+        "splits need scratch memory: a workspace of as many bytes as the call asks for, which "
+        "reset_workspace has made ready");
+  }
+  return check_workspace(workspace, workspace_bytes, Traits::Params::workspace_bytes(args));
+}
+
 /// Runs `forward` for arguments that passed `check_arguments`, without scratch memory or with some.
 template <class Traits>
 [[nodiscard]] cudaError_t launch_forward(const typename Traits::Args& args, cudaStream_t stream,
@@ -92,8 +104,9 @@ template <class Traits>
   if (const Check ok = prepare_forward<Traits>(args, params); !ok) return ok.error;
   const unsigned blocks = forward_blocks<Traits>(args);
   if (blocks == 0) return cudaSuccess;
-  const bool is_split = args.splits.kind != Splits::Kind::kNone;
-  if (workspace == nullptr && is_split) return check_workspace(nullptr, 0, 0).error;
+  if (workspace == nullptr && args.splits.kind != Splits::Kind::kNone) {
+    return check_forward_workspace<Traits>(args, nullptr, 0).error;
+  }
   if (workspace != nullptr) {
     const std::size_t bytes = params->use(workspace);
     const cudaError_t error = bytes > 0 ? arch::clear(workspace, bytes, stream) : cudaSuccess;
@@ -120,6 +133,15 @@ Check check(const typename Traits::Args& args) requires(Traits::kDirection == Di
   if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return ok;
   std::optional<typename Traits::Params> params;
   return detail::prepare_forward<Traits>(args, params);
+}
+
+/// Says the same of a call that computes with scratch memory: also why it would refuse this
+/// workspace, null included.
+template <class Traits>
+Check check(const typename Traits::Args& args, const void* workspace,
+            std::size_t workspace_bytes) requires(Traits::kDirection == Direction::kForward) {
+  if (const Check ok = check<Traits>(args); !ok) return ok;
+  return detail::check_forward_workspace<Traits>(args, workspace, workspace_bytes);
 }
 
 /// Computes O = dropout(softmax(mask(score_mod(scale Q K^T)))) V and, where wanted, LSE, by the
@@ -192,7 +214,7 @@ template <class Traits>
   }
   Check ok = check_arguments(args, Traits::kD, Traits::kDv);
   if (ok) {
-    ok = check_workspace(workspace, workspace_bytes.value(), Traits::Params::workspace_bytes(args));
+    ok = detail::check_forward_workspace<Traits>(args, workspace, workspace_bytes.value());
   }
   return ok ? detail::launch_forward<Traits>(args, stream, workspace) : ok.error;
 }

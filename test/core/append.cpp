@@ -93,7 +93,8 @@ TEST_CASE("append.refuses_tensors") {
         "v overlaps itself: two of its rows share memory (see its strides)");
   CHECK(why([](auto& a) { a.q_out.row_stride = 0; }) ==
         "q_out overlaps itself: two of its rows share memory (see its strides)");
-  CHECK(why([](auto& a) { a.q_out.data = nullptr; }) == "q_out is null");
+  CHECK(why([](auto& a) { a.q_out.data = nullptr; }) ==
+        "q_out is null: where q is to be rotated in place, q_out is q");
   CHECK(why([](auto& a) { a.q.data = nullptr; }) == "q is null, and q_out is not");
   CHECK(why([](auto& a) { a.dropped = odd(numbers); }) == "dropped is not aligned to 4 bytes");
   CHECK(why([](auto& a) { a.v = a.k; }) == "k is the memory of v: one would overwrite the other");

@@ -30,6 +30,9 @@ struct DecodeByTraits {
   static constexpr int kBc = Traits::kBc;
 
   static attile::Check check(const Args& a) { return attile::check<Traits>(a); }
+  static attile::Check check(const Args& a, const void* workspace, std::size_t bytes) {
+    return attile::check<Traits>(a, workspace, bytes);
+  }
   static attile::WorkspaceSize size(const Args& a) { return attile::workspace_size<Traits>(a); }
   static cudaError_t run(void* workspace, std::size_t bytes, const Args& a) {
     return attile::forward<Traits>(workspace, bytes, a);
@@ -45,6 +48,9 @@ struct DecodeByOneCall {
   static constexpr int kBc = kKeysOfStep;  ///< a multiple of the kernel's
 
   static attile::Check check(const Args& a) { return attile::check_decode<D>(a); }
+  static attile::Check check(const Args& a, const void* workspace, std::size_t bytes) {
+    return attile::check_decode<D>(a, workspace, bytes);
+  }
   static attile::WorkspaceSize size(const Args& a) { return attile::decode_workspace_size<D>(a); }
   static cudaError_t run(void* workspace, std::size_t bytes, const Args& a) {
     return attile::decode<D>(workspace, bytes, a);
@@ -305,14 +311,31 @@ void check_decode_refusals(int page_size, const SetPolicies& set_policies) {
     REQUIRE(bool(size));
     const DecodeWorkspace workspace(size.bytes);
     workspace.reset();
+    const auto why = [&](const void* memory, std::size_t bytes) {
+      return std::string(Calls::check(args, memory, bytes).why);
+    };
+    CHECK(why(workspace.get(), workspace.bytes()) == "");
+    CHECK(why(nullptr, workspace.bytes()) ==
+          "splits need scratch memory: a workspace of as many bytes as the call asks for, which "
+          "reset_workspace has made ready");
     CHECK(Calls::run(args) == cudaErrorInvalidValue);
+    CHECK(why(workspace.get(), workspace.bytes() - 1) ==
+          "workspace_bytes is less than the call needs: a null workspace asks how many");
     CHECK(Calls::run(workspace.get(), workspace.bytes() - 1, args) == cudaErrorInvalidValue);
-    CHECK(Calls::run(static_cast<char*>(workspace.get()) + 8, workspace.bytes(), args) ==
-          cudaErrorInvalidValue);
+    void* const misaligned = static_cast<char*>(workspace.get()) + 8;
+    CHECK(why(misaligned, workspace.bytes()) == "workspace is not aligned to 16 bytes");
+    CHECK(Calls::run(misaligned, workspace.bytes(), args) == cudaErrorInvalidValue);
     CHECK(untouched());
   }
+  args.splits = Splits::none();
+  CHECK(std::string(Calls::check(args, nullptr, 16).why) ==
+        "workspace is null: such a call only sets workspace_bytes, which then must be a variable");
   args.splits = Splits::fixed(Calls::kBc + 1);
-  CHECK(std::string(Calls::check(args).why) == "splits.keys must be a multiple of the kernel's Bc");
+  const std::string not_a_multiple =
+      "splits.keys must be a multiple of the kernel's Bc: for default tiles any multiple of 128 is "
+      "one";
+  CHECK(std::string(Calls::check(args).why) == not_a_multiple);
+  CHECK(std::string(Calls::check(args, nullptr, 0).why) == not_a_multiple);
   CHECK(Calls::run(args) == cudaErrorInvalidValue);
   for (const int keys : {0, -Calls::kBc}) {
     args.splits = Splits::fixed(keys);

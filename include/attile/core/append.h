@@ -149,6 +149,9 @@ Check check_rotary(const Args& a) {
     if (a.q.data == nullptr && a.q_out.data != nullptr) {
       return refuse("q is null, and q_out is not");
     }
+    if (a.q.data != nullptr && a.q_out.data == nullptr) {
+      return refuse("q_out is null: where q is to be rotated in place, q_out is q");
+    }
   } else if (a.q.data != nullptr || a.q_out.data != nullptr) {
     return refuse("q or q_out is given, and nothing rotates them: the arguments have NoRotary");
   }

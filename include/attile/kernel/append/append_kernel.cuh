@@ -122,7 +122,7 @@ ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const AppendTile& at
                       is_v ? args.head_dim_v : args.head_dim);
 
   const NewRow row = new_row(args, at.sequence, rows, at.row);
-  PairAngles<N> angles;
+  PairAngles<N> angles{};  // g++ does not see that only those that were loaded are read
   if constexpr (Args::RotaryType::kEnabled) {
     if (rotates && row.has_angles) angles.load(args.rotary, row.rotary_position, item.pair);
   }

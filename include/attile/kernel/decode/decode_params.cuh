@@ -90,7 +90,9 @@ struct DecodeParams : Problem<Traits> {
   /// Says why this kernel does not take the arguments.
   [[nodiscard]] Check complete(const Args& args) {
     if (args.splits.kind == Splits::Kind::kFixed && args.splits.keys % kBc != 0) {
-      return refuse("splits.keys must be a multiple of the kernel's Bc");
+      return refuse(
+          "splits.keys must be a multiple of the kernel's Bc: for default tiles any multiple of "
+          "128 is one");
     }
     if (std::int64_t{longest_lengths(args).q_len} * packed_heads > INT_MAX - kBr) {
       return refuse("q_len times the query heads of a kv head must be less than 2^31 - Br");
