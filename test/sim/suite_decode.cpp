@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <attile/kernel/sm80/decode.cuh>
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "kernel/decode_executor.cuh"
 #include "sim/any_cache.h"
+#include "sim/one_head.h"
 #include "sim/suite.h"
 #include "support/decode_bits.h"
 #include "support/paged_problem.h"
@@ -36,6 +43,104 @@ void set_policies(Args& args) {
   if constexpr (requires { args.sink.sinks; }) args.sink.sinks = sinks.get();
 }
 
+/// Whether the default tiles of every eighth head dimension fit the shared memory they are for.
+template <class T, int kSharedKb, std::size_t... kEighths>
+constexpr bool defaults_fit(std::index_sequence<kEighths...>) {
+  return (
+      (attile::sm80::DefaultDecodeTraits<attile::ForwardArgs<T>, 8 * kEighths + 8, 8 * kEighths + 8,
+                                         kSharedKb>::kSharedBytes <= kSharedKb * 1024) &&
+      ...);
+}
+template <class T>
+constexpr bool defaults_fit() {
+  constexpr std::make_index_sequence<32> kEighths;
+  return defaults_fit<T, 99>(kEighths) && defaults_fit<T, 163>(kEighths) &&
+         defaults_fit<T, 227>(kEighths);
+}
+static_assert(defaults_fit<__half>() && defaults_fit<float>());
+
+/// Offsets that fall give more rows than there are, and with fixed splits more parts than scratch
+/// memory has room for: nothing is accessed out of bounds.
+void run_falling_offsets() {
+  using Traits = KernelsOf<Fixed, __half, Policy::kPackedCausal>::Forward;
+  constexpr int kRows = 32, kKeys = 64, kHeads = 4, kBatch = 9;
+  std::vector<int> cu_q, cu_k;
+  for (int b = 0; b <= kBatch; ++b) {
+    cu_q.push_back(b % 2 * kRows);
+    cu_k.push_back(b % 2 * kKeys);
+  }
+  const example::DeviceArray<int> offsets_q(cu_q), offsets_k(cu_k);
+  const auto q = filled<__half>(std::size_t{kRows} * kHeads * 64, 1.0f);
+  const auto kv = filled<__half>(std::size_t{kKeys} * 64, 1.0f);
+  const auto o = filled<__half>(std::size_t{kRows} * kHeads * 64, 1.0f);
+  const Traits::Args args{
+      .q = attile::bshd<const __half>(q.get(), kRows, kHeads, 64),
+      .k = attile::bshd<const __half>(kv.get(), kKeys, 1, 64),
+      .v = attile::bshd<const __half>(kv.get(), kKeys, 1, 64),
+      .o = attile::bshd(o.get(), kRows, kHeads, 64),
+      .batch = kBatch,
+      .q_heads = kHeads,
+      .kv_heads = 1,
+      .q_len = kRows,
+      .kv_len = kKeys,
+      .sequences = {offsets_q.get(), offsets_k.get(), kRows, kKeys},
+      .splits = attile::Splits::fixed(Traits::kBc),
+  };
+  const attile::WorkspaceSize size = attile::workspace_size<Traits>(args);
+  REQUIRE(bool(size));
+  const DecodeWorkspace workspace(size.bytes);
+  workspace.reset();
+  static_cast<void>(attile::forward<Traits>(workspace.get(), workspace.bytes(), args));
+  for (const sim::Report& report : sim::take_reports()) {
+    // Two sequences have the same rows, and both write them.
+    if (report.kind == "race" || report.kind == "uninitialised") continue;
+    CHECK(report.kind + ": " + report.text == "");
+  }
+}
+
+/// With fixed splits a sequence has the bits that it has alone, also where the mask reads by the
+/// sequence how many keys it sees.
+void check_bits_beside_padding() {
+  using Traits = KernelsOf<Fixed, __half, Policy::kKeyPadding>::Forward;
+  constexpr int kKeys = 256;
+  const auto bits = [&](const std::vector<int>& lengths) {
+    const int batch = static_cast<int>(lengths.size());
+    const example::DeviceArray<int> on_device(lengths);
+    // The last sequence has the same numbers, whatever is ahead of it.
+    const auto numbers = [&](int rows, std::uint64_t seed) {
+      const Random random(seed);
+      std::vector<__half> x(std::size_t(batch) * rows * 64);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        x[x.size() - 1 - i] = attile::from_float<__half>(random.normal(i));
+      }
+      return example::DeviceArray<__half>(x);
+    };
+    const auto q = numbers(1, 1), k = numbers(kKeys, 2), v = numbers(kKeys, 3), o = numbers(1, 4);
+    const Traits::Args args{
+        .q = attile::bshd<const __half>(q.get(), 1, 1, 64),
+        .k = attile::bshd<const __half>(k.get(), kKeys, 1, 64),
+        .v = attile::bshd<const __half>(v.get(), kKeys, 1, 64),
+        .o = attile::bshd(o.get(), 1, 1, 64),
+        .batch = batch,
+        .q_heads = 1,
+        .kv_heads = 1,
+        .q_len = 1,
+        .kv_len = kKeys,
+        .mask = {.lengths = on_device.get()},
+        .splits = attile::Splits::fixed(Traits::kBc),
+    };
+    const DecodeWorkspace workspace(attile::workspace_size<Traits>(args).bytes);
+    workspace.reset();
+    REQUIRE(attile::forward<Traits>(workspace.get(), workspace.bytes(), args) == cudaSuccess);
+    std::vector<float> last;
+    const std::vector<__half> all = o.download();
+    for (int d = 0; d < 64; ++d) last.push_back(attile::to_float(all[all.size() - 64 + d]));
+    return last;
+  };
+  CHECK(bits({32, kKeys}) == bits({kKeys}));
+  CHECK(machine_reports() == "");
+}
+
 const bool kRegistered = [] {
   using enum Policy;
   constexpr auto kPolicies =
@@ -44,8 +149,9 @@ const bool kRegistered = [] {
   suite.forward<__half>("rows_fill", simulated<RowsFill>(), kPolicies);
   suite.forward<__half>("rows", simulated<Rows>(), policies<kCausal, kPackedCausal>);
   suite.forward<__nv_bfloat16>("groups", simulated<Groups>(), policies<kCausal, kOwnLengths>);
-  suite.forward<__half>("fixed", simulated<Fixed>(),
-                        policies<kWindow, kPackedCausal, kSinkEverything, kPagedWindow>);
+  suite.forward<__half>(
+      "fixed", simulated<Fixed>(),
+      policies<kWindow, kPackedCausal, kKeyPadding, kSinkEverything, kPagedWindow>);
   suite.forward<__half>("one", simulated<One>(), policies<kNone>);
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
   using OfPages = KernelsOf<Fixed, __half, kPagedWindow>::Forward;
@@ -55,6 +161,9 @@ const bool kRegistered = [] {
     CHECK(machine_reports() == "");
   });
   suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal>);
+
+  suite.test("packed_causal", "forward", "falling_offsets", run_falling_offsets);
+  suite.test("key_padding", "forward", "bits_beside_padding", check_bits_beside_padding);
 
   using Cached = FillCalls<kCachedCausal>;
   using Paged = FillCalls<kPagedWindow>;
