@@ -42,6 +42,17 @@ static_assert(!attile::Sequences<OwnPages> && attile::Sequences<OwnPagesFound>);
 static_assert(attile::kIsForwardOnly<OwnPagesFound> && attile::kIsForwardOnly<Cached>);
 static_assert(!attile::kIsForwardOnly<attile::Packed> && !attile::kIsForwardOnly<attile::Uniform>);
 
+TEST_CASE("cache.a line of the page table bounds the keys of a sequence") {
+  attile::ForwardArgs<float, attile::Paged> args{
+      .batch = 1, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1 << 30};
+  args.sequences.pages_per_sequence = 4;
+  args.sequences.page_size = 16;
+  args.sequences.pages = 9;
+  CHECK(attile::longest_lengths(args).kv_len == 64);
+  args.kv_len = 50;
+  CHECK(attile::longest_lengths(args).kv_len == 50);
+}
+
 TEST_CASE("cache.one_piece_for_each_sequence") {
   const std::vector<int> used_q{3, 1}, used_k{10, 90}, caches{4, 4}, pad{2, 0}, q{0, 3, 4};
   const Extent bounds{5, 40};

@@ -125,14 +125,18 @@ ATTILE_HOST_DEVICE Extent extent_of(const Args& args, int sequence) {
 }
 
 /// Returns the lengths that no sequence of a problem exceeds, by what the host knows: the bounds,
-/// or the rows of the tensors where they are fewer. A sequence of keys in pages has any number of
-/// them, but where there are none.
+/// or the rows of the tensors where they are fewer. A sequence of keys in pages has as many as its
+/// policy says (`kv_bound`, see Sequences), or any number, but where there are none.
 template <class Args>
 Extent longest_lengths(const Args& args) {
   const RowShape queries = args.sequences.q_shape(args.batch, args.q_len);
   const RowShape keys = args.sequences.kv_shape(args.batch, args.kv_len);
-  const bool any_keys = kIsPaged<typename Args::SequencesType> && keys.batches > 0;
-  return {min(args.q_len, queries.rows), any_keys ? args.kv_len : min(args.kv_len, keys.rows)};
+  Extent longest{min(args.q_len, queries.rows), min(args.kv_len, keys.rows)};
+  if (kIsPaged<typename Args::SequencesType> && keys.batches > 0) longest.kv_len = args.kv_len;
+  if constexpr (requires { args.sequences.kv_bound(args.kv_len); }) {
+    longest.kv_len = args.sequences.kv_bound(args.kv_len);
+  }
+  return longest;
 }
 
 /// Returns a tensor without the strides of axes that have one element, which are not read.

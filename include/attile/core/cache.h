@@ -245,9 +245,8 @@ struct PagedKeys {
   }
 
   ATTILE_HOST_DEVICE Extent extent(int sequence, Extent bounds) const {
-    const int positions = min(bounds.kv_len, capacity());
     return {queries.length(sequence, bounds.q_len),
-            detail::cached_length(seqused_k, leftpad_k, sequence, positions)};
+            detail::cached_length(seqused_k, leftpad_k, sequence, kv_bound(bounds.kv_len))};
   }
   ATTILE_HOST_DEVICE RowOrigin q_origin(int sequence) const { return queries.origin(sequence); }
   /// Returns the sequence's line of the page table, and its first position there.
@@ -270,6 +269,7 @@ struct PagedKeys {
     const int page = page_table[line * line_stride() + entry];
     return 0 <= page && page < pages ? RowOrigin{page, row_in_page} : kNoRow;
   }
+  ATTILE_HOST_DEVICE constexpr int kv_bound(int kv_len) const { return min(kv_len, capacity()); }
   constexpr bool keys_begin_pages() const { return leftpad_k == nullptr; }
   constexpr RowShape q_shape(int batch, int q_len) const { return queries.shape(batch, q_len); }
   constexpr RowShape kv_shape(int, int) const { return {pages, pages == 0 ? 0 : int{page_size}}; }

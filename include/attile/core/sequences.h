@@ -63,6 +63,8 @@ inline constexpr bool kIsPaged = [] {
 ///   kv_row(kv_origin, row)         the page, and the row there, of key `row` of the sequence with
 ///                                  that kv_origin. It is asked about keys of the sequence alone,
 ///                                  from the first one that a row of the work tile may see on
+///   kv_bound(kv_len)               host, may be left out: the most keys that a sequence can have,
+///                                  given the bound of the arguments
 ///   keys_begin_pages()             host, may be left out: whether each sequence's key 0 is row 0
 ///                                  of a page; only then can whole pages be copied
 template <class Q>
