@@ -353,7 +353,7 @@ TEST_CASE("cache.pages_are_there") {
                     .seqused_k = numbers};
   args.k.data = nullptr;
   CHECK(std::string(attile::check_arguments(args, 0, 0).why) == "k is null");
-  CHECK(same(attile::longest_lengths(args), {SmallProblem::kQLen, SmallProblem::kKvLen}));
+  CHECK(same(attile::longest_lengths(args), {SmallProblem::kQLen, 2}));
   args.sequences.pages = 0;
   CHECK(std::string(attile::check_arguments(args, 0, 0).why).empty());
   CHECK(attile::longest_lengths(args).kv_len == 0);
