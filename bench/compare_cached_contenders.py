@@ -359,12 +359,7 @@ def fa3(x, direction):
     cell = x.cell
     if cell.tree:
         raise Refused("FlashAttention-3 has no mask of a user's")
-    if cell.dtype == "fp32":
-        raise Refused("FlashAttention-3 takes types of 16 bits")
-    try:
-        package = importlib.import_module("flash_attn_interface")
-    except (ImportError, OSError) as error:
-        raise Refused(f"flash_attn_interface cannot be imported: {error}") from error
+    package = compare_contenders.flash_attention_3(cell)
     named = {"softmax_scale": x.scale, "causal": cell.mask == "causal", "return_softmax_lse": True}
     if cell.page:
         named["page_table"] = x.page_table.clamp(min=0)

@@ -312,6 +312,17 @@ def _fa2_packed(x, direction):
         lambda r: gradients(by_head(t) for t in r))
 
 
+def flash_attention_3(cell):
+    """The package of FlashAttention-3, if it is installed and takes the cell's element type."""
+    if cell.dtype == "fp32":
+        raise Refused("FlashAttention-3 takes types of 16 bits")
+    try:
+        package = importlib.import_module("flash_attn_interface")
+    except (ImportError, OSError) as error:
+        raise Refused(f"flash_attn_interface cannot be imported: {error}") from error
+    return package
+
+
 def fa3(x, direction):
     """FlashAttention-3 by the functions of its package, which PyTorch does not carry: where that is
     installed. Its tensors are (batch, row, head, dim), or (row, head, dim) of packed sequences. As
@@ -320,12 +331,7 @@ def fa3(x, direction):
     cell = x.cell
     if cell.policy not in ("", "softcap"):
         raise Refused("FlashAttention-3 changes scores by a softcap alone")
-    if cell.dtype == "fp32":
-        raise Refused("FlashAttention-3 takes types of 16 bits")
-    try:
-        package = importlib.import_module("flash_attn_interface")
-    except (ImportError, OSError) as error:
-        raise Refused(f"flash_attn_interface cannot be imported: {error}") from error
+    package = flash_attention_3(cell)
     named = {"softmax_scale": x.scale, "causal": x.causal}
     if cell.mask == "window":
         named["window_size"] = (cell.window - 1, 0)

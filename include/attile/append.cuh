@@ -15,7 +15,7 @@ template <class E, class S, class R>
 Check check_append(const AppendArgs<E, S, R>& args) {
   if (const Check ok = check_arguments(args); !ok) return ok;
   using Args = AppendArgs<E, S, R>;
-  return arch::check_launch(append_kernel<Args>, 0, AppendParams<Args>(args).tiles);
+  return arch::check_launch(append_kernel<Args>, 0, AppendParams<Args>(args).items.tiles);
 }
 
 /// Writes the keys and values of the newest rows into a cache, and rotates these keys and, where
@@ -32,11 +32,11 @@ template <class E, class S, class R>
   if (const Check ok = check_arguments(args); !ok) return ok.error;
   using Args = AppendArgs<E, S, R>;
   const AppendParams<Args> params(args);
-  const Check ready = arch::check_launch(append_kernel<Args>, 0, params.tiles);
+  const Check ready = arch::check_launch(append_kernel<Args>, 0, params.items.tiles);
   if (!ready) return ready.error;
-  if (params.tiles == 0) return cudaSuccess;
-  return arch::launch_dependent(append_kernel<Args>, append_blocks(params.tiles), kAppendThreads, 0,
-                                stream, params);
+  if (params.items.tiles == 0) return cudaSuccess;
+  return arch::launch_dependent(append_kernel<Args>, append_blocks(params.items.tiles),
+                                kAppendThreads, 0, stream, params);
 }
 
 }  // namespace attile

@@ -15,7 +15,7 @@ template <class E, class T, class S, class K>
 Check check_merge(const MergeArgs<E, T, S, K>& args) {
   if (const Check ok = check_arguments(args); !ok) return ok;
   using Args = MergeArgs<E, T, S, K>;
-  return arch::check_launch(merge_kernel<Args>, 0, MergeParams<Args>(args).tiles);
+  return arch::check_launch(merge_kernel<Args>, 0, MergeParams<Args>(args).items.tiles);
 }
 
 /// Merges results of attention over disjoint parts of the keys of the same queries into the result
@@ -30,11 +30,11 @@ template <class E, class T, class S, class K>
   if (const Check ok = check_arguments(args); !ok) return ok.error;
   using Args = MergeArgs<E, T, S, K>;
   const MergeParams<Args> params(args);
-  const Check ready = arch::check_launch(merge_kernel<Args>, 0, params.tiles);
+  const Check ready = arch::check_launch(merge_kernel<Args>, 0, params.items.tiles);
   if (!ready) return ready.error;
-  if (params.tiles == 0) return cudaSuccess;
-  return arch::launch_dependent(merge_kernel<Args>, merge_blocks(params.tiles), kMergeThreads, 0,
-                                stream, params);
+  if (params.items.tiles == 0) return cudaSuccess;
+  return arch::launch_dependent(merge_kernel<Args>, merge_blocks(params.items.tiles), kMergeThreads,
+                                0, stream, params);
 }
 
 }  // namespace attile

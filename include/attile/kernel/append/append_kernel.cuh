@@ -105,7 +105,7 @@ class PairVectors {
 /// Moves one item of N pairs of a new row; the first item of a row counts it if it is dropped.
 /// Scope    any lane. `rows`: the new rows of the sequence, of which the tile's row is one.
 template <int N, class Args>
-ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const AppendTile& at, int rows,
+ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const RowItemTile& at, int rows,
                                int number) {
   using T = typename Args::ElementType;
   const Args& args = p.args;
@@ -151,12 +151,12 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kAppendThreads, 1)
   const int warp = arch::thread_index() / arch::kWarpSize;
   const int lane = arch::thread_index() % arch::kWarpSize;
   const std::int64_t number = std::int64_t{arch::block_index()} * kAppendWarps + warp;
-  if (number >= p.tiles) return;
-  const AppendTile at = p.tile(static_cast<int>(number));
+  if (number >= p.items.tiles) return;
+  const RowItemTile at = p.tile(static_cast<int>(number));
   if (at.sequence < 0) return;
   const int rows = new_rows(p.args, at.sequence);
   const int item = at.first_item + lane;
-  if (at.row >= rows || item >= p.row_items) return;
+  if (at.row >= rows || item >= p.items.of_row) return;
   if (p.item_pairs == 1) {
     append_item<1>(p, at, rows, item);
   } else {

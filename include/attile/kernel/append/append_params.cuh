@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <attile/arch/thread.cuh>
 #include <attile/core/append.h>
 #include <attile/core/config.h>
 #include <attile/core/fast_divmod.h>
 #include <attile/core/math.h>
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
-#include <attile/core/tile_slots.h>
-#include <attile/kernel/problem/find_slot.cuh>
+#include <attile/kernel/problem/row_items.cuh>
 
 #include <cstdint>
 
@@ -25,28 +23,19 @@ struct AppendItem {
   int pair;  ///< the first of the pairs
 };
 
-/// Is what a warp does at a time: kWarpSize items of one new row.
-struct AppendTile {
-  int sequence = -1;  ///< below 0: of none
-  int row = 0;        ///< counted among the sequence's new ones, of which it may be none
-  int first_item = 0;
-};
-
 /// Holds the one argument of the kernel: the arguments, and how the heads of a row are cut into
 /// items. A row's items are those of all heads of K, of Q and of V, one behind another.
 template <class Args>
 struct AppendParams {
   using T = typename Args::ElementType;
-  using Slots = TileSlots<Axis::kRows, 1, typename Args::SequencesType>;
+  using Slots = typename RowItems<typename Args::SequencesType>::Slots;
   static constexpr int kVector = 16 / sizeof(T);  ///< elements that one instruction moves
 
   Args args;  ///< resolved
   /// The pairs of an item: kVector where all rows can be moved by vectors, else 1.
   int item_pairs;
   FastDivmod head_items, head_v_items;  ///< the items of a head of K or Q, and of one of V
-  int row_items;                        ///< the items of a row
-  FastDivmod row_tiles;                 ///< the tiles of a row
-  std::int64_t tiles;                   ///< of all rows: below 2^31 for the kernel
+  RowItems<typename Args::SequencesType> items;
 
   /// Takes arguments that passed `check_arguments`.
   explicit AppendParams(const Args& given)
@@ -54,26 +43,14 @@ struct AppendParams {
         item_pairs(takes_vectors(args) ? kVector : 1),
         head_items(ceil_div(args.head_dim, 2 * item_pairs)),
         head_v_items(ceil_div(args.head_dim_v, 2 * item_pairs)),
-        row_items((args.kv_heads + args.q_heads) * head_items + args.kv_heads * head_v_items),
-        row_tiles(ceil_div(row_items, arch::kWarpSize)),
-        tiles(min(slots().count(), std::int64_t{1} << 31) * int{row_tiles}) {}
+        items(slots(), (args.kv_heads + args.q_heads) * head_items + args.kv_heads * head_v_items) {
+  }
 
   /// Returns the slots of new rows, of one row each.
   ATTILE_HOST_DEVICE Slots slots() const { return Slots(args.sequences, args.batch, args.q_len); }
   /// Returns a tile by its number. Scope    all lanes of a warp.
-  ATTILE_DEVICE AppendTile tile(int number) const {
-    const auto share = [&] {
-      if constexpr (kIsPackedAlong<typename Args::SequencesType, Axis::kRows>) {
-        return find_by_warp<SlotOrder::kOfSequences>(slots(), number, row_tiles);
-      } else {
-        return slots().find(number, row_tiles);
-      }
-    }();
-    if (!share.is_sequence) return {};
-    const auto [row, tile] = row_tiles.divmod(share.item);
-    return {share.sequence, row, tile * arch::kWarpSize};
-  }
-  /// Returns an item of a row by its number, below row_items.
+  ATTILE_DEVICE RowItemTile tile(int number) const { return items.tile(slots(), number); }
+  /// Returns an item of a row by its number, below items.of_row.
   ATTILE_DEVICE AppendItem item(int number) const {
     const int rotated = (args.kv_heads + args.q_heads) * head_items;
     if (number >= rotated) {

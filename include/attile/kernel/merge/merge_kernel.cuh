@@ -64,11 +64,11 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kMergeThreads, 1)
   const int warp = arch::thread_index() / arch::kWarpSize;
   const int lane = arch::thread_index() % arch::kWarpSize;
   const std::int64_t number = std::int64_t{arch::block_index()} * kMergeWarps + warp;
-  if (number >= p.tiles) return;
-  const MergeTile at = p.tile(static_cast<int>(number));
+  if (number >= p.items.tiles) return;
+  const RowItemTile at = p.tile(static_cast<int>(number));
   if (at.sequence < 0) return;
   const int item = at.first_item + lane;
-  if (at.row >= extent_of(p.args, at.sequence).q_len || item >= p.row_items) return;
+  if (at.row >= extent_of(p.args, at.sequence).q_len || item >= p.items.of_row) return;
   const RowOrigin first = p.args.sequences.q_origin(at.sequence);
   const RowOrigin row = {first.batch, first.row + at.row};
   if (p.item_elements == 1) {
