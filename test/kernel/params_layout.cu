@@ -14,7 +14,7 @@
 #include "support/policies.h"
 #include "support/policy_lists.h"
 
-namespace {
+namespace kernel_params_layout {
 
 using namespace attile_test;
 using attile::DqMode;
@@ -166,4 +166,4 @@ TEST_CASE("params.host and device lay out the kernels' parameters alike") {
                                                   attile::sm90::TileSet::kElements>>();
 }
 
-}  // namespace
+}  // namespace kernel_params_layout

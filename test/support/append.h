@@ -155,12 +155,11 @@ class AppendProblem {
     if (c.q_heads > 0) a.q_heads = c.q_heads;
     a.head_dim = c.dim, a.head_dim_v = c.dim_v;
     if constexpr (kRotates) {
-      a.rotary = {.cos = at(tables.data()) + first(),
-                  .sin = at(tables.data()) + first() + sine(),
-                  .rows = table_rows,
-                  .dims = c.dims,
-                  .layout = c.layout,
-                  .seqlens = c.seqlens ? at(seqlens.data()) : nullptr};
+      a.rotary.cos = at(tables.data()) + first();
+      a.rotary.sin = a.rotary.cos + sine();
+      a.rotary.rows = table_rows, a.rotary.dims = c.dims;
+      a.rotary.layout = c.layout;
+      if (c.seqlens) a.rotary.seqlens = at(seqlens.data());
       if (c.one_table) a.rotary.row_stride = table_stride();
     }
     if constexpr (kPackedQueries) {

@@ -64,11 +64,9 @@ struct PagedProblem {
     a.q_len = kRows, a.kv_len = kEntries * kPage, a.head_dim = kDim;
     a.mask = {70, 0};
     a.sink.sinks = sinks.get();
-    a.sequences = {.page_table = table.get(),
-                   .pages_per_sequence = kEntries,
-                   .page_size = kPage,
-                   .pages = first_page + kPages,
-                   .seqused_k = seqused_k.get()};
+    a.sequences.page_table = table.get(), a.sequences.pages_per_sequence = kEntries;
+    a.sequences.page_size = kPage, a.sequences.pages = first_page + kPages;
+    a.sequences.seqused_k = seqused_k.get();
     return a;
   }
 
