@@ -13,7 +13,7 @@ namespace detail {
 
 /// Holds the tiles of the sm80 decode kernel, and its tuning (sm80::DecodeTuning).
 struct Sm80DecodeTiles {
-  int bc, warps, key_groups, stages;
+  int bc, warps, key_groups, stages, blocks;
 
   constexpr int br() const { return 16 * warps / key_groups; }
 };
@@ -21,26 +21,31 @@ struct Sm80DecodeTiles {
 /// Returns the tiles of the sm80 decode kernel for rows of K, and of V, of so many columns.
 /// A group of four warps takes registers for the scores of 16 rows and 64 keys, beside O: up to 128
 /// columns of 16 bits. More columns, and fp32, leave registers for two warps, or one. Of these the
-/// largest tiles are taken of which two stages fit shared memory, and of that up to six.
+/// largest tiles are taken of which two stages fit shared memory, and of that up to six. Two blocks
+/// of a multiprocessor, where both fit, load while one of them merges (docs/tuning.md).
 constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int element_bytes, int shared_kb) {
   const int row_bytes = (d + dv) * element_bytes;
   const int most = element_bytes == 4 ? (row_bytes <= 512 ? 2 : 1)
                                       : (row_bytes <= 512   ? 4
                                          : row_bytes <= 768 ? 2
                                                             : 1);
-  const auto stages = [&](int warps, int group_warps) {
+  const auto stages = [&](int warps, int group_warps, int blocks) {
     const int q_bytes = 2 * 16 * group_warps * d * element_bytes;  // of two stages
     const int merged = sm80::merge_pitch(sm80::merge_columns(dv, warps)) + 2;
     const int others = q_bytes + warps * 16 * merged * static_cast<int>(sizeof(float));
-    return (shared_kb * 1024 - others) / (warps * 16 * row_bytes);
+    // The device keeps 1 KB of each block.
+    const int of_block = (shared_kb + 1) * 1024 / blocks - 1024;
+    return (of_block - others) / (warps * 16 * row_bytes);
   };
   for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
-    for (int warps = 8; warps >= max(group_warps, 2); warps /= 2) {
-      const int count = stages(warps, group_warps);
-      if (count >= 2) return {16 * warps, warps, warps / group_warps, min(count, 6)};
+    for (int warps = 4; warps >= max(group_warps, 2); warps /= 2) {
+      for (int blocks = 2; blocks >= 1; --blocks) {
+        const int count = stages(warps, group_warps, blocks);
+        if (count >= 2) return {16 * warps, warps, warps / group_warps, min(count, 6), blocks};
+      }
     }
   }
-  return {16, 1, 1, 1};  // fp32 of 256 columns where a block can have 99 KB
+  return {16, 1, 1, 1, 1};  // fp32 of 256 columns where a block can have 99 KB
 }
 
 template <class Args, int D, int Dv, int kSharedKb>
@@ -49,10 +54,9 @@ struct Sm80Decode {
   static constexpr int kColumns = tile::kTileColumns<typename Args::ElementType>;
   static constexpr Sm80DecodeTiles kTiles =
       sm80_decode_tiles(round_up(D, kColumns), round_up(Dv, kColumns), kBytes, kSharedKb);
-  using type =
-      sm80::DecodeTraits<kTiles.br(), kTiles.bc, D, typename Args::Elements,
-                         typename Args::Policies, Dv,
-                         sm80::DecodeTuning<kTiles.warps, kTiles.key_groups, kTiles.stages>>;
+  using type = sm80::DecodeTraits<
+      kTiles.br(), kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
+      sm80::DecodeTuning<kTiles.warps, kTiles.key_groups, kTiles.stages, kTiles.blocks>>;
   static_assert(type::kSharedBytes <= kSharedKb * 1024,
                 "attile: the default tiles of a decode kernel do not fit the shared memory");
 };

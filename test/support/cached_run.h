@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -113,6 +114,7 @@ class CachedRun {
   }
 
  private:
+  static constexpr int kMostRowsBefore = 512;
   static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
   /// Where rows and keys lie.
@@ -170,19 +172,35 @@ class CachedRun {
     return std::size_t(places_.table[entry]) * batch_.page_size + key % batch_.page_size;
   }
 
+  /// At least so many numbers that follow from a seed; a thousand batches of the same sequences ask
+  /// for them again and again.
+  static const std::vector<T>& numbers_of(int seed, std::size_t count) {
+    static std::map<int, std::vector<T>> known;
+    std::vector<T>& numbers = known[seed];
+    const Random random(static_cast<std::uint64_t>(seed));
+    numbers.reserve(count);
+    while (numbers.size() < count) {
+      numbers.push_back(attile::from_float<T>(random.normal(numbers.size())));
+    }
+    return numbers;
+  }
+
   void fill() const {
     const auto upload = [&](const example::DeviceArray<T>& to, int tensor, int heads,
                             bool of_queries) {
       std::vector<T> values(to.size(), attile::from_float<T>(kNan));
       for (int b = 0; b < static_cast<int>(batch_.sequences.size()); ++b) {
         const CachedSequence& s = batch_.sequences[b];
-        const Random random(static_cast<std::uint64_t>(16 * s.seed + tensor));
-        for (int i = 0; i < (of_queries ? s.q_len : s.kv_len); ++i) {
+        const std::size_t size = std::size_t(heads) * D;
+        // Rows of queries may begin before the first key.
+        const int first = of_queries ? kMostRowsBefore + s.kv_len - s.q_len : 0;
+        const int count = of_queries ? s.q_len : s.kv_len;
+        REQUIRE(first >= 0);
+        const std::vector<T>& numbers = numbers_of(16 * s.seed + tensor, (first + count) * size);
+        for (int i = 0; i < count; ++i) {
           const std::size_t row = of_queries ? q_row(b) + i : kv_row(b, i);
-          for (int x = 0; x < heads * D; ++x) {
-            const auto at = static_cast<std::uint64_t>(of_queries ? s.kv_len - s.q_len + i : i);
-            values[row * heads * D + x] = attile::from_float<T>(random.normal(at * heads * D + x));
-          }
+          const std::size_t at = first + i;
+          std::copy_n(numbers.begin() + at * size, size, values.begin() + row * size);
         }
       }
       to.upload(values);

@@ -91,15 +91,15 @@ ATTILE_DEVICE int shuffle(int x, int from) { return __shfl_sync(kAllLanes, x, fr
 /// Scope    all lanes of the warp.
 ATTILE_DEVICE int uniform(int x) { return __shfl_sync(kAllLanes, x, 0); }
 
-/// Returns the x of the first lane, word by word. Scope    all lanes of the warp.
+/// Returns the x of lane `from`, word by word. Scope    all lanes of the warp.
 template <class T>
-ATTILE_DEVICE T uniform_words(T x) {
+ATTILE_DEVICE T shuffle_words(T x, int from) {
   static_assert(std::is_trivially_copyable_v<T>,
-                "attile::arch::uniform_words: the type is not trivially copyable");
-  static_assert(sizeof(T) % sizeof(int) == 0, "attile::arch::uniform_words: not whole words");
+                "attile::arch::shuffle_words: the type is not trivially copyable");
+  static_assert(sizeof(T) % sizeof(int) == 0, "attile::arch::shuffle_words: not whole words");
   int words[sizeof(T) / sizeof(int)];
   std::memcpy(words, &x, sizeof(T));
-  for (int& word : words) word = uniform(word);
+  for (int& word : words) word = shuffle(word, from);
   std::memcpy(&x, words, sizeof(T));
   return x;
 }

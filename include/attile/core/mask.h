@@ -55,6 +55,12 @@ inline constexpr bool kIgnoresBatch = [] {
   if constexpr (requires { M::kIgnoresBatch; }) return bool(M::kIgnoresBatch);
   return false;
 }();
+/// Says the same of `head`: kernels of `decode` then need not ask it about every head.
+template <class M>
+inline constexpr bool kIgnoresHead = [] {
+  if constexpr (requires { M::kIgnoresHead; }) return bool(M::kIgnoresHead);
+  return false;
+}();
 
 /// Returns the columns that a run of rows sees. Where the mask does not say, each may be visible.
 template <Mask M>
@@ -112,6 +118,7 @@ struct Band {
 struct NoMask {
   static constexpr bool kIntervals = true;
   static constexpr bool kIgnoresBatch = true;
+  static constexpr bool kIgnoresHead = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) const { return true; }
   ATTILE_HOST_DEVICE Span columns(int, int, Interval, Extent e) const {
@@ -130,6 +137,7 @@ inline constexpr bool kRowsAlike = std::is_same_v<M, NoMask>;
 struct Causal {
   static constexpr bool kIntervals = true;
   static constexpr bool kIgnoresBatch = true;
+  static constexpr bool kIgnoresHead = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent e) const {
     return i.col <= i.row + e.shift();
@@ -146,6 +154,7 @@ struct Causal {
 struct CausalTopLeft {
   static constexpr bool kIntervals = true;
   static constexpr bool kIgnoresBatch = true;
+  static constexpr bool kIgnoresHead = true;
 
   ATTILE_HOST_DEVICE bool visible(ScoreIndex i, Extent) const { return i.col <= i.row; }
   ATTILE_HOST_DEVICE Span columns(int, int, Interval rows, Extent e) const {
@@ -162,6 +171,7 @@ struct CausalTopLeft {
 struct SlidingWindow {
   static constexpr bool kIntervals = true;
   static constexpr bool kIgnoresBatch = true;
+  static constexpr bool kIgnoresHead = true;
 
   int left = -1;
   int right = -1;
@@ -302,6 +312,7 @@ template <Mask A, Mask B>
 struct And {
   static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;
   static constexpr bool kIgnoresBatch = attile::kIgnoresBatch<A> && attile::kIgnoresBatch<B>;
+  static constexpr bool kIgnoresHead = attile::kIgnoresHead<A> && attile::kIgnoresHead<B>;
   static constexpr bool kUniformOnly = attile::kUniformOnly<A> || attile::kUniformOnly<B>;
 
   A first{};

@@ -4,8 +4,6 @@
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 
-#include <cstdint>
-
 namespace attile {
 
 /// Says how a kernel of `decode` splits the keys of a row over blocks. The states (m, l, O) of the
@@ -31,19 +29,25 @@ struct Splits {
   friend constexpr bool operator==(const Splits&, const Splits&) = default;
 };
 
-/// Cuts `units` equal pieces of work, in order, into `blocks` runs of nearly equal lengths. With
-/// fewer units than blocks some runs are empty.
+/// Cuts `units` equal pieces of work, in order, into `blocks` runs: the first `longer` runs have
+/// one piece more than the others. With fewer units than blocks some runs are empty.
 struct EvenCut {
-  std::int64_t units;
-  int blocks;
+  int length = 0;  ///< of the others
+  int longer = 0;
+
+  constexpr EvenCut() = default;
+  ATTILE_HOST_DEVICE constexpr EvenCut(int units, int blocks)
+      : length(units / blocks), longer(units - length * blocks) {}
 
   /// Returns the first unit of a block's run, which ends where the next one's begins.
-  ATTILE_HOST_DEVICE constexpr std::int64_t first(int block) const {
-    return units * block / blocks;
+  ATTILE_HOST_DEVICE constexpr int first(int block) const {
+    return length * block + min(block, longer);
   }
-  /// Returns the block whose run has a unit: the last one with units * block / blocks < unit + 1.
-  ATTILE_HOST_DEVICE constexpr int block_of(std::int64_t unit) const {
-    return static_cast<int>(((unit + 1) * blocks - 1) / units);
+  /// Returns the block whose run has a unit.
+  ATTILE_HOST_DEVICE constexpr int block_of(int unit) const {
+    const int shorter_from = (length + 1) * longer;
+    if (unit < shorter_from) return unit / (length + 1);
+    return longer + (unit - shorter_from) / length;
   }
 };
 

@@ -4,6 +4,8 @@
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
+#include <attile/core/fast_divmod.h>
+#include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
@@ -26,10 +28,13 @@ namespace attile {
 /// of head 0. What a row tile sees ahead of them belongs to its first unit, and what it sees after
 /// them to its last one; it may also see nothing of a unit. That costs balance, and nothing else.
 struct SequenceWork {
-  int row_tiles = 0;       ///< of each head
-  int first_unit = 0;      ///< counted from key 0 on
-  int units_of_tile = 0;   ///< of each row tile: at least 1, so that rows without keys are written
-  std::int64_t units = 0;  ///< of all row tiles of all heads
+  int row_tiles = 0;      ///< of each head
+  int first_unit = 0;     ///< counted from key 0 on
+  int units_of_tile = 1;  ///< of each row tile: at least 1, so that rows without keys are written
+  int units = 0;          ///< of all row tiles of all heads
+  // As WorkTile has them.
+  Extent extent{};
+  RowOrigin q_origin{}, kv_origin{};
 };
 
 /// Holds the one argument of a decode kernel: the problem, how its keys are split, and the scratch
@@ -47,13 +52,15 @@ struct DecodeParams : Problem<Traits> {
   /// Is the most blocks of a grid. Scratch memory has a ticket for each at its beginning, whatever
   /// the arguments, so that a call never finds there what another one has left of a part.
   static constexpr int kMostBlocks = 4096;
+  /// Is the most units of a problem, so that two such numbers have a sum.
+  static constexpr int kMostUnits = (1 << 30) - 1;
 
   Splits::Kind splits;
-  int unit_tiles;      ///< kv tiles of a unit
-  int packed_heads;    ///< query heads that share row tiles
-  int row_heads;       ///< heads that have row tiles of their own: q_heads / packed_heads
-  int part_rows;       ///< packed rows that a part has room for in scratch memory
-  std::int64_t slots;  ///< parts that scratch memory has room for
+  FastDivmod unit_tiles;    ///< kv tiles of a unit
+  FastDivmod packed_heads;  ///< query heads that share row tiles
+  int row_heads;            ///< heads that have row tiles of their own: q_heads / packed_heads
+  int part_rows;            ///< packed rows that a part has room for in scratch memory
+  int slots;                ///< parts that scratch memory has room for
   /// For each block: how many blocks have ended their parts of the row tile that begins in the
   /// block and ends in another one. 0 before and after each launch.
   int* tickets = nullptr;
@@ -63,7 +70,7 @@ struct DecodeParams : Problem<Traits> {
   explicit DecodeParams(const Args& args)
       : Base(args),
         splits(args.splits.kind),
-        unit_tiles(splits == Splits::Kind::kFixed ? max(args.splits.keys / kBc, 1) : 1),
+        unit_tiles(tiles_of_unit(args)),
         packed_heads(heads_that_share(args)),
         row_heads(args.q_heads / packed_heads),
         part_rows(rows_of_parts(args)),
@@ -97,14 +104,15 @@ struct DecodeParams : Problem<Traits> {
     if (std::int64_t{longest_lengths(args).q_len} * packed_heads > INT_MAX - kBr) {
       return refuse("q_len times the query heads of a kv head must be less than 2^31 - Br");
     }
+    if (units_with(args, unit_tiles) > kMostUnits) {
+      return refuse("there are more than 2^30 parts of rows: decode is for few rows of queries");
+    }
     return {};
   }
 
   /// Returns the memory of a part: m and l of part_rows rows, and their O.
   static constexpr int kOutputColumns = round_up(Traits::kDv, 4);
-  ATTILE_DEVICE float* part(std::int64_t slot) const {
-    return parts + slot * part_floats(part_rows);
-  }
+  ATTILE_DEVICE float* part(int slot) const { return parts + slot * part_floats(part_rows); }
 
   /// Whether all sequences have the same units: where all have the same lengths, and what rows are
   /// expected to see does not depend on the sequence.
@@ -114,15 +122,16 @@ struct DecodeParams : Problem<Traits> {
   ATTILE_DEVICE SequenceWork work_of(int sequence) const {
     WorkTile at{.sequence = sequence};
     this->read_lengths(at);
-    const Extent lengths = this->extent(at);
-    if (lengths.q_len <= 0) return {};
-    SequenceWork work;
-    const std::int64_t rows = std::int64_t{lengths.q_len} * packed_heads;
-    work.row_tiles = static_cast<int>(ceil_div(rows, std::int64_t{kBr}));
-    const TileRange seen = expected_keys(at, lengths);
-    work.first_unit = seen.first / unit_tiles;
-    work.units_of_tile = max(ceil_div(seen.last, unit_tiles) - work.first_unit, 1);
-    work.units = std::int64_t{row_heads} * work.row_tiles * work.units_of_tile;
+    SequenceWork work{.extent = this->extent(at),
+                      .q_origin = this->q_origin(at),
+                      .kv_origin = this->kv_origin(at)};
+    if (work.extent.q_len <= 0) return work;
+    work.row_tiles = ceil_div(work.extent.q_len * packed_heads, kBr);
+    const TileRange seen = expected_keys(at, work.extent);
+    work.first_unit = unit_tiles.divmod(seen.first).quotient;
+    const auto last = unit_tiles.divmod(seen.last);
+    work.units_of_tile = max(last.quotient + (last.remainder > 0 ? 1 : 0) - work.first_unit, 1);
+    work.units = min(row_heads * work.row_tiles * work.units_of_tile, kMostUnits);
     return work;
   }
 
@@ -160,18 +169,27 @@ struct DecodeParams : Problem<Traits> {
     const std::int64_t of_head = share_a_batch ? tiles + args.batch : args.batch * tiles;
     return of_head * (args.q_heads / packed);
   }
-  static std::int64_t unit_bound(const Args& args) {
-    const int keys = args.splits.kind == Splits::Kind::kFixed ? max(args.splits.keys, kBc) : kBc;
-    return row_tile_bound(args) * max(ceil_div(longest_lengths(args).kv_len, keys), 1);
+  /// Returns the most units where each has so many kv tiles.
+  static std::int64_t units_with(const Args& args, int tiles) {
+    const int kv_tiles = ceil_div(longest_lengths(args).kv_len, kBc);
+    return row_tile_bound(args) * max(ceil_div(kv_tiles, tiles), 1);
+  }
+  static std::int64_t unit_bound(const Args& args) { return units_with(args, tiles_of_unit(args)); }
+  /// Returns unit_tiles: as few as the splits allow, and as many as keep the units countable.
+  static int tiles_of_unit(const Args& args) {
+    if (args.splits.kind == Splits::Kind::kFixed) return max(args.splits.keys / kBc, 1);
+    int tiles = 1;
+    while (tiles < kMostUnits / 2 && units_with(args, tiles) > kMostUnits) tiles *= 2;
+    return tiles;
   }
   /// Returns the parts that scratch memory has room for. With kFill a block has at most two of
   /// split row tiles (SplitSchedule::set_slots).
-  static std::int64_t slots_of(const Args& args) {
+  static int slots_of(const Args& args) {
     switch (args.splits.kind) {
       case Splits::Kind::kFill:
-        return 2 * forward_block_count<Traits>(args);
+        return static_cast<int>(2 * forward_block_count<Traits>(args));
       case Splits::Kind::kFixed:
-        return unit_bound(args);
+        return static_cast<int>(min<std::int64_t>(unit_bound(args), kMostUnits));
       default:
         return 0;
     }

@@ -14,11 +14,14 @@
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
 #include <attile/tile/online_softmax.h>
+#include <attile/tile/warp_sum.cuh>
 
 #include <cstdint>
 
-// The states of a row over disjoint keys are merged twice: those of a block's warps, in the order
-// of the warps, and those of a row tile's parts in scratch memory, in the order of the keys.
+// The states of a row over disjoint keys are merged twice: those of a block's warps, and those of a
+// row tile's parts in scratch memory.
+//   m = max m_i,  l = sum l_i e^(m_i - m),  O = sum O_i e^(m_i - m)     [FlashAttention-1, 3.1]
+// The sums have an order that follows from the number of states alone.
 
 namespace attile {
 
@@ -29,22 +32,21 @@ struct RowState {
   Float4 o{};
 };
 
-/// Returns the state of a row over the keys of `count` states. The sums have the order of the
-/// states, and bits that depend on nothing else.
-///   m = max m_i,  l = sum l_i e^(m_i - m),  O = sum O_i e^(m_i - m)     [FlashAttention-1, 3.1]
-/// `m(i)`, `l(i)`, `o(i)` give those of state i.
-template <class M, class L, class O>
-ATTILE_DEVICE RowState merge_states(int count, float scale_log2, const M& m, const L& l,
-                                    const O& o) {
-  RowState row;
-  for (int i = 0; i < count; ++i) row.m = arch::fmax(row.m, m(i));
-  ATTILE_UNROLL_BY(4)
-  for (int i = 0; i < count; ++i) {
-    const float weight = tile::softmax_weight(m(i), row.m, scale_log2);
-    const Float4 part = o(i);
-    row.l = arch::fma(l(i), weight, row.l);
+/// Returns the state of a row over the keys of several states. `state(i)` reads state i.
+template <int kStates, class State>
+ATTILE_DEVICE RowState merge_states(float scale_log2, const State& state) {
+  RowState states[kStates], row;
+  ATTILE_UNROLL
+  for (int i = 0; i < kStates; ++i) {
+    states[i] = state(i);
+    row.m = arch::fmax(row.m, states[i].m);
+  }
+  ATTILE_UNROLL
+  for (int i = 0; i < kStates; ++i) {
+    const float weight = tile::softmax_weight(states[i].m, row.m, scale_log2);
+    row.l = arch::fma(states[i].l, weight, row.l);
     ATTILE_UNROLL
-    for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(part[e], weight, row.o[e]);
+    for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(states[i].o[e], weight, row.o[e]);
   }
   return row;
 }
@@ -67,39 +69,35 @@ class PartOutput {
       return;
     }
     float* const memory = p_.part(part_.slot);
-    if (col == 0) {
-      memory[row] = state.m;
-      memory[p_.part_rows + row] = state.l;
-    }
+    if (col == 0) arch::store(memory + 2 * row, Vec<float, 2>{state.m, state.l});
     arch::store(outputs(memory) + row * kColumns + col, state.o);
   }
 
   /// Ends a part after its last `put`. The block that ends the last part of a row tile merges all
   /// of them, whichever block that is. Nobody waits: each block of the row tile takes its ticket
   /// once, after its own parts, and the one that takes the last one sets it to 0 again.
-  /// Scope    all kThreads threads of the block.
+  /// Scope    all kThreads threads of the block. `states`: shared memory for two floats of each
+  ///          row.
   /// Barriers one of the block between the last `put` and this, or others could read a part that is
-  ///          not written yet.
-  ATTILE_DEVICE void end() const {
+  ///          not written yet; and between the last use of `states` and this.
+  ATTILE_DEVICE void end(float* states) const {
     if (part_.parts == 1 || !part_.is_last_of_block) return;
     if (part_.blocks > 1 && !takes_last_ticket()) return;
+    weigh_parts(states);
+    arch::barrier();  // all weights are written before they are read
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
       const int row = i / kVectors, col = i % kVectors * 4;
-      const auto memory = [&](int n) { return p_.part(part_.slot_of(n)); };
-      store(row, col,
-            merge_states(
-                part_.parts, scale_log2_, [&](int n) { return memory(n)[row]; },
-                [&](int n) { return memory(n)[p_.part_rows + row]; },
-                [&](int n) {
-                  return arch::load<4>(
-                      static_cast<const float*>(outputs(memory(n)) + row * kColumns + col));
-                }));
+      store(row, col, {states[2 * row], states[2 * row + 1], sum_parts(row, col)});
     }
+    arch::barrier();  // they are read before the next part's states are written
   }
 
  private:
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
   static constexpr int kVectors = kColumns / 4;
+  /// Is the number of parts that a thread reads before it uses the first of them: memory answers
+  /// them together.
+  static constexpr int kPartsAtOnce = 16;
   /// Is a named barrier that nobody else uses: key groups have 1 to 14.
   static constexpr int kBarrier = 15;
 
@@ -120,6 +118,52 @@ class PartOutput {
     ATTILE_DEVICE float logit(int) const { return of_row; }
   };
 
+  /// Replaces m of each part by what the part weighs, e^(m_i - m), and sets m and l of each row.
+  ATTILE_DEVICE void weigh_parts(float* states) const {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    constexpr int kWarps = Traits::kThreads / arch::kWarpSize;
+    for (int row = arch::thread_index() / arch::kWarpSize; row < part_.rows; row += kWarps) {
+      const auto state_of = [&](int n) { return p_.part(part_.slot_of(n)) + 2 * row; };
+      float m = -kInf, l = 0.0f;
+      for (int n = lane; n < part_.parts; n += arch::kWarpSize) m = arch::fmax(m, *state_of(n));
+      m = tile::warp_max(m);
+      for (int n = lane; n < part_.parts; n += arch::kWarpSize) {
+        float* const state = state_of(n);
+        const float weight = tile::softmax_weight(state[0], m, scale_log2_);
+        l = arch::fma(state[1], weight, l);
+        state[0] = weight;
+      }
+      l = tile::warp_sum(l);
+      if (lane == 0) {
+        states[2 * row] = m;
+        states[2 * row + 1] = l;
+      }
+    }
+  }
+  /// Returns four elements of O of all parts.
+  ATTILE_DEVICE Float4 sum_parts(int row, int col) const {
+    Float4 sum{};
+    for (int first = 0; first < part_.parts; first += kPartsAtOnce) {
+      float weight[kPartsAtOnce];
+      Float4 o[kPartsAtOnce];
+      ATTILE_UNROLL
+      for (int i = 0; i < kPartsAtOnce; ++i) {
+        weight[i] = 0.0f;
+        o[i] = {};
+        if (first + i >= part_.parts) continue;
+        const float* const memory = p_.part(part_.slot_of(first + i));
+        weight[i] = memory[2 * row];
+        o[i] = arch::load<4>(outputs(memory) + row * kColumns + col);
+      }
+      ATTILE_UNROLL
+      for (int i = 0; i < kPartsAtOnce; ++i) {
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) sum[e] = arch::fma(o[i][e], weight[i], sum[e]);
+      }
+    }
+    return sum;
+  }
+
   /// Returns whether all other blocks of the row tile have ended their parts.
   /// Scope    all threads of the block.
   ATTILE_DEVICE bool takes_last_ticket() const {
@@ -136,14 +180,17 @@ class PartOutput {
   ATTILE_DEVICE static bool any_thread(bool x) {
     return arch::barrier_any(kBarrier, Traits::kThreads, x);
   }
-  ATTILE_DEVICE float* outputs(float* memory) const { return memory + 2 * p_.part_rows; }
+  template <class Float>
+  ATTILE_DEVICE Float* outputs(Float* memory) const {
+    return memory + 2 * p_.part_rows;
+  }
 
   /// Writes O and LSE of a row from the state over all its keys.
   /// [FlashAttention-2, Alg. 1, lines 12 to 15]
   ATTILE_DEVICE void store(int row, int col, RowState state) const {
     const int packed_row = part_.packed_row0 + row;
-    const int head = part_.at.head + packed_row % p_.packed_heads;
-    const int q_row = packed_row / p_.packed_heads;
+    const auto [q_row, head_of_pack] = p_.packed_heads.divmod(packed_row);
+    const int head = part_.at.head + head_of_pack;
     tile::OnlineSoftmax<1> softmax{{state.m}, {state.l}};
     RowSink sink{-kInf, scale_log2_};
     if constexpr (RowSink::kEnabled) sink.of_row = p_.policies.sink.logit(head);

@@ -239,7 +239,7 @@ struct Problem {
   ATTILE_DEVICE auto sampler() const {
     const auto sampler = policies.dropout.sampler(q_heads);
     if constexpr (GroupSampler<std::remove_cv_t<decltype(sampler)>>) {
-      return arch::uniform_words(sampler);
+      return arch::shuffle_words(sampler, 0);
     } else {
       return sampler;
     }

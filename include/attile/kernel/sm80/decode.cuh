@@ -55,8 +55,11 @@
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
-//   of the block, in SplitSchedule: the warps' sums are written, and are read, before what follows
+//   of the block, in SplitSchedule, with more sequences than a warp has lanes: the warps' sums are
+//     written, and are read, before what follows
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
+//   of the block, in PartOutput::end: weights are written before others read them; what the rows'
+//     states lie in is read before the next part's are written
 
 namespace attile::sm80 {
 
@@ -83,6 +86,7 @@ class TileLoads {
     is_begun_ = true;
     q_ = q_stage();
     load_ahead();
+    schedule_.complete(part);
     return true;
   }
   /// Waits until this thread's copies of the next tile have landed, and those of the part's Q with
@@ -135,28 +139,29 @@ class TileLoads {
     }
   }
   ATTILE_DEVICE void load_tile() {
-    if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
     const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
     const int thread = arch::thread_index() % Traits::kGroupThreads;
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
     tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), key, thread);
     tile::load_async<Traits::kGroupThreads>(v_smem, p_.v_of(part_.at), key, thread);
+    if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
     arch::async_copy_commit();
     ++loaded_;
   }
 
-  /// Loads the packed rows of a part; rows and columns that there are not become 0.
+  /// Loads the packed rows of a part, for warps that have any of them; rows and columns that there
+  /// are not become 0.
   ATTILE_DEVICE void load_q(const typename Traits::QTile& q_smem) const {
     using Layout = typename Traits::QTile::Layout;
     constexpr int kUnit = Layout::kUnitElements;
     const RowOrigin origin = p_.q_origin(part_.at);
     const auto row_of = [&](int r) {
-      const int packed_row = part_.packed_row0 + r;
-      return p_.q.tensor.row(origin.batch, part_.at.head + packed_row % p_.packed_heads,
-                             std::int64_t{origin.row} + packed_row / p_.packed_heads);
+      const auto [row, head] = p_.packed_heads.divmod(part_.packed_row0 + r);
+      return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
     };
-    for (int i = arch::thread_index(); i < Traits::kBr * Layout::kUnits; i += Traits::kThreads) {
+    const int units = round_up(part_.rows, Traits::kWarpRows) * Layout::kUnits;
+    for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
       const int r = i / Layout::kUnits, col = i % Layout::kUnits * kUnit;
       const bool there = r < part_.rows && col < p_.head_dim;
       const T* const from = row_of(r < part_.rows ? r : 0) + (there ? col : 0);
@@ -208,6 +213,8 @@ struct WarpShare {
   ATTILE_DEVICE static int state() { return Scores::warp_row() / kRows; }
   /// Returns the warp's first row in the row tile, and its first key in the tile of its key group.
   ATTILE_DEVICE static int first_row() { return Scores::warp_row() % kRows; }
+  /// Returns the row in the row tile of a register's row.
+  ATTILE_DEVICE static int row(int r) { return Scores::row(r) - Scores::warp_row() + first_row(); }
   ATTILE_DEVICE static int first_key() { return state() * kKeys % Traits::kGroupKeys; }
 
   /// Returns the coordinates of the warp's scores in a step of Bc keys from `key` on. Registers
@@ -236,7 +243,6 @@ ATTILE_DEVICE void merge_warps(
     const PartOutput<Traits>& output, int rows, float scale_log2, unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
   constexpr int kColumns = Traits::kMergeColumns;
-  constexpr int kPitch = Traits::kMergePitch;
   float* const m = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   float* const l = m + Outputs::kRows;
   float* const o = reinterpret_cast<float*>(shared + Traits::kMergeOffset);
@@ -248,34 +254,40 @@ ATTILE_DEVICE void merge_warps(
       l[Outputs::row(r)] = sum;
     }
   }
+  // Few rows leave memory for more columns, and want fewer barriers.
+  const int at_once = Traits::columns_at_once(Share::kStates * rows);
+  const int pitch = merge_pitch(at_once);
+  int first = 0;  // of the columns that are in memory
   ATTILE_UNROLL
   for (int col0 = 0; col0 < Traits::kVColumns; col0 += kColumns) {
     ATTILE_UNROLL
     for (int r = 0; r < Outputs::kRegRows; ++r) {
+      const int row = Share::row(r);
+      float* const to = o + (Share::state() * rows + row) * pitch - first;
       ATTILE_UNROLL
       for (int c = 0; c < Outputs::kRegCols; c += 2) {
-        const int col = Outputs::col_offset(c) - col0;
-        if (col < 0 || col >= kColumns) continue;
-        arch::store(o + Outputs::row(r) * kPitch + col + Outputs::col(0),
-                    Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
+        const int col = Outputs::col_offset(c);
+        if (col < col0 || col >= col0 + kColumns || row >= rows) continue;
+        arch::store(to + col + Outputs::col(0), Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
       }
     }
+    const int end = min(col0 + kColumns, Traits::kVColumns);
+    if (end - first < at_once && end < Traits::kVColumns) continue;
     arch::barrier();  // all warps have written their states before they are read
-    constexpr int kVectors = kColumns / 4;
-    for (int i = arch::thread_index(); i < rows * kVectors; i += Traits::kThreads) {
-      const int row = i / kVectors, col = i % kVectors * 4;
-      if (col0 + col >= Traits::kDv) continue;
-      const auto at = [&](int state) { return state * Share::kRows + row; };
+    const int vectors = (end - first) / 4;
+    for (int i = arch::thread_index(); i < rows * vectors; i += Traits::kThreads) {
+      const int row = i / vectors, col = i % vectors * 4;
+      if (first + col >= Traits::kDv) continue;
       output.put(
-          row, col0 + col,
-          merge_states(
-              Share::kStates, scale_log2, [&](int state) { return m[at(state)]; },
-              [&](int state) { return l[at(state)]; },
-              [&](int state) {
-                return arch::load<4>(static_cast<const float*>(o + at(state) * kPitch + col));
-              }));
+          row, first + col, merge_states<Share::kStates>(scale_log2, [&](int state) {
+            const int of_all = state * Share::kRows + row;
+            return RowState{
+                m[of_all], l[of_all],
+                arch::load<4>(static_cast<const float*>(o + (state * rows + row) * pitch + col))};
+          }));
     }
     arch::barrier();  // they are read before the next columns, or the next part's, are written
+    first = end;
   }
 }
 
@@ -329,7 +341,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& 
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
   merge_warps<Traits, Share>(o_frag, softmax, output, part.rows, scale_log2, shared);
-  output.end();
+  output.end(reinterpret_cast<float*>(shared + Traits::kStatesOffset));
 }
 
 /// Computes the parts of row tiles that a block has.

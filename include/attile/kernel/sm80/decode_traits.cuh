@@ -16,9 +16,9 @@ namespace attile::sm80 {
 
 /// Returns the floats from row to row of the memory in which so many columns of O are merged: 8
 /// more keep the rows of a half warp's stores in different banks.
-constexpr int merge_pitch(int columns) { return columns + 8; }
-/// Returns how many columns of O the warps of a block merge at a time: all, or as few as keep the
-/// memory for it within 12 KB, or 16.
+ATTILE_HOST_DEVICE constexpr int merge_pitch(int columns) { return columns + 8; }
+/// Returns the columns of O that there is memory for when all warps of a block have 16 rows to
+/// merge: all, or as few as keep it within 12 KB, or 16.
 constexpr int merge_columns(int columns, int warps) {
   int times = 1;
   const auto at_a_time = [&] { return round_up(ceil_div(columns, times), 16); };
@@ -74,7 +74,13 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using VTile = tile::PanelTile<kGroupKeys, kVColumns, T>;
 
   static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
-  static constexpr int kMergePitch = merge_pitch(kMergeColumns);
+  static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);
+  /// Returns how many columns of O are merged at once, a multiple of kMergeColumns, where all
+  /// states together have so many rows.
+  ATTILE_DEVICE static int columns_at_once(int state_rows) {
+    const int fit = (kMergeFloats / state_rows - merge_pitch(0)) / kMergeColumns * kMergeColumns;
+    return min(fit, round_up(kVColumns, kMergeColumns));
+  }
 
   // Shared memory is laid out in this order.
   static constexpr int kQStages = 2;  // of the part, and of the next one
@@ -83,8 +89,7 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;
   static constexpr std::size_t kMergeOffset =
       kStatesOffset + 2 * kWarps * kWarpRows * sizeof(float);
-  static constexpr std::size_t kSharedBytes =
-      kMergeOffset + sizeof(float) * kWarps * kWarpRows * kMergePitch;
+  static constexpr std::size_t kSharedBytes = kMergeOffset + sizeof(float) * kMergeFloats;
   static_assert(kSharedBytes <= arch::kMaxSharedBytes,
                 "attile::sm80::DecodeTraits: the stages of K and V, Q and what merges O take more "
                 "than the 232448 bytes of shared memory that a block can have; choose fewer stages "

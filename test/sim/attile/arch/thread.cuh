@@ -75,12 +75,12 @@ inline int uniform(int x, std::source_location at = std::source_location::curren
 }
 
 template <class T>
-T uniform_words(T x, std::source_location at = std::source_location::current()) {
+T shuffle_words(T x, int from, std::source_location at = std::source_location::current()) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(int) == 0,
-                "sim: uniform_words takes whole words");
+                "sim: shuffle_words takes whole words");
   int words[sizeof(T) / sizeof(int)];
   std::memcpy(words, &x, sizeof(T));
-  for (int& word : words) word = uniform(word, at);
+  for (int& word : words) word = shuffle(word, from, at);
   std::memcpy(&x, words, sizeof(T));
   return x;
 }
