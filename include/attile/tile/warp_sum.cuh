@@ -2,7 +2,6 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
-#include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
@@ -14,15 +13,6 @@ template <int kStride = 1>
 ATTILE_DEVICE float warp_sum(float x) {
   ATTILE_UNROLL
   for (int mask = arch::kWarpSize / 2; mask >= kStride; mask /= 2) x += arch::shuffle_xor(x, mask);
-  return x;
-}
-
-/// Returns the largest x of the lanes of a warp, to each of them. Scope    all lanes of a warp.
-ATTILE_DEVICE float warp_max(float x) {
-  ATTILE_UNROLL
-  for (int mask = arch::kWarpSize / 2; mask > 0; mask /= 2) {
-    x = arch::fmax(x, arch::shuffle_xor(x, mask));
-  }
   return x;
 }
 

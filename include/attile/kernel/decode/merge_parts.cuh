@@ -14,7 +14,6 @@
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
 #include <attile/tile/online_softmax.h>
-#include <attile/tile/warp_sum.cuh>
 
 #include <cstdint>
 
@@ -32,21 +31,33 @@ struct RowState {
   Float4 o{};
 };
 
-/// Returns the state of a row over the keys of several states. `state(i)` reads state i.
-template <int kStates, class State>
-ATTILE_DEVICE RowState merge_states(float scale_log2, const State& state) {
-  RowState states[kStates], row;
-  ATTILE_UNROLL
-  for (int i = 0; i < kStates; ++i) {
-    states[i] = state(i);
-    row.m = arch::fmax(row.m, states[i].m);
-  }
-  ATTILE_UNROLL
-  for (int i = 0; i < kStates; ++i) {
-    const float weight = tile::softmax_weight(states[i].m, row.m, scale_log2);
-    row.l = arch::fma(states[i].l, weight, row.l);
+/// Returns the state of a row over the keys of `count` states. `state(i)` reads state i. kAtOnce
+/// are read before the first of them is used: memory answers them together.
+template <int kAtOnce, class State>
+ATTILE_DEVICE RowState merge_states(int count, float scale_log2, const State& state) {
+  RowState row;
+  ATTILE_UNROLL_BY(1)
+  for (int first = 0; first < count; first += kAtOnce) {
+    RowState next[kAtOnce];
     ATTILE_UNROLL
-    for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(states[i].o[e], weight, row.o[e]);
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i < count) next[i] = state(first + i);
+    }
+    float m = row.m;
+    ATTILE_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) m = arch::fmax(m, next[i].m);
+    const float kept = tile::softmax_weight(row.m, m, scale_log2);
+    row.m = m;
+    row.l *= kept;
+    ATTILE_UNROLL
+    for (int e = 0; e < 4; ++e) row.o[e] *= kept;
+    ATTILE_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float weight = tile::softmax_weight(next[i].m, m, scale_log2);
+      row.l = arch::fma(next[i].l, weight, row.l);
+      ATTILE_UNROLL
+      for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(next[i].o[e], weight, row.o[e]);
+    }
   }
   return row;
 }
@@ -76,28 +87,27 @@ class PartOutput {
   /// Ends a part after its last `put`. The block that ends the last part of a row tile merges all
   /// of them, whichever block that is. Nobody waits: each block of the row tile takes its ticket
   /// once, after its own parts, and the one that takes the last one sets it to 0 again.
-  /// Scope    all kThreads threads of the block. `states`: shared memory for two floats of each
-  ///          row.
+  /// Scope    all kThreads threads of the block.
   /// Barriers one of the block between the last `put` and this, or others could read a part that is
-  ///          not written yet; and between the last use of `states` and this.
-  ATTILE_DEVICE void end(float* states) const {
+  ///          not written yet.
+  ATTILE_DEVICE void end() const {
     if (part_.parts == 1 || !part_.is_last_of_block) return;
     if (part_.blocks > 1 && !takes_last_ticket()) return;
-    weigh_parts(states);
-    arch::barrier();  // all weights are written before they are read
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
       const int row = i / kVectors, col = i % kVectors * 4;
-      store(row, col, {states[2 * row], states[2 * row + 1], sum_parts(row, col)});
+      store(row, col, merge_states<kPartsAtOnce>(part_.parts, scale_log2_, [&](int n) {
+              const float* const memory = p_.part(part_.slot_of(n));
+              const Vec<float, 2> state = arch::load<2>(memory + 2 * row);
+              return RowState{state[0], state[1],
+                              arch::load<4>(outputs(memory) + row * kColumns + col)};
+            }));
     }
-    arch::barrier();  // they are read before the next part's states are written
   }
 
  private:
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
   static constexpr int kVectors = kColumns / 4;
-  /// Is the number of parts that a thread reads before it uses the first of them: memory answers
-  /// them together.
-  static constexpr int kPartsAtOnce = 16;
+  static constexpr int kPartsAtOnce = 8;
   /// Is a named barrier that nobody else uses: key groups have 1 to 14.
   static constexpr int kBarrier = 15;
 
@@ -117,52 +127,6 @@ class PartOutput {
     float of_row, scale_log2;
     ATTILE_DEVICE float logit(int) const { return of_row; }
   };
-
-  /// Replaces m of each part by what the part weighs, e^(m_i - m), and sets m and l of each row.
-  ATTILE_DEVICE void weigh_parts(float* states) const {
-    const int lane = arch::thread_index() % arch::kWarpSize;
-    constexpr int kWarps = Traits::kThreads / arch::kWarpSize;
-    for (int row = arch::thread_index() / arch::kWarpSize; row < part_.rows; row += kWarps) {
-      const auto state_of = [&](int n) { return p_.part(part_.slot_of(n)) + 2 * row; };
-      float m = -kInf, l = 0.0f;
-      for (int n = lane; n < part_.parts; n += arch::kWarpSize) m = arch::fmax(m, *state_of(n));
-      m = tile::warp_max(m);
-      for (int n = lane; n < part_.parts; n += arch::kWarpSize) {
-        float* const state = state_of(n);
-        const float weight = tile::softmax_weight(state[0], m, scale_log2_);
-        l = arch::fma(state[1], weight, l);
-        state[0] = weight;
-      }
-      l = tile::warp_sum(l);
-      if (lane == 0) {
-        states[2 * row] = m;
-        states[2 * row + 1] = l;
-      }
-    }
-  }
-  /// Returns four elements of O of all parts.
-  ATTILE_DEVICE Float4 sum_parts(int row, int col) const {
-    Float4 sum{};
-    for (int first = 0; first < part_.parts; first += kPartsAtOnce) {
-      float weight[kPartsAtOnce];
-      Float4 o[kPartsAtOnce];
-      ATTILE_UNROLL
-      for (int i = 0; i < kPartsAtOnce; ++i) {
-        weight[i] = 0.0f;
-        o[i] = {};
-        if (first + i >= part_.parts) continue;
-        const float* const memory = p_.part(part_.slot_of(first + i));
-        weight[i] = memory[2 * row];
-        o[i] = arch::load<4>(outputs(memory) + row * kColumns + col);
-      }
-      ATTILE_UNROLL
-      for (int i = 0; i < kPartsAtOnce; ++i) {
-        ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) sum[e] = arch::fma(o[i][e], weight[i], sum[e]);
-      }
-    }
-    return sum;
-  }
 
   /// Returns whether all other blocks of the row tile have ended their parts.
   /// Scope    all threads of the block.

@@ -75,34 +75,31 @@ class SplitSchedule {
     cut_ = EvenCut(units, blocks);
     unit_ = cut_.first(block);
     end_ = cut_.first(block + 1);
-    if (unit_ < end_ && find(unit_, window) && splits_ == Splits::Kind::kNone) {
-      const int inside = (unit_ - begin_) % work_.units_of_tile;
-      if (inside > 0) unit_ += work_.units_of_tile - inside;
-    }
+    if (!kAlike) take(unit_, window);
   }
 
   /// Sets what the block loads next of a part; returns false after the last one.
   ATTILE_DEVICE bool next(SplitPart& part) {
-    if (unit_ >= end_) return false;
-    const int sequence_end = begin_ + work_.units;
-    if (unit_ >= sequence_end && !find(unit_, read_window(sequence_ + 1, sequence_end)))
-      return false;
-    const int units = work_.units_of_tile;
-    const int row_tile = (unit_ - begin_) / units;  // of all heads
-    part = {};
-    part.first_unit = begin_ + row_tile * units;
-    part.units = units;
-    part.from = unit_ - part.first_unit;
-    int to = units;
-    if (splits_ == Splits::Kind::kFill) {
-      to = min(units, part.from + end_ - unit_);
-    } else if (splits_ == Splits::Kind::kFixed) {
-      to = part.from + 1;
+    for (;;) {
+      if (unit_ >= end_ || !find(unit_)) return false;
+      const int units = work_.units_of_tile;
+      const int row_tile = (unit_ - begin_) / units;  // of all heads
+      part = {};
+      part.first_unit = begin_ + row_tile * units;
+      part.units = units;
+      part.from = unit_ - part.first_unit;
+      int to = units;
+      if (splits_ == Splits::Kind::kFill) {
+        to = min(units, part.from + end_ - unit_);
+      } else if (splits_ == Splits::Kind::kFixed) {
+        to = part.from + 1;
+      }
+      unit_ += to - part.from;
+      if (splits_ == Splits::Kind::kNone && part.from > 0) continue;  // it begins in another run
+      part.is_last_of_block = to == units || unit_ == end_;
+      set_row_tile(part, row_tile, to);
+      return true;
     }
-    unit_ += to - part.from;
-    part.is_last_of_block = to == units || unit_ == end_;
-    set_row_tile(part, row_tile, to);
-    return true;
   }
 
   /// Sets which blocks share a part's row tile, and the slots of its parts. With kFixed each unit
@@ -178,27 +175,27 @@ class SplitSchedule {
     return window;
   }
 
-  /// Moves on to the sequence that has a unit, which lies in the window or behind it. Returns false
+  /// Moves on to the sequence that has a unit, or where it is behind the window to the last one of
+  /// that. Scope    all lanes of a warp.
+  ATTILE_DEVICE void take(int unit, const Window& window) {
+    const int lane = min(arch::first_lane(unit < window.end), arch::kWarpSize - 1);
+    work_ = arch::shuffle_words(window.work, lane);
+    sequence_ = window.first + lane;
+    begin_ = arch::shuffle(window.end, lane) - work_.units;
+  }
+  /// Moves on to the sequence that has a unit. Units are asked for in rising order. Returns false
   /// where there is none: lengths have changed while the kernel runs.
-  ATTILE_DEVICE bool find(int unit, Window window) {
+  ATTILE_DEVICE bool find(int unit) {
     if constexpr (kAlike) {
       sequence_ = unit / work_.units;
       begin_ = sequence_ * work_.units;
-      return sequence_ < p_.batch;
     } else {
-      for (;;) {
-        const int lane = arch::first_lane(unit < window.end);
-        if (lane < arch::kWarpSize) {
-          work_ = arch::shuffle_words(window.work, lane);
-          sequence_ = window.first + lane;
-          begin_ = arch::shuffle(window.end, lane) - work_.units;
-          return true;
-        }
-        const int next = window.first + arch::kWarpSize;
-        if (next >= p_.batch) return false;
-        window = read_window(next, arch::shuffle(window.end, arch::kWarpSize - 1));
+      ATTILE_UNROLL_BY(1)
+      while (unit >= begin_ + work_.units && sequence_ < p_.batch) {
+        take(unit, read_window(sequence_ + 1, begin_ + work_.units));
       }
     }
+    return sequence_ < p_.batch;
   }
 
   /// Returns the units of all sequences. Where all are alike it sets work_, which is that of each.

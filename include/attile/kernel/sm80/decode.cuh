@@ -58,8 +58,6 @@
 //   of the block, in SplitSchedule, with more sequences than a warp has lanes: the warps' sums are
 //     written, and are read, before what follows
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
-//   of the block, in PartOutput::end: weights are written before others read them; what the rows'
-//     states lie in is read before the next part's are written
 
 namespace attile::sm80 {
 
@@ -74,7 +72,6 @@ class TileLoads {
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, int block, unsigned char* shared)
       : p_(p), shared_(shared), schedule_(p, block, shared) {
     enter_part();
-    load_ahead();
   }
 
   /// Sets the block's next part; returns false after the last one. Loads may then go on into the
@@ -85,9 +82,17 @@ class TileLoads {
     part = part_;
     is_begun_ = true;
     q_ = q_stage();
-    load_ahead();
-    schedule_.complete(part);
     return true;
+  }
+  /// Sets what of a part its loads do not need (SplitSchedule::complete).
+  ATTILE_DEVICE void complete(SplitPart& part) const { schedule_.complete(part); }
+  /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
+  ATTILE_DEVICE void load_ahead() {
+    for (;;) {
+      for (; tile_ < part_.at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
+      if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
+      enter_part();
+    }
   }
   /// Waits until this thread's copies of the next tile have landed, and those of the part's Q with
   /// its first one. Where not all stages are loaded, it waits for all that are: how many are in
@@ -105,7 +110,6 @@ class TileLoads {
   ATTILE_DEVICE void release_tile() {
     barrier_of_group();  // all have read the tile before the next one replaces it
     ++used_;
-    load_ahead();
   }
 
   /// These refer to the part's Q, and to the next tile of K and V.
@@ -129,14 +133,6 @@ class TileLoads {
     is_begun_ = false;
     has_part_ = schedule_.next(part_);
     if (has_part_) tile_ = part_.at.kv_tiles.first;
-  }
-  /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
-  ATTILE_DEVICE void load_ahead() {
-    for (;;) {
-      for (; tile_ < part_.at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
-      if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
-      enter_part();
-    }
   }
   ATTILE_DEVICE void load_tile() {
     const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
@@ -213,8 +209,6 @@ struct WarpShare {
   ATTILE_DEVICE static int state() { return Scores::warp_row() / kRows; }
   /// Returns the warp's first row in the row tile, and its first key in the tile of its key group.
   ATTILE_DEVICE static int first_row() { return Scores::warp_row() % kRows; }
-  /// Returns the row in the row tile of a register's row.
-  ATTILE_DEVICE static int row(int r) { return Scores::row(r) - Scores::warp_row() + first_row(); }
   ATTILE_DEVICE static int first_key() { return state() * kKeys % Traits::kGroupKeys; }
 
   /// Returns the coordinates of the warp's scores in a step of Bc keys from `key` on. Registers
@@ -236,13 +230,18 @@ struct WarpShare {
 /// Merges the states of a part's rows, and puts out each row.
 /// Scope    all threads of the block.
 /// Barriers it ends with one of the block.
-template <class Traits, class Share>
+template <class Traits>
 ATTILE_DEVICE void merge_warps(
     const typename Traits::OutputRegisters& o_frag,
     const tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax,
-    const PartOutput<Traits>& output, int rows, float scale_log2, unsigned char* shared) {
+    const PartOutput<Traits>& output, int rows, bool divides_keys, float scale_log2,
+    unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
-  constexpr int kColumns = Traits::kMergeColumns;
+  // As WarpShare has them.
+  const int states = divides_keys ? Traits::kWarps : Traits::kKeyGroups;
+  const int state_rows = divides_keys ? Traits::kWarpRows : Traits::kBr;
+  const int warp_row = Outputs::warp_row();
+  const int state = divides_keys ? warp_row / Traits::kWarpRows : warp_row / Traits::kBr;
   float* const m = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   float* const l = m + Outputs::kRows;
   float* const o = reinterpret_cast<float*>(shared + Traits::kMergeOffset);
@@ -255,93 +254,103 @@ ATTILE_DEVICE void merge_warps(
     }
   }
   // Few rows leave memory for more columns, and want fewer barriers.
-  const int at_once = Traits::columns_at_once(Share::kStates * rows);
-  const int pitch = merge_pitch(at_once);
-  int first = 0;  // of the columns that are in memory
-  ATTILE_UNROLL
-  for (int col0 = 0; col0 < Traits::kVColumns; col0 += kColumns) {
+  const int columns = Traits::columns_at_once(states * rows);
+  const int pitch = merge_pitch(columns);
+  for (int col0 = 0; col0 < Traits::kVColumns; col0 += columns) {
     ATTILE_UNROLL
     for (int r = 0; r < Outputs::kRegRows; ++r) {
-      const int row = Share::row(r);
-      float* const to = o + (Share::state() * rows + row) * pitch - first;
+      const int row = Outputs::row(r) - state * state_rows;
+      float* const to = o + (state * rows + row) * pitch - col0;
       ATTILE_UNROLL
       for (int c = 0; c < Outputs::kRegCols; c += 2) {
         const int col = Outputs::col_offset(c);
-        if (col < col0 || col >= col0 + kColumns || row >= rows) continue;
+        if (row >= rows || col < col0 || col >= col0 + columns) continue;
         arch::store(to + col + Outputs::col(0), Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
       }
     }
-    const int end = min(col0 + kColumns, Traits::kVColumns);
-    if (end - first < at_once && end < Traits::kVColumns) continue;
     arch::barrier();  // all warps have written their states before they are read
-    const int vectors = (end - first) / 4;
+    const int vectors = min(columns, Traits::kVColumns - col0) / 4;
     for (int i = arch::thread_index(); i < rows * vectors; i += Traits::kThreads) {
       const int row = i / vectors, col = i % vectors * 4;
-      if (first + col >= Traits::kDv) continue;
+      if (col0 + col >= Traits::kDv) continue;
       output.put(
-          row, first + col, merge_states<Share::kStates>(scale_log2, [&](int state) {
-            const int of_all = state * Share::kRows + row;
+          row, col0 + col, merge_states<Traits::kStatesAtOnce>(states, scale_log2, [&](int number) {
+            const int of_all = number * state_rows + row;
             return RowState{
                 m[of_all], l[of_all],
-                arch::load<4>(static_cast<const float*>(o + (state * rows + row) * pitch + col))};
+                arch::load<4>(static_cast<const float*>(o + (number * rows + row) * pitch + col))};
           }));
     }
     arch::barrier();  // they are read before the next columns, or the next part's, are written
-    first = end;
   }
 }
 
-/// Computes O and LSE of a row tile, or the state of a part of it, by the forward pass of
-/// FlashAttention-2 (arXiv 2307.08691, Algorithm 1; the lines named are its) over each state's
-/// keys. Scope    all threads of the block.
-template <class Traits, bool kDividesKeys>
-ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& part,
-                                TileLoads<Traits>& loads, unsigned char* shared) {
+/// Takes a tile into the state of the warp's rows, by the forward pass of FlashAttention-2 (arXiv
+/// 2307.08691, Algorithm 1; the lines named are its) over each state's keys.
+template <class Share, class Traits>
+ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& part,
+                                const TileLoads<Traits>& loads, int tile, float scale_log2,
+                                typename Traits::OutputRegisters& o_frag,
+                                tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax) {
   using T = typename Traits::ElementType;
-  using Share = WarpShare<Traits, kDividesKeys>;
   using Scores = typename Share::Scores;
+  if (Share::first_row() >= part.rows) return;
+  const auto coord = Share::coord(p, part, tile * Traits::kBc);
+  Scores s_frag;
+  s_frag.clear();
+  const tile::SharedLeft q_left(loads.q(), Share::first_row());
+  const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
+  tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
+  if (part.at.kv_tiles.full(tile)) {
+    tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
+  } else {
+    tile::modify_and_mask<true>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
+  }
+  softmax.step_exactly(s_frag, o_frag, scale_log2);  // line 9
+  if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
+  const tile::RegisterLeft<T, Scores> p_left(s_frag);
+  const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
+  tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);  // line 10
+}
+
+/// Computes O and LSE of a row tile, or the state of a part of it.
+/// Scope    all threads of the block.
+template <class Traits>
+ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
+                                TileLoads<Traits>& loads, unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
   const TileRange tiles = part.at.kv_tiles;
-  const bool has_rows = Share::first_row() < part.rows;
+  const bool divides_keys = Traits::kGroupWarps == 1 ||
+                            (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
   o_frag.clear();
   softmax.reset();
 
   ATTILE_UNROLL_BY(1)
-  for (int tile = tiles.first; tile < tiles.last; ++tile) {  // line 6
-    loads.await_tile();                                      // line 7
+  for (int tile = tiles.first;; ++tile) {           // line 6
+    loads.load_ahead();                             // line 7
+    if (tile == tiles.first) loads.complete(part);  // while the first tiles are on their way
+    if (tile >= tiles.last) break;                  // and those of the next part are on theirs
+    loads.await_tile();
     if (tile == tiles.first) {
       arch::barrier();  // Q has arrived before all groups read it, and this tile
     } else {
       loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
-    if (has_rows) {
-      const auto coord = Share::coord(p, part, tile * Traits::kBc);
-      Scores s_frag;
-      s_frag.clear();
-      const tile::SharedLeft q_left(loads.q(), Share::first_row());
-      const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
-      tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
-      if (tiles.full(tile)) {
-        tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
-      } else {
-        tile::modify_and_mask<true>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
-      }
-      softmax.step_exactly(s_frag, o_frag, scale_log2);  // line 9
-      if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
-      const tile::RegisterLeft<T, Scores> p_left(s_frag);
-      const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
-      tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);  // line 10
+    if (divides_keys) {
+      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, scale_log2, o_frag, softmax);
+    } else if constexpr (Traits::kGroupWarps > 1) {
+      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, scale_log2, o_frag, softmax);
     }
     loads.release_tile();
   }
   const PartOutput<Traits> output(p, part, scale_log2);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
-  merge_warps<Traits, Share>(o_frag, softmax, output, part.rows, scale_log2, shared);
-  output.end(reinterpret_cast<float*>(shared + Traits::kStatesOffset));
+  merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);
+  output.end();
 }
 
 /// Computes the parts of row tiles that a block has.
@@ -353,14 +362,7 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   arch::await_dependencies();
   arch::launch_dependents();
   TileLoads<Traits> loads(p, block, shared);
-  for (SplitPart part; loads.begin_part(part);) {
-    const bool divides_keys = part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed;
-    if (Traits::kGroupWarps == 1 || divides_keys) {
-      compute_part<Traits, true>(p, part, loads, shared);
-    } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_part<Traits, false>(p, part, loads, shared);
-    }
-  }
+  for (SplitPart part; loads.begin_part(part);) compute_part<Traits>(p, part, loads, shared);
 }
 
 }  // namespace attile::sm80
