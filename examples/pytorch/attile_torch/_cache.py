@@ -166,11 +166,7 @@ class DecodePlan(OnDevice):
             self._run(library, call + _DECODE.pack(*cache, 0))
             return
         if self._size is None:
-            asks = call + _DECODE.pack(*cache, 0)
-            size = library.workspace(asks)
-            if size < 0:
-                library.explain(asks, 1)
-            self._size = size
+            self._size = self._ask_size(library, call + _DECODE.pack(*cache, 0))
         if not keeps_scratch:
             self._run(library, call + _DECODE.pack(*cache, 1), self._scratch(self._size))
             return
@@ -189,16 +185,17 @@ class DecodePlan(OnDevice):
 
 
 # Scratch memory that is ready for the next call, by device, stream and capture. Calls of a stream
-# follow each other, and each leaves it ready for the next. A captured graph has memory of its own,
-# from its own pool, since it may be replayed on any stream, and it makes it ready at every replay:
-# before its first call, once. The graph's pool keeps that memory when it is freed here.
+# follow each other, and each leaves the memory ready for the next. A captured graph may be replayed
+# on any stream: it has memory of its own, in the graph's pool, which its first call makes ready at
+# every replay. When a later call finds that the capture has ended, the memory is given back to that
+# pool, where the graph still has it.
 _ready = {}
 
 
 def _keep(key, memory):
     index, _, capture = key
     for other in list(_ready):
-        if other[0] == index and other[2] not in (0, capture):  # that capture has ended
+        if other[0] == index and other[2] not in (0, capture):
             _ready.pop(other, None)
     _ready[key] = memory
 

@@ -236,6 +236,17 @@ class OnDevice:
         if error:
             library.explain(call, error)
 
+    def _ask_size(self, library, call):
+        """The bytes of scratch memory of a call."""
+        if self._index is None:
+            size = library.workspace(call)
+        else:
+            with torch.cuda.device(self._index):
+                size = library.workspace(call)
+        if size < 0:
+            library.explain(call, 1)
+        return size
+
 
 class Plan(OnDevice):
     """What calls have in common whose tensors have the same shapes, strides and types, and whose
@@ -355,8 +366,7 @@ class Plan(OnDevice):
         self._run(step.library, call, self._scratch(size) if size > 0 else None)
         return dq, dk, dv, dbias, dsinks
 
-    @staticmethod
-    def _workspace(step, call, addresses):
+    def _workspace(self, step, call, addresses):
         """The size of a backward pass's workspace. Which kernels run, and so the size, is the same
         for all addresses that are multiples of 16 bytes."""
         bits = 0
@@ -365,9 +375,7 @@ class Plan(OnDevice):
         aligned = bits % 16 == 0
         if aligned and step.workspace is not None:
             return step.workspace
-        size = step.library.workspace(call)
-        if size < 0:
-            step.library.explain(call, 1)
+        size = self._ask_size(step.library, call)
         if aligned:
             step.workspace = size
         return size

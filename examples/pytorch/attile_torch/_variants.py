@@ -2,8 +2,8 @@
 """Compiles a variant of the kernels when it is first asked for, and keeps it in a cache.
 
 A variant is one shared library with a C interface (kernel.h, append.h): one element type, head
-dimension, set of policies and direction. Its name in the cache is a hash of all that shapes it: the headers, the
-variant, the compiler and its flags, and the machine that it is for.
+dimension, set of policies and direction. Its name in the cache is a hash of all that shapes it: the
+headers, the variant, the compiler and its flags, and the machine that it is for.
 """
 import concurrent.futures
 import ctypes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Sequences whose keys lie in a cache, in one of four ways, and attention to them by the formula."""
+"""Sequences whose keys lie in a cache, and attention to them by the formula."""
 import torch
 from reference import attention, clone, close
 

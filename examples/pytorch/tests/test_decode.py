@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """attention_decode() against the formula, sequence by sequence, and as PyTorch sees it."""
+import struct
 import threading
 
 import attile_torch
@@ -134,6 +135,65 @@ def test_two_streams(device):
         assert len(some) == 100 and all(torch.equal(out, truth) for out in some)
 
 
+class Recorder:
+    """In the place of a variant's library: what it is asked, and what it answers."""
+
+    def __init__(self):
+        self.calls, self.size, self.stream, self.error = [], 1000, 0, 0
+
+    def workspace(self, call):
+        return self.size
+
+    def capture(self, stream):
+        return self.stream
+
+    def run(self, call, memory, size):
+        reset, = struct.unpack("=q", call[-8:])
+        self.calls.append((memory, reset))
+        assert memory != 0 and size >= self.size
+        return self.error
+
+    def explain(self, call, error):
+        raise RuntimeError(error)
+
+
+def test_scratch_memory_is_ready(monkeypatch):
+    """Which memory calls get, and which of them make it ready: the first one of each stream, of
+    each captured graph, and behind a launch that failed."""
+    monkeypatch.setattr(_cache, "_ready", {})
+    problem = Problem(torch.device("cpu"), torch.float32, "paged", [1], [9])
+    where = _cache.Where(**{**dict.fromkeys(_cache.Where._fields), **problem.where})
+    tensors = problem.q, problem.k_cache, problem.v_cache
+    options = _cache.DecodeOptions(None, None, None, 0, -1, -1, 0.0, *_cache.splits_of("fill"))
+    library = Recorder()
+
+    def call(capture=0, size=1000, keeps_scratch=True):
+        library.stream, library.size = capture, size
+        plan = _cache.DecodePlan(*tensors, None, None, None, where, options)
+        plan._is_split, plan._library = True, library
+        plan.run(*tensors, problem.q, None, None, None, where, keeps_scratch)
+        return library.calls[-1]
+
+    first, reset = call()
+    assert reset == 1 and call() == (first, 0) and call(size=500) == (first, 0)
+    captured, reset = call(capture=5)
+    assert reset == 1 and captured != first and call(capture=5) == (captured, 0)
+    assert set(_cache._ready) == {(None, 0, 0), (None, 0, 5)}
+    _, reset = call(capture=6)
+    assert reset == 1 and set(_cache._ready) == {(None, 0, 0), (None, 0, 6)}
+    assert call() == (first, 0)
+    other, reset = call(keeps_scratch=False)  # what a compiled model calls
+    assert reset == 1 and other != first and call() == (first, 0)
+    larger, reset = call(size=3000)
+    assert reset == 1 and call() == (larger, 0)
+    assert set(_cache._ready) == {(None, 0, 0)}  # a new memory: what ended captures had is freed
+    library.error = 1
+    with pytest.raises(RuntimeError):
+        call()
+    library.error = 0
+    assert call()[1] == 1 and call()[1] == 0
+
+
 # ---- tensors ------------------------------------------------------------------------------------
 
 
@@ -256,7 +316,8 @@ def test_errors_of_tensors(device):
             ({"page_table": table[0]}, "page_table must be"),
             ({"cu_seqlens_q": int32([0, 1, 2], device)}, "q must be"),
             ({"alibi_slopes": zeros}, "alibi_slopes"), ({"sinks": zeros}, "sinks"),
-            ({"splits": "some"}, "splits"), ({"splits": True}, "splits"), ({"splits": 1.5}, "split"),
+            ({"splits": "some"}, "splits"), ({"splits": True}, "splits"),
+            ({"splits": 1.5}, "splits"),
             ({"out": q[..., :32]}, "out must be"), ({"out": q.half()}, "out must be")]:
         with pytest.raises(ValueError, match=f"^attile_torch: .*{why}"):
             attend(**options)
