@@ -58,7 +58,10 @@ def test_dims_and_heads(device, heads, dims):
 
 @pytest.mark.parametrize("page_size", [1, 16, 24, 256] if FULL else [1, 24])
 def test_pages(device, page_size):
+    """Pages of any size, listed in a part of a wider table."""
     problem = Problem(device, torch.float32, "paged", [1, 1], [200, 47], page_size=page_size)
+    table = problem.where["page_table"]
+    problem.where["page_table"] = torch.cat([table, table + 10**6], 1)[:, :table.shape[1]]
     problem.compare(*decode(problem, {}), {})
 
 
@@ -100,14 +103,13 @@ def test_scratch_memory_serves_all_calls(device):
     """One memory of a stream is left ready by every call for the next one, whatever its shape."""
     problems = [Problem(device, torch.bfloat16, "paged", [rows] * batch, [columns] * batch)
                 for rows, batch, columns in ((1, 1, 4000), (5, 3, 700), (1, 40, 130), (64, 2, 900))]
-    expected = [decode(problem, {"causal": True}, splits="none")[0] for problem in problems]
     torch.cuda.synchronize()
     _cache._ready.clear()
     for _ in range(3):
-        for problem, truth in zip(problems, expected, strict=True):
+        for problem in problems:
             for splits in ("fill", 128):
-                out = decode(problem, {"causal": True}, splits=splits)[0]
-                assert torch.allclose(out, truth, atol=2e-2)
+                problem.compare(*decode(problem, {"causal": True}, splits=splits),
+                                {"causal": True})
     assert len(_cache._ready) == 1
 
 
@@ -395,7 +397,7 @@ def test_compile_to_graphs(device):
     for _ in range(5):
         q = torch.randn_like(problem.q)
         torch.compiler.cudagraph_mark_step_begin()
-        assert torch.allclose(compiled(q), step(q), atol=2e-2)
+        assert torch.equal(compiled(q), step(q))
 
 
 def test_shapes_alone():
