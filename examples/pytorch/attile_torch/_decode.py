@@ -102,7 +102,7 @@ def _append_plan(tensors, where, options):
 # ---- what the library cannot check ---------------------------------------------------------------
 
 
-def _check_where(name, queries, k, v, where, heads=None):
+def _check_where(name, queries, k, v, where):
     """Checks queries, or new rows, of that name beside a cache. Returns the number of sequences."""
     _require(queries.dim() == (4 if where.cu_seqlens_q is None else 3),
              f"{name} must be (batch, rows, heads, dim), or with cu_seqlens_q (rows, heads, dim)")
@@ -198,7 +198,7 @@ def _refuse_gradients(name, *tensors):
              f"{name} has no gradients: call it under torch.no_grad() or torch.inference_mode()")
 
 
-def _refuse_gradients_ahead(*tensors):
+def _refuse_forward_mode(*tensors):
     if not torch.compiler.is_compiling():
         _refuse_tangents(tensors)
 
@@ -260,7 +260,7 @@ def attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, *,
         lse = plan.lse(q) if return_lse else None
         plan.run(q, k_cache, v_cache, out, lse, alibi_slopes, sinks, where, True)
     else:
-        _refuse_gradients_ahead(q, k_cache, v_cache)
+        _refuse_forward_mode(q, k_cache, v_cache)
         _check_decode(q, k_cache, v_cache, out, alibi_slopes, sinks, where)
         layout = BSHD if cu_seqlens_q is None else PACKED
         has_gaps = seqused_q is not None
@@ -309,7 +309,7 @@ def append(k_new: Tensor, v_new: Tensor, k_cache: Tensor, v_cache: Tensor, *, se
     tensors = (k_new, v_new, k_cache, v_cache, q, rotary_cos, rotary_sin, rotary_seqlens, dropped)
     options = (max_seqlen_q, max_seqlen_k, rotary_interleaved)
     if not _nobody_looks_on(k_new, k_cache, v_cache, (*tensors[1:], *where)):
-        _refuse_gradients_ahead(k_new, v_new, k_cache, v_cache, q)
+        _refuse_forward_mode(k_new, v_new, k_cache, v_cache, q)
         _check_append(*tensors, where)
         torch.ops.attile.append(*tensors, *where, *options)
         return

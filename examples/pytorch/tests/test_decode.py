@@ -9,6 +9,7 @@ import torch
 from attile_torch import _cache, _variants
 from caches import CACHES, Problem, int32
 from reference import FULL
+from torch.autograd import forward_ad
 from torch.library import opcheck
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="it needs a GPU")
@@ -333,6 +334,10 @@ def test_gradients_are_refused(device):
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             assert not decode(problem, {})[0].requires_grad
+    problem.q = problem.q.detach()
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward-mode"):
+        problem.q = forward_ad.make_dual(problem.q, problem.q)
+        decode(problem, {})
 
 
 # ---- as PyTorch sees it --------------------------------------------------------------------------
