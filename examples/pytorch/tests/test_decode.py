@@ -243,15 +243,17 @@ def test_rows_behind_the_last_sequence(device):
     assert torch.equal(out[:4], expected) and (out[4:] == 7).all()
 
 
-def test_bounds(device):
-    """Longer sequences are cut to the bounds, and larger bounds change no bit."""
-    problem = Problem(device, torch.float32, "paged", [1, 1], [50, 21])
+@pytest.mark.parametrize("cache", ["cached", "paged"])
+def test_bounds(device, cache):
+    """Longer sequences are cut to the bounds, and to what the cache has; larger bounds change no
+    bit."""
+    problem = Problem(device, torch.float32, cache, [1, 1], [48, 21])
     expected, _ = decode(problem, {})
-    for bound in (50, 10**6):
-        assert torch.equal(decode(problem, {}, max_seqlen_k=bound)[0], expected)
     cut, _ = decode(problem, {}, max_seqlen_k=30)
-    problem.where["seqused_k"] = int32([30, 21], device)
-    assert torch.equal(cut, decode(problem, {})[0]) and not torch.equal(cut, expected)
+    for length, bound, result in ((48, 48, expected), (30, None, cut), (10**6, 10**6, expected)):
+        problem.where["seqused_k"] = int32([length, 21], device)
+        assert torch.equal(decode(problem, {}, max_seqlen_k=bound)[0], result)
+    assert not torch.equal(cut, expected)
 
 
 def test_all_rows_of_a_cache(device):
