@@ -236,10 +236,10 @@ def test_out(device, cache):
 def test_rows_behind_the_last_sequence(device):
     """Padding of a step of fixed size: rows behind cu_seqlens_q[-1] are not written."""
     problem = Problem(device, torch.float32, "paged_packed", [1, 2, 1], [30, 20, 10])
-    expected, _ = decode(problem, {"causal": True})
+    expected, _ = decode(problem, {"causal": True}, splits="none")
     problem.q = torch.cat([problem.q, problem.q.new_full((3, 4, 64), torch.nan)])
     out = torch.full_like(problem.q, 7.0)
-    decode(problem, {"causal": True}, out=out)
+    decode(problem, {"causal": True}, splits="none", out=out)
     assert torch.equal(out[:4], expected) and (out[4:] == 7).all()
 
 
@@ -248,11 +248,12 @@ def test_bounds(device, cache):
     """Longer sequences are cut to the bounds, and to what the cache has; larger bounds change no
     bit."""
     problem = Problem(device, torch.float32, cache, [1, 1], [48, 21])
-    expected, _ = decode(problem, {})
-    cut, _ = decode(problem, {}, max_seqlen_k=30)
+    expected, _ = decode(problem, {}, splits="none")
+    cut, _ = decode(problem, {}, splits="none", max_seqlen_k=30)
     for length, bound, result in ((48, 48, expected), (30, None, cut), (10**6, 10**6, expected)):
         problem.where["seqused_k"] = int32([length, 21], device)
-        assert torch.equal(decode(problem, {}, max_seqlen_k=bound)[0], result)
+        out, _ = decode(problem, {}, splits="none", max_seqlen_k=bound)
+        assert torch.equal(out, result)
     assert not torch.equal(cut, expected)
 
 
