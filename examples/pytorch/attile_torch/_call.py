@@ -15,13 +15,13 @@ from . import _variants
 
 # AttileTorchCall in kernel.h: the words of a plan, of which the last ones are those of the backward
 # pass, and the addresses.
-_PLAN = struct.Struct("=13q3d17q")
+PLAN = struct.Struct("=13q3d17q")
 _BACKWARD = struct.Struct("=16q")
-_DATA = struct.Struct("=15q2Q7q")
-_CALL_BYTES = _PLAN.size + _BACKWARD.size + _DATA.size
-_NO_BACKWARD = bytes(_BACKWARD.size)
+DATA = struct.Struct("=15q2Q7q")
+CALL_BYTES = PLAN.size + _BACKWARD.size + DATA.size
+NO_BACKWARD = bytes(_BACKWARD.size)
 
-_DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+DTYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 _CPUS = os.cpu_count() or 1
 
 # Layouts of Q, K, V and O.
@@ -88,7 +88,7 @@ def draw(device):
 _architectures = {}
 
 
-def _architecture(device):
+def architecture(device):
     """What nvcc calls the device's compute capability: with the features of that device alone."""
     if device.type != "cuda":
         return ""
@@ -103,44 +103,18 @@ def variant_of(device, dtype, head_dim, head_dim_v, options, *, softcap=False, a
                bias=None, bias_gradient=False, dropout=False, sequences="", sinks=None,
                backward=False):
     """The variant that serves a call: `bias` and `sinks` are element types, or None."""
-    arch = _architecture(device)
+    arch = architecture(device)
     d, dv = _variants.kernel_dims(head_dim, head_dim_v) if arch else (0, 0)
     return _variants.Variant(
-        arch, _DTYPES[dtype], d, dv, MASKS[options.mask], softcap, alibi,
-        "" if bias is None else _DTYPES[bias], bias_gradient and backward, dropout, sequences,
-        "" if sinks is None else _DTYPES[sinks], backward,
-        options.in_order and backward and bool(arch))
+        arch, DTYPES[dtype], d, dv, MASKS[options.mask], softcap, alibi,
+        "" if bias is None else DTYPES[bias], bias_gradient and backward, dropout, sequences,
+        "" if sinks is None else DTYPES[sinks], backward,
+        backward and options.in_order and bool(arch))
 
 
-def request(variant):
+def request(variant, call_bytes=CALL_BYTES):
     """A future of a variant's library: compiling it, where it is not there yet, takes seconds."""
-    return _variants.request(variant, _CALL_BYTES)
-
-
-def prebuild(*wanted):
-    """Compiles variants in parallel, and returns when all are there; both directions of each.
-
-    Each of `wanted` is a dict: dtype, head_dim, and if it differs head_dim_v, causal, window (True
-    for any), softcap, alibi, dropout and deterministic (True or False), bias and sinks (a dtype),
-    bias_gradient, sequences ("padded", "packed"), backward (False: forward alone), device.
-    """
-    variants = []
-    for want in wanted:
-        want = dict(want)
-        device = torch.device(want.pop("device", "cuda" if torch.cuda.is_available() else "cpu"))
-        dtype, head_dim = want.pop("dtype"), want.pop("head_dim")
-        head_dim_v = want.pop("head_dim_v", head_dim)
-        causal, window = want.pop("causal", False), want.pop("window", False)
-        mask = "window" if window else {False: "", True: "causal"}.get(causal, causal)
-        options = Options(BSHD, 0, 0, None, MASKS.index(mask), -1, -1, 0.0, 0.0,
-                          want.pop("deterministic", False))
-        if device.type == "cuda" and device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())
-        for backward in (False, True) if want.pop("backward", True) else (False,):
-            variants.append(variant_of(device, dtype, head_dim, head_dim_v, options, **want,
-                                       backward=backward))
-    for future in [request(variant) for variant in variants]:
-        future.result()
+    return _variants.request(variant, call_bytes)
 
 
 # ---- shapes of results --------------------------------------------------------------------------
@@ -149,10 +123,10 @@ def prebuild(*wanted):
 def out_like(q, v, layout):
     """The output: (batch, row, head, dim) in memory, whatever the layout, so that joining heads
     costs no copy."""
-    return q.new_empty_strided(*_out_form(q.shape, v.shape[-1], layout))
+    return q.new_empty_strided(*out_form(q.shape, v.shape[-1], layout))
 
 
-def _out_form(q_shape, d, layout):
+def out_form(q_shape, d, layout):
     """The output's shape and strides."""
     if layout == PACKED:
         total, h, _ = q_shape
@@ -166,10 +140,10 @@ def _out_form(q_shape, d, layout):
 
 def lse_like(q, layout):
     """LSE: (batch, head, row), of packed sequences (head, row)."""
-    return q.new_empty(_lse_shape(q.shape, layout), dtype=torch.float32)
+    return q.new_empty(lse_shape(q.shape, layout), dtype=torch.float32)
 
 
-def _lse_shape(q_shape, layout):
+def lse_shape(q_shape, layout):
     if layout == PACKED:
         return q_shape[1], q_shape[0]
     if layout == BHSD:
@@ -192,7 +166,7 @@ def grad_like(tensor):
 # ---- plans --------------------------------------------------------------------------------------
 
 
-def _order(strides, layout):
+def order(strides, layout):
     """The strides of batch, head and row."""
     if layout == BSHD:
         return strides[0], strides[2], strides[1]
@@ -210,12 +184,12 @@ def _bias_strides(tensor):
     return (*(0,) * (4 - len(strides)), *strides)
 
 
-def _address(tensor):
+def address(tensor):
     return 0 if tensor is None else tensor.data_ptr()
 
 
 def _addresses(extras):
-    return _NO_ADDRESSES if extras is NO_EXTRAS else [_address(tensor) for tensor in extras]
+    return _NO_ADDRESSES if extras is NO_EXTRAS else [address(tensor) for tensor in extras]
 
 
 try:
@@ -234,14 +208,54 @@ class _Step:
         self.workspace = None  # its size, when it has been asked for
 
 
-class Plan:
+class OnDevice:
+    """How calls of tensors on one device are made."""
+
+    def __init__(self, device):
+        self._device = device
+        self._index = device.index if device.type == "cuda" else None  # of the GPU
+
+    def _machine(self):
+        """The stream, and the number of threads of the CPU executor."""
+        if self._index is not None:
+            return _current_stream(self._index), 0
+        threads = torch.get_num_threads()
+        return 0, 0 if threads >= _CPUS else threads
+
+    def _scratch(self, size):
+        return torch.empty(size, dtype=torch.uint8, device=self._device)
+
+    def _run(self, library, call, workspace=None):
+        """Runs a call with scratch memory, a tensor, where it takes some."""
+        memory, size = (0, 0) if workspace is None else (workspace.data_ptr(), workspace.numel())
+        if self._index is not None and torch.cuda.current_device() != self._index:
+            with torch.cuda.device(self._index):
+                error = library.run(call, memory, size)
+        else:
+            error = library.run(call, memory, size)
+        if error:
+            library.explain(call, error)
+
+    def _ask_size(self, library, call):
+        """The bytes of scratch memory of a call."""
+        if self._index is None:
+            size = library.workspace(call)
+        else:
+            with torch.cuda.device(self._index):
+                size = library.workspace(call)
+        if size < 0:
+            library.explain(call, 1)
+        return size
+
+
+class Plan(OnDevice):
     """What calls have in common whose tensors have the same shapes, strides and types, and whose
     options are the same."""
 
     def __init__(self, q, k, v, extras, options):
+        super().__init__(q.device)
         layout = self._layout = options.layout
-        self._options, self._device = options, q.device
-        self._index = q.device.index if q.device.type == "cuda" else None  # of the GPU
+        self._options = options
         # The kernels never write rows that belong to no sequence.
         self._has_gaps = extras.seqused_q is not None or extras.seqused_k is not None
         self._has_own_lengths = layout == PACKED or self._has_gaps
@@ -252,8 +266,8 @@ class Plan:
             "dropout": options.dropout != 0,
             "sequences": "packed" if layout == PACKED else "padded" if self._has_gaps else "",
             "sinks": None if extras.sinks is None else extras.sinks.dtype}
-        self._out_form = _out_form(q.shape, v.shape[-1], layout)
-        self._lse_shape = _lse_shape(q.shape, layout)
+        self._out_form = out_form(q.shape, v.shape[-1], layout)
+        self._lse_shape = lse_shape(q.shape, layout)
         self._copies = not (q.stride(-1) == k.stride(-1) == v.stride(-1) == 1)
         if self._copies:
             q, k, v = last_contiguous(q), last_contiguous(k), last_contiguous(v)
@@ -271,15 +285,15 @@ class Plan:
             options.scale or 0.0, options.softcap, options.dropout,
             0 if slopes is None or slopes.dim() < 2 else slopes.stride(0))
         self._words = self._common(q.stride(), k.stride(), v.stride(), self._out_form[1],
-                                   extras.bias) + _NO_BACKWARD
+                                   extras.bias) + NO_BACKWARD
         self._library = self._backward_request = None
         self._steps = {}
 
     def _common(self, q, k, v, out, bias):
         """The words that both directions have, from strides of Q, K, V and O."""
         layout = self._layout
-        return _PLAN.pack(*self._sizes, *_order(q, layout), *_order(k, layout),
-                          *_order(v, layout), *_order(out, layout), *_bias_strides(bias))
+        return PLAN.pack(*self._sizes, *order(q, layout), *order(k, layout),
+                          *order(v, layout), *order(out, layout), *_bias_strides(bias))
 
     def _request(self, dtype, backward=False, bias_gradient=False):
         return request(variant_of(self._device, dtype, *self._dims, self._options, **self._kinds,
@@ -289,27 +303,6 @@ class Plan:
         """Begins to compile the backward pass, so that both directions take one wait."""
         if self._backward_request is None:
             self._backward_request = self._request(dtype, True, bias_gradient)
-
-    def _machine(self):
-        """The stream, and the number of threads of the CPU executor."""
-        if self._index is not None:
-            return _current_stream(self._index), 0
-        threads = torch.get_num_threads()
-        return 0, 0 if threads >= _CPUS else threads
-
-    def _run(self, library, call, size):
-        """Runs a call with a workspace of `size` bytes."""
-        workspace = 0
-        if size > 0:
-            memory = torch.empty(size, dtype=torch.uint8, device=self._device)
-            workspace = memory.data_ptr()
-        if self._index is not None and torch.cuda.current_device() != self._index:
-            with torch.cuda.device(self._index):
-                error = library.run(call, workspace, size)
-        else:
-            error = library.run(call, workspace, size)
-        if error:
-            library.explain(call, error)
 
     def forward(self, q, k, v, extras, draw, want_lse=True):
         """(out, lse); lse is None where it is not wanted."""
@@ -325,10 +318,11 @@ class Plan:
             if want_lse:
                 lse.fill_(float("-inf"))
         rng, seed, offset = draw
-        call = self._words + _DATA.pack(
+        call = self._words + DATA.pack(
             *self._machine(), q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(),
-            _address(lse), *_addresses(extras), _address(rng), seed, offset, 0, 0, 0, 0, 0, 0, 0)
-        self._run(library, call, 16 if self._has_own_lengths and self._index is not None else 0)
+            address(lse), *_addresses(extras), address(rng), seed, offset, 0, 0, 0, 0, 0, 0, 0)
+        has_scratch = self._has_own_lengths and self._index is not None
+        self._run(library, call, self._scratch(16) if has_scratch else None)
         return out, lse
 
     def backward(self, dout, dlse, q, k, v, out, lse, extras, draw, bias_gradient,
@@ -357,23 +351,22 @@ class Plan:
             step = self._steps[key] = _Step(
                 self._request(q.dtype, True, bias_gradient).result(),
                 self._common(*key[:4], bias) + _BACKWARD.pack(
-                    *_order(strides, layout), *_order(dq.stride(), layout),
-                    *_order(dk.stride(), layout), *_order(dv.stride(), layout),
+                    *order(strides, layout), *order(dq.stride(), layout),
+                    *order(dk.stride(), layout), *order(dv.stride(), layout),
                     *_bias_strides(dbias)))
         rng, seed, offset = draw
         main = (q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr())
-        grads = (dout.data_ptr(), _address(dlse), dq.data_ptr(), dk.data_ptr(), dv.data_ptr())
-        call = step.words + _DATA.pack(
-            *self._machine(), *main, lse.data_ptr(), *_addresses(extras), _address(rng), seed,
-            offset, *grads, _address(dbias), _address(dsinks))
+        grads = (dout.data_ptr(), address(dlse), dq.data_ptr(), dk.data_ptr(), dv.data_ptr())
+        call = step.words + DATA.pack(
+            *self._machine(), *main, lse.data_ptr(), *_addresses(extras), address(rng), seed,
+            offset, *grads, address(dbias), address(dsinks))
         size = 0
         if self._index is not None:
             size = self._workspace(step, call, (*main, *grads))
-        self._run(step.library, call, size)
+        self._run(step.library, call, self._scratch(size) if size > 0 else None)
         return dq, dk, dv, dbias, dsinks
 
-    @staticmethod
-    def _workspace(step, call, addresses):
+    def _workspace(self, step, call, addresses):
         """The size of a backward pass's workspace. Which kernels run, and so the size, is the same
         for all addresses that are multiples of 16 bytes."""
         bits = 0
@@ -382,9 +375,7 @@ class Plan:
         aligned = bits % 16 == 0
         if aligned and step.workspace is not None:
             return step.workspace
-        size = step.library.workspace(call)
-        if size < 0:
-            step.library.explain(call, 1)
+        size = self._ask_size(step.library, call)
         if aligned:
             step.workspace = size
         return size

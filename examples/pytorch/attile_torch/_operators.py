@@ -256,7 +256,7 @@ def _check(q, k, v, extras, options, enable_gqa):
     shape, k_shape, v_shape = q.shape, k.shape, v.shape
     if not len(shape) == len(k_shape) == len(v_shape) == rank:
         _require(False, f"q, k and v must have {rank} axes")
-    _require(q.dtype in _call._DTYPES, "q, k and v must be float32, float16 or bfloat16")
+    _require(q.dtype in _call.DTYPES, "q, k and v must be float32, float16 or bfloat16")
     _require(q.dtype == k.dtype == v.dtype, "q, k and v must have one dtype")
     _require(q.device == k.device == v.device, "q, k and v must be on one device")
     _require(q.device.type in ("cuda", "cpu", "meta"), "q, k and v must be on a GPU or the CPU")
@@ -287,15 +287,15 @@ def _check(q, k, v, extras, options, enable_gqa):
                                 and tuple(slopes.shape) in ((heads,), (batch, heads))),
              f"alibi_slopes must be ({heads},) or ({batch}, {heads}), on the device of q")
     _require(sinks is None or (sinks.device == q.device and tuple(sinks.shape) == (heads,)
-                               and sinks.dtype in _call._DTYPES),
+                               and sinks.dtype in _call.DTYPES),
              f"sinks must be ({heads},), float32, float16 or bfloat16, on the device of q")
 
 
-def _check_lengths(name, tensor, size, device):
+def _check_lengths(name, tensor, size, device, beside="q"):
     if tensor is not None:
         _require(tensor.dtype == torch.int32 and tensor.device == device
                  and tensor.shape == (size,) and tensor.is_contiguous(),
-                 f"{name} must be ({size},), int32, contiguous, and on the device of q")
+                 f"{name} must be ({size},), int32, contiguous, and on the device of {beside}")
 
 
 def _check_bias(bias, device, shape):
@@ -303,7 +303,7 @@ def _check_bias(bias, device, shape):
     if bias is None:
         return
     _require(bias.device == device, "bias must be on the device of q")
-    _require(bias.dtype == torch.bool or bias.dtype in _call._DTYPES,
+    _require(bias.dtype == torch.bool or bias.dtype in _call.DTYPES,
              "bias must be bool, float32, float16 or bfloat16")
     sizes = tuple(bias.shape)
     _require(len(sizes) <= 4 and all(size in (1, most) for size, most in zip(

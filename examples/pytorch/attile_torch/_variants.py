@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Compiles a variant of the kernels when it is first asked for, and keeps it in a cache.
 
-A variant is one shared library with a C interface (kernel.h): one element type, head dimension, set
-of policies and direction. Its name in the cache is a hash of all that shapes it: the headers, the
-variant, the compiler and its flags, and the machine that it is for.
+A variant is one shared library with a C interface (kernel.h, append.h): one element type, head
+dimension, set of policies and direction. Its name in the cache is a hash of all that shapes it: the
+headers, the variant, the compiler and its flags, and the machine that it is for.
 """
 import concurrent.futures
 import ctypes
@@ -24,7 +24,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 TYPES = {"fp32": "float", "fp16": "__half", "bf16": "__nv_bfloat16"}
 MASKS = {"": None, "causal": "attile::Causal", "top_left": "attile::CausalTopLeft",
          "window": "attile::SlidingWindow"}
-SEQUENCES = {"": None, "padded": "attile::Padded", "packed": "attile::Packed"}
+# Where keys of a cache are, one piece for each sequence or pages, with padded or packed queries.
+CACHES = {"cached": "attile::Cached", "cached_packed": "attile::CachedPacked",
+          "paged": "attile::Paged", "paged_packed": "attile::PagedPacked"}
+SEQUENCES = {"": None, "padded": "attile::Padded", "packed": "attile::Packed", **CACHES}
 # Head dimensions of the kernels, of Q and K and of V; a problem runs on the first that holds it.
 DIMS = ((32, 32), (64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
 
@@ -50,16 +53,21 @@ class Variant(NamedTuple):
     in_order: bool  # backward: the same bits at every run
 
     @property
+    def direction(self):
+        """The word for the pass: of keys in a cache it is `decode`."""
+        return "decode" if self.sequences in CACHES else "backward" if self.backward else "forward"
+
+    @property
     def name(self):
         """What a person reads: 'forward fp16, D 64, causal, dropout'."""
-        words = [f"{'backward' if self.backward else 'forward'} {self.dtype}"]
+        words = [f"{self.direction} {self.dtype}"]
         if self.d:
             words.append(f"D {self.d}" + (f", Dv {self.dv}" if self.dv != self.d else ""))
         words += [self.mask] if self.mask else []
         words += [word for word in ("softcap", "alibi", "dropout") if getattr(self, word)]
         if self.bias:
             words.append(f"{'learned ' if self.bias_gradient else ''}{self.bias} bias")
-        words += [self.sequences] if self.sequences else []
+        words += [self.sequences.replace("_", " ")] if self.sequences else []
         words += [f"{self.sinks} sinks"] if self.sinks else []
         words += ["in order"] if self.in_order else []
         return ", ".join(words)
@@ -93,6 +101,29 @@ class Variant(NamedTuple):
                 f"#define ATTILE_TORCH_DIRECTION {'kBackward' if self.backward else 'kForward'}\n"
                 f"#define ATTILE_TORCH_MODE {'kInOrder' if self.in_order else 'kAccumulate'}\n"
                 "#include <kernel.h>\n")
+
+
+class AppendVariant(NamedTuple):
+    """A variant of `append`, of any head_dim."""
+    arch: str
+    dtype: str
+    sequences: str  # a key of CACHES
+    rotary: str  # the element type of the tables, "" for no rotary embedding
+
+    @property
+    def name(self):
+        """What a person reads: 'append bf16, paged packed, fp32 rotary'."""
+        return f"append {self.dtype}, {self.sequences.replace('_', ' ')}" + (
+            f", {self.rotary} rotary" if self.rotary else "")
+
+    @property
+    def source(self):
+        rotary = f"attile::Rotary<{TYPES[self.rotary]}>" if self.rotary else "attile::NoRotary"
+        return (f"// {self.name}\n"
+                f"#define ATTILE_TORCH_TYPE {TYPES[self.dtype]}\n"
+                f"#define ATTILE_TORCH_SEQUENCES {CACHES[self.sequences]}\n"
+                f"#define ATTILE_TORCH_ROTARY {rotary}\n"
+                "#include <append.h>\n")
 
 
 def kernel_dims(head_dim, head_dim_v):
@@ -162,7 +193,9 @@ def cuda_headers():
 @functools.cache
 def _sources():
     """A hash of the headers' contents."""
-    digest = hashlib.sha256((HERE / "kernel.h").read_bytes())
+    digest = hashlib.sha256()
+    for path in sorted(HERE.glob("*.h")):
+        digest.update(path.read_bytes())
     include = include_folder()
     for path in sorted((include / "attile").rglob("*")):
         if path.is_file():
@@ -260,6 +293,9 @@ class Library:
         self.workspace = library.attile_torch_workspace
         self.workspace.argtypes = [ctypes.c_char_p]
         self.workspace.restype = ctypes.c_int64
+        self.capture = library.attile_torch_capture
+        self.capture.argtypes = [ctypes.c_int64]
+        self.capture.restype = ctypes.c_uint64
         self._check = library.attile_torch_check
         self._check.argtypes = [ctypes.c_char_p]
         self._check.restype = ctypes.c_char_p
@@ -267,7 +303,8 @@ class Library:
         self._error.restype = ctypes.c_char_p
         library.attile_torch_call_bytes.restype = ctypes.c_int64
         if library.attile_torch_call_bytes() != call_bytes:
-            raise BuildError("attile_torch: kernel.h and _call.py differ")
+            raise BuildError(f"attile_torch: the words of a call of {variant.name} differ in C "
+                             "and in Python")
 
     def explain(self, call, error):
         """Raises what a call that has failed with `error` deserves: ValueError, with the library's

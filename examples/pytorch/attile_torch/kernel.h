@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// One attention pass behind a C interface that PyTorch's side calls by ctypes. A generated file
-// names the variant and includes this header; nvcc compiles it to kernels, any other compiler to
-// the CPU executor. No header of PyTorch is used, so that a library serves every version of it.
-//
+// One attention pass behind the C interface. The generated file says
 //   ATTILE_TORCH_TYPE         element type
 //   ATTILE_TORCH_D, _DV       head dimensions of the kernels
-//   ATTILE_TORCH_POLICIES     policies, in any order
+//   ATTILE_TORCH_POLICIES     policies, in any order; of keys in a cache the pass is `decode`
 //   ATTILE_TORCH_DIRECTION    kForward or kBackward
 //   ATTILE_TORCH_MODE         kAccumulate or kInOrder, for backward
 #ifdef __CUDACC__
@@ -15,19 +12,12 @@
 #else
 #include <attile/host.h>
 #endif
+#include <attile/core/splits.h>
+#include <attile/core/workspace.h>
 
-#include <algorithm>
-#include <climits>
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
+#include <call.h>
 
 extern "C" {
-
-/// Strides of a (batch, head, row, dim) view. Units: elements.
-struct AttileTorchStrides {
-  std::int64_t batch, head, row;
-};
 
 /// Strides of a (batch, head, row, column) array. Units: elements.
 struct AttileTorchBiasStrides {
@@ -44,7 +34,15 @@ struct AttileTorchData {
   std::int64_t dout, dlse, dq, dk, dv, dbias, dsinks;  // the backward pass alone reads these
 };
 
-/// All that a call may need, in words of eight bytes. `_call.py` writes the same order.
+/// What `decode` is told besides: where the keys are, and how they are split over blocks.
+struct AttileTorchDecode {
+  AttileTorchCache cache;
+  std::int64_t splits, split_keys;  // Splits::Kind as a number
+  std::int64_t reset;               // whether scratch memory has to be made ready
+};
+
+/// All that a call may need, in words of eight bytes. `_call.py` writes the same order, and
+/// `_cache.py` that of `decode`.
 struct AttileTorchCall {
   std::int64_t device, batch, q_heads, kv_heads, q_len, kv_len, head_dim, head_dim_v;
   std::int64_t window_left, window_right, total_q, total_k, has_scale;
@@ -55,6 +53,7 @@ struct AttileTorchCall {
   AttileTorchStrides dout, dq, dk, dv;  // the backward pass alone reads these
   AttileTorchBiasStrides dbias;
   AttileTorchData data;
+  AttileTorchDecode decode;  // only calls of `decode` have it
 };
 
 }  // extern "C"
@@ -66,57 +65,50 @@ constexpr auto kWay = attile::Direction::ATTILE_TORCH_DIRECTION;
 constexpr bool kForward = kWay == attile::Direction::kForward;
 using Args = std::conditional_t<kForward, attile::ForwardArgs<T, ATTILE_TORCH_POLICIES>,
                                 attile::BackwardArgs<T, ATTILE_TORCH_POLICIES>>;
+template <class A>
+constexpr bool kDecodes = attile::CacheSequences<typename A::SequencesType>;
 
-template <class X>
-X* pointer(std::int64_t address) {
-  return reinterpret_cast<X*>(static_cast<std::uintptr_t>(address));
-}
-
-/// Returns a size as an int; one that is no int becomes one that `check` refuses.
-int number(std::int64_t x) {
-  return static_cast<int>(std::clamp<std::int64_t>(x, INT_MIN, INT_MAX));
-}
+using Call = AttileTorchCall;
+constexpr std::int64_t kCallBytes = kDecodes<Args> ? sizeof(Call) : offsetof(Call, decode);
 
 // ---- policies: `set` fills one from a call ------------------------------------------------------
 
 template <class Policy>
-void set(Policy&, const AttileTorchCall&) requires std::is_empty_v<Policy> {}
+void set(Policy&, const Call&) requires std::is_empty_v<Policy> {}
 
-void set(attile::SlidingWindow& to, const AttileTorchCall& from) {
+void set(attile::SlidingWindow& to, const Call& from) {
   to.left = number(from.window_left), to.right = number(from.window_right);
 }
-void set(attile::Softcap& to, const AttileTorchCall& from) {
-  to.cap = static_cast<float>(from.softcap);
-}
-void set(attile::Alibi& to, const AttileTorchCall& from) {
+void set(attile::Softcap& to, const Call& from) { to.cap = static_cast<float>(from.softcap); }
+void set(attile::Alibi& to, const Call& from) {
   to.slopes = pointer<const float>(from.data.slopes), to.batch_stride = from.slopes_batch_stride;
 }
 template <class B>
-void set(attile::AdditiveBias<B>& to, const AttileTorchCall& from) {
+void set(attile::AdditiveBias<B>& to, const Call& from) {
   const AttileTorchBiasStrides& s = from.bias;
   to = {pointer<const B>(from.data.bias), s.batch, s.head, s.row, s.col};
 }
 template <class B>
-void set(attile::LearnedBias<B>& to, const AttileTorchCall& from) {
+void set(attile::LearnedBias<B>& to, const Call& from) {
   set(to.bias, from);
   const AttileTorchBiasStrides& s = from.dbias;
   to.gradient = {pointer<float>(from.data.dbias), s.batch, s.head, s.row, s.col};
 }
 template <class A, class B>
-void set(attile::Then<A, B>& to, const AttileTorchCall& from) {
+void set(attile::Then<A, B>& to, const Call& from) {
   set(to.first, from), set(to.second, from);
 }
-void set(attile::PhiloxDropout& to, const AttileTorchCall& from) {
+void set(attile::PhiloxDropout& to, const Call& from) {
   to.probability = static_cast<float>(from.dropout);
   to.seed = from.data.seed, to.offset = from.data.offset;
   if (from.data.rng == 0) return;
   to.seed_pointer = pointer<const std::uint64_t>(from.data.rng);
   to.offset_pointer = to.seed_pointer + 1;
 }
-void set(attile::Padded& to, const AttileTorchCall& from) {
+void set(attile::Padded& to, const Call& from) {
   to = {pointer<const int>(from.data.seqused_q), pointer<const int>(from.data.seqused_k)};
 }
-void set(attile::Packed& to, const AttileTorchCall& from) {
+void set(attile::Packed& to, const Call& from) {
   to = {pointer<const int>(from.data.cu_seqlens_q),
         pointer<const int>(from.data.cu_seqlens_k),
         number(from.total_q),
@@ -125,18 +117,13 @@ void set(attile::Packed& to, const AttileTorchCall& from) {
         pointer<const int>(from.data.seqused_k)};
 }
 template <class S>
-void set(attile::Sink<S>& to, const AttileTorchCall& from) {
+void set(attile::Sink<S>& to, const Call& from) {
   to.sinks = pointer<const S>(from.data.sinks);
   if constexpr (!kForward) to.dsinks = pointer<float>(from.data.dsinks);
 }
 
-template <class X>
-void set(attile::Tensor<X>& to, std::int64_t address, const AttileTorchStrides& strides) {
-  to = {pointer<X>(address), strides.batch, strides.head, strides.row};
-}
-
 template <class A = Args>
-A args_of(const AttileTorchCall& c) {
+A args_of(const Call& c) {
   const AttileTorchData& data = c.data;
   A a;
   set(a.q, data.q, c.q), set(a.k, data.k, c.k), set(a.v, data.v, c.v), set(a.o, data.o, c.o);
@@ -150,7 +137,14 @@ A args_of(const AttileTorchCall& c) {
   a.q_len = number(c.q_len), a.kv_len = number(c.kv_len);
   a.head_dim = number(c.head_dim), a.head_dim_v = number(c.head_dim_v);
   if (c.has_scale != 0) a.scale = static_cast<float>(c.scale);
-  set(a.mask, c), set(a.score_mod, c), set(a.dropout, c), set(a.sequences, c);
+  set(a.mask, c), set(a.score_mod, c), set(a.dropout, c);
+  if constexpr (kDecodes<A>) {
+    const AttileTorchDecode& decode = c.decode;
+    set(a.sequences, decode.cache);
+    a.splits = {static_cast<attile::Splits::Kind>(decode.splits), number(decode.split_keys)};
+  } else {
+    set(a.sequences, c);
+  }
   if constexpr (A::SinkType::kEnabled) set(a.sink, c);
   return a;
 }
@@ -162,18 +156,11 @@ A args_of(const AttileTorchCall& c) {
 constexpr int kD = ATTILE_TORCH_D, kDv = ATTILE_TORCH_DV;
 constexpr auto kMode = attile::DqMode::ATTILE_TORCH_MODE;
 
-/// Makes the call's device the current one of the runtime that this library is linked with. The
-/// caller has made it the current one of its own.
-cudaError_t use_device(const AttileTorchCall& c) {
-  int current = -1;
-  const cudaError_t error = cudaGetDevice(&current);
-  if (error == cudaSuccess && current == c.device) return error;
-  return cudaSetDevice(static_cast<int>(c.device));
-}
-
 template <class A = Args>
 attile::WorkspaceSize size_of(const A& a) {
-  if constexpr (!A::kIsForward) {
+  if constexpr (kDecodes<A>) {
+    return attile::decode_workspace_size<kD, kDv>(a);
+  } else if constexpr (!A::kIsForward) {
     return attile::workspace_size<kD, kDv, kMode>(a);
   } else {
     const attile::WorkspaceSize size = attile::workspace_size<kD, kDv>(a);
@@ -183,17 +170,25 @@ attile::WorkspaceSize size_of(const A& a) {
 
 template <class A = Args>
 attile::Check check(const A& a) {
-  if constexpr (A::kIsForward)
+  if constexpr (kDecodes<A>)
+    return attile::check_decode<kD, kDv>(a);
+  else if constexpr (A::kIsForward)
     return attile::check<kD, kDv>(a);
   else
     return attile::check<kD, kDv, kMode>(a);
 }
 
 template <class A = Args>
-cudaError_t run(const AttileTorchCall& c, const A& a, void* workspace, std::size_t bytes) {
-  if (const cudaError_t error = use_device(c)) return error;
-  const auto stream = pointer<std::remove_pointer_t<cudaStream_t>>(c.data.stream);
-  if constexpr (!A::kIsForward) {
+cudaError_t run(const Call& c, const A& a, void* workspace, std::size_t bytes) {
+  const cudaStream_t stream = pointer<Stream>(c.data.stream);
+  if constexpr (kDecodes<A>) {
+    if (workspace == nullptr) return attile::decode<kD, kDv>(a, stream);
+    if (c.decode.reset != 0) {
+      if (const attile::Check ok = check(a); !ok) return ok.error;
+      if (const cudaError_t error = attile::reset_workspace(workspace, bytes, stream)) return error;
+    }
+    return attile::decode<kD, kDv>(workspace, bytes, a, stream);
+  } else if constexpr (!A::kIsForward) {
     return attile::backward<kD, kDv, kMode>(workspace, bytes, a, stream);
   } else if constexpr (A::SequencesType::kUniform) {
     return attile::forward<kD, kDv>(a, stream);
@@ -202,16 +197,13 @@ cudaError_t run(const AttileTorchCall& c, const A& a, void* workspace, std::size
   }
 }
 
-const char* name_of(cudaError_t error) { return cudaGetErrorString(error); }
-
 #else
 
-cudaError_t use_device(const AttileTorchCall&) { return cudaSuccess; }
 attile::WorkspaceSize size_of(const Args& a) { return {attile::check_arguments(a, 0, 0), 0}; }
 attile::Check check(const Args& a) { return attile::check_arguments(a, 0, 0); }
 
 template <class A = Args>
-cudaError_t run(const AttileTorchCall& c, const A& a, void*, std::size_t) {
+cudaError_t run(const Call& c, const A& a, void*, std::size_t) {
   const attile::host::Options options{.threads = number(c.data.threads)};
   if constexpr (A::kIsForward)
     return attile::host::forward(a, options).error;
@@ -219,39 +211,8 @@ cudaError_t run(const AttileTorchCall& c, const A& a, void*, std::size_t) {
     return attile::host::backward(a, options).error;
 }
 
-const char* name_of(cudaError_t) { return "the CPU executor had no memory or no thread"; }
-
 #endif
 
 }  // namespace
 
-// The library is built with hidden visibility: many are loaded into one process.
-#pragma GCC visibility push(default)
-extern "C" {
-
-/// The size of AttileTorchCall. Units: bytes.
-std::int64_t attile_torch_call_bytes() { return sizeof(AttileTorchCall); }
-
-/// Why `attile_torch_run` would refuse the call, in one sentence; empty when it would not.
-const char* attile_torch_check(const AttileTorchCall* call) {
-  if (const cudaError_t error = use_device(*call)) return name_of(error);
-  return check(args_of(*call)).why;
-}
-
-/// The bytes of scratch memory that `attile_torch_run` needs; below 0 where it would refuse.
-std::int64_t attile_torch_workspace(const AttileTorchCall* call) {
-  if (use_device(*call) != cudaSuccess) return -1;
-  const attile::WorkspaceSize size = size_of(args_of(*call));
-  return size ? static_cast<std::int64_t>(size.bytes) : -1;
-}
-
-/// Runs the pass: on a GPU asynchronously on the call's stream. Errors: a cudaError_t, or 0.
-int attile_torch_run(const AttileTorchCall* call, void* workspace, std::int64_t bytes) {
-  return run(*call, args_of(*call), workspace, static_cast<std::size_t>(bytes));
-}
-
-/// What a number that `attile_torch_run` returned means.
-const char* attile_torch_error(int error) { return name_of(static_cast<cudaError_t>(error)); }
-
-}  // extern "C"
-#pragma GCC visibility pop
+#include <exports.h>
