@@ -29,25 +29,26 @@ struct Splits {
   friend constexpr bool operator==(const Splits&, const Splits&) = default;
 };
 
-/// Cuts `units` equal pieces of work, in order, into `blocks` runs: the first `longer` runs have
-/// one piece more than the others. With fewer units than blocks some runs are empty.
+/// Cuts `units` equal pieces of work, in order, into `runs` of nearly equal lengths: the first
+/// `longer` runs have one piece more than the others. With fewer units than runs some are empty.
 struct EvenCut {
-  int length = 0;  ///< of the others
-  int longer = 0;
+  unsigned length = 0;  ///< of the others
+  unsigned longer = 0;
 
   constexpr EvenCut() = default;
-  ATTILE_HOST_DEVICE constexpr EvenCut(int units, int blocks)
-      : length(units / blocks), longer(units - length * blocks) {}
+  ATTILE_HOST_DEVICE constexpr EvenCut(unsigned units, unsigned runs)
+      : length(units / runs), longer(units - length * runs) {}
 
-  /// Returns the first unit of a block's run, which ends where the next one's begins.
-  ATTILE_HOST_DEVICE constexpr int first(int block) const {
-    return length * block + min(block, longer);
+  /// Returns the first unit of a run, which ends where the next one begins.
+  ATTILE_HOST_DEVICE constexpr unsigned first(unsigned run) const {
+    return length * run + min(run, longer);
   }
-  /// Returns the block whose run has a unit.
-  ATTILE_HOST_DEVICE constexpr int block_of(int unit) const {
-    const int shorter_from = (length + 1) * longer;
-    if (unit < shorter_from) return unit / (length + 1);
-    return longer + (unit - shorter_from) / length;
+  /// Returns the run that has a unit.
+  ATTILE_HOST_DEVICE constexpr unsigned run_of(unsigned unit) const {
+    const unsigned shorter_from = (length + 1) * longer;
+    const bool is_longer = unit < shorter_from;
+    const unsigned before = is_longer ? unit : unit - shorter_from;
+    return (is_longer ? 0 : longer) + before / (is_longer ? length + 1 : length);
   }
 };
 

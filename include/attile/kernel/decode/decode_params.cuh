@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/device.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
@@ -59,8 +60,10 @@ struct DecodeParams : Problem<Traits> {
   FastDivmod unit_tiles;    ///< kv tiles of a unit
   FastDivmod packed_heads;  ///< query heads that share row tiles
   int row_heads;            ///< heads that have row tiles of their own: q_heads / packed_heads
-  int part_rows;            ///< packed rows that a part has room for in scratch memory
-  int slots;                ///< parts that scratch memory has room for
+  int head_tiles;           ///< row tiles of a head with q_len rows
+  FastDivmod pieces;  ///< runs of a row tile where all are alike (SplitSchedule); 0: not so cut
+  int part_rows;      ///< packed rows that a part has room for in scratch memory
+  int slots;          ///< parts that scratch memory has room for
   /// For each block: how many blocks have ended their parts of the row tile that begins in the
   /// block and ends in another one. 0 before and after each launch.
   int* tickets = nullptr;
@@ -73,13 +76,19 @@ struct DecodeParams : Problem<Traits> {
         unit_tiles(tiles_of_unit(args)),
         packed_heads(heads_that_share(args)),
         row_heads(args.q_heads / packed_heads),
+        head_tiles(tiles_of_head(args)),
+        pieces(pieces_of(args)),
         part_rows(rows_of_parts(args)),
         slots(slots_of(args)) {}
 
-  /// Returns the most blocks that have work.
+  /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs: as
+  /// many blocks as multiprocessors lie on one each, and with more of them none of a pair would
+  /// wait for a run.
   static std::int64_t tile_count(const Args& args) {
-    const bool is_split = args.splits.kind != Splits::Kind::kNone;
-    return min<std::int64_t>(is_split ? unit_bound(args) : row_tile_bound(args), kMostBlocks);
+    if (args.splits.kind == Splits::Kind::kNone)
+      return min<std::int64_t>(row_tile_bound(args), kMostBlocks);
+    const int pieces = pieces_of(args);
+    return min<std::int64_t>(pieces > 0 ? tiles_of(args) * pieces : unit_bound(args), kMostBlocks);
   }
   /// Returns the bytes of scratch memory of a call.
   static std::size_t workspace_bytes(const Args& args) {
@@ -153,6 +162,30 @@ struct DecodeParams : Problem<Traits> {
 
   static int heads_that_share(const Args& args) {
     return Traits::kPacksHeads ? args.q_heads / args.kv_heads : 1;
+  }
+  static int tiles_of_head(const Args& args) {
+    const std::int64_t rows = std::int64_t{longest_lengths(args).q_len} * heads_that_share(args);
+    return static_cast<int>(ceil_div(rows, std::int64_t{kBr}));
+  }
+  /// Returns the row tiles of all heads and sequences where each has q_len rows.
+  static std::int64_t tiles_of(const Args& args) {
+    return std::int64_t{args.batch} * (args.q_heads / heads_that_share(args)) * tiles_of_head(args);
+  }
+  /// Returns `pieces`: with kFill one run for each row tile, or as many as there are
+  /// multiprocessors, if that leaves at most a sixteenth of these without work.
+  static int pieces_of(const Args& args) {
+    if (args.splits.kind == Splits::Kind::kNone) return 1;
+    if (args.splits.kind == Splits::Kind::kFixed) return 0;
+    std::int64_t most = arch::multiprocessors();
+    if (args.max_blocks > 0) most = min<std::int64_t>(most, args.max_blocks);
+    const std::int64_t tiles = tiles_of(args);
+    if (tiles == 0) return 0;
+    const std::int64_t rounds = ceil_div(tiles, most);
+    if (tiles > most) return rounds * most - tiles <= rounds * most / 16 ? 1 : 0;
+    // The first tiles of a run, one for each stage, arrive together.
+    const int units = max(ceil_div(longest_lengths(args).kv_len, kBc * Traits::kStages), 1);
+    const std::int64_t each = min<std::int64_t>(most / tiles, units);
+    return each == units || most - each * tiles <= most / 16 ? static_cast<int>(each) : 0;
   }
   /// Returns part_rows. It is even, so that O after m and l is aligned to 16 bytes.
   static int rows_of_parts(const Args& args) {

@@ -31,21 +31,19 @@ struct RowState {
   Float4 o{};
 };
 
-/// Returns the state of a row over the keys of `count` states. `state(i)` reads state i. kAtOnce
-/// are read before the first of them is used: memory answers them together.
-template <int kAtOnce, class State>
-ATTILE_DEVICE RowState merge_states(int count, float scale_log2, const State& state) {
-  RowState row;
+/// Takes `count` further states of a row into `row`. `next(there)` reads the next one, or where
+/// that is not there does nothing. kAtOnce are read before the first of them is used: memory
+/// answers them together.
+template <int kAtOnce, class Next>
+ATTILE_DEVICE void merge_states(RowState& row, int count, float scale_log2, const Next& next) {
   ATTILE_UNROLL_BY(1)
   for (int first = 0; first < count; first += kAtOnce) {
-    RowState next[kAtOnce];
+    RowState states[kAtOnce];
     ATTILE_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i < count) next[i] = state(first + i);
-    }
+    for (int i = 0; i < kAtOnce; ++i) next(first + i < count, states[i]);
     float m = row.m;
     ATTILE_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) m = arch::fmax(m, next[i].m);
+    for (int i = 0; i < kAtOnce; ++i) m = arch::fmax(m, states[i].m);
     const float kept = tile::softmax_weight(row.m, m, scale_log2);
     row.m = m;
     row.l *= kept;
@@ -53,13 +51,12 @@ ATTILE_DEVICE RowState merge_states(int count, float scale_log2, const State& st
     for (int e = 0; e < 4; ++e) row.o[e] *= kept;
     ATTILE_UNROLL
     for (int i = 0; i < kAtOnce; ++i) {
-      const float weight = tile::softmax_weight(next[i].m, m, scale_log2);
-      row.l = arch::fma(next[i].l, weight, row.l);
+      const float weight = tile::softmax_weight(states[i].m, m, scale_log2);
+      row.l = arch::fma(states[i].l, weight, row.l);
       ATTILE_UNROLL
-      for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(next[i].o[e], weight, row.o[e]);
+      for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(states[i].o[e], weight, row.o[e]);
     }
   }
-  return row;
 }
 
 /// Writes rows of O and LSE, or of a part, and merges parts.
@@ -91,16 +88,26 @@ class PartOutput {
   /// Barriers one of the block between the last `put` and this, or others could read a part that is
   ///          not written yet.
   ATTILE_DEVICE void end() const {
-    if (part_.parts == 1 || !part_.is_last_of_block) return;
-    if (part_.blocks > 1 && !takes_last_ticket()) return;
+    if (part_.parts == 1 || !part_.is_last_of_run) return;
+    if (part_.runs > 1 && !takes_last_ticket()) return;
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
       const int row = i / kVectors, col = i % kVectors * 4;
-      store(row, col, merge_states<kPartsAtOnce>(part_.parts, scale_log2_, [&](int n) {
-              const float* const memory = p_.part(part_.slot_of(n));
-              const Vec<float, 2> state = arch::load<2>(memory + 2 * row);
-              return RowState{state[0], state[1],
-                              arch::load<4>(outputs(memory) + row * kColumns + col)};
-            }));
+      // From m and l of this row in a part, its O is so far away.
+      const int to_outputs = 2 * (p_.part_rows - row) + row * kColumns + col;
+      const float* from = p_.part(part_.first_slot) + 2 * row;
+      const auto read = [&] {
+        const Vec<float, 2> state = arch::load<2>(from);
+        return RowState{state[0], state[1], arch::load<4>(from + to_outputs)};
+      };
+      RowState sum = read();
+      from = p_.part(part_.second_slot) + 2 * row;
+      const std::int64_t step = p_.part(part_.slot_step) - p_.part(0);
+      merge_states<kPartsAtOnce>(sum, part_.parts - 1, scale_log2_,
+                                 [&](bool there, RowState& state) {
+                                   if (there) state = read();
+                                   from += step;
+                                 });
+      store(row, col, sum);
     }
   }
 
@@ -108,7 +115,7 @@ class PartOutput {
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
   static constexpr int kVectors = kColumns / 4;
   static constexpr int kPartsAtOnce = 8;
-  /// Is a named barrier that nobody else uses: key groups have 1 to 14.
+  /// Is a named barrier that nobody else uses: key groups have 1 to 13.
   static constexpr int kBarrier = 15;
 
   /// Gives OnlineSoftmax::finish four elements of one row, which one thread has.
@@ -133,8 +140,8 @@ class PartOutput {
   ATTILE_DEVICE bool takes_last_ticket() const {
     bool is_last = false;
     if (arch::thread_index() == 0) {
-      int* const ticket = p_.tickets + part_.first_block;
-      is_last = arch::fetch_add_acq_rel(ticket, 1) == part_.blocks - 1;
+      int* const ticket = p_.tickets + part_.first_run;
+      is_last = arch::fetch_add_acq_rel(ticket, 1) == part_.runs - 1;
       if (is_last) *ticket = 0;  // for the next launch
     }
     return any_thread(is_last);

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/fast_divmod.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/splits.h>
@@ -21,18 +22,19 @@ struct SplitPart {
   /// The sequence, the kv tiles of this part, the kv head, and the first of the packed query heads.
   /// row0 is the first row of any of them: not each packed row from there on is one of the tile's.
   WorkTile at;
-  int packed_row0 = 0;           ///< the row tile's first packed row (DecodeParams)
-  int rows = 0;                  ///< the packed rows that there are, up to Br
-  bool is_last_of_block = true;  ///< whether the block has no further part of the row tile
+  int packed_row0 = 0;         ///< the row tile's first packed row (DecodeParams)
+  int rows = 0;                ///< the packed rows that there are, up to Br
+  bool is_last_of_run = true;  ///< whether the run has no further part of the row tile
 
-  // The row tile's units, and the first of them that this part has (SplitSchedule::complete).
-  int first_unit = 0, units = 1, from = 0;
+  // For SplitSchedule::complete: the row tile's units, the first of them that this part has, and
+  // the run that the part is of.
+  int first_unit = 0, units = 1, from = 0, run = 0;
 
   // Of a row tile that is split:
   int parts = 1;
-  int blocks = 1;       ///< that have parts of the row tile
-  int first_block = 0;  ///< of these; its ticket counts them
-  int slot = 0;         ///< of this part
+  int runs = 1;       ///< that have parts of the row tile, each of another block
+  int first_run = 0;  ///< of these; its ticket counts them
+  int slot = 0;       ///< of this part
   /// The slots of the row tile's parts: that of the first one, and of the others from the second
   /// one's on, slot_step apart.
   int first_slot = 0, second_slot = 0, slot_step = 0;
@@ -44,15 +46,18 @@ struct SplitPart {
 
 /// Gives a block its parts, one after another. The units of all sequences (SequenceWork) are
 /// numbered: sequence by sequence, in each row tile by row tile, a head's row tiles together, and
-/// in a row tile by rising keys. Each block has a run of them, of nearly equal lengths (EvenCut). A
-/// block's parts are, by
-///   kNone   the whole row tiles that begin in its run: a long one may leave the next blocks
-///           without work;
-///   kFill   its run, cut where row tiles end: a row tile has a part in each block whose run
-///           reaches into it;
+/// in a row tile by rising keys. They are cut into runs, of which block i has runs i, i + blocks,
+/// and so on. A block's parts are, by
+///   kNone   the whole row tiles that begin in its run: a long one may leave the next runs without
+///           work;
+///   kFill   its run, cut where row tiles end: a row tile has a part in each run that reaches into
+///           it;
 ///   kFixed  the units of its run, each by itself.
-/// Lengths are read from device memory, by each warp for 32 sequences at a time, its window; and
-/// by all threads together to count the units of more sequences than that.
+/// Each block has one run, of nearly equal lengths (EvenCut). But where all row tiles are alike
+/// each of them is cut into DecodeParams::pieces runs, if the host found such a number:
+/// neighbouring heads, whose rows are neighbours in memory, then read the same keys at the same
+/// time (docs/tuning.md). Lengths are read from device memory, by each warp for 32 sequences at a
+/// time, its window; and by all threads together to count the units of more sequences than that.
 /// What runs before the first loads is on the way of every call, and nothing hides its latency: it
 /// has few instructions, and no more divisions than it needs.
 /// Scope    all threads of the block, for the constructor; all lanes of a warp for `next`.
@@ -63,28 +68,27 @@ class SplitSchedule {
   static constexpr int kSharedBytes = Traits::kThreads / arch::kWarpSize * sizeof(int);
 
   ATTILE_DEVICE SplitSchedule(const DecodeParams<Traits>& p, int block, unsigned char* shared)
-      : p_(p), block_(block), splits_(p.splits) {
+      : p_(p), splits_(p.splits), run_(block) {
     const Window window = read_window(0, 0);
     const int units = count_units(window, shared);
     // Offsets of packed queries that fall may give more rows than there are.
     if (splits_ == Splits::Kind::kFixed && units > p.slots) splits_ = Splits::Kind::kNone;
-    // No run is empty: a row tile's parts are counted by the blocks from that of its first unit to
-    // that of its last one, and are merged when all of them have come.
-    const int blocks = max(min(arch::block_count(), units), 1);
-    if (block >= blocks) return;
-    cut_ = EvenCut(units, blocks);
-    unit_ = cut_.first(block);
-    end_ = cut_.first(block + 1);
-    if (!kAlike) take(unit_, window);
+    set_cut(units);
+    if (set_run() && !kAlike) take(unit_, window);
   }
 
   /// Sets what the block loads next of a part; returns false after the last one.
   ATTILE_DEVICE bool next(SplitPart& part) {
     for (;;) {
-      if (unit_ >= end_ || !find(unit_)) return false;
+      if (unit_ >= end_) {
+        run_ += arch::block_count();
+        if (!set_run()) return false;
+      }
+      if (!find(unit_)) return false;
       const int units = work_.units_of_tile;
-      const int row_tile = (unit_ - begin_) / units;  // of all heads
+      const int row_tile = quotient(unit_ - begin_, units);  // of all heads
       part = {};
+      part.run = run_;
       part.first_unit = begin_ + row_tile * units;
       part.units = units;
       part.from = unit_ - part.first_unit;
@@ -96,20 +100,25 @@ class SplitSchedule {
       }
       unit_ += to - part.from;
       if (splits_ == Splits::Kind::kNone && part.from > 0) continue;  // it begins in another run
-      part.is_last_of_block = to == units || unit_ == end_;
+      part.is_last_of_run = to == units || unit_ == end_;
       set_row_tile(part, row_tile, to);
       return true;
     }
   }
 
-  /// Sets which blocks share a part's row tile, and the slots of its parts. With kFixed each unit
-  /// has a slot; with kFill each block has two, of which the second one is for the row tile that
-  /// begins in its run and does not end there, and the first one for the row tile that its run
-  /// begins in the middle of.
+  /// Sets which runs share a part's row tile, and the slots of its parts. With kFixed each unit has
+  /// a slot; with kFill each run has two, of which the second one is for the row tile that begins
+  /// in it and does not end there, and the first one for the row tile that it begins in the middle
+  /// of.
   ATTILE_DEVICE void complete(SplitPart& part) const {
     if (splits_ == Splits::Kind::kNone) return;
-    part.first_block = cut_.block_of(part.first_unit);
-    part.blocks = cut_.block_of(part.first_unit + part.units - 1) - part.first_block + 1;
+    if (is_periodic_) {
+      part.runs = p_.pieces;
+      part.first_run = p_.pieces.divmod(part.run).quotient * part.runs;
+    } else {
+      part.first_run = cut_.run_of(part.first_unit);
+      part.runs = cut_.run_of(part.first_unit + part.units - 1) - part.first_run + 1;
+    }
     if (splits_ == Splits::Kind::kFixed) {
       part.parts = part.units;
       part.slot = part.first_unit + part.from;
@@ -117,10 +126,10 @@ class SplitSchedule {
       part.second_slot = part.first_unit + 1;
       part.slot_step = 1;
     } else {
-      part.parts = part.blocks;
-      part.slot = 2 * block_ + (part.from == 0 ? 1 : 0);
-      part.first_slot = 2 * part.first_block + 1;
-      part.second_slot = 2 * part.first_block + 2;
+      part.parts = part.runs;
+      part.slot = 2 * part.run + (part.from == 0 ? 1 : 0);
+      part.first_slot = 2 * part.first_run + 1;
+      part.second_slot = 2 * part.first_run + 2;
       part.slot_step = 2;
     }
   }
@@ -136,6 +145,34 @@ class SplitSchedule {
     int end = 0;          ///< the number of the unit behind its last one
   };
 
+  /// Cuts the units of all sequences into runs, of which none is empty: a row tile's parts are
+  /// counted by the runs from that of its first unit to that of its last one, and are merged when
+  /// all of them have come.
+  ATTILE_DEVICE void set_cut(int units) {
+    const int row_tiles = p_.batch * p_.row_heads * p_.head_tiles;
+    is_periodic_ =
+        are_alike_ && p_.pieces > 0 && period_ >= p_.pieces && units == row_tiles * period_;
+    if (is_periodic_) {
+      const auto each = p_.pieces.divmod(period_);
+      cut_.length = each.quotient;
+      cut_.longer = each.remainder;
+      runs_ = row_tiles * p_.pieces;
+    } else {
+      runs_ = min(arch::block_count(), units);
+      if (runs_ > 0) cut_ = EvenCut(units, runs_);
+    }
+  }
+  /// Begins the run of that number; returns false where there is none.
+  ATTILE_DEVICE bool set_run() {
+    if (run_ >= runs_) return false;
+    const auto [group, piece] = is_periodic_ ? p_.pieces.divmod(run_) : FastDivmod::Result{0, run_};
+    unit_ = group * period_ + static_cast<int>(cut_.first(piece));
+    end_ = group * period_ + static_cast<int>(cut_.first(piece + 1));
+    return true;
+  }
+  /// Divides numbers that are not negative.
+  ATTILE_DEVICE static int quotient(unsigned x, unsigned by) { return static_cast<int>(x / by); }
+
   /// Sets the rows of a part, and the kv tiles of its units, up to `to` of the row tile's.
   ATTILE_DEVICE void set_row_tile(SplitPart& part, int row_tile, int to) const {
     WorkTile& at = part.at;
@@ -143,22 +180,25 @@ class SplitSchedule {
     at.extent = work_.extent;
     at.q_origin = work_.q_origin;
     at.kv_origin = work_.kv_origin;
-    const int pack = work_.row_tiles == 1 ? row_tile : row_tile / work_.row_tiles;
+    const int pack = work_.row_tiles == 1 ? row_tile : quotient(row_tile, work_.row_tiles);
     at.head = pack * p_.packed_heads;
-    at.kv_head = p_.packed_heads == p_.group_heads ? pack : at.head / p_.group_heads;
+    at.kv_head = p_.packed_heads == p_.group_heads ? pack : quotient(at.head, p_.group_heads);
     part.packed_row0 = (row_tile - pack * work_.row_tiles) * Traits::kBr;
     part.rows = min(Traits::kBr, work_.extent.q_len * p_.packed_heads - part.packed_row0);
     at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
     const int last_row = p_.packed_heads.divmod(part.packed_row0 + part.rows - 1).quotient;
     const int count = last_row - at.row0 + 1;
-    TileRange seen{};
-    at.first_key = at.extent.kv_len;
-    const int heads = kIgnoresHead<typename Traits::MaskType> ? 1 : int{p_.packed_heads};
-    for (int i = 0; i < min(part.rows, heads); ++i) {
-      const int head = at.head + p_.packed_heads.divmod(part.packed_row0 + i).remainder;
-      const TileRange of_head = p_.keys_seen(at, head, at.row0, count);
-      seen = i == 0 ? of_head : hull(seen, of_head);
-      at.first_key = min(at.first_key, p_.first_key_seen(at, head, at.row0, count));
+    TileRange seen = p_.keys_seen(at, at.head, at.row0, count);
+    at.first_key = p_.first_key_seen(at, at.head, at.row0, count);
+    if constexpr (!kIgnoresHead<typename Traits::MaskType>) {
+      ATTILE_UNROLL_BY(1)
+      for (int i = 0; i < min(part.rows, int{p_.packed_heads}); ++i) {
+        const int head = at.head + p_.packed_heads.divmod(part.packed_row0 + i).remainder;
+        const TileRange of_head = p_.keys_seen(at, head, at.row0, count);
+        seen = i == 0 ? of_head : hull(seen, of_head);
+        const int first_key = p_.first_key_seen(at, head, at.row0, count);
+        at.first_key = i == 0 ? first_key : min(at.first_key, first_key);
+      }
     }
     const auto kv_tile = [&](int unit) { return (work_.first_unit + unit) * p_.unit_tiles; };
     at.kv_tiles = seen.between(part.from == 0 ? 0 : kv_tile(part.from),
@@ -198,26 +238,40 @@ class SplitSchedule {
     return sequence_ < p_.batch;
   }
 
-  /// Returns the units of all sequences. Where all are alike it sets work_, which is that of each.
+  /// Returns the units of all sequences, and sets whether all have as many, and as many in each row
+  /// tile. Where that is known it sets work_, which is that of each.
   /// Scope    all threads of the block.
   ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
       work_ = p_.work_of(0);
+      period_ = work_.units_of_tile;
       return p_.batch * work_.units;
     }
-    if (p_.batch <= arch::kWarpSize) return arch::shuffle(window.end, arch::kWarpSize - 1);
+    period_ = arch::shuffle(window.work.units_of_tile, 0);
+    const int units = arch::shuffle(window.work.units, 0);
+    const auto differs = [&](const SequenceWork& work) {
+      return work.units_of_tile != period_ || work.units != units;
+    };
+    const int thread = arch::thread_index();
+    if (p_.batch <= arch::kWarpSize) {
+      are_alike_ = !arch::any_lane(thread % arch::kWarpSize < p_.batch && differs(window.work));
+      return arch::shuffle(window.end, arch::kWarpSize - 1);
+    }
     int mine = 0;
-    for (int sequence = arch::thread_index(); sequence < p_.batch; sequence += Traits::kThreads) {
-      mine = add(mine, p_.work_of(sequence).units);
+    bool is_other = false;
+    for (int sequence = thread; sequence < p_.batch; sequence += Traits::kThreads) {
+      const SequenceWork work = p_.work_of(sequence);
+      mine = add(mine, work.units);
+      is_other |= differs(work);
     }
     constexpr int kWarps = Traits::kThreads / arch::kWarpSize;
     int* const of_warp = reinterpret_cast<int*>(shared);
     const int of_lanes = sum_to_lane(mine);
-    const int thread = arch::thread_index();
     if (thread % arch::kWarpSize == arch::kWarpSize - 1) {
       of_warp[thread / arch::kWarpSize] = of_lanes;
     }
-    arch::barrier();  // all warps have written their sums before they are read
+    // All warps have written their sums before they are read.
+    are_alike_ = !arch::barrier_any(kBarrier, Traits::kThreads, is_other);
     int sum = 0;
     for (int warp = 0; warp < kWarps; ++warp) sum = add(sum, of_warp[warp]);
     arch::barrier();  // all have read them before the memory is used again
@@ -238,13 +292,19 @@ class SplitSchedule {
     return x;
   }
 
+  /// Is a named barrier that nobody else uses: key groups have 1 to 13, and PartOutput has 15.
+  static constexpr int kBarrier = 14;
+
   const DecodeParams<Traits>& p_;
-  int block_;
   Splits::Kind splits_;
-  EvenCut cut_{};
-  int unit_ = 0, end_ = 0;  ///< what is left of the block's run
-  int sequence_ = -1;       ///< the sequence whose units begin at begin_
-  SequenceWork work_{};     ///< of that sequence
+  bool are_alike_ = kAlike;   ///< whether all row tiles have as many units
+  bool is_periodic_ = false;  ///< whether row tiles are cut by themselves, alike
+  EvenCut cut_{};             ///< of a row tile's units then, else of all
+  int period_ = 0;            ///< the units of a row tile, where all are alike
+  int runs_ = 0, run_;        ///< all, and the block's
+  int unit_ = 0, end_ = 0;    ///< what is left of the run
+  int sequence_ = -1;         ///< the sequence whose units begin at begin_
+  SequenceWork work_{};       ///< of that sequence
   int begin_ = 0;
 };
 

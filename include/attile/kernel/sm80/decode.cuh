@@ -57,6 +57,7 @@
 //     stage is filled again, and a part is written before a ticket says so
 //   of the block, in SplitSchedule, with more sequences than a warp has lanes: the warps' sums are
 //     written, and are read, before what follows
+//   14, in SplitSchedule: the first of these two
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 
 namespace attile::sm80 {
@@ -256,16 +257,23 @@ ATTILE_DEVICE void merge_warps(
   // Few rows leave memory for more columns, and want fewer barriers.
   const int columns = Traits::columns_at_once(states * rows);
   const int pitch = merge_pitch(columns);
+  constexpr int kChunk = Traits::kMergeColumns;
+  ATTILE_UNROLL_BY(1)
   for (int col0 = 0; col0 < Traits::kVColumns; col0 += columns) {
     ATTILE_UNROLL
-    for (int r = 0; r < Outputs::kRegRows; ++r) {
-      const int row = Outputs::row(r) - state * state_rows;
-      float* const to = o + (state * rows + row) * pitch - col0;
+    for (int chunk = 0; chunk < Traits::kVColumns; chunk += kChunk) {
+      if (chunk < col0 || chunk >= col0 + columns) continue;
       ATTILE_UNROLL
-      for (int c = 0; c < Outputs::kRegCols; c += 2) {
-        const int col = Outputs::col_offset(c);
-        if (row >= rows || col < col0 || col >= col0 + columns) continue;
-        arch::store(to + col + Outputs::col(0), Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
+      for (int r = 0; r < Outputs::kRegRows; ++r) {
+        const int row = Outputs::row(r) - state * state_rows;
+        if (row >= rows) continue;
+        float* const to = o + (state * rows + row) * pitch - col0 + Outputs::col(0);
+        ATTILE_UNROLL
+        for (int c = 0; c < Outputs::kRegCols; c += 2) {
+          const int col = Outputs::col_offset(c);
+          if (col < chunk || col >= chunk + kChunk) continue;
+          arch::store(to + col, Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
+        }
       }
     }
     arch::barrier();  // all warps have written their states before they are read
@@ -273,13 +281,17 @@ ATTILE_DEVICE void merge_warps(
     for (int i = arch::thread_index(); i < rows * vectors; i += Traits::kThreads) {
       const int row = i / vectors, col = i % vectors * 4;
       if (col0 + col >= Traits::kDv) continue;
-      output.put(
-          row, col0 + col, merge_states<Traits::kStatesAtOnce>(states, scale_log2, [&](int number) {
-            const int of_all = number * state_rows + row;
-            return RowState{
-                m[of_all], l[of_all],
-                arch::load<4>(static_cast<const float*>(o + (number * rows + row) * pitch + col))};
-          }));
+      int of_all = row;
+      const float* from = o + row * pitch + col;
+      const auto read = [&] { return RowState{m[of_all], l[of_all], arch::load<4>(from)}; };
+      RowState sum = read();
+      merge_states<Traits::kStatesAtOnce>(sum, states - 1, scale_log2,
+                                          [&](bool there, RowState& next) {
+                                            of_all += state_rows;
+                                            from += rows * pitch;
+                                            if (there) next = read();
+                                          });
+      output.put(row, col0 + col, sum);
     }
     arch::barrier();  // they are read before the next columns, or the next part's, are written
   }

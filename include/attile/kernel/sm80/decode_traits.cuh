@@ -75,7 +75,7 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
   static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
   static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);
-  static constexpr int kStatesAtOnce = kWarps < 4 ? kWarps : 4;  ///< of a row (merge_states)
+  static constexpr int kStatesAtOnce = kWarps == 1 ? 1 : min(kWarps - 1, 4);  ///< merge_states
   /// Returns how many columns of O are merged at once, a multiple of kMergeColumns, where all
   /// states together have so many rows.
   ATTILE_DEVICE static int columns_at_once(int state_rows) {
