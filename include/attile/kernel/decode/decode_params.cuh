@@ -171,21 +171,26 @@ struct DecodeParams : Problem<Traits> {
   static std::int64_t tiles_of(const Args& args) {
     return std::int64_t{args.batch} * (args.q_heads / heads_that_share(args)) * tiles_of_head(args);
   }
-  /// Returns `pieces`: with kFill one run for each row tile, or as many as there are
-  /// multiprocessors, if that leaves at most a sixteenth of these without work.
+  /// Returns `pieces`. With kFill it is the runs that give each multiprocessor one, or two, if that
+  /// leaves at most an eighth of them without work. Keys in pages want two: one block looks its
+  /// pages up while the other one's keys arrive.
   static int pieces_of(const Args& args) {
     if (args.splits.kind == Splits::Kind::kNone) return 1;
     if (args.splits.kind == Splits::Kind::kFixed) return 0;
-    std::int64_t most = arch::multiprocessors();
-    if (args.max_blocks > 0) most = min<std::int64_t>(most, args.max_blocks);
     const std::int64_t tiles = tiles_of(args);
     if (tiles == 0) return 0;
-    const std::int64_t rounds = ceil_div(tiles, most);
-    if (tiles > most) return rounds * most - tiles <= rounds * most / 16 ? 1 : 0;
     // The first tiles of a run, one for each stage, arrive together.
     const int units = max(ceil_div(longest_lengths(args).kv_len, kBc * Traits::kStages), 1);
-    const std::int64_t each = min<std::int64_t>(most / tiles, units);
-    return each == units || most - each * tiles <= most / 16 ? static_cast<int>(each) : 0;
+    for (int of_each = Base::kPaged ? Traits::kBlocksPerSm : 1; of_each <= Traits::kBlocksPerSm;
+         ++of_each) {
+      std::int64_t most = std::int64_t{arch::multiprocessors()} * of_each;
+      if (args.max_blocks > 0) most = min<std::int64_t>(most, args.max_blocks);
+      const std::int64_t rounds = ceil_div(tiles, most);
+      const std::int64_t each = rounds > 1 ? 1 : min<std::int64_t>(most / tiles, units);
+      if (rounds == 1 && each == units) return units;
+      if (rounds * most - each * tiles <= rounds * most / 8) return static_cast<int>(each);
+    }
+    return 0;
   }
   /// Returns part_rows. It is even, so that O after m and l is aligned to 16 bytes.
   static int rows_of_parts(const Args& args) {
