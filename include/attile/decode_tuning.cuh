@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/earlier_keys.h>
 #include <attile/core/math.h>
 #include <attile/kernel/sm80/decode_traits.cuh>
 #include <attile/tuning.cuh>
@@ -22,7 +23,9 @@ struct Sm80DecodeTiles {
 /// A group of four warps takes registers for the scores of 16 rows and 64 keys, beside O: up to 128
 /// columns of 16 bits. More columns, and fp32, leave registers for two warps, or one. Of these the
 /// largest tiles are taken of which two stages fit shared memory, and of that up to six.
-constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int element_bytes, int shared_kb) {
+/// `state_floats`: DecodeTraits::kStateFloats.
+constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int element_bytes, int shared_kb,
+                                            int state_floats) {
   const int row_bytes = (d + dv) * element_bytes;
   const int most = element_bytes == 4 ? (row_bytes <= 512 ? 2 : 1)
                                       : (row_bytes <= 512   ? 4
@@ -30,7 +33,7 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int element_bytes, in
                                                             : 1);
   const auto stages = [&](int warps, int group_warps) {
     const int q_bytes = 2 * 16 * group_warps * d * element_bytes;  // of two stages
-    const int merged = sm80::merge_pitch(sm80::merge_columns(dv, warps)) + 2;
+    const int merged = sm80::merge_pitch(sm80::merge_columns(dv, warps)) + state_floats;
     const int others = q_bytes + warps * 16 * merged * static_cast<int>(sizeof(float));
     return (shared_kb * 1024 - others) / (warps * 16 * row_bytes);
   };
@@ -48,7 +51,8 @@ struct Sm80Decode {
   static constexpr int kBytes = sizeof(typename Args::ElementType);
   static constexpr int kColumns = tile::kTileColumns<typename Args::ElementType>;
   static constexpr Sm80DecodeTiles kTiles =
-      sm80_decode_tiles(round_up(D, kColumns), round_up(Dv, kColumns), kBytes, kSharedKb);
+      sm80_decode_tiles(round_up(D, kColumns), round_up(Dv, kColumns), kBytes, kSharedKb,
+                        kIsEarlierKeys<typename Args::SinkType> ? 3 : 2);
   using type =
       sm80::DecodeTraits<kTiles.br(), kTiles.bc, D, typename Args::Elements,
                          typename Args::Policies, Dv,

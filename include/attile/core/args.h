@@ -25,7 +25,8 @@ struct OnlyIn {};
 /// Holds the arguments of one attention pass, forward or backward: `ForwardArgs` and `BackwardArgs`
 /// name it.
 ///   forward   O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V, LSE = m + ln(l); the
-///             softmax's denominator may have a sink (see AttentionSink)
+///             softmax's denominator may have a sink (see AttentionSink), or go on from earlier
+///             keys (see EarlierKeys)
 ///   backward  the gradients of a forward pass with the same problem
 /// It is an aggregate for designated initialisers; pointers are device pointers (host pointers for
 /// the CPU executor and the reference). E: Elements; P: PolicyBundle. Shapes are those of `Uniform`
@@ -49,6 +50,9 @@ struct Arguments {
   static_assert(kIsForward || !kIsForwardOnly<SequencesType>,
                 "attile: there are no gradients of a cache: sequences may share its keys, and this "
                 "sequences policy is for ForwardArgs alone");
+  static_assert(kIsForward || !kIsEarlierKeys<SinkType>,
+                "attile: EarlierKeys are for ForwardArgs alone: a backward pass over the keys of "
+                "one call takes O and LSE of all keys, and needs nothing else of the others");
 
  private:
   template <class Forward, class Backward>

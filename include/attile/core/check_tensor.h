@@ -20,6 +20,13 @@ constexpr bool overlaps_itself(const Tensor<T>& t, int batch, int heads, int row
                             dim);
 }
 
+/// Returns whether the rows of two tensors are as far apart.
+template <class T, class U>
+constexpr bool same_strides(const Tensor<T>& t, const Tensor<U>& u) {
+  return t.batch_stride == u.batch_stride && t.head_stride == u.head_stride &&
+         t.row_stride == u.row_stride;
+}
+
 template <class T>
 bool misaligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) != 0;

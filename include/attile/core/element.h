@@ -78,6 +78,9 @@ struct Elements {
   using V = TV;
   using O = TO;
   static constexpr bool kAllEqual = std::same_as<Q, K> && std::same_as<Q, V> && std::same_as<Q, O>;
+  /// Whether all are equal but for O, which is fp32.
+  static constexpr bool kOnlyOutputIsFloat =
+      std::same_as<Q, K> && std::same_as<Q, V> && !std::same_as<Q, O> && std::same_as<O, float>;
 };
 
 namespace detail {

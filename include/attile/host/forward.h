@@ -3,6 +3,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/earlier_keys.h>
 #include <attile/core/schedule.h>
 #include <attile/host/panels.h>
 #include <attile/host/parallel.h>
@@ -27,6 +28,27 @@ struct HeadSink {
   float scale_log2;
 
   float logit(int) const { return sink.logit(head); }
+};
+
+/// Gives the rows of a strip the results of their earlier keys. `batch`, `row0`: the strip's first
+/// row, as the tensors count it; there are `rows` of them.
+template <class T>
+struct RowsOfEarlierKeys {
+  static constexpr bool kEnabled = true;
+
+  const EarlierKeys<T>& earlier;
+  int batch, head;
+  std::int64_t row0;
+  int rows, head_dim_v;
+  float scale_log2;
+
+  float logit(int r) const { return r < rows ? *earlier.lse.row(batch, head, row0 + r) : -kInf; }
+  template <class V>
+  void add_value(const OutputRows<V>& output, int r, float weight) const {
+    const T* const value = earlier.o.row(batch, head, row0 + r);
+    float* const to = output.o + std::ptrdiff_t{r} * output.stride;
+    for (int c = 0; c < head_dim_v; ++c) to[c] += weight * widen(value[c]);
+  }
 };
 
 /// Computes FlashAttention-2 (arXiv 2307.08691, Alg. 1) for one block of Br query rows at a time. A
@@ -144,13 +166,30 @@ class ForwardWorker {
                        o_stride());  // line 10: O += P V
   }
 
+  /// Returns the sink of a strip's rows, or the results of their earlier keys.
+  auto sink_of(Interval rows) const {
+    const Args& args = problem_.args;
+    if constexpr (kIsEarlierKeys<typename Args::SinkType>) {
+      const RowOrigin origin = args.sequences.q_origin(batch_);
+      return RowsOfEarlierKeys{args.sink,
+                               origin.batch,
+                               head_,
+                               std::int64_t{origin.row} + rows.begin,
+                               rows.end - rows.begin,
+                               problem_.Dv,
+                               problem_.scale_log2()};
+    } else {
+      return HeadSink<typename Args::SinkType>{args.sink, head_, problem_.scale_log2()};
+    }
+  }
+
   void write_strip(int i) {
     const Args& args = problem_.args;
     OutputRows<V> output{o_strip(i), o_stride()};
-    const HeadSink<typename Args::SinkType> sink{args.sink, head_, problem_.scale_log2()};
-    softmax_[i].finish(output, problem_.sampler.keep_scale(), sink);  // line 12
     const Interval rows = strip_rows(i);
-    const Tensor<T> o = problem_.q_rows(args.o, batch_);
+    const auto sink = sink_of(rows);
+    softmax_[i].finish(output, problem_.sampler.keep_scale(), sink);  // line 12
+    const auto o = problem_.q_rows(args.o, batch_);
     const RowTensor<float> lse = per_row(args, args.lse);
     for (int r = 0; r < rows.end - rows.begin; ++r) {
       const int row = rows.begin + r;

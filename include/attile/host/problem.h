@@ -34,8 +34,10 @@ inline Check check_options(const Options& options) {
 /// Holds one forward or backward pass with every choice made: sizes, tiles, threads.
 template <class V, class Args>
 struct Problem {
-  static_assert(Args::Elements::kAllEqual,
-                "attile::host: the CPU executor takes Q, K, V and O of one element type");
+  using E = typename Args::Elements;
+  static_assert(E::kAllEqual || (Args::kIsForward && E::kOnlyOutputIsFloat),
+                "attile::host: the CPU executor takes Q, K, V and O of one element type; O of a "
+                "forward pass may be fp32");
   using T = typename Args::ElementType;
   using ScoreModType = typename Args::ScoreModType;
   using DropoutType = typename Args::DropoutType;

@@ -30,10 +30,11 @@ struct KernelTraits {
       "attile: a family's traits take Elements<T> and Policies<...>, where they took T, a "
       "mask, a score modifier and a dropout (docs/migration.md)");
   static_assert(
-      E::kAllEqual,
+      E::kAllEqual || (kWay == Direction::kForward && E::kOnlyOutputIsFloat),
       "attile: the kernels take Q, K, V and O of one element type, which is that of their "
-      "gradients too");
+      "gradients too; O of a forward pass may be fp32");
   using ElementType = typename E::Q;
+  using OutputType = typename E::O;
   using Policies = P;
   using MaskType = typename P::MaskType;
   using ScoreModType = typename P::ScoreModType;

@@ -6,6 +6,7 @@
 #include <attile/core/block_sparse.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
+#include <attile/core/earlier_keys.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
@@ -18,6 +19,7 @@
 #include <attile/tile/matrix.cuh>
 #include <attile/tile/scores.cuh>
 
+#include <cstdint>
 #include <type_traits>
 
 namespace attile {
@@ -35,6 +37,7 @@ template <class Traits>
 struct Problem {
   using Args = typename Traits::Args;
   using T = typename Traits::ElementType;
+  using TO = typename Traits::OutputType;
   using Policies = typename Traits::Policies;
   using SequencesType = typename Traits::SequencesType;
   using MaskType = typename Policies::MaskType;
@@ -46,7 +49,7 @@ struct Problem {
   static constexpr int kColumns = max(Traits::kD, Traits::kDv);
 
   tile::TensorParam<const T> q, k, v;
-  tile::TensorParam<std::conditional_t<Args::kIsForward, T, const T>> o;
+  tile::TensorParam<std::conditional_t<Args::kIsForward, TO, const TO>> o;
   RowTensor<std::conditional_t<Args::kIsForward, float, const float>> lse;
   int batch;  ///< the number of sequences
   int q_heads, kv_heads;
@@ -144,6 +147,21 @@ struct Problem {
                      cols);
     } else {
       return x.slice(kv_origin(at), at.kv_head, extent(at).kv_len, cols);
+    }
+  }
+  /// Points to the first element of a row of O, or of a tensor with as many rows. `at`: the row's
+  /// sequence, head and number.
+  template <class X>
+  ATTILE_DEVICE X* query_row(const Tensor<X>& x, const ScoreIndex& at) const {
+    const RowOrigin origin = policies.sequences.q_origin(at.batch);
+    return x.row(origin.batch, at.head, std::int64_t{origin.row} + at.row);
+  }
+  /// Returns the score of the sink of a row: of the LSE of earlier keys, or of the query head.
+  ATTILE_DEVICE float sink_of(const ScoreIndex& at) const {
+    if constexpr (kIsEarlierKeys<typename Policies::SinkType>) {
+      return *query_row(policies.sink.lse, at);
+    } else {
+      return policies.sink.logit(at.head);
     }
   }
   /// Points to the element of a sequence's first row in a tensor of LSE's shape; its other rows

@@ -240,6 +240,7 @@ ATTILE_DEVICE void merge_warps(
   float* const m = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   float* const l = m + Outputs::kRows;
   float* const o = reinterpret_cast<float*>(shared + Traits::kMergeOffset);
+  output.begin();
   ATTILE_UNROLL
   for (int r = 0; r < Outputs::kRegRows; ++r) {
     const float sum = Outputs::sum_lanes(softmax.l[r]);
@@ -325,7 +326,8 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, const SplitPart& 
     }
     loads.release_tile();
   }
-  const PartOutput<Traits> output(p, part, scale_log2);
+  float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
+  const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
   merge_warps<Traits, Share>(o_frag, softmax, output, part.rows, scale_log2, shared);

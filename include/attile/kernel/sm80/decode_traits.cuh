@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/launch.cuh>
+#include <attile/core/earlier_keys.h>
 #include <attile/core/math.h>
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
@@ -81,8 +82,10 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kStageBytes = KTile::kBytes + VTile::kBytes;  // of a group
   static constexpr std::size_t kGroupBytes = kStages * kStageBytes;
   static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;
+  /// Of a state's row: m, l, and where there are earlier keys their LSE.
+  static constexpr int kStateFloats = kIsEarlierKeys<typename P::SinkType> ? 3 : 2;
   static constexpr std::size_t kMergeOffset =
-      kStatesOffset + 2 * kWarps * kWarpRows * sizeof(float);
+      kStatesOffset + kStateFloats * kWarps * kWarpRows * sizeof(float);
   static constexpr std::size_t kSharedBytes =
       kMergeOffset + sizeof(float) * kWarps * kWarpRows * kMergePitch;
   static_assert(kSharedBytes <= arch::kMaxSharedBytes,

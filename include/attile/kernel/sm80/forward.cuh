@@ -74,19 +74,27 @@ ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
 }
 
 /// Stores O by way of shared memory, so that whole rows are written. There it overwrites Q, which
-/// all warps have read before the block's last barrier.
+/// all warps have read before the block's last barrier. O in fp32 of 16-bit inputs is stored from
+/// registers.
 template <class Traits>
 ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsigned char* shared,
                                 const typename Traits::OutputRegisters& o_frag,
                                 const typename Traits::RowWarps& row_warps) {
   using Outputs = typename Traits::OutputRegisters;
-  const typename Traits::OTile o_smem{shared};
-  tile::stage(o_smem, o_frag);
-  row_warps.barrier();  // the warps of a row have written its O before they read it; no others do
-  const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
-  constexpr int kRows = Outputs::kWarpRows / Traits::kWarpsN;
-  const int warp_of_row = Outputs::warp_col() / Outputs::kWarpCols;
-  tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + warp_of_row * kRows, at.row0);
+  if constexpr (!Traits::kStagesOutput) {
+    if constexpr (kIsEarlierKeys<typename Traits::SinkType>) {
+      row_warps.barrier();  // the warps of a row have read the LSE that its LSE may replace
+    }
+    store_fp32_output(p, p.coord(OneTileSchedule<Traits>(p, block).rows(), 0), o_frag);
+  } else {
+    const typename Traits::OTile o_smem{shared};
+    tile::stage(o_smem, o_frag);
+    row_warps.barrier();  // the warps of a row have written its O before they read it; no others do
+    const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
+    constexpr int kRows = Outputs::kWarpRows / Traits::kWarpsN;
+    const int warp_of_row = Outputs::warp_col() / Outputs::kWarpCols;
+    tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + warp_of_row * kRows, at.row0);
+  }
 }
 
 /// Returns a block's work tile, computed anew, with the range that is known.

@@ -63,7 +63,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using KTile = tile::PanelTile<Bc, kQkColumns, T>;
   using VTile = tile::PanelTile<Bc, kVColumns, T>;
+  /// O as it is staged, which that in fp32 of 16-bit inputs is not.
   using OTile = tile::PanelTile<Br, kVColumns, T>;
+  static constexpr bool kStagesOutput = E::kAllEqual;
   using PTile = tile::PanelTile<Br, Bc, T>;
   using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps, kWarpsN>;
   using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kWarpsN>;
@@ -71,7 +73,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
   // Shared memory is laid out in this order. O overwrites Q, which is not needed any more by then;
   // a warp with whole rows of P keeps them in registers.
-  static constexpr std::size_t kQoBytes = max(QTile::kBytes, OTile::kBytes);
+  static constexpr std::size_t kQoBytes =
+      kStagesOutput ? max(QTile::kBytes, OTile::kBytes) : QTile::kBytes;
   static constexpr std::size_t kPBytes = kWarpsN > 1 ? PTile::kBytes : 0;
   static constexpr std::size_t kSharedBytes =
       kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + RowWarps::kBytes;

@@ -156,7 +156,7 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
   if constexpr (!arch::kHasWarpgroups) return;
   const ForwardMemory<Traits> smem{shared};
   if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) {
-    p.maps.prefetch();
+    p.maps.template prefetch<Traits>();
     if constexpr (Traits::kElementStages > 0) {
       if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
     }
