@@ -10,6 +10,7 @@ const bool kRegistered = [] {
   const Suite suite("cpu.host", kOtherTypePolicies);
   suite.both<__nv_bfloat16>("default", SampledCpuExecutor{},
                             kOtherTypePolicies + policies<Policy::kBlockSparse>);
+  suite.forward<__nv_bfloat16>("default", SampledCpuExecutor{}, kEarlierPolicies);
   return true;
 }();
 

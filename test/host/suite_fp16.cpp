@@ -10,7 +10,8 @@ const bool kRegistered = [] {
   const Suite suite("cpu.host", kOtherTypePolicies);
   suite.both<__half>("default", SampledCpuExecutor{},
                      kOtherTypePolicies + policies<Policy::kBlockSparse>);
-  suite.forward<__half>("default", SampledCpuExecutor{}, policies<Policy::kPagedWindow>);
+  suite.forward<__half>("default", SampledCpuExecutor{},
+                        policies<Policy::kPagedWindow> + kEarlierPolicies);
   return true;
 }();
 

@@ -146,7 +146,7 @@ void check_policy() {
   check_traits<attile::portable::DefaultForwardTraits<Forward, 64>>();
   check_traits<attile::sm80::DefaultForwardTraits<Forward, 64, 64, 163>>();
   check_traits<attile::sm90::DefaultForwardTraits<Forward, 64>>();
-  if constexpr (!has_cache(kPolicy)) check_gradients<kPolicy>();
+  if constexpr (!is_forward_only(kPolicy)) check_gradients<kPolicy>();
 }
 
 TEST_CASE("params.host and device lay out the kernels' parameters alike") {

@@ -147,7 +147,7 @@ bool sm90_addresses(const Args& a, int bc) {
              by(first.row_stride, second.row_stride) || by(first.head_stride, second.head_stride);
     };
     if (!no_rows && !no_keys && !apart(keys, a.kv_heads, a.k, a.v)) return false;
-    if (!no_rows && !apart(queries, a.q_heads, a.q, a.o)) return false;
+    if (!no_rows && Args::Elements::kAllEqual && !apart(queries, a.q_heads, a.q, a.o)) return false;
   }
   if constexpr (attile::kIsPaged<typename Args::SequencesType>) {
     // A box of rows lies in one page.
@@ -159,8 +159,9 @@ bool sm90_addresses(const Args& a, int bc) {
            (of_rows(a.q) && of_rows(a.dout) && of_keys(a.k) && of_keys(a.v) && of_keys(a.dk) &&
             of_keys(a.dv) && whole(a.dk, a.head_dim) && whole(a.dv, dim_v));
   } else {
-    return no_rows ||
-           (of_rows(a.q) && of_rows(a.o) && of_keys(a.k) && of_keys(a.v) && whole(a.o, dim_v));
+    // O in fp32 of 16-bit inputs is not copied by TMA.
+    const bool stored = !Args::Elements::kAllEqual || (of_rows(a.o) && whole(a.o, dim_v));
+    return no_rows || (of_rows(a.q) && of_keys(a.k) && of_keys(a.v) && stored);
   }
 }
 
@@ -264,12 +265,12 @@ struct GpuExecutor {
 template <class Executor, attile::Element T, Policy kPolicy>
 struct KernelsOf;
 template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
-  requires(has_cache(kPolicy))
+  requires(is_forward_only(kPolicy))
 struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
   using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
 };
 template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
-  requires(!has_cache(kPolicy))
+  requires(!is_forward_only(kPolicy))
 struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
   using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
   using Backward = typename TileChoice::template Backward<BackwardArgsOf<T, kPolicy>, Dim, kMode>;

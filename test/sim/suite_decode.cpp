@@ -144,7 +144,7 @@ void check_bits_beside_padding() {
 const bool kRegistered = [] {
   using enum Policy;
   constexpr auto kPolicies =
-      kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
+      kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
   const Suite suite("sim.decode", kPolicies);
   suite.forward<__half>("rows_fill", simulated<RowsFill>(), kPolicies);
   suite.forward<__half>("rows", simulated<Rows>(), policies<kCausal, kPackedCausal>);

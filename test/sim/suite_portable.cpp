@@ -85,11 +85,11 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.portable", kSimulatedPolicies + policies<kLearned, kLearnedDropout> +
                                         kSequencePolicies + kSinkPolicies + kBlockPolicies +
-                                        in_full(kCachePolicies));
+                                        in_full(kForwardOnlyPolicies));
   suite.both<float>("d64", simulated<Default>(),
                     kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies);
   suite.forward<float>("d64", simulated<Default>(),
-                       in_full(kCachePolicies, policies<kCachedPackedAlibi, kPagedWindow>));
+                       in_full(kForwardOnlyPolicies, policies<kCachedPackedAlibi, kPagedWindow>));
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);

@@ -67,10 +67,10 @@ using ListedBackward =
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                    kSinkPolicies + kBlockPolicies + in_full(kCachePolicies));
+                                    kSinkPolicies + kBlockPolicies + in_full(kForwardOnlyPolicies));
   suite.both<__half>("128x64", simulated<Large>(),
                      kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>);
-  suite.forward<__half>("128x64", simulated<Large>(), in_full(kCachePolicies));
+  suite.forward<__half>("128x64", simulated<Large>(), in_full(kForwardOnlyPolicies));
   suite.forward<__half>("32x32", simulated<Small>(),
                         policies<kPagedWindow, kPagedPackedEverything>);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);

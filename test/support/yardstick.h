@@ -238,7 +238,8 @@ ForwardYardstick forward_yardstick(const Case& c, int tf32_products, const Args&
   const std::vector<Result> kept = plain(true);
   want.lse = expect<float>(&Result::lse, want.exact, kept);
   const bool keep = extreme(c.data) || sizeof(T) == 4;
-  want.o = expect<T>(&Result::o, want.exact, keep ? kept : plain(false));
+  using TO = typename Args::Elements::O;
+  want.o = expect<TO>(&Result::o, want.exact, keep ? kept : plain(false));
   if constexpr (kMayBeSplit<T>) {
     if (tf32_products == 3) {
       want.o.tolerance +=
@@ -291,14 +292,13 @@ BackwardYardstick backward_yardstick(const Case& c, int tf32_products, const Arg
 /// A pass over a problem; what it says of it.
 using AnyPass = std::function<attile::Check()>;
 
-template <attile::Element T>
-std::string faults_of_forward(const Case& c, ProblemData<T>& p, const ForwardYardstick& want,
+template <attile::Element T, attile::Element TO>
+std::string faults_of_forward(const Case& c, ProblemData<T, TO>& p, const ForwardYardstick& want,
                               const AnyPass& pass) {
   Faults faults;
   const auto inputs = snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer);
   const auto run = [&] {
-    p.o.buffer->repoison();
-    p.lse_buffer().repoison();
+    p.clear_outputs();
     const attile::Check check = pass();
     if (!check) faults.add("forward is refused: ", check.why);
     return bool(check);
@@ -364,11 +364,11 @@ template <attile::Element T, Policy kPolicy>
 std::string faults_of_forward(const Case& c, const Promises& promises,
                               const Pass<ForwardArgsOf<T, kPolicy>>& pass) {
   Problem<T, kPolicy> p(c);
-  const auto args = p.forward_args();
   const auto want = detail::remembered<T, detail::ForwardYardstick>(
       c, kPolicy, promises.tf32_products,
-      [&] { return detail::forward_yardstick<T>(c, promises.tf32_products, args); });
-  return detail::faults_of_forward<T>(c, p, *want, [&] { return pass(args, p.regions()); });
+      [&] { return detail::forward_yardstick<T>(c, promises.tf32_products, p.forward_args()); });
+  const auto args = p.executor_args();
+  return detail::faults_of_forward(c, p, *want, [&] { return pass(args, p.regions()); });
 }
 
 template <attile::Element T, Policy kPolicy>
