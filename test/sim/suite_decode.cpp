@@ -148,10 +148,11 @@ const bool kRegistered = [] {
   const Suite suite("sim.decode", kPolicies);
   suite.forward<__half>("rows_fill", simulated<RowsFill>(), kPolicies);
   suite.forward<__half>("rows", simulated<Rows>(), policies<kCausal, kPackedCausal>);
-  suite.forward<__nv_bfloat16>("groups", simulated<Groups>(), policies<kCausal, kOwnLengths>);
+  suite.forward<__nv_bfloat16>("groups", simulated<Groups>(),
+                               policies<kCausal, kOwnLengths, kEarlierEverything>);
   suite.forward<__half>(
       "fixed", simulated<Fixed>(),
-      policies<kWindow, kPackedCausal, kKeyPadding, kSinkEverything, kPagedWindow>);
+      policies<kWindow, kPackedCausal, kKeyPadding, kSinkEverything, kPagedWindow, kEarlierPaged>);
   suite.forward<__half>("one", simulated<One>(), policies<kNone>);
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
   using OfPages = KernelsOf<Fixed, __half, kPagedWindow>::Forward;
@@ -160,7 +161,7 @@ const bool kRegistered = [] {
     check_far_pages<__half>([](const auto& args) { return attile::forward<OfPages>(args); });
     CHECK(machine_reports() == "");
   });
-  suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal>);
+  suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal, kEarlier>);
 
   suite.test("packed_causal", "forward", "falling_offsets", run_falling_offsets);
   suite.test("key_padding", "forward", "bits_beside_padding", check_bits_beside_padding);

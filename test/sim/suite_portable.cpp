@@ -85,11 +85,14 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.portable", kSimulatedPolicies + policies<kLearned, kLearnedDropout> +
                                         kSequencePolicies + kSinkPolicies + kBlockPolicies +
-                                        in_full(kForwardOnlyPolicies));
+                                        kEarlierPolicies + in_full(kForwardOnlyPolicies));
   suite.both<float>("d64", simulated<Default>(),
                     kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies);
-  suite.forward<float>("d64", simulated<Default>(),
-                       in_full(kForwardOnlyPolicies, policies<kCachedPackedAlibi, kPagedWindow>));
+  suite.forward<float>(
+      "d64", simulated<Default>(),
+      in_full(kForwardOnlyPolicies,
+              policies<kCachedPackedAlibi, kPagedWindow, kEarlier, kEarlierEverything>));
+  suite.forward<__half>("d64", simulated<Default>(kLessCost), policies<kEarlierPaged>);
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);

@@ -67,12 +67,13 @@ using ListedBackward =
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                    kSinkPolicies + kBlockPolicies + in_full(kForwardOnlyPolicies));
+                                    kSinkPolicies + kBlockPolicies + kEarlierPolicies +
+                                    in_full(kForwardOnlyPolicies));
   suite.both<__half>("128x64", simulated<Large>(),
                      kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>);
   suite.forward<__half>("128x64", simulated<Large>(), in_full(kForwardOnlyPolicies));
   suite.forward<__half>("32x32", simulated<Small>(),
-                        policies<kPagedWindow, kPagedPackedEverything>);
+                        policies<kPagedWindow, kPagedPackedEverything, kEarlierPaged>);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
   suite.backward<__half>(
@@ -80,7 +81,9 @@ const bool kRegistered = [] {
       policies<kCausal, kPackedCausal, kCausalSortedDocument, kOwnLengthsSink> + kBlockPolicies);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
   suite.forward<__half>("lines", simulated<Lines>(),
-                        policies<kCausal, kOwnLengths, kBlockSparse, kSinkEverything>);
+                        policies<kCausal, kOwnLengths, kBlockSparse, kSinkEverything, kEarlier>);
+  suite.forward<__nv_bfloat16>("lines", simulated<Lines>(), policies<kEarlierEverything>);
+  suite.forward<__nv_bfloat16>("32x32", simulated<Small>(), policies<kEarlierEverything>);
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);

@@ -223,14 +223,16 @@ const bool kRegistered = [] {
   const Suite suite(
       "sim.sm90",
       kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies +
+          kEarlierPolicies +
           policies<kHalfBias, kPreparedAlibi, kCachedCausal, kPagedWindow, kPagedPackedEverything>);
   suite.forward<__half>(
       "128x64", simulated<Two>(kMost),
       kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
-  suite.forward<__half>("128x64", simulated<Two>(kMost), policies<kCachedCausal>);
+  suite.forward<__half>("128x64", simulated<Two>(kMost), policies<kCachedCausal, kEarlier>);
   suite.forward<__nv_bfloat16>(
       "192x32", simulated<Three>(kMost),
-      policies<kCausal, kPackedCausal, kPreparedAlibi> + in_full(policies<kCachedPackedAlibi>));
+      policies<kCausal, kPackedCausal, kPreparedAlibi, kEarlierEverything> +
+          in_full(policies<kCachedPackedAlibi>));
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered. And all policies at once.
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
@@ -238,18 +240,20 @@ const bool kRegistered = [] {
                                policies<kEverything>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("packed", simulated<Packed>(kMost),
-                        policies<kCausal, kRowIntervals, kSink>);
+                        policies<kCausal, kRowIntervals, kSink, kEarlier>);
   suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost), policies<kNone>);
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
   suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
                                policies<kPagedPackedEverything>);
-  suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost), policies<kPagedWindow>);
+  suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost),
+                        policies<kPagedWindow, kEarlierPaged>);
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
-  suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal, kOwnLengths>);
+  suite.forward<__half>("d256", simulated<Deep>(kWide),
+                        policies<kNone, kCausal, kOwnLengths, kEarlier>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
   suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
   suite.backward<__half>("rows_or_sm80", simulated<RowsOrSm80>(kMost), policies<kNone>);
