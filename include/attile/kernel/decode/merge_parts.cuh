@@ -115,8 +115,9 @@ class PartOutput {
                       static_cast<const float*>(outputs(memory(n)) + row * kColumns + col));
                 }));
     }
-    if constexpr (kHasEarlierKeys)
-      arch::barrier();  // it is used before the next part's replaces it
+    if constexpr (kHasEarlierKeys) {
+      arch::barrier();  // it has been used before that of the next part replaces it
+    }
   }
 
  private:
