@@ -12,6 +12,7 @@
 #include "sim/one_head.h"
 #include "sim/suite.h"
 #include "support/decode_bits.h"
+#include "support/earlier_keys_on_device.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -163,6 +164,18 @@ const bool kRegistered = [] {
   });
   suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal, kEarlier>);
 
+  suite.test("earlier_paged", "forward", "parts_are_the_whole", [] {
+    const auto run = on_device(split_to_fill([]<class Args>(void* workspace, std::size_t& bytes,
+                                                            const Args& args) {
+      using Traits = attile::sm80::DecodeTraits<32, 64, 32, typename Args::Elements,
+                                                typename Args::Policies, 32, DecodeTuning<4, 2, 2>>;
+      return attile::forward<Traits>(workspace, bytes, args);
+    }));
+    check_parts_of_sequences<__half, attile::Uniform, attile::Cached, attile::Paged>(run);
+    check_parts<KeysInParts<__half, attile::Packed, attile::PhiloxDropout>>(
+        {3, 2, 1, 9, 32, {32, 48, 301}}, run);
+    CHECK(machine_reports() == "");
+  });
   suite.test("packed_causal", "forward", "falling_offsets", run_falling_offsets);
   suite.test("key_padding", "forward", "bits_beside_padding", check_bits_beside_padding);
 

@@ -12,6 +12,7 @@
 #include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/earlier_keys_on_device.h"
 #include "support/paged_problem.h"
 #include "support/prepared_on_device.h"
 #include "support/problem.h"
@@ -132,6 +133,13 @@ const bool kRegistered = [] {
   });
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<Default, float, kPagedWindow>::Forward>);
+  suite.test("earlier", "forward", "parts_are_the_whole", [] {
+    check_parts_of_sequences<float, attile::Uniform, attile::Padded>(
+        on_device([]<class Args>(const Args& args) {
+          return attile::forward<attile::portable::DefaultForwardTraits<Args, 32>>(args);
+        }));
+    CHECK(machine_reports() == "");
+  });
   suite.test("packed_causal", "both", "whose_an_item_is", check_search);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);

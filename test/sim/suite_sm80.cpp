@@ -8,6 +8,7 @@
 #include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/earlier_keys_on_device.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -98,6 +99,15 @@ const bool kRegistered = [] {
   });
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<Small, __half, kPagedWindow>::Forward>);
+  suite.test("earlier", "forward", "parts_are_the_whole", [] {
+    const auto run = on_device([]<class Args>(const Args& args) {
+      return attile::forward<attile::sm80::DefaultForwardTraits<Args, 32>>(args);
+    });
+    check_parts_of_sequences<__half, attile::Padded, attile::Cached>(run);
+    check_parts<KeysInParts<__half, attile::Packed, attile::PhiloxDropout>>(
+        {3, 2, 1, 9, 32, {32, 48, 101}}, run);
+    CHECK(machine_reports() == "");
+  });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("block_sparse", "forward", "wrong_lists", [] {

@@ -12,6 +12,7 @@
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
+#include "support/earlier_keys_on_device.h"
 #include "support/own_lengths.h"
 #include "support/problem.h"
 #include "support/random.h"
@@ -314,6 +315,15 @@ const bool kRegistered = [] {
                    KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
+  suite.test("earlier", "forward", "parts_are_the_whole", [] {
+    const auto run = on_device([]<class Args>(const Args& args) {
+      return attile::forward<attile::sm90::DefaultForwardTraits<Args, 32>>(args);
+    });
+    check_parts_of_sequences<__nv_bfloat16, attile::Uniform, attile::Packed>(run);
+    check_parts<KeysInParts<__half, attile::Uniform, attile::PhiloxDropout, attile::Causal>>(
+        {2, 4, 2, 20, 32, {16, 64, 144, 200}}, run);
+    CHECK(machine_reports() == "");
+  });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "causal_sorted_document",
              any_table<attile::And<attile::Causal, attile::SortedDocument>>);
