@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // promises: attile: EarlierKeys are for ForwardArgs alone
-// promises: attile: one mask, one score modifier, one dropout, one sequences policy and one sink, or
+// promises: one sequences policy and one sink, or EarlierKeys: join two masks by And
 // promises: attile: merge takes the results of earlier keys as one of its parts
 // promises: attile: the kernels take Q, K, V and O of one element type
 // promises: attile::flash1: EarlierKeys, and O of another element type

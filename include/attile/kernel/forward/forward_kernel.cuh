@@ -111,13 +111,11 @@ ATTILE_DEVICE auto row_sinks(const ForwardParams<Traits>& p, float scale_log2,
   }
 }
 
-/// Stores O in fp32, of the rows that this thread holds, from registers: the lanes of a row write
-/// whole sectors of 32 bytes, unlike those of 16-bit elements.     [FlashAttention-2, Alg. 1, line
-/// 14]
+/// Stores O of the rows that this thread holds as fp32, from registers: the lanes of a row write
+/// whole sectors of 32 bytes, unlike with 16-bit elements.  [FlashAttention-2, Alg. 1, line 14]
 template <class Traits, class Coord, class Registers>
 ATTILE_DEVICE void store_fp32_output(const ForwardParams<Traits>& p, const Coord& coord,
                                      const Registers& o_frag) {
-  static_assert(std::is_same_v<typename Traits::OutputType, float>);
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     const int row = Registers::row(r);
