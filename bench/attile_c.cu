@@ -22,16 +22,18 @@ struct AttileTensor {
 };
 
 /// What the policies hold; each reads what is its own. Shapes: slopes, sinks and dsinks, which is
-/// written, (q_heads), documents (batch, length) in order, key_lengths (batch), and a bias of Q's
-/// type, whose strides count elements and are those of its gradient, too. `table` is what
-/// attile_prepare writes. The block lists are those that all batches and heads have in common, of
-/// `blocks` rows and columns. Of `ancestors` see own::Tree.
+/// written, (q_heads), earlier_o and earlier_lse dense as O and LSE are, documents (batch, length)
+/// in order, key_lengths (batch), and a bias of Q's type, whose strides count elements and are
+/// those of its gradient, too. `table` is what attile_prepare writes. The block lists are those
+/// that all batches and heads have in common, of `blocks` rows and columns. Of `ancestors` see
+/// own::Tree.
 struct AttilePolicies {
   const void* bias;
   float* dbias;
   std::int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_col_stride;
   const float *slopes, *sinks;
   float* dsinks;
+  const float *earlier_o, *earlier_lse;
   const std::int32_t *documents, *key_lengths;
   void* table;
   const std::int32_t *kv_num_blocks, *kv_indices, *full_kv_num_blocks, *full_kv_indices;
@@ -135,6 +137,9 @@ using KeyPadding = Masked<attile::KeyPadding>;
 #if __has_include(<attile/core/sink.h>)  // earlier headers have none
 using Sink = attile::Policies<Mask, attile::Sink<>>;
 #endif
+#if __has_include(<attile/core/earlier_keys.h>)
+using Earlier = attile::Policies<Mask, attile::EarlierKeys<>>;
+#endif
 #if __has_include(<attile/core/block_sparse.h>)  // earlier headers have none
 using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
 #endif
@@ -230,7 +235,12 @@ A args_of(const AttileProblem& p) {
     set(a.dout, p.dout), set(a.dq, p.dq), set(a.dk, p.dk), set(a.dv, p.dv);
   }
   set(a.mask, p.policies), set(a.score_mod, p.policies), set(a.dropout, p.policies);
-  if constexpr (requires { a.sink; }) set(a.sink, p.policies);
+  if constexpr (requires { a.sink.lse; }) {  // EarlierKeys
+    a.sink.o = attile::bshd(p.policies.earlier_o, p.q_len, p.q_heads, kDv);
+    a.sink.lse = attile::bhs(p.policies.earlier_lse, p.q_len, p.q_heads);
+  } else if constexpr (requires { a.sink; }) {
+    set(a.sink, p.policies);
+  }
   a.lse = p.lse;
   a.batch = p.batch, a.q_heads = p.q_heads, a.kv_heads = p.kv_heads;
   a.q_len = p.q_len, a.kv_len = p.kv_len;

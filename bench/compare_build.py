@@ -19,8 +19,8 @@ MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
             "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "learned_bias": "LearnedBias",
-            "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "packed": "Packed",
-            "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
+            "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "earlier": "Earlier",
+            "packed": "Packed", "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
             "paged_packed": "PagedPacked"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
@@ -183,8 +183,9 @@ class Policies(ctypes.Structure):
     _fields_ = (
         [("bias", ctypes.c_void_p), ("dbias", ctypes.c_void_p)]
         + [(f"bias_{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row", "col")]
-        + [(name, ctypes.c_void_p) for name in ("slopes", "sinks", "dsinks", "documents",
-                                                "key_lengths", "table")]
+        + [(name, ctypes.c_void_p) for name in (
+            "slopes", "sinks", "dsinks", "earlier_o", "earlier_lse", "documents", "key_lengths",
+            "table")]
         + [(f"{full}{side}_{what}", ctypes.c_void_p) for side in ("kv", "q")
            for full in ("", "full_") for what in ("num_blocks", "indices")]
         + [("ancestors", ctypes.c_void_p)]

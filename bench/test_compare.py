@@ -102,8 +102,11 @@ class Cells(unittest.TestCase):
         self.assertTrue(all(q == 8 * kv for q, kv in shapes("gqa", "q_heads", "kv_heads")))
         self.assertEqual(shapes("window", "window", "length"), [(1024, 16384)])
         sinks = compare_cells.select(["sink"])
+        earlier = sinks.pop()
         self.assertEqual([c.policy for c in sinks], ["", "sink"] * (len(sinks) // 2))
         self.assertEqual([dataclasses.replace(c, policy="") for c in sinks[1::2]], sinks[::2])
+        self.assertEqual((earlier.policy, earlier.directions), ("earlier", ("forward",)))
+        self.assertIn(dataclasses.replace(earlier, policy=""), sinks)
         self.assertEqual(set(shapes("fp32", "d", "length", "dtype")),
                          {(d, s, "fp32") for d in (64, 128) for s in (1024, 4096)})
 
