@@ -191,7 +191,7 @@ class KeysInParts {
       s.pages = static_cast<int>(table.size());
     }
     if constexpr (P::kEnabled) {
-      a.dropout = {.probability = 0.3f, .seed = 5, .offset = 9, .first_col = begin};
+      a.dropout = {0.3f, 5, 9, nullptr, nullptr, begin};
     }
     return a;
   }
