@@ -59,8 +59,8 @@ def is_kept(slice_, row, column, threshold, seed, offset):
 class HeadPolicy:
     """A policy in one head: functions of rows and columns that broadcast against each other, or
     None where there is nothing to do. `modified` and `derivative` have scores before them;
-    `factors` are what dropout multiplies P and dP by; `sink` is a number; `earlier` are O and LSE of
-    earlier keys."""
+    `factors` are what dropout multiplies P and dP by; `sink` is a number; `earlier` are O and LSE
+    of earlier keys."""
 
     visible: typing.Callable | None
     modified: typing.Callable | None

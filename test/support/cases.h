@@ -1038,9 +1038,9 @@ inline constexpr auto kCases = [] {
        .q_len = 20, .kv_len = 70, .head_dim = 256, .prefix = 60, .page_size = 16,
        .leftpad = true},
 
-      // Earlier keys: of rows that saw none then, that see none now, or neither (vLLM PR #28181). They
-      // weigh far more than the keys of the call, far less, or as much. They lie where the result
-      // does, or elsewhere with other strides.
+      // Earlier keys: of rows that saw none then, that see none now, or neither (vLLM PR #28181).
+      // They weigh far more than the keys of the call, far less, or as much. What is known of them
+      // lies where the result does, or elsewhere with other strides.
       {.name = "earlier_33_40", .policy = kEarlier, .batch = 2, .q_heads = 4, .kv_heads = 2,
        .q_len = 33, .kv_len = 40, .head_dim = 16, .backward = false},
       {.name = "earlier_130_40", .policy = kEarlier, .q_heads = 2, .kv_heads = 2, .q_len = 130,
