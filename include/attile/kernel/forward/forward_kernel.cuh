@@ -86,11 +86,12 @@ struct RowsOfEarlierKeys {
     return exists ? p.sink_of(coord.at(row, 0)) : -kInf;
   }
   ATTILE_DEVICE void add_value(Registers& output, int r, float weight) const {
-    const auto* const value = p.query_row(p.policies.sink.o, coord.at(Registers::row(r), 0));
+    const int col0 = Registers::col(0), cols = p.head_dim_v - col0;
+    const auto* const value = p.query_row(p.policies.sink.o, coord.at(Registers::row(r), 0)) + col0;
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      const int col = Registers::col(c);
-      if (col >= p.head_dim_v) continue;
+      const int col = Registers::col_offset(c);
+      if (col >= cols) continue;
       output.x[r][c] = arch::fma(to_float(value[col]), weight, output.x[r][c]);
     }
   }
@@ -116,19 +117,20 @@ ATTILE_DEVICE auto row_sinks(const ForwardParams<Traits>& p, float scale_log2,
 template <class Traits, class Coord, class Registers>
 ATTILE_DEVICE void store_fp32_output(const ForwardParams<Traits>& p, const Coord& coord,
                                      const Registers& o_frag) {
+  const int col0 = Registers::col(0), cols = p.head_dim_v - col0;
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     const int row = Registers::row(r);
     if (!coord.has_row(row)) continue;
-    float* const out = p.query_row(p.o.tensor, coord.at(row, 0));
+    float* const out = p.query_row(p.o.tensor, coord.at(row, 0)) + col0;
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const int col = Registers::col(c);
-      if (p.o.vectors != 0 && col < p.head_dim_v) {
+      const int col = Registers::col_offset(c);
+      if (p.o.vectors != 0 && col < cols) {
         arch::store(out + col, Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
       } else {
-        if (col < p.head_dim_v) out[col] = o_frag.x[r][c];
-        if (col + 1 < p.head_dim_v) out[col + 1] = o_frag.x[r][c + 1];
+        if (col < cols) out[col] = o_frag.x[r][c];
+        if (col + 1 < cols) out[col + 1] = o_frag.x[r][c + 1];
       }
     }
   }
