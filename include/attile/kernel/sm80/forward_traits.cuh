@@ -10,6 +10,7 @@
 #include <attile/tile/row_warps.cuh>
 
 #include <numeric>
+#include <type_traits>
 
 namespace attile::sm80 {
 
@@ -65,7 +66,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using VTile = tile::PanelTile<Bc, kVColumns, T>;
   /// O as it is staged, which that in fp32 of 16-bit inputs is not.
   using OTile = tile::PanelTile<Br, kVColumns, T>;
-  static constexpr bool kStagesOutput = E::kAllEqual;
+  static constexpr bool kStagesOutput = std::is_same_v<typename E::Q, typename E::O>;
   using PTile = tile::PanelTile<Br, Bc, T>;
   using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps, kWarpsN>;
   using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kWarpsN>;

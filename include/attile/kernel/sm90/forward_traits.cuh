@@ -126,7 +126,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kOOffset =
       kElementOffset + kConsumers * round_up(kElementBytes, kTileAlignment);
   /// Whether O goes through shared memory: that in fp32 of 16-bit inputs is stored from registers.
-  static constexpr bool kStagesOutput = E::kAllEqual;
+  static constexpr bool kStagesOutput = std::is_same_v<typename E::Q, typename E::O>;
 
  private:
   /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
