@@ -149,6 +149,7 @@ Check check_arguments(const Args& a, int D, int Dv) {
                             check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), kv_shape, a.kv_heads, v),
                             check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), q_shape, a.q_heads, v));
   if (!tensors) return tensors;
+  if (const Check scales = detail::check_scales(a); !scales) return scales;
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
   const Extent longest = longest_lengths(a);
   if (a.batch == 0 || longest.q_len == 0) return {};

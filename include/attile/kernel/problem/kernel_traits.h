@@ -30,9 +30,10 @@ struct KernelTraits {
       "attile: a family's traits take Elements<T> and Policies<...>, where they took T, a "
       "mask, a score modifier and a dropout (docs/migration.md)");
   static_assert(
-      E::kAllEqual,
+      E::kAllEqual || (kWay == Direction::kForward && E::kFp8Cache),
       "attile: the kernels take Q, K, V and O of one element type, which is that of their "
-      "gradients too");
+      "gradients too; forward also K and V in fp8 with Q and O of one 16-bit type");
+  using Elements = E;
   using ElementType = typename E::Q;
   using Policies = P;
   using MaskType = typename P::MaskType;
