@@ -56,7 +56,10 @@ template <class Traits>
 class PartOutput {
  public:
   ATTILE_DEVICE PartOutput(const DecodeParams<Traits>& p, const SplitPart& part, float scale_log2)
-      : p_(p), part_(part), scale_log2_(scale_log2), keep_scale_(p.sampler().keep_scale()) {}
+      : p_(p),
+        part_(part),
+        scale_log2_(scale_log2),
+        output_scale_(p.output_scale([&] { return part.at; })) {}
 
   /// Takes four elements, from column `col` on, of row `row` of the part: writes O and LSE if it is
   /// the row tile's only part, else its state to scratch memory. Columns from head_dim_v on are
@@ -148,7 +151,7 @@ class PartOutput {
     RowSink sink{-kInf, scale_log2_};
     if constexpr (RowSink::kEnabled) sink.of_row = p_.policies.sink.logit(head);
     const OneRow output{state.o};
-    softmax.finish(output, keep_scale_, sink);
+    softmax.finish(output, output_scale_, sink);
     if (col == 0 && p_.lse.data != nullptr) {
       float lse = softmax.lse(0, scale_log2_);
       if constexpr (RowSink::kEnabled) lse = softmax.lse(0, scale_log2_, sink.of_row);
@@ -172,7 +175,7 @@ class PartOutput {
 
   const DecodeParams<Traits>& p_;
   const SplitPart& part_;
-  float scale_log2_, keep_scale_;
+  float scale_log2_, output_scale_;
 };
 
 }  // namespace attile
