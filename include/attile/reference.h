@@ -77,12 +77,14 @@ struct Attention {
     const int n = extent.kv_len;
     const Real hidden = -std::numeric_limits<Real>::infinity();
     constexpr bool kRaw = kHasGradient<ScoreModType>;
+    // Elements in fp8 are exact in every type, and their scales are factors of sums of products.
+    const Real scale_of_head = scale * static_cast<Real>(args.k_scale.at(batch, head / group));
     Row<Real> r{Values(kRaw ? n : 0), Values(n, hidden), Values(n), Values(n), Values(n), hidden};
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
       if (!args.mask.visible(at, extent)) continue;
       const Real product = math.score(math.dot(q, k.data() + std::size_t(j) * D, D, math.reverse));
-      const Real raw = math.score(scale * product);
+      const Real raw = math.score(scale_of_head * product);
       if constexpr (kRaw) r.raw[j] = raw;
       const auto modified = args.score_mod(raw, at, extent);
       r.s[j] = math.score(static_cast<Real>(modified.value));
@@ -139,7 +141,8 @@ struct Attention {
       Values o;
       for (int i = 0; i < extent_of(args, b).q_len; ++i) {
         const Row<Real> r = softmax_row(q.data() + std::size_t(i) * D, k, b, h, i);
-        const Values o_row = math.output_row(r, v, Dv);
+        const Real v_scale = static_cast<Real>(args.v_scale.at(b, h / group));
+        const Values o_row = math.output_row(r, v, Dv, v_scale);
         o.insert(o.end(), o_row.begin(), o_row.end());
         result.lse[std::int64_t{b_h} * args.q_len + i] = r.lse;
       }
