@@ -8,6 +8,7 @@
 #include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/fp8_cache.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -26,6 +27,8 @@ struct MatrixTiles {
                                    Dim::Dv, kMode, BackwardTuning>;
 };
 
+using E4m3 = __nv_fp8_e4m3;
+using E5m2 = __nv_fp8_e5m2;
 using attile::sm80::BackwardTuning;
 using attile::sm80::Tuning;
 using WideTiles = MatrixTiles<128, 64, Tuning<4, 1, 2>, BackwardTuning<4, 1, 1>>;
@@ -85,6 +88,10 @@ const bool kRegistered = [] {
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
   suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
+  suite.forward<__half>("fp8.128x64", simulated<Fp8Cache<Large, E4m3, E5m2>>(),
+                        policies<kCausal, kPagedPackedEverything, kBlockSparse>);
+  suite.forward<__nv_bfloat16>("fp8.lines", simulated<Fp8Cache<Lines, E5m2, E4m3>>(),
+                               policies<kCausal, kPagedWindow>);
   add_packed_tests<KernelsOf<Large, __half, kPackedCausal>::Forward,
                    KernelsOf<InOrder, __half, kPackedCausal>::Backward,
                    KernelsOf<Large, __half, kPackedCausal>::Backward>(suite, 4, 2);
