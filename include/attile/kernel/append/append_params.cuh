@@ -79,10 +79,12 @@ struct AppendParams {
       if (item.role == AppendRole::kV) return f(args.v.row(at.batch, item.head, at.row));
       f(args.q_out.row(at.batch, item.head, at.row));
     } else {
-      const Tensor<T>& to = item.role == AppendRole::kK   ? args.k
-                            : item.role == AppendRole::kQ ? args.q_out
-                                                          : args.v;
-      f(to.row(at.batch, item.head, at.row));
+      const auto row = [&] {
+        if (item.role == AppendRole::kK) return args.k.row(at.batch, item.head, at.row);
+        if (item.role == AppendRole::kQ) return args.q_out.row(at.batch, item.head, at.row);
+        return args.v.row(at.batch, item.head, at.row);
+      };
+      f(row());
     }
   }
   /// Returns the scale of what an item writes to the cache.
