@@ -3,6 +3,7 @@
 // forward that take them.
 #include "kernel/decode_executor.cuh"
 #include "support/fp8_cache.h"
+#include "support/fp8_scales.h"
 
 namespace suite_decode_fp8 {
 
@@ -33,6 +34,10 @@ const bool kRegistered = [] {
   using FillCall = DecodeCall<Dims<128>, SplitKind::kFill>;
   suite.forward<__nv_bfloat16>("fp8.call_fill_d128", Fp8Cache<FillCall, E4m3, E5m2>{},
                                in_full(kFew));
+  suite.test("softcap", "forward", "fp8_scales", [] {
+    check_fp8_scales<__half, E4m3, E5m2>(DecodeCall<Dims<64>, SplitKind::kFill>{}, 64, 64);
+    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(OneCall<Dims<64>>{}, 40, 24);
+  });
   const Suite forward("gpu.call", policies<>);
   forward.forward<__nv_bfloat16>("fp8.d128", Fp8Cache<OneCall<Dims<128>>, E4m3, E4m3>{},
                                  in_full(kFew + policies<kBlockSparse>, policies<kPagedWindow>));

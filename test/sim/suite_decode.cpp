@@ -13,6 +13,7 @@
 #include "sim/suite.h"
 #include "support/decode_bits.h"
 #include "support/fp8_cache.h"
+#include "support/fp8_scales.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -165,6 +166,20 @@ const bool kRegistered = [] {
                         policies<kCachedCausal, kSinkEverything>);
   suite.forward<__nv_bfloat16>("fp8.d256", simulated<Fp8Cache<Wide, E5m2, E4m3>>(kWideCost),
                                policies<kCausal>);
+  suite.test("softcap", "forward", "fp8_scales", [] {
+    check_fp8_scales<__half, E4m3, E5m2>(RowsFill{}, 64, 64);
+    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(Fixed{}, 40, 24);
+    CHECK(machine_reports() == "");
+  });
+  using Fp8Args =
+      attile::ForwardArgs<attile::Elements<__half, E4m3, E5m2>, CombinationOf<kPagedWindow>>;
+  using Fp8Calls =
+      DecodeByTraits<DecodeTiles<32, 64, DecodeTuning<4, 2, 2>>::Forward<Fp8Args, Dims<64>>>;
+  suite.test("paged_window", "forward", "fp8_bits_follow_from_the_sequence", [] {
+    const auto set_fp8 = [](auto& args) { set_policies(args); };
+    check_fixed_bits<Fp8Calls>(6, 20, 300, 4, 2, {16, 1, 7, 64}, set_fp8);
+    CHECK(machine_reports() == "");
+  });
   using OfPages = KernelsOf<Fixed, __half, kPagedWindow>::Forward;
   suite.test("paged_window", "forward", "any_cache", run_any_cache<OfPages>);
   suite.test("paged_window", "forward", "far_pages", [] {

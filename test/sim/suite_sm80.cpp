@@ -9,6 +9,7 @@
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/fp8_cache.h"
+#include "support/fp8_scales.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -92,6 +93,11 @@ const bool kRegistered = [] {
                         policies<kCausal, kPagedPackedEverything, kBlockSparse>);
   suite.forward<__nv_bfloat16>("fp8.lines", simulated<Fp8Cache<Lines, E5m2, E4m3>>(),
                                policies<kCausal, kPagedWindow>);
+  suite.test("softcap", "forward", "fp8_scales", [] {
+    check_fp8_scales<__half, E4m3, E5m2>(Large{}, 64, 64);
+    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(Small{}, 40, 24);
+    CHECK(machine_reports() == "");
+  });
   add_packed_tests<KernelsOf<Large, __half, kPackedCausal>::Forward,
                    KernelsOf<InOrder, __half, kPackedCausal>::Backward,
                    KernelsOf<Large, __half, kPackedCausal>::Backward>(suite, 4, 2);
