@@ -55,9 +55,9 @@ class CachedCell:
     packed: tuple = ()
     page: int = 0  # rows of a page; 0: the cache has a piece for each sequence
     dtype: str = "bf16"
-    # The type of the cache in fp8, in one piece for each sequence: its numbers are those of a 16-bit
-    # cache, too, which all other contenders read. Rates count the bytes of the one in fp8, so that
-    # they compare rows per second.
+    # The type of a cache in fp8, in one piece for each sequence. Its numbers are those of a cache
+    # of 16 bits, too, which all other contenders read. Rates count the bytes of the one in fp8, so
+    # that they compare rows per second.
     kv_type: str = ""
     tree: bool = False  # the last `rows` positions are the drafts of a tree
     chained: bool = False  # each call takes the O of the one before as its Q
@@ -122,8 +122,8 @@ class CachedCell:
         page = f", pages of {self.page}" if self.page else ""
         chained = ", one call after another, warm" if self.chained else ""
         keys = f" with keys in {self.kv_type}" if self.kv_type else ""
-        return (f"{self.dtype}{keys} D {HEAD_DIM}, heads {self.q_heads}:{self.kv_heads}, {what}{page}"
-                f"{chained}")
+        heads = f"heads {self.q_heads}:{self.kv_heads}"
+        return f"{self.dtype}{keys} D {HEAD_DIM}, {heads}, {what}{page}{chained}"
 
     @property
     def kv_bytes(self):
