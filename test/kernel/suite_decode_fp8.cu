@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Keys and values in fp8: decode kernels with the default tiles, the one calls, and the kernels of
 // forward that take them.
+#include <string>
+
 #include "kernel/decode_executor.cuh"
 #include "support/fp8_cache.h"
 #include "support/fp8_scales.h"
@@ -39,6 +41,13 @@ const bool kRegistered = [] {
     check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(OneCall<Dims<64>>{}, 40, 24);
   });
   const Suite forward("gpu.call", policies<>);
+  forward.test("none", "forward", "fp8_runs_sm80_everywhere", [] {
+    // Of no sequence: nothing is accessed.
+    const attile::ForwardArgs<attile::Elements<__half, E4m3, E4m3>> args{
+        .batch = 0, .q_heads = 1, .kv_heads = 1, .q_len = 1, .kv_len = 1};
+    CHECK(std::string(attile::kernel_name<128>(args)).substr(0, 5) == "sm80 ");
+    CHECK(attile::forward<128>(args) == cudaSuccess);
+  });
   forward.forward<__nv_bfloat16>("fp8.d128", Fp8Cache<OneCall<Dims<128>>, E4m3, E4m3>{},
                                  in_full(kFew + policies<kBlockSparse>, policies<kPagedWindow>));
   forward.forward<__half>("fp8.d256", Fp8Cache<OneCall<Dims<256>>, E5m2, E4m3>{}, in_full(kFew));

@@ -173,8 +173,9 @@ const bool kRegistered = [] {
   });
   using Fp8Args =
       attile::ForwardArgs<attile::Elements<__half, E4m3, E5m2>, CombinationOf<kPagedWindow>>;
-  using Fp8Calls =
-      DecodeByTraits<DecodeTiles<32, 64, DecodeTuning<4, 2, 2>>::Forward<Fp8Args, Dims<64>>>;
+  using Fp8Traits = DecodeTiles<32, 64, DecodeTuning<4, 2, 2>>::Forward<Fp8Args, Dims<64>>;
+  using Fp8Calls = DecodeByTraits<Fp8Traits>;
+  suite.test("paged_window", "forward", "fp8_any_cache", run_any_cache<Fp8Traits>);
   suite.test("paged_window", "forward", "fp8_bits_follow_from_the_sequence", [] {
     const auto set_fp8 = [](auto& args) { set_policies(args); };
     check_fixed_bits<Fp8Calls>(6, 20, 300, 4, 2, {16, 1, 7, 64}, set_fp8);

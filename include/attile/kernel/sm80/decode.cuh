@@ -46,7 +46,8 @@
 // reads one, with the next tiles of the part and of the part after it, so that a block whose part
 // ends has the next one's first tiles in flight. The copies of a tile of K and V are one commit
 // group of cp.async; with the first tile of a part come the block's rows of Q, for which there are
-// two stages.
+// two stages. K and V in fp8 lie in their stages as they are in device memory, and are converted to
+// the type of Q when a warp loads the pieces of a product (mma_operands.cuh).
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
