@@ -7,6 +7,7 @@
 #include <attile/append.cuh>
 #include <attile/backward.cuh>
 #include <attile/flash1.cuh>
+#include <attile/forward.cuh>
 
 using E4m3 = __nv_fp8_e4m3;
 using Half = attile::Elements<__half, E4m3, E4m3>;
