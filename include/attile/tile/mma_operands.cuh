@@ -216,6 +216,8 @@ template <class Tile>
   requires(Fp8<typename Tile::Element>)
 class SharedRight<Tile> {
  public:
+  static constexpr int kLaneColumns = 4;  ///< of the result
+
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : reader_(tile, detail::lane() % 16, 0), first_(first) {}
 

@@ -81,6 +81,13 @@ ATTILE_DEVICE void load_right(const B& b, std::uint32_t (&words)[4], int k, int 
   }
 }
 
+/// Is the kLaneColumns of a result with a right operand of type B.
+template <class B>
+inline constexpr int kResultLaneColumns = [] {
+  if constexpr (requires { B::kLaneColumns; }) return int{B::kLaneColumns};
+  return 2;
+}();
+
 /// Adds A B to acc; fp32 takes one product of operands rounded to TF32. The pieces of one step of
 /// the depth are loaded while those of the step before are multiplied.
 /// Scope    all lanes of a warp, each for the elements that it holds; the operands are visible to
@@ -90,6 +97,9 @@ template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, c
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
+  static_assert(Acc::kLaneColumns == kResultLaneColumns<B>,
+                "attile::tile::multiply: the result of V in fp8, and of no other right operand, is "
+                "an MmaTile whose lanes have 4 neighbouring columns");
   const auto& right_operand = facing<T, A>(b);
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / kStepDepth<T>; ++k) {
