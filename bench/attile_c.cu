@@ -7,6 +7,7 @@
 //   ATTILE_POLICY         a name of `bundle`, below
 //   ATTILE_DQ_MODE        kAccumulate or kInOrder, for backward
 //   ATTILE_DECODE         if defined, `decode` takes the place of `forward`
+//   ATTILE_KV_TYPE        if defined, the type of K and V, __nv_fp8_e4m3 or __nv_fp8_e5m2
 #include <attile/attile.cuh>
 
 #include <cstddef>
@@ -45,10 +46,12 @@ struct AttilePolicies {
 };
 
 /// Where the keys of a cache lie, for the policies that have one: sequence b has seqused_k[b] keys.
-/// Null `seqused_k`: all have kv_len. `page_table` is (batch, pages_per_sequence).
+/// Null `seqused_k`: all have kv_len. `page_table` is (batch, pages_per_sequence). `k_scale` and
+/// `v_scale` are one number each, of K and V in fp8.
 /// `splits`  of `decode`: 0 is none, kFillSplits fill, and another number the keys of fixed ones.
 struct AttileCache {
   const std::int32_t *seqused_k, *page_table;
+  const float *k_scale, *v_scale;
   std::int32_t pages, page_size, pages_per_sequence, splits;
 };
 
@@ -200,9 +203,14 @@ void set(Policy& to, const AttilePolicies& from) {
 
 // ---- arguments ----------------------------------------------------------------------------------
 
+#ifdef ATTILE_KV_TYPE
+using Args = attile::ForwardArgs<attile::Elements<T, ATTILE_KV_TYPE, ATTILE_KV_TYPE>,
+                                 bundle::ATTILE_POLICY>;
+#else
 using Args = std::conditional_t<attile::Direction::ATTILE_DIRECTION == attile::Direction::kForward,
                                 attile::ForwardArgs<T, bundle::ATTILE_POLICY>,
                                 attile::BackwardArgs<T, bundle::ATTILE_POLICY>>;
+#endif
 
 template <class A>
 concept Backward = requires(A a) {
@@ -250,6 +258,9 @@ A args_of(const AttileProblem& p) {
     a.sequences.total_q = a.sequences.total_k = p.total;
   }
   if constexpr (requires { a.sequences.queries; }) set_cache(a.sequences, p);
+#ifdef ATTILE_KV_TYPE
+  a.k_scale = {p.cache.k_scale}, a.v_scale = {p.cache.v_scale};
+#endif
 #ifdef ATTILE_DECODE
   const std::int32_t splits = p.cache.splits;
   if (splits != 0) {

@@ -235,6 +235,8 @@ def _decode():
              cell(64, 64, 8, 8192, "dense"), cell(128, 32, 32, 2048, "dense"),
              cell(1, 32, 4, 1024, "unsplit", chained=True), cell(8, 32, 8, 1024, "unsplit"),
              cell(16, 32, 8, 8192, dtype="fp32")]
+    cells += [cell(*shape, "wide", kv_type="e4m3") for shape in ((1, 32, 8, 65536),
+                                                                 (16, 32, 8, 8192))]
     cells += [cell(batch, 40, 8, 4096) for batch in range(10, 51, 5)]
     for q_heads in (32, 64):
         cells += [cell(16, q_heads, 8, 8192, rows=rows) for rows in (1, 2, 4, 8)

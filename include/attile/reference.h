@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <utility>
 #include <vector>
 
 namespace attile::reference {
@@ -83,12 +82,14 @@ struct Attention {
     const int n = extent.kv_len;
     const Real hidden = -std::numeric_limits<Real>::infinity();
     constexpr bool kRaw = kHasGradient<ScoreModType>;
+    // Elements in fp8 are exact in every type, and their scales are factors of sums of products.
+    const Real scale_of_head = scale * static_cast<Real>(args.k_scale.at(batch, head / group));
     Row<Real> r{Values(kRaw ? n : 0), Values(n, hidden), Values(n), Values(n), Values(n), hidden};
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
       if (!args.mask.visible(at, extent)) continue;
       const Real product = math.score(math.dot(q, k.data() + std::size_t(j) * D, D, math.reverse));
-      const Real raw = math.score(scale * product);
+      const Real raw = math.score(scale_of_head * product);
       if constexpr (kRaw) r.raw[j] = raw;
       const auto modified = args.score_mod(raw, at, extent);
       r.s[j] = math.score(static_cast<Real>(modified.value));
@@ -109,14 +110,15 @@ struct Attention {
   }
   /// Returns a row of O.
   Values output_row(const Row<Real>& r, const Values& v, int b, int h, int i) const {
-    Values o(Dv, 0);
+    Values earlier(Dv, 0);
     if constexpr (kIsEarlierKeys<typename Args::SinkType> && !Math::kMagnitudes) {
       const auto* const value = rows_from(args.sink.o, args.sequences.q_origin(b)).row(b, h, i);
       const bool is_seen = sink_of(b, h, i) != -kInf;
-      for (int c = 0; is_seen && c < Dv; ++c)
-        o[c] = r.p_sink * static_cast<Real>(to_float(value[c]));
+      for (int c = 0; is_seen && c < Dv; ++c) {
+        earlier[c] = r.p_sink * static_cast<Real>(to_float(value[c]));
+      }
     }
-    return math.output_row(r, v, Dv, std::move(o));
+    return math.output_row(r, v, Dv, static_cast<Real>(args.v_scale.at(b, h / group)), earlier);
   }
 
   /// Return one head's factors from a sequence's first query on, or from its first key on.

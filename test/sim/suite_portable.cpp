@@ -13,6 +13,8 @@
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/earlier_keys_on_device.h"
+#include "support/fp8_cache.h"
+#include "support/fp8_scales.h"
 #include "support/paged_problem.h"
 #include "support/prepared_on_device.h"
 #include "support/problem.h"
@@ -97,6 +99,16 @@ const bool kRegistered = [] {
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
+  suite.forward<__half>("fp8.d64",
+                        simulated<Fp8Cache<Default, __nv_fp8_e4m3, __nv_fp8_e5m2>>(kLessCost),
+                        policies<kCachedPackedAlibi, kPagedWindow>);
+  suite.forward<__nv_bfloat16>("fp8.20x24",
+                               simulated<Fp8Cache<Odd, __nv_fp8_e5m2, __nv_fp8_e4m3>>(kLessCost),
+                               policies<kCausal>);
+  suite.test("softcap", "forward", "fp8_scales", [] {
+    check_fp8_scales<__half, __nv_fp8_e4m3, __nv_fp8_e5m2>(Default{}, 40, 24);
+    CHECK(machine_reports() == "");
+  });
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
                         policies<kCausal, kEverything, kLearned, kPackedCausal,
                                  kCausalSortedDocument, kRowIntervals, kSink>);

@@ -9,6 +9,8 @@
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/earlier_keys_on_device.h"
+#include "support/fp8_cache.h"
+#include "support/fp8_scales.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -27,6 +29,8 @@ struct MatrixTiles {
                                    Dim::Dv, kMode, BackwardTuning>;
 };
 
+using E4m3 = __nv_fp8_e4m3;
+using E5m2 = __nv_fp8_e5m2;
 using attile::sm80::BackwardTuning;
 using attile::sm80::Tuning;
 using WideTiles = MatrixTiles<128, 64, Tuning<4, 1, 2>, BackwardTuning<4, 1, 1>>;
@@ -89,6 +93,15 @@ const bool kRegistered = [] {
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
   suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
+  suite.forward<__half>("fp8.128x64", simulated<Fp8Cache<Large, E4m3, E5m2>>(),
+                        policies<kCausal, kPagedPackedEverything, kBlockSparse>);
+  suite.forward<__nv_bfloat16>("fp8.lines", simulated<Fp8Cache<Lines, E5m2, E4m3>>(),
+                               policies<kCausal, kPagedWindow>);
+  suite.test("softcap", "forward", "fp8_scales", [] {
+    check_fp8_scales<__half, E4m3, E5m2>(Large{}, 64, 64);
+    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(Small{}, 40, 24);
+    CHECK(machine_reports() == "");
+  });
   add_packed_tests<KernelsOf<Large, __half, kPackedCausal>::Forward,
                    KernelsOf<InOrder, __half, kPackedCausal>::Backward,
                    KernelsOf<Large, __half, kPackedCausal>::Backward>(suite, 4, 2);

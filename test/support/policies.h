@@ -478,6 +478,8 @@ struct Relocate {
   void operator()(attile::Tensor<T>& t) const {
     (*this)(t.data);
   }
+  void operator()(attile::Scales& s) const { (*this)(s.data); }
+  void operator()(attile::NoScales&) const {}
   void operator()(attile::Prefix& m) const { (*this)(m.lengths); }
   void operator()(attile::Document& m) const {
     (*this)(m.q_ids);
@@ -571,6 +573,8 @@ struct Relocate {
     (*this)(a.q);
     (*this)(a.k);
     (*this)(a.v);
+    (*this)(a.k_scale);
+    (*this)(a.v_scale);
     (*this)(a.o);
     (*this)(a.lse);
     policies(a);

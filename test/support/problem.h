@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/fp8.h"
 #include "support/policies.h"
 #include "support/random.h"
 #include "support/tensors.h"
@@ -72,6 +73,18 @@ class ProblemData {
     if (!in_place_) return;
     fill_earlier_o(o);
     if (case_.lse) fill_earlier_lse(lse());
+  }
+  /// Makes keys and values such that they can be stored in fp8.
+  void round_keys_to(Fp8Pair fp8) {
+    const auto round = [](const TestTensor<T>& t, Fp8Type type, const auto& scale_of) {
+      if (type == Fp8Type::kNone) return;
+      t.for_each([&](T& x, std::int64_t i) {
+        const int head = static_cast<int>(i / t.shape.dim / t.shape.rows % t.shape.heads);
+        x = rounded_to(type, x, scale_of(head));
+      });
+    };
+    round(k, fp8.k, k_scale_of);
+    round(v, fp8.v, v_scale_of);
   }
 
   TestTensor<float> lse() { return statistic("lse", lse_); }

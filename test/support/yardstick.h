@@ -205,16 +205,18 @@ struct BackwardYardstick {
   Expected dq, dk, dv, learned, dsinks;
 };
 
-/// What make() gives for a case of the suite in T, made once for each number of products: for all
-/// executors that it is the same for. It takes longer than their kernels.
+/// What make() gives for a case of the suite in T, made once for each number of products and pair
+/// of types of a cache: for all executors that it is the same for. It takes longer than their
+/// kernels.
 template <attile::Element T, class Value>
-std::shared_ptr<const Value> remembered(const Case& c, Policy policy, int tf32_products,
+std::shared_ptr<const Value> remembered(const Case& c, Policy policy, const Promises& promises,
                                         const std::function<Value()>& make) {
-  static std::map<std::tuple<const Case*, Policy, int>, std::shared_ptr<const Value>> known;
+  static std::map<std::tuple<const Case*, Policy, int, int>, std::shared_ptr<const Value>> known;
   if (&c < kCases.data() || &c >= kCases.data() + kCases.size()) {
     return std::make_shared<const Value>(make());
   }
-  std::shared_ptr<const Value>& value = known[{&c, policy, tf32_products}];
+  std::shared_ptr<const Value>& value =
+      known[{&c, policy, promises.tf32_products, promises.fp8.number()}];
   if (value == nullptr) value = std::make_shared<const Value>(make());
   return value;
 }
@@ -364,9 +366,10 @@ template <attile::Element T, Policy kPolicy>
 std::string faults_of_forward(const Case& c, const Promises& promises,
                               const Pass<ForwardArgsOf<T, kPolicy>>& pass) {
   Problem<T, kPolicy> p(c);
-  const auto want = detail::remembered<T, detail::ForwardYardstick>(
-      c, kPolicy, promises.tf32_products,
-      [&] { return detail::forward_yardstick<T>(c, promises.tf32_products, p.forward_args()); });
+  p.round_keys_to(promises.fp8);
+  const auto want = detail::remembered<T, detail::ForwardYardstick>(c, kPolicy, promises, [&] {
+    return detail::forward_yardstick<T>(c, promises.tf32_products, p.forward_args());
+  });
   const auto args = p.executor_args();
   return detail::faults_of_forward(c, p, *want, [&] { return pass(args, p.regions()); });
 }
@@ -376,12 +379,11 @@ std::string faults_of_backward(const Case& c, const Promises& promises,
                                const Pass<BackwardArgsOf<T, kPolicy>>& pass) {
   Problem<T, kPolicy> p(c);
   const auto args = p.backward_args();
-  const auto want =
-      detail::remembered<T, detail::BackwardYardstick>(c, kPolicy, promises.tf32_products, [&] {
-        auto forward = attile::reference::forward(p.forward_args());
-        p.set_forward_result(forward);
-        return detail::backward_yardstick<T>(c, promises.tf32_products, args, std::move(forward));
-      });
+  const auto want = detail::remembered<T, detail::BackwardYardstick>(c, kPolicy, promises, [&] {
+    auto forward = attile::reference::forward(p.forward_args());
+    p.set_forward_result(forward);
+    return detail::backward_yardstick<T>(c, promises.tf32_products, args, std::move(forward));
+  });
   p.set_forward_result(want->forward);
   return detail::faults_of_backward<T>(c, promises, p, LearnedPlaces(args), *want,
                                        [&] { return pass(args, p.regions()); });

@@ -181,6 +181,7 @@ Check check_arguments(const Args& a, int D, int Dv) {
                             check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), kv_shape, a.kv_heads, v),
                             check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), q_shape, a.q_heads, v));
   if (!tensors) return tensors;
+  if (const Check scales = detail::check_scales(a); !scales) return scales;
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
   if constexpr (kIsEarlierKeys<typename Args::SinkType>) {
     if (const Check earlier = detail::check_earlier_keys(a, v); !earlier) return earlier;

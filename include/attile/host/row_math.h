@@ -158,13 +158,15 @@ struct RowMath : Math {
     r.lse = m + std::log(l);
   }
 
-  /// Returns a row of O = dropout(P) V, added to `o`.
-  Values output_row(const Row<Real>& r, const Values& v, int dim, Values o) const {
+  /// Returns a row of O = dropout(P) V, times the scale of V, added to `o`.
+  Values output_row(const Row<Real>& r, const Values& v, int dim, Real v_scale,
+                    const Values& earlier) const {
+    Values o(dim, 0);
     for_each(static_cast<int>(r.p.size()), [&](int j) {
       if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not read
       add_scaled(o.data(), this->factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * dim, dim);
     });
-    for (Real& x : o) x = this->output(x);
+    for (int c = 0; c < dim; ++c) o[c] = this->output(o[c] * v_scale + earlier[c]);
     return o;
   }
 };

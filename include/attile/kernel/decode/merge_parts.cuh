@@ -63,7 +63,7 @@ class PartOutput {
       : p_(p),
         part_(part),
         scale_log2_(scale_log2),
-        keep_scale_(p.sampler().keep_scale()),
+        output_scale_(p.output_scale([&] { return part.at; })),
         earlier_lse_(earlier_lse) {}
 
   /// Begins a part, before its first `put`.
@@ -208,7 +208,7 @@ class PartOutput {
     tile::OnlineSoftmax<1> softmax{{state.m}, {state.l}};
     const auto sink = sink_of(row, at, col);
     const OneRow output{state.o};
-    softmax.finish(output, keep_scale_, sink);
+    softmax.finish(output, output_scale_, sink);
     if (col == 0 && p_.lse.data != nullptr) {
       float lse = softmax.lse(0, scale_log2_);
       if constexpr (RowSink::kEnabled) lse = softmax.lse(0, scale_log2_, sink.of_row);
@@ -232,7 +232,7 @@ class PartOutput {
 
   const DecodeParams<Traits>& p_;
   const SplitPart& part_;
-  float scale_log2_, keep_scale_;
+  float scale_log2_, output_scale_;
   float* earlier_lse_;
 };
 
