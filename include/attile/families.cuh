@@ -38,7 +38,7 @@ struct Sm90Family {
   static constexpr bool kTakesAll = false;  // only tensors that TMA can address
   template <class Args>
   static constexpr bool kTakesTypes = sizeof(typename Args::ElementType) == 2 &&
-                                      bool{Args::Elements::kAllEqual};
+                                      bool{Args::Elements::kInputsEqual};
   template <class Args>
   static constexpr bool kCompiled = kTakesTypes<Args>&& arch::compiled_for([](int a) {
     return a == 900;

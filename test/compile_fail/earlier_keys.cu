@@ -3,7 +3,7 @@
 // promises: one sequences policy and one sink, or EarlierKeys: join two masks by And
 // promises: attile: merge takes the results of earlier keys as one of its parts
 // promises: attile: the kernels take Q, K, V and O of one element type
-// promises: attile::flash1: EarlierKeys, and O of another element type
+// promises: attile::flash1: EarlierKeys are for the kernels
 #include <attile/backward.cuh>
 #include <attile/flash1.cuh>
 #include <attile/forward.cuh>

@@ -161,7 +161,7 @@ const bool kRegistered = [] {
   suite.forward<__half>("one", simulated<One>(), policies<kNone>);
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
   suite.forward<__half>("fp8.rows_fill", simulated<Fp8Cache<RowsFill, E4m3, E5m2>>(),
-                        policies<kPagedPackedEverything, kCachedPackedAlibi>);
+                        policies<kPagedPackedEverything, kCachedPackedAlibi, kEarlierPaged>);
   suite.forward<__nv_bfloat16>("fp8.groups", simulated<Fp8Cache<Groups, E4m3, E4m3>>(),
                                policies<kPagedWindow, kCausal>);
   suite.forward<__half>("fp8.fixed", simulated<Fp8Cache<Fixed, E5m2, E4m3>>(),

@@ -75,7 +75,8 @@ struct Fp8Cache : Inner {
   attile::Check forward(const attile::Arguments<attile::Direction::kForward, E, P>& a,
                         const std::vector<Region>& regions) const {
     using T = typename E::Q;
-    attile::Arguments<attile::Direction::kForward, attile::Elements<T, K, V>, P> fp8{};
+    attile::Arguments<attile::Direction::kForward, attile::Elements<T, K, V, typename E::O>, P>
+        fp8{};
     const auto dims = attile::head_dims(a, 0, 0);
     const attile::RowShape keys = a.sequences.kv_shape(a.batch, a.kv_len);
     Fp8Copy<K> k(a.k, keys, a.kv_heads, dims.qk, regions, k_scale_of);

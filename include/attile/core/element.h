@@ -71,14 +71,15 @@ struct Elements {
   using K = TK;
   using V = TV;
   using O = TO;
-  static constexpr bool kAllEqual = std::same_as<Q, K> && std::same_as<Q, V> && std::same_as<Q, O>;
+  static constexpr bool kInputsEqual = std::same_as<Q, K> && std::same_as<Q, V>;
+  static constexpr bool kAllEqual = kInputsEqual && std::same_as<Q, O>;
   /// Whether K and V are in fp8, each in a type of its own, and Q has 16 bits, as O has, or O is
   /// fp32.
   static constexpr bool kFp8Cache = Fp8<K> && Fp8<V> && sizeof(Q) == sizeof(std::uint16_t) &&
                                     (std::same_as<Q, O> || std::same_as<O, float>);
   /// Whether all are equal but for O, which is fp32.
   static constexpr bool kOnlyOutputIsFloat =
-      std::same_as<Q, K> && std::same_as<Q, V> && !std::same_as<Q, O> && std::same_as<O, float>;
+      kInputsEqual && !std::same_as<Q, O> && std::same_as<O, float>;
 };
 
 namespace detail {

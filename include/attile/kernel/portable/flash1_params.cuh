@@ -40,9 +40,8 @@ struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, E, P, Dv, TuningType> {
                 "attile::flash1: keys and values in fp8 are for the kernels of attile::forward");
   static_assert(!kIsPaged<typename P::SequencesType>,
                 "attile::flash1: keys in pages are for the kernels of attile::forward");
-  static_assert(!kIsEarlierKeys<typename P::SinkType> && E::kAllEqual,
-                "attile::flash1: EarlierKeys, and O of another element type, are for the kernels "
-                "of attile::forward");
+  static_assert(!kIsEarlierKeys<typename P::SinkType>,
+                "attile::flash1: EarlierKeys are for the kernels of attile::forward");
 };
 
 /// Holds the caller's device pointers to what Algorithm 2 stores besides O, for Algorithm 4.

@@ -44,9 +44,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using T = typename E::Q;
   static_assert(sizeof(T) == 2,
                 "attile::sm90::ForwardTraits: fp16 and bf16; fp32 is for the other families");
-  static_assert(E::kAllEqual,
-                "attile::sm90::ForwardTraits: Q, K, V and O of one element type; K and V in fp8 "
-                "are for the other families");
+  static_assert(E::kInputsEqual,
+                "attile::sm90::ForwardTraits: Q, K and V of one element type; K and V in fp8 are "
+                "for the other families");
   static_assert(Br == 64 || Br == 128 || Br == 192,
                 "attile::sm90::ForwardTraits: Br must be 64, 128 or 192");
   static_assert(Bc >= 16 && Bc % 16 == 0 && Bc <= 256,
