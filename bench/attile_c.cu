@@ -7,6 +7,7 @@
 //   ATTILE_POLICY         a name of `bundle`, below
 //   ATTILE_DQ_MODE        kAccumulate or kInOrder, for backward
 //   ATTILE_DECODE         if defined, `decode` takes the place of `forward`
+//   ATTILE_KV_TYPE        if defined, the type of K and V, __nv_fp8_e4m3 or __nv_fp8_e5m2
 #include <attile/attile.cuh>
 
 #include <cstddef>
@@ -22,16 +23,18 @@ struct AttileTensor {
 };
 
 /// What the policies hold; each reads what is its own. Shapes: slopes, sinks and dsinks, which is
-/// written, (q_heads), documents (batch, length) in order, key_lengths (batch), and a bias of Q's
-/// type, whose strides count elements and are those of its gradient, too. `table` is what
-/// attile_prepare writes. The block lists are those that all batches and heads have in common, of
-/// `blocks` rows and columns. Of `ancestors` see own::Tree.
+/// written, (q_heads), earlier_o and earlier_lse dense as O and LSE are, documents (batch, length)
+/// in order, key_lengths (batch), and a bias of Q's type, whose strides count elements and are
+/// those of its gradient, too. `table` is what attile_prepare writes. The block lists are those
+/// that all batches and heads have in common, of `blocks` rows and columns. Of `ancestors` see
+/// own::Tree.
 struct AttilePolicies {
   const void* bias;
   float* dbias;
   std::int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_col_stride;
   const float *slopes, *sinks;
   float* dsinks;
+  const float *earlier_o, *earlier_lse;
   const std::int32_t *documents, *key_lengths;
   void* table;
   const std::int32_t *kv_num_blocks, *kv_indices, *full_kv_num_blocks, *full_kv_indices;
@@ -43,10 +46,12 @@ struct AttilePolicies {
 };
 
 /// Where the keys of a cache lie, for the policies that have one: sequence b has seqused_k[b] keys.
-/// Null `seqused_k`: all have kv_len. `page_table` is (batch, pages_per_sequence).
+/// Null `seqused_k`: all have kv_len. `page_table` is (batch, pages_per_sequence). `k_scale` and
+/// `v_scale` are one number each, of K and V in fp8.
 /// `splits`  of `decode`: 0 is none, kFillSplits fill, and another number the keys of fixed ones.
 struct AttileCache {
   const std::int32_t *seqused_k, *page_table;
+  const float *k_scale, *v_scale;
   std::int32_t pages, page_size, pages_per_sequence, splits;
 };
 
@@ -135,6 +140,9 @@ using KeyPadding = Masked<attile::KeyPadding>;
 #if __has_include(<attile/core/sink.h>)  // earlier headers have none
 using Sink = attile::Policies<Mask, attile::Sink<>>;
 #endif
+#if __has_include(<attile/core/earlier_keys.h>)
+using Earlier = attile::Policies<Mask, attile::EarlierKeys<>>;
+#endif
 #if __has_include(<attile/core/block_sparse.h>)  // earlier headers have none
 using Blocks = attile::Policies<attile::BlockSparse<Mask>>;
 #endif
@@ -195,9 +203,14 @@ void set(Policy& to, const AttilePolicies& from) {
 
 // ---- arguments ----------------------------------------------------------------------------------
 
+#ifdef ATTILE_KV_TYPE
+using Args = attile::ForwardArgs<attile::Elements<T, ATTILE_KV_TYPE, ATTILE_KV_TYPE>,
+                                 bundle::ATTILE_POLICY>;
+#else
 using Args = std::conditional_t<attile::Direction::ATTILE_DIRECTION == attile::Direction::kForward,
                                 attile::ForwardArgs<T, bundle::ATTILE_POLICY>,
                                 attile::BackwardArgs<T, bundle::ATTILE_POLICY>>;
+#endif
 
 template <class A>
 concept Backward = requires(A a) {
@@ -230,7 +243,12 @@ A args_of(const AttileProblem& p) {
     set(a.dout, p.dout), set(a.dq, p.dq), set(a.dk, p.dk), set(a.dv, p.dv);
   }
   set(a.mask, p.policies), set(a.score_mod, p.policies), set(a.dropout, p.policies);
-  if constexpr (requires { a.sink; }) set(a.sink, p.policies);
+  if constexpr (requires { a.sink.lse; }) {  // EarlierKeys
+    a.sink.o = attile::bshd(p.policies.earlier_o, p.q_len, p.q_heads, kDv);
+    a.sink.lse = attile::bhs(p.policies.earlier_lse, p.q_len, p.q_heads);
+  } else if constexpr (requires { a.sink; }) {
+    set(a.sink, p.policies);
+  }
   a.lse = p.lse;
   a.batch = p.batch, a.q_heads = p.q_heads, a.kv_heads = p.kv_heads;
   a.q_len = p.q_len, a.kv_len = p.kv_len;
@@ -240,6 +258,9 @@ A args_of(const AttileProblem& p) {
     a.sequences.total_q = a.sequences.total_k = p.total;
   }
   if constexpr (requires { a.sequences.queries; }) set_cache(a.sequences, p);
+#ifdef ATTILE_KV_TYPE
+  a.k_scale = {p.cache.k_scale}, a.v_scale = {p.cache.v_scale};
+#endif
 #ifdef ATTILE_DECODE
   const std::int32_t splits = p.cache.splits;
   if (splits != 0) {

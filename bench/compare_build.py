@@ -15,12 +15,13 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "bench" / "attile_c.cu"
 TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half", "fp32": "float"}
+KV_TYPES = {"e4m3": "__nv_fp8_e4m3", "e5m2": "__nv_fp8_e5m2"}
 MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
             "prefix": "Prefix", "parity": "Parity", "bias": "Bias", "learned_bias": "LearnedBias",
-            "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "packed": "Packed",
-            "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
+            "key_padding": "KeyPadding", "blocks": "Blocks", "sink": "Sink", "earlier": "Earlier",
+            "packed": "Packed", "cached": "Cached", "cached_tree": "CachedTree", "paged": "Paged",
             "paged_packed": "PagedPacked"}
 
 # What a compiler needs for no kernel of ours: the floor of the compile table.
@@ -46,6 +47,7 @@ class Kernel:
     in_order: bool = False  # DqMode::kInOrder
     policy: str = ""
     decode: bool = False  # `decode` in the place of `forward`
+    kv_type: str = ""  # of K and V, in fp8; as all else: ""
 
     @property
     def name(self):
@@ -53,7 +55,8 @@ class Kernel:
         order = " in order" if self.in_order else ""
         policy = f", {self.policy}" if self.policy else ""
         call = "decode" if self.decode else self.direction
-        return f"{call}{order} {self.dtype} D {dims} {self.mask}{policy}"
+        keys = f" with {self.kv_type}" if self.kv_type else ""
+        return f"{call}{order} {self.dtype}{keys} D {dims} {self.mask}{policy}"
 
 
 def find_nvcc():
@@ -79,6 +82,7 @@ def kernel_macros(kernel):
             f"-DATTILE_POLICY={POLICIES[kernel.policy]}",
             f"-DATTILE_DIRECTION=k{kernel.direction.capitalize()}",
             f"-DATTILE_DQ_MODE=k{'InOrder' if kernel.in_order else 'Accumulate'}",
+            *([f"-DATTILE_KV_TYPE={KV_TYPES[kernel.kv_type]}"] if kernel.kv_type else []),
             *(["-DATTILE_DECODE"] if kernel.decode else [])]
 
 
@@ -183,8 +187,9 @@ class Policies(ctypes.Structure):
     _fields_ = (
         [("bias", ctypes.c_void_p), ("dbias", ctypes.c_void_p)]
         + [(f"bias_{axis}_stride", ctypes.c_int64) for axis in ("batch", "head", "row", "col")]
-        + [(name, ctypes.c_void_p) for name in ("slopes", "sinks", "dsinks", "documents",
-                                                "key_lengths", "table")]
+        + [(name, ctypes.c_void_p) for name in (
+            "slopes", "sinks", "dsinks", "earlier_o", "earlier_lse", "documents", "key_lengths",
+            "table")]
         + [(f"{full}{side}_{what}", ctypes.c_void_p) for side in ("kv", "q")
            for full in ("", "full_") for what in ("num_blocks", "indices")]
         + [("ancestors", ctypes.c_void_p)]
@@ -194,7 +199,8 @@ class Policies(ctypes.Structure):
 
 
 class Cache(ctypes.Structure):
-    _fields_ = ([(name, ctypes.c_void_p) for name in ("seqused_k", "page_table")]
+    _fields_ = ([(name, ctypes.c_void_p) for name in ("seqused_k", "page_table", "k_scale",
+                                                      "v_scale")]
                 + [(name, ctypes.c_int32) for name in ("pages", "page_size", "pages_per_sequence",
                                                        "splits")])
 

@@ -9,7 +9,7 @@ from compare_build import Kernel
 HEAD_DIM = 128
 FILL = -1  # Splits::fill, as attile_c.cu counts splits; 0 is Splits::none
 FIXED = 512  # keys of a part of Splits::fixed
-ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
+ELEMENT_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4, "e4m3": 1, "e5m2": 1}
 # Caches of fewer bytes are copied, and the calls of a graph take turns with the copies: each then
 # reads what the level-2 cache of the device cannot have kept.
 ROTATED_BYTES = 200_000_000
@@ -26,6 +26,7 @@ VARIANTS = {
     "by_decode": "attile by decode",
     "by_forward": "attile by forward",
     "apart": "attile, two calls",
+    "wide": "attile, 16-bit cache",
 }
 
 
@@ -36,6 +37,7 @@ class Variant:
     decode: bool  # by `decode`; else by `forward`
     keys: str  # paged, contiguous (a piece for each sequence) or dense (no lengths in memory)
     splits: int = 0
+    kv_type: str = ""  # of the cache it reads, where that is in fp8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +55,10 @@ class CachedCell:
     packed: tuple = ()
     page: int = 0  # rows of a page; 0: the cache has a piece for each sequence
     dtype: str = "bf16"
+    # The type of a cache in fp8, in one piece for each sequence. Its numbers are those of a cache
+    # of 16 bits, too, which all other contenders read. Rates count the bytes of the one in fp8, so
+    # that they compare rows per second.
+    kv_type: str = ""
     tree: bool = False  # the last `rows` positions are the drafts of a tree
     chained: bool = False  # each call takes the O of the one before as its Q
     variants: tuple = ()  # of VARIANTS, beside OURS
@@ -115,13 +121,15 @@ class CachedCell:
             what = f"B {self.batch}{rows}{' of a tree' if self.tree else ''}, S {span(self.keys)}"
         page = f", pages of {self.page}" if self.page else ""
         chained = ", one call after another, warm" if self.chained else ""
-        return (f"{self.dtype} D {HEAD_DIM}, heads {self.q_heads}:{self.kv_heads}, {what}{page}"
-                f"{chained}")
+        keys = f" with keys in {self.kv_type}" if self.kv_type else ""
+        heads = f"heads {self.q_heads}:{self.kv_heads}"
+        return f"{self.dtype}{keys} D {HEAD_DIM}, {heads}, {what}{page}{chained}"
 
     @property
     def kv_bytes(self):
         """Of all keys that rows see, and their values."""
-        return 2 * sum(self.keys) * self.kv_heads * HEAD_DIM * ELEMENT_BYTES[self.dtype]
+        return (2 * sum(self.keys) * self.kv_heads * HEAD_DIM
+                * ELEMENT_BYTES[self.kv_type or self.dtype])
 
     @property
     def copies(self):
@@ -151,7 +159,7 @@ class CachedCell:
         `apart` has a call for the sequences of one row, which come first, and one for the rest."""
         cache = "paged" if self.page else "contiguous"
         by_forward = Variant(False, cache)
-        by_decode = Variant(True, cache, FILL)
+        by_decode = Variant(True, cache, FILL, self.kv_type)
         ours = by_forward if self.group == "prefill" else by_decode
         if name == "apart":
             single = self.packed.count(1)
@@ -162,6 +170,7 @@ class CachedCell:
             "fixed": dataclasses.replace(ours, splits=FIXED),
             "dense": dataclasses.replace(ours, keys="dense"),
             "contiguous": dataclasses.replace(ours, keys="contiguous"),
+            "wide": dataclasses.replace(ours, kv_type=""),
         }[name]
         return [(variant, 0, self.batch)]
 
@@ -169,7 +178,7 @@ class CachedCell:
         policy = {"dense": "", "contiguous": "cached_tree" if self.tree else "cached",
                   "paged": "paged_packed" if self.packed else "paged"}[variant.keys]
         return Kernel(HEAD_DIM, HEAD_DIM, self.dtype, self.mask, "forward", policy=policy,
-                      decode=variant.decode)
+                      decode=variant.decode, kv_type=variant.kv_type)
 
     def kernels(self, *_):
         return list(dict.fromkeys(self.kernel(variant) for name in self.modes()

@@ -27,12 +27,14 @@ FLASHINFER_BYTES = 256 << 20  # of scratch memory
 @dataclasses.dataclass
 class Cache:
     """K and V, (batch, row, head, dim). Where the cell has pages they lie there, too: (page, row,
-    head, dim)."""
+    head, dim). Of a cell with a cache in fp8 that has the same numbers over their scales."""
 
     k: object
     v: object
     k_pages: object = None
     v_pages: object = None
+    k_fp8: object = None
+    v_fp8: object = None
 
 
 class Inputs:
@@ -64,6 +66,9 @@ class Inputs:
         self.page_table = None
         shape = (cell.batch, cell.longest, cell.kv_heads, cell.d)
         first = Cache(normal(*shape), normal(*shape))
+        self.kv_scales = torch.tensor([0.5, 2.0], device=device)
+        if cell.kv_type:
+            self._make_fp8(first)
         if cell.page:
             self._make_pages(first, ints)
         self.caches = [first] + [
@@ -72,6 +77,16 @@ class Inputs:
         self.k, self.v = (t.transpose(1, 2) for t in (first.k, first.v))
         self.ancestors = self._tree() if cell.tree else None
         self.policy = types.SimpleNamespace(of_head=self._policy_of_head, sinks=None)
+
+    def _make_fp8(self, cache):
+        """Makes K and V numbers of fp8 times a power of two, which types of 16 bits have, too."""
+        import torch
+
+        kind = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}[self.cell.kv_type]
+        for name, scale in zip(("k", "v"), self.kv_scales.tolist()):
+            stored = (getattr(cache, name).float() / scale).to(kind)
+            setattr(cache, f"{name}_fp8", stored)
+            setattr(cache, name, (stored.float() * scale).to(self.dtype))
 
     def _make_pages(self, cache, ints):
         """Puts the keys of all sequences into pages, in an order that means nothing. Lines of the
@@ -207,6 +222,8 @@ def _problem(x, variant, first, last):
         problem.policies.ancestors = x.ancestors.data_ptr()
     cache = problem.cache
     cache.splits = variant.splits
+    cache.k_scale = x.kv_scales[0:].data_ptr()
+    cache.v_scale = x.kv_scales[1:].data_ptr()
     cache.seqused_k = x.seqused_k[first:].data_ptr()
     if variant.keys == "paged":
         cache.page_table = x.page_table[first:].data_ptr()
@@ -225,6 +242,8 @@ def attile(x, direction, libraries, name):
     def set_tensors(problem, variant, q, o, lse, copy):
         pages = variant.keys == "paged"
         k, v = (copy.k_pages, copy.v_pages) if pages else (copy.k, copy.v)
+        if variant.kv_type:
+            k, v = copy.k_fp8, copy.v_fp8
         for member, tensor in (("q", q), ("o", o), ("k", by_row(k)), ("v", by_row(v))):
             setattr(problem, member, c_tensor(tensor))
         problem.lse = lse.data_ptr()

@@ -46,6 +46,7 @@ POLICIES = {
     "blocks_50": "block lists of 50 %",
     "blocks_10": "block lists of 10 %",
     "sink": "sinks",
+    "earlier": "earlier keys",
 }
 # Those that differ only in what their memory holds, or in strides, have one kernel.
 KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",
@@ -53,7 +54,7 @@ KERNEL_POLICIES = {"documents_one": "documents", "documents_700": "documents",
                    "dbias_hrc": "learned_bias", "dbias_hc": "learned_bias",
                    "dbias_distance": "learned_bias",
                    "blocks_50": "blocks", "blocks_10": "blocks"}
-OWN_CELLS = (*BLOCK_PERCENT, "sink")  # that are measured in cells of their own
+OWN_CELLS = (*BLOCK_PERCENT, "sink", "earlier")  # that are measured in cells of their own
 CAUSAL_POLICIES = ("prefix", "parity")  # that are measured under a causal mask alone
 
 
@@ -83,7 +84,10 @@ class Cell:
 
     # Of cells whose rates are those of FLOPs.
     kv_bytes = None
-    directions = DIRECTIONS
+
+    @property
+    def directions(self):
+        return ("forward",) if self.policy == "earlier" else DIRECTIONS
 
     @property
     def query_rows(self):
@@ -231,6 +235,8 @@ def _decode():
              cell(64, 64, 8, 8192, "dense"), cell(128, 32, 32, 2048, "dense"),
              cell(1, 32, 4, 1024, "unsplit", chained=True), cell(8, 32, 8, 1024, "unsplit"),
              cell(16, 32, 8, 8192, dtype="fp32")]
+    cells += [cell(*shape, "wide", kv_type="e4m3") for shape in ((1, 32, 8, 65536),
+                                                                 (16, 32, 8, 8192))]
     cells += [cell(batch, 40, 8, 4096) for batch in range(10, 51, 5)]
     for q_heads in (32, 64):
         cells += [cell(16, q_heads, 8, 8192, rows=rows) for rows in (1, 2, 4, 8)
@@ -295,6 +301,8 @@ def all_cells():
             (2, 64, 8, 8192, 64, "causal", 0), (2, 64, 8, 8192, 64, "window", 128)):  # gpt-oss
         cells += [Cell("sink", batch, heads, kv_heads, length, d, d, "bf16", mask, window,
                        policy=policy) for policy in ("", "sink")]
+    cells += [dataclasses.replace(cell, policy="earlier") for cell in cells
+              if cell.group == "sink" and cell.mask == "full" and not cell.policy]
     return cells + _decode() + _paged() + _prefill() + _mixed()
 
 

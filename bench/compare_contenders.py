@@ -402,6 +402,8 @@ def flex(x, direction):
     _offered(x, compare_cells.POLICIES, "FlexAttention has this policy")
     if policy.dropout:
         raise Refused("FlexAttention has no dropout")
+    if policy.earlier is not None:
+        raise Refused("FlexAttention does not go on from earlier keys")
     torch._functorch.config.donated_buffer = False  # else retain_graph is refused
     torch._dynamo.reset()  # every shape is a new compilation, and their number is limited
 
@@ -494,11 +496,16 @@ def standard_attention(q, k, v, dout, policy, scale, store, add_product=at_once,
         lse = torch.logsumexp(scores, 1, keepdim=True)
         if policy.sink is not None:
             lse = torch.logaddexp(lse, policy.sink)
+        before = torch.zeros_like(v[:len(scores)])
+        if policy.earlier is not None:
+            earlier_o, earlier_lse = (t[first:first + rows] for t in policy.earlier)
+            lse = torch.logaddexp(lse, earlier_lse[:, None])
+            before = torch.exp(earlier_lse[:, None] - lse) * earlier_o
         p = store(torch.exp(scores - lse))
         factors = policy.factors(row, columns) if policy.factors else None
         dropped = p if factors is None else store(p * factors)
         if dout is None:
-            results["o"].append(store(add_result(torch.zeros_like(v[:len(p)]), dropped, v)))
+            results["o"].append(store(add_result(before, dropped, v)))
             results["lse"].append(lse[:, 0])
             continue
         o = store(add_product(torch.zeros_like(v[:len(p)]), dropped, v))

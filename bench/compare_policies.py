@@ -59,13 +59,15 @@ def is_kept(slice_, row, column, threshold, seed, offset):
 class HeadPolicy:
     """A policy in one head: functions of rows and columns that broadcast against each other, or
     None where there is nothing to do. `modified` and `derivative` have scores before them;
-    `factors` are what dropout multiplies P and dP by; `sink` is a number."""
+    `factors` are what dropout multiplies P and dP by; `sink` is a number; `earlier` are O and LSE
+    of earlier keys."""
 
     visible: typing.Callable | None
     modified: typing.Callable | None
     derivative: typing.Callable | None
     factors: typing.Callable | None
     sink: typing.Any = None
+    earlier: tuple | None = None
 
 
 class Policy:
@@ -80,7 +82,7 @@ class Policy:
         self.cell = cell
         self.dropout = DROPOUT if cell.policy in ("dropout", "softcap_alibi_dropout") else 0.0
         self.bias = self.slopes = self.documents = self.key_lengths = self.blocks = None
-        self.learned = self.dlearned = self.sinks = None
+        self.learned = self.dlearned = self.sinks = self.earlier = None
         self.lists = {}
         batch, heads, length = cell.batch, cell.q_heads, cell.length
         if cell.policy == "bias_hrc":
@@ -100,6 +102,9 @@ class Policy:
                                        dtype=torch.float32, device=device)
         if cell.policy == "sink":  # about as much as the keys of a row weigh together
             self.sinks = normal(heads).float() + math.log(length)
+        if cell.policy == "earlier":  # as many as those of the call
+            self.earlier = (normal(batch, length, heads, cell.dv).float(),
+                            normal(batch, heads, length).float() + math.log(length))
         if cell.policy in ("documents_one", "documents_700"):
             ids = [i for i, rows in enumerate(cell.document_lengths()) for _ in range(rows)]
             self.documents = torch.tensor([ids] * batch, dtype=torch.int32, device=device)
@@ -223,7 +228,9 @@ class Policy:
             visible and (lambda row, column: visible(batch, head, row, column)),
             modify and (lambda score, row, column: modify(score, batch, head, row, column)),
             self.derivative(), factors if self.dropout and dropout else None,
-            None if self.sinks is None else self.sinks[head].to(dtype))
+            None if self.sinks is None else self.sinks[head].to(dtype),
+            None if self.earlier is None else (self.earlier[0][batch, :, head].to(dtype),
+                                               self.earlier[1][batch, head].to(dtype)))
 
     def torch_bias(self, dtype):
         """The policy as the attn_mask of scaled_dot_product_attention; None: it has none."""
@@ -239,7 +246,8 @@ class Policy:
         """The same for attile_c.cu."""
         cell = self.cell
         held = {"slopes": self.slopes, "sinks": self.sinks, "documents": self.documents,
-                "key_lengths": self.key_lengths, "bias": self.bias, **self.lists}
+                "key_lengths": self.key_lengths, "bias": self.bias,
+                **dict(zip(("earlier_o", "earlier_lse"), self.earlier or ())), **self.lists}
         given = {name: tensor.data_ptr() for name, tensor in held.items() if tensor is not None}
         if self.bias is not None:
             whole = self.bias.expand(cell.batch, cell.q_heads, cell.length, cell.length)

@@ -102,8 +102,11 @@ class Cells(unittest.TestCase):
         self.assertTrue(all(q == 8 * kv for q, kv in shapes("gqa", "q_heads", "kv_heads")))
         self.assertEqual(shapes("window", "window", "length"), [(1024, 16384)])
         sinks = compare_cells.select(["sink"])
+        earlier = sinks.pop()
         self.assertEqual([c.policy for c in sinks], ["", "sink"] * (len(sinks) // 2))
         self.assertEqual([dataclasses.replace(c, policy="") for c in sinks[1::2]], sinks[::2])
+        self.assertEqual((earlier.policy, earlier.directions), ("earlier", ("forward",)))
+        self.assertIn(dataclasses.replace(earlier, policy=""), sinks)
         self.assertEqual(set(shapes("fp32", "d", "length", "dtype")),
                          {(d, s, "fp32") for d in (64, 128) for s in (1024, 4096)})
 
@@ -243,6 +246,7 @@ class CachedCells(unittest.TestCase):
         for heads in (32, 64):
             rows = {(c.rows, c.tree) for c in decode
                     if (c.batch, c.q_heads, c.longest, c.dtype) == (16, heads, 8192, "bf16")}
+            self.assertEqual(len([c for c in decode if c.kv_type and "wide" in c.variants]), 2)
             self.assertEqual(rows, {(1, False), (2, False), (4, False), (8, False), (8, True)})
         self.assertEqual({c.page for c in self.cells("paged")}, {0, 1, 16, 64, 256})
         self.assertEqual({(c.batch, c.page) for c in self.cells("prefill")},
@@ -260,6 +264,8 @@ class CachedCells(unittest.TestCase):
         seen = sum(counted_between(4, keys, lambda i, j, keys=keys: j <= i + keys - 4)
                    for keys in cell.keys)
         self.assertEqual(cell.flops("forward"), 2 * 8 * seen * (128 + 128))
+        fp8 = dataclasses.replace(cell, kv_type="e4m3")
+        self.assertEqual(fp8.kv_bytes, cell.kv_bytes // 2)
         packed = compare_cells.CachedCell("mixed", 2, 8, 2, (50, 60), packed=(1, 5))
         self.assertEqual(packed.flops("forward"),
                          2 * 8 * (50 + 60 * 5 - 10) * (128 + 128))
@@ -291,6 +297,9 @@ class CachedCells(unittest.TestCase):
         self.assertEqual(len({kernel.name for kernel in kernels}), len(kernels))
         decode, = {kernel for kernel in kernels if kernel.name == "decode bf16 D 128 full, cached"}
         self.assertEqual(compare_build.kernel_macros(decode)[-1], "-DATTILE_DECODE")
+        fp8, = {kernel for kernel in kernels if kernel.kv_type}
+        self.assertEqual(fp8, dataclasses.replace(decode, kv_type="e4m3"))
+        self.assertIn("-DATTILE_KV_TYPE=__nv_fp8_e4m3", compare_build.kernel_macros(fp8))
         self.assertEqual(compare_cached_contenders.PEERS.keys() - compare_cells.PEERS.keys(),
                          set())
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A cascade: sequences whose text begins alike share the keys of this prefix. A step of generation
 // attends to the prefix once, with the queries of all sequences as the rows of one; then each
-// sequence attends to its own suffix, and `merge` makes one result of both. The same step by one
-// call, which reads the prefix for each sequence, is held against it and timed beside it.
+// sequence goes on from that result to its own suffix (EarlierKeys). The same step by one call,
+// which reads the prefix for each sequence, is held against it and timed beside it.
 #include <attile/attile.cuh>
 
 #include <algorithm>
@@ -14,6 +14,9 @@ namespace {
 using T = __half;
 /// A sequence has one query, which sees all of its keys: nothing has to be masked.
 using Args = attile::ForwardArgs<T, attile::Paged>;
+/// O of the prefix stays in fp32, and is rounded once, with that of the suffix.
+using PrefixArgs = attile::ForwardArgs<attile::Elements<T, T, T, float>, attile::Paged>;
+using SuffixArgs = attile::ForwardArgs<T, attile::Paged, attile::EarlierKeys<>>;
 
 constexpr int kBatch = 64, kHeads = 32, kKvHeads = 4, kDim = 128;
 constexpr int kPage = 16, kPrefix = 8192, kSuffix = 256;
@@ -53,40 +56,34 @@ class Step {
         bytes_(std::max({scratch_bytes(prefix()), scratch_bytes(suffix()), scratch_bytes(all())})),
         scratch_(bytes_) {
     example::must(attile::reset_workspace(scratch_, bytes_), "reset_workspace");
-    if (const attile::Check ok = attile::check_merge(merge()); !ok) {
-      std::fprintf(stderr, "merge: %s\n", ok.why);
-      std::exit(1);
-    }
   }
 
   void in_one_call() const { decode(all()); }
   void as_cascade() const {
     decode(prefix());
     decode(suffix());
-    example::must(attile::merge(merge()), "merge");
   }
 
-  /// Compares both results. Each was rounded to T, and so were the parts, P once in each call of
-  /// `decode`, and O: five roundings of at most 2^-11 of the largest element of a part.
+  /// Compares both results. In each of them P was rounded to T, and then O: four roundings of at
+  /// most 2^-11 of the largest element.
   bool compare() const {
     double largest = 0;
-    for (const auto* part : {&o_prefix_, &o_suffix_}) {
-      for (const float x : floats(*part)) largest = std::max<double>(largest, std::abs(x));
-    }
+    for (const float x : o_prefix_.download()) largest = std::max<double>(largest, std::abs(x));
+    for (const float x : floats(o_whole_)) largest = std::max<double>(largest, std::abs(x));
     return example::report("O", example::max_difference(floats(o_), floats(o_whole_)),
-                           5 * 0x1p-11 * largest);
+                           4 * 0x1p-11 * largest);
   }
 
  private:
   static constexpr int kRows = kBatch * kHeads, kKeys = kPages * kPage * kKvHeads;
 
-  /// All keys of every sequence.
-  Args all() const {
+  /// What all calls have in common. A sequence has one query.
+  template <class AnyArgs>
+  AnyArgs common() const {
     return {
         .q = attile::bshd<const T>(q_.get(), 1, kHeads, kDim),
         .k = attile::bshd<const T>(k_.get(), kPage, kKvHeads, kDim),
         .v = attile::bshd<const T>(v_.get(), kPage, kKvHeads, kDim),
-        .o = attile::bshd(o_whole_.get(), 1, kHeads, kDim),
         .batch = kBatch,
         .q_heads = kHeads,
         .kv_heads = kKvHeads,
@@ -100,10 +97,16 @@ class Step {
         .splits = attile::Splits::fill(),
     };
   }
+  /// All keys of every sequence.
+  Args all() const {
+    Args args = common<Args>();
+    args.o = attile::bshd(o_whole_.get(), 1, kHeads, kDim);
+    return args;
+  }
   /// One sequence, whose rows are the queries of all: (1, q_heads, batch, dim). Its pages are the
   /// first ones of any line.
-  Args prefix() const {
-    Args args = all();
+  PrefixArgs prefix() const {
+    PrefixArgs args = common<PrefixArgs>();
     args.q = attile::bshd<const T>(q_.get(), kBatch, kHeads, kDim);
     args.o = attile::bshd(o_prefix_.get(), kBatch, kHeads, kDim);
     args.lse = lse_prefix_;
@@ -111,11 +114,14 @@ class Step {
     args.sequences.seqused_k = prefix_length_;
     return args;
   }
-  /// The pages behind the prefix.
-  Args suffix() const {
-    Args args = all();
-    args.o = attile::bshd(o_suffix_.get(), 1, kHeads, kDim);
-    args.lse = lse_suffix_;
+  /// The pages behind the prefix, whose results are those of earlier keys.
+  SuffixArgs suffix() const {
+    SuffixArgs args = common<SuffixArgs>();
+    args.sink.o = attile::bshd<const float>(o_prefix_.get(), 1, kHeads, kDim);
+    // (q_heads, batch): a row of the one sequence is a sequence here.
+    args.sink.lse = {lse_prefix_.get(), /*batch_stride=*/1, /*head_stride=*/kBatch,
+                     /*row_stride=*/0};
+    args.o = attile::bshd(o_.get(), 1, kHeads, kDim);
     args.kv_len = kSuffix;
     args.sequences.page_table = table_ + kPrefixPages;
     args.sequences.table_stride = kLine;
@@ -123,24 +129,9 @@ class Step {
     args.sequences.seqused_k = suffix_lengths_;
     return args;
   }
-  attile::MergeArgs<T> merge() const {
-    const attile::PartTensor<T> of_prefix{
-        .o = attile::bshd<const T>(o_prefix_.get(), 1, kHeads, kDim),
-        // (q_heads, batch): a row of the one sequence is a sequence here.
-        .lse = {lse_prefix_.get(), /*batch_stride=*/1, /*head_stride=*/kBatch, /*row_stride=*/0}};
-    const attile::PartTensor<T> of_suffix{
-        .o = attile::bshd<const T>(o_suffix_.get(), 1, kHeads, kDim),
-        .lse = attile::bhs<const float>(lse_suffix_.get(), 1, kHeads)};
-    return {.parts = {of_prefix, of_suffix},
-            .part_tensors = 2,
-            .o = attile::bshd(o_.get(), 1, kHeads, kDim),
-            .batch = kBatch,
-            .q_heads = kHeads,
-            .q_len = 1,
-            .head_dim_v = kDim};
-  }
 
-  static std::size_t scratch_bytes(const Args& args) {
+  template <class AnyArgs>
+  static std::size_t scratch_bytes(const AnyArgs& args) {
     const attile::WorkspaceSize size = attile::decode_workspace_size<kDim>(args);
     if (!size.check) {
       std::fprintf(stderr, "decode: %s\n", size.check.why);
@@ -148,7 +139,8 @@ class Step {
     }
     return size.bytes;
   }
-  void decode(const Args& args) const {
+  template <class AnyArgs>
+  void decode(const AnyArgs& args) const {
     example::must(attile::decode<kDim>(scratch_.get(), bytes_, args), "decode");
   }
   static std::vector<float> floats(const example::DeviceArray<T>& x) {
@@ -158,9 +150,8 @@ class Step {
   }
 
   example::DeviceArray<T> q_, k_, v_;
-  example::DeviceArray<T> o_prefix_{kRows * kDim}, o_suffix_{kRows * kDim};
+  example::DeviceArray<float> o_prefix_{kRows * kDim}, lse_prefix_{kRows};
   example::DeviceArray<T> o_{kRows * kDim}, o_whole_{kRows * kDim};
-  example::DeviceArray<float> lse_prefix_{kRows}, lse_suffix_{kRows};
   example::DeviceArray<int> table_, prefix_length_, suffix_lengths_, lengths_;
   std::size_t bytes_;
   example::DeviceArray<unsigned char> scratch_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/earlier_keys.h>
 #include <attile/core/math.h>
 #include <attile/kernel/sm80/decode_traits.cuh>
 #include <attile/tuning.cuh>
@@ -19,19 +20,23 @@ struct Sm80DecodeTiles {
 };
 
 /// Returns the tiles of the sm80 decode kernel for rows of K, and of V, of so many columns.
+/// Units    bytes of an element of Q, and of one of K and V; KB.
 /// A group of four warps takes registers for the scores of 16 rows and 64 keys, beside O: up to 128
 /// columns of 16 bits. More columns, and fp32, leave registers for two warps, or one. Of these the
 /// largest tiles are taken of which two stages fit shared memory, and of that up to six. Two blocks
 /// of a multiprocessor, where both fit, load while one of them merges (docs/tuning.md).
-constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int element_bytes, int shared_kb) {
-  const int row_bytes = (d + dv) * element_bytes;
-  const int most = element_bytes == 4 ? (row_bytes <= 512 ? 2 : 1)
-                                      : (row_bytes <= 512   ? 4
-                                         : row_bytes <= 768 ? 2
-                                                            : 1);
+/// `state_floats`: DecodeTraits::kStateFloats.
+constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int kv_bytes_each,
+                                            int shared_kb, int state_floats) {
+  const int columns = d + dv;
+  const int row_bytes = columns * kv_bytes_each;
+  const int most = q_bytes_each == 4 ? (columns <= 128 ? 2 : 1)
+                                     : (columns <= 256   ? 4
+                                        : columns <= 384 ? 2
+                                                         : 1);
   const auto stages = [&](int warps, int group_warps, int blocks) {
-    const int q_bytes = 2 * 16 * group_warps * d * element_bytes;  // of two stages
-    const int merged = sm80::merge_pitch(sm80::merge_columns(dv, warps)) + 2;
+    const int q_bytes = 2 * 16 * group_warps * d * q_bytes_each;  // of two stages
+    const int merged = sm80::merge_pitch(sm80::merge_columns(dv, warps)) + state_floats;
     const int others = q_bytes + warps * 16 * merged * static_cast<int>(sizeof(float));
     // The device keeps 1 KB of each block.
     const int of_block = (shared_kb + 1) * 1024 / blocks - 1024;
@@ -50,10 +55,11 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int element_bytes, in
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Decode {
-  static constexpr int kBytes = sizeof(typename Args::ElementType);
-  static constexpr int kColumns = tile::kTileColumns<typename Args::ElementType>;
-  static constexpr Sm80DecodeTiles kTiles =
-      sm80_decode_tiles(round_up(D, kColumns), round_up(Dv, kColumns), kBytes, kSharedKb);
+  using E = typename Args::Elements;
+  static constexpr int kColumns = tile::kTileColumns<typename E::K>;
+  static constexpr Sm80DecodeTiles kTiles = sm80_decode_tiles(
+      round_up(D, kColumns), round_up(Dv, kColumns), sizeof(typename E::Q), sizeof(typename E::K),
+      kSharedKb, kIsEarlierKeys<typename Args::SinkType> ? 3 : 2);
   using type = sm80::DecodeTraits<
       kTiles.br(), kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
       sm80::DecodeTuning<kTiles.warps, kTiles.key_groups, kTiles.stages, kTiles.blocks>>;

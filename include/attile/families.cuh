@@ -37,8 +37,12 @@ namespace attile::detail {
 struct Sm90Family {
   static constexpr bool kTakesAll = false;  // only tensors that TMA can address
   template <class Args>
-  static constexpr bool kCompiled =
-      sizeof(typename Args::ElementType) == 2 && arch::compiled_for([](int a) { return a == 900; });
+  static constexpr bool kTakesTypes = sizeof(typename Args::ElementType) == 2 &&
+                                      bool{Args::Elements::kInputsEqual};
+  template <class Args>
+  static constexpr bool kCompiled = kTakesTypes<Args>&& arch::compiled_for([](int a) {
+    return a == 900;
+  });
   template <class Args, int D, int Dv>
   static constexpr bool kForward = kCompiled<Args>;
   template <class Args, int D, int Dv, DqMode kMode>

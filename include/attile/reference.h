@@ -49,6 +49,10 @@ struct PlainOptions {
 
 namespace detail {
 
+/// Names the plain arithmetic of a problem.
+template <class Args>
+using PlainOf = Plain<typename Args::ElementType, typename Args::Elements::O>;
+
 /// Is the smallest number of a type that has all its digits.
 template <Element T>
 inline constexpr double kSmallestNormal = std::same_as<T, __half> ? 0x1p-14 : 0x1p-126;
@@ -59,6 +63,7 @@ struct Attention {
   using Real = typename Math::Real;
   using Values = std::vector<Real>;
   using ScoreModType = typename Args::ScoreModType;
+  using T = typename Args::ElementType;
   using O = typename Args::Elements::O;
   using Learned = LearnedSums<Real, Math::kMagnitudes>;
   static constexpr bool kHasSinks = Args::SinkType::kEnabled;
@@ -77,20 +82,43 @@ struct Attention {
     const int n = extent.kv_len;
     const Real hidden = -std::numeric_limits<Real>::infinity();
     constexpr bool kRaw = kHasGradient<ScoreModType>;
+    // Elements in fp8 are exact in every type, and their scales are factors of sums of products.
+    const Real scale_of_head = scale * static_cast<Real>(args.k_scale.at(batch, head / group));
     Row<Real> r{Values(kRaw ? n : 0), Values(n, hidden), Values(n), Values(n), Values(n), hidden};
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
       if (!args.mask.visible(at, extent)) continue;
       const Real product = math.score(math.dot(q, k.data() + std::size_t(j) * D, D, math.reverse));
-      const Real raw = math.score(scale * product);
+      const Real raw = math.score(scale_of_head * product);
       if constexpr (kRaw) r.raw[j] = raw;
       const auto modified = args.score_mod(raw, at, extent);
       r.s[j] = math.score(static_cast<Real>(modified.value));
       r.derivative[j] = static_cast<Real>(modified.derivative);
       r.keep[j] = sampler.keep(at) ? static_cast<Real>(sampler.keep_scale()) : Real(0);
     }
-    math.softmax(r, static_cast<Real>(args.sink.logit(head)));
+    math.softmax(r, static_cast<Real>(sink_of(batch, head, row)));
     return r;
+  }
+
+  /// Returns the score of a row's sink, or the LSE of its earlier keys.
+  float sink_of(int b, int h, int i) const {
+    if constexpr (kIsEarlierKeys<typename Args::SinkType>) {
+      return *rows_from(args.sink.lse, args.sequences.q_origin(b)).row(b, h, i);
+    } else {
+      return args.sink.logit(h);
+    }
+  }
+  /// Returns a row of O.
+  Values output_row(const Row<Real>& r, const Values& v, int b, int h, int i) const {
+    Values earlier(Dv, 0);
+    if constexpr (kIsEarlierKeys<typename Args::SinkType> && !Math::kMagnitudes) {
+      const auto* const value = rows_from(args.sink.o, args.sequences.q_origin(b)).row(b, h, i);
+      const bool is_seen = sink_of(b, h, i) != -kInf;
+      for (int c = 0; is_seen && c < Dv; ++c) {
+        earlier[c] = r.p_sink * static_cast<Real>(to_float(value[c]));
+      }
+    }
+    return math.output_row(r, v, Dv, static_cast<Real>(args.v_scale.at(b, h / group)), earlier);
   }
 
   /// Return one head's factors from a sequence's first query on, or from its first key on.
@@ -139,11 +167,11 @@ struct Attention {
       Values o;
       for (int i = 0; i < extent_of(args, b).q_len; ++i) {
         const Row<Real> r = softmax_row(q.data() + std::size_t(i) * D, k, b, h, i);
-        const Values o_row = math.output_row(r, v, Dv);
+        const Values o_row = output_row(r, v, b, h, i);
         o.insert(o.end(), o_row.begin(), o_row.end());
         result.lse[std::int64_t{b_h} * args.q_len + i] = r.lse;
       }
-      math.write(result.o, std::int64_t{b_h} * args.q_len * Dv, o);
+      std::copy(o.begin(), o.end(), result.o.begin() + std::int64_t{b_h} * args.q_len * Dv);
     });
     return result;
   }
@@ -165,7 +193,7 @@ struct Attention {
       const Real* q_i = q.data() + std::size_t(i) * D;
       const Real* do_i = dout_factor.data() + std::size_t(i) * Dv;
       Row<Real> r = softmax_row(q_i, k, b, h, i);
-      Values o = math.output_row(r, v, Dv);
+      Values o = output_row(r, v, b, h, i);
       if (stored) {
         o = math.read(rows_from(args.o, origin), b, h, i, 1, Dv);
         const Real lse = of_row(args.lse, i);
@@ -262,7 +290,8 @@ struct Attention {
 
 /// Computes standard attention in fp64, from the T inputs as they are, without writing `args`.
 ///   S = scale Q K^T,  S' = score_mod(S), -inf where hidden,  P = softmax(S'),
-///   O = dropout(P) V,  LSE = m + ln(l), where l may include a sink           [docs: the contract]
+///   O = dropout(P) V,  LSE = m + ln(l), where l may include a sink, and both may include earlier
+///   keys                                                                     [docs: the contract]
 /// Shapes   those of ForwardArgs; head_dim must be given. Host pointers, in policies too.
 /// Units    LSE in natural logarithms; an empty row has O = 0, LSE = -inf.
 /// Errors   are not looked for: see check_arguments.
@@ -288,18 +317,17 @@ BackwardResult backward(const Args& args) {
 /// with fp32 sums, in which S, P and O are rounded to T as they are written to memory.
 template <ForwardPass Args>
 ForwardResult plain_forward(const Args& args, PlainOptions options = {}) {
-  const detail::Plain<typename Args::Elements::O> math{options.keep_scores, options.reverse,
-                                                       options.lanes, options.tf32};
-  return detail::Attention<detail::Plain<typename Args::Elements::O>, Args>{args, {math}}.forward();
+  const detail::PlainOf<Args> math{options.keep_scores, options.reverse, options.lanes,
+                                   options.tf32};
+  return detail::Attention<detail::PlainOf<Args>, Args>{args, {math}}.forward();
 }
 
 /// Computes the backward pass of the same; dP, dS and the gradients are rounded to T too.
 template <BackwardPass Args>
 BackwardResult plain_backward(const Args& args, PlainOptions options = {}) {
-  const detail::Plain<typename Args::Elements::O> math{options.keep_scores, options.reverse,
-                                                       options.lanes, options.tf32};
-  return detail::Attention<detail::Plain<typename Args::Elements::O>, Args>{args, {math}}
-      .backward();
+  const detail::PlainOf<Args> math{options.keep_scores, options.reverse, options.lanes,
+                                   options.tf32};
+  return detail::Attention<detail::PlainOf<Args>, Args>{args, {math}}.backward();
 }
 
 /// Computes, for each value of O, the sum of its |P V| in fp64; LSE is the usual one.

@@ -35,7 +35,7 @@ TEST_CASE("arguments.bad") {
   visit_bad_backward(Expect{0, 0, &count});
   visit_bad_for_kernel(Expect{64, 64, &count});
   visit_bad_for_any_dim(Expect{0, 0, &count});
-  CHECK(count == 275);
+  CHECK(count == 293);
 }
 
 TEST_CASE("arguments.bad_for_a_kernel") {
@@ -77,6 +77,28 @@ TEST_CASE("arguments.misaligned_half") {
   a.k.data = reinterpret_cast<__half*>(reinterpret_cast<char*>(data) + 17);
   CHECK(std::string(attile::check_arguments(a, 0, 0).why) ==
         "k is not aligned to its element type");
+}
+
+TEST_CASE("arguments.scales") {
+  using F = __nv_fp8_e4m3;
+  SmallProblem problem;
+  attile::ForwardArgs<attile::Elements<__half, F, F>> a{};
+  a.batch = a.q_heads = a.kv_heads = a.q_len = a.kv_len = 1;
+  a.head_dim = 8;
+  auto* data = reinterpret_cast<__half*>(problem.q);
+  a.q.data = data;
+  a.k.data = reinterpret_cast<F*>(data + 8) + 1;  // any byte is aligned
+  a.v.data = reinterpret_cast<F*>(data + 16);
+  a.o.data = data + 24;
+  CHECK(attile::check_arguments(a, 0, 0));
+  const float scale = 1.0f;
+  const auto* const odd = reinterpret_cast<const float*>(reinterpret_cast<const char*>(&scale) + 2);
+  a.k_scale = {&scale}, a.v_scale = {&scale};
+  CHECK(attile::check_arguments(a, 0, 0));
+  a.k_scale.data = odd;
+  CHECK(std::string(attile::check_arguments(a, 0, 0).why) == "k_scale is not aligned to 4 bytes");
+  a.k_scale = {}, a.v_scale.data = odd;
+  CHECK(std::string(attile::check_arguments(a, 0, 0).why) == "v_scale is not aligned to 4 bytes");
 }
 
 TEST_CASE("arguments.head_dims") {

@@ -183,11 +183,27 @@ TEST_CASE("dropout.groups_decide_as_single_scores_do") {
   for (int row = 0; row < 48; ++row) {
     for (int col = 0; col < 48; ++col) {
       const PhiloxBlock random =
-          sampler.group(1, 2, Sampler::row_group(row), Sampler::col_group(col));
+          sampler.group(1, 2, Sampler::row_group(row), sampler.col_group(col));
       const std::uint32_t word = random.word[row / 8 % 2 * 2 + col / 8 % 2];
       CHECK(sampler.keeps(col % 2 == 0 ? word << 16 : word) == sampler.keep({1, 2, row, col}));
       CHECK(Sampler::row_group(row + 16) == Sampler::row_group(row) + 8);
-      CHECK(Sampler::col_group(col + 16) == Sampler::col_group(col) + 4);
+      CHECK(sampler.col_group(col + 16) == sampler.col_group(col) + 4);
+    }
+  }
+}
+
+/// A part of the keys has the decisions that it has among all of them.
+TEST_CASE("dropout.first_col") {
+  const PhiloxDropout all{.probability = 0.5f, .seed = 3, .offset = 4};
+  for (const int first : {0, 16, 48, 1 << 20, (1 << 30) - 16}) {
+    PhiloxDropout part = all;
+    part.first_col = first;
+    CHECK(part.fault() == nullptr);
+    const auto of_all = all.sampler(4), of_part = part.sampler(4);
+    for (int row = 0; row < 40; ++row) {
+      for (int col = 0; col < 70; ++col) {
+        CHECK(of_part.keep({1, 2, row, col}) == of_all.keep({1, 2, row, first + col}));
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "support/append_fp8.h"
 #include "support/catch.h"
 
 namespace host_append {
@@ -17,6 +18,9 @@ const auto kOnCpu = [](auto& problem) {
 };
 
 TEST_CASE("append.against_plain_loops") { check_all_appends(kOnCpu); }
+TEST_CASE("append.to_fp8") {
+  check_fp8_appends(kOnCpu, [](const AppendCase&) { return true; });
+}
 TEST_CASE("append.ends_whatever_the_numbers") { check_garbled_appends(kOnCpu); }
 
 /// Where there is nothing to do, nothing is read.

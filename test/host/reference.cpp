@@ -10,6 +10,7 @@
 
 #include "support/catch.h"
 #include "support/problem.h"
+#include "support/random.h"
 #include "support/suite_cases.h"
 
 namespace {
@@ -37,6 +38,56 @@ TEST_CASE("reference.two_keys_by_hand") {
   a.scale.reset();  // 1 / sqrt(1): S = {0, 1}
   result = reference::forward(a);
   CHECK(result.lse[0] == Approx(std::log(1 + std::exp(1.0))).epsilon(1e-14));
+}
+
+/// Elements in fp8 and their scales are numbers: those of fp32, in which they are exact.
+TEST_CASE("reference.fp8_is_numbers") {
+  constexpr int kHeads = 2, kKeys = 7, kDim = 8, kSize = kHeads * kKeys * kDim;
+  const Random random(5);
+  std::vector<float> q(2 * kSize), k(kSize), v(kSize);
+  std::vector<__half> half_q;
+  std::vector<__nv_fp8_e4m3> k_codes;
+  std::vector<__nv_fp8_e5m2> v_codes;
+  const float k_scales[] = {0.7f, 3.1f}, v_scales[] = {1.9f, 0.3f};
+  for (int i = 0; i < 2 * kSize; ++i) {
+    half_q.push_back(attile::from_float<__half>(random.normal(i)));
+    q[i] = attile::to_float(half_q[i]);
+  }
+  for (int i = 0; i < kSize; ++i) {
+    k_codes.push_back(attile::from_float<__nv_fp8_e4m3>(random.normal(1000 + i)));
+    v_codes.push_back(attile::from_float<__nv_fp8_e5m2>(random.normal(2000 + i)));
+    k[i] = attile::to_float(k_codes[i]), v[i] = attile::to_float(v_codes[i]);
+  }
+  const auto describe = [&](auto& a) {
+    a.batch = 1, a.q_heads = 2 * kHeads, a.kv_heads = kHeads, a.q_len = a.kv_len = kKeys;
+    a.head_dim = kDim, a.score_mod.cap = 3.0f;
+  };
+  using E = attile::Elements<__half, __nv_fp8_e4m3, __nv_fp8_e5m2>;
+  attile::ForwardArgs<E, attile::Causal, attile::Softcap> fp8{};
+  describe(fp8);
+  fp8.q = attile::bhsd<const __half>(half_q.data(), kKeys, 2 * kHeads, kDim);
+  fp8.k = attile::bhsd<const __nv_fp8_e4m3>(k_codes.data(), kKeys, kHeads, kDim);
+  fp8.v = attile::bhsd<const __nv_fp8_e5m2>(v_codes.data(), kKeys, kHeads, kDim);
+  fp8.k_scale = {k_scales, 0, 1}, fp8.v_scale = {v_scales, 0, 1};
+  const auto found = reference::forward(fp8);
+  // Of each kv head by itself, with its scale as a factor of the scale and of O.
+  for (int h = 0; h < kHeads; ++h) {
+    attile::ForwardArgs<float, attile::Causal, attile::Softcap> wide{};
+    describe(wide);
+    wide.q_heads = 2, wide.kv_heads = 1;
+    wide.q = attile::bhsd<const float>(q.data() + 2 * h * kKeys * kDim, kKeys, 2, kDim);
+    wide.k = attile::bhsd<const float>(k.data() + h * kKeys * kDim, kKeys, 1, kDim);
+    wide.v = attile::bhsd<const float>(v.data() + h * kKeys * kDim, kKeys, 1, kDim);
+    wide.scale = attile::scale_of(wide, kDim) * k_scales[h];
+    const auto wanted = reference::forward(wide);
+    for (std::size_t i = 0; i < wanted.lse.size(); ++i) {
+      CHECK(found.lse[h * wanted.lse.size() + i] == Approx(wanted.lse[i]).epsilon(1e-6));
+    }
+    for (std::size_t i = 0; i < wanted.o.size(); ++i) {
+      CHECK(found.o[h * wanted.o.size() + i] ==
+            Approx(wanted.o[i] * v_scales[h]).epsilon(1e-6).margin(1e-6));
+    }
+  }
 }
 
 TEST_CASE("reference.equal_scores_give_the_mean") {

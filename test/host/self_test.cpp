@@ -54,6 +54,11 @@ constexpr KnownDefect kDefects[] = {
     {Defect::kSinkNotInMaximum, "sink_large", false, true},
     {Defect::kSinkNotInMaximum, "sink_130_40", false, true},
     {Defect::kSinkNotInLse, "sink_1_200", false, true},
+    {Defect::kNoEarlierKeys, "earlier_33_40", false, true},
+    {Defect::kNoEarlierKeys, "earlier_kv_len_0", false, true},
+    {Defect::kEarlierKeysOfFirstRow, "earlier_33_40", false, true},
+    {Defect::kEarlierValueLeftOut, "earlier_33_40", false, true},
+    {Defect::kEarlierValueOfNoKeys, "earlier_33_40", false, true},
     {Defect::kNoDelta, "len_65_65", true, true},
     {Defect::kNoDlse, "len_113_113", true, true},
     {Defect::kNoDerivative, "softcap_3", true, true},
@@ -105,15 +110,17 @@ static_assert(all_listed(), "every defect is in the table");
 template <attile::Element T, Policy kPolicy>
 std::string faults_of(Defect defect, bool backward, const Case& c) {
   PlainExecutor executor(defect);
-  return backward ? backward_faults<T, kPolicy>(executor, c)
-                  : forward_faults<T, kPolicy>(executor, c);
+  if constexpr (!is_forward_only(kPolicy)) {
+    if (backward) return backward_faults<T, kPolicy>(executor, c);
+  }
+  return forward_faults<T, kPolicy>(executor, c);
 }
 
 /// The policies that this test runs: those that some defect needs.
 bool is_run(Policy p) {
   return p == Policy::kNone || p == Policy::kCausal || p == Policy::kWindow ||
          p == Policy::kSoftcap || p == Policy::kDropout || p == Policy::kLearned ||
-         p == Policy::kLearnedDropout || p == Policy::kSink;
+         p == Policy::kLearnedDropout || p == Policy::kSink || p == Policy::kEarlier;
 }
 
 template <attile::Element T>
@@ -132,6 +139,8 @@ std::string faults(Defect defect, bool backward, const Case& c) {
       return faults_of<T, Policy::kDropout>(defect, backward, c);
     case Policy::kSink:
       return faults_of<T, Policy::kSink>(defect, backward, c);
+    case Policy::kEarlier:
+      return faults_of<T, Policy::kEarlier>(defect, backward, c);
     case Policy::kLearned:
       // What is learned is fp32 whatever T.
       return faults_of<float, Policy::kLearned>(defect, backward, c);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "support/cpu_executor.h"
+#include "support/fp8_cache.h"
 #include "support/suite_cases.h"
 
 namespace {
@@ -10,6 +11,9 @@ const bool kRegistered = [] {
   const Suite suite("cpu.host", kOtherTypePolicies);
   suite.both<__nv_bfloat16>("default", SampledCpuExecutor{},
                             kOtherTypePolicies + policies<Policy::kBlockSparse>);
+  suite.forward<__nv_bfloat16>("default", SampledCpuExecutor{}, kEarlierPolicies);
+  using Fp8 = Fp8Cache<SampledCpuExecutor, __nv_fp8_e5m2, __nv_fp8_e4m3>;
+  suite.forward<__nv_bfloat16>("fp8", Fp8{}, policies<Policy::kPagedWindow, Policy::kDropout>);
   return true;
 }();
 

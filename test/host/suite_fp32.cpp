@@ -10,11 +10,11 @@ using namespace attile_test;
 constexpr SampledCpuExecutor kSmallTiles{{{.threads = 3, .tile_rows = 20, .tile_cols = 16}}};
 
 const bool kRegistered = [] {
-  const Suite suite("cpu.host", kAllPolicies + kBlockPolicies + kCachePolicies);
+  const Suite suite("cpu.host", kAllPolicies + kBlockPolicies + kForwardOnlyPolicies);
   suite.both<float>("default", CpuExecutor{}, kAllPolicies + kBlockPolicies);
   suite.both<float>("small_tiles", kSmallTiles, kFewPolicies + kLearnedPolicies);
-  suite.forward<float>("default", CpuExecutor{}, kCachePolicies);
-  suite.forward<float>("small_tiles", kSmallTiles, kCachePolicies);
+  suite.forward<float>("default", CpuExecutor{}, kForwardOnlyPolicies);
+  suite.forward<float>("small_tiles", kSmallTiles, kForwardOnlyPolicies);
   return true;
 }();
 

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "support/append.h"
+#include "support/append_fp8.h"
 #include "support/append_on_device.h"
 #include "support/catch.h"
 #include "support/device.h"
@@ -17,6 +18,11 @@ using namespace attile_test;
 
 TEST_CASE("append is loops over rows") {
   check_all_appends([](auto& problem) { return append_on_device(problem); });
+}
+
+TEST_CASE("append quantises to fp8") {
+  check_fp8_appends([](auto& problem) { return append_on_device(problem); },
+                    [](const AppendCase&) { return true; });
 }
 
 TEST_CASE("append gives the bits of the CPU") {

@@ -37,6 +37,10 @@ using PagedSink =
 /// The head dimension of the case that batches of vLLM got wrong.
 using Paged64 =
     DecodeByOneCall<attile::ForwardArgs<T, attile::Causal, attile::PagedPacked>, 64, kFixedKeys>;
+/// Keys and values in fp8.
+using Fp8 = attile::Elements<T, __nv_fp8_e4m3, __nv_fp8_e5m2>;
+using PagedFp8 =
+    DecodeByOneCall<attile::ForwardArgs<Fp8, attile::Causal, attile::Paged>, kDim, kFixedKeys>;
 
 constexpr auto kNoPolicies = [](auto&) {};
 
@@ -46,6 +50,7 @@ TEST_CASE("decode.a sequence has the same bits in any batch") {
   check_fixed_bits<Call<attile::CachedPacked>>(250, 300, 1600, 4, 4, {0}, kNoPolicies);
   check_fixed_bits<Call<attile::Paged>>(250, 300, 1600, 7, 1, pages, kNoPolicies);
   check_fixed_bits<Call<attile::PagedPacked>>(250, 300, 1600, 8, 2, pages, kNoPolicies);
+  check_fixed_bits<PagedFp8>(100, 300, 1600, 8, 2, pages, kNoPolicies);
 }
 
 TEST_CASE("decode.a row has the same bits beside prompts, and in pages of any size") {

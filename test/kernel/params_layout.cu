@@ -56,6 +56,8 @@ ATTILE_HOST_DEVICE void record_layout(const P& p, std::int64_t* to) {
   Recorder record{to, &p};
   record(p);
   record_problem(p, record);
+  ATTILE_RECORD(k_scale);
+  ATTILE_RECORD(v_scale);
   ATTILE_RECORD(maps);
   ATTILE_RECORD(scale_log2);
   ATTILE_RECORD(rescale_threshold);
@@ -146,7 +148,7 @@ void check_policy() {
   check_traits<attile::portable::DefaultForwardTraits<Forward, 64>>();
   check_traits<attile::sm80::DefaultForwardTraits<Forward, 64, 64, 163>>();
   check_traits<attile::sm90::DefaultForwardTraits<Forward, 64>>();
-  if constexpr (!has_cache(kPolicy)) check_gradients<kPolicy>();
+  if constexpr (!is_forward_only(kPolicy)) check_gradients<kPolicy>();
 }
 
 TEST_CASE("params.host and device lay out the kernels' parameters alike") {
@@ -161,6 +163,10 @@ TEST_CASE("params.host and device lay out the kernels' parameters alike") {
   check_policy<kSinkEverything>();
   check_policy<kLearnedBiasDropout>();
   check_policy<kBlockSparseEverything>();
+  // Keys and values in fp8 have scales.
+  using Fp8 = attile::Elements<__half, __nv_fp8_e4m3, __nv_fp8_e5m2>;
+  check_traits<attile::portable::DefaultForwardTraits<
+      attile::ForwardArgs<Fp8, attile::Causal, attile::Paged>, 64>>();
   // A bias in tiles, whose kernel is one of its own.
   check_traits<attile::sm90::DefaultForwardTraits<ForwardArgsOf<__half, kHalfBias>, 64, 64,
                                                   attile::sm90::TileSet::kElements>>();

@@ -8,12 +8,12 @@ using namespace attile_test;
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("gpu.call", in_full(kAllPolicies + kBlockPolicies + kCachePolicies));
+  const Suite suite("gpu.call", in_full(kAllPolicies + kBlockPolicies + kForwardOnlyPolicies));
   suite.forward<__half>(
       "d64", OneCall<Dims<64>>{},
       in_full(kUnlearnedPolicies + kSequencePolicies + kSinkPolicies, policies<kCausal>));
-  suite.forward<__half>("d64", OneCall<Dims<64>>{}, in_full(kCachePolicies));
-  suite.forward<__half>("d256", OneCall<Dims<256, 256, 64>>{}, in_full(kCachePolicies));
+  suite.forward<__half>("d64", OneCall<Dims<64>>{}, in_full(kForwardOnlyPolicies));
+  suite.forward<__half>("d256", OneCall<Dims<256, 256, 64>>{}, in_full(kForwardOnlyPolicies));
   // The smaller ones too, padded inside.
   suite.forward<__half>("d128", OneCall<Dims<128>>{}, in_full(kUnlearnedPolicies));
   suite.forward<__half>("d256", OneCall<Dims<256>>{}, in_full(kUnlearnedPolicies));

@@ -11,7 +11,7 @@ const bool kRegistered = [] {
   const Suite suite("gpu.call", in_full(kAllPolicies));
   suite.both<float>("d64", OneCall<SplitDims<64>>{},
                     in_full(kUnlearnedPolicies, policies<kCausal>));
-  suite.forward<float>("d64", OneCall<SplitDims<64>>{}, in_full(kCachePolicies));
+  suite.forward<float>("d64", OneCall<SplitDims<64>>{}, in_full(kForwardOnlyPolicies));
   constexpr auto kLarge = in_full(policies<kNone, kCausal, kDropout, kEverything>);
   suite.both<float>("d128", OneCall<SplitDims<128, 128, 64>>{}, kLarge);
   suite.both<float>("d256", OneCall<SplitDims<256, 256, 128>>{}, kLarge);

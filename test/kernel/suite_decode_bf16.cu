@@ -15,8 +15,8 @@ using NoneD256On227 = Default<Dims<256, 256, 64>, 227, SplitKind::kNone>;
 
 const bool kRegistered = [] {
   using enum Policy;
-  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
-  const Suite suite("gpu.decode", in_full(kCachePolicies, policies<kPagedWindow>));
+  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
+  const Suite suite("gpu.decode", in_full(kForwardOnlyPolicies, policies<kPagedWindow>));
   suite.forward<__nv_bfloat16>("fill_d128_on_227", FillD128On227{},
                                in_full(kFew, policies<kPagedWindow>));
   suite.forward<__nv_bfloat16>("fixed_d128_on_99", FixedD128On99{}, in_full(kFew));

@@ -8,7 +8,7 @@ using namespace attile_test;
 
 const bool kRegistered = [] {
   using enum Policy;
-  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
+  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
   const Suite suite("gpu.decode", policies<>);
   suite.forward<__nv_bfloat16>("call_d128", DecodeCall<Dims<128>, SplitKind::kNone>{},
                                in_full(kDecodePolicies));

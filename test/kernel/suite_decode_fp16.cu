@@ -14,7 +14,7 @@ using FixedD256On99 = Default<Dims<256, 256, 64>, 99, SplitKind::kFixed>;
 
 const bool kRegistered = [] {
   using enum Policy;
-  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
+  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
   const Suite suite("gpu.decode", in_full(kDecodePolicies));
   suite.forward<__half>("fill_d64_on_227", FillD64On227{}, in_full(kDecodePolicies));
   suite.forward<__half>("fixed_d256_on_99", FixedD256On99{}, in_full(kFew));

@@ -15,7 +15,7 @@ using NoneD256On99 = Default<SplitDims<256, 256, 128>, 99, SplitKind::kNone>;
 
 const bool kRegistered = [] {
   using enum Policy;
-  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
+  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
   const Suite suite("gpu.decode", policies<>);
   suite.forward<float>("fixed_d64_on_227", FixedD64On227{}, in_full(kFew));
   suite.forward<float>("fill_d128_on_99", FillD128On99{}, in_full(kFew));

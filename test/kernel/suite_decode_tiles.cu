@@ -39,9 +39,9 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("groups16x256", Groups16x256{},
                                in_full(policies<kCausal, kWindow> + kCaches));
   suite.forward<__half>("rows128x128", Rows128x128{},
-                        in_full(policies<kCausal, kCausalDropout> + kCachePolicies));
+                        in_full(policies<kCausal, kCausalDropout> + kForwardOnlyPolicies));
   suite.forward<__half>("both32x64", Both32x64{},
-                        in_full(policies<kDocument, kPrefix> + kCachePolicies));
+                        in_full(policies<kDocument, kPrefix> + kForwardOnlyPolicies));
   suite.forward<__nv_bfloat16>("both64x128", Both64x128{}, in_full(policies<kWindow> + kCaches));
   suite.forward<__half>("two_blocks16x64", TwoBlocks16x64{},
                         in_full(policies<kNone, kDropout> + kCaches));

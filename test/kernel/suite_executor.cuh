@@ -113,6 +113,11 @@ struct Sm90DefaultTiles {
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
 };
 
+/// Whether TMA copies O, which that in fp32 of 16-bit inputs is not.
+template <class Args>
+inline constexpr bool kOutputIsCopied =
+    std::is_same_v<typename Args::Elements::Q, typename Args::Elements::O>;
+
 /// Whether the family sm90 runs the problem where there is one, with tiles of bc keys, by the rules
 /// of docs/index.md and docs/contract.md and not by its code: or the suite would pass without it.
 template <class Args>
@@ -147,7 +152,7 @@ bool sm90_addresses(const Args& a, int bc) {
              by(first.row_stride, second.row_stride) || by(first.head_stride, second.head_stride);
     };
     if (!no_rows && !no_keys && !apart(keys, a.kv_heads, a.k, a.v)) return false;
-    if (!no_rows && !apart(queries, a.q_heads, a.q, a.o)) return false;
+    if (!no_rows && kOutputIsCopied<Args> && !apart(queries, a.q_heads, a.q, a.o)) return false;
   }
   if constexpr (attile::kIsPaged<typename Args::SequencesType>) {
     // A box of rows lies in one page.
@@ -159,8 +164,8 @@ bool sm90_addresses(const Args& a, int bc) {
            (of_rows(a.q) && of_rows(a.dout) && of_keys(a.k) && of_keys(a.v) && of_keys(a.dk) &&
             of_keys(a.dv) && whole(a.dk, a.head_dim) && whole(a.dv, dim_v));
   } else {
-    return no_rows ||
-           (of_rows(a.q) && of_rows(a.o) && of_keys(a.k) && of_keys(a.v) && whole(a.o, dim_v));
+    const bool stored = !kOutputIsCopied<Args> || (of_rows(a.o) && whole(a.o, dim_v));
+    return no_rows || (of_rows(a.q) && of_keys(a.k) && of_keys(a.v) && stored);
   }
 }
 
@@ -264,12 +269,12 @@ struct GpuExecutor {
 template <class Executor, attile::Element T, Policy kPolicy>
 struct KernelsOf;
 template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
-  requires(has_cache(kPolicy))
+  requires(is_forward_only(kPolicy))
 struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
   using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
 };
 template <class Dim, class TileChoice, attile::DqMode kMode, attile::Element T, Policy kPolicy>
-  requires(!has_cache(kPolicy))
+  requires(!is_forward_only(kPolicy))
 struct KernelsOf<GpuExecutor<Dim, TileChoice, kMode>, T, kPolicy> {
   using Forward = typename TileChoice::template Forward<ForwardArgsOf<T, kPolicy>, Dim>;
   using Backward = typename TileChoice::template Backward<BackwardArgsOf<T, kPolicy>, Dim, kMode>;

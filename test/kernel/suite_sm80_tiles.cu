@@ -60,10 +60,10 @@ const bool kRegistered = [] {
   using enum Policy;
   // What sm80 has with the other policies, gpu.call demands.
   const Suite suite("gpu.sm80", policies<>);
-  suite.forward<__half>("48x80", Own48x80{}, in_full(kCachePolicies, policies<kPagedWindow>));
-  suite.forward<__nv_bfloat16>("default128on99", Default128On99{}, in_full(kCachePolicies));
-  suite.forward<__nv_bfloat16>("default256on227", Default256On227{}, in_full(kCachePolicies));
-  suite.forward<float>("float_d128", FloatD128{}, in_full(kCachePolicies));
+  suite.forward<__half>("48x80", Own48x80{}, in_full(kForwardOnlyPolicies, policies<kPagedWindow>));
+  suite.forward<__nv_bfloat16>("default128on99", Default128On99{}, in_full(kForwardOnlyPolicies));
+  suite.forward<__nv_bfloat16>("default256on227", Default256On227{}, in_full(kForwardOnlyPolicies));
+  suite.forward<float>("float_d128", FloatD128{}, in_full(kForwardOnlyPolicies));
   suite.both<__nv_bfloat16>("64x48_d96x128", Own64x48D96x128{}, policies<kCausal>);
   suite.both<__half>("16x16", Own16x16{}, in_full(policies<kNone>));
   suite.both<__nv_bfloat16>("16x16", Own16x16{}, in_full(policies<kCausal>));

@@ -44,7 +44,7 @@ using Widest = Own<128, 208, Dims64, Tuning<2>>;
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite("gpu.sm90", in_full(kAllPolicies + kBlockPolicies));
+  const Suite suite("gpu.sm90", in_full(kAllPolicies + kBlockPolicies + kEarlierPolicies));
   suite.forward<__half>(
       "d64", D64{},
       in_full(kUnlearnedPolicies + kSequencePolicies + kSinkPolicies, policies<kCausal>));
@@ -57,11 +57,15 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("d128", D128{},
                                in_full(policies<kCachedCausal, kCachedPackedAlibi>));
   suite.forward<__half>("d256", D256{}, in_full(policies<kCachedCausal, kCachedPackedAlibi>));
+  suite.forward<__half>("d64", D64{}, in_full(kEarlierPolicies));
+  suite.forward<__nv_bfloat16>("d128", D128{}, in_full(kEarlierPolicies, policies<kEarlier>));
+  suite.forward<__half>("d256", D256{}, in_full(kEarlierPolicies));
   suite.forward<__half>("d64", D64{}, in_full(kBlockPolicies));
   suite.forward<__nv_bfloat16>("d128", D128{}, in_full(kBlockPolicies));
   suite.forward<__half>("d256", D256{}, in_full(kBlockPolicies));
   suite.forward<__nv_bfloat16>("packed128", Packed128{}, policies<kCausal>);
-  suite.forward<__half>("packed64", Packed64{}, in_full(policies<kNone, kEverything, kSink>));
+  suite.forward<__half>("packed64", Packed64{},
+                        in_full(policies<kNone, kEverything, kSink, kEarlier>));
   suite.forward<__nv_bfloat16>("packed64", Packed64{}, in_full(policies<kCausal, kWindow>));
   suite.forward<__half>("elements64", Elements64{}, policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements96", Elements96{}, in_full(policies<kHalfBias>));

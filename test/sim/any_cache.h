@@ -21,16 +21,19 @@ namespace attile_test {
 /// wants pages of a multiple of 8 rows, with which sequences begin.
 template <class Traits, int kPage = 7>
 void run_any_cache() {
-  using T = typename Traits::ElementType;
+  using E = typename Traits::Args::Elements;
+  using T = typename E::Q;
+  using K = typename E::K;
+  using V = typename E::V;
   using Ints = example::DeviceArray<int>;
   constexpr int kBatch = 7, kRows = 40, kPages = 9, kEntries = 12, kLines = 4;
   constexpr int kD = Traits::kD;
-  const auto ones = [](int rows) {
-    return example::DeviceArray<T>(
-        std::vector<T>(static_cast<std::size_t>(rows) * kD, attile::from_float<T>(1.0f)));
+  const auto ones = []<class X>(X one, int rows) {
+    return example::DeviceArray<X>(std::vector<X>(static_cast<std::size_t>(rows) * kD, one));
   };
-  const auto q = ones(kBatch * kRows), o = ones(kBatch * kRows), k = ones(kPages * kPage),
-             v = ones(kPages * kPage);
+  const auto q = ones(attile::from_float<T>(1.0f), kBatch * kRows), o = ones(T{}, kBatch * kRows);
+  const auto k = ones(attile::from_float<K>(1.0f), kPages * kPage);
+  const auto v = ones(attile::from_float<V>(1.0f), kPages * kPage);
   const example::DeviceArray<float> sinks(std::vector<float>{0.5f});
   for (std::uint64_t seed = 1; seed < 7; ++seed) {
     const Random random(seed);
@@ -49,8 +52,8 @@ void run_any_cache() {
                used_q = any(4, kBatch, kRows);
     typename Traits::Args args;
     args.q = attile::bhsd<const T>(q.get(), kRows, 1, kD);
-    args.k = attile::bhsd<const T>(k.get(), kPage, 1, kD);
-    args.v = attile::bhsd<const T>(v.get(), kPage, 1, kD);
+    args.k = attile::bhsd<const K>(k.get(), kPage, 1, kD);
+    args.v = attile::bhsd<const V>(v.get(), kPage, 1, kD);
     args.o = attile::bhsd(o.get(), kRows, 1, kD);
     args.batch = kBatch, args.q_heads = args.kv_heads = 1, args.head_dim = kD;
     args.q_len = kRows, args.kv_len = seed % 2 == 0 ? 1 << 30 : 60;

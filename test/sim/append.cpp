@@ -8,6 +8,7 @@
 #include <string>
 
 #include "sim/machine.h"
+#include "support/append_fp8.h"
 #include "support/append_on_device.h"
 #include "support/catch.h"
 #include "support/generation.h"
@@ -26,6 +27,11 @@ const auto kOnMachine = [](auto& problem) {
 };
 
 TEST_CASE("append.against_plain_loops") { check_all_appends(kOnMachine); }
+/// Without rows that begin at odd bytes, since the machine knows of two bytes at a time who wrote
+/// them.
+TEST_CASE("append.to_fp8") {
+  check_fp8_appends(kOnMachine, [](const AppendCase& c) { return !c.unaligned; });
+}
 TEST_CASE("append.gives_the_bits_of_the_cpu") { check_bits_of_cpu(kOnMachine); }
 TEST_CASE("append.ends_whatever_device_memory_says") { check_garbled_appends(kOnMachine); }
 

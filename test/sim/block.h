@@ -41,10 +41,11 @@ struct Wait {
 /// An asynchronous copy. Its group: how many the thread had closed when it began.
 struct Copy {
   unsigned char* to;
-  const void* from;  ///< null: zeros
+  const void* from;   ///< null: zeros
+  std::size_t bytes;  ///< up to 16
   int group;
   const void* pc;
-  std::array<unsigned char, 16> bytes;  ///< of the source, when it began
+  std::array<unsigned char, 16> data;  ///< of the source, when it began
 };
 
 /// A box on its way to shared memory.

@@ -61,7 +61,7 @@ class Machine {
   void release(int* address, int value, const void* pc);
   int add_acq_rel(int* address, int x, const void* pc);
   void learn_released(const int* address);
-  void copy(unsigned char* to, const void* from, const void* pc);
+  void copy(unsigned char* to, const void* from, std::size_t bytes, const void* pc);
   void close_group() { ++current_->groups; }
   void land(int pending);
 

@@ -2,12 +2,14 @@
 // Small kernels over every function of arch/ that computes or orders something, for a GPU and for
 // the simulated machine: both have to give the same bits.
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/fp8.cuh>
 #include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/math.h>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/element.h>
+#include <attile/core/fp8.h>
 #include <attile/core/vec.h>
 
 #include <cstdint>
@@ -209,6 +211,30 @@ ATTILE_KERNEL void conversions(std::uint32_t* out, const float*) {
   out[kPatterns + i] = bits_of_16(attile::from_float<T>(pattern(i)));
 }
 
+/// All codes, and numbers of every size.
+template <class F>
+ATTILE_KERNEL void fp8_conversions(std::uint32_t* out, const float*) {
+  const int i = arch::block_index() * 64 + arch::thread_index();
+  if (i < 256) out[kPatterns + i] = bits(attile::to_float(as<F>(static_cast<std::uint8_t>(i))));
+  out[i] = as<std::uint8_t>(attile::from_float<F>(pattern(i)));
+}
+
+/// All codes in words of four, as T; and the quotients that append stores.
+template <class F, class T>
+ATTILE_KERNEL void fp8_words(std::uint32_t* out, const float* in) {
+  const int i = arch::thread_index();
+  std::uint32_t word = 0, pairs[2];
+  for (int e = 0; e < 4; ++e) word |= static_cast<std::uint32_t>(4 * i + e) << 8 * e;
+  arch::widen<F, T>(word, pairs[0], pairs[1]);
+  for (int e = 0; e < 4; ++e) {
+    out[4 * i + e] = bits_of_16(as<T>(static_cast<std::uint16_t>(pairs[e / 2] >> 16 * (e % 2))));
+  }
+  out[256 + i] = arch::swap_middle_bytes(word);
+  for (int e = 0; e < 15; ++e) {
+    out[320 + 15 * i + e] = bits(arch::divide(in[i + 64 * e], in[i + 64 * e + 1]));
+  }
+}
+
 ATTILE_KERNEL void maxima(std::uint32_t* out, const float*) {
   constexpr int kCount = 10;
   constexpr std::uint32_t kNumbers[kCount] = {0u,          0x80000000u, 1u,          0x80000001u,
@@ -254,6 +280,12 @@ int main(int argc, char** argv) {
       run("vectors fp32", vectors<float>, 1, 64, 448),
       run("fp16", conversions<__half>, all, 64, 2 * kPatterns),
       run("bf16", conversions<__nv_bfloat16>, all, 64, 2 * kPatterns),
+      run("e4m3", fp8_conversions<__nv_fp8_e4m3>, all, 64, kPatterns + 256),
+      run("e5m2", fp8_conversions<__nv_fp8_e5m2>, all, 64, kPatterns + 256),
+      run("e4m3 as fp16", fp8_words<__nv_fp8_e4m3, __half>, 1, 64, 1280),
+      run("e4m3 as bf16", fp8_words<__nv_fp8_e4m3, __nv_bfloat16>, 1, 64, 1280),
+      run("e5m2 as fp16", fp8_words<__nv_fp8_e5m2, __half>, 1, 64, 1280),
+      run("e5m2 as bf16", fp8_words<__nv_fp8_e5m2, __nv_bfloat16>, 1, 64, 1280),
       run("fmax", maxima, 2, 64, 100),
       run("exp2", exponentials, all, 64, 2 * kPatterns, kApproximate),
       run("log", logarithms, all, 64, 2 * kPatterns, kApproximate),

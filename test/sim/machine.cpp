@@ -24,7 +24,6 @@ namespace sim {
 namespace {
 
 constexpr std::size_t kMostCounted = 16;  ///< bytes of one instruction
-constexpr std::size_t kCopyBytes = 16;
 
 /// Where device and shared memory lie: most of a program's accesses are elsewhere.
 unsigned char* watched = nullptr;
@@ -617,12 +616,12 @@ void Machine::release(int* address, int value, const void* pc) {
 }
 
 /// The target is poisoned, and neither read nor written, until the thread has waited.
-void Machine::copy(unsigned char* to, const void* from, const void* pc) {
-  if (from != nullptr) access(from, kCopyBytes, {Access::kRead, Way::kAsynchronous}, pc);
-  access(to, kCopyBytes, {Access::kWrite, Way::kAsynchronous}, pc);
-  std::memset(to, kPoison, kCopyBytes);
-  Copy copy{to, from, current_->groups, pc, {}};
-  if (from != nullptr) std::memcpy(copy.bytes.data(), from, kCopyBytes);
+void Machine::copy(unsigned char* to, const void* from, std::size_t bytes, const void* pc) {
+  if (from != nullptr) access(from, bytes, {Access::kRead, Way::kAsynchronous}, pc);
+  access(to, bytes, {Access::kWrite, Way::kAsynchronous}, pc);
+  std::memset(to, kPoison, bytes);
+  Copy copy{to, from, bytes, current_->groups, pc, {}};
+  if (from != nullptr) std::memcpy(copy.data.data(), from, bytes);
   current_->copies.push_back(copy);
 }
 
@@ -635,15 +634,15 @@ void Machine::land(int pending) {
     if (copy.group >= me.groups - pending) return false;
     if (copy.from != nullptr) {
       // It was read at any time until now.
-      access(copy.from, kCopyBytes,
+      access(copy.from, copy.bytes,
              {.access = Access::kRead, .way = Way::kAsynchronous, .counts = false}, copy.pc);
-      if (std::memcmp(copy.bytes.data(), copy.from, kCopyBytes) != 0) {
+      if (std::memcmp(copy.data.data(), copy.from, copy.bytes) != 0) {
         report("in flight", who() + " waits for its copy (" + place_of(copy.pc) +
                                 "), whose source has changed since it began");
       }
     }
-    std::memcpy(copy.to, copy.bytes.data(), kCopyBytes);
-    block.shadow.land(copy.to - block.shared, kCopyBytes, me.epoch);
+    std::memcpy(copy.to, copy.data.data(), copy.bytes);
+    block.shadow.land(copy.to - block.shared, copy.bytes, me.epoch);
     return true;
   });
 }
@@ -825,8 +824,9 @@ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(static_cast<const unsigned char*>(p) - dynamic_shared());
 }
 unsigned char* at_shared(std::uint32_t address) { return dynamic_shared() + address; }
-void async_copy(std::uint32_t shared, const void* from, bool there) {
-  Machine::get().copy(at_shared(shared), there ? from : nullptr, __builtin_return_address(0));
+void async_copy(std::uint32_t shared, const void* from, std::size_t bytes, bool there) {
+  Machine::get().copy(at_shared(shared), there ? from : nullptr, bytes,
+                      __builtin_return_address(0));
 }
 void async_commit() { Machine::get().close_group(); }
 void async_wait(int pending) { Machine::get().land(pending); }

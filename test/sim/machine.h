@@ -176,12 +176,15 @@ void store(void* address, const void* from, std::size_t bytes);
 /// The address that instructions on shared memory take, and what lies there.
 std::uint32_t shared_address(const void* p);
 unsigned char* at_shared(std::uint32_t address);
-/// Copies 16 bytes, or zeros, to shared memory, at the latest moment: the thread's wait for them.
-void async_copy(std::uint32_t shared, const void* from, bool there);
+/// Copies 4 or 16 bytes, or zeros, to shared memory, at the latest moment: the thread's wait for
+/// them.
+void async_copy(std::uint32_t shared, const void* from, std::size_t bytes, bool there);
 void async_commit();
 void async_wait(int pending);
 /// ldmatrix and mma.sync (matrix.cpp).
 void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
+                   std::source_location at);
+void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared, bool transposed,
                    std::source_location at);
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   const float* values, std::source_location at);

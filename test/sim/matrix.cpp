@@ -13,14 +13,17 @@
 
 namespace sim {
 
+namespace {
+
 /// Each lane reads for itself what it gets, so that it has to be in order with who wrote it.
-void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
-                   std::source_location at) {
-  const void* const pc = __builtin_return_address(0);
-  matrix_row(at_shared(shared), pc);
-  const auto& rows = exchange({shared}, at);
+/// Addresses of lanes behind those of the matrices are not used.
+template <int kCount>
+void load_some_matrices(std::uint32_t (&r)[kCount], std::uint32_t shared, bool transposed,
+                        const void* pc, std::source_location at) {
   const int lane = thread_index() % kWarpSize;
-  for (int matrix = 0; matrix < 4; ++matrix) {
+  if (lane < kCount * 8) matrix_row(at_shared(shared), pc);
+  const auto& rows = exchange({shared}, at);
+  for (int matrix = 0; matrix < kCount; ++matrix) {
     unsigned char element[2][2];
     for (int e = 0; e < 2; ++e) {
       const int row = transposed ? lane % 4 * 2 + e : lane / 4;
@@ -31,6 +34,17 @@ void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
     }
     std::memcpy(&r[matrix], element, 4);
   }
+}
+
+}  // namespace
+
+void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
+                   std::source_location at) {
+  load_some_matrices(r, shared, transposed, __builtin_return_address(0), at);
+}
+void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared, bool transposed,
+                   std::source_location at) {
+  load_some_matrices(r, shared, transposed, __builtin_return_address(0), at);
 }
 
 namespace {

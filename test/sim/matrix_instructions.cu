@@ -42,6 +42,17 @@ ATTILE_KERNEL void copies(std::uint32_t* out, const float* in) {
   out[128 + i] = bits(shared[128 + (63 - i)]);
 }
 
+/// Copies of single words; every fifth is zeros.
+ATTILE_KERNEL void word_copies(std::uint32_t* out, const float* in) {
+  float* const shared = reinterpret_cast<float*>(arch::dynamic_shared());
+  const int i = arch::thread_index();
+  arch::async_copy_4(arch::shared_address(shared + i), in + (i ^ 5), i % 5 != 0);
+  arch::async_copy_commit();
+  arch::async_copy_wait<0>();
+  arch::barrier();
+  out[i] = bits(shared[63 - i]);
+}
+
 /// Four 8 x 8 matrices of the words' halves, as they are and transposed.
 ATTILE_KERNEL void matrices(std::uint32_t* out, const float* in) {
   std::uint32_t* const shared = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
@@ -54,6 +65,20 @@ ATTILE_KERNEL void matrices(std::uint32_t* out, const float* in) {
   for (int m = 0; m < 4; ++m) out[m * 32 + i] = r[m];
   arch::load_matrices_transposed(r, row);
   for (int m = 0; m < 4; ++m) out[128 + m * 32 + i] = r[m];
+}
+
+/// The same of two matrices, with addresses of half of the lanes.
+ATTILE_KERNEL void two_matrices(std::uint32_t* out, const float* in) {
+  std::uint32_t* const shared = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
+  const int i = arch::thread_index();
+  for (int w = i; w < 64; w += 32) shared[w] = as<std::uint32_t>(in[w]);
+  arch::barrier();
+  const std::uint32_t row = arch::shared_address(shared + 4 * (i % 16 ^ 3));
+  std::uint32_t r[2];
+  arch::load_matrices(r, row);
+  for (int m = 0; m < 2; ++m) out[m * 32 + i] = r[m];
+  arch::load_matrices_transposed(r, row);
+  for (int m = 0; m < 2; ++m) out[64 + m * 32 + i] = r[m];
 }
 
 /// Word w of a matrix of T: small whole numbers, whose sums are exact, or positive fractions.
@@ -113,7 +138,9 @@ int main(int argc, char** argv) {
   example::need_gpu();
   const std::vector<Result> results{
       run("cp.async", copies, 1, 64, 192),
+      run("cp.async of words", word_copies, 1, 64, 64),
       run("ldmatrix", matrices, 1, 32, 256),
+      run("ldmatrix of two", two_matrices, 1, 32, 128),
       run("mma fp16 exact", products<__half, true>, 1, 32, 2048),
       run("mma bf16 exact", products<__nv_bfloat16, true>, 1, 32, 2048),
       run("mma fp16", products<__half, false>, 1, 32, 2048, kAnyOrder),

@@ -154,13 +154,16 @@ TEST_CASE("performance.backward_reads_what_it_must") {
 template <class Traits>
 std::vector<sim::LaunchCounts> counted_forward() {
   using T = typename Traits::ElementType;
+  using K = typename Traits::Args::Elements::K;
+  using V = typename Traits::Args::Elements::V;
   constexpr int kLen = 2 * Traits::kBr, kKvLen = 3 * Traits::kBc, kD = Traits::kD;
-  const auto q = ones<T>(kLen * kD), k = ones<T>(kKvLen * kD), v = ones<T>(kKvLen * kD),
-             o = ones<T>(kLen * kD);
+  const auto q = ones<T>(kLen * kD), o = ones<T>(kLen * kD);
+  const auto k = ones<K>(kKvLen * kD);
+  const auto v = ones<V>(kKvLen * kD);
   typename Traits::Args args;
   args.q = attile::bhsd<const T>(q.get(), kLen, 1, kD);
-  args.k = attile::bhsd<const T>(k.get(), kKvLen, 1, kD);
-  args.v = attile::bhsd<const T>(v.get(), kKvLen, 1, kD);
+  args.k = attile::bhsd<const K>(k.get(), kKvLen, 1, kD);
+  args.v = attile::bhsd<const V>(v.get(), kKvLen, 1, kD);
   args.o = attile::bhsd(o.get(), kLen, 1, kD);
   args.batch = args.q_heads = args.kv_heads = 1;
   args.q_len = kLen, args.kv_len = kKvLen, args.head_dim = kD;
@@ -299,6 +302,35 @@ TEST_CASE("performance.sm80_lines_meet_no_bank_twice") {
   using Traits = attile::sm80::DefaultForwardTraits<Args, 256, 256, 227>;
   static_assert(Traits::kWarpsN == 2);
   meets_no_bank_twice(counted_forward<Traits>());
+}
+
+/// Of K and V in fp8 matrix instructions meet no bank twice, and each block of `forward` reads as
+/// many sectors as they have, which are half of those of 16 bits.
+template <class Traits>
+void fp8_moves_well() {
+  CAPTURE(Traits::kFamily, Traits::kD);
+  const auto launches = counted_forward<Traits>();
+  REQUIRE(launches.size() == 1);
+  std::uint64_t matrices = 0, conflicts_of_matrices = 0;
+  for (const sim::Instruction& i : launches[0].instructions) {
+    if (i.way != sim::Way::kMatrix) continue;
+    matrices += i.executions, conflicts_of_matrices += i.bank_conflicts;
+  }
+  CHECK(matrices > 0);
+  CHECK(conflicts_of_matrices == 0);
+  if (Traits::kPersistent) return;
+  const std::uint64_t of_q = 2 * Traits::kBr * Traits::kD * 2 / 32;
+  const std::uint64_t of_keys = 3 * Traits::kBc * Traits::kD * 2 / 32;
+  CHECK(launches[0].l2_read_sectors == of_q + 2 * of_keys);
+}
+
+TEST_CASE("performance.fp8_meets_no_bank_twice") {
+  using E = attile::Elements<__half, __nv_fp8_e4m3, __nv_fp8_e5m2>;
+  using Args = attile::ForwardArgs<E>;
+  fp8_moves_well<attile::sm80::DefaultForwardTraits<Args, 64>>();
+  fp8_moves_well<attile::sm80::DefaultForwardTraits<Args, 256, 256, 227>>();
+  fp8_moves_well<attile::sm80::DefaultDecodeTraits<Args, 32, 32, 227>>();
+  fp8_moves_well<attile::sm80::DefaultDecodeTraits<Args, 128, 128, 227>>();
 }
 
 /// FLOPs of the matrix instructions of a forward and of a backward pass.

@@ -12,6 +12,9 @@
 #include "sim/one_head.h"
 #include "sim/suite.h"
 #include "support/decode_bits.h"
+#include "support/earlier_keys_on_device.h"
+#include "support/fp8_cache.h"
+#include "support/fp8_scales.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -30,6 +33,8 @@ using RowsFill = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill>;
 using Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;
 using One = Decode<16, 16, DecodeTuning<1, 1, 1>, SplitKind::kNone>;
 using Wide = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<256, 256, 64>>;
+using E4m3 = __nv_fp8_e4m3;
+using E5m2 = __nv_fp8_e5m2;
 using Fp32 = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFill, SplitDims<64, 40>>;
 
 template <Policy kPolicy>
@@ -144,24 +149,60 @@ void check_bits_beside_padding() {
 const bool kRegistered = [] {
   using enum Policy;
   constexpr auto kPolicies =
-      kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
+      kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
   const Suite suite("sim.decode", kPolicies);
   suite.forward<__half>("rows_fill", simulated<RowsFill>(), kPolicies);
   suite.forward<__half>("rows", simulated<Rows>(), policies<kCausal, kPackedCausal>);
-  suite.forward<__nv_bfloat16>("groups", simulated<Groups>(), policies<kCausal, kOwnLengths>);
+  suite.forward<__nv_bfloat16>("groups", simulated<Groups>(),
+                               policies<kCausal, kOwnLengths, kEarlierEverything>);
   suite.forward<__half>(
       "fixed", simulated<Fixed>(),
-      policies<kWindow, kPackedCausal, kKeyPadding, kSinkEverything, kPagedWindow>);
+      policies<kWindow, kPackedCausal, kKeyPadding, kSinkEverything, kPagedWindow, kEarlierPaged>);
   suite.forward<__half>("one", simulated<One>(), policies<kNone>);
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
+  suite.forward<__half>("fp8.rows_fill", simulated<Fp8Cache<RowsFill, E4m3, E5m2>>(),
+                        policies<kPagedPackedEverything, kCachedPackedAlibi, kEarlierPaged>);
+  suite.forward<__nv_bfloat16>("fp8.groups", simulated<Fp8Cache<Groups, E4m3, E4m3>>(),
+                               policies<kPagedWindow, kCausal>);
+  suite.forward<__half>("fp8.fixed", simulated<Fp8Cache<Fixed, E5m2, E4m3>>(),
+                        policies<kCachedCausal, kSinkEverything>);
+  suite.forward<__nv_bfloat16>("fp8.d256", simulated<Fp8Cache<Wide, E5m2, E4m3>>(kWideCost),
+                               policies<kCausal>);
+  suite.test("softcap", "forward", "fp8_scales", [] {
+    check_fp8_scales<__half, E4m3, E5m2>(RowsFill{}, 64, 64);
+    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(Fixed{}, 40, 24);
+    CHECK(machine_reports() == "");
+  });
+  using Fp8Args =
+      attile::ForwardArgs<attile::Elements<__half, E4m3, E5m2>, CombinationOf<kPagedWindow>>;
+  using Fp8Traits = DecodeTiles<32, 64, DecodeTuning<4, 2, 2>>::Forward<Fp8Args, Dims<64>>;
+  using Fp8Calls = DecodeByTraits<Fp8Traits>;
+  suite.test("paged_window", "forward", "fp8_any_cache", run_any_cache<Fp8Traits>);
+  suite.test("paged_window", "forward", "fp8_bits_follow_from_the_sequence", [] {
+    const auto set_fp8 = [](auto& args) { set_policies(args); };
+    check_fixed_bits<Fp8Calls>(6, 20, 300, 4, 2, {16, 1, 7, 64}, set_fp8);
+    CHECK(machine_reports() == "");
+  });
   using OfPages = KernelsOf<Fixed, __half, kPagedWindow>::Forward;
   suite.test("paged_window", "forward", "any_cache", run_any_cache<OfPages>);
   suite.test("paged_window", "forward", "far_pages", [] {
     check_far_pages<__half>([](const auto& args) { return attile::forward<OfPages>(args); });
     CHECK(machine_reports() == "");
   });
-  suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal>);
+  suite.forward<float>("fp32", simulated<Fp32>(), policies<kCausal, kEarlier>);
 
+  suite.test("earlier_paged", "forward", "parts_are_the_whole", [] {
+    const auto run = on_device(split_to_fill([]<class Args>(void* workspace, std::size_t& bytes,
+                                                            const Args& args) {
+      using Traits = attile::sm80::DecodeTraits<32, 64, 32, typename Args::Elements,
+                                                typename Args::Policies, 32, DecodeTuning<4, 2, 2>>;
+      return attile::forward<Traits>(workspace, bytes, args);
+    }));
+    check_parts_of_sequences<__half, attile::Uniform, attile::Cached, attile::Paged>(run);
+    check_parts<KeysInParts<__half, attile::Packed, attile::PhiloxDropout>>(
+        {3, 2, 1, 9, 32, {32, 48, 301}}, run);
+    CHECK(machine_reports() == "");
+  });
   suite.test("packed_causal", "forward", "falling_offsets", run_falling_offsets);
   suite.test("key_padding", "forward", "bits_beside_padding", check_bits_beside_padding);
 

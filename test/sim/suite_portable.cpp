@@ -12,6 +12,9 @@
 #include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/earlier_keys_on_device.h"
+#include "support/fp8_cache.h"
+#include "support/fp8_scales.h"
 #include "support/paged_problem.h"
 #include "support/prepared_on_device.h"
 #include "support/problem.h"
@@ -85,14 +88,27 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.portable", kSimulatedPolicies + policies<kLearned, kLearnedDropout> +
                                         kSequencePolicies + kSinkPolicies + kBlockPolicies +
-                                        in_full(kCachePolicies));
+                                        kEarlierPolicies + in_full(kForwardOnlyPolicies));
   suite.both<float>("d64", simulated<Default>(),
                     kSimulatedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies);
-  suite.forward<float>("d64", simulated<Default>(),
-                       in_full(kCachePolicies, policies<kCachedPackedAlibi, kPagedWindow>));
+  suite.forward<float>(
+      "d64", simulated<Default>(),
+      in_full(kForwardOnlyPolicies,
+              policies<kCachedPackedAlibi, kPagedWindow, kEarlier, kEarlierEverything>));
+  suite.forward<__half>("d64", simulated<Default>(kLessCost), policies<kEarlierPaged>);
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
+  suite.forward<__half>("fp8.d64",
+                        simulated<Fp8Cache<Default, __nv_fp8_e4m3, __nv_fp8_e5m2>>(kLessCost),
+                        policies<kCachedPackedAlibi, kPagedWindow>);
+  suite.forward<__nv_bfloat16>("fp8.20x24",
+                               simulated<Fp8Cache<Odd, __nv_fp8_e5m2, __nv_fp8_e4m3>>(kLessCost),
+                               policies<kCausal>);
+  suite.test("softcap", "forward", "fp8_scales", [] {
+    check_fp8_scales<__half, __nv_fp8_e4m3, __nv_fp8_e5m2>(Default{}, 40, 24);
+    CHECK(machine_reports() == "");
+  });
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),
                         policies<kCausal, kEverything, kLearned, kPackedCausal,
                                  kCausalSortedDocument, kRowIntervals, kSink>);
@@ -129,6 +145,13 @@ const bool kRegistered = [] {
   });
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<Default, float, kPagedWindow>::Forward>);
+  suite.test("earlier", "forward", "parts_are_the_whole", [] {
+    check_parts_of_sequences<float, attile::Uniform, attile::Padded>(
+        on_device([]<class Args>(const Args& args) {
+          return attile::forward<attile::portable::DefaultForwardTraits<Args, 32>>(args);
+        }));
+    CHECK(machine_reports() == "");
+  });
   suite.test("packed_causal", "both", "whose_an_item_is", check_search);
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);

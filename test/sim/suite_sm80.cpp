@@ -8,6 +8,9 @@
 #include "sim/packed.h"
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
+#include "support/earlier_keys_on_device.h"
+#include "support/fp8_cache.h"
+#include "support/fp8_scales.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -26,6 +29,8 @@ struct MatrixTiles {
                                    Dim::Dv, kMode, BackwardTuning>;
 };
 
+using E4m3 = __nv_fp8_e4m3;
+using E5m2 = __nv_fp8_e5m2;
 using attile::sm80::BackwardTuning;
 using attile::sm80::Tuning;
 using WideTiles = MatrixTiles<128, 64, Tuning<4, 1, 2>, BackwardTuning<4, 1, 1>>;
@@ -67,12 +72,13 @@ using ListedBackward =
 const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
-                                    kSinkPolicies + kBlockPolicies + in_full(kCachePolicies));
+                                    kSinkPolicies + kBlockPolicies + kEarlierPolicies +
+                                    in_full(kForwardOnlyPolicies));
   suite.both<__half>("128x64", simulated<Large>(),
                      kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink>);
-  suite.forward<__half>("128x64", simulated<Large>(), in_full(kCachePolicies));
+  suite.forward<__half>("128x64", simulated<Large>(), in_full(kForwardOnlyPolicies));
   suite.forward<__half>("32x32", simulated<Small>(),
-                        policies<kPagedWindow, kPagedPackedEverything>);
+                        policies<kPagedWindow, kPagedPackedEverything, kEarlierPaged>);
   suite.both<__nv_bfloat16>("32x32", simulated<Small>(), policies<kCausal>);
   suite.backward<__half>("32x32", simulated<Small>(), kLearnedPolicies);
   suite.backward<__half>(
@@ -80,11 +86,22 @@ const bool kRegistered = [] {
       policies<kCausal, kPackedCausal, kCausalSortedDocument, kOwnLengthsSink> + kBlockPolicies);
   suite.backward<__half>("d128", simulated<Deep>(kWideCost), policies<kNone>);
   suite.forward<__half>("lines", simulated<Lines>(),
-                        policies<kCausal, kOwnLengths, kBlockSparse, kSinkEverything>);
+                        policies<kCausal, kOwnLengths, kBlockSparse, kSinkEverything, kEarlier>);
+  suite.forward<__nv_bfloat16>("lines", simulated<Lines>(), policies<kEarlierEverything>);
+  suite.forward<__nv_bfloat16>("32x32", simulated<Small>(), policies<kEarlierEverything>);
   suite.forward<__half>("lines_d192x136", simulated<WideLines>(kWideCost), policies<kNone>);
   suite.forward<__half>("line", simulated<Line>(), policies<kCausalDropout>);
   suite.forward<__nv_bfloat16>("line", simulated<Line>(), policies<kCausalDocument>);
   suite.forward<__half>("d64x32", simulated<Narrow>(), policies<kNone, kCausal>);
+  suite.forward<__half>("fp8.128x64", simulated<Fp8Cache<Large, E4m3, E5m2>>(),
+                        policies<kCausal, kPagedPackedEverything, kBlockSparse>);
+  suite.forward<__nv_bfloat16>("fp8.lines", simulated<Fp8Cache<Lines, E5m2, E4m3>>(),
+                               policies<kCausal, kPagedWindow>);
+  suite.test("softcap", "forward", "fp8_scales", [] {
+    check_fp8_scales<__half, E4m3, E5m2>(Large{}, 64, 64);
+    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(Small{}, 40, 24);
+    CHECK(machine_reports() == "");
+  });
   add_packed_tests<KernelsOf<Large, __half, kPackedCausal>::Forward,
                    KernelsOf<InOrder, __half, kPackedCausal>::Backward,
                    KernelsOf<Large, __half, kPackedCausal>::Backward>(suite, 4, 2);
@@ -95,6 +112,15 @@ const bool kRegistered = [] {
   });
   suite.test("paged_window", "forward", "any_cache",
              run_any_cache<KernelsOf<Small, __half, kPagedWindow>::Forward>);
+  suite.test("earlier", "forward", "parts_are_the_whole", [] {
+    const auto run = on_device([]<class Args>(const Args& args) {
+      return attile::forward<attile::sm80::DefaultForwardTraits<Args, 32>>(args);
+    });
+    check_parts_of_sequences<__half, attile::Padded, attile::Cached>(run);
+    check_parts<KeysInParts<__half, attile::Packed, attile::PhiloxDropout>>(
+        {3, 2, 1, 9, 32, {32, 48, 101}}, run);
+    CHECK(machine_reports() == "");
+  });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "row_intervals", any_table<attile::RowIntervals>);
   suite.test("block_sparse", "forward", "wrong_lists", [] {

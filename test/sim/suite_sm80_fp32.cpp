@@ -38,6 +38,7 @@ const bool kRegistered = [] {
   using enum Policy;
   const Suite suite("sim.sm80_fp32", policies<kNone, kCausal, kEverything, kLearned>);
   suite.both<float>("d64", simulated<D64>(), policies<kNone, kCausal, kEverything, kOwnLengths>);
+  suite.forward<float>("d64", simulated<D64>(), policies<kEarlier>);
   suite.both<float>("across", simulated<WarpsN>(kLessCost), policies<kNone>);
   suite.both<float>("d64x32", simulated<Narrow>(kLessCost), policies<kCausal>);
   suite.forward<float>("lines", simulated<Lines>(kLessCost), policies<kCausal>);

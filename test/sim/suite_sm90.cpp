@@ -12,6 +12,7 @@
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
+#include "support/earlier_keys_on_device.h"
 #include "support/own_lengths.h"
 #include "support/problem.h"
 #include "support/random.h"
@@ -223,14 +224,16 @@ const bool kRegistered = [] {
   const Suite suite(
       "sim.sm90",
       kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies +
+          kEarlierPolicies +
           policies<kHalfBias, kPreparedAlibi, kCachedCausal, kPagedWindow, kPagedPackedEverything>);
   suite.forward<__half>(
       "128x64", simulated<Two>(kMost),
       kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
-  suite.forward<__half>("128x64", simulated<Two>(kMost), policies<kCachedCausal>);
+  suite.forward<__half>("128x64", simulated<Two>(kMost), policies<kCachedCausal, kEarlier>);
   suite.forward<__nv_bfloat16>(
       "192x32", simulated<Three>(kMost),
-      policies<kCausal, kPackedCausal, kPreparedAlibi> + in_full(policies<kCachedPackedAlibi>));
+      policies<kCausal, kPackedCausal, kPreparedAlibi, kEarlierEverything> +
+          in_full(policies<kCachedPackedAlibi>));
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered. And all policies at once.
   suite.forward<__nv_bfloat16>("192x32", simulated<Three>(2e6), policies<kWindow, kCausalDropout>);
@@ -238,18 +241,20 @@ const bool kRegistered = [] {
                                policies<kEverything>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("packed", simulated<Packed>(kMost),
-                        policies<kCausal, kRowIntervals, kSink>);
+                        policies<kCausal, kRowIntervals, kSink, kEarlier>);
   suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost), policies<kNone>);
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
   suite.forward<__nv_bfloat16>("192x32_or_sm80", simulated<ThreeOrSm80>(2e6),
                                policies<kPagedPackedEverything>);
-  suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost), policies<kPagedWindow>);
+  suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost),
+                        policies<kPagedWindow, kEarlierPaged>);
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
-  suite.forward<__half>("d256", simulated<Deep>(kWide), policies<kNone, kCausal, kOwnLengths>);
+  suite.forward<__half>("d256", simulated<Deep>(kWide),
+                        policies<kNone, kCausal, kOwnLengths, kEarlier>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);
   suite.forward<__half>("d96", simulated<D96>(kWide), policies<kNone>);
   suite.backward<__half>("rows_or_sm80", simulated<RowsOrSm80>(kMost), policies<kNone>);
@@ -310,6 +315,15 @@ const bool kRegistered = [] {
                    KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
+  suite.test("earlier", "forward", "parts_are_the_whole", [] {
+    const auto run = on_device([]<class Args>(const Args& args) {
+      return attile::forward<attile::sm90::DefaultForwardTraits<Args, 32>>(args);
+    });
+    check_parts_of_sequences<__nv_bfloat16, attile::Uniform, attile::Packed>(run);
+    check_parts<KeysInParts<__half, attile::Uniform, attile::PhiloxDropout, attile::Causal>>(
+        {2, 4, 2, 20, 32, {16, 64, 144, 200}}, run);
+    CHECK(machine_reports() == "");
+  });
   suite.test("any_table", "both", "sorted_document", any_table<attile::SortedDocument>);
   suite.test("any_table", "both", "causal_sorted_document",
              any_table<attile::And<attile::Causal, attile::SortedDocument>>);

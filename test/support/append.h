@@ -111,6 +111,7 @@ class AppendProblem {
     q_out.assign(first() + std::int64_t{q_rows} * q_out_stride(), poison<T>());
     if constexpr (kRotates) make_tables();
     expected_cache.resize(cache.size());
+    sequence_of.assign(cache.size(), -1);
     expected_q.resize(q_to().size());
     fill_and_expect();
     source = new_rows, cache_before = cache, q_before = q_to();
@@ -211,7 +212,7 @@ class AppendProblem {
     CHECK((expected_dropped > 1000) == c.beyond);
   }
 
- private:
+ protected:
   std::vector<T>& q_to() { return c.in_place ? new_rows : q_out; }
   const std::vector<T>& q_to() const { return c.in_place ? new_rows : q_out; }
   bool is_far() const { return c.only_piece > 0; }
@@ -320,6 +321,7 @@ class AppendProblem {
         if (to < 0) continue;
         const std::int64_t k_from = begin + std::int64_t{c.q_heads} * c.dim;
         const std::int64_t k_to = first() + to * cache_stride();
+        std::fill_n(sequence_of.begin() + k_to, cache_stride() - odd(), b);
         for (int h = 0; h < c.kv_heads; ++h) {
           expect_rotated(expected_cache, k_to + h * c.dim, k_from + h * c.dim, turned);
           for (int x = 0; x < c.dim_v; ++x) {
@@ -384,6 +386,7 @@ class AppendProblem {
   std::vector<Table> tables;
   std::vector<T> source, cache_before, q_before;  ///< of the new rows, and of what is written
   std::vector<ExpectedElement> expected_cache, expected_q;
+  std::vector<int> sequence_of;  ///< which writes an element of the cache; -1: none
   int lines = 0, pages = 0, entries = 0, q_rows = 0, cache_rows = 0, table_rows = 0;
   int expected_dropped = 1000, rows_written = 0;
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 #include "support/learned_factor.h"
 
@@ -227,6 +228,11 @@ void bad_policies(const Bad& bad) {
     bad.template with<NoMask, attile::NoScoreMod, attile::PhiloxDropout>(
         "dropout", probability, [=](auto& a) { a.dropout.probability = value; });
   }
+  for (const int first : {8, -16, kHigh, kLow}) {
+    bad.template with<NoMask, attile::NoScoreMod, attile::PhiloxDropout>(
+        "dropout", "PhiloxDropout: first_col must be a multiple of 16, and not negative",
+        [=](auto& a) { a.dropout.first_col = first; });
+  }
 }
 
 template <class Bad>
@@ -295,6 +301,43 @@ void bad_sink_gradients(const Bad& bad) {
       });
 }
 
+template <class Bad>
+void bad_earlier_keys(const Bad& bad) {
+  SmallProblem& p = bad.problem;
+  constexpr int kQLen = SmallProblem::kQLen, kQHeads = SmallProblem::kQHeads;
+  const auto with = [&]<class T>(const char* name, const char* why, T* o, const float* lse,
+                                 const auto& spoil) {
+    bad.template with<attile::EarlierKeys<std::remove_const_t<T>>>(name, why, [&](auto& a) {
+      a.sink.o = attile::bshd<const T>(o, kQLen, kQHeads, SmallProblem::kDim);
+      a.sink.lse = attile::bhs(lse, kQLen, kQHeads);
+      spoil(a);
+    });
+  };
+  const auto nothing = [](auto&) {};
+  float* const null = nullptr;
+  with("earlier o null", "EarlierKeys: o is null", null, p.dlse, nothing);
+  with("earlier lse null", "EarlierKeys: lse is null", p.dout, null, nothing);
+  with("earlier o null, no keys", "EarlierKeys: o is null", null, p.dlse,
+       [](auto& a) { a.kv_len = 0; });
+  with("earlier o misaligned", "EarlierKeys: o is not aligned to its element type",
+       shifted(p.dout, 1), p.dlse, nothing);
+  with("earlier lse misaligned", "EarlierKeys: lse is not aligned to its element type", p.dout,
+       shifted(p.dlse, 2), nothing);
+  with("o in earlier lse", "o is the memory of the lse of EarlierKeys", p.dout, p.o, nothing);
+  with("lse in earlier o", "lse is the memory of the o of EarlierKeys", p.lse, p.dlse, nothing);
+  with("o in earlier o of other strides",
+       "o is the memory of the o of EarlierKeys, but has other strides", p.o, p.dlse,
+       [](auto& a) { a.sink.o.row_stride += 1; });
+  with("o in earlier o of another type",
+       "o is the memory of the o of EarlierKeys, which has another element type",
+       reinterpret_cast<__half*>(p.o), p.dlse, nothing);
+  with("lse in earlier lse of other strides",
+       "lse is the memory of the lse of EarlierKeys, which has other strides", p.dout, p.lse,
+       [](auto& a) {
+         a.sink.lse = {a.sink.lse.data, 12, 1, 4};
+       });
+}
+
 /// bad(name, why, spoil): visits the right arguments of one pass, spoilt; `with` names policies.
 template <bool kBackward, class Visit>
 struct Bad {
@@ -344,6 +387,7 @@ void visit_bad_forward(const Visit& visit) {
   bad("o in v", "o is the memory of v, which other rows still read",
       [&](auto& a) { a.o.data = problem.v; });
   detail::bad_policies(bad);
+  detail::bad_earlier_keys(bad);
 }
 
 /// Backward arguments that every executor refuses.

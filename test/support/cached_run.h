@@ -43,6 +43,8 @@ class CachedRun {
  public:
   using Args = typename Calls::Args;
   using T = typename Args::ElementType;
+  using K = typename Args::Elements::K;
+  using V = typename Args::Elements::V;
   static constexpr int D = Calls::kD;
   static constexpr bool kPaged = requires(typename Args::SequencesType s) { s.page_table; };
   static constexpr bool kPacked = Args::SequencesType::kPackedQueries;
@@ -62,8 +64,8 @@ class CachedRun {
     const int q_rows = kPacked ? places_.packed_rows : batch_.q_len;
     a.q = rows(static_cast<const T*>(q_.get()), q_rows, q_heads_);
     a.o = rows(o_.get(), q_rows, q_heads_);
-    a.k = rows(static_cast<const T*>(k_.get()), places_.kv_rows, kv_heads_);
-    a.v = rows(static_cast<const T*>(v_.get()), places_.kv_rows, kv_heads_);
+    a.k = rows(static_cast<const K*>(k_.get()), places_.kv_rows, kv_heads_);
+    a.v = rows(static_cast<const V*>(v_.get()), places_.kv_rows, kv_heads_);
     a.lse = lse_.get();
     a.batch = lines, a.q_heads = q_heads_, a.kv_heads = kv_heads_;
     a.q_len = batch_.q_len, a.kv_len = batch_.kv_len;
@@ -174,21 +176,22 @@ class CachedRun {
 
   /// At least so many numbers that follow from a seed; a thousand batches of the same sequences ask
   /// for them again and again.
-  static const std::vector<T>& numbers_of(int seed, std::size_t count) {
-    static std::map<int, std::vector<T>> known;
-    std::vector<T>& numbers = known[seed];
+  template <class X>
+  static const std::vector<X>& numbers_of(int seed, std::size_t count) {
+    static std::map<int, std::vector<X>> known;
+    std::vector<X>& numbers = known[seed];
     const Random random(static_cast<std::uint64_t>(seed));
     numbers.reserve(count);
     while (numbers.size() < count) {
-      numbers.push_back(attile::from_float<T>(random.normal(numbers.size())));
+      numbers.push_back(attile::from_float<X>(random.normal(numbers.size())));
     }
     return numbers;
   }
 
   void fill() const {
-    const auto upload = [&](const example::DeviceArray<T>& to, int tensor, int heads,
-                            bool of_queries) {
-      std::vector<T> values(to.size(), attile::from_float<T>(kNan));
+    const auto upload = [&]<class X>(const example::DeviceArray<X>& to, int tensor, int heads,
+                                     bool of_queries) {
+      std::vector<X> values(to.size(), attile::from_float<X>(kNan));
       for (int b = 0; b < static_cast<int>(batch_.sequences.size()); ++b) {
         const CachedSequence& s = batch_.sequences[b];
         const std::size_t size = std::size_t(heads) * D;
@@ -196,7 +199,7 @@ class CachedRun {
         const int first = of_queries ? kMostRowsBefore + s.kv_len - s.q_len : 0;
         const int count = of_queries ? s.q_len : s.kv_len;
         REQUIRE(first >= 0);
-        const std::vector<T>& numbers = numbers_of(16 * s.seed + tensor, (first + count) * size);
+        const std::vector<X>& numbers = numbers_of<X>(16 * s.seed + tensor, (first + count) * size);
         for (int i = 0; i < count; ++i) {
           const std::size_t row = of_queries ? q_row(b) + i : kv_row(b, i);
           const std::size_t at = first + i;
@@ -220,8 +223,9 @@ class CachedRun {
   CachedBatch batch_;
   Places places_;
   int q_heads_, kv_heads_;
-  example::DeviceArray<T> q_{places_.q_rows * q_heads_ * D}, o_{places_.q_rows * q_heads_ * D},
-      k_{places_.all_kv_rows * kv_heads_ * D}, v_{places_.all_kv_rows * kv_heads_ * D};
+  example::DeviceArray<T> q_{places_.q_rows * q_heads_ * D}, o_{places_.q_rows * q_heads_ * D};
+  example::DeviceArray<K> k_{places_.all_kv_rows * kv_heads_ * D};
+  example::DeviceArray<V> v_{places_.all_kv_rows * kv_heads_ * D};
   example::DeviceArray<float> lse_{places_.q_rows * q_heads_};
   example::DeviceArray<int> cu_q_{places_.cu_q}, used_q_{places_.used_q}, used_k_{places_.used_k},
       table_{at_least_one(places_.table)};

@@ -47,6 +47,9 @@ enum class Policy {
   kCachedPackedAlibi,
   kPagedWindow,
   kPagedPackedEverything,
+  kEarlier,
+  kEarlierEverything,
+  kEarlierPaged,
 };
 
 /// Where the rows of a case's tensors lie.
@@ -82,21 +85,35 @@ enum class Data {
 /// Whether keys lie in a cache, and whether that has pages.
 constexpr bool has_cache(Policy p) {
   return p == Policy::kCachedCausal || p == Policy::kCachedPackedAlibi ||
-         p == Policy::kPagedWindow || p == Policy::kPagedPackedEverything;
+         p == Policy::kPagedWindow || p == Policy::kPagedPackedEverything ||
+         p == Policy::kEarlierPaged;
 }
 constexpr bool is_paged(Policy p) {
-  return p == Policy::kPagedWindow || p == Policy::kPagedPackedEverything;
+  return p == Policy::kPagedWindow || p == Policy::kPagedPackedEverything ||
+         p == Policy::kEarlierPaged;
 }
+
+/// Whether the pass goes on from earlier keys.
+constexpr bool has_earlier_keys(Policy p) {
+  return p == Policy::kEarlier || p == Policy::kEarlierEverything || p == Policy::kEarlierPaged;
+}
+/// Whether O is fp32 whatever the other types are.
+constexpr bool has_fp32_output(Policy p) {
+  return p == Policy::kEarlier || p == Policy::kEarlierPaged;
+}
+/// Whether there is no backward pass.
+constexpr bool is_forward_only(Policy p) { return has_cache(p) || has_earlier_keys(p); }
 
 /// Whether each sequence has its queries in a batch of its own of a dense tensor.
 constexpr bool pads_queries(Policy p) {
-  return p == Policy::kPaddedEverything || p == Policy::kCachedCausal || p == Policy::kPagedWindow;
+  return p == Policy::kPaddedEverything || p == Policy::kCachedCausal ||
+         p == Policy::kPagedWindow || p == Policy::kEarlierPaged;
 }
 
 /// Whether each sequence has a length of its own; `q_len` and `kv_len` are the longest ones then.
 constexpr bool has_own_lengths(Policy p) {
   return p == Policy::kOwnLengths || p == Policy::kPackedCausal || p == Policy::kPaddedEverything ||
-         p == Policy::kOwnLengthsSink || has_cache(p);
+         p == Policy::kOwnLengthsSink || p == Policy::kEarlierEverything || has_cache(p);
 }
 
 constexpr bool has_sinks(Policy p) {
@@ -182,6 +199,8 @@ struct Case {
   int page_size = 16;                 ///< of a cache in pages
   bool leftpad = false;               ///< sequences begin behind the first row of their cache
   bool beyond = false;                ///< sequences are longer than the page table has room for
+  bool in_place = false;              ///< O and LSE of earlier keys lie where the result does
+  int first_col = 0;                  ///< of dropout
 };
 
 /// Whether scores add to the same element of what is learned.
@@ -1018,6 +1037,82 @@ inline constexpr auto kCases = [] {
       {.name = "paged_packed_everything_dim_256", .policy = kPagedPackedEverything, .batch = 3,
        .q_len = 20, .kv_len = 70, .head_dim = 256, .prefix = 60, .page_size = 16,
        .leftpad = true},
+
+      // Earlier keys: of rows that saw none then, that see none now, or neither (vLLM PR #28181).
+      // They weigh far more than the keys of the call, far less, or as much. What is known of them
+      // lies where the result does, or elsewhere with other strides.
+      {.name = "earlier_33_40", .policy = kEarlier, .batch = 2, .q_heads = 4, .kv_heads = 2,
+       .q_len = 33, .kv_len = 40, .head_dim = 16, .backward = false},
+      {.name = "earlier_130_40", .policy = kEarlier, .q_heads = 2, .kv_heads = 2, .q_len = 130,
+       .kv_len = 40, .backward = false, .in_place = true},
+      {.name = "earlier_1_200", .policy = kEarlier, .batch = 3, .q_heads = 2, .q_len = 1,
+       .kv_len = 200, .backward = false, .in_place = true},
+      {.name = "earlier_heads_8_1", .policy = kEarlier, .q_heads = 8, .q_len = 9, .kv_len = 65,
+       .backward = false, .in_place = true},
+      {.name = "earlier_batch_18", .policy = kEarlier, .batch = 18, .q_len = 40, .kv_len = 9,
+       .head_dim = 32, .backward = false, .in_place = true},
+      {.name = "earlier_1100_9", .policy = kEarlier, .q_len = 1100, .kv_len = 9, .head_dim = 8,
+       .backward = false},
+      {.name = "earlier_scaled_scores", .policy = kEarlier, .q_len = 33, .kv_len = 40,
+       .backward = false, .scale = 0.03f},
+      {.name = "earlier_without_lse", .policy = kEarlier, .q_len = 17, .kv_len = 40,
+       .backward = false, .lse = false},
+      {.name = "earlier_mixed", .policy = kEarlier, .batch = 2, .q_heads = 4, .kv_heads = 2,
+       .q_len = 17, .kv_len = 70, .head_dim = 32, .layout = kMixed, .backward = false},
+      {.name = "earlier_padded", .policy = kEarlier, .batch = 2, .q_heads = 2, .q_len = 17,
+       .kv_len = 70, .head_dim = 40, .layout = kPadded, .backward = false, .in_place = true},
+      {.name = "earlier_unaligned", .policy = kEarlier, .batch = 2, .q_heads = 2, .q_len = 17,
+       .kv_len = 70, .head_dim = 41, .layout = kUnaligned, .backward = false, .in_place = true},
+      {.name = "earlier_reversed", .policy = kEarlier, .batch = 2, .q_heads = 2, .q_len = 17,
+       .kv_len = 70, .head_dim = 32, .layout = kReversed, .backward = false},
+      {.name = "earlier_dim_64_40", .policy = kEarlier, .q_len = 33, .kv_len = 70, .head_dim = 64,
+       .head_dim_v = 40, .backward = false, .in_place = true},
+      {.name = "earlier_dim_128", .policy = kEarlier, .q_heads = 2, .kv_heads = 1, .q_len = 40,
+       .kv_len = 33, .head_dim = 128, .backward = false, .in_place = true},
+      {.name = "earlier_dim_256", .policy = kEarlier, .q_heads = 2, .kv_heads = 1, .q_len = 40,
+       .kv_len = 33, .head_dim = 256, .backward = false, .in_place = true},
+      {.name = "earlier_kv_len_0", .policy = kEarlier, .batch = 2, .q_heads = 4, .q_len = 9,
+       .kv_len = 0, .backward = false, .in_place = true},
+      {.name = "earlier_q_len_0", .policy = kEarlier, .q_heads = 3, .q_len = 0, .kv_len = 70,
+       .layout = kBhsd, .backward = false},
+      {.name = "earlier_everything_40_33", .policy = kEarlierEverything, .batch = 8, .q_heads = 2,
+       .q_len = 40, .kv_len = 33, .head_dim = 32, .in_place = true, .first_col = 48},
+      {.name = "earlier_everything_heads_6_2", .policy = kEarlierEverything, .batch = 5,
+       .q_heads = 6, .kv_heads = 2, .q_len = 20, .kv_len = 90, .in_place = true, .first_col = 16},
+      {.name = "earlier_everything_tight", .policy = kEarlierEverything, .batch = 8, .q_heads = 2,
+       .q_len = 70, .kv_len = 40, .head_dim = 32, .pointers = true, .tight = true},
+      {.name = "earlier_everything_padded", .policy = kEarlierEverything, .batch = 6, .q_heads = 4,
+       .kv_heads = 2, .q_len = 33, .kv_len = 70, .head_dim = 40, .layout = kPadded,
+       .first_col = 1 << 20},
+      {.name = "earlier_everything_unaligned", .policy = kEarlierEverything, .batch = 4,
+       .q_len = 24, .kv_len = 60, .head_dim = 41, .layout = kUnaligned, .in_place = true},
+      {.name = "earlier_everything_no_rows", .policy = kEarlierEverything, .batch = 3, .q_len = 24,
+       .kv_len = 60, .head_dim = 32, .layout = kBhsd, .lengths = Lengths::kNoRows},
+      {.name = "earlier_everything_no_keys", .policy = kEarlierEverything, .batch = 4,
+       .q_heads = 2, .kv_heads = 1, .q_len = 9, .kv_len = 33, .head_dim = 32, .layout = kBhsd,
+       .lengths = Lengths::kNoKeys, .in_place = true},
+      {.name = "earlier_everything_dim_128", .policy = kEarlierEverything, .batch = 4,
+       .q_heads = 2, .kv_heads = 1, .q_len = 70, .kv_len = 140, .head_dim = 128,
+       .in_place = true},
+      {.name = "earlier_everything_dim_256", .policy = kEarlierEverything, .batch = 3, .q_len = 20,
+       .kv_len = 70, .head_dim = 256, .in_place = true},
+      {.name = "earlier_paged_page_16", .policy = kEarlierPaged, .batch = 7, .q_heads = 2,
+       .kv_heads = 1, .q_len = 9, .kv_len = 140, .head_dim = 32, .pointers = true,
+       .in_place = true},
+      {.name = "earlier_paged_one_query", .policy = kEarlierPaged, .batch = 8, .q_heads = 4,
+       .kv_heads = 1, .q_len = 1, .kv_len = 400, .head_dim = 32, .in_place = true},
+      {.name = "earlier_paged_page_7", .policy = kEarlierPaged, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 12, .kv_len = 90, .head_dim = 32, .page_size = 7, .leftpad = true},
+      {.name = "earlier_paged_unaligned", .policy = kEarlierPaged, .batch = 5, .q_len = 17,
+       .kv_len = 60, .head_dim = 41, .layout = kUnaligned, .page_size = 7, .in_place = true},
+      {.name = "earlier_paged_no_pages", .policy = kEarlierPaged, .batch = 4, .q_heads = 2,
+       .kv_heads = 1, .q_len = 9, .kv_len = 33, .head_dim = 32, .layout = kBhsd,
+       .lengths = Lengths::kNoKeys, .in_place = true},
+      {.name = "earlier_paged_dim_128", .policy = kEarlierPaged, .batch = 5, .q_heads = 2,
+       .kv_heads = 1, .q_len = 33, .kv_len = 140, .head_dim = 128, .pointers = true,
+       .in_place = true},
+      {.name = "earlier_paged_dim_256", .policy = kEarlierPaged, .batch = 3, .q_len = 20,
+       .kv_len = 70, .head_dim = 256, .in_place = true},
   });
   // clang-format on
 }();

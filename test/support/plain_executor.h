@@ -45,6 +45,10 @@ enum class Defect {
   kSinkInEachTile,
   kSinkNotInMaximum,
   kSinkNotInLse,
+  kNoEarlierKeys,
+  kEarlierKeysOfFirstRow,
+  kEarlierValueLeftOut,
+  kEarlierValueOfNoKeys,
   // Backward.
   kNoDelta,
   kNoDlse,
@@ -226,7 +230,10 @@ class PlainExecutor {
     }
     output.rescaled = true;
     const float lse_of_keys = softmax.lse(0, attile::kLog2e);
-    if constexpr (std::remove_cvref_t<decltype(a)>::SinkType::kEnabled) {
+    using SinkType = typename std::remove_cvref_t<decltype(a)>::SinkType;
+    if constexpr (attile::kIsEarlierKeys<SinkType>) {
+      add_earlier_keys(p, b, h, is(Defect::kEarlierKeysOfFirstRow) ? 0 : i, softmax, output);
+    } else if constexpr (SinkType::kEnabled) {
       add_sink(p, h, softmax, output);
     }
     if (is(Defect::kEmptyRowDividesByZero)) {
@@ -236,10 +243,11 @@ class PlainExecutor {
     }
     if (is(Defect::kOtherBitsEachTime) && calls_ % 2 == 0) output.o[0] *= 1 + 1e-2f;
     if (is(Defect::kZeroOutput)) output.clear_row(0);
-    T* o = a.o.row(b, h, i);
+    using TO = typename std::remove_cvref_t<decltype(a)>::Elements::O;
+    TO* o = a.o.row(b, h, i);
     const bool write = !(is(Defect::kDropsLastRow) && i == a.q_len - 1);
-    for (int c = 0; c < p.Dv && write; ++c) o[c] = attile::from_float<T>(output.o[c]);
-    if (is(Defect::kWritesPastEnd) && i == a.q_len - 1) o[p.Dv] = attile::from_float<T>(0.0f);
+    for (int c = 0; c < p.Dv && write; ++c) o[c] = attile::from_float<TO>(output.o[c]);
+    if (is(Defect::kWritesPastEnd) && i == a.q_len - 1) o[p.Dv] = attile::from_float<TO>(0.0f);
     if (is(Defect::kWritesToInput)) const_cast<T*>(a.q.data)[0] = attile::from_float<T>(0.0f);
     if (a.lse != nullptr) {
       const float lse = is(Defect::kSinkNotInLse) ? lse_of_keys : softmax.lse(0, attile::kLog2e);
@@ -261,6 +269,24 @@ class PlainExecutor {
     output.scale_row(0, factor);
     softmax.l[0] = softmax.l[0] * factor + static_cast<float>(times) * std::exp(sink - m);
     softmax.m[0] = m;
+  }
+
+  /// Makes earlier keys one more key, whose score is their LSE and whose value is their O.
+  template <class P>
+  void add_earlier_keys(const P& p, int b, int h, int i, attile::tile::OnlineSoftmax<1>& softmax,
+                        Output& output) const {
+    const float score = *p.args.sink.lse.row(b, h, i);
+    const bool is_empty = score == -attile::kInf;
+    if (is(Defect::kNoEarlierKeys) || (is_empty && !is(Defect::kEarlierValueOfNoKeys))) return;
+    const float m = std::max(softmax.m[0], score);
+    const float factor = std::exp(softmax.m[0] - m);
+    const float weight = is_empty ? 0.0f : std::exp(score - m);
+    output.scale_row(0, factor);
+    softmax.l[0] = softmax.l[0] * factor + weight;
+    softmax.m[0] = m;
+    if (is(Defect::kEarlierValueLeftOut)) return;
+    const auto* const value = p.args.sink.o.row(b, h, i);
+    for (int c = 0; c < p.Dv; ++c) output.o[c] += weight * attile::to_float(value[c]);
   }
 
   /// Adds what one row adds to the gradient of its head's sink.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "support/block_lists.h"
@@ -151,14 +152,27 @@ template <>
 struct CombinationOf<Policy::kPagedPackedEverything>
     : Combination<And<Causal, attile::KeyPadding>, SoftcapAlibi, PhiloxDropout,
                   attile::PagedPacked> {};
+template <>
+struct CombinationOf<Policy::kEarlier> : Combination<attile::EarlierKeys<float>> {};
+template <>
+struct CombinationOf<Policy::kEarlierEverything>
+    : Combination<Gaps, SoftcapAlibi, PhiloxDropout, attile::Packed,
+                  attile::EarlierKeys<__nv_bfloat16>> {};
+template <>
+struct CombinationOf<Policy::kEarlierPaged>
+    : Combination<Causal, attile::Paged, attile::EarlierKeys<float>> {};
 
 }  // namespace detail
 
 template <Policy kPolicy>
 using CombinationOf = typename detail::CombinationOf<kPolicy>::type;
 
+/// The type of O of a forward pass.
 template <attile::Element T, Policy kPolicy>
-using ForwardArgsOf = attile::ForwardArgs<T, CombinationOf<kPolicy>>;
+using OutputOf = std::conditional_t<has_fp32_output(kPolicy), float, T>;
+template <attile::Element T, Policy kPolicy>
+using ForwardArgsOf =
+    attile::ForwardArgs<attile::Elements<T, T, T, OutputOf<T, kPolicy>>, CombinationOf<kPolicy>>;
 template <attile::Element T, Policy kPolicy>
 using BackwardArgsOf = attile::BackwardArgs<T, CombinationOf<kPolicy>>;
 
@@ -243,7 +257,7 @@ class PolicyData {
     s = {factors_.data(), gradient(1)};
   }
   void operator()(attile::PhiloxDropout& p) const {
-    p = {case_.probability, 1234567890123u, 42, nullptr, nullptr};
+    p = {case_.probability, 1234567890123u, 42, nullptr, nullptr, case_.first_col};
     if (case_.pointers) {
       p.seed = p.offset = 0;
       p.seed_pointer = &seed_and_offset_[0];
@@ -464,6 +478,8 @@ struct Relocate {
   void operator()(attile::Tensor<T>& t) const {
     (*this)(t.data);
   }
+  void operator()(attile::Scales& s) const { (*this)(s.data); }
+  void operator()(attile::NoScales&) const {}
   void operator()(attile::Prefix& m) const { (*this)(m.lengths); }
   void operator()(attile::Document& m) const {
     (*this)(m.q_ids);
@@ -502,6 +518,11 @@ struct Relocate {
   void operator()(attile::Sink<T>& s) const {
     (*this)(s.sinks);
     (*this)(s.dsinks);
+  }
+  template <class T>
+  void operator()(attile::EarlierKeys<T>& s) const {
+    (*this)(s.o);
+    (*this)(s.lse);
   }
   void operator()(attile::Padded& s) const {
     (*this)(s.seqused_q);
@@ -552,6 +573,8 @@ struct Relocate {
     (*this)(a.q);
     (*this)(a.k);
     (*this)(a.v);
+    (*this)(a.k_scale);
+    (*this)(a.v_scale);
     (*this)(a.o);
     (*this)(a.lse);
     policies(a);

@@ -8,14 +8,17 @@
 #define ATTILE_TEST_FULL 0
 #endif
 
-/// The one list of all policies: X(name in names of tests, Policy). Those of caches have no
-/// backward pass.
-#define ATTILE_EACH_POLICY(X) ATTILE_EACH_GRADIENT_POLICY(X) ATTILE_EACH_CACHE_POLICY(X)
-#define ATTILE_EACH_CACHE_POLICY(X)          \
-  X(cached_causal, kCachedCausal)            \
-  X(cached_packed_alibi, kCachedPackedAlibi) \
-  X(paged_window, kPagedWindow)              \
-  X(paged_packed_everything, kPagedPackedEverything)
+/// The one list of all policies: X(name in names of tests, Policy). Those of caches and of earlier
+/// keys have no backward pass.
+#define ATTILE_EACH_POLICY(X) ATTILE_EACH_GRADIENT_POLICY(X) ATTILE_EACH_FORWARD_ONLY_POLICY(X)
+#define ATTILE_EACH_FORWARD_ONLY_POLICY(X)           \
+  X(cached_causal, kCachedCausal)                    \
+  X(cached_packed_alibi, kCachedPackedAlibi)         \
+  X(paged_window, kPagedWindow)                      \
+  X(paged_packed_everything, kPagedPackedEverything) \
+  X(earlier, kEarlier)                               \
+  X(earlier_everything, kEarlierEverything)          \
+  X(earlier_paged, kEarlierPaged)
 #define ATTILE_EACH_GRADIENT_POLICY(X)               \
   X(none, kNone)                                     \
   X(causal, kCausal)                                 \
@@ -109,21 +112,25 @@ inline constexpr auto kSequencePolicies =
     policies<Policy::kOwnLengths, Policy::kPackedCausal, Policy::kPaddedEverything>;
 inline constexpr auto kSinkPolicies =
     policies<Policy::kSink, Policy::kSinkEverything, Policy::kOwnLengthsSink>;
-/// Keys in a cache: forward only.
-inline constexpr auto kCachePolicies =
+/// Earlier keys.
+inline constexpr auto kEarlierPolicies =
+    policies<Policy::kEarlier, Policy::kEarlierEverything, Policy::kEarlierPaged>;
+/// Those without a backward pass: keys in a cache, and earlier keys.
+inline constexpr auto kForwardOnlyPolicies =
     policies<Policy::kCachedCausal, Policy::kCachedPackedAlibi, Policy::kPagedWindow,
-             Policy::kPagedPackedEverything>;
+             Policy::kPagedPackedEverything> +
+    kEarlierPolicies;
 inline constexpr auto kUnlearnedPolicies = kMaskPolicies + kModifierPolicies;
 /// Block lists, for kernels whose tiles divide blocks of 128 rows and 64 columns, and of 128 each.
 inline constexpr auto kBlockPolicies =
     policies<Policy::kBlockSparse, Policy::kBlockSparseEverything>;
-/// All but those, and but those of caches, which kernels of any tiles take.
+/// All but those, and but those without a backward pass, which kernels of any tiles take.
 inline constexpr auto kAllPolicies =
     kUnlearnedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies;
 
 /// What kernels of `decode` take: forward, and no block lists.
 inline constexpr auto kDecodePolicies =
-    kUnlearnedPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
+    kUnlearnedPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
 
 /// Those that a second and third element type run: T shows in loads and stores alone.
 inline constexpr auto kFewPolicies =

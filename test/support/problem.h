@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/fp8.h"
 #include "support/policies.h"
 #include "support/random.h"
 #include "support/tensors.h"
@@ -17,8 +18,8 @@
 namespace attile_test {
 
 /// The tensors of one case in host memory, inputs filled, outputs poisoned, and what its policies
-/// point to.
-template <attile::Element T>
+/// point to. TO: the type of O.
+template <attile::Element T, attile::Element TO = T>
 class ProblemData {
  public:
   explicit ProblemData(const Case& c)
@@ -26,14 +27,16 @@ class ProblemData {
         policies_(c),
         lse_(rows_of_statistics()),
         dlse_(rows_of_statistics()),
-        q(make("q", Role::kQ)),
-        k(make("k", Role::kK)),
-        v(make("v", Role::kV)),
-        o(make("o", Role::kO)),
-        dout(make("dout", Role::kDout)),
-        dq(make("dq", Role::kDq)),
-        dk(make("dk", Role::kDk)),
-        dv(make("dv", Role::kDv)) {
+        q(make("q", Role::kQ, buffers_)),
+        k(make("k", Role::kK, buffers_)),
+        v(make("v", Role::kV, buffers_)),
+        o(make("o", Role::kO, &o_)),
+        dout(make("dout", Role::kDout, buffers_)),
+        dq(make("dq", Role::kDq, buffers_)),
+        dk(make("dk", Role::kDk, buffers_)),
+        dv(make("dv", Role::kDv, buffers_)),
+        earlier_o(make("earlier o", Role::kO, &earlier_o_)),
+        earlier_bf16_o(make("earlier o", Role::kO, &earlier_bf16_o_)) {
     if (c.layout == Layout::kPacked) {
       pack(q, k, v);
       pack(dq, dk, dv);
@@ -44,18 +47,44 @@ class ProblemData {
     const Random random(11);
     statistic("dlse", dlse_).for_each([&](float& x, std::int64_t i) { x = random.normal(i); });
     dlse_.fill_gaps_of_input();
+    if (!has_earlier_keys(c.policy)) return;
+    earlier_lse_ = Buffer<float>(rows_of_statistics());
+    fill_earlier_lse(earlier_lse());
+    fill_earlier_o(earlier_o);
+    fill_earlier_o(earlier_bf16_o);
   }
   ProblemData(const ProblemData&) = delete;
   ProblemData& operator=(const ProblemData&) = delete;
 
   /// What the forward pass gave, as the inputs of the backward pass.
   void set_forward_result(const attile::reference::ForwardResult& result) {
-    o.for_each([&](T& x, std::int64_t i) {
-      x = attile::from_float<T>(without_keys(o, i) ? no_number(i) : float(result.o[i]));
+    o.for_each([&](TO& x, std::int64_t i) {
+      x = attile::from_float<TO>(without_keys(o, i) ? no_number(i) : float(result.o[i]));
     });
     o.buffer->fill_gaps_of_input();
     lse().for_each([&](float& x, std::int64_t i) { x = static_cast<float>(result.lse[i]); });
     lse_.fill_gaps_of_input();
+  }
+
+  /// Poisons the outputs of the forward pass, or gives them what earlier keys have left there.
+  void clear_outputs() {
+    o.buffer->repoison();
+    lse_.repoison();
+    if (!in_place_) return;
+    fill_earlier_o(o);
+    if (case_.lse) fill_earlier_lse(lse());
+  }
+  /// Makes keys and values such that they can be stored in fp8.
+  void round_keys_to(Fp8Pair fp8) {
+    const auto round = [](const TestTensor<T>& t, Fp8Type type, const auto& scale_of) {
+      if (type == Fp8Type::kNone) return;
+      t.for_each([&](T& x, std::int64_t i) {
+        const int head = static_cast<int>(i / t.shape.dim / t.shape.rows % t.shape.heads);
+        x = rounded_to(type, x, scale_of(head));
+      });
+    };
+    round(k, fp8.k, k_scale_of);
+    round(v, fp8.v, v_scale_of);
   }
 
   TestTensor<float> lse() { return statistic("lse", lse_); }
@@ -69,6 +98,10 @@ class ProblemData {
   std::vector<Region> regions() {
     std::vector<Region> all = policies_.regions();
     for (Buffer<T>& b : buffers_) all.push_back(b.region());
+    all.push_back(o_.region());
+    all.push_back(earlier_o_.region());
+    all.push_back(earlier_bf16_o_.region());
+    all.push_back(earlier_lse_.region());
     all.push_back(lse_.region());
     all.push_back(dlse_.region());
     return all;
@@ -77,15 +110,30 @@ class ProblemData {
  private:
   static constexpr int kTensors = 8;
 
-  Buffer<T> buffers_[kTensors];
+  Buffer<T> buffers_[kTensors];  // by role; O has its own
+  Buffer<TO> o_;
+  Buffer<float> earlier_o_, earlier_lse_;
+  Buffer<__nv_bfloat16> earlier_bf16_o_;
 
  protected:
+  bool in_place_ = false;  // O and LSE of earlier keys lie where the result does
   Case case_;
   PolicyData policies_;
   Buffer<float> lse_, dlse_;
 
  public:
-  TestTensor<T> q, k, v, o, dout, dq, dk, dv;
+  TestTensor<T> q, k, v;
+  TestTensor<TO> o;
+  TestTensor<T> dout, dq, dk, dv;
+  TestTensor<float> earlier_o;
+  TestTensor<__nv_bfloat16> earlier_bf16_o;
+
+  /// The LSE of earlier keys, each row's of all heads in one piece.
+  TestTensor<float> earlier_lse() {
+    TestTensor<float> t = statistic("earlier lse", earlier_lse_);
+    t.placement = place(Layout::kBshd, {}, allocated({}, t.shape));
+    return t;
+  }
 
  private:
   bool has_lengths() const { return has_own_lengths(case_.policy); }
@@ -120,11 +168,15 @@ class ProblemData {
                : Shape{case_.batch, case_.q_heads, case_.q_len, v_wide ? dim_v : case_.head_dim};
   }
 
-  TestTensor<T> make(const char* name, Role role) {
+  TestTensor<T> make(const char* name, Role role, Buffer<T> (&buffers)[kTensors]) {
+    return make(name, role, &buffers[static_cast<int>(role)]);
+  }
+  template <class X>
+  TestTensor<X> make(const char* name, Role role, Buffer<X>* to) {
     const Shape shape = shape_of(role);
     const Placement placement = place(case_.layout, role, allocated(role, shape));
-    Buffer<T>& buffer = buffers_[static_cast<int>(role)];
-    buffer = Buffer<T>(placement.elements);
+    Buffer<X>& buffer = *to;
+    buffer = Buffer<X>(placement.elements);
     const PackedRows& rows = is_key_or_value(role) ? policies_.kv_rows : policies_.q_rows;
     return {name,
             role,
@@ -133,6 +185,25 @@ class ProblemData {
             placement,
             case_.layout == Layout::kBhsd,
             has_lengths() ? &rows : nullptr};
+  }
+
+  /// The LSE of a row's earlier keys: in turn of none, far above those of its keys, far below, and
+  /// about the same.
+  static float earlier_lse_of(std::int64_t row) {
+    const float some[] = {-attile::kInf, 60.0f, -60.0f};
+    return row % 7 < 3 ? some[row % 7] : 4.0f + Random(31).normal(row);
+  }
+  static void fill_earlier_lse(const TestTensor<float>& t) {
+    t.for_each([](float& x, std::int64_t i) { x = earlier_lse_of(i); });
+  }
+  /// Rows that have seen nothing keep their poison.
+  template <class X>
+  static void fill_earlier_o(const TestTensor<X>& t) {
+    const Random random(32);
+    t.for_each([&](X& x, std::int64_t i) {
+      if (earlier_lse_of(i / t.shape.dim) == -attile::kInf) return;
+      x = attile::from_float<X>(random.normal(i));
+    });
   }
 
   /// (batch, row, q heads then k heads then v heads, dim) in the first one's buffer.
@@ -212,13 +283,25 @@ class ProblemData {
 
 /// A case as arguments with its policies.
 template <attile::Element T, Policy kPolicy>
-class Problem : public ProblemData<T> {
+class Problem : public ProblemData<T, OutputOf<T, kPolicy>> {
  public:
   using ForwardArgs = ForwardArgsOf<T, kPolicy>;
-  using BackwardArgs = BackwardArgsOf<T, kPolicy>;
 
-  using ProblemData<T>::ProblemData;
+  using ProblemData<T, OutputOf<T, kPolicy>>::ProblemData;
 
+  /// The arguments that executors get: the same, or with Case::in_place those of a pass in place,
+  /// where the types allow it.
+  ForwardArgs executor_args() {
+    ForwardArgs a = forward_args();
+    if constexpr (requires { a.sink.o = a.o; }) {
+      this->in_place_ = this->case_.in_place;
+      if (!this->in_place_) return a;
+      a.sink.o = a.o;
+      const attile::RowShape shape = a.sequences.q_shape(a.batch, a.q_len);
+      if (a.lse != nullptr) a.sink.lse = attile::bhs<const float>(a.lse, shape.rows, a.q_heads);
+    }
+    return a;
+  }
   ForwardArgs forward_args() {
     ForwardArgs a{};
     a.o = this->o.view();
@@ -227,8 +310,8 @@ class Problem : public ProblemData<T> {
     return a;
   }
 
-  BackwardArgs backward_args() {
-    BackwardArgs a{};
+  auto backward_args() {
+    BackwardArgsOf<T, kPolicy> a{};
     a.o = this->o.view();
     a.lse = this->lse_.data();
     a.dout = this->dout.view();
@@ -260,6 +343,14 @@ class Problem : public ProblemData<T> {
     this->policies_(a.dropout);
     this->policies_(a.sequences);
     this->policies_(a.sink);
+    if constexpr (attile::kIsEarlierKeys<typename Args::SinkType>) {
+      if constexpr (requires { a.sink.o = this->earlier_o.view(); }) {
+        a.sink.o = this->earlier_o.view();
+      } else {
+        a.sink.o = this->earlier_bf16_o.view();
+      }
+      a.sink.lse = this->earlier_lse().view();
+    }
   }
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/cases.h"
+#include "support/fp8.h"
 #include "support/policies.h"
 #include "support/tensors.h"
 
@@ -18,6 +19,7 @@
 //     static constexpr bool kRepeatsBackward;  // the same gradients, bit by bit, each time
 //     static constexpr bool kRepeatsSums;      // not required: gradients of modifiers, too
 //     static constexpr int kTf32Products;      // not required: TF32 products for one of fp32
+//     static constexpr Fp8Pair kFp8;           // not required: the types of a cache in fp8
 //     bool takes(const Case&) const;           // whether it was built for such a case
 //     attile::Check forward(const ForwardArgs&, const std::vector<Region>&);
 //     attile::Check backward(const BackwardArgs&, const std::vector<Region>&);
@@ -36,6 +38,7 @@ using Pass = std::function<attile::Check(const Args&, const std::vector<Region>&
 struct Promises {
   int tf32_products = 0;
   bool repeats_backward = false, repeats_sums = true;
+  Fp8Pair fp8{};
 };
 
 template <class Executor>
@@ -44,6 +47,7 @@ constexpr Promises promises_of() {
   if constexpr (requires { Executor::kTf32Products; }) {
     promises.tf32_products = Executor::kTf32Products;
   }
+  if constexpr (requires { Executor::kFp8; }) promises.fp8 = Executor::kFp8;
   if constexpr (requires { Executor::kRepeatsSums; }) {
     promises.repeats_sums = Executor::kRepeatsSums;
   }

@@ -205,16 +205,18 @@ struct BackwardYardstick {
   Expected dq, dk, dv, learned, dsinks;
 };
 
-/// What make() gives for a case of the suite in T, made once for each number of products: for all
-/// executors that it is the same for. It takes longer than their kernels.
+/// What make() gives for a case of the suite in T, made once for each number of products and pair
+/// of types of a cache: for all executors that it is the same for. It takes longer than their
+/// kernels.
 template <attile::Element T, class Value>
-std::shared_ptr<const Value> remembered(const Case& c, Policy policy, int tf32_products,
+std::shared_ptr<const Value> remembered(const Case& c, Policy policy, const Promises& promises,
                                         const std::function<Value()>& make) {
-  static std::map<std::tuple<const Case*, Policy, int>, std::shared_ptr<const Value>> known;
+  static std::map<std::tuple<const Case*, Policy, int, int>, std::shared_ptr<const Value>> known;
   if (&c < kCases.data() || &c >= kCases.data() + kCases.size()) {
     return std::make_shared<const Value>(make());
   }
-  std::shared_ptr<const Value>& value = known[{&c, policy, tf32_products}];
+  std::shared_ptr<const Value>& value =
+      known[{&c, policy, promises.tf32_products, promises.fp8.number()}];
   if (value == nullptr) value = std::make_shared<const Value>(make());
   return value;
 }
@@ -238,7 +240,8 @@ ForwardYardstick forward_yardstick(const Case& c, int tf32_products, const Args&
   const std::vector<Result> kept = plain(true);
   want.lse = expect<float>(&Result::lse, want.exact, kept);
   const bool keep = extreme(c.data) || sizeof(T) == 4;
-  want.o = expect<T>(&Result::o, want.exact, keep ? kept : plain(false));
+  using TO = typename Args::Elements::O;
+  want.o = expect<TO>(&Result::o, want.exact, keep ? kept : plain(false));
   if constexpr (kMayBeSplit<T>) {
     if (tf32_products == 3) {
       want.o.tolerance +=
@@ -291,14 +294,13 @@ BackwardYardstick backward_yardstick(const Case& c, int tf32_products, const Arg
 /// A pass over a problem; what it says of it.
 using AnyPass = std::function<attile::Check()>;
 
-template <attile::Element T>
-std::string faults_of_forward(const Case& c, ProblemData<T>& p, const ForwardYardstick& want,
+template <attile::Element T, attile::Element TO>
+std::string faults_of_forward(const Case& c, ProblemData<T, TO>& p, const ForwardYardstick& want,
                               const AnyPass& pass) {
   Faults faults;
   const auto inputs = snapshot(*p.q.buffer, *p.k.buffer, *p.v.buffer);
   const auto run = [&] {
-    p.o.buffer->repoison();
-    p.lse_buffer().repoison();
+    p.clear_outputs();
     const attile::Check check = pass();
     if (!check) faults.add("forward is refused: ", check.why);
     return bool(check);
@@ -364,11 +366,12 @@ template <attile::Element T, Policy kPolicy>
 std::string faults_of_forward(const Case& c, const Promises& promises,
                               const Pass<ForwardArgsOf<T, kPolicy>>& pass) {
   Problem<T, kPolicy> p(c);
-  const auto args = p.forward_args();
-  const auto want = detail::remembered<T, detail::ForwardYardstick>(
-      c, kPolicy, promises.tf32_products,
-      [&] { return detail::forward_yardstick<T>(c, promises.tf32_products, args); });
-  return detail::faults_of_forward<T>(c, p, *want, [&] { return pass(args, p.regions()); });
+  p.round_keys_to(promises.fp8);
+  const auto want = detail::remembered<T, detail::ForwardYardstick>(c, kPolicy, promises, [&] {
+    return detail::forward_yardstick<T>(c, promises.tf32_products, p.forward_args());
+  });
+  const auto args = p.executor_args();
+  return detail::faults_of_forward(c, p, *want, [&] { return pass(args, p.regions()); });
 }
 
 template <attile::Element T, Policy kPolicy>
@@ -376,12 +379,11 @@ std::string faults_of_backward(const Case& c, const Promises& promises,
                                const Pass<BackwardArgsOf<T, kPolicy>>& pass) {
   Problem<T, kPolicy> p(c);
   const auto args = p.backward_args();
-  const auto want =
-      detail::remembered<T, detail::BackwardYardstick>(c, kPolicy, promises.tf32_products, [&] {
-        auto forward = attile::reference::forward(p.forward_args());
-        p.set_forward_result(forward);
-        return detail::backward_yardstick<T>(c, promises.tf32_products, args, std::move(forward));
-      });
+  const auto want = detail::remembered<T, detail::BackwardYardstick>(c, kPolicy, promises, [&] {
+    auto forward = attile::reference::forward(p.forward_args());
+    p.set_forward_result(forward);
+    return detail::backward_yardstick<T>(c, promises.tf32_products, args, std::move(forward));
+  });
   p.set_forward_result(want->forward);
   return detail::faults_of_backward<T>(c, promises, p, LearnedPlaces(args), *want,
                                        [&] { return pass(args, p.regions()); });

@@ -22,6 +22,15 @@ ATTILE_DEVICE void async_copy_16(std::uint32_t shared, const void* from, bool th
 #endif
 }
 
+/// Does the same with 4 bytes, both aligned to 4.
+ATTILE_DEVICE void async_copy_4(std::uint32_t shared, const void* from, bool there) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared),
+               "l"(__cvta_generic_to_global(from)), "r"(there ? 4 : 0)
+               : "memory");
+#endif
+}
+
 /// Closes this thread's commit group, which has the copies since the last call; there may be none.
 ATTILE_DEVICE void async_copy_commit() {
 #if __CUDA_ARCH__ >= 800

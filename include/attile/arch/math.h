@@ -56,6 +56,15 @@ ATTILE_HOST_DEVICE float multiply(float a, float b) {
 #endif
 }
 
+/// Returns a / b, rounded to nearest even however the compiler divides.
+ATTILE_HOST_DEVICE float divide(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fdiv_rn(a, b);
+#else
+  return a / b;
+#endif
+}
+
 /// Returns a * b + c with one rounding.
 ATTILE_HOST_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
 

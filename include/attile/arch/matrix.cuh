@@ -10,7 +10,7 @@
 
 // Matrix instructions of a warp (compute capability 8.0). All its lanes execute them together. The
 // PTX ISA says which lane holds which element ("Matrix Fragments for mma.m16n8k16" and
-// "mma.m16n8k8"), and tile/mma_tile.cuh repeats it.
+// "mma.m16n8k8"), and tile/mma_operands.cuh repeats it.
 
 namespace attile::arch {
 
@@ -31,6 +31,25 @@ ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[4], std::uint32_t
 #if __CUDA_ARCH__ >= 800
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared)
+               : "memory");
+#endif
+}
+
+/// Loads two matrices as the functions above load four, with the addresses of lanes 0 to 15. The
+/// others give addresses, too, which are not read.
+ATTILE_DEVICE void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared)
+               : "memory");
+#endif
+}
+ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[2], std::uint32_t shared) {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
                : "r"(shared)
                : "memory");
 #endif

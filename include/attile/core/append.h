@@ -7,6 +7,7 @@
 #include <attile/core/check_tensor.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
+#include <attile/core/fp8.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/rotary.h>
@@ -36,33 +37,38 @@ namespace attile {
 /// same, but where there are no angles.
 ///
 /// It is an aggregate for designated initialisers; pointers are device pointers (host pointers for
-/// the CPU executor). E: an element type, or Elements whose Q, K and V are the same; R: NoRotary,
-/// or Rotary. Sequences that share rows of a cache must not both write there: which of them does so
-/// last is not defined.
+/// the CPU executor). E: an element type, or Elements whose K and V, those of the cache, are that
+/// of Q, which the new rows have, or in fp8; R: NoRotary, or Rotary. Sequences that share rows of a
+/// cache must not both write there: which of them does so last is not defined.
 template <class E, class S, class R = NoRotary>
 struct AppendArgs {
   using Elements = ElementsOf<E>;
-  using ElementType = typename Elements::K;
+  using ElementType = typename Elements::Q;  ///< of new rows
   using SequencesType = S;
   using RotaryType = R;
 
  private:
   using T = ElementType;
+  using K = typename Elements::K;
+  using V = typename Elements::V;
 
  public:
-  static_assert(std::same_as<typename Elements::Q, T> && std::same_as<typename Elements::V, T>,
-                "attile: append takes Q, K and V of one element type");
+  static_assert((std::same_as<K, T> && std::same_as<V, T>) || Elements::kFp8Cache,
+                "attile: append takes Q, K and V of one element type, or K and V in fp8 with Q of "
+                "16 bits");
   static_assert(CacheSequences<S>,
                 "attile: append writes into a cache: its sequences are Cached, CachedPacked, "
                 "Paged, PagedPacked, or a policy that satisfies CacheSequences");
 
   Tensor<const T> k_new{};  ///< (batch, kv_heads, q_len, head_dim), laid out as queries are
   Tensor<const T> v_new{};  ///< (batch, kv_heads, q_len, head_dim_v), likewise
-  Tensor<T> k{};            ///< the cache of keys, laid out as keys are; written
-  Tensor<T> v{};            ///< that of values
-  Tensor<const T> q{};      ///< (batch, q_heads, q_len, head_dim); null: no queries are rotated
-  Tensor<T> q_out{};        ///< the shape of q, written; it may be q itself, in place
-  int* dropped = nullptr;   ///< one number: each row that is dropped adds 1; null: nobody counts
+  Tensor<K> k{};            ///< the cache of keys, laid out as keys are; written
+  Tensor<V> v{};            ///< that of values
+  ScalesOf<K> k_scale{};    ///< of a cache in fp8: what is stored is the new number over its scale
+  ScalesOf<V> v_scale{};
+  Tensor<const T> q{};     ///< (batch, q_heads, q_len, head_dim); null: no queries are rotated
+  Tensor<T> q_out{};       ///< the shape of q, written; it may be q itself, in place
+  int* dropped = nullptr;  ///< one number: each row that is dropped adds 1; null: nobody counts
 
   int batch = kUnset;    ///< 0: nothing to do
   int q_heads = kUnset;  ///< read where there are queries
@@ -213,6 +219,7 @@ Check check_arguments(const AppendArgs<E, S, R>& args) {
       check_tensor(a.q, ATTILE_TENSOR_TEXTS("q"), q_shape, a.q_heads, D),
       check_tensor(a.q_out, ATTILE_TENSOR_TEXTS("q_out"), q_shape, a.q_heads, D));
   if (!tensors) return tensors;
+  if (const Check scales = detail::check_scales(a); !scales) return scales;
   if (detail::misaligned(a.dropped)) return refuse("dropped is not aligned to 4 bytes");
   return detail::check_append_memory(a);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/element.h>
+#include <attile/core/fp8.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/policies.h>
@@ -25,7 +26,8 @@ struct OnlyIn {};
 /// Holds the arguments of one attention pass, forward or backward: `ForwardArgs` and `BackwardArgs`
 /// name it.
 ///   forward   O = dropout(softmax(mask(score_mod(scale * Q K^T)))) V, LSE = m + ln(l); the
-///             softmax's denominator may have a sink (see AttentionSink)
+///             softmax's denominator may have a sink (see AttentionSink), or go on from earlier
+///             keys (see EarlierKeys)
 ///   backward  the gradients of a forward pass with the same problem
 /// It is an aggregate for designated initialisers; pointers are device pointers (host pointers for
 /// the CPU executor and the reference). E: Elements; P: PolicyBundle. Shapes are those of `Uniform`
@@ -49,6 +51,12 @@ struct Arguments {
   static_assert(kIsForward || !kIsForwardOnly<SequencesType>,
                 "attile: there are no gradients of a cache: sequences may share its keys, and this "
                 "sequences policy is for ForwardArgs alone");
+  static_assert(kIsForward || !kIsEarlierKeys<SinkType>,
+                "attile: EarlierKeys are for ForwardArgs alone: a backward pass over the keys of "
+                "one call takes O and LSE of all keys, and needs nothing else of the others");
+  static_assert(kIsForward || !(Fp8<typename E::K> || Fp8<typename E::V>),
+                "attile: there are no gradients of keys and values in fp8: they are for "
+                "ForwardArgs alone");
 
  private:
   template <class Forward, class Backward>
@@ -62,6 +70,9 @@ struct Arguments {
   Tensor<const typename E::Q> q{};  ///< (batch, q_heads, q_len, head_dim)
   Tensor<const typename E::K> k{};  ///< (batch, kv_heads, kv_len, head_dim)
   Tensor<const typename E::V> v{};  ///< (batch, kv_heads, kv_len, head_dim_v)
+  /// Of K and V in fp8, K = k_scale * stored; other types have none.
+  ScalesOf<typename E::K> k_scale{};
+  ScalesOf<typename E::V> v_scale{};
   /// (batch, q_heads, q_len, head_dim_v): written by the forward pass, read by the backward pass.
   Tensor<ByDirection<typename E::O, const typename E::O>> o{};
   /// Dense (batch, q_heads, q_len): m + ln(l). Written by the forward pass, null where it is not
@@ -174,7 +185,7 @@ constexpr RowTensor<T> per_row(const Args& args, T* data) {
   return {data, args.q_heads, args.sequences.q_shape(args.batch, args.q_len).rows};
 }
 
-/// Returns the scale that a problem runs with.
+/// Returns the scale that a problem runs with; that of its keys in fp8 comes on top.
 template <class Args>
 float scale_of(const Args& args, int head_dim) {
   return args.scale ? *args.scale : 1.0f / std::sqrt(static_cast<float>(head_dim));

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace attile {
 
@@ -100,6 +101,37 @@ Check check_problem(const Args& a, int D, int Dv) {
   return {};
 }
 
+/// Checks the results of earlier keys that a forward pass goes on from. head_dim_v: that of O.
+template <class Args>
+Check check_earlier_keys(const Args& a, int head_dim_v) {
+  const RowShape shape = a.sequences.q_shape(a.batch, a.q_len);
+  const auto& earlier = a.sink;
+  const Check tensors = first_refusal(
+      check_tensor(earlier.o, ATTILE_TENSOR_TEXTS("EarlierKeys: o"), shape, a.q_heads, head_dim_v),
+      check_tensor(earlier.lse, ATTILE_TENSOR_TEXTS("EarlierKeys: lse"), shape, a.q_heads, 1));
+  if (!tensors || a.batch == 0 || longest_lengths(a).q_len == 0) return tensors;
+  const void *const o = a.o.data, *const lse = a.lse;
+  const void *const earlier_o = earlier.o.data, *const earlier_lse = earlier.lse.data;
+  if (o == earlier_lse) return refuse("o is the memory of the lse of EarlierKeys");
+  if (lse == earlier_o) return refuse("lse is the memory of the o of EarlierKeys");
+  const auto same = [&](const auto& x, const auto& y) {
+    return same_strides(without_unread_strides(x, shape, a.q_heads),
+                        without_unread_strides(y, shape, a.q_heads));
+  };
+  if (o == earlier_o) {
+    if (!std::is_same_v<decltype(earlier.o), Tensor<const typename Args::Elements::O>>) {
+      return refuse("o is the memory of the o of EarlierKeys, which has another element type");
+    }
+    if (!same(a.o, earlier.o)) {
+      return refuse("o is the memory of the o of EarlierKeys, but has other strides");
+    }
+  }
+  if (lse == earlier_lse && !same(bhs(a.lse, shape.rows, a.q_heads), earlier.lse)) {
+    return refuse("lse is the memory of the lse of EarlierKeys, which has other strides");
+  }
+  return {};
+}
+
 /// Counts the modifiers that have a gradient.
 template <ScoreMod S>
 inline constexpr std::size_t kLearners = kHasGradient<S> ? 1 : 0;
@@ -149,7 +181,11 @@ Check check_arguments(const Args& a, int D, int Dv) {
                             check_tensor(a.v, ATTILE_TENSOR_TEXTS("v"), kv_shape, a.kv_heads, v),
                             check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), q_shape, a.q_heads, v));
   if (!tensors) return tensors;
+  if (const Check scales = detail::check_scales(a); !scales) return scales;
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
+  if constexpr (kIsEarlierKeys<typename Args::SinkType>) {
+    if (const Check earlier = detail::check_earlier_keys(a, v); !earlier) return earlier;
+  }
   const Extent longest = longest_lengths(a);
   if (a.batch == 0 || longest.q_len == 0) return {};
   const void *const o = a.o.data, *const lse = a.lse;

@@ -20,6 +20,13 @@ constexpr bool overlaps_itself(const Tensor<T>& t, int batch, int heads, int row
                             dim);
 }
 
+/// Returns whether the rows of two tensors are as far apart.
+template <class T, class U>
+constexpr bool same_strides(const Tensor<T>& t, const Tensor<U>& u) {
+  return t.batch_stride == u.batch_stride && t.head_stride == u.head_stride &&
+         t.row_stride == u.row_stride;
+}
+
 template <class T>
 bool misaligned(const T* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(T) != 0;
@@ -45,6 +52,18 @@ Check check_tensor(const Tensor<T>& t, TensorTexts texts, RowShape shape, int he
   if (!std::is_const_v<T> && overlaps_itself(t, batch, heads, rows, dim)) {
     return refuse(texts.overlaps);
   }
+  return {};
+}
+
+/// Checks the scales of K and V in fp8.
+template <class Args>
+Check check_scales(const Args& a) {
+  const auto is_misaligned = [](const auto& scales) {
+    if constexpr (requires { scales.data; }) return misaligned(scales.data);
+    return false;
+  };
+  if (is_misaligned(a.k_scale)) return refuse("k_scale is not aligned to 4 bytes");
+  if (is_misaligned(a.v_scale)) return refuse("v_scale is not aligned to 4 bytes");
   return {};
 }
 

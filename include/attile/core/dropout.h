@@ -30,21 +30,27 @@ struct NoDropout {
 /// GroupSampler).
 /// Units   0 <= probability < 1 - 2^-17, from where on it would be rounded to 1. `seed_pointer` and
 ///         `offset_pointer`, when given, replace the values and are read when the kernel runs, so
-///         that a replayed graph can draw afresh.
+///         that a replayed graph can draw afresh. `first_col` is the column of key 0 in the scores
+///         over all keys, where a call has a part of them (see EarlierKeys): a multiple of 16.
 struct PhiloxDropout {
   float probability = 0.0f;
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
   const std::uint64_t* seed_pointer = nullptr;
   const std::uint64_t* offset_pointer = nullptr;
+  int first_col = 0;
 
   static constexpr bool kEnabled = true;
   static constexpr int kRounds = 7;
 
   const char* fault() const {
-    return probability >= 0.0f && threshold() < 65536u
-               ? nullptr
-               : "PhiloxDropout: probability must be >= 0 and < 1 - 2^-17";
+    if (!(probability >= 0.0f && threshold() < 65536u)) {
+      return "PhiloxDropout: probability must be >= 0 and < 1 - 2^-17";
+    }
+    if (first_col < 0 || first_col % 16 != 0) {
+      return "PhiloxDropout: first_col must be a multiple of 16, and not negative";
+    }
+    return nullptr;
   }
 
   ATTILE_HOST_DEVICE constexpr std::uint32_t threshold() const {
@@ -57,14 +63,15 @@ struct PhiloxDropout {
     std::uint32_t threshold;  ///< in the upper 16 bits
     int q_heads;
     float scale;  ///< 1 / (1 - p), p as it is rounded
+    std::uint32_t first_group;  ///< of columns: that of column 0
 
     ATTILE_HOST_DEVICE static constexpr std::uint32_t row_group(int row) {
       const std::uint32_t r = static_cast<std::uint32_t>(row);
       return r / 16 * 8 + r % 8;
     }
-    ATTILE_HOST_DEVICE static constexpr std::uint32_t col_group(int col) {
+    ATTILE_HOST_DEVICE constexpr std::uint32_t col_group(int col) const {
       const std::uint32_t c = static_cast<std::uint32_t>(col);
-      return c / 16 * 4 + c % 8 / 2;
+      return first_group + c / 16 * 4 + c % 8 / 2;
     }
     ATTILE_HOST_DEVICE constexpr PhiloxBlock group(int batch, int head, std::uint32_t rows,
                                                    std::uint32_t cols) const {
@@ -102,7 +109,8 @@ struct PhiloxDropout {
             static_cast<std::uint32_t>(o),
             threshold() << 16,
             q_heads,
-            65536.0f / (65536.0f - static_cast<float>(threshold()))};
+            65536.0f / (65536.0f - static_cast<float>(threshold())),
+            static_cast<std::uint32_t>(first_col) / 16 * 4};
   }
 };
 
@@ -117,7 +125,8 @@ concept Dropout = std::is_trivially_copyable_v<P> && requires(const P& dropout, 
 /// columns c, c + 1, c + 8 and c + 9, of which a lane holds all in the layout of the tensor cores'
 /// sums. Kernels that have this layout ask for groups, and others for single scores by `keep`,
 /// which decides the same. It holds whole words, the same in all threads.
-///   row_group(r), col_group(c): the numbers of the group that has the score (r, c). 16 rows on
+///   row_group(r), col_group(c): the numbers of the group that has the score (r, c); that of rows
+///     is the same for all samplers. 16 rows on
 ///     they are 8 higher, and 16 columns on 4.
 ///   group(batch, head, row_group, col_group): four words of random bits. The score in row r and
 ///     column c has 16 bits of word r / 8 % 2 * 2 + c / 8 % 2, the upper ones where c is odd.
@@ -125,7 +134,7 @@ concept Dropout = std::is_trivially_copyable_v<P> && requires(const P& dropout, 
 template <class S>
 concept GroupSampler = requires(const S& sampler, std::uint32_t x) {
   { S::row_group(0) } -> std::same_as<std::uint32_t>;
-  { S::col_group(0) } -> std::same_as<std::uint32_t>;
+  { sampler.col_group(0) } -> std::same_as<std::uint32_t>;
   { sampler.group(0, 0, x, x) } -> std::same_as<PhiloxBlock>;
   { sampler.keeps(x) } -> std::same_as<bool>;
 };

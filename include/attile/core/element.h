@@ -2,6 +2,8 @@
 #pragma once
 
 #include <attile/core/config.h>
+#include <attile/core/float_bits.h>
+#include <attile/core/fp8.h>
 #include <attile/core/vec.h>
 
 #include <cuda_bf16.h>
@@ -17,6 +19,10 @@ namespace attile {
 template <class T>
 concept Element =  // fp32, fp16, bf16
     std::same_as<T, float> || std::same_as<T, __half> || std::same_as<T, __nv_bfloat16>;
+
+/// Is satisfied by the element types of K and V, which may lie in a cache of 8-bit elements.
+template <class T>
+concept CacheElement = Element<T> || Fp8<T>;
 
 ATTILE_HOST_DEVICE float to_float(float x) { return x; }
 ATTILE_HOST_DEVICE float to_float(__half x) { return __half2float(x); }
@@ -57,34 +63,30 @@ ATTILE_HOST_DEVICE std::uint32_t word_of(const Vec<T, 2>& pair) {
   return word;
 }
 
-/// Return the bits of an fp32 number, and the number with these bits.
-ATTILE_HOST_DEVICE std::uint32_t word_of(float x) {
-  std::uint32_t word;
-  std::memcpy(&word, &x, sizeof word);
-  return word;
-}
-ATTILE_HOST_DEVICE float float_of(std::uint32_t word) {
-  float x;
-  std::memcpy(&x, &word, sizeof x);
-  return x;
-}
-
 /// Names the element types of Q, K, V and O, one for each role: O's is that of dO too, those of dQ,
 /// dK and dV are Q's, K's and V's.
-template <Element TQ, Element TK = TQ, Element TV = TQ, Element TO = TQ>
+template <Element TQ, CacheElement TK = TQ, CacheElement TV = TQ, Element TO = TQ>
 struct Elements {
   using Q = TQ;
   using K = TK;
   using V = TV;
   using O = TO;
-  static constexpr bool kAllEqual = std::same_as<Q, K> && std::same_as<Q, V> && std::same_as<Q, O>;
+  static constexpr bool kInputsEqual = std::same_as<Q, K> && std::same_as<Q, V>;
+  static constexpr bool kAllEqual = kInputsEqual && std::same_as<Q, O>;
+  /// Whether K and V are in fp8, each in a type of its own, and Q has 16 bits, as O has, or O is
+  /// fp32.
+  static constexpr bool kFp8Cache = Fp8<K> && Fp8<V> && sizeof(Q) == sizeof(std::uint16_t) &&
+                                    (std::same_as<Q, O> || std::same_as<O, float>);
+  /// Whether all are equal but for O, which is fp32.
+  static constexpr bool kOnlyOutputIsFloat =
+      kInputsEqual && !std::same_as<Q, O> && std::same_as<O, float>;
 };
 
 namespace detail {
 
 template <class E>
 inline constexpr bool kIsElements = false;
-template <Element Q, Element K, Element V, Element O>
+template <Element Q, CacheElement K, CacheElement V, Element O>
 inline constexpr bool kIsElements<Elements<Q, K, V, O>> = true;
 
 template <class E>
@@ -104,8 +106,10 @@ template <class E>
 using ElementsOf = typename detail::AllRoles<E>::type;
 
 /// Returns the name that error messages and programs print.
-template <Element T>
+template <CacheElement T>
 constexpr const char* element_name() {
+  if constexpr (std::same_as<T, __nv_fp8_e4m3>) return "e4m3";
+  if constexpr (std::same_as<T, __nv_fp8_e5m2>) return "e5m2";
   if constexpr (std::same_as<T, __half>) return "fp16";
   if constexpr (std::same_as<T, __nv_bfloat16>) return "bf16";
   return "fp32";

@@ -10,6 +10,7 @@ namespace attile {
 inline constexpr float kLog2e = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// Returns the smallest n with n * divisor >= value. Units: value >= 0, divisor > 0.
 template <class Int>

@@ -61,6 +61,8 @@ struct MergeArgs {
 
   static_assert(std::same_as<T, float> || std::same_as<T, OutputType>,
                 "attile: merge takes parts whose O is fp32, or of the element type of the result");
+  static_assert(!kIsEarlierKeys<K>,
+                "attile: merge takes the results of earlier keys as one of its parts");
 
   PartTensor<T> parts[kMaxPartTensors]{};
   int part_tensors = kUnset;  ///< of `parts`, 1 to kMaxPartTensors
@@ -109,8 +111,7 @@ Check check_merge_memory(const Args& a) {
     if (!std::same_as<typename Args::PartType, typename Args::OutputType>) {
       return refuse("o is the memory of the O of a part, which has another element type");
     }
-    if (a.o.batch_stride != part.o.batch_stride || a.o.head_stride != part.o.head_stride ||
-        a.o.row_stride != part.o.row_stride) {
+    if (!same_strides(a.o, part.o)) {
       return refuse("o is the memory of the O of a part, but has other strides");
     }
   }

@@ -5,6 +5,7 @@
 #include <attile/core/cache.h>
 #include <attile/core/config.h>
 #include <attile/core/dropout.h>
+#include <attile/core/earlier_keys.h>
 #include <attile/core/mask.h>
 #include <attile/core/packed.h>
 #include <attile/core/policy.h>
@@ -111,7 +112,7 @@ struct Chosen<Old, Policy, None, true> {
   static constexpr bool kKeepsOld = std::is_same_v<Policy, None>;
   static_assert(kKeepsOld || std::is_same_v<Old, None> || std::is_same_v<Old, Policy>,
                 "attile: one mask, one score modifier, one dropout, one sequences policy and one "
-                "sink: join two masks by And, two modifiers by Then");
+                "sink, or EarlierKeys: join two masks by And, two modifiers by Then");
   using type = std::conditional_t<kKeepsOld, Old, Policy>;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/config.h>
+#include <attile/core/earlier_keys.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
 
@@ -20,12 +21,15 @@ namespace attile {
 ///   static constexpr bool kEnabled   whether there are sinks
 ///   logit(head)                      the sink of a query head, natural units; -inf is none
 ///   gradient()                       where its gradient goes: see Sink::dsinks
+///
+/// EarlierKeys are of this kind, too: one more term for each row, which has a value.
 template <class K>
-concept AttentionSink = std::is_trivially_copyable_v<K> && requires(const K& sink, int head) {
-  { K::kEnabled } -> std::convertible_to<bool>;
-  { sink.logit(head) } -> std::same_as<float>;
-  { sink.gradient() } -> std::same_as<float*>;
-};
+concept AttentionSink = std::is_trivially_copyable_v<K> &&
+    (kIsEarlierKeys<K> || requires(const K& sink, int head) {
+      { K::kEnabled } -> std::convertible_to<bool>;
+      { sink.logit(head) } -> std::same_as<float>;
+      { sink.gradient() } -> std::same_as<float*>;
+    });
 
 /// Is the sink that is not there: the scores alone are in the denominator. It costs nothing.
 struct NoSink {

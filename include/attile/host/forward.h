@@ -3,6 +3,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/earlier_keys.h>
 #include <attile/core/schedule.h>
 #include <attile/host/panels.h>
 #include <attile/host/parallel.h>
@@ -29,6 +30,27 @@ struct HeadSink {
   float logit(int) const { return sink.logit(head); }
 };
 
+/// Gives the rows of a strip the results of their earlier keys. `batch`, `row0`: the strip's first
+/// row, as the tensors count it; there are `rows` of them.
+template <class T>
+struct RowsOfEarlierKeys {
+  static constexpr bool kEnabled = true;
+
+  const EarlierKeys<T>& earlier;
+  int batch, head;
+  std::int64_t row0;
+  int rows, head_dim_v;
+  float scale_log2;
+
+  float logit(int r) const { return r < rows ? *earlier.lse.row(batch, head, row0 + r) : -kInf; }
+  template <class V>
+  void add_value(const OutputRows<V>& output, int r, float weight) const {
+    const T* const value = earlier.o.row(batch, head, row0 + r);
+    float* const to = output.o + std::ptrdiff_t{r} * output.stride;
+    for (int c = 0; c < head_dim_v; ++c) to[c] += weight * widen(value[c]);
+  }
+};
+
 /// Computes FlashAttention-2 (arXiv 2307.08691, Alg. 1) for one block of Br query rows at a time. A
 /// block goes through the registers in strips of kStripRows rows; scores exist for one strip only.
 template <class V, class Args>
@@ -36,6 +58,8 @@ class ForwardWorker {
  public:
   using P = Problem<V, Args>;
   using T = typename P::T;
+  using TK = typename Args::Elements::K;
+  using TV = typename Args::Elements::V;
 
   ForwardWorker(const P& problem, Arena& arena) : problem_(problem) {
     const auto rows = static_cast<std::size_t>(problem.tile_rows);
@@ -46,7 +70,8 @@ class ForwardWorker {
     s_ = arena.take<float>(std::size_t{kRows} * kMaxTileColumns);
     kt_panels_ = arena.take<float>(columns * problem.D);
     v_panels_ = arena.take<float>(columns * round_up(problem.Dv, kPanelWidth<V>));
-    zeros_ = arena.take<T>(kPaged ? std::max(problem.D, problem.Dv) : 0);
+    k_zeros_ = arena.take<TK>(kPaged ? problem.D : 0);
+    v_zeros_ = arena.take<TV>(kPaged ? problem.Dv : 0);
   }
 
   static std::int64_t items(const P& problem) {
@@ -64,6 +89,7 @@ class ForwardWorker {
     const Extent extent = problem_.extent(batch_);
     rows_ = clip(begin, begin + problem_.tile_rows, extent.q_len);
     if (rows_.empty()) return;
+    scale_log2_ = problem_.scale_log2(batch_, head_);
 
     const Tensor<const T> q = problem_.q_rows(args.q, batch_);
     pack_transposed<kRows>(RowBlock<T>(q, batch_, head_, rows_), problem_.D, q_strips_);
@@ -75,7 +101,10 @@ class ForwardWorker {
       const Span seen = visible_columns(args.mask, batch_, head_, rows_, extent);
       const TileRange tiles = tiles_of(seen, Bc);
       first_key_ = seen.touched.begin;
-      if (kPaged) std::fill_n(zeros_, std::max(problem_.D, problem_.Dv), from_float<T>(0.0f));
+      if (kPaged) {
+        std::fill_n(k_zeros_, problem_.D, from_float<TK>(0.0f));
+        std::fill_n(v_zeros_, problem_.Dv, from_float<TV>(0.0f));
+      }
       for (int j = tiles.first; j < tiles.last; ++j) {  // line 6
         const bool full = tiles.full_first <= j && j < tiles.full_last;
         visit_tile(clip(std::int64_t{j} * Bc, std::int64_t{j + 1} * Bc, extent.kv_len), full);
@@ -101,8 +130,8 @@ class ForwardWorker {
   /// Adds K_j and V_j to every strip that sees some of that tile.
   void visit_tile(Interval columns, bool full) {
     const Args& args = problem_.args;
-    pack_transposed<kPanelWidth<V>>(keys_of(args.k, columns), problem_.D, kt_panels_);
-    pack_rows<V>(keys_of(args.v, columns), problem_.Dv, problem_.tile_cols, v_panels_);
+    pack_transposed<kPanelWidth<V>>(keys_of(args.k, columns, k_zeros_), problem_.D, kt_panels_);
+    pack_rows<V>(keys_of(args.v, columns, v_zeros_), problem_.Dv, problem_.tile_cols, v_panels_);
     for (int i = 0; i < strips(); ++i) {
       const Coord<false> coord{batch_, head_, strip_rows(i), columns};
       const Reach reach =
@@ -117,13 +146,14 @@ class ForwardWorker {
   }
 
   /// Returns the rows of K, or V, of the current head.
-  auto keys_of(const Tensor<const T>& tensor, Interval columns) const {
+  template <class X>
+  auto keys_of(const Tensor<const X>& tensor, Interval columns, const X* zeros) const {
     const int kv_head = head_ / problem_.group;
     if constexpr (kPaged) {
-      return PagedRowBlock<T, typename Args::SequencesType>(tensor, problem_.args.sequences, batch_,
-                                                            kv_head, columns, first_key_, zeros_);
+      return PagedRowBlock<X, typename Args::SequencesType>(tensor, problem_.args.sequences, batch_,
+                                                            kv_head, columns, first_key_, zeros);
     } else {
-      return RowBlock<T>(problem_.kv_rows(tensor, batch_), batch_, kv_head, columns);
+      return RowBlock<X>(problem_.kv_rows(tensor, batch_), batch_, kv_head, columns);
     }
   }
 
@@ -134,7 +164,7 @@ class ForwardWorker {
     modify_scores<kMasked>(problem_, coord, reach, s_, nullptr);
     ScoreRows<V> scores{s_, reach.wide};
     OutputRows<V> output{o_strip(i), o_stride()};
-    softmax_[i].step(scores, output, problem_.scale_log2());  // lines 9, 10
+    softmax_[i].step(scores, output, scale_log2_);  // lines 9, 10
     if constexpr (P::DropoutType::kEnabled) {
       for_each_kept(problem_, coord, reach, [&](int at, bool kept) {
         if (!kept) s_[at] = 0.0f;
@@ -144,13 +174,31 @@ class ForwardWorker {
                        o_stride());  // line 10: O += P V
   }
 
+  /// Returns the sink of a strip's rows, or the results of their earlier keys.
+  auto sink_of(Interval rows) const {
+    const Args& args = problem_.args;
+    if constexpr (kIsEarlierKeys<typename Args::SinkType>) {
+      const RowOrigin origin = args.sequences.q_origin(batch_);
+      return RowsOfEarlierKeys{args.sink,
+                               origin.batch,
+                               head_,
+                               std::int64_t{origin.row} + rows.begin,
+                               rows.end - rows.begin,
+                               problem_.Dv,
+                               scale_log2_};
+    } else {
+      return HeadSink<typename Args::SinkType>{args.sink, head_, scale_log2_};
+    }
+  }
+
   void write_strip(int i) {
     const Args& args = problem_.args;
     OutputRows<V> output{o_strip(i), o_stride()};
-    const HeadSink<typename Args::SinkType> sink{args.sink, head_, problem_.scale_log2()};
-    softmax_[i].finish(output, problem_.sampler.keep_scale(), sink);  // line 12
     const Interval rows = strip_rows(i);
-    const Tensor<T> o = problem_.q_rows(args.o, batch_);
+    const auto sink = sink_of(rows);
+    const float v_scale = args.v_scale.at(batch_, head_ / problem_.group);
+    softmax_[i].finish(output, problem_.sampler.keep_scale() * v_scale, sink);  // line 12
+    const auto o = problem_.q_rows(args.o, batch_);
     const RowTensor<float> lse = per_row(args, args.lse);
     for (int r = 0; r < rows.end - rows.begin; ++r) {
       const int row = rows.begin + r;
@@ -159,24 +207,26 @@ class ForwardWorker {
       if (args.lse == nullptr) continue;
       float& of_row = *problem_.q_rows(lse, batch_).row(batch_, head_, row);  // line 13
       if constexpr (sink.kEnabled) {
-        of_row = softmax_[i].lse(r, problem_.scale_log2(), sink.logit(r));
+        of_row = softmax_[i].lse(r, scale_log2_, sink.logit(r));
       } else {
-        of_row = softmax_[i].lse(r, problem_.scale_log2());
+        of_row = softmax_[i].lse(r, scale_log2_);
       }
     }
   }
 
   const P& problem_;
-  float* q_strips_;    // (strips, D, kStripRows)
-  float* o_;           // (tile_rows, o_stride), not yet divided by l
-  Softmax* softmax_;   // (strips)
-  float* s_;           // (kStripRows, kMaxTileColumns)
-  float* kt_panels_;   // (panels, D, kPanelWidth)
-  float* v_panels_;    // (panels, tile_cols, kPanelWidth)
-  T* zeros_;           // a row of K or V, where keys lie in pages
+  float* q_strips_;   // (strips, D, kStripRows)
+  float* o_;          // (tile_rows, o_stride), not yet divided by l
+  Softmax* softmax_;  // (strips)
+  float* s_;          // (kStripRows, kMaxTileColumns)
+  float* kt_panels_;  // (panels, D, kPanelWidth)
+  float* v_panels_;   // (panels, tile_cols, kPanelWidth)
+  TK* k_zeros_;       // a row of K, and one of V, where keys lie in pages
+  TV* v_zeros_;
   int first_key_ = 0;  // that any row of the block may see
   int batch_ = 0;
   int head_ = 0;
+  float scale_log2_ = 0.0f;
   Interval rows_{};
 };
 

@@ -50,6 +50,11 @@ inline float widen(const __half& x) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | special | sign);
 }
 
+template <Fp8 T>
+float widen(const T& x) {
+  return to_float(x);
+}
+
 /// Refers to the rows `block` of one head of a tensor.
 template <class T>
 struct RowBlock {

@@ -34,8 +34,10 @@ inline Check check_options(const Options& options) {
 /// Holds one forward or backward pass with every choice made: sizes, tiles, threads.
 template <class V, class Args>
 struct Problem {
-  static_assert(Args::Elements::kAllEqual,
-                "attile::host: the CPU executor takes Q, K, V and O of one element type");
+  using E = typename Args::Elements;
+  static_assert(E::kAllEqual || (Args::kIsForward && (E::kOnlyOutputIsFloat || E::kFp8Cache)),
+                "attile::host: the CPU executor takes Q, K, V and O of one element type; forward "
+                "also K and V in fp8 with Q of 16 bits, and O in fp32");
   using T = typename Args::ElementType;
   using ScoreModType = typename Args::ScoreModType;
   using DropoutType = typename Args::DropoutType;
@@ -59,8 +61,14 @@ struct Problem {
     tile_cols = round_up(options.tile_cols > 0 ? options.tile_cols : default_tile_cols(), kWidth);
   }
 
+  /// Returns the factor from the products of a query head's elements to its scores.
+  float score_scale(int sequence, int head) const {
+    return scale * args.k_scale.at(sequence, head / group);
+  }
   /// Returns scale_log2, the factor from the scores that `modify_scores` leaves to log2 units.
-  float scale_log2() const { return kIsIdentity<ScoreModType> ? scale * kLog2e : kLog2e; }
+  float scale_log2(int sequence, int head) const {
+    return kIsIdentity<ScoreModType> ? score_scale(sequence, head) * kLog2e : kLog2e;
+  }
 
   Extent extent(int sequence) const { return extent_of(args, sequence); }
   /// Return a tensor from the first row of a sequence's queries on, or of its keys.

@@ -27,6 +27,7 @@ struct Exact {
   Real score(Real x) const { return x; }
   Real operand(Real x) const { return x; }
   Real factor(Real x) const { return x; }
+  Real output(Real x) const { return x; }
   Real term(Real x) const { return x; }
   static constexpr bool kMagnitudes = false;
   static constexpr bool recomputes() { return false; }
@@ -40,8 +41,8 @@ struct Magnitudes : Exact {
   static constexpr bool recomputes() { return true; }
 };
 
-/// Computes fp32 sums, and rounds to T whatever standard attention writes to memory.
-template <Element T>
+/// Computes fp32 sums, and rounds to T whatever standard attention writes to memory, but O to TO.
+template <Element T, Element TO>
 struct Plain {
   using Real = float;
   bool keep_scores;
@@ -55,6 +56,7 @@ struct Plain {
     if (!tf32 || !std::isfinite(x)) return operand(x);
     return float_of((word_of(x) + 0x1000u) & 0xFFFFE000u);
   }
+  Real output(Real x) const { return to_float(from_float<TO>(x)); }
   /// Returns a term of O, dQ, dK or dV.
   Real term(Real x) const { return x; }
   static constexpr bool kMagnitudes = false;
@@ -84,6 +86,7 @@ struct Row {
   std::vector<Real> derivative;  // score_mod'(S)
   std::vector<Real> keep;        // dropout's factor: 0, or 1 / keep probability
   Real lse;
+  Real p_sink = 0;  // the probability of the sink, or of all earlier keys
 };
 
 /// Computes rows, whatever the policies.
@@ -151,17 +154,19 @@ struct RowMath : Math {
     r.lse = hidden;
     if (l == Real(0)) return;
     for (Real& p : r.p) p = this->operand(p / l);
+    r.p_sink = std::exp(sink - base) / l;
     r.lse = m + std::log(l);
   }
 
-  /// Returns a row of O = dropout(P) V.
-  Values output_row(const Row<Real>& r, const Values& v, int dim) const {
+  /// Returns a row of O = dropout(P) V, times the scale of V, added to `o`.
+  Values output_row(const Row<Real>& r, const Values& v, int dim, Real v_scale,
+                    const Values& earlier) const {
     Values o(dim, 0);
     for_each(static_cast<int>(r.p.size()), [&](int j) {
       if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not read
       add_scaled(o.data(), this->factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * dim, dim);
     });
-    for (Real& x : o) x = this->operand(x);
+    for (int c = 0; c < dim; ++c) o[c] = this->output(o[c] * v_scale + earlier[c]);
     return o;
   }
 };

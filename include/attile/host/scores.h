@@ -72,6 +72,7 @@ void modify_scores(const P& problem, const Coord<kTransposed>& coord, const Reac
   if constexpr (!kMasked && !kModified) return;
   const auto& args = problem.args;
   const Extent extent = problem.extent(coord.batch);
+  const float scale = problem.score_scale(coord.batch, coord.head);
   for (int r = 0; r < coord.strip.end - coord.strip.begin; ++r) {
     float* const row = s + r * kMaxTileColumns;
     float* const slope = kModified && derivative ? derivative + r * kMaxTileColumns : nullptr;
@@ -87,7 +88,7 @@ void modify_scores(const P& problem, const Coord<kTransposed>& coord, const Reac
         continue;
       }
       if constexpr (kModified) {
-        const auto modified = args.score_mod(problem.scale * row[c], coord.at(r, c), extent);
+        const auto modified = args.score_mod(scale * row[c], coord.at(r, c), extent);
         row[c] = static_cast<float>(modified.value);
         if (slope != nullptr) slope[c] = static_cast<float>(modified.derivative);
       }

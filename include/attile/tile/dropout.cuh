@@ -37,7 +37,7 @@ struct KeepGroups<MmaTile<Rows, Cols, kWarps, kWarpsN>> {
   template <class Sampler, class F>
   ATTILE_DEVICE static void for_each(const TileCoord& coord, const Sampler& sampler, F&& f) {
     const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0));
-    const std::uint32_t col_group = Sampler::col_group(coord.col0 + Registers::col(0));
+    const std::uint32_t col_group = sampler.col_group(coord.col0 + Registers::col(0));
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; c += 4) {
       ATTILE_UNROLL
@@ -67,7 +67,7 @@ struct KeepGroups<TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>> {
     const int col = coord.col0 + Registers::col(0);
     const bool odd = col % 2 != 0;
     const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
-    const std::uint32_t col_group = Sampler::col_group(col);
+    const std::uint32_t col_group = sampler.col_group(col);
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; r += 4) {
       ATTILE_UNROLL

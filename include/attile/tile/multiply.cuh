@@ -6,7 +6,7 @@
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
-#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/products.h>
 
 #include <cstdint>
@@ -71,6 +71,23 @@ ATTILE_DEVICE void add_step(float& d0, float& d1, float& d2, float& d3, const st
   }
 }
 
+/// Loads a piece of a right operand whose elements are T, or are converted to it.
+template <class T, class B>
+ATTILE_DEVICE void load_right(const B& b, std::uint32_t (&words)[4], int k, int j) {
+  if constexpr (requires { b.template piece<T>(words, k, j); }) {
+    b.template piece<T>(words, k, j);
+  } else {
+    b.piece(words, k, j);
+  }
+}
+
+/// Is the kLaneColumns of a result with a right operand of type B.
+template <class B>
+inline constexpr int kResultLaneColumns = [] {
+  if constexpr (requires { B::kLaneColumns; }) return int{B::kLaneColumns};
+  return 2;
+}();
+
 /// Adds A B to acc; fp32 takes one product of operands rounded to TF32. The pieces of one step of
 /// the depth are loaded while those of the step before are multiplied.
 /// Scope    all lanes of a warp, each for the elements that it holds; the operands are visible to
@@ -80,6 +97,9 @@ template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, c
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
+  static_assert(Acc::kLaneColumns == kResultLaneColumns<B>,
+                "attile::tile::multiply: the result of V in fp8, and of no other right operand, is "
+                "an MmaTile whose lanes have 4 neighbouring columns");
   const auto& right_operand = facing<T, A>(b);
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / kStepDepth<T>; ++k) {
@@ -92,16 +112,18 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
     ATTILE_UNROLL
     for (int j = 0; j < kAlong; ++j) {
       std::uint32_t right[4];
-      right_operand.piece(right, k, j);
+      load_right<T>(right_operand, right, k, j);
       if constexpr (sizeof(T) == 4) round_to_tf32(right);
       ATTILE_UNROLL
       for (int i = 0; i < kDown; ++i) {
         float(&top)[Acc::kRegCols] = acc.x[2 * i];
         float(&bottom)[Acc::kRegCols] = acc.x[2 * i + 1];
-        add_step<T>(top[4 * j], top[4 * j + 1], bottom[4 * j], bottom[4 * j + 1], left[i], right[0],
-                    right[1]);
-        add_step<T>(top[4 * j + 2], top[4 * j + 3], bottom[4 * j + 2], bottom[4 * j + 3], left[i],
-                    right[2], right[3]);
+        ATTILE_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          const int first = Acc::reg_col(j, h, 0), second = Acc::reg_col(j, h, 1);
+          add_step<T>(top[first], top[second], bottom[first], bottom[second], left[i], right[2 * h],
+                      right[2 * h + 1]);
+        }
       }
     }
   }

@@ -48,9 +48,17 @@ ATTILE_HOST_DEVICE Real sink_gradient_of_row(float sink, float lse, float delta)
 
 /// Stands for the sinks of rows that have none. Others have
 ///   kEnabled = true;  logit(r): the sink of row r, natural units, -inf for none;
-///   scale_log2: as OnlineSoftmax has it.
+///   scale_log2: as OnlineSoftmax has it;
+///   add_value(output, r, weight): only where sinks have values, as EarlierKeys do. It adds weight
+///   times the value of row r to the output.
 struct NoSinks {
   static constexpr bool kEnabled = false;
+};
+
+/// Says whether sinks have values.
+template <class Sinks, class Output>
+inline constexpr bool kHaveValues = requires(const Sinks& sinks, Output& output) {
+  sinks.add_value(output, 0, 1.0f);
 };
 
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
@@ -245,7 +253,8 @@ struct OnlineSoftmax {
   }
 
   /// Divides O by l, times `factor`; a row that saw nothing becomes 0.  [Alg. 1, line 12]
-  /// Sinks    with them l becomes that of the keys and the sink: see `add_sink`.
+  /// Sinks    with them l becomes that of the keys and the sink: see `add_sink`. What has a value
+  ///          adds that to O, but for a sink of -inf, whose value is not looked at.
   /// Scope    the lanes that share a row, together. The output has sum_lanes(x) -> the sum of x
   ///          over the lanes of a row, scale_row(r, factor) and clear_row(r).
   template <class Output, class Sinks = NoSinks>
@@ -256,9 +265,22 @@ struct OnlineSoftmax {
     for (int r = 0; r < kRows; ++r) {
       const float of_keys = l[r];
       float of_row = factor;
-      if constexpr (Sinks::kEnabled) of_row *= add_sink(r, sinks.logit(r), sinks.scale_log2);
+      float sink = -kInf;
+      SinkWeights weights{1.0f, 0.0f};
+      if constexpr (Sinks::kEnabled) {
+        sink = sinks.logit(r);
+        weights = add_sink(r, sink, sinks.scale_log2);
+        of_row *= weights.of_keys;
+      }
+      if constexpr (kHaveValues<Sinks, Output>) {
+        // Without this a NaN would be lost in add_sink. An infinite LSE is no number either.
+        if (!(sink < kInf)) l[r] = kNan;
+      }
       output.scale_row(r, of_row * arch::reciprocal(l[r]));
       if (of_keys == 0.0f) output.clear_row(r);
+      if constexpr (kHaveValues<Sinks, Output>) {
+        if (sink != -kInf) sinks.add_value(output, r, weights.of_sink * arch::reciprocal(l[r]));
+      }
     }
   }
 
@@ -277,16 +299,21 @@ struct OnlineSoftmax {
   }
 
  private:
-  /// Adds a sink to the l of a row, relative to the larger of m and the sink, and returns what O
-  /// has to be multiplied by to be relative to that, too. So the sink may exceed all scores by any
-  /// amount. m stays that of the scores, as a sink in their units may be infinite.
+  /// Holds what the O of a row's keys, and the value of its sink, have to be multiplied by to be
+  /// relative to the larger of m and the sink.
+  struct SinkWeights {
+    float of_keys, of_sink;
+  };
+  /// Adds a sink to the l of a row, relative to the larger of m and the sink, and returns the
+  /// weights. So the sink may exceed all scores by any amount. m stays that of the scores, as a
+  /// sink in their units may be infinite.
   ///   m' = max(m, sink),  l' = l e^(m - m') + e^(sink - m'),  O' = O e^(m - m')
-  ATTILE_HOST_DEVICE float add_sink(int r, float sink, float scale_log2) {
+  ATTILE_HOST_DEVICE SinkWeights add_sink(int r, float sink, float scale_log2) {
     const float above = sink_above_maximum(r, scale_log2, sink);
     const float of_keys = arch::exp2(-arch::fmax(above, 0.0f));
     const float of_sink = sink == -kInf ? 0.0f : arch::exp2(-arch::fmax(-above, 0.0f));
     l[r] = arch::fma(l[r], of_keys, of_sink);
-    return of_keys;
+    return {of_keys, of_sink};
   }
   /// Returns sink - m. NaN where both are -inf. Units: log2.
   ATTILE_HOST_DEVICE float sink_above_maximum(int r, float scale_log2, float sink) const {

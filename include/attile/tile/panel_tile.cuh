@@ -20,9 +20,9 @@
 namespace attile::tile {
 
 /// The number that divides the columns of a tile whose transpose is an operand of a product. With
-/// fp32 it is that of a whole panel; see PanelLayout.
+/// fp32 it is that of a whole panel, and with fp8 that of the smallest one; see PanelLayout.
 template <class T>
-inline constexpr int kTileColumns = sizeof(T) == 4 ? 32 : 16;
+inline constexpr int kTileColumns = sizeof(T) == 2 ? 16 : 32;
 
 /// Refers to a (Rows, Cols) tile in shared memory for matrix instructions, in panels whose rows
 /// take at most kMostUnits times 16 bytes.
@@ -173,12 +173,19 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
       }
     }
   } else {
+    constexpr unsigned kRun = sizeof(T) == 1 ? 2 : 1;  // neighbours that a thread copies
     ATTILE_UNROLL_BY(1)
-    for (unsigned i = thread; i < Rows * Cols; i += kThreads) {
+    for (unsigned i = thread * kRun; i < Rows * Cols; i += kThreads * kRun) {
       const int r = i / Cols;
       const int c = i % Cols;
-      const bool there = source.has_row(row0 + r) && c < source.cols;
-      shared.at(r, c) = there ? *source.at(row0 + r, c) : from_float<T>(0.0f);
+      Vec<T, kRun> run;
+      ATTILE_UNROLL
+      for (unsigned e = 0; e < kRun; ++e) {
+        const int col = c + static_cast<int>(e);
+        const bool there = source.has_row(row0 + r) && col < source.cols;
+        run[e] = there ? *source.at(row0 + r, col) : from_float<T>(0.0f);
+      }
+      arch::store(&shared.at(r, c), run);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/wgmma.cuh>
 #include <attile/core/config.h>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/two_sums.cuh>

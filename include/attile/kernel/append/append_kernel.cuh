@@ -5,11 +5,13 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/launch.cuh>
+#include <attile/arch/math.h>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/append.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
+#include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/core/rotary.h>
 #include <attile/core/vec.h>
@@ -68,9 +70,11 @@ class PairVectors {
       : first_(arch::load<N>(row + at.first)), has_second_(at.second < dim) {
     if (has_second_) second_ = arch::load<N>(row + at.second);
   }
-  ATTILE_DEVICE void store(T* row, PairOffsets at) const {
-    arch::store(row + at.first, first_);
-    if (has_second_) arch::store(row + at.second, second_);
+  /// Stores them; to fp8 what each is over the scale.
+  template <class X>
+  ATTILE_DEVICE void store(X* row, PairOffsets at, float scale) const {
+    arch::store(row + at.first, stored<X>(first_, scale));
+    if (has_second_) arch::store(row + at.second, stored<X>(second_, scale));
   }
   /// Rotates each pair.
   ATTILE_DEVICE void rotate(const PairAngles<N>& angles, RotaryLayout layout) {
@@ -82,6 +86,19 @@ class PairVectors {
   }
 
  private:
+  template <class X>
+  ATTILE_DEVICE static Vec<X, N> stored(const Vec<T, N>& some, float scale) {
+    if constexpr (Fp8<X>) {
+      Vec<X, N> rounded;
+      ATTILE_UNROLL
+      for (int i = 0; i < N; ++i) {
+        rounded[i] = from_float<X>(arch::divide(to_float(some[i]), scale));
+      }
+      return rounded;
+    } else {
+      return some;
+    }
+  }
   template <RotaryLayout kLayout>
   ATTILE_DEVICE void rotate(const PairAngles<N>& angles) {
     constexpr bool kHalves = kLayout == RotaryLayout::kHalves;
@@ -121,6 +138,8 @@ ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const RowItemTile& a
   PairVectors<T, N> x(p.source(item, {origin.batch, origin.row + at.row}), offsets,
                       is_v ? args.head_dim_v : args.head_dim);
 
+  const float scale = p.scale(item, at.sequence);
+
   const NewRow row = new_row(args, at.sequence, rows, at.row);
   PairAngles<N> angles{};  // g++ does not see that only those that were loaded are read
   if constexpr (Args::RotaryType::kEnabled) {
@@ -135,7 +154,7 @@ ATTILE_DEVICE void append_item(const AppendParams<Args>& p, const RowItemTile& a
   if constexpr (Args::RotaryType::kEnabled) {
     if (rotates) x.rotate(angles, args.rotary.layout);
   }
-  x.store(p.target(item, to), offsets);
+  p.with_target(item, to, [&](auto* row) { x.store(row, offsets, scale); });
 }
 
 /// Appends the new rows.

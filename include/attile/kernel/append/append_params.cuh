@@ -28,8 +28,11 @@ struct AppendItem {
 template <class Args>
 struct AppendParams {
   using T = typename Args::ElementType;
+  using K = typename Args::Elements::K;
+  using V = typename Args::Elements::V;
   using Slots = typename RowItems<typename Args::SequencesType>::Slots;
-  static constexpr int kVector = 16 / sizeof(T);  ///< elements that one instruction moves
+  /// Elements that one instruction moves: 16 bytes, or 8 of a cache in fp8.
+  static constexpr int kVector = 16 / sizeof(T);
 
   Args args;  ///< resolved
   /// The pairs of an item: kVector where all rows can be moved by vectors, else 1.
@@ -62,16 +65,33 @@ struct AppendParams {
     return {AppendRole::kQ, head - args.kv_heads, item * item_pairs};
   }
 
-  /// Returns the row that an item is read from, and the one that it is written to.
+  /// Returns the row that an item is read from.
   ATTILE_DEVICE const T* source(const AppendItem& item, RowOrigin at) const {
     if (item.role == AppendRole::kK) return args.k_new.row(at.batch, item.head, at.row);
     if (item.role == AppendRole::kQ) return args.q.row(at.batch, item.head, at.row);
     return args.v_new.row(at.batch, item.head, at.row);
   }
-  ATTILE_DEVICE T* target(const AppendItem& item, RowOrigin at) const {
-    if (item.role == AppendRole::kK) return args.k.row(at.batch, item.head, at.row);
-    if (item.role == AppendRole::kQ) return args.q_out.row(at.batch, item.head, at.row);
-    return args.v.row(at.batch, item.head, at.row);
+  /// Calls f(row) with the row that an item is written to.
+  template <class F>
+  ATTILE_DEVICE void with_target(const AppendItem& item, RowOrigin at, const F& f) const {
+    if constexpr (Args::Elements::kFp8Cache) {
+      if (item.role == AppendRole::kK) return f(args.k.row(at.batch, item.head, at.row));
+      if (item.role == AppendRole::kV) return f(args.v.row(at.batch, item.head, at.row));
+      f(args.q_out.row(at.batch, item.head, at.row));
+    } else {
+      const auto row = [&] {
+        if (item.role == AppendRole::kK) return args.k.row(at.batch, item.head, at.row);
+        if (item.role == AppendRole::kQ) return args.q_out.row(at.batch, item.head, at.row);
+        return args.v.row(at.batch, item.head, at.row);
+      };
+      f(row());
+    }
+  }
+  /// Returns the scale of what an item writes to the cache.
+  ATTILE_DEVICE float scale(const AppendItem& item, int sequence) const {
+    if (item.role == AppendRole::kK) return args.k_scale.at(sequence, item.head);
+    if (item.role == AppendRole::kV) return args.v_scale.at(sequence, item.head);
+    return 1.0f;
   }
 
  private:
@@ -79,24 +99,26 @@ struct AppendParams {
   /// such vector has pairs that are rotated beside others that are not.
   static bool takes_vectors(const Args& a) {
     const auto aligned = [](const auto& x) {
-      return is_aligned(x.data, x.batch_stride) && is_aligned(x.data, x.head_stride) &&
-             is_aligned(x.data, x.row_stride);
+      constexpr int kBytes = kVector * sizeof(*x.data);
+      return is_aligned(x.data, x.batch_stride, kBytes) &&
+             is_aligned(x.data, x.head_stride, kBytes) && is_aligned(x.data, x.row_stride, kBytes);
     };
     if (a.head_dim % kVector != 0 || a.head_dim_v % kVector != 0) return false;
     if constexpr (Args::RotaryType::kEnabled) {
       const std::int64_t stride = a.rotary.angle(1, 0);
-      if (a.rotary.dims % (2 * kVector) != 0 || !is_aligned(a.rotary.cos, stride) ||
-          !is_aligned(a.rotary.sin, stride)) {
+      if (a.rotary.dims % (2 * kVector) != 0 || !is_aligned(a.rotary.cos, stride, 16) ||
+          !is_aligned(a.rotary.sin, stride, 16)) {
         return false;
       }
     }
     return aligned(a.k_new) && aligned(a.v_new) && aligned(a.k) && aligned(a.v) && aligned(a.q) &&
            aligned(a.q_out);
   }
-  /// Returns whether an address, and a stride in elements, are multiples of 16 bytes.
+  /// Returns whether an address, and a stride in elements, are multiples of `bytes`.
   template <class X>
-  static bool is_aligned(const X* data, std::int64_t stride) {
-    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && stride * sizeof(X) % 16 == 0;
+  static bool is_aligned(const X* data, std::int64_t stride, int bytes) {
+    return reinterpret_cast<std::uintptr_t>(data) % bytes == 0 &&
+           stride * static_cast<std::int64_t>(sizeof(X)) % bytes == 0;
   }
 };
 

@@ -7,6 +7,7 @@
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/earlier_keys.h>
 #include <attile/core/element.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
@@ -16,6 +17,7 @@
 #include <attile/tile/online_softmax.h>
 
 #include <cstdint>
+#include <type_traits>
 
 // The states of a row over disjoint keys are merged twice: those of a block's warps, and those of a
 // row tile's parts in scratch memory.
@@ -65,8 +67,22 @@ ATTILE_DEVICE void merge_states(RowState& row, int count, float scale_log2, cons
 template <class Traits>
 class PartOutput {
  public:
-  ATTILE_DEVICE PartOutput(const DecodeParams<Traits>& p, const SplitPart& part, float scale_log2)
-      : p_(p), part_(part), scale_log2_(scale_log2), keep_scale_(p.sampler().keep_scale()) {}
+  /// `earlier_lse`: shared memory for a float of each row, used only where there are earlier keys.
+  ATTILE_DEVICE PartOutput(const DecodeParams<Traits>& p, const SplitPart& part, float scale_log2,
+                           float* earlier_lse)
+      : p_(p),
+        part_(part),
+        scale_log2_(scale_log2),
+        output_scale_(p.output_scale([&] { return part.at; })),
+        earlier_lse_(earlier_lse) {}
+
+  /// Begins a part, before its first `put`.
+  /// Scope    all kThreads threads of the block.
+  /// Barriers one of the block before the first `put`, which reads what other threads write here;
+  ///          and one between the last `put` of the part before and this.
+  ATTILE_DEVICE void begin() const {
+    if (part_.parts == 1) read_earlier_lse();
+  }
 
   /// Takes four elements, from column `col` on, of row `row` of the part: writes O and LSE if it is
   /// the row tile's only part, else its state to scratch memory. Columns from head_dim_v on are
@@ -90,6 +106,10 @@ class PartOutput {
   ATTILE_DEVICE void end() const {
     if (part_.parts == 1 || !part_.is_last_of_run) return;
     if (part_.runs > 1 && !takes_last_ticket()) return;
+    if constexpr (kHasEarlierKeys) {
+      read_earlier_lse();
+      arch::barrier();  // all of it has been read before it is used, and before LSE is written
+    }
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
       const int row = i / kVectors, col = i % kVectors * 4;
       // From m and l of this row in a part, its O is so far away.
@@ -109,9 +129,13 @@ class PartOutput {
                                  });
       store(row, col, sum);
     }
+    if constexpr (kHasEarlierKeys) {
+      arch::barrier();  // it has been used before that of the next part replaces it
+    }
   }
 
  private:
+  static constexpr bool kHasEarlierKeys = kIsEarlierKeys<typename Traits::SinkType>;
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
   static constexpr int kVectors = kColumns / 4;
   static constexpr int kPartsAtOnce = 8;
@@ -134,6 +158,44 @@ class PartOutput {
     float of_row, scale_log2;
     ATTILE_DEVICE float logit(int) const { return of_row; }
   };
+  /// Gives it the results of earlier keys: LSE, and up to four elements of O.
+  template <class T>
+  struct RowOfEarlierKeys : RowSink {
+    const T* o;
+    int count;
+    ATTILE_DEVICE void add_value(const OneRow& output, int, float weight) const {
+      ATTILE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        if (e < count) output.o[e] = arch::fma(to_float(o[e]), weight, output.o[e]);
+      }
+    }
+  };
+  /// Returns the one of these that a row has. `row`: of the part; `at`: of the problem.
+  ATTILE_DEVICE auto sink_of(int row, const ScoreIndex& at, int col) const {
+    RowSink sink{-kInf, scale_log2_};
+    if constexpr (kHasEarlierKeys) {
+      sink.of_row = earlier_lse_[row];
+      const auto* const o = p_.query_row(p_.policies.sink.o, at) + col;
+      return RowOfEarlierKeys<std::remove_cvref_t<decltype(*o)>>{sink, o, p_.head_dim_v - col};
+    } else {
+      if constexpr (RowSink::kEnabled) sink.of_row = p_.policies.sink.logit(at.head);
+      return sink;
+    }
+  }
+  /// Returns which row of the problem a row of the part is.
+  ATTILE_DEVICE ScoreIndex index_of(int row) const {
+    const auto [q_row, head] = p_.packed_heads.divmod(part_.packed_row0 + row);
+    return {part_.at.sequence, part_.at.head + head, q_row, 0};
+  }
+  /// Reads the LSE of the earlier keys of all rows. It may lie where LSE is written, and several
+  /// threads use that of a row.
+  ATTILE_DEVICE void read_earlier_lse() const {
+    if constexpr (kHasEarlierKeys) {
+      for (int row = arch::thread_index(); row < part_.rows; row += Traits::kThreads) {
+        earlier_lse_[row] = p_.sink_of(index_of(row));
+      }
+    }
+  }
 
   /// Returns whether all other blocks of the row tile have ended their parts.
   /// Scope    all threads of the block.
@@ -159,25 +221,22 @@ class PartOutput {
   /// Writes O and LSE of a row from the state over all its keys.
   /// [FlashAttention-2, Alg. 1, lines 12 to 15]
   ATTILE_DEVICE void store(int row, int col, RowState state) const {
-    const int packed_row = part_.packed_row0 + row;
-    const auto [q_row, head_of_pack] = p_.packed_heads.divmod(packed_row);
-    const int head = part_.at.head + head_of_pack;
+    const ScoreIndex at = index_of(row);
     tile::OnlineSoftmax<1> softmax{{state.m}, {state.l}};
-    RowSink sink{-kInf, scale_log2_};
-    if constexpr (RowSink::kEnabled) sink.of_row = p_.policies.sink.logit(head);
+    const auto sink = sink_of(row, at, col);
     const OneRow output{state.o};
-    softmax.finish(output, keep_scale_, sink);
+    softmax.finish(output, output_scale_, sink);
     if (col == 0 && p_.lse.data != nullptr) {
       float lse = softmax.lse(0, scale_log2_);
       if constexpr (RowSink::kEnabled) lse = softmax.lse(0, scale_log2_, sink.of_row);
-      p_.first_row(p_.lse, part_.at.sequence, head)[q_row] = lse;
+      p_.first_row(p_.lse, at.batch, at.head)[at.row] = lse;
     }
-    using T = typename Traits::ElementType;
+    using TO = typename Traits::OutputType;
     const RowOrigin origin = p_.q_origin(part_.at);
-    T* const to = p_.o.tensor.row(origin.batch, head, std::int64_t{origin.row} + q_row) + col;
-    Vec<T, 4> v;
+    TO* const to = p_.o.tensor.row(origin.batch, at.head, std::int64_t{origin.row} + at.row) + col;
+    Vec<TO, 4> v;
     ATTILE_UNROLL
-    for (int e = 0; e < 4; ++e) v[e] = from_float<T>(state.o[e]);
+    for (int e = 0; e < 4; ++e) v[e] = from_float<TO>(state.o[e]);
     if (p_.o.vectors != 0 && col < p_.head_dim_v) {
       arch::store(to, v);
       return;
@@ -190,7 +249,8 @@ class PartOutput {
 
   const DecodeParams<Traits>& p_;
   const SplitPart& part_;
-  float scale_log2_, keep_scale_;
+  float scale_log2_, output_scale_;
+  float* earlier_lse_;
 };
 
 }  // namespace attile

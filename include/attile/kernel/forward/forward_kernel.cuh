@@ -3,11 +3,16 @@
 
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
+#include <attile/arch/math.h>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/earlier_keys.h>
+#include <attile/core/element.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/vec.h>
 #include <attile/kernel/forward/forward_params.cuh>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/kernel/problem/work_tile.h>
@@ -15,6 +20,7 @@
 #include <attile/tile/scores.cuh>
 
 #include <cstdint>
+#include <type_traits>
 
 // The grid, the kernel entry point and the store of LSE are common to all families of forward
 // kernels.
@@ -64,16 +70,69 @@ struct RowSinks {
   ATTILE_DEVICE float logit(int r) const { return sink.logit(coord.at(Registers::row(r), 0).head); }
 };
 
+/// Gives the results of earlier keys of the rows that this thread holds, of which there are some
+/// beyond the sequence's last one.
+template <class Registers, class Traits, class Coord>
+struct RowsOfEarlierKeys {
+  static constexpr bool kEnabled = true;
+
+  const ForwardParams<Traits>& p;
+  Coord coord;
+  float scale_log2;
+
+  ATTILE_DEVICE float logit(int r) const {
+    const int row = Registers::row(r);
+    const bool exists = Registers::has_row(r) && coord.has_row(row);
+    return exists ? p.sink_of(coord.at(row, 0)) : -kInf;
+  }
+  ATTILE_DEVICE void add_value(Registers& output, int r, float weight) const {
+    const int col0 = Registers::col(0), cols = p.head_dim_v - col0;
+    const auto* const value = p.query_row(p.policies.sink.o, coord.at(Registers::row(r), 0)) + col0;
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      const int col = Registers::col_offset(c);
+      if (col >= cols) continue;
+      output.x[r][c] = arch::fma(to_float(value[col]), weight, output.x[r][c]);
+    }
+  }
+};
+
 /// Returns the sinks of the rows that this thread holds, for OnlineSoftmax::finish.
 /// `coord()`: the coordinates of the rows; it is not called where there are no sinks.
 template <class Registers, class Traits, class MakeCoord>
 ATTILE_DEVICE auto row_sinks(const ForwardParams<Traits>& p, float scale_log2,
                              const MakeCoord& coord) {
-  if constexpr (Traits::SinkType::kEnabled) {
+  if constexpr (kIsEarlierKeys<typename Traits::SinkType>) {
+    return RowsOfEarlierKeys<Registers, Traits, decltype(coord())>{p, coord(), scale_log2};
+  } else if constexpr (Traits::SinkType::kEnabled) {
     return RowSinks<Registers, typename Traits::SinkType, decltype(coord())>{p.policies.sink,
                                                                              coord(), scale_log2};
   } else {
     return tile::NoSinks{};
+  }
+}
+
+/// Stores O of the rows that this thread holds as fp32, from registers: the lanes of a row write
+/// whole sectors of 32 bytes, unlike with 16-bit elements.  [FlashAttention-2, Alg. 1, line 14]
+template <class Traits, class Coord, class Registers>
+ATTILE_DEVICE void store_fp32_output(const ForwardParams<Traits>& p, const Coord& coord,
+                                     const Registers& o_frag) {
+  const int col0 = Registers::col(0), cols = p.head_dim_v - col0;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    const int row = Registers::row(r);
+    if (!coord.has_row(row)) continue;
+    float* const out = p.query_row(p.o.tensor, coord.at(row, 0)) + col0;
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      const int col = Registers::col_offset(c);
+      if (p.o.vectors != 0 && col < cols) {
+        arch::store(out + col, Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
+      } else {
+        if (col < cols) out[col] = o_frag.x[r][c];
+        if (col + 1 < cols) out[col + 1] = o_frag.x[r][c + 1];
+      }
+    }
   }
 }
 
@@ -86,6 +145,9 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
                              float scale_log2) {
   constexpr int kLanes = Registers::kRowLanes;
   const int lane = Registers::lane_of_row();
+  if constexpr (kIsEarlierKeys<typename Traits::SinkType>) {
+    arch::warp_barrier();  // LSE may replace that of earlier keys, which the lanes of a row read
+  }
   if (p.lse.data == nullptr || lane >= kLanes) return;
   ATTILE_UNROLL
   for (int first = 0; first < Registers::kRegRows; first += kLanes) {
@@ -100,9 +162,7 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
     if (!coord.has_row(row)) continue;
     const ScoreIndex index = coord.at(row, 0);
     float lse = mine.lse(0, scale_log2);
-    if constexpr (Traits::SinkType::kEnabled) {
-      lse = mine.lse(0, scale_log2, p.policies.sink.logit(index.head));
-    }
+    if constexpr (Traits::SinkType::kEnabled) lse = mine.lse(0, scale_log2, p.sink_of(index));
     p.first_row(p.lse, index.batch, index.head)[index.row] = lse;
   }
 }

@@ -36,8 +36,12 @@ struct Flash1ForwardTraits : ForwardTraits<Br, Bc, D, E, P, Dv, TuningType> {
   static_assert(kSharedBytes <= arch::kMaxSharedBytes,
                 "attile::flash1::ForwardTraits: the tiles of Q, K, V and P take more than the "
                 "232448 bytes of shared memory that a block can have; choose a smaller Br or Bc");
+  static_assert(E::kAllEqual,
+                "attile::flash1: keys and values in fp8 are for the kernels of attile::forward");
   static_assert(!kIsPaged<typename P::SequencesType>,
                 "attile::flash1: keys in pages are for the kernels of attile::forward");
+  static_assert(!kIsEarlierKeys<typename P::SinkType>,
+                "attile::flash1: EarlierKeys are for the kernels of attile::forward");
 };
 
 /// Holds the caller's device pointers to what Algorithm 2 stores besides O, for Algorithm 4.

@@ -37,10 +37,11 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const TileRange range = at.kv_tiles;
   const auto k_gmem = p.k_of(at);
   const auto v_gmem = p.v_of(at);
-  const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
+  const float scale = p.score_scale(at);
+  const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const auto sampler = p.sampler();
-  tile::Transfer<kThreads, typename Traits::KTile, T> k_transfer;
-  tile::Transfer<kThreads, typename Traits::VTile, T> v_transfer;
+  tile::Transfer<kThreads, typename Traits::KTile, typename Traits::Elements::K> k_transfer;
+  tile::Transfer<kThreads, typename Traits::VTile, typename Traits::Elements::V> v_transfer;
 
   tile::load<kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
   typename Traits::OutputRegisters o_frag;            // line 5
@@ -68,7 +69,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     s_frag.clear();
     tile::matmul_nt(s_frag, q_smem, k_smem);  // line 8
     if constexpr (Traits::kPrefetch) v_transfer.put(v_smem, v_gmem, coord.col0);
-    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies_in_tile(range.full(i)), p.scale,
+    tile::modify_and_mask<masked.value>(s_frag, coord, p.policies_in_tile(range.full(i)), scale,
                                         tile::MathOf<T>());
     softmax.step(s_frag, o_frag, scale_log2);  // line 9
     if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, sampler);
@@ -86,8 +87,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
 
   const auto sinks =
       row_sinks<typename Traits::OutputRegisters>(p, scale_log2, [&] { return p.coord(at, 0); });
-  softmax.finish(o_frag, sampler.keep_scale(), sinks);  // line 12
-  tile::store(p.o_of(at), o_frag, at.row0);             // line 14
+  softmax.finish(o_frag, p.output_scale([&] { return at; }), sinks);  // line 12
+  tile::store(p.o_of(at), o_frag, at.row0);                           // line 14
   store_lse<typename Traits::OutputRegisters>(p, p.coord(at, 0), softmax,
                                               scale_log2);  // lines 13, 15
 }

@@ -30,10 +30,12 @@ struct KernelTraits {
       "attile: a family's traits take Elements<T> and Policies<...>, where they took T, a "
       "mask, a score modifier and a dropout (docs/migration.md)");
   static_assert(
-      E::kAllEqual,
+      E::kAllEqual || (kWay == Direction::kForward && (E::kFp8Cache || E::kOnlyOutputIsFloat)),
       "attile: the kernels take Q, K, V and O of one element type, which is that of their "
-      "gradients too");
+      "gradients too; forward also K and V in fp8 with Q of 16 bits, and O in fp32");
+  using Elements = E;
   using ElementType = typename E::Q;
+  using OutputType = typename E::O;
   using Policies = P;
   using MaskType = typename P::MaskType;
   using ScoreModType = typename P::ScoreModType;

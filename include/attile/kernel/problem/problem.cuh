@@ -6,6 +6,8 @@
 #include <attile/core/block_sparse.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
+#include <attile/core/earlier_keys.h>
+#include <attile/core/fp8.h>
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
@@ -18,6 +20,7 @@
 #include <attile/tile/matrix.cuh>
 #include <attile/tile/scores.cuh>
 
+#include <cstdint>
 #include <type_traits>
 
 namespace attile {
@@ -28,13 +31,37 @@ using QSlots = TileSlots<Axis::kRows, Traits::kBr, typename Traits::SequencesTyp
 template <class Traits>
 using KvSlots = TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesType>;
 
+namespace detail {
+
+/// Holds the scales of keys and values. Where there are none it has no size, so that nothing moves
+/// in the parameter of a kernel.
+template <class E>
+struct KeyScales {
+  static constexpr bool kHasScales = false;
+  template <class Args>
+  explicit KeyScales(const Args&) {}
+};
+template <class E>
+  requires(E::kFp8Cache)
+struct KeyScales<E> {
+  static constexpr bool kHasScales = true;
+  Scales k_scale, v_scale;
+
+  template <class Args>
+  explicit KeyScales(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
+};
+
+}  // namespace detail
+
 /// Holds a problem as its kernels see it: the arguments with everything resolved that the host
 /// knows. A kernel reads tensors, lengths and policies through it, by a work tile. It is the first
 /// part of the parameter of every kernel but standard attention's.
 template <class Traits>
-struct Problem {
+struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   using Args = typename Traits::Args;
+  using Elements = typename Args::Elements;
   using T = typename Traits::ElementType;
+  using TO = typename Traits::OutputType;
   using Policies = typename Traits::Policies;
   using SequencesType = typename Traits::SequencesType;
   using MaskType = typename Policies::MaskType;
@@ -45,8 +72,10 @@ struct Problem {
   /// The larger of the two head dimensions that the kernel takes.
   static constexpr int kColumns = max(Traits::kD, Traits::kDv);
 
-  tile::TensorParam<const T> q, k, v;
-  tile::TensorParam<std::conditional_t<Args::kIsForward, T, const T>> o;
+  tile::TensorParam<const T> q;
+  tile::TensorParam<const typename Elements::K> k;
+  tile::TensorParam<const typename Elements::V> v;
+  tile::TensorParam<std::conditional_t<Args::kIsForward, TO, const TO>> o;
   RowTensor<std::conditional_t<Args::kIsForward, float, const float>> lse;
   int batch;  ///< the number of sequences
   int q_heads, kv_heads;
@@ -146,6 +175,21 @@ struct Problem {
       return x.slice(kv_origin(at), at.kv_head, extent(at).kv_len, cols);
     }
   }
+  /// Points to the first element of a row of O, or of a tensor with as many rows. `at`: the row's
+  /// sequence, head and number.
+  template <class X>
+  ATTILE_DEVICE X* query_row(const Tensor<X>& x, const ScoreIndex& at) const {
+    const RowOrigin origin = policies.sequences.q_origin(at.batch);
+    return x.row(origin.batch, at.head, std::int64_t{origin.row} + at.row);
+  }
+  /// Returns the score of the sink of a row: of the LSE of earlier keys, or of the query head.
+  ATTILE_DEVICE float sink_of(const ScoreIndex& at) const {
+    if constexpr (kIsEarlierKeys<typename Policies::SinkType>) {
+      return *query_row(policies.sink.lse, at);
+    } else {
+      return policies.sink.logit(at.head);
+    }
+  }
   /// Points to the element of a sequence's first row in a tensor of LSE's shape; its other rows
   /// follow.
   template <class X>
@@ -235,6 +279,26 @@ struct Problem {
     }
   }
 
+  /// Returns the factor from the products of a work tile's elements to its scores.
+  ATTILE_DEVICE float score_scale(const WorkTile& at) const {
+    if constexpr (Problem::kHasScales) {
+      return scale * this->k_scale.at(at.sequence, at.kv_head);
+    } else {
+      return scale;
+    }
+  }
+  /// Returns the factor that O has beside 1 / l. `tile()` returns the work tile; it is not called
+  /// where there are no scales. Scope    all lanes of a warp.
+  template <class MakeTile>
+  ATTILE_DEVICE float output_scale(const MakeTile& tile) const {
+    if constexpr (Problem::kHasScales) {
+      const WorkTile at = tile();
+      return sampler().keep_scale() * this->v_scale.at(at.sequence, at.kv_head);
+    } else {
+      return sampler().keep_scale();
+    }
+  }
+
   /// Returns what decides about dropout. Scope    all lanes of a warp.
   ATTILE_DEVICE auto sampler() const {
     const auto sampler = policies.dropout.sampler(q_heads);
@@ -260,7 +324,8 @@ struct Problem {
   }
 
   Problem(const Args& args, HeadDims dims)
-      : q(tile::tensor_param(args.q, dims.qk)),
+      : detail::KeyScales<Elements>(args),
+        q(tile::tensor_param(args.q, dims.qk)),
         k(tile::tensor_param(args.k, dims.qk)),
         v(tile::tensor_param(args.v, dims.v)),
         o(tile::tensor_param(args.o, dims.v)),

@@ -15,6 +15,7 @@
 #include <attile/kernel/backward/q_tile_loop.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm80/backward_traits.cuh>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/panel_tile.cuh>

@@ -15,7 +15,7 @@
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm80/decode_traits.cuh>
 #include <attile/tile/dropout.cuh>
-#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>
@@ -46,7 +46,8 @@
 // reads one, with the next tiles of the part and of the part after it, so that a block whose part
 // ends has the next one's first tiles in flight. The copies of a tile of K and V are one commit
 // group of cp.async; with the first tile of a part come the block's rows of Q, for which there are
-// two stages.
+// two stages. K and V in fp8 lie in their stages as they are in device memory, and are converted to
+// the type of Q when a warp loads the pieces of a product (mma_operands.cuh).
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
@@ -68,6 +69,7 @@ template <class Traits>
 class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
+  using K = typename Traits::K;
 
  public:
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, int block, unsigned char* shared)
@@ -163,11 +165,11 @@ class TileLoads {
       const bool there = r < part_.rows && col < p_.head_dim;
       const T* const from = row_of(r < part_.rows ? r : 0) + (there ? col : 0);
       if (p_.q.vectors != 0) {
-        arch::async_copy_16(
-            arch::shared_address(q_smem.data) + Layout::offset(r, i % Layout::kUnits), from, there);
+        tile::copy_left_async<K>(q_smem, r, i % Layout::kUnits, from, there);
       } else {
         for (int e = 0; e < kUnit; ++e) {
-          q_smem.at(r, col + e) = there && col + e < p_.head_dim ? from[e] : from_float<T>(0.0f);
+          tile::left_element<K>(q_smem, r, col + e) =
+              there && col + e < p_.head_dim ? from[e] : from_float<T>(0.0f);
         }
       }
     }
@@ -246,6 +248,7 @@ ATTILE_DEVICE void merge_warps(
   float* const m = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   float* const l = m + Outputs::kRows;
   float* const o = reinterpret_cast<float*>(shared + Traits::kMergeOffset);
+  output.begin();
   ATTILE_UNROLL
   for (int r = 0; r < Outputs::kRegRows; ++r) {
     const float sum = Outputs::sum_lanes(softmax.l[r]);
@@ -301,8 +304,8 @@ ATTILE_DEVICE void merge_warps(
 /// 2307.08691, Algorithm 1; the lines named are its) over each state's keys.
 template <class Share, class Traits>
 ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& part,
-                                const TileLoads<Traits>& loads, int tile, float scale_log2,
-                                typename Traits::OutputRegisters& o_frag,
+                                const TileLoads<Traits>& loads, int tile, float scale,
+                                float scale_log2, typename Traits::OutputRegisters& o_frag,
                                 tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax) {
   using T = typename Traits::ElementType;
   using Scores = typename Share::Scores;
@@ -314,9 +317,9 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
   tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
   if (part.at.kv_tiles.full(tile)) {
-    tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
+    tile::modify_and_mask<false>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   } else {
-    tile::modify_and_mask<true>(s_frag, coord, p.policies, p.scale, tile::MathOf<T>());
+    tile::modify_and_mask<true>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   }
   softmax.step_exactly(s_frag, o_frag, scale_log2);  // line 9
   if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
@@ -331,7 +334,8 @@ template <class Traits>
 ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                                 TileLoads<Traits>& loads, unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
-  const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
+  const float scale = p.score_scale(part.at);
+  const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = Traits::kGroupWarps == 1 ||
                             (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
@@ -352,13 +356,16 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, scale_log2, o_frag, softmax);
+      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, scale, scale_log2, o_frag,
+                                            softmax);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, scale_log2, o_frag, softmax);
+      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, scale, scale_log2, o_frag,
+                                             softmax);
     }
     loads.release_tile();
   }
-  const PartOutput<Traits> output(p, part, scale_log2);
+  float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
+  const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
   merge_warps<Traits>(o_frag, softmax, output, part.rows, divides_keys, scale_log2, shared);

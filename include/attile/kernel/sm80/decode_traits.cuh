@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/launch.cuh>
+#include <attile/core/earlier_keys.h>
 #include <attile/core/math.h>
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
@@ -33,6 +34,8 @@ constexpr int merge_columns(int columns, int warps) {
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
 struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using T = typename E::Q;
+  using K = typename E::K;
+  using V = typename E::V;
   static_assert(D >= 1 && D <= 256, "attile::sm80::DecodeTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm80::DecodeTraits: Dv must be 1 to 256");
   static_assert(!BlockListMask<typename P::MaskType>,
@@ -64,14 +67,15 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Is the number of rows that a warp has.
   static constexpr int kWarpRows = 16;
   // S, P and O of all warps are one tile, one warp's 16 rows after another's (WarpShare).
-  static constexpr int kQkColumns = round_up(D, tile::kTileColumns<T>);
-  static constexpr int kVColumns = round_up(Dv, tile::kTileColumns<T>);
+  static constexpr int kQkColumns = round_up(D, tile::kTileColumns<K>);
+  static constexpr int kVColumns = round_up(Dv, tile::kTileColumns<V>);
   template <int kWarpKeys>
   using ScoreRegisters = tile::MmaTile<kWarps * kWarpRows, kWarpKeys, kWarps>;
-  using OutputRegisters = tile::MmaTile<kWarps * kWarpRows, kVColumns, kWarps>;
+  using OutputRegisters =
+      tile::MmaTile<kWarps * kWarpRows, kVColumns, kWarps, 1, tile::kLaneColumnsOf<V>>;
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
-  using KTile = tile::PanelTile<kGroupKeys, kQkColumns, T>;
-  using VTile = tile::PanelTile<kGroupKeys, kVColumns, T>;
+  using KTile = tile::PanelTile<kGroupKeys, kQkColumns, K>;
+  using VTile = tile::PanelTile<kGroupKeys, kVColumns, V>;
 
   static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
   static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);
@@ -88,8 +92,10 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kStageBytes = KTile::kBytes + VTile::kBytes;  // of a group
   static constexpr std::size_t kGroupBytes = kStages * kStageBytes;
   static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;
+  /// Of a state's row: m, l, and where there are earlier keys their LSE.
+  static constexpr int kStateFloats = kIsEarlierKeys<typename P::SinkType> ? 3 : 2;
   static constexpr std::size_t kMergeOffset =
-      kStatesOffset + 2 * kWarps * kWarpRows * sizeof(float);
+      kStatesOffset + kStateFloats * kWarps * kWarpRows * sizeof(float);
   static constexpr std::size_t kSharedBytes = kMergeOffset + sizeof(float) * kMergeFloats;
   static_assert(kSharedBytes <= arch::kMaxSharedBytes,
                 "attile::sm80::DecodeTraits: the stages of K and V, Q and what merges O take more "

@@ -11,6 +11,7 @@
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm80/forward_traits.cuh>
 #include <attile/tile/dropout.cuh>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>
@@ -74,19 +75,27 @@ ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
 }
 
 /// Stores O by way of shared memory, so that whole rows are written. There it overwrites Q, which
-/// all warps have read before the block's last barrier.
+/// all warps have read before the block's last barrier. O in fp32 of 16-bit inputs is stored from
+/// registers.
 template <class Traits>
 ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsigned char* shared,
                                 const typename Traits::OutputRegisters& o_frag,
                                 const typename Traits::RowWarps& row_warps) {
   using Outputs = typename Traits::OutputRegisters;
-  const typename Traits::OTile o_smem{shared};
-  tile::stage(o_smem, o_frag);
-  row_warps.barrier();  // the warps of a row have written its O before they read it; no others do
-  const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
-  constexpr int kRows = Outputs::kWarpRows / Traits::kWarpsN;
-  const int warp_of_row = Outputs::warp_col() / Outputs::kWarpCols;
-  tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + warp_of_row * kRows, at.row0);
+  if constexpr (!Traits::kStagesOutput) {
+    if constexpr (kIsEarlierKeys<typename Traits::SinkType>) {
+      row_warps.barrier();  // the warps of a row have read the LSE that its LSE may replace
+    }
+    store_fp32_output(p, p.coord(OneTileSchedule<Traits>(p, block).rows(), 0), o_frag);
+  } else {
+    const typename Traits::OTile o_smem{shared};
+    tile::stage(o_smem, o_frag);
+    row_warps.barrier();  // the warps of a row have written its O before they read it; no others do
+    const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
+    constexpr int kRows = Outputs::kWarpRows / Traits::kWarpsN;
+    const int warp_of_row = Outputs::warp_col() / Outputs::kWarpCols;
+    tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + warp_of_row * kRows, at.row0);
+  }
 }
 
 /// Returns a block's work tile, computed anew, with the range that is known.
@@ -117,7 +126,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const KeyValueTiles<Traits> kv_smem(p, at, shared + Traits::kQoBytes);
   const typename Traits::PTile p_smem{kv_smem.end()};  // (Br, Bc), where a row has several warps
   const RowWarps row_warps(kv_smem.end() + Traits::kPBytes);
-  const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(p.scale);
+  const float scale = p.score_scale(at);
+  const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange range = at.kv_tiles;  // the kv tiles that the block loads
   // The kv tiles that the warp computes. Where a row has several warps, there are no registers for
   // a range of their own, and their rows see nearly what the block's do; with block lists they see
@@ -126,7 +136,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const TileRange mine =
       kHasRange ? p.keys_seen(at, at.head, at.row0 + Scores::warp_row(), Scores::kWarpRows) : range;
 
-  tile::load_async<kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
+  tile::load_left_async<typename Traits::K, kThreads>(q_smem, p.q_of(at), at.row0);  // line 4
   if (range.first < range.last) kv_smem.load_k(p.kv_tile(at, range.first));
   arch::async_copy_commit();
   Outputs o_frag;  // line 5
@@ -159,10 +169,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::async_copy_commit();
     if (!seen) continue;
     if (p.is_full(here, mine, step, kv_tile)) {
-      tile::modify_and_mask<false>(s_frag, coord, p.policies_in_tile(mine.full(step)), p.scale,
+      tile::modify_and_mask<false>(s_frag, coord, p.policies_in_tile(mine.full(step)), scale,
                                    tile::MathOf<T>());
     } else {
-      tile::modify_and_mask<true>(s_frag, coord, p.policies_in_tile(mine.full(step)), p.scale,
+      tile::modify_and_mask<true>(s_frag, coord, p.policies_in_tile(mine.full(step)), scale,
                                   tile::MathOf<T>());
     }
     softmax.template step<Traits::kRescaleThreshold>(s_frag, o_frag, scale_log2,
@@ -176,11 +186,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::async_copy_wait<0>();
     arch::barrier();  // Q has arrived before O is staged in its memory
   }
-  const auto sinks = row_sinks<Outputs>(p, scale_log2, [&] {
-    return p.coord(OneTileSchedule<Traits>(p, arch::opaque(block)).rows(), 0);
-  });
-  softmax.finish(o_frag, p.sampler().keep_scale(), row_warps, sinks);  // line 12
-  store_output(p, arch::opaque(block), shared, o_frag, row_warps);     // line 14
+  const auto rows = [&] { return OneTileSchedule<Traits>(p, arch::opaque(block)).rows(); };
+  const auto sinks = row_sinks<Outputs>(p, scale_log2, [&] { return p.coord(rows(), 0); });
+  softmax.finish(o_frag, p.output_scale(rows), row_warps, sinks);   // line 12
+  store_output(p, arch::opaque(block), shared, o_frag, row_warps);  // line 14
   const WorkTile end = OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
   store_lse<Outputs>(p, p.coord(end, 0), softmax, scale_log2);  // lines 13, 15
 }

@@ -10,6 +10,7 @@
 #include <attile/tile/row_warps.cuh>
 
 #include <numeric>
+#include <type_traits>
 
 namespace attile::sm80 {
 
@@ -20,6 +21,8 @@ namespace attile::sm80 {
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using T = typename E::Q;
+  using K = typename E::K;
+  using V = typename E::V;
   static_assert(Br >= 16 && Br % 16 == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16");
   static_assert(Bc >= 1 && Bc % 16 == 0,
@@ -58,20 +61,23 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// The rescale threshold: P <= 2^8 keeps its relative precision in every type. Units: log2.
   static constexpr int kRescaleThreshold = 8;
 
-  static constexpr int kQkColumns = round_up(D, tile::kTileColumns<T>);
-  static constexpr int kVColumns = round_up(Dv, std::lcm(tile::kTileColumns<T>, 16 * kWarpsN));
+  static constexpr int kQkColumns = round_up(D, tile::kTileColumns<K>);
+  static constexpr int kVColumns = round_up(Dv, std::lcm(tile::kTileColumns<V>, 16 * kWarpsN));
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
-  using KTile = tile::PanelTile<Bc, kQkColumns, T>;
-  using VTile = tile::PanelTile<Bc, kVColumns, T>;
+  using KTile = tile::PanelTile<Bc, kQkColumns, K>;
+  using VTile = tile::PanelTile<Bc, kVColumns, V>;
+  /// O as it is staged, which that in fp32 of 16-bit inputs is not.
   using OTile = tile::PanelTile<Br, kVColumns, T>;
+  static constexpr bool kStagesOutput = std::is_same_v<typename E::Q, typename E::O>;
   using PTile = tile::PanelTile<Br, Bc, T>;
   using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps, kWarpsN>;
-  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kWarpsN>;
+  using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kWarpsN, tile::kLaneColumnsOf<V>>;
   using RowWarps = tile::RowWarps<kWarps, kWarpsN, ScoreRegisters::kRegRows>;
 
   // Shared memory is laid out in this order. O overwrites Q, which is not needed any more by then;
   // a warp with whole rows of P keeps them in registers.
-  static constexpr std::size_t kQoBytes = max(QTile::kBytes, OTile::kBytes);
+  static constexpr std::size_t kQoBytes =
+      kStagesOutput ? max(QTile::kBytes, OTile::kBytes) : QTile::kBytes;
   static constexpr std::size_t kPBytes = kWarpsN > 1 ? PTile::kBytes : 0;
   static constexpr std::size_t kSharedBytes =
       kQoBytes + KTile::kBytes + VTile::kBytes + kPBytes + RowWarps::kBytes;

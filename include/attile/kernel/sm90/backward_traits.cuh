@@ -12,6 +12,7 @@
 #include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/tuning.h>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>

@@ -88,7 +88,10 @@ class SequenceBoxes {
       const RowShape q_shape = a.sequences.q_shape(a.batch, a.q_len);
       const RowShape kv_shape = a.sequences.kv_shape(a.batch, a.kv_len);
       if constexpr (Args::kIsForward) {
-        folds_.q = fold(q_shape, heads, a.q, a.o);
+        using E = typename Args::Elements;
+        folds_.q = std::is_same_v<typename E::Q, typename E::O>
+                       ? fold(q_shape, heads, a.q, a.o)
+                       : fold(q_shape, heads, a.q);  // O has no map
         folds_.kv = fold(kv_shape, heads_of_keys, a.k, a.v);
       } else {
         folds_.q = fold(q_shape, heads, a.q, a.dout);

@@ -23,7 +23,7 @@
 //   | warp 1, lane 0: load_kv (V)   |--V---->|   S = Q K^T    wgmma, Q and K in shared memory  |
 //   | warp 2, lane i: load_q,       |--Q[i]->|   m, l, P      in registers                     |
 //   |   the Q of consumer i         |--rows->|   O += P V     wgmma, P in registers            |
-//   | warp 3, lane i:               |--E[i]->|   O            registers -> shared -> TMA       |
+//   | warp 3, lane i:               |--E[i]->|   O            registers -> shared -> TMA (***) |
 //   |   load_elements (*)           |        |   LSE          registers -> device memory       |
 //   | warp 3, lane 0: run_scheduler |        +-------------------------------------------------+
 //   |   (**), work tiles -> all     |
@@ -47,6 +47,7 @@
 //
 //   (*) Only with kElementStages; else threads read the elements of their scores.
 //   (**) Only with kHasScheduler, which excludes kElementStages.
+//   (***) O in fp32 of 16-bit inputs: registers -> device memory.
 //
 // A stage of K is free when all consumers have made S of it or have skipped it, and a stage of V
 // when all have made P V of it or have skipped it. Q[i] is free when S of its last tile is made, or
@@ -156,7 +157,7 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
   if constexpr (!arch::kHasWarpgroups) return;
   const ForwardMemory<Traits> smem{shared};
   if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) {
-    p.maps.prefetch();
+    p.maps.template prefetch<Traits>();
     if constexpr (Traits::kElementStages > 0) {
       if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
     }

@@ -15,6 +15,7 @@
 #include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/dropout.cuh>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>

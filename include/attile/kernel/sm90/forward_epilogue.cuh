@@ -6,6 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
+#include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
@@ -13,7 +14,8 @@
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>
 
-// The epilogue of a consumer warpgroup of the forward kernel: O goes through shared memory.
+// The epilogue of a consumer warpgroup of the forward kernel: O goes through shared memory, but for
+// one in fp32.
 
 namespace attile::sm90 {
 
@@ -28,18 +30,22 @@ template <class Traits>
 ATTILE_DEVICE void store_o(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
                            int warpgroup, const WorkTile& at,
                            const typename Traits::OutputRegisters& o_frag) {
-  const auto o_smem = smem.o(warpgroup);
-  ATTILE_UNROLL
-  for (int col0 = 0; col0 < Traits::OutputRegisters::kCols; col0 += Traits::OTile::kCols) {
-    if (is_storing_thread()) arch::bulk_wait_read<0>();
-    // TMA has read what was staged before: the storing thread has waited for that.
-    consumer_barrier(warpgroup);
-    tile::stage(o_smem, o_frag, 1.0f, -col0, warpgroup * kWarpgroupRows);
-    // What each thread has written is made visible to TMA, and all have done so before one thread
-    // starts the copy.
-    arch::fence_async_proxy();
-    consumer_barrier(warpgroup);
-    if (is_storing_thread()) tile::store_by_tma(o_smem, p.maps.o, p.queries(at, col0));
+  if constexpr (!Traits::kStagesOutput) {
+    store_fp32_output(p, p.coord(at, warpgroup, 0), o_frag);
+  } else {
+    const auto o_smem = smem.o(warpgroup);
+    ATTILE_UNROLL
+    for (int col0 = 0; col0 < Traits::OutputRegisters::kCols; col0 += Traits::OTile::kCols) {
+      if (is_storing_thread()) arch::bulk_wait_read<0>();
+      // TMA has read what was staged before: the storing thread has waited for that.
+      consumer_barrier(warpgroup);
+      tile::stage(o_smem, o_frag, 1.0f, -col0, warpgroup * kWarpgroupRows);
+      // What each thread has written is made visible to TMA, and all have done so before one thread
+      // starts the copy.
+      arch::fence_async_proxy();
+      consumer_barrier(warpgroup);
+      if (is_storing_thread()) tile::store_by_tma(o_smem, p.maps.o, p.queries(at, col0));
+    }
   }
 }
 

@@ -80,12 +80,14 @@ struct BoxedTensors {
     if (!has_rows()) return {};
     if (has_keys() && !pages) return pages;
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
-    if (!keys || !arch::boxable(q) || !arch::boxable(o)) return not_boxable(Direction::kForward);
+    const bool queries = arch::boxable(q) && (!Traits::kStagesOutput || arch::boxable(o));
+    if (!keys || !queries) return not_boxable(Direction::kForward);
     if (Traits::kElementStages > 0 && has_keys() &&
         (!arch::boxable(elements) || elements.stride_bytes[0] != sizeof(T))) {
       return elements_not_boxable();
     }
-    return arch::storable(o) ? Check{} : not_storable(Direction::kForward);
+    const bool stored = !Traits::kStagesOutput || arch::storable(o);
+    return stored ? Check{} : not_storable(Direction::kForward);
   }
 
  private:
@@ -121,7 +123,7 @@ struct ElementMap {
 template <>
 struct ElementMap<false> {};
 
-/// Holds the descriptors by which TMA addresses Q, K, V and O.
+/// Holds the descriptors by which TMA addresses Q, K, V and, where it is staged, O.
 struct TensorMaps {
   arch::TensorMap q, k, v, o;
   bool has_keys = false;  ///< else those of K and V are not made, and must not be used
@@ -130,7 +132,9 @@ struct TensorMaps {
   template <class Traits>
   [[nodiscard]] cudaError_t make(const BoxedTensors<Traits>& boxed) {
     if (const cudaError_t error = arch::make_map(q, boxed.q)) return error;
-    if (const cudaError_t error = arch::make_map(o, boxed.o)) return error;
+    if constexpr (Traits::kStagesOutput) {
+      if (const cudaError_t error = arch::make_map(o, boxed.o)) return error;
+    }
     has_keys = boxed.has_keys();
     if (!has_keys) return cudaSuccess;
     if (const cudaError_t error = arch::make_map(k, boxed.k)) return error;
@@ -138,9 +142,10 @@ struct TensorMaps {
   }
 
   /// Prefetches those that are made. Scope    one thread.
+  template <class Traits>
   ATTILE_DEVICE void prefetch() const {
     arch::prefetch_map(q);
-    arch::prefetch_map(o);
+    if constexpr (Traits::kStagesOutput) arch::prefetch_map(o);
     if (!has_keys) return;
     arch::prefetch_map(k);
     arch::prefetch_map(v);

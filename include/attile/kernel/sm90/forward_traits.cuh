@@ -44,6 +44,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using T = typename E::Q;
   static_assert(sizeof(T) == 2,
                 "attile::sm90::ForwardTraits: fp16 and bf16; fp32 is for the other families");
+  static_assert(E::kInputsEqual,
+                "attile::sm90::ForwardTraits: Q, K and V of one element type; K and V in fp8 are "
+                "for the other families");
   static_assert(Br == 64 || Br == 128 || Br == 192,
                 "attile::sm90::ForwardTraits: Br must be 64, 128 or 192");
   static_assert(Bc >= 16 && Bc % 16 == 0 && Bc <= 256,
@@ -125,6 +128,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       kVOffset + round_up(VPipeline::kBytes, kTileAlignment);
   static constexpr std::size_t kOOffset =
       kElementOffset + kConsumers * round_up(kElementBytes, kTileAlignment);
+  /// Whether O goes through shared memory: that in fp32 of 16-bit inputs is stored from registers.
+  static constexpr bool kStagesOutput = std::is_same_v<typename E::Q, typename E::O>;
 
  private:
   /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
@@ -135,7 +140,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       sizeof(arch::Mbarrier) * 2 * (kConsumers * (2 + kElementStages) + 2 * kStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
   static constexpr std::size_t kOutputBytes =
-      kConsumers * kWarpgroupRows * VTile::kCols * sizeof(T);
+      kStagesOutput ? kConsumers * kWarpgroupRows * VTile::kCols * sizeof(T) : 0;
   static constexpr bool kWholeOutput = kConsumers * QTile::kBytes + kOutputBytes <= kRest;
 
  public:
@@ -151,7 +156,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using OTile = tile::PanelTile<kWarpgroupRows,
                                 kWholeOutput ? VTile::kCols : round_up(VTile::kCols / 2, 16), T>;
   /// Where Q, the slots of ConsumerRows and the barriers begin in shared memory.
-  static constexpr std::size_t kQOffset = kOOffset + kConsumers * OTile::kBytes;
+  static constexpr std::size_t kQOffset =
+      kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
   /// Whether one producer thread, the scheduler, makes the work tiles for the others

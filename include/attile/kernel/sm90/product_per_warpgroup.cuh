@@ -19,6 +19,7 @@
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/kernel/sm90/score_consumer.cuh>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>

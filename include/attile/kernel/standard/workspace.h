@@ -29,6 +29,8 @@ Sizes sizes_of(const Args& a) {
       Args::SequencesType::kUniform && Args::Elements::kAllEqual,
       "attile::standard: products of whole tensors take sequences of one length, Uniform, "
       "and one element type");
+  static_assert(!kIsEarlierKeys<typename Args::SinkType>,
+                "attile::standard: EarlierKeys are for the kernels of attile::forward");
   const std::int64_t rows = std::int64_t{a.batch} * a.q_heads * a.q_len;
   const std::int64_t kv_rows = std::int64_t{a.batch} * a.kv_heads * a.kv_len;
   return {head_dims(a, 0, 0), a.q_heads / a.kv_heads, rows, kv_rows, a.kv_len};

@@ -11,7 +11,11 @@ namespace attile::arch {
 
 [[gnu::always_inline]] inline void async_copy_16(std::uint32_t shared, const void* from,
                                                  bool there) {
-  sim::async_copy(shared, from, there);
+  sim::async_copy(shared, from, 16, there);
+}
+[[gnu::always_inline]] inline void async_copy_4(std::uint32_t shared, const void* from,
+                                                bool there) {
+  sim::async_copy(shared, from, 4, there);
 }
 
 inline void async_copy_commit() { sim::async_commit(); }

@@ -30,6 +30,7 @@ inline float fmax_above(float a, float b, float c) {
   return std::bit_cast<float>(std::max({bits(a), bits(b), bits(c)}));
 }
 inline float multiply(float a, float b) { return a * b; }
+inline float divide(float a, float b) { return a / b; }
 inline float fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float approximate_tanh(float x) { return std::tanh(x); }

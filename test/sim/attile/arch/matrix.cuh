@@ -11,14 +11,16 @@
 
 namespace attile::arch {
 
+template <int kCount>
 [[gnu::always_inline]] inline void load_matrices(
-    std::uint32_t (&r)[4], std::uint32_t shared,
+    std::uint32_t (&r)[kCount], std::uint32_t shared,
     std::source_location at = std::source_location::current()) {
   sim::load_matrices(r, shared, false, at);
 }
 
+template <int kCount>
 [[gnu::always_inline]] inline void load_matrices_transposed(
-    std::uint32_t (&r)[4], std::uint32_t shared,
+    std::uint32_t (&r)[kCount], std::uint32_t shared,
     std::source_location at = std::source_location::current()) {
   sim::load_matrices(r, shared, true, at);
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+// Conversions of fp8 in words of four elements, as matrix instructions take their operands.
+
+namespace attile::arch {
+
+/// Returns bytes 0, 2, 1 and 3 of a word, in this order.
+ATTILE_DEVICE std::uint32_t swap_middle_bytes(std::uint32_t word) {
+  return __byte_perm(word, 0, 0x3120);
+}
+
+namespace detail {
+
+/// Returns two elements of fp16, from those of fp8 in the upper bytes of the halves of a word;
+/// exactly. It multiplies, because fp16 has more exponents below 1: so subnormal elements become
+/// normal. The NaNs of e4m3 become 480 thereby, which is no number of e4m3.
+ATTILE_DEVICE __half2 e4m3_in_upper_bytes(std::uint32_t word) {
+  const std::uint32_t shifted = (word & 0x7F007F00u) >> 1 | (word & 0x80008000u);
+  __half2 pair;
+  std::memcpy(&pair, &shifted, sizeof pair);
+  pair = __hmul2(pair, __float2half2_rn(256.0f));
+  const std::uint32_t is_nan = __heq2_mask(__habs2(pair), __float2half2_rn(480.0f));
+  std::uint32_t bits;
+  std::memcpy(&bits, &pair, sizeof bits);
+  bits |= is_nan;
+  std::memcpy(&pair, &bits, sizeof pair);
+  return pair;
+}
+
+/// Returns the two elements of fp8 in half kHalf of a word, as fp16; exactly.
+template <class F, int kHalf>
+ATTILE_DEVICE __half2 widen_to_half(std::uint32_t word) {
+  constexpr bool kIsE4m3 = std::is_same_v<F, __nv_fp8_e4m3>;
+  __half2 pair;
+#if __CUDA_ARCH__ >= 890
+  if constexpr (kIsE4m3) {
+    std::uint32_t bits;
+    const auto elements = static_cast<std::uint16_t>(word >> (16 * kHalf));
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(bits) : "h"(elements));
+    std::memcpy(&pair, &bits, sizeof pair);
+    return pair;
+  }
+#endif
+  const std::uint32_t upper = __byte_perm(word, 0, kHalf == 0 ? 0x1404 : 0x3424);
+  if constexpr (kIsE4m3) return e4m3_in_upper_bytes(upper);
+  std::memcpy(&pair, &upper, sizeof pair);
+  return pair;
+}
+
+/// Returns two elements of fp16 as T, in a word.
+template <class T>
+ATTILE_DEVICE std::uint32_t word_of_pair(__half2 pair) {
+  std::uint32_t word;
+  if constexpr (std::is_same_v<T, __half>) {
+    std::memcpy(&word, &pair, sizeof word);
+  } else {
+    const __nv_bfloat162 converted = __float22bfloat162_rn(__half22float2(pair));
+    std::memcpy(&word, &converted, sizeof word);
+  }
+  return word;
+}
+
+}  // namespace detail
+
+/// Converts four elements of fp8 to T, fp16 or bf16: those of bytes 0 and 1 of the word to `low`,
+/// those of bytes 2 and 3 to `high`, the first one in the lower half. It is exact; NaN stays NaN.
+template <class F, class T>
+ATTILE_DEVICE void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
+  low = detail::word_of_pair<T>(detail::widen_to_half<F, 0>(word));
+  high = detail::word_of_pair<T>(detail::widen_to_half<F, 1>(word));
+}
+
+}  // namespace attile::arch

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/element.h>
+#include <attile/core/fp8.h>
+
+#include <cstdint>
+
+// The simulated counterpart of include/attile/arch/fp8.cuh.
+
+namespace attile::arch {
+
+inline std::uint32_t swap_middle_bytes(std::uint32_t word) {
+  return (word & 0xFF0000FFu) | (word & 0x00FF0000u) >> 8 | (word & 0x0000FF00u) << 8;
+}
+
+/// Returns element i of fp8 in a word.
+template <class F>
+float fp8_in_word(std::uint32_t word, int i) {
+  F x;
+  x.__x = static_cast<__nv_fp8_storage_t>(word >> (8 * i));
+  return to_float(x);
+}
+
+template <class F, class T>
+void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
+  low = word_of(from_floats<T>(fp8_in_word<F>(word, 0), fp8_in_word<F>(word, 1)));
+  high = word_of(from_floats<T>(fp8_in_word<F>(word, 2), fp8_in_word<F>(word, 3)));
+}
+
+}  // namespace attile::arch
