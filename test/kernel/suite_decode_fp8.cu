@@ -23,7 +23,7 @@ using FillD64On163 = Default<Dims<64>, 163, SplitKind::kFill>;
 
 const bool kRegistered = [] {
   using enum Policy;
-  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kCachePolicies;
+  constexpr auto kFew = kFewPolicies + kSequencePolicies + kSinkPolicies + kForwardOnlyPolicies;
   const Suite suite("gpu.decode", policies<>);
   suite.forward<__nv_bfloat16>("fp8.fill_d128_on_227", Fp8Cache<FillD128On227, E4m3, E4m3>{},
                                in_full(kDecodePolicies, policies<kPagedWindow>));

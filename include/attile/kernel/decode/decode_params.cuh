@@ -85,10 +85,12 @@ struct DecodeParams : Problem<Traits> {
   /// many blocks as multiprocessors lie on one each, and with more of them none of a pair would
   /// wait for a run.
   static std::int64_t tile_count(const Args& args) {
-    if (args.splits.kind == Splits::Kind::kNone)
+    if (args.splits.kind == Splits::Kind::kNone) {
       return min<std::int64_t>(row_tile_bound(args), kMostBlocks);
+    }
     const int pieces = pieces_of(args);
-    return min<std::int64_t>(pieces > 0 ? tiles_of(args) * pieces : unit_bound(args), kMostBlocks);
+    const std::int64_t runs = pieces > 0 ? tiles_of(args) * pieces : kMostBlocks;
+    return min<std::int64_t>(min(unit_bound(args), runs), kMostBlocks);
   }
   /// Returns the bytes of scratch memory of a call.
   static std::size_t workspace_bytes(const Args& args) {
@@ -167,6 +169,11 @@ struct DecodeParams : Problem<Traits> {
     const std::int64_t rows = std::int64_t{longest_lengths(args).q_len} * heads_that_share(args);
     return static_cast<int>(ceil_div(rows, std::int64_t{kBr}));
   }
+  /// Returns the most blocks at a time, so many on each multiprocessor.
+  static std::int64_t most_blocks(const Args& args, int of_each) {
+    const int blocks = min(arch::multiprocessors() * of_each, kMostBlocks);
+    return args.max_blocks > 0 ? min(blocks, args.max_blocks) : blocks;
+  }
   /// Returns the row tiles of all heads and sequences where each has q_len rows.
   static std::int64_t tiles_of(const Args& args) {
     return std::int64_t{args.batch} * (args.q_heads / heads_that_share(args)) * tiles_of_head(args);
@@ -183,8 +190,7 @@ struct DecodeParams : Problem<Traits> {
     const int units = max(ceil_div(longest_lengths(args).kv_len, kBc * Traits::kStages), 1);
     for (int of_each = Base::kPaged ? Traits::kBlocksPerSm : 1; of_each <= Traits::kBlocksPerSm;
          ++of_each) {
-      std::int64_t most = std::int64_t{arch::multiprocessors()} * of_each;
-      if (args.max_blocks > 0) most = min<std::int64_t>(most, args.max_blocks);
+      const std::int64_t most = most_blocks(args, of_each);
       const std::int64_t rounds = ceil_div(tiles, most);
       const std::int64_t each = rounds > 1 ? 1 : min<std::int64_t>(most / tiles, units);
       if (rounds == 1 && each == units) return units;
@@ -225,7 +231,7 @@ struct DecodeParams : Problem<Traits> {
   static int slots_of(const Args& args) {
     switch (args.splits.kind) {
       case Splits::Kind::kFill:
-        return static_cast<int>(2 * forward_block_count<Traits>(args));
+        return static_cast<int>(2 * min(unit_bound(args), most_blocks(args, Traits::kBlocksPerSm)));
       case Splits::Kind::kFixed:
         return static_cast<int>(min<std::int64_t>(unit_bound(args), kMostUnits));
       default:

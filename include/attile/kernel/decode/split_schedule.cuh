@@ -150,8 +150,10 @@ class SplitSchedule {
   /// all of them have come.
   ATTILE_DEVICE void set_cut(int units) {
     const int row_tiles = p_.batch * p_.row_heads * p_.head_tiles;
-    is_periodic_ =
-        are_alike_ && p_.pieces > 0 && period_ >= p_.pieces && units == row_tiles * period_;
+    // Each of several runs of a row tile is its block's only one, which has slots for one.
+    is_periodic_ = are_alike_ && p_.pieces > 0 && period_ >= p_.pieces &&
+                   units == row_tiles * period_ &&
+                   (p_.pieces == 1 || row_tiles * p_.pieces <= arch::block_count());
     if (is_periodic_) {
       const auto each = p_.pieces.divmod(period_);
       cut_.length = each.quotient;
