@@ -21,11 +21,11 @@ struct Sm80DecodeTiles {
 
 /// Returns the tiles of the sm80 decode kernel for rows of K, and of V, of so many columns.
 /// Units    bytes of an element of Q, and of one of K and V; KB.
-/// A group of four warps takes registers for the scores of 16 rows and 64 keys, beside O: up to 128
-/// columns of 16 bits. More columns, and fp32, leave registers for two warps, or one. Of these the
-/// largest tiles are taken of which two stages fit shared memory, and of that up to six. Two blocks
-/// of a multiprocessor, where both fit, load while one of them merges (docs/tuning.md).
-/// `state_floats`: DecodeTraits::kStateFloats.
+/// A group of four warps takes registers for the scores of 16 rows and 64 keys, beside O: up to 256
+/// columns of K and V together, of 16 bits. More columns, and fp32, leave registers for two warps,
+/// or one. Of these the largest tiles are taken of which two stages fit shared memory, with as many
+/// as fit, up to six. Two blocks of a multiprocessor, where both fit, load while one of them
+/// merges (docs/tuning.md). `state_floats`: DecodeTraits::kStateFloats.
 constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int kv_bytes_each,
                                             int shared_kb, int state_floats) {
   const int columns = d + dv;

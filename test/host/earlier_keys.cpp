@@ -16,7 +16,7 @@ namespace host_earlier_keys {
 using namespace attile_test;
 using attile::Causal;
 using attile::NoDropout;
-using attile::PhiloxDropout;
+using attile::PartDropout;
 using attile::Uniform;
 
 const auto kOnCpu = [](const auto& args, const std::vector<Region>&) {
@@ -32,9 +32,9 @@ TEST_CASE("earlier_keys.parts_are_the_whole") {
 }
 
 TEST_CASE("earlier_keys.parts_drop_what_the_whole_does") {
-  check_parts<KeysInParts<float, Uniform, PhiloxDropout, Causal>>(
+  check_parts<KeysInParts<float, Uniform, PartDropout, Causal>>(
       {2, 4, 2, 20, 32, {16, 64, 144, 200}}, kOnCpu);
-  check_parts<KeysInParts<__nv_bfloat16, attile::Packed, PhiloxDropout>>(
+  check_parts<KeysInParts<__nv_bfloat16, attile::Packed, PartDropout>>(
       {3, 2, 1, 9, 32, {32, 48, 101}}, kOnCpu);
 }
 
@@ -76,14 +76,14 @@ TEST_CASE("earlier_keys.fp32_parts_are_merged") {
 /// The gradients of the keys of a part take O and LSE of all keys, and nothing of the other parts:
 /// no sink either, whose gradient the pass over the first part computes. Those of Q add up.
 TEST_CASE("earlier_keys.gradients_of_parts") {
-  using Problem = KeysInParts<float, Uniform, PhiloxDropout, Causal>;
+  using Problem = KeysInParts<float, Uniform, PartDropout, Causal>;
   const PartsCase c{2, 4, 2, 20, 32, {16, 64, 144, 200}};
   Problem problem(c);
   REQUIRE(problem.run_parts(kOnCpu) == std::string());
-  using First = attile::BackwardArgs<float, PhiloxDropout, attile::Sink<>>;
-  using Between = attile::BackwardArgs<float, PhiloxDropout>;
-  using Last = attile::BackwardArgs<float, Causal, PhiloxDropout>;
-  using Whole = attile::BackwardArgs<float, Causal, PhiloxDropout, attile::Sink<>>;
+  using First = attile::BackwardArgs<float, PartDropout, attile::Sink<>>;
+  using Between = attile::BackwardArgs<float, PartDropout>;
+  using Last = attile::BackwardArgs<float, Causal, PartDropout>;
+  using Whole = attile::BackwardArgs<float, Causal, PartDropout, attile::Sink<>>;
   const std::size_t q_size = problem.q.storage().size() - 2 * Buffer<float>::kGuard;
   const std::size_t k_size = problem.k.storage().size() - 2 * Buffer<float>::kGuard;
   const Random random(8);

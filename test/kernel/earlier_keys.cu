@@ -12,7 +12,7 @@ namespace kernel_earlier_keys {
 using namespace attile_test;
 using attile::Causal;
 using attile::NoDropout;
-using attile::PhiloxDropout;
+using attile::PartDropout;
 using attile::Uniform;
 
 template <int D>
@@ -32,10 +32,10 @@ TEST_CASE("parts of keys are the whole") {
 }
 
 TEST_CASE("parts of keys drop what the whole does") {
-  check_parts<KeysInParts<__half, Uniform, PhiloxDropout, Causal>>(
+  check_parts<KeysInParts<__half, Uniform, PartDropout, Causal>>(
       {2, 4, 2, 150, 64, {16, 64, 144, 400}}, kForward<64>);
-  check_parts<KeysInParts<__half, attile::Packed, PhiloxDropout>>({3, 2, 1, 9, 32, {32, 48, 301}},
-                                                                  kDecode<32>);
+  check_parts<KeysInParts<__half, attile::Packed, PartDropout>>({3, 2, 1, 9, 32, {32, 48, 301}},
+                                                                kDecode<32>);
 }
 
 TEST_CASE("128k keys in 16 parts") {

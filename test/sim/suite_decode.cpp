@@ -199,7 +199,7 @@ const bool kRegistered = [] {
       return attile::forward<Traits>(workspace, bytes, args);
     }));
     check_parts_of_sequences<__half, attile::Uniform, attile::Cached, attile::Paged>(run);
-    check_parts<KeysInParts<__half, attile::Packed, attile::PhiloxDropout>>(
+    check_parts<KeysInParts<__half, attile::Packed, attile::PartDropout>>(
         {3, 2, 1, 9, 32, {32, 48, 301}}, run);
     CHECK(machine_reports() == "");
   });
@@ -223,6 +223,16 @@ const bool kRegistered = [] {
   });
   suite.test("cached_causal", "forward", "bits_in_chunks", [=] {
     check_bits_in_chunks<Cached>(230, 4, 2, 0, set);
+    CHECK(machine_reports() == "");
+  });
+  // A window hides the first keys of some rows of a call: they have parts ahead that see nothing.
+  suite.test("paged_window", "forward", "bits_in_chunks_of_a_window", [] {
+    using Fp32Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;
+    using Window = DecodeByTraits<KernelsOf<Fp32Fixed, float, kPagedWindow>::Forward>;
+    check_bits_in_chunks<Window>(1100, 8, 2, 16, [](auto& args) {
+      set_policies(args);
+      args.mask.left = 700;
+    });
     CHECK(machine_reports() == "");
   });
   suite.test("cached_causal", "forward", "scratch_memory_stays_ready", [=] {

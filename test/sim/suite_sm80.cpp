@@ -117,7 +117,7 @@ const bool kRegistered = [] {
       return attile::forward<attile::sm80::DefaultForwardTraits<Args, 32>>(args);
     });
     check_parts_of_sequences<__half, attile::Padded, attile::Cached>(run);
-    check_parts<KeysInParts<__half, attile::Packed, attile::PhiloxDropout>>(
+    check_parts<KeysInParts<__half, attile::Packed, attile::PartDropout>>(
         {3, 2, 1, 9, 32, {32, 48, 101}}, run);
     CHECK(machine_reports() == "");
   });

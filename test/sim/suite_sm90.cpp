@@ -320,7 +320,7 @@ const bool kRegistered = [] {
       return attile::forward<attile::sm90::DefaultForwardTraits<Args, 32>>(args);
     });
     check_parts_of_sequences<__nv_bfloat16, attile::Uniform, attile::Packed>(run);
-    check_parts<KeysInParts<__half, attile::Uniform, attile::PhiloxDropout, attile::Causal>>(
+    check_parts<KeysInParts<__half, attile::Uniform, attile::PartDropout, attile::Causal>>(
         {2, 4, 2, 20, 32, {16, 64, 144, 200}}, run);
     CHECK(machine_reports() == "");
   });

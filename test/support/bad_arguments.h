@@ -229,8 +229,8 @@ void bad_policies(const Bad& bad) {
         "dropout", probability, [=](auto& a) { a.dropout.probability = value; });
   }
   for (const int first : {8, -16, kHigh, kLow}) {
-    bad.template with<NoMask, attile::NoScoreMod, attile::PhiloxDropout>(
-        "dropout", "PhiloxDropout: first_col must be a multiple of 16, and not negative",
+    bad.template with<NoMask, attile::NoScoreMod, attile::PartDropout>(
+        "dropout", "PartDropout: first_col must be a multiple of 16, and not negative",
         [=](auto& a) { a.dropout.first_col = first; });
   }
 }

@@ -191,7 +191,7 @@ class KeysInParts {
       s.pages = static_cast<int>(table.size());
     }
     if constexpr (P::kEnabled) {
-      a.dropout = {0.3f, 5, 9, nullptr, nullptr, begin};
+      a.dropout = {{0.3f, 5, 9}, begin};
     }
     return a;
   }

@@ -156,7 +156,7 @@ template <>
 struct CombinationOf<Policy::kEarlier> : Combination<attile::EarlierKeys<float>> {};
 template <>
 struct CombinationOf<Policy::kEarlierEverything>
-    : Combination<Gaps, SoftcapAlibi, PhiloxDropout, attile::Packed,
+    : Combination<Gaps, SoftcapAlibi, attile::PartDropout, attile::Packed,
                   attile::EarlierKeys<__nv_bfloat16>> {};
 template <>
 struct CombinationOf<Policy::kEarlierPaged>
@@ -256,8 +256,12 @@ class PolicyData {
   void operator()(LearnedFactor<kShares>& s) const {
     s = {factors_.data(), gradient(1)};
   }
+  void operator()(attile::PartDropout& p) const {
+    (*this)(static_cast<attile::PhiloxDropout&>(p));
+    p.first_col = case_.first_col;
+  }
   void operator()(attile::PhiloxDropout& p) const {
-    p = {case_.probability, 1234567890123u, 42, nullptr, nullptr, case_.first_col};
+    p = {case_.probability, 1234567890123u, 42};
     if (case_.pointers) {
       p.seed = p.offset = 0;
       p.seed_pointer = &seed_and_offset_[0];
@@ -553,6 +557,9 @@ struct Relocate {
     (*this)(s.seqused_k);
     (*this)(s.cache_batch_idx);
     (*this)(s.leftpad_k);
+  }
+  void operator()(attile::PartDropout& p) const {
+    (*this)(static_cast<attile::PhiloxDropout&>(p));
   }
   void operator()(attile::PhiloxDropout& p) const {
     (*this)(p.seed_pointer);

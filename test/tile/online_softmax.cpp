@@ -258,7 +258,8 @@ TEST_CASE("online_softmax.sink_of_rows_without_keys") {
   Partial partial;
   partial.softmax.reset();
   for (float& x : partial.output.o[0]) x = std::numeric_limits<float>::quiet_NaN();
-  for (const float sink : {-kInf, -1e30f, 0.0f, 80.0f, 1e30f}) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  for (const float sink : {-kInf, -kMost, -1e30f, 0.0f, 80.0f, 1e30f, kMost}) {
     const Result got = finish_with_sink(partial, kLog2e, sink);
     for (int r = 0; r < kRows; ++r) {
       CHECK(got.lse[r] == sink);

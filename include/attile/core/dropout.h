@@ -30,15 +30,13 @@ struct NoDropout {
 /// GroupSampler).
 /// Units   0 <= probability < 1 - 2^-17, from where on it would be rounded to 1. `seed_pointer` and
 ///         `offset_pointer`, when given, replace the values and are read when the kernel runs, so
-///         that a replayed graph can draw afresh. `first_col` is the column of key 0 in the scores
-///         over all keys, where a call has a part of them (see EarlierKeys): a multiple of 16.
+///         that a replayed graph can draw afresh.
 struct PhiloxDropout {
   float probability = 0.0f;
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
   const std::uint64_t* seed_pointer = nullptr;
   const std::uint64_t* offset_pointer = nullptr;
-  int first_col = 0;
 
   static constexpr bool kEnabled = true;
   static constexpr int kRounds = 7;
@@ -46,9 +44,6 @@ struct PhiloxDropout {
   const char* fault() const {
     if (!(probability >= 0.0f && threshold() < 65536u)) {
       return "PhiloxDropout: probability must be >= 0 and < 1 - 2^-17";
-    }
-    if (first_col < 0 || first_col % 16 != 0) {
-      return "PhiloxDropout: first_col must be a multiple of 16, and not negative";
     }
     return nullptr;
   }
@@ -63,15 +58,14 @@ struct PhiloxDropout {
     std::uint32_t threshold;  ///< in the upper 16 bits
     int q_heads;
     float scale;  ///< 1 / (1 - p), p as it is rounded
-    std::uint32_t first_group;  ///< of columns: that of column 0
 
     ATTILE_HOST_DEVICE static constexpr std::uint32_t row_group(int row) {
       const std::uint32_t r = static_cast<std::uint32_t>(row);
       return r / 16 * 8 + r % 8;
     }
-    ATTILE_HOST_DEVICE constexpr std::uint32_t col_group(int col) const {
+    ATTILE_HOST_DEVICE static constexpr std::uint32_t col_group(int col) {
       const std::uint32_t c = static_cast<std::uint32_t>(col);
-      return first_group + c / 16 * 4 + c % 8 / 2;
+      return c / 16 * 4 + c % 8 / 2;
     }
     ATTILE_HOST_DEVICE constexpr PhiloxBlock group(int batch, int head, std::uint32_t rows,
                                                    std::uint32_t cols) const {
@@ -109,8 +103,36 @@ struct PhiloxDropout {
             static_cast<std::uint32_t>(o),
             threshold() << 16,
             q_heads,
-            65536.0f / (65536.0f - static_cast<float>(threshold())),
-            static_cast<std::uint32_t>(first_col) / 16 * 4};
+            65536.0f / (65536.0f - static_cast<float>(threshold()))};
+  }
+};
+
+/// Is PhiloxDropout for a call that has a part of the keys (see EarlierKeys): its decisions are
+/// those that a call over all keys would make. Units   first_col: the column of key 0 in the scores
+/// over all keys, a multiple of 16.
+struct PartDropout : PhiloxDropout {
+  int first_col = 0;
+
+  const char* fault() const {
+    if (first_col < 0 || first_col % 16 != 0) {
+      return "PartDropout: first_col must be a multiple of 16, and not negative";
+    }
+    return PhiloxDropout::fault();
+  }
+
+  struct Sampler : PhiloxDropout::Sampler {
+    int first_col;
+
+    ATTILE_HOST_DEVICE constexpr std::uint32_t col_group(int col) const {
+      return PhiloxDropout::Sampler::col_group(first_col + col);
+    }
+    ATTILE_HOST_DEVICE constexpr bool keep(ScoreIndex i) const {
+      return PhiloxDropout::Sampler::keep({i.batch, i.head, i.row, first_col + i.col});
+    }
+  };
+
+  ATTILE_HOST_DEVICE Sampler sampler(int q_heads) const {
+    return {PhiloxDropout::sampler(q_heads), first_col};
   }
 };
 
@@ -126,8 +148,7 @@ concept Dropout = std::is_trivially_copyable_v<P> && requires(const P& dropout, 
 /// sums. Kernels that have this layout ask for groups, and others for single scores by `keep`,
 /// which decides the same. It holds whole words, the same in all threads.
 ///   row_group(r), col_group(c): the numbers of the group that has the score (r, c); that of rows
-///     is the same for all samplers. 16 rows on
-///     they are 8 higher, and 16 columns on 4.
+///     is the same for all samplers. 16 rows on they are 8 higher, and 16 columns on 4.
 ///   group(batch, head, row_group, col_group): four words of random bits. The score in row r and
 ///     column c has 16 bits of word r / 8 % 2 * 2 + c / 8 % 2, the upper ones where c is odd.
 ///   keeps(bits): whether the score is kept that has the upper 16 of `bits`. It ignores the others.

@@ -12,10 +12,11 @@ struct Splits {
   enum class Kind {
     kNone,   ///< one block has all keys of a row; the only kind that needs no scratch memory
     kFill,   ///< the kv tiles of all rows are cut into as many nearly equal runs as blocks run at
-             ///< once, or fewer, wherever that cuts a row's keys: a row's bits then depend on the
-             ///< batch, on the device and on max_blocks
-    kFixed,  ///< each part has `keys` keys, counted from key 0: a row's bits then depend on its own
-             ///< sequence alone
+             ///< once, or where all rows have as many keys each row's alike: a row's bits then
+             ///< depend on the batch, on the device and on max_blocks
+    kFixed,  ///< each part has `keys` keys, counted from key 0, and the first and the last what a
+             ///< row sees beyond those of head 0: a row's bits then depend on its own sequence
+             ///< alone
   };
 
   Kind kind = Kind::kNone;

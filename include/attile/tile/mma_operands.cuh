@@ -16,17 +16,18 @@
 
 namespace attile::tile {
 
-// The operands of `multiply` follow. A step of the depth is 32 bytes, which is kStepDepth elements.
-// A left operand gives each warp 16 x kStepDepth pieces of its own rows; a right operand gives
-// every warp kStepDepth x 16 pieces of all columns, as two halves of 8 columns. Lane i holds, of
-// rows i / 4 (words 0, 2) and i / 4 + 8 (words 1, 3) of the left operand, and of column i / 4 of
-// the right one, the 4-byte words of the depth i % 4 (words 0, 1 left, 0, 2 right) and i % 4 + 4.
+// The operands of `multiply` follow. A step of the depth is kStepDepth elements, 32 bytes of the
+// type that is multiplied. A left operand gives each warp 16 x kStepDepth pieces of its own
+// rows; a right operand gives every warp kStepDepth x 16 pieces of all columns, as two halves of 8
+// columns. Lane i holds, of rows i / 4 (words 0, 2) and i / 4 + 8 (words 1, 3) of the left operand,
+// and of column i / 4 of the right one, the 4-byte words of the depth i % 4 (words 0, 1 left, 0, 2
+// right) and i % 4 + 4.
 //
 // fp8 is a right operand of a product of 16-bit elements, and is converted to these when a piece is
-// loaded. Four neighbours of a row come in one word, which decides about two orders. Those of K^T
-// are of the depth: a left operand that meets it has its depth in the same order (WordPairs). Those
-// of V are of two keys and two columns: the result has its columns in another order (MmaTile,
-// kLaneCols = 4).
+// loaded. Matrices are loaded in units of 16 bits, which keep two neighbours of a row together. A
+// word of K has four neighbours of the depth: a left operand that meets it has its depth in the
+// same order (WordPairs). A word of V, which is transposed, has two keys by two columns: the result
+// has its columns in another order (MmaTile, kLaneCols = 4).
 //
 // fp32: a kPaired left operand has the depth of each step in the order 0, 2, 4, 6, 1, 3, 5, 7, in
 // which the result of a product is an operand without any exchange; `facing` returns a right

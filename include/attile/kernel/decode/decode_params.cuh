@@ -53,6 +53,8 @@ struct DecodeParams : Problem<Traits> {
   /// Is the most blocks of a grid. Scratch memory has a ticket for each at its beginning, whatever
   /// the arguments, so that a call never finds there what another one has left of a part.
   static constexpr int kMostBlocks = 4096;
+  /// Is how many parts of a row tile are merged at a time.
+  static constexpr int kPartsAtOnce = 8;
   /// Is the most units of a problem, so that two such numbers have a sum.
   static constexpr int kMostUnits = (1 << 30) - 1;
 
@@ -64,8 +66,8 @@ struct DecodeParams : Problem<Traits> {
   FastDivmod pieces;  ///< runs of a row tile where all are alike (SplitSchedule); 0: not so cut
   int part_rows;      ///< packed rows that a part has room for in scratch memory
   int slots;          ///< parts that scratch memory has room for
-  /// For each block: how many blocks have ended their parts of the row tile that begins in the
-  /// block and ends in another one. 0 before and after each launch.
+  /// For each run: how many blocks have ended their parts of the row tile that begins in the run
+  /// and ends in a later one. 0 before and after each launch.
   int* tickets = nullptr;
   float* parts = nullptr;  ///< for each slot: m, l and O of a part of a row tile
 
@@ -81,9 +83,8 @@ struct DecodeParams : Problem<Traits> {
         part_rows(rows_of_parts(args)),
         slots(slots_of(args)) {}
 
-  /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs: as
-  /// many blocks as multiprocessors lie on one each, and with more of them none of a pair would
-  /// wait for a run.
+  /// Returns the most blocks that have work. Where all row tiles may be alike it is their runs:
+  /// more blocks than runs would leave it to chance which multiprocessors get two of these.
   static std::int64_t tile_count(const Args& args) {
     if (args.splits.kind == Splits::Kind::kNone) {
       return min<std::int64_t>(row_tile_bound(args), kMostBlocks);
@@ -98,8 +99,8 @@ struct DecodeParams : Problem<Traits> {
     return kTicketBytes + slots_of(args) * part_floats(rows_of_parts(args)) * sizeof(float);
   }
 
-  /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0:
-  /// none, since every launch leaves all tickets at 0.
+  /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be made 0
+  /// now: none, since `reset_workspace` did that once, and every launch leaves all tickets at 0.
   std::size_t use(void* workspace) {
     tickets = static_cast<int*>(workspace);
     parts = reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + kTicketBytes);
@@ -178,14 +179,15 @@ struct DecodeParams : Problem<Traits> {
   static std::int64_t tiles_of(const Args& args) {
     return std::int64_t{args.batch} * (args.q_heads / heads_that_share(args)) * tiles_of_head(args);
   }
-  /// Returns `pieces`. With kFill it is the runs that give each multiprocessor one, or two, if that
-  /// leaves at most an eighth of them without work. Keys in pages want two: one block looks its
-  /// pages up while the other one's keys arrive.
+  /// Returns `pieces`: 1 with kNone, 0 with kFixed. With kFill it is the runs of a row tile that
+  /// give each multiprocessor one run, or if these leave more than an eighth of them without work
+  /// two, up to kBlocksPerSm. It is 1 where row tiles are more than blocks, and never more than
+  /// leave a run a tile for each stage. Keys in pages want kBlocksPerSm at once: one block looks
+  /// its pages up while the other one's keys arrive.
   static int pieces_of(const Args& args) {
-    if (args.splits.kind == Splits::Kind::kNone) return 1;
-    if (args.splits.kind == Splits::Kind::kFixed) return 0;
     const std::int64_t tiles = tiles_of(args);
-    if (tiles == 0) return 0;
+    if (args.splits.kind == Splits::Kind::kFixed || tiles == 0 || tiles > kMostUnits) return 0;
+    if (args.splits.kind == Splits::Kind::kNone) return 1;
     // The first tiles of a run, one for each stage, arrive together.
     const int units = max(ceil_div(longest_lengths(args).kv_len, kBc * Traits::kStages), 1);
     for (int of_each = Base::kPaged ? Traits::kBlocksPerSm : 1; of_each <= Traits::kBlocksPerSm;
@@ -227,7 +229,7 @@ struct DecodeParams : Problem<Traits> {
     return tiles;
   }
   /// Returns the parts that scratch memory has room for. With kFill a block has at most two of
-  /// split row tiles (SplitSchedule::set_slots).
+  /// split row tiles (SplitSchedule::complete).
   static int slots_of(const Args& args) {
     switch (args.splits.kind) {
       case Splits::Kind::kFill:

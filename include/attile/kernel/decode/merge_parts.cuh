@@ -33,16 +33,18 @@ struct RowState {
   Float4 o{};
 };
 
-/// Takes `count` further states of a row into `row`. `next(there)` reads the next one, or where
-/// that is not there does nothing. kAtOnce are read before the first of them is used: memory
-/// answers them together.
+/// Returns the state of a row over the keys of `count` states, which are merged kAtOnce at a time:
+/// these are read before the first of them is used, so that memory answers them together.
+/// `next(there, state)` reads the next one, if it is there. `before` states that are not there come
+/// first.
 template <int kAtOnce, class Next>
-ATTILE_DEVICE void merge_states(RowState& row, int count, float scale_log2, const Next& next) {
+ATTILE_DEVICE RowState merge_states(int before, int count, float scale_log2, const Next& next) {
+  RowState row;
   ATTILE_UNROLL_BY(1)
-  for (int first = 0; first < count; first += kAtOnce) {
+  for (int first = -before; first < count; first += kAtOnce) {
     RowState states[kAtOnce];
     ATTILE_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) next(first + i < count, states[i]);
+    for (int i = 0; i < kAtOnce; ++i) next(0 <= first + i && first + i < count, states[i]);
     float m = row.m;
     ATTILE_UNROLL
     for (int i = 0; i < kAtOnce; ++i) m = arch::fmax(m, states[i].m);
@@ -59,6 +61,7 @@ ATTILE_DEVICE void merge_states(RowState& row, int count, float scale_log2, cons
       for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(states[i].o[e], weight, row.o[e]);
     }
   }
+  return row;
 }
 
 /// Writes rows of O and LSE, or of a part, and merges parts.
@@ -115,18 +118,16 @@ class PartOutput {
       // From m and l of this row in a part, its O is so far away.
       const int to_outputs = 2 * (p_.part_rows - row) + row * kColumns + col;
       const float* from = p_.part(part_.first_slot) + 2 * row;
-      const auto read = [&] {
-        const Vec<float, 2> state = arch::load<2>(from);
-        return RowState{state[0], state[1], arch::load<4>(from + to_outputs)};
-      };
-      RowState sum = read();
-      from = p_.part(part_.second_slot) + 2 * row;
+      const float* behind = p_.part(part_.second_slot) + 2 * row;
       const std::int64_t step = p_.part(part_.slot_step) - p_.part(0);
-      merge_states<kPartsAtOnce>(sum, part_.parts - 1, scale_log2_,
-                                 [&](bool there, RowState& state) {
-                                   if (there) state = read();
-                                   from += step;
-                                 });
+      const RowState sum = merge_states<kPartsAtOnce>(
+          part_.parts_before, part_.parts, scale_log2_, [&](bool there, RowState& state) {
+            if (!there) return;
+            const Vec<float, 2> m_l = arch::load<2>(from);
+            state = {m_l[0], m_l[1], arch::load<4>(from + to_outputs)};
+            from = behind;
+            behind += step;
+          });
       store(row, col, sum);
     }
     if constexpr (kHasEarlierKeys) {
@@ -138,7 +139,7 @@ class PartOutput {
   static constexpr bool kHasEarlierKeys = kIsEarlierKeys<typename Traits::SinkType>;
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
   static constexpr int kVectors = kColumns / 4;
-  static constexpr int kPartsAtOnce = 8;
+  static constexpr int kPartsAtOnce = DecodeParams<Traits>::kPartsAtOnce;
   /// Is a named barrier that nobody else uses: key groups have 1 to 13.
   static constexpr int kBarrier = 15;
 
@@ -170,8 +171,9 @@ class PartOutput {
       }
     }
   };
-  /// Returns the one of these that a row has. `row`: of the part; `at`: of the problem.
-  ATTILE_DEVICE auto sink_of(int row, const ScoreIndex& at, int col) const {
+  /// Returns a RowSink, or with earlier keys a RowOfEarlierKeys. `row`: of the part; `at`: of the
+  /// problem.
+  ATTILE_DEVICE auto last_term(int row, const ScoreIndex& at, int col) const {
     RowSink sink{-kInf, scale_log2_};
     if constexpr (kHasEarlierKeys) {
       sink.of_row = earlier_lse_[row];
@@ -218,12 +220,13 @@ class PartOutput {
     return memory + 2 * p_.part_rows;
   }
 
-  /// Writes O and LSE of a row from the state over all its keys.
+  /// Writes O and LSE of a row from the state over all its keys. Here alone sinks and earlier keys
+  /// enter: the states of parts have none.
   /// [FlashAttention-2, Alg. 1, lines 12 to 15]
   ATTILE_DEVICE void store(int row, int col, RowState state) const {
     const ScoreIndex at = index_of(row);
     tile::OnlineSoftmax<1> softmax{{state.m}, {state.l}};
-    const auto sink = sink_of(row, at, col);
+    const auto sink = last_term(row, at, col);
     const OneRow output{state.o};
     softmax.finish(output, output_scale_, sink);
     if (col == 0 && p_.lse.data != nullptr) {

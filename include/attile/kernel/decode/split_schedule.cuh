@@ -32,16 +32,15 @@ struct SplitPart {
 
   // Of a row tile that is split:
   int parts = 1;
+  /// With kFixed, how many parts the first one has before it among those that are merged with it:
+  /// so that which parts are merged at a time does not depend on what the call's other rows see.
+  int parts_before = 0;
   int runs = 1;       ///< that have parts of the row tile, each of another block
   int first_run = 0;  ///< of these; its ticket counts them
   int slot = 0;       ///< of this part
   /// The slots of the row tile's parts: that of the first one, and of the others from the second
   /// one's on, slot_step apart.
   int first_slot = 0, second_slot = 0, slot_step = 0;
-
-  ATTILE_DEVICE int slot_of(int part) const {
-    return part == 0 ? first_slot : second_slot + (part - 1) * slot_step;
-  }
 };
 
 /// Gives a block its parts, one after another. The units of all sequences (SequenceWork) are
@@ -53,11 +52,15 @@ struct SplitPart {
 ///   kFill   its run, cut where row tiles end: a row tile has a part in each run that reaches into
 ///           it;
 ///   kFixed  the units of its run, each by itself.
-/// Each block has one run, of nearly equal lengths (EvenCut). But where all row tiles are alike
-/// each of them is cut into DecodeParams::pieces runs, if the host found such a number:
-/// neighbouring heads, whose rows are neighbours in memory, then read the same keys at the same
-/// time (docs/tuning.md). Lengths are read from device memory, by each warp for 32 sequences at a
-/// time, its window; and by all threads together to count the units of more sequences than that.
+/// Each block has at most one run, of nearly equal lengths (EvenCut). But where the row tiles of
+/// all sequences are alike, and as many as the host expects, each of them is cut into
+/// DecodeParams::pieces runs. Several runs of a row tile are those of as many blocks; where it is
+/// one run, a block may have several. Neighbouring kv heads, which lie beside each other in memory,
+/// are then read at the same keys at the same time (docs/tuning.md).
+/// Lengths are read from device memory, by each warp for 32 sequences at a time, its window; and by
+/// all threads together to count the units of more sequences than that. They must not change
+/// while the kernel runs: the warps of a block would disagree about its parts, and might wait for
+/// each other for ever; scratch memory would want `reset_workspace`.
 /// What runs before the first loads is on the way of every call, and nothing hides its latency: it
 /// has few instructions, and no more divisions than it needs.
 /// Scope    all threads of the block, for the constructor; all lanes of a warp for `next`.
@@ -72,7 +75,9 @@ class SplitSchedule {
     const Window window = read_window(0, 0);
     const int units = count_units(window, shared);
     // Offsets of packed queries that fall may give more rows than there are.
-    if (splits_ == Splits::Kind::kFixed && units > p.slots) splits_ = Splits::Kind::kNone;
+    const bool too_many = units > p.slots || units == kMostUnits;
+    if (splits_ == Splits::Kind::kFixed && too_many) splits_ = Splits::Kind::kNone;
+    if (splits_ == Splits::Kind::kFill && units == kMostUnits) splits_ = Splits::Kind::kNone;
     set_cut(units);
     if (set_run() && !kAlike) take(unit_, window);
   }
@@ -100,16 +105,19 @@ class SplitSchedule {
       }
       unit_ += to - part.from;
       if (splits_ == Splits::Kind::kNone && part.from > 0) continue;  // it begins in another run
+      if (splits_ == Splits::Kind::kFixed) {
+        part.parts_before = work_.first_unit % DecodeParams<Traits>::kPartsAtOnce;
+      }
       part.is_last_of_run = to == units || unit_ == end_;
       set_row_tile(part, row_tile, to);
       return true;
     }
   }
 
-  /// Sets which runs share a part's row tile, and the slots of its parts. With kFixed each unit has
-  /// a slot; with kFill each run has two, of which the second one is for the row tile that begins
-  /// in it and does not end there, and the first one for the row tile that it begins in the middle
-  /// of.
+  /// Sets which runs share a part's row tile, and the slots of its parts. With kFixed each unit
+  /// has a slot; with kFill each run has two, of which the second one is for the row tile that
+  /// begins in it and does not end there, and the first one for the row tile that it begins in the
+  /// middle of.
   ATTILE_DEVICE void complete(SplitPart& part) const {
     if (splits_ == Splits::Kind::kNone) return;
     if (is_periodic_) {
@@ -149,10 +157,10 @@ class SplitSchedule {
   /// counted by the runs from that of its first unit to that of its last one, and are merged when
   /// all of them have come.
   ATTILE_DEVICE void set_cut(int units) {
-    const int row_tiles = p_.batch * p_.row_heads * p_.head_tiles;
-    // Each of several runs of a row tile is its block's only one, which has slots for one.
+    const int row_tiles = p_.batch * p_.row_heads * p_.head_tiles;  // counted by pieces_of
+    // With several runs of a row tile a block may have only one run: there are slots for one.
     is_periodic_ = are_alike_ && p_.pieces > 0 && period_ >= p_.pieces &&
-                   units == row_tiles * period_ &&
+                   units == std::int64_t{row_tiles} * period_ &&
                    (p_.pieces == 1 || row_tiles * p_.pieces <= arch::block_count());
     if (is_periodic_) {
       const auto each = p_.pieces.divmod(period_);
@@ -217,16 +225,16 @@ class SplitSchedule {
     return window;
   }
 
-  /// Moves on to the sequence that has a unit, or where it is behind the window to the last one of
-  /// that. Scope    all lanes of a warp.
+  /// Moves on to the sequence that has a unit, or if no sequence of the window has it to the
+  /// window's last one. Scope    all lanes of a warp.
   ATTILE_DEVICE void take(int unit, const Window& window) {
     const int lane = min(arch::first_lane(unit < window.end), arch::kWarpSize - 1);
     work_ = arch::shuffle_words(window.work, lane);
     sequence_ = window.first + lane;
     begin_ = arch::shuffle(window.end, lane) - work_.units;
   }
-  /// Moves on to the sequence that has a unit. Units are asked for in rising order. Returns false
-  /// where there is none: lengths have changed while the kernel runs.
+  /// Moves on to the sequence that has a unit. Units are asked for in rising order.Returns false
+  /// where there is none, so that no access is out of bounds even if lengths change.
   ATTILE_DEVICE bool find(int unit) {
     if constexpr (kAlike) {
       sequence_ = unit / work_.units;
@@ -240,9 +248,9 @@ class SplitSchedule {
     return sequence_ < p_.batch;
   }
 
-  /// Returns the units of all sequences, and sets whether all have as many, and as many in each row
-  /// tile. Where that is known it sets work_, which is that of each.
-  /// Scope    all threads of the block.
+  /// Returns the units of all sequences, and sets whether all have as many, and as many in each
+  /// row tile. Where that is known it sets work_, which is that of each. Scope    all threads of
+  /// the block.
   ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
       work_ = p_.work_of(0);
@@ -273,13 +281,17 @@ class SplitSchedule {
       of_warp[thread / arch::kWarpSize] = of_lanes;
     }
     // All warps have written their sums before they are read.
-    are_alike_ = !arch::barrier_any(kBarrier, Traits::kThreads, is_other);
+    are_alike_ = !any_thread(is_other);
     int sum = 0;
     for (int warp = 0; warp < kWarps; ++warp) sum = add(sum, of_warp[warp]);
     arch::barrier();  // all have read them before the memory is used again
     return sum;
   }
 
+  /// Returns whether x holds for any thread of the block.
+  ATTILE_DEVICE static bool any_thread(bool x) {
+    return arch::barrier_any(kBarrier, Traits::kThreads, x);
+  }
   /// Returns the sum, or if that is less the most units that can be counted: offsets that fall may
   /// give more.
   ATTILE_DEVICE static int add(int a, int b) { return min(a + b, kMostUnits); }

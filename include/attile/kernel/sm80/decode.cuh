@@ -44,10 +44,11 @@
 //
 // Loads run ahead of the products (TileLoads): each group fills its kStages stages, of which it
 // reads one, with the next tiles of the part and of the part after it, so that a block whose part
-// ends has the next one's first tiles in flight. The copies of a tile of K and V are one commit
-// group of cp.async; with the first tile of a part come the block's rows of Q, for which there are
-// two stages. K and V in fp8 lie in their stages as they are in device memory, and are converted to
-// the type of Q when a warp loads the pieces of a product (mma_operands.cuh).
+// ends has the next one's first tiles in flight: those of one further part at most. The copies of a
+// tile of K and V are one commit group of cp.async; with the first tile of a part come the block's
+// rows of Q, for which there are two stages. K and V in fp8 lie in their stages as they are in
+// device memory, and are converted to the type of Q when a warp loads the pieces of a product
+// (mma_operands.cuh).
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
@@ -56,10 +57,12 @@
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
-//   of the block, in SplitSchedule, with more sequences than a warp has lanes: the warps' sums are
-//     written, and are read, before what follows
-//   14, in SplitSchedule: the first of these two
+//   14, in SplitSchedule, with more sequences than a warp has lanes: the warps' sums are written
+//     before they are read; and one of the block: they are read before what follows
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
+//   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written,
+//   and
+//     used before that of the next part replaces it
 
 namespace attile::sm80 {
 
@@ -286,14 +289,12 @@ ATTILE_DEVICE void merge_warps(
       if (col0 + col >= Traits::kDv) continue;
       int of_all = row;
       const float* from = o + row * pitch + col;
-      const auto read = [&] { return RowState{m[of_all], l[of_all], arch::load<4>(from)}; };
-      RowState sum = read();
-      merge_states<Traits::kStatesAtOnce>(sum, states - 1, scale_log2,
-                                          [&](bool there, RowState& next) {
-                                            of_all += state_rows;
-                                            from += rows * pitch;
-                                            if (there) next = read();
-                                          });
+      const RowState sum = merge_states<Traits::kStatesAtOnce>(
+          0, states, scale_log2, [&](bool there, RowState& state) {
+            if (there) state = {m[of_all], l[of_all], arch::load<4>(from)};
+            of_all += state_rows;
+            from += rows * pitch;
+          });
       output.put(row, col0 + col, sum);
     }
     arch::barrier();  // they are read before the next columns, or the next part's, are written

@@ -19,7 +19,7 @@ namespace attile::sm80 {
 /// more keep the rows of a half warp's stores in different banks.
 ATTILE_HOST_DEVICE constexpr int merge_pitch(int columns) { return columns + 8; }
 /// Returns the columns of O that there is memory for when all warps of a block have 16 rows to
-/// merge: all, or as few as keep it within 12 KB, or 16.
+/// merge: all, or of equal shares the largest that keep it within 12 KB, or 16.
 constexpr int merge_columns(int columns, int warps) {
   int times = 1;
   const auto at_a_time = [&] { return round_up(ceil_div(columns, times), 16); };
@@ -79,7 +79,7 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
   static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
   static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);
-  static constexpr int kStatesAtOnce = kWarps == 1 ? 1 : min(kWarps - 1, 4);  ///< merge_states
+  static constexpr int kStatesAtOnce = min(kWarps, 4);  ///< merge_states
   /// Returns how many columns of O are merged at once, a multiple of kMergeColumns, where all
   /// states together have so many rows.
   ATTILE_DEVICE static int columns_at_once(int state_rows) {
