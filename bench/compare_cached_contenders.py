@@ -7,7 +7,6 @@ compare_contenders.py. What is timed is a CUDA graph of several calls, so that t
 part. Each contender has a function call(q, copy) that enqueues one call: Q is a (batch, head, row,
 dim) view, `copy` one of the inputs' caches, and (O, LSE) come back, O as a view like Q's."""
 import dataclasses
-import importlib
 import inspect
 import itertools
 import math
@@ -17,7 +16,7 @@ import types
 import compare_build
 import compare_contenders
 import compare_policies
-from compare_contenders import Refused, Run, c_tensor, demand
+from compare_contenders import Refused, Run, c_tensor, demand, installed
 
 Reference = compare_contenders.Reference
 FA3_SPLITS = (0, 1, 2, 4, 8, 16, 32, 64)  # 0: FlashAttention-3 chooses
@@ -428,10 +427,7 @@ def flashinfer(x, direction):
     cell = x.cell
     if cell.dtype == "fp32":
         raise Refused("FlashInfer takes types of 16 bits and less")
-    try:
-        package = importlib.import_module("flashinfer")
-    except (ImportError, OSError) as error:
-        raise Refused(f"flashinfer cannot be imported: {error}") from error
+    package = installed("flashinfer")
 
     def ints(numbers):
         return torch.tensor(list(numbers), dtype=torch.int32, device=x.q.device)

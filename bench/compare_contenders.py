@@ -312,15 +312,19 @@ def _fa2_packed(x, direction):
         lambda r: gradients(by_head(t) for t in r))
 
 
+def installed(name):
+    """A package that need not be there."""
+    try:
+        return importlib.import_module(name)
+    except (ImportError, OSError) as error:
+        raise Refused(f"{name} cannot be imported: {error}") from error
+
+
 def flash_attention_3(cell):
     """The package of FlashAttention-3, if it is installed and takes the cell's element type."""
     if cell.dtype == "fp32":
         raise Refused("FlashAttention-3 takes types of 16 bits")
-    try:
-        package = importlib.import_module("flash_attn_interface")
-    except (ImportError, OSError) as error:
-        raise Refused(f"flash_attn_interface cannot be imported: {error}") from error
-    return package
+    return installed("flash_attn_interface")
 
 
 def fa3(x, direction):

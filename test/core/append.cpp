@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/append.h>
 
-#include <cstdint>
 #include <string>
 
 #include "support/catch.h"
+#include "support/shifted.h"
 
 namespace core_append {
 
@@ -14,6 +14,7 @@ using attile::kUnset;
 using attile::Paged;
 using attile::Rotary;
 using attile::RotaryLayout;
+using attile_test::shifted;
 
 using Args = attile::AppendArgs<float, Cached, Rotary<>>;
 
@@ -42,11 +43,6 @@ std::string why(const Change& change) {
   Args a = good();
   change(a);
   return attile::check_arguments(a).why;
-}
-
-template <class X>
-X* odd(X* pointer) {
-  return reinterpret_cast<X*>(reinterpret_cast<std::uintptr_t>(pointer) + 2);
 }
 
 TEST_CASE("append.takes") {
@@ -78,7 +74,7 @@ TEST_CASE("append.refuses_sizes") {
   CHECK(why([](auto& a) { a.head_dim_v = -1; }) == "head_dim_v is negative");
   CHECK(why([](auto& a) { a.head_dim_v = 1 << 28; }) ==
         "q_heads and kv_heads times head_dim must be below 2^31");
-  CHECK(why([](auto& a) { a.sequences.seqused_k = odd(numbers); }) ==
+  CHECK(why([](auto& a) { a.sequences.seqused_k = shifted(numbers, 2); }) ==
         "CachedKeys: seqused_k is not aligned to 4 bytes");
   CHECK(why([](auto& a) { a.sequences.caches = 1; }) ==
         "CachedKeys: caches is less than batch, and cache_batch_idx is null");
@@ -86,7 +82,7 @@ TEST_CASE("append.refuses_sizes") {
 
 TEST_CASE("append.refuses_tensors") {
   CHECK(why([](auto& a) { a.k_new.data = nullptr; }) == "k_new is null");
-  CHECK(why([](auto& a) { a.v_new.data = odd(a.v_new.data); }) ==
+  CHECK(why([](auto& a) { a.v_new.data = shifted(a.v_new.data, 2); }) ==
         "v_new is not aligned to its element type");
   CHECK(why([](auto& a) { a.k.data = nullptr; }) == "k is null");
   CHECK(why([](auto& a) { a.v.head_stride = 4; }) ==
@@ -96,7 +92,8 @@ TEST_CASE("append.refuses_tensors") {
   CHECK(why([](auto& a) { a.q_out.data = nullptr; }) ==
         "q_out is null: where q is to be rotated in place, q_out is q");
   CHECK(why([](auto& a) { a.q.data = nullptr; }) == "q is null, and q_out is not");
-  CHECK(why([](auto& a) { a.dropped = odd(numbers); }) == "dropped is not aligned to 4 bytes");
+  CHECK(why([](auto& a) { a.dropped = shifted(numbers, 2); }) ==
+        "dropped is not aligned to 4 bytes");
   CHECK(why([](auto& a) { a.v = a.k; }) == "k is the memory of v: one would overwrite the other");
   CHECK(why([](auto& a) { a.k_new.data = a.k.data; }) == "k_new is the memory of the cache");
   CHECK(why([](auto& a) { a.v_new.data = a.k.data; }) == "v_new is the memory of the cache");
@@ -119,11 +116,11 @@ TEST_CASE("append.refuses_rotary") {
   CHECK(why([](auto& a) { a.rotary.dims = 3; }) == "Rotary: dims must be even, and at least 2");
   CHECK(why([](auto& a) { a.rotary.dims = 10; }) == "Rotary: dims is larger than head_dim");
   CHECK(why([](auto& a) { a.rotary.row_stride = -2; }) == "Rotary: row_stride is negative");
-  CHECK(why([](auto& a) { a.rotary.cos = odd(a.rotary.cos); }) ==
+  CHECK(why([](auto& a) { a.rotary.cos = shifted(a.rotary.cos, 2); }) ==
         "Rotary: cos is not aligned to its element type");
-  CHECK(why([](auto& a) { a.rotary.sin = odd(a.rotary.sin); }) ==
+  CHECK(why([](auto& a) { a.rotary.sin = shifted(a.rotary.sin, 2); }) ==
         "Rotary: sin is not aligned to its element type");
-  CHECK(why([](auto& a) { a.rotary.seqlens = odd(numbers); }) ==
+  CHECK(why([](auto& a) { a.rotary.seqlens = shifted(numbers, 2); }) ==
         "Rotary: seqlens is not aligned to 4 bytes");
   CHECK(why([](auto& a) { a.rotary.rows = kKeys - 1; }) ==
         "Rotary: rows is less than kv_len, so that positions would lack angles");

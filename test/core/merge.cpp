@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include <attile/core/merge.h>
 
-#include <cstdint>
 #include <string>
 
 #include "support/catch.h"
+#include "support/shifted.h"
 
 namespace core_merge {
 
 using attile::bhs;
 using attile::bshd;
 using attile::kUnset;
+using attile_test::shifted;
 
 using Args = attile::MergeArgs<float, float, attile::Padded, attile::Sink<>>;
 
@@ -43,11 +44,6 @@ std::string why(const Change& change) {
   return attile::check_arguments(a).why;
 }
 
-template <class X>
-X* odd(X* pointer) {
-  return reinterpret_cast<X*>(reinterpret_cast<std::uintptr_t>(pointer) + 2);
-}
-
 TEST_CASE("merge.takes") {
   CHECK(why([](auto&) {}) == "");
   CHECK(why([](auto& a) { a.lse = nullptr; }) == "");
@@ -75,7 +71,7 @@ TEST_CASE("merge.refuses_sizes") {
         "the count of a tensor of parts must be at least 1");
   CHECK(why([](auto& a) { a.sink.sinks = nullptr; }) == "Sink: sinks must not be null");
   int lengths[2];
-  CHECK(why([&](auto& a) { a.sequences.seqused_q = odd(lengths); }) ==
+  CHECK(why([&](auto& a) { a.sequences.seqused_q = shifted(lengths, 2); }) ==
         "Padded: seqused_q is not aligned to 4 bytes");
 }
 
@@ -83,14 +79,14 @@ TEST_CASE("merge.refuses_tensors") {
   CHECK(why([](auto& a) { a.parts[0].o.data = nullptr; }) == "the O of a part is null");
   CHECK(why([](auto& a) { a.parts[1].lse.data = nullptr; }) == "the LSE of a part is null");
   CHECK(why([](auto& a) { a.part_tensors = 3; }) == "the O of a part is null");
-  CHECK(why([](auto& a) { a.parts[1].o.data = odd(memory[2]); }) ==
+  CHECK(why([](auto& a) { a.parts[1].o.data = shifted(memory[2], 2); }) ==
         "the O of a part is not aligned to its element type");
-  CHECK(why([](auto& a) { a.parts[0].lse.data = odd(memory[1]); }) ==
+  CHECK(why([](auto& a) { a.parts[0].lse.data = shifted(memory[1], 2); }) ==
         "the LSE of a part is not aligned to its element type");
   CHECK(why([](auto& a) { a.o.data = nullptr; }) == "o is null");
   CHECK(why([](auto& a) { a.o.row_stride = 4; }) ==
         "o overlaps itself: two of its rows share memory (see its strides)");
-  CHECK(why([](auto& a) { a.lse = odd(a.lse); }) == "lse is not aligned to 4 bytes");
+  CHECK(why([](auto& a) { a.lse = shifted(a.lse, 2); }) == "lse is not aligned to 4 bytes");
 }
 
 TEST_CASE("merge.refuses_memory_that_is_still_read") {

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "support/learned_factor.h"
+#include "support/shifted.h"
 
 // Arguments that have to be refused, each with its sentence. Every visitor is called as
 // visit(name, sentence, args); the types of args differ by pass and policy.
@@ -70,12 +71,6 @@ namespace detail {
 inline constexpr int kLow = std::numeric_limits<int>::min();
 inline constexpr int kHigh = std::numeric_limits<int>::max();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-/// The pointer some bytes further.
-template <class T>
-T* shifted(T* pointer, int bytes) {
-  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(pointer) + bytes);
-}
 
 /// What both passes refuse.
 template <class Bad>
@@ -403,15 +398,15 @@ void visit_bad_backward(const Visit& visit) {
   bad("dk null", "dk is null", [](auto& a) { a.dk.data = nullptr; });
   bad("dv null", "dv is null", [](auto& a) { a.dv.data = nullptr; });
   bad("dout misaligned", "dout is not aligned to its element type",
-      [](auto& a) { a.dout.data = detail::shifted(a.dout.data, 1); });
+      [](auto& a) { a.dout.data = shifted(a.dout.data, 1); });
   bad("dlse misaligned", "dlse is not aligned to 4 bytes",
-      [](auto& a) { a.dlse = detail::shifted(a.dlse, 2); });
+      [](auto& a) { a.dlse = shifted(a.dlse, 2); });
   bad("dq misaligned", "dq is not aligned to its element type",
-      [](auto& a) { a.dq.data = detail::shifted(a.dq.data, 1); });
+      [](auto& a) { a.dq.data = shifted(a.dq.data, 1); });
   bad("dk misaligned", "dk is not aligned to its element type",
-      [](auto& a) { a.dk.data = detail::shifted(a.dk.data, 2); });
+      [](auto& a) { a.dk.data = shifted(a.dk.data, 2); });
   bad("dv misaligned", "dv is not aligned to its element type",
-      [](auto& a) { a.dv.data = detail::shifted(a.dv.data, 3); });
+      [](auto& a) { a.dv.data = shifted(a.dv.data, 3); });
   detail::bad_strides(
       bad, "dq overlaps itself: two of its rows share memory (see its strides)",
       [](auto& a) -> auto& { return a.dq; });

@@ -12,7 +12,8 @@ from torch import Tensor
 from . import _cache, _call
 from ._cache import AppendOptions, AppendPlan, DecodeOptions, DecodePlan, Where
 from ._call import BSHD, PACKED
-from ._operators import _check_lengths, _masks, _nobody_looks_on, _refuse_tangents, _require
+from ._operators import (_check_heads, _check_lengths, _masks, _nobody_looks_on,
+                         _refuse_tangents, _require)
 
 
 class DroppedRowsError(RuntimeError):
@@ -145,12 +146,7 @@ def _check_decode(q, k, v, out, slopes, sinks, where):
     batch = _check_where("q", q, k, v, where)
     heads = q.shape[-2]
     _require(q.shape[-1] == k.shape[-1], "q and k_cache must have the same head_dim")
-    _require(slopes is None or (slopes.device == q.device
-                                and tuple(slopes.shape) in ((heads,), (batch, heads))),
-             f"alibi_slopes must be ({heads},) or ({batch}, {heads}), on the device of q")
-    _require(sinks is None or (sinks.device == q.device and tuple(sinks.shape) == (heads,)
-                               and sinks.dtype in _call.DTYPES),
-             f"sinks must be ({heads},), float32, float16 or bfloat16, on the device of q")
+    _check_heads(slopes, sinks, batch, heads, q.device)
     if out is not None:
         shape = (*q.shape[:-1], v.shape[-1])
         _require(out.shape == shape and out.dtype == q.dtype and out.device == q.device,

@@ -282,11 +282,15 @@ def _check(q, k, v, extras, options, enable_gqa):
     _check_lengths("seqused_q", extras.seqused_q, batch, q.device)
     _check_lengths("seqused_k", extras.seqused_k, batch, q.device)
     _check_bias(extras.bias, q.device, (batch, heads, max_q, max_k))
-    slopes, sinks = extras.slopes, extras.sinks
-    _require(slopes is None or (slopes.device == q.device
+    _check_heads(extras.slopes, extras.sinks, batch, heads, q.device)
+
+
+def _check_heads(slopes, sinks, batch, heads, device):
+    """What query heads have of their own."""
+    _require(slopes is None or (slopes.device == device
                                 and tuple(slopes.shape) in ((heads,), (batch, heads))),
              f"alibi_slopes must be ({heads},) or ({batch}, {heads}), on the device of q")
-    _require(sinks is None or (sinks.device == q.device and tuple(sinks.shape) == (heads,)
+    _require(sinks is None or (sinks.device == device and tuple(sinks.shape) == (heads,)
                                and sinks.dtype in _call.DTYPES),
              f"sinks must be ({heads},), float32, float16 or bfloat16, on the device of q")
 

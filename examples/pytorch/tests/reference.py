@@ -11,6 +11,16 @@ import torch
 FULL = torch.cuda.is_available() or os.environ.get("ATTILE_TORCH_TEST_FULL", "") not in ("", "0")
 
 
+def run_without_waiting(step):
+    """Runs a step that must not wait for the GPU, after it has run once."""
+    step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def mask_of(rows, columns, causal=False, window=None, device=None):
     """(rows, columns): what is seen."""
     i = torch.arange(rows, device=device)[:, None]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from attile_torch import _cache, _variants
 from caches import CACHES, Problem, int32
-from reference import FULL
+from reference import FULL, run_without_waiting
 from torch.autograd import forward_ad
 from torch.library import opcheck
 
@@ -509,12 +509,7 @@ def test_no_synchronisation(device):
         attile_torch.append(*new, problem.k_cache, problem.v_cache, dropped=dropped, **where)
         decode(problem, {})
 
-    step()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+    run_without_waiting(step)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="it needs two GPUs")

@@ -113,7 +113,7 @@ struct DecodeParams : Problem<Traits> {
           "splits.keys must be a multiple of the kernel's Bc: for default tiles any multiple of "
           "128 is one");
     }
-    if (std::int64_t{longest_lengths(args).q_len} * packed_heads > INT_MAX - kBr) {
+    if (rows_of_head(args) > INT_MAX - kBr) {
       return refuse("q_len times the query heads of a kv head must be less than 2^31 - Br");
     }
     if (units_with(args, unit_tiles) > kMostUnits) {
@@ -166,9 +166,12 @@ struct DecodeParams : Problem<Traits> {
   static int heads_that_share(const Args& args) {
     return Traits::kPacksHeads ? args.q_heads / args.kv_heads : 1;
   }
+  /// Returns the packed rows of a head with q_len rows, and their tiles.
+  static std::int64_t rows_of_head(const Args& args) {
+    return std::int64_t{longest_lengths(args).q_len} * heads_that_share(args);
+  }
   static int tiles_of_head(const Args& args) {
-    const std::int64_t rows = std::int64_t{longest_lengths(args).q_len} * heads_that_share(args);
-    return static_cast<int>(ceil_div(rows, std::int64_t{kBr}));
+    return static_cast<int>(ceil_div(rows_of_head(args), std::int64_t{kBr}));
   }
   /// Returns the most blocks at a time, so many on each multiprocessor.
   static std::int64_t most_blocks(const Args& args, int of_each) {
@@ -202,8 +205,7 @@ struct DecodeParams : Problem<Traits> {
   }
   /// Returns part_rows. It is even, so that O after m and l is aligned to 16 bytes.
   static int rows_of_parts(const Args& args) {
-    const std::int64_t rows = std::int64_t{longest_lengths(args).q_len} * heads_that_share(args);
-    return static_cast<int>(round_up(min<std::int64_t>(kBr, rows), std::int64_t{2}));
+    return static_cast<int>(round_up(min<std::int64_t>(kBr, rows_of_head(args)), std::int64_t{2}));
   }
   /// Returns the most row tiles of all heads. Where sequences share a batch, each may cut its last
   /// row tile.

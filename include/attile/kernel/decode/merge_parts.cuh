@@ -140,8 +140,6 @@ class PartOutput {
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
   static constexpr int kVectors = kColumns / 4;
   static constexpr int kPartsAtOnce = DecodeParams<Traits>::kPartsAtOnce;
-  /// Is a named barrier that nobody else uses: key groups have 1 to 13.
-  static constexpr int kBarrier = 15;
 
   /// Gives OnlineSoftmax::finish four elements of one row, which one thread has.
   struct OneRow {
@@ -208,12 +206,7 @@ class PartOutput {
       is_last = arch::fetch_add_acq_rel(ticket, 1) == part_.runs - 1;
       if (is_last) *ticket = 0;  // for the next launch
     }
-    return any_thread(is_last);
-  }
-  /// Returns whether x holds for any thread of the block. What one has acquired before counts for
-  /// all of them afterwards.
-  ATTILE_DEVICE static bool any_thread(bool x) {
-    return arch::barrier_any(kBarrier, Traits::kThreads, x);
+    return any_thread<Traits>(is_last);
   }
   template <class Float>
   ATTILE_DEVICE Float* outputs(Float* memory) const {

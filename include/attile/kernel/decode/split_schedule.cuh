@@ -43,6 +43,15 @@ struct SplitPart {
   int first_slot = 0, second_slot = 0, slot_step = 0;
 };
 
+/// Returns whether x holds for any thread of the block, by a named barrier that nobody else uses:
+/// key groups have 1 to 14. What one thread has acquired before counts for all of them afterwards.
+/// Scope    all threads of the block.
+template <class Traits>
+ATTILE_DEVICE bool any_thread(bool x) {
+  constexpr int kBarrier = 15;
+  return arch::barrier_any(kBarrier, Traits::kThreads, x);
+}
+
 /// Gives a block its parts, one after another. The units of all sequences (SequenceWork) are
 /// numbered: sequence by sequence, in each row tile by row tile, a head's row tiles together, and
 /// in a row tile by rising keys. They are cut into runs, of which block i has runs i, i + blocks,
@@ -75,9 +84,8 @@ class SplitSchedule {
     const Window window = read_window(0, 0);
     const int units = count_units(window, shared);
     // Offsets of packed queries that fall may give more rows than there are.
-    const bool too_many = units > p.slots || units == kMostUnits;
-    if (splits_ == Splits::Kind::kFixed && too_many) splits_ = Splits::Kind::kNone;
-    if (splits_ == Splits::Kind::kFill && units == kMostUnits) splits_ = Splits::Kind::kNone;
+    const bool is_fixed = splits_ == Splits::Kind::kFixed;
+    if (units == kMostUnits || (is_fixed && units > p.slots)) splits_ = Splits::Kind::kNone;
     set_cut(units);
     if (set_run() && !kAlike) take(unit_, window);
   }
@@ -233,8 +241,8 @@ class SplitSchedule {
     sequence_ = window.first + lane;
     begin_ = arch::shuffle(window.end, lane) - work_.units;
   }
-  /// Moves on to the sequence that has a unit. Units are asked for in rising order.Returns false
-  /// where there is none, so that no access is out of bounds even if lengths change.
+  /// Moves on to the sequence that has a unit. Units are asked for in rising order. Returns
+  /// false where there is none, so that no access is out of bounds even if lengths change.
   ATTILE_DEVICE bool find(int unit) {
     if constexpr (kAlike) {
       sequence_ = unit / work_.units;
@@ -281,17 +289,13 @@ class SplitSchedule {
       of_warp[thread / arch::kWarpSize] = of_lanes;
     }
     // All warps have written their sums before they are read.
-    are_alike_ = !any_thread(is_other);
+    are_alike_ = !any_thread<Traits>(is_other);
     int sum = 0;
     for (int warp = 0; warp < kWarps; ++warp) sum = add(sum, of_warp[warp]);
     arch::barrier();  // all have read them before the memory is used again
     return sum;
   }
 
-  /// Returns whether x holds for any thread of the block.
-  ATTILE_DEVICE static bool any_thread(bool x) {
-    return arch::barrier_any(kBarrier, Traits::kThreads, x);
-  }
   /// Returns the sum, or if that is less the most units that can be counted: offsets that fall may
   /// give more.
   ATTILE_DEVICE static int add(int a, int b) { return min(a + b, kMostUnits); }
@@ -305,9 +309,6 @@ class SplitSchedule {
     }
     return x;
   }
-
-  /// Is a named barrier that nobody else uses: key groups have 1 to 13, and PartOutput has 15.
-  static constexpr int kBarrier = 14;
 
   const DecodeParams<Traits>& p_;
   Splits::Kind splits_;

@@ -57,12 +57,12 @@
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
-//   14, in SplitSchedule, with more sequences than a warp has lanes: the warps' sums are written
-//     before they are read; and one of the block: they are read before what follows
+//   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
+//   are
+//     written before they are read; and one of the block: they are read before what follows
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
-//   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written,
-//   and
-//     used before that of the next part replaces it
+//   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written;
+//     it has been used before that of the next part replaces it
 
 namespace attile::sm80 {
 
@@ -243,11 +243,12 @@ ATTILE_DEVICE void merge_warps(
     const PartOutput<Traits>& output, int rows, bool divides_keys, float scale_log2,
     unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
-  // As WarpShare has them.
-  const int states = divides_keys ? Traits::kWarps : Traits::kKeyGroups;
-  const int state_rows = divides_keys ? Traits::kWarpRows : Traits::kBr;
+  using ByKeys = WarpShare<Traits, true>;
+  using ByRows = WarpShare<Traits, false>;
+  const int states = divides_keys ? ByKeys::kStates : ByRows::kStates;
+  const int state_rows = divides_keys ? ByKeys::kRows : ByRows::kRows;
   const int warp_row = Outputs::warp_row();
-  const int state = divides_keys ? warp_row / Traits::kWarpRows : warp_row / Traits::kBr;
+  const int state = divides_keys ? warp_row / ByKeys::kRows : warp_row / ByRows::kRows;
   float* const m = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   float* const l = m + Outputs::kRows;
   float* const o = reinterpret_cast<float*>(shared + Traits::kMergeOffset);

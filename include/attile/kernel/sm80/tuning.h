@@ -76,9 +76,9 @@ template <int Warps = 8, int KeyGroups = Warps, int Stages = 3, int ResidentBloc
 struct DecodeTuning {
   static_assert(Warps >= 1 && Warps <= 32 && KeyGroups >= 1 && Warps % KeyGroups == 0,
                 "attile::sm80::DecodeTuning: up to 32 warps, as many in each key group");
-  static_assert(KeyGroups < 14 || KeyGroups == Warps,
+  static_assert(KeyGroups < 15 || KeyGroups == Warps,
                 "attile::sm80::DecodeTuning: groups of several warps have a named barrier each, of "
-                "which a block has 16, and uses 0, 14 and 15 for all its warps");
+                "which a block has 16, and uses 0 and 15 for all its warps");
   static_assert(Stages >= 1, "attile::sm80::DecodeTuning: at least one stage");
 
   static constexpr int kWarps = Warps;
