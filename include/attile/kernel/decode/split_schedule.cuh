@@ -43,13 +43,12 @@ struct SplitPart {
   int first_slot = 0, second_slot = 0, slot_step = 0;
 };
 
-/// Returns whether x holds for any thread of the block, by a named barrier that nobody else uses:
-/// key groups have 1 to 14. What one thread has acquired before counts for all of them afterwards.
-/// Scope    all threads of the block.
+/// Returns whether x holds for any thread of the block, by named barrier 15, which nobody else
+/// uses: key groups have 1 to 14. What one thread has acquired before counts for all of them
+/// afterwards. Scope    all threads of the block.
 template <class Traits>
 ATTILE_DEVICE bool any_thread(bool x) {
-  constexpr int kBarrier = 15;
-  return arch::barrier_any(kBarrier, Traits::kThreads, x);
+  return arch::barrier_any(15, Traits::kThreads, x);
 }
 
 /// Gives a block its parts, one after another. The units of all sequences (SequenceWork) are
