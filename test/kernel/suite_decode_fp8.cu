@@ -39,6 +39,7 @@ const bool kRegistered = [] {
   suite.test("softcap", "forward", "fp8_scales", [] {
     check_fp8_scales<__half, E4m3, E5m2>(DecodeCall<Dims<64>, SplitKind::kFill>{}, 64, 64);
     check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(OneCall<Dims<64>>{}, 40, 24);
+    check_fp8_query_range<E4m3, E5m2>(DecodeCall<Dims<64>, SplitKind::kFill>{});
   });
   const Suite forward("gpu.call", policies<>);
   forward.test("none", "forward", "fp8_runs_sm80_everywhere", [] {

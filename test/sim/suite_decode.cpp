@@ -171,6 +171,7 @@ const bool kRegistered = [] {
   suite.test("softcap", "forward", "fp8_scales", [] {
     check_fp8_scales<__half, E4m3, E5m2>(RowsFill{}, 64, 64);
     check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(Fixed{}, 40, 24);
+    check_fp8_query_range<E4m3, E5m2>(RowsFill{});
     CHECK(machine_reports() == "");
   });
   using Fp8Args =

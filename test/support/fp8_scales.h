@@ -6,6 +6,7 @@
 #include <attile/core/fp8.h>
 #include <attile/reference.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -83,6 +84,59 @@ void check_fp8_scales(const Executor& executor, int dim, int dim_v) {
     CHECK(errors(reference::forward(without_k))[1] > 0.01);
     CHECK(errors(reference::forward(without_v))[0] > 10 * o_tolerance);
   }
+}
+
+/// Runs an executor with queries in bf16, keys in K and values in V, which it may multiply in fp16:
+/// of rows of very small and very large queries, and of one whose small P make all of its O, each
+/// element has to have the bits of bf16.
+template <attile::Fp8 K, attile::Fp8 V, class Executor>
+void check_fp8_query_range(const Executor& executor) {
+  using Q = __nv_bfloat16;
+  constexpr int kRows = 3, kKeys = 3000, kDim = 64;
+  std::vector<Q> q(kRows * kDim), o(kRows * kDim);
+  std::vector<K> k(kKeys * kDim);
+  std::vector<V> v(kKeys * kDim);
+  std::vector<float> lse(kRows);
+  const Random random(4);
+  for (int i = 0; i < kRows * kDim; ++i) {
+    const int row = i / kDim, col = i % kDim;
+    const float x = random.normal(i);
+    q[i] = attile::from_float<Q>(row == 0   ? 0x1p-110f * x  // all scores are 0
+                                 : row == 1 ? (col == 0 ? 0x1p20f : x)
+                                 : col == 1 ? 9.0f  // key 0 has 2^26 times the P of others
+                                            : 0.0f);
+  }
+  for (int i = 0; i < kKeys * kDim; ++i) {
+    const int key = i / kDim, col = i % kDim;
+    k[i] = attile::from_float<K>(col == 0   ? 0.0f
+                                 : col == 1 ? (key == 0 ? 16.0f : 0.0f)
+                                            : random.normal(1000 + i));
+    v[i] = attile::from_float<V>(key == 0 ? 0.0f : 1.0f + 0.5f * random.normal(500000 + i));
+  }
+  attile::ForwardArgs<attile::Elements<Q, K, V>> args{
+      .q = attile::bshd<const Q>(q.data(), kRows, 1, kDim),
+      .k = attile::bshd<const K>(k.data(), kKeys, 1, kDim),
+      .v = attile::bshd<const V>(v.data(), kKeys, 1, kDim),
+      .o = attile::bshd(o.data(), kRows, 1, kDim),
+      .lse = lse.data(),
+      .batch = 1,
+      .q_heads = 1,
+      .kv_heads = 1,
+      .q_len = kRows,
+      .kv_len = kKeys,
+      .head_dim = kDim,
+  };
+  const auto region = [](auto& x) { return Region{x.data(), x.size() * sizeof(x[0])}; };
+  REQUIRE(
+      std::string(
+          executor.forward(args, {region(q), region(k), region(v), region(o), region(lse)}).why) ==
+      "");
+  const auto exact = attile::reference::forward(args);
+  for (int i = 0; i < kRows * kDim; ++i) {
+    INFO("row " << i / kDim << ", column " << i % kDim);
+    CHECK(std::abs(attile::to_float(o[i]) - exact.o[i]) <= 0.006 * std::abs(exact.o[i]));
+  }
+  for (int row = 0; row < kRows; ++row) CHECK(std::abs(lse[row] - exact.lse[row]) < 1e-4);
 }
 
 }  // namespace attile_test

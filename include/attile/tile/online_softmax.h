@@ -109,8 +109,8 @@ struct OnlineSoftmax {
 
   /// Processes a tile as `step` without a threshold does, and leaves O alone where no maximum of
   /// the warp's rows has risen: the bits are the same, as its factors are 1. Scope    all lanes of
-  /// a warp.
-  template <class Scores, class Output>
+  /// a warp. Units: kFactorLog2 as `exponentiate` has it.
+  template <int kFactorLog2 = 0, class Scores, class Output>
   ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2) {
     Rescaling rescaling = update_max(scores, scale_log2, true);
     bool rises = false;
@@ -118,7 +118,7 @@ struct OnlineSoftmax {
     for (int r = 0; r < kRows; ++r) rises |= rescaling.factor[r] != 1.0f;
     rescaling.needed = Scores::any_lane(rises);
     rescaling.apply(output);
-    exponentiate(scores, scale_log2);
+    exponentiate<kFactorLog2>(scores, scale_log2);
   }
 
   /// Processes a tile as above where each warp of a row holds some columns of the scores and of the
@@ -213,11 +213,25 @@ struct OnlineSoftmax {
   }
 
   /// Does the second part of a step: computes P, and adds its row sums to l.
-  template <class Scores>
+  /// kFactorLog2  P and l have the factor 2^kFactorLog2, so that a type with few exponents holds
+  ///          small P. O gets it from P; `remove_factor` takes it off both.
+  template <int kFactorLog2 = 0, class Scores>
   ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float scale_log2) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      l[r] += scores.exponentiate(r, scale_log2, m[r] == -kInf ? 0.0f : m[r] * scale_log2);
+      const float base = m[r] == -kInf ? 0.0f : m[r] * scale_log2;
+      l[r] += scores.exponentiate(r, scale_log2, base - kFactorLog2);
+    }
+  }
+
+  /// Makes l and O what steps without a factor would have made.
+  template <int kFactorLog2, class Output>
+  ATTILE_HOST_DEVICE void remove_factor(Output& output) {
+    constexpr float kInverse = 1.0f / static_cast<float>(1 << kFactorLog2);
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      l[r] *= kInverse;
+      output.scale_row(r, kInverse);
     }
   }
 

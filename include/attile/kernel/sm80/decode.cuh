@@ -19,6 +19,7 @@
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>
+#include <attile/tile/scale_to_half.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <cstdint>
@@ -47,13 +48,15 @@
 // ends has the next one's first tiles in flight: those of one further part at most. The copies of a
 // tile of K and V are one commit group of cp.async; with the first tile of a part come the block's
 // rows of Q, for which there are two stages. K and V in fp8 lie in their stages as they are in
-// device memory, and are converted to the type of Q when a warp loads the pieces of a product
-// (mma_operands.cuh).
+// device memory, and are converted to fp16 when a warp loads the pieces of a product
+// (mma_operands.cuh); queries in bf16 become fp16, too, once for each part
+// (Traits::kScalesQueries).
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
 //     of the group read it; all of them have read it before the next one replaces it
-//   of the block, in compute_part: Q and the first tile have arrived before others read them
+//   of the block, in compute_part: Q and the first tile have arrived before others read them; and
+//     where Q becomes fp16 another one: it has before others read it
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
@@ -120,6 +123,7 @@ class TileLoads {
 
   /// These refer to the part's Q, and to the next tile of K and V.
   ATTILE_DEVICE typename Traits::QTile q() const { return q_; }
+  ATTILE_DEVICE typename Traits::ScaledQTile scaled_q() const { return {q_.data}; }
   ATTILE_DEVICE typename Traits::KTile k() const { return {stage(used_)}; }
   ATTILE_DEVICE typename Traits::VTile v() const { return {stage(used_) + Traits::KTile::kBytes}; }
 
@@ -145,8 +149,8 @@ class TileLoads {
     const int thread = arch::thread_index() % Traits::kGroupThreads;
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
-    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), key, thread);
-    tile::load_async<Traits::kGroupThreads>(v_smem, p_.v_of(part_.at), key, thread);
+    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
+                                            key, thread);
     if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
     arch::async_copy_commit();
     ++loaded_;
@@ -306,24 +310,31 @@ ATTILE_DEVICE void merge_warps(
 /// 2307.08691, Algorithm 1; the lines named are its) over each state's keys.
 template <class Share, class Traits>
 ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& part,
-                                const TileLoads<Traits>& loads, int tile, float scale,
-                                float scale_log2, typename Traits::OutputRegisters& o_frag,
+                                const TileLoads<Traits>& loads, int tile, const float* factors,
+                                float scale, float scale_log2,
+                                typename Traits::OutputRegisters& o_frag,
                                 tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax) {
-  using T = typename Traits::ElementType;
+  using T = typename Traits::Product;
   using Scores = typename Share::Scores;
   if (Share::first_row() >= part.rows) return;
   const auto coord = Share::coord(p, part, tile * Traits::kBc);
   Scores s_frag;
   s_frag.clear();
-  const tile::SharedLeft q_left(loads.q(), Share::first_row());
+  const tile::SharedLeft q_left(loads.scaled_q(), Share::first_row());
   const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
   tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
+  if constexpr (Traits::kScalesQueries) {
+    ATTILE_UNROLL
+    for (int r = 0; r < Scores::kRegRows; ++r) {
+      s_frag.scale_row(r, factors[Scores::row(r) % Share::kRows]);
+    }
+  }
   if (part.at.kv_tiles.full(tile)) {
     tile::modify_and_mask<false>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   } else {
     tile::modify_and_mask<true>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   }
-  softmax.step_exactly(s_frag, o_frag, scale_log2);  // line 9
+  softmax.template step_exactly<Traits::kProbabilityLog2>(s_frag, o_frag, scale_log2);  // line 9
   if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
   const tile::RegisterLeft<T, Scores> p_left(s_frag);
   const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
@@ -343,6 +354,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                             (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
+  float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
   o_frag.clear();
   softmax.reset();
 
@@ -354,17 +366,24 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     loads.await_tile();
     if (tile == tiles.first) {
       arch::barrier();  // Q has arrived before all groups read it, and this tile
+      if constexpr (Traits::kScalesQueries) {
+        tile::scale_to_half<Traits::kThreads>(loads.q(), part.rows, factors);
+        arch::barrier();  // Q in fp16, and its factors, are there before they are read
+      }
     } else {
       loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, scale, scale_log2, o_frag,
-                                            softmax);
+      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
+                                            o_frag, softmax);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, scale, scale_log2, o_frag,
-                                             softmax);
+      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, factors, scale, scale_log2,
+                                             o_frag, softmax);
     }
     loads.release_tile();
+  }
+  if constexpr (Traits::kScalesQueries) {
+    softmax.template remove_factor<Traits::kProbabilityLog2>(o_frag);
   }
   float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);
