@@ -61,8 +61,7 @@
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
-//   are
-//     written before they are read; and one of the block: they are read before what follows
+//     are written before they are read; and one of the block: they are read before what follows
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 //   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written;
 //     it has been used before that of the next part replaces it
