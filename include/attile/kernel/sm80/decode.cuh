@@ -48,9 +48,8 @@
 // ends has the next one's first tiles in flight: those of one further part at most. The copies of a
 // tile of K and V are one commit group of cp.async; with the first tile of a part come the block's
 // rows of Q, for which there are two stages. K and V in fp8 lie in their stages as they are in
-// device memory, and are converted to fp16 when a warp loads the pieces of a product
-// (mma_operands.cuh); queries in bf16 become fp16, too, once for each part
-// (Traits::kScalesQueries).
+// device memory, and become fp16 when a warp loads the pieces of a product (mma_operands.cuh), and
+// queries in bf16 once for each part (Traits::kScalesQueries).
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
