@@ -247,7 +247,10 @@ struct Sm80Forward {
 
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
-  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> &&
+  /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
+  static constexpr bool kLongKeys = kIsForwardOnly<typename Args::SequencesType> &&
+                                    std::is_same_v<typename Args::MaskType, Causal>;
+  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
                                  (kTileSet == TileSet::kAny || kTileSet == TileSet::kElements);
   /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&

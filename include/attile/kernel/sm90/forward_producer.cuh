@@ -13,15 +13,15 @@
 #include <attile/tile/pipeline.cuh>
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
-// lie in pages), and for each consumer
-// warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
-// goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
-// more thread makes these (dynamic_schedule.cuh).
+// lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
+// score modifier, if TMA copies these. Each goes through the block's work tiles by itself; with
+// kHasScheduler, which excludes elements, one more thread makes these (dynamic_schedule.cuh).
 
 namespace attile::sm90 {
 
-/// Begins the copies of one tile of K or V into an acquired stage. Where keys lie in pages a tile
-/// comes in several boxes, of each of which a lane looks up the page.
+/// Begins the copies of one tile of K or V, once its stage is empty. Where keys lie in pages a tile
+/// comes in several boxes, of each of which a lane looks up the page: of its first one while the
+/// stage is still read.
 /// Scope    Traits::kKvLanes lanes of a warp.
 template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
@@ -29,13 +29,20 @@ ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTil
                                 const arch::TensorMap& map) {
   const int key0 = kv_tile * Traits::kBc;
   if constexpr (Problem<Traits>::kPaged) {
-    const int lane = arch::thread_index() % arch::kWarpSize;
-    const int step = arch::kWarpSize * p.pages.box_keys;
+    const int lane = arch::thread_index() % arch::kWarpSize, rows = p.pages.box_keys;
+    int row = lane * rows;
+    arch::TmaCoord box{};
+    if (row < Traits::kBc) box = p.keys_in_page(at, key0 + row);
+    if (lane == 0) pipeline.producer_acquire(state);
+    arch::warp_barrier();  // the stage is empty before lanes fill it
     ATTILE_UNROLL_BY(1)
-    for (int row = lane * p.pages.box_keys; row < Traits::kBc; row += step) {
-      pipeline.load(state, map, p.keys_in_page(at, key0 + row), row);
+    while (row < Traits::kBc) {
+      pipeline.load(state, map, box, row);
+      row += arch::kWarpSize * rows;
+      if (row < Traits::kBc) box = p.keys_in_page(at, key0 + row);
     }
   } else {
+    pipeline.producer_acquire(state);
     pipeline.load(state, map, p.keys(at, key0));
   }
 }
@@ -49,10 +56,8 @@ template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr int kLanes = Traits::kKvLanes;
-  const bool is_first = kLanes == 1 || arch::thread_index() % arch::kWarpSize == 0;
   typename Pipeline::State state;
-  auto schedule = schedule_of_thread(p, block, smem, kLanes);
+  auto schedule = schedule_of_thread(p, block, smem, Traits::kKvLanes);
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     // The step at which this thread allows the next work tile: kStages tiles are left to load, and
@@ -66,8 +71,6 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      if (is_first) pipeline.producer_acquire(state);
-      if constexpr (kLanes > 1) arch::warp_barrier();  // the stage is empty before lanes fill it
       load_kv_tile(p, at, p.kv_tile(at, step), pipeline, state, map);
       state.advance();
     }
