@@ -34,7 +34,7 @@ ATTILE_HOST_DEVICE PowerOfTwo power_to_half(float largest) {
 
 /// Replaces rows of bf16 in shared memory by fp16, each times the power of two that brings its
 /// largest element near fp16's largest, and writes the inverses of these to `inverses`. It is exact
-/// for elements above 2^-22 of the row's largest; others are off by at most 2^-39 of that.
+/// for elements above 2^-31 of the row's largest; others are off by at most 2^-39 of that.
 /// Shapes   rows is rounded up to a multiple of 16; inverses (Rows), in shared memory.
 /// Scope    kThreads threads, whole warps. Barriers one after, before it is read.
 template <int kThreads, int Rows, int Cols>
