@@ -20,6 +20,29 @@ ATTILE_DEVICE std::uint32_t swap_middle_bytes(std::uint32_t word) {
   return __byte_perm(word, 0, 0x3120);
 }
 
+/// Returns bytes 0 and 2 of two words (kOdd: bytes 1 and 3), those of `low` first.
+template <bool kOdd>
+ATTILE_DEVICE std::uint32_t every_second_byte(std::uint32_t low, std::uint32_t high) {
+  return __byte_perm(low, high, kOdd ? 0x7531 : 0x6420);
+}
+
+/// Returns the lower halves of two words (kUpper: the upper ones), that of `low` first.
+template <bool kUpper>
+ATTILE_DEVICE std::uint32_t halves(std::uint32_t low, std::uint32_t high) {
+  return __byte_perm(low, high, kUpper ? 0x7632 : 0x5410);
+}
+
+/// Rounds four numbers to fp8, the first one in byte 0. What is larger than the largest number
+/// becomes that; a NaN stays one.
+template <class F>
+ATTILE_DEVICE std::uint32_t narrow(float x0, float x1, float x2, float x3) {
+  constexpr __nv_fp8_interpretation_t kFormat =
+      std::is_same_v<F, __nv_fp8_e4m3> ? __NV_E4M3 : __NV_E5M2;
+  const std::uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(x0, x1), __NV_SATFINITE, kFormat);
+  const std::uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(x2, x3), __NV_SATFINITE, kFormat);
+  return halves<false>(low, high);
+}
+
 namespace detail {
 
 /// Returns two elements of fp16, from those of fp8 in the upper bytes of the halves of a word;
