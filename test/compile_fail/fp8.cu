@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// promises: attile: there are no gradients of keys and values in fp8
+// promises: attile: there are no gradients of queries, keys and values in fp8
 // promises: attile: the kernels take Q, K, V and O of one element type
 // promises: attile::sm90::ForwardTraits: Q, K and V of one element type
 // promises: attile::flash1: keys and values in fp8 are for the kernels of attile::forward

@@ -33,22 +33,42 @@ using KvSlots = TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesTy
 
 namespace detail {
 
-/// Holds the scales of keys and values. Where there are none it has no size, so that nothing moves
-/// in the parameter of a kernel.
+/// Holds the scales of Q, K and V. Where there are none it has no size, so that nothing moves in
+/// the parameter of a kernel.
 template <class E>
-struct KeyScales {
+struct InputScales {
   static constexpr bool kHasScales = false;
   template <class Args>
-  explicit KeyScales(const Args&) {}
+  explicit InputScales(const Args&) {}
 };
 template <class E>
   requires(E::kFp8Cache)
-struct KeyScales<E> {
+struct InputScales<E> {
   static constexpr bool kHasScales = true;
   Scales k_scale, v_scale;
 
   template <class Args>
-  explicit KeyScales(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
+  explicit InputScales(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
+
+  /// Returns the scale of products of elements of Q and K.
+  ATTILE_HOST_DEVICE float qk_scale(int sequence, int kv_head) const {
+    return k_scale.at(sequence, kv_head);
+  }
+};
+template <class E>
+  requires(E::kFp8Queries)
+struct InputScales<E> {
+  static constexpr bool kHasScales = true;
+  Scales q_scale, k_scale;
+  ScalesOf<typename E::V> v_scale;
+
+  template <class Args>
+  explicit InputScales(const Args& args)
+      : q_scale(args.q_scale), k_scale(args.k_scale), v_scale(args.v_scale) {}
+
+  ATTILE_HOST_DEVICE float qk_scale(int sequence, int kv_head) const {
+    return q_scale.at(sequence, kv_head) * k_scale.at(sequence, kv_head);
+  }
 };
 
 }  // namespace detail
@@ -57,7 +77,7 @@ struct KeyScales<E> {
 /// knows. A kernel reads tensors, lengths and policies through it, by a work tile. It is the first
 /// part of the parameter of every kernel but standard attention's.
 template <class Traits>
-struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
+struct Problem : detail::InputScales<typename Traits::Args::Elements> {
   using Args = typename Traits::Args;
   using Elements = typename Args::Elements;
   using T = typename Traits::ElementType;
@@ -72,7 +92,7 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   /// The larger of the two head dimensions that the kernel takes.
   static constexpr int kColumns = max(Traits::kD, Traits::kDv);
 
-  tile::TensorParam<const T> q;
+  tile::TensorParam<const typename Elements::Q> q;
   tile::TensorParam<const typename Elements::K> k;
   tile::TensorParam<const typename Elements::V> v;
   tile::TensorParam<std::conditional_t<Args::kIsForward, TO, const TO>> o;
@@ -282,7 +302,7 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   /// Returns the factor from the products of a work tile's elements to its scores.
   ATTILE_DEVICE float score_scale(const WorkTile& at) const {
     if constexpr (Problem::kHasScales) {
-      return scale * this->k_scale.at(at.sequence, at.kv_head);
+      return scale * this->qk_scale(at.sequence, at.kv_head);
     } else {
       return scale;
     }
@@ -324,7 +344,7 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   }
 
   Problem(const Args& args, HeadDims dims)
-      : detail::KeyScales<Elements>(args),
+      : detail::InputScales<Elements>(args),
         q(tile::tensor_param(args.q, dims.qk)),
         k(tile::tensor_param(args.k, dims.qk)),
         v(tile::tensor_param(args.v, dims.v)),
