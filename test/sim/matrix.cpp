@@ -21,7 +21,7 @@ template <int kCount>
 void load_some_matrices(std::uint32_t (&r)[kCount], std::uint32_t shared, bool transposed,
                         const void* pc, std::source_location at) {
   const int lane = thread_index() % kWarpSize;
-  if (lane < kCount * 8) matrix_row(at_shared(shared), pc);
+  if (lane < kCount * 8) matrix_row(at_shared(shared), Access::kRead, pc);
   const auto& rows = exchange({shared}, at);
   for (int matrix = 0; matrix < kCount; ++matrix) {
     unsigned char element[2][2];
@@ -29,7 +29,7 @@ void load_some_matrices(std::uint32_t (&r)[kCount], std::uint32_t shared, bool t
       const int row = transposed ? lane % 4 * 2 + e : lane / 4;
       const int col = transposed ? lane / 4 : lane % 4 * 2 + e;
       const unsigned char* const p = at_shared(rows[matrix * 8 + row][0]) + 2 * col;
-      matrix_element(p, 2, pc);
+      matrix_element(p, 2, Access::kRead, pc);
       std::memcpy(element[e], p, 2);
     }
     std::memcpy(&r[matrix], element, 4);
@@ -45,6 +45,17 @@ void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
 void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared, bool transposed,
                    std::source_location at) {
   load_some_matrices(r, shared, transposed, __builtin_return_address(0), at);
+}
+void store_matrices(std::uint32_t shared, const std::uint32_t (&r)[4], std::source_location at) {
+  const void* const pc = __builtin_return_address(0);
+  matrix_row(at_shared(shared), Access::kWrite, pc);
+  const auto& rows = exchange({shared}, at);
+  const int lane = thread_index() % kWarpSize;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    unsigned char* const p = at_shared(rows[matrix * 8 + lane / 4][0]) + lane % 4 * 4;
+    matrix_element(p, 4, Access::kWrite, pc);
+    std::memcpy(p, &r[matrix], 4);
+  }
 }
 
 namespace {

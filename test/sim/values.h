@@ -10,12 +10,12 @@
 
 namespace sim {
 
-/// What each pattern of 16 bits means as a T: looked up, since a product reads more elements than a
-/// kernel has instructions.
+/// What each pattern of 8 or 16 bits means as a T: looked up, since a product reads more elements
+/// than a kernel has instructions.
 template <class T>
 const float* values_of() {
   static const std::vector<float> values = [] {
-    std::vector<float> all(std::size_t{1} << 16);
+    std::vector<float> all(std::size_t{1} << 8 * sizeof(T));
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto bits = static_cast<std::uint16_t>(i);
       T x;

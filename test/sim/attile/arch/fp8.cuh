@@ -14,6 +14,27 @@ inline std::uint32_t swap_middle_bytes(std::uint32_t word) {
   return (word & 0xFF0000FFu) | (word & 0x00FF0000u) >> 8 | (word & 0x0000FF00u) << 8;
 }
 
+template <bool kOdd>
+std::uint32_t every_second_byte(std::uint32_t low, std::uint32_t high) {
+  const auto pair = [](std::uint32_t word) {
+    const std::uint32_t bytes = word >> (kOdd ? 8 : 0);
+    return (bytes & 0xFFu) | (bytes >> 8 & 0xFF00u);
+  };
+  return pair(low) | pair(high) << 16;
+}
+
+template <bool kUpper>
+std::uint32_t halves(std::uint32_t low, std::uint32_t high) {
+  return kUpper ? low >> 16 | (high & 0xFFFF0000u) : (low & 0xFFFFu) | high << 16;
+}
+
+template <class F>
+std::uint32_t narrow(float x0, float x1, float x2, float x3) {
+  std::uint32_t word = 0;
+  for (const float x : {x3, x2, x1, x0}) word = word << 8 | from_float<F>(x).__x;
+  return word;
+}
+
 /// Returns element i of fp8 in a word.
 template <class F>
 float fp8_in_word(std::uint32_t word, int i) {
