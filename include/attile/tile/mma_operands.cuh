@@ -110,13 +110,15 @@ class SharedLeftTransposed<Tile> {
 
 /// Holds a left operand in registers: the result of a product, rounded to T. A lane's elements of
 /// two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16 piece of an operand;
-/// with fp32 those of one piece are its elements of a 16 x 8 piece in the paired order.
+/// with fp32 those of one piece are its elements of a 16 x 8 piece in the paired order, and with
+/// fp8 those of four pieces of one 16 x 32 piece in the order of BytePairs.
 template <class T, class Registers>
 class RegisterLeft {
   static_assert(Registers::kWarpCols == Registers::kCols,
                 "attile::tile::RegisterLeft: a warp has all columns of its rows");
 
  public:
+  using Element = T;
   static constexpr int kDepth = Registers::kCols;
   static constexpr bool kPaired = true;
   static constexpr bool kInRegisters = true;
@@ -127,7 +129,11 @@ class RegisterLeft {
     for (int r = 0; r < Registers::kRegRows; ++r) {
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; c += 2) {
-        if constexpr (sizeof(T) == 4) {
+        if constexpr (sizeof(T) == 1) {
+          if (c % 4 != 0) continue;
+          words_[r / 2][c / 8][c / 4 % 2 * 2 + r % 2] =
+              arch::narrow<T>(p.x[r][c], p.x[r][c + 1], p.x[r][c + 2], p.x[r][c + 3]);
+        } else if constexpr (sizeof(T) == 4) {
           words_[r / 2][c / 2][r % 2] = word_of(p.x[r][c]);
           words_[r / 2][c / 2][2 + r % 2] = word_of(p.x[r][c + 1]);
         } else {
@@ -154,6 +160,7 @@ class RegisterLeft {
 template <class Tile>
 class LoadedLeft {
  public:
+  using Element = typename Tile::Element;
   static constexpr int kDepth = Tile::kCols;
 
   ATTILE_DEVICE LoadedLeft(const Tile& tile, int first) {
@@ -275,6 +282,15 @@ class SharedRightTransposed<Tile> {
 
  private:
   PieceReader<Tile> reader_;
+};
+
+/// Names the order of the depth in which the result of a product is a left operand of fp8 without
+/// any exchange: of each 16 elements, pairs i and i + 4 lie beside each other.
+struct BytePairs {
+  /// Returns which element lies at `position`.
+  ATTILE_HOST_DEVICE static constexpr int element(int position) {
+    return position / 16 * 16 + position % 16 / 4 * 2 + position / 2 % 2 * 8 + position % 2;
+  }
 };
 
 /// Names the order of the depth of a left operand of 16-bit elements that meets K in fp8. Of each

@@ -16,6 +16,7 @@ struct ForwardMemory {
   using QPipeline = typename Traits::QPipeline;
   using KPipeline = typename Traits::KPipeline;
   using VPipeline = typename Traits::VPipeline;
+  using LoadedVPipeline = typename Traits::LoadedVPipeline;
 
   unsigned char* data;
 
@@ -35,6 +36,11 @@ struct ForwardMemory {
     return {data + Traits::kElementOffset + warpgroup * Traits::kElementBytes,
             barriers() + 2 * (Traits::kConsumers * Traits::kQStages + 2 * Traits::kStages +
                               warpgroup * Traits::kElementStages)};
+  }
+  /// V in fp8 as it is loaded; only with kFp8Values.
+  ATTILE_DEVICE LoadedVPipeline loaded_v() const {
+    return {data + Traits::kLoadedVOffset,
+            barriers() + Traits::kPipelineBarriers - 2 * Traits::kLoadedVStages};
   }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
@@ -69,6 +75,7 @@ struct ForwardMemory {
       }
       k().init(Traits::kConsumers * kWarps);
       v().init(Traits::kConsumers * kWarps);
+      if constexpr (Traits::kFp8Values) loaded_v().init(1);  // the warp that transposes them
       if constexpr (Traits::kHasScheduler) {
         arch::mbarrier_init(work_tile_full(), 1);
         arch::mbarrier_init(work_tile_empty(), Traits::kScheduleReaders);

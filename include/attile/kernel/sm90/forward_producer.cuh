@@ -11,6 +11,9 @@
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
+#include <attile/tile/transpose.cuh>
+
+#include <type_traits>
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
 // lie in pages), and for each consumer
@@ -22,7 +25,7 @@ namespace attile::sm90 {
 
 /// Begins the copies of one tile of K or V into an acquired stage. Where keys lie in pages a tile
 /// comes in several boxes, of each of which a lane looks up the page.
-/// Scope    Traits::kKvLanes lanes of a warp.
+/// Scope    all lanes of a warp where keys lie in pages, else one.
 template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
                                 const Pipeline& pipeline, const typename Pipeline::State& state,
@@ -44,12 +47,12 @@ ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTil
 /// tiles sees.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
-/// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
+/// Scope    Traits::kKLanes lanes of a warp, from the first one on.
 template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr int kLanes = Traits::kKvLanes;
+  constexpr int kLanes = Traits::kKLanes;
   const bool is_first = kLanes == 1 || arch::thread_index() % arch::kWarpSize == 0;
   typename Pipeline::State state;
   auto schedule = schedule_of_thread(p, block, smem, kLanes);
@@ -71,6 +74,97 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       load_kv_tile(p, at, p.kv_tile(at, step), pipeline, state, map);
       state.advance();
     }
+  }
+}
+
+/// Goes through the tiles of K and V of all of a block's work tiles, as load_kv does.
+/// Scope    all lanes of a warp.
+template <class Traits>
+class KvCursor {
+ public:
+  ATTILE_DEVICE KvCursor(const TmaForwardParams<Traits>& p, int block,
+                         const ForwardMemory<Traits>& smem)
+      : schedule_(schedule_of_thread(p, block, smem, arch::kWarpSize)) {
+    enter();
+  }
+  ATTILE_DEVICE bool more() const { return schedule_.more(); }
+  ATTILE_DEVICE WorkTile tile() const { return at_; }
+  ATTILE_DEVICE int step() const { return step_; }
+  /// Goes on to the next tile, whose work tile may have to be waited for.
+  ATTILE_DEVICE void next() {
+    if (++step_ < at_.kv_tiles.last) {
+      allow();
+    } else {
+      schedule_.next();
+      enter();
+    }
+  }
+
+ private:
+  /// Begins the work tile that the schedule is at, or the first one after it that sees keys.
+  ATTILE_DEVICE void enter() {
+    for (; schedule_.more(); schedule_.next()) {
+      at_ = schedule_.tile();
+      step_ = at_.kv_tiles.first;
+      allows_at_ = max(at_.kv_tiles.last - Traits::kStages, step_);
+      allow();
+      if (step_ < at_.kv_tiles.last) return;
+    }
+  }
+  ATTILE_DEVICE void allow() const {
+    if constexpr (Traits::kHasScheduler) {
+      if (step_ == allows_at_) schedule_.allow_next();
+    }
+  }
+
+  using Schedule =
+      std::conditional_t<Traits::kHasScheduler, ScheduleReader<Traits>, StaticSchedule<Traits>>;
+  Schedule schedule_;
+  WorkTile at_;
+  int step_ = 0, allows_at_ = 0;
+};
+
+/// Loads V in fp8 of the same tiles, and transposes it. It loads up to kLoadedVStages tiles ahead;
+/// but it asks for a work tile only when there is a stage for that one's first tile, so that at
+/// most kLoadedVStages - 1 tiles wait to be transposed while it waits for the work tile. Scope all
+/// lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE void load_and_transpose_v(const TmaForwardParams<Traits>& p, int block,
+                                        const ForwardMemory<Traits>& smem) {
+  const bool is_first = arch::thread_index() % arch::kWarpSize == 0;
+  const auto loaded = smem.loaded_v();
+  const auto pipeline = smem.v();
+  typename Traits::LoadedVPipeline::State to_load, to_read;
+  typename Traits::VPipeline::State to_write;
+  KvCursor<Traits> cursor(p, block, smem);
+  int ahead = 0;       // tiles that are loaded and not transposed
+  bool is_new = true;  // the cursor's tile is not loaded
+  for (;;) {
+    while (ahead < Traits::kLoadedVStages && cursor.more()) {
+      if (!is_new) cursor.next();
+      is_new = cursor.more();
+      if (!is_new) break;
+      if (is_first) loaded.producer_acquire(to_load);
+      arch::warp_barrier();  // the stage is empty, and expects its bytes, before lanes fill it
+      if (Problem<Traits>::kPaged || is_first) {
+        load_kv_tile(p, cursor.tile(), p.kv_tile(cursor.tile(), cursor.step()), loaded, to_load,
+                     p.maps.v);
+      }
+      to_load.advance();
+      is_new = false;
+      ++ahead;
+    }
+    if (ahead == 0) return;
+    const auto v_smem = loaded.consumer_wait(to_read);
+    pipeline.await_empty(to_write);
+    tile::transpose_operand(pipeline.tile(to_write.stage), v_smem);
+    arch::fence_async_proxy();  // products read by the async proxy what this lane has written
+    arch::warp_barrier();       // all lanes have read the one tile, and written the other
+    loaded.consumer_release(to_read);
+    if (is_first) static_cast<void>(pipeline.expect(to_write, 0));  // it is full
+    to_read.advance();
+    to_write.advance();
+    --ahead;
   }
 }
 
@@ -142,10 +236,15 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem) {
   const int thread = arch::thread_index() % arch::kWarpgroupSize;
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
-  constexpr int kLanes = Traits::kKvLanes;
   const int v_lane = thread - arch::kWarpSize;
-  if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
-  if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
+  if (thread < Traits::kKLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
+  if (0 <= v_lane && v_lane < Traits::kVLanes) {
+    if constexpr (Traits::kFp8Values) {
+      load_and_transpose_v(p, block, smem);
+    } else {
+      load_kv(p, block, smem, smem.v(), p.maps.v);
+    }
+  }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
     if (thread == 3 * arch::kWarpSize) run_scheduler(p, block, smem);
