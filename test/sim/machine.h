@@ -190,6 +190,8 @@ void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared, bool transposed,
 void store_matrices(std::uint32_t shared, const std::uint32_t (&r)[4], std::source_location at);
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   const float* values, std::source_location at);
+void mma_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                  const float* left_values, const float* right_values, std::source_location at);
 void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                       std::source_location at);
 int fetch_add_acq_rel(int* address, int x, std::source_location at);

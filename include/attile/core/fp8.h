@@ -79,6 +79,14 @@ ATTILE_HOST_DEVICE T from_float(float x) {
   return rounded;
 }
 
+/// Returns the largest number of a type.
+template <Fp8 T>
+ATTILE_HOST_DEVICE T largest_number() {
+  T largest;
+  largest.__x = static_cast<__nv_fp8_storage_t>(Fp8Format<T>::kLargest);
+  return largest;
+}
+
 /// Says where sums of products of fp8 are kept. A matrix instruction of compute capability 8.9 or
 /// 9.0 keeps 14 significant bits of what it adds to, and cuts off the others.
 enum class Fp8Sums {

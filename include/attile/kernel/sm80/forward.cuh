@@ -160,8 +160,9 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     if (seen) {
       s_frag.clear();
       const tile::SharedLeft q_left(q_smem, Scores::warp_row());
-      const tile::SharedRightTransposed k_right(kv_smem.k, Scores::warp_col());
-      tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
+      const auto k_right =
+          tile::transposed_right<typename Traits::Q>(kv_smem.k, Scores::warp_col());
+      tile::multiply<typename Traits::Q, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
     }
     arch::async_copy_wait<0>();
     arch::barrier();  // V has arrived before anyone reads it; K has been read before it is loaded

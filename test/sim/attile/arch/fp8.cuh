@@ -5,6 +5,10 @@
 #include <attile/core/fp8.h>
 
 #include <cstdint>
+#include <source_location>
+
+#include "sim/machine.h"
+#include "sim/values.h"
 
 // The simulated counterpart of include/attile/arch/fp8.cuh.
 
@@ -47,6 +51,16 @@ template <class F, class T>
 void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
   low = word_of(from_floats<T>(fp8_in_word<F>(word, 0), fp8_in_word<F>(word, 1)));
   high = word_of(from_floats<T>(fp8_in_word<F>(word, 2), fp8_in_word<F>(word, 3)));
+}
+
+template <class FA, class FB>
+void mma_m16n8k32(float& d0, float& d1, float& d2, float& d3, const std::uint32_t (&a)[4],
+                  std::uint32_t b0, std::uint32_t b1,
+                  std::source_location at = std::source_location::current()) {
+  float d[4] = {d0, d1, d2, d3};
+  const std::uint32_t b[2] = {b0, b1};
+  sim::mma_m16n8k32(d, a, b, sim::values_of<FA>(), sim::values_of<FB>(), at);
+  d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
 }
 
 }  // namespace attile::arch
