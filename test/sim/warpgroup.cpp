@@ -3,6 +3,9 @@
 // Multiply-Accumulate Instructions" and "setmaxnreg".
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -56,6 +59,36 @@ float element(const void* p, int bytes, const float* values) {
   std::uint16_t bits = 0;  // little-endian, as the device is
   std::memcpy(&bits, p, bytes);
   return values[bits];
+}
+
+/// Adds the products of a row of A and of B's columns, which are exact, to sums. `cuts`: each term
+/// is cut off, towards zero, below 2^-13 of the largest, as sums of fp8 are.
+void add_terms(const double* a, const std::vector<double>& b, std::vector<double>& sums,
+               bool cuts) {
+  const std::size_t columns = sums.size(), depth = b.size() / columns;
+  const auto for_each_term = [&](auto f) {
+    for (std::size_t k = 0; k < depth; ++k) {
+      for (std::size_t n = 0; n < columns; ++n) f(n, a[k] * b[k * columns + n]);
+    }
+  };
+  if (!cuts) return for_each_term([&](std::size_t n, double term) { sums[n] += term; });
+  std::vector<double> largest(columns), plain = sums;
+  for (std::size_t n = 0; n < columns; ++n) largest[n] = std::abs(sums[n]);
+  for_each_term([&](std::size_t n, double term) {
+    plain[n] += term;
+    largest[n] = std::max(largest[n], std::abs(term));
+  });
+  for (std::size_t n = 0; n < columns; ++n) {
+    // The power of two that the largest one begins with, over 2^13.
+    largest[n] =
+        std::bit_cast<double>(std::bit_cast<std::uint64_t>(largest[n]) & 0x7FF0ull << 48) * 0x1p-13;
+    sums[n] = std::trunc(sums[n] / largest[n]);
+  }
+  for_each_term([&](std::size_t n, double term) { sums[n] += std::trunc(term / largest[n]); });
+  for (std::size_t n = 0; n < columns; ++n) {
+    const bool is_number = largest[n] > 0 && std::isfinite(plain[n]);
+    sums[n] = is_number ? sums[n] * largest[n] : plain[n];
+  }
 }
 
 /// What all of them knew when they came, of others and of each other.
@@ -290,7 +323,7 @@ void Machine::touch_operands(Warpgroup& group, Product& product) {
   }
 }
 
-/// Operands are read here. Products are exact, their sum is rounded once.
+/// Operands are read here.
 void Machine::multiply(const Block& block, Product& product) {
   const ProductForm& form = product.form;
   const int bytes = form.element_bytes;
@@ -328,9 +361,7 @@ void Machine::multiply(const Block& block, Product& product) {
       return (*part.values)[m % 16 / 8 * (form.n / 4) + n / 8 * 2 + n % 2];
     };
     for (int n = 0; n < form.n; ++n) row[n] = form.accumulate ? sum(n) : 0.0;
-    for (int k = 0; k < depth; ++k) {
-      for (int n = 0; n < form.n; ++n) row[n] += a[m * depth + k] * b[k * form.n + n];
-    }
+    add_terms(&a[m * depth], b, row, bytes == 1);
     for (int n = 0; n < form.n; ++n) sum(n) = static_cast<float>(row[n]);
   }
   counters_.mma_flops += 2ull * kRows * form.n * depth;

@@ -52,7 +52,6 @@ enum class Role { kDq, kDv, kDk };
 template <class Traits>
 ATTILE_DEVICE void make_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
-  using T = typename Traits::ElementType;
   constexpr int kLast = Traits::kDqParts - 1;
   typename Traits::DqRegisters dq[2];
   int head, row0;  // of the tile whose dQ is made
@@ -264,7 +263,6 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
                                 int parts, typename Traits::ScoreRegisters& ds_frag,
                                 typename Traits::DkRegisters& dk_frag, const Sampler& sampler) {
   using Consumer = ScoreConsumer<Traits>;
-  using T = typename Traits::ElementType;
   using Scores = typename Consumer::Scores;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;

@@ -46,7 +46,6 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
                              typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
   using Left = typename GradientConsumer<Traits>::Left;
-  using T = typename Traits::ElementType;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
   const int index = stage.state.stage;
@@ -75,7 +74,6 @@ ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
                                     const QStage<Traits>& stage, const QStage<Traits>& before,
                                     int step, typename Traits::DkRegisters& dk_frag,
                                     typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
-  using T = typename Traits::ElementType;
   StepRegisters<Traits> frag;
   consumer.start(frag, stage, 0, sampler);  // lines 10 and 13
   make_part<kFirst, 0>(consumer, stage, step, frag, dk_frag, dv_frag, sampler);
