@@ -32,11 +32,11 @@ ATTILE_HOST_DEVICE constexpr int column_of_row(int row) {
 /// Writes an operand of fp8 that lies by rows: to(r, p) = from(BytePairs::element(p),
 /// column_of_row(r)).
 /// Shapes   from (depth, columns), to (columns, depth): multiples of 32.
-/// Scope    all lanes of a warp.
+/// Scope    all lanes of a warp, which is `number` of kWarps that write a part each.
 /// Barriers `arch::fence_async_proxy` by all lanes and a barrier after, before a product reads it.
-template <int Depth, int Cols, class T>
+template <int kWarps = 1, int Depth, int Cols, class T>
 ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
-                                     const PanelTile<Depth, Cols, T>& from) {
+                                     const PanelTile<Depth, Cols, T>& from, int number = 0) {
   using To = PanelTile<Cols, Depth, T>;
   using From = PanelTile<Depth, Cols, T>;
   constexpr int kAlong = Depth / 32;                     // steps of the depth
@@ -49,7 +49,7 @@ ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
   const LaneOffsets<From> from_offsets(lane, 0);
   const LaneOffsets<To> to_offsets(lane % 16, lane / 16);
   ATTILE_UNROLL_BY(1)
-  for (int col = 0; col < Cols; col += 16) {
+  for (int col = number * 16; col < Cols; col += kWarps * 16) {
     ATTILE_UNROLL
     for (int first = 0; first < kAlong; first += kAtOnce) {
       std::uint32_t x[kAtOnce]

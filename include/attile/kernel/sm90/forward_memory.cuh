@@ -42,6 +42,10 @@ struct ForwardMemory {
     return {data + Traits::kLoadedVOffset,
             barriers() + Traits::kPipelineBarriers - 2 * Traits::kLoadedVStages};
   }
+  /// Whether a stage of these has no tile, because there are no more.
+  ATTILE_DEVICE int& is_last_v(int stage) const {
+    return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
+  }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
     constexpr int kSlots = Traits::kRowBuffers;
@@ -74,8 +78,11 @@ struct ForwardMemory {
         if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
       }
       k().init(Traits::kConsumers * kWarps);
-      v().init(Traits::kConsumers * kWarps);
-      if constexpr (Traits::kFp8Values) loaded_v().init(1);  // the warp that transposes them
+      v().init(Traits::kConsumers * kWarps, Traits::kFp8Values ? Traits::kTransposers : 1);
+      if constexpr (Traits::kFp8Values) {
+        loaded_v().init(Traits::kTransposers);
+        for (int stage = 0; stage < Traits::kLoadedVStages; ++stage) is_last_v(stage) = false;
+      }
       if constexpr (Traits::kHasScheduler) {
         arch::mbarrier_init(work_tile_full(), 1);
         arch::mbarrier_init(work_tile_empty(), Traits::kScheduleReaders);

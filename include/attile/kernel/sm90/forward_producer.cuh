@@ -44,17 +44,25 @@ ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTil
 }
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
-/// tiles sees.
+/// tiles sees; V in fp8 beside K, for the warps that transpose it.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
-/// Scope    Traits::kKLanes lanes of a warp, from the first one on.
+/// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
 template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
-  constexpr int kLanes = Traits::kKLanes;
+  constexpr int kLanes = Traits::kKvLanes;
   const bool is_first = kLanes == 1 || arch::thread_index() % arch::kWarpSize == 0;
+  const auto load = [&](const WorkTile& at, int step, const auto& to, auto& state,
+                        const arch::TensorMap& from) {
+    if (is_first) to.producer_acquire(state);
+    if constexpr (kLanes > 1) arch::warp_barrier();  // the stage is empty before lanes fill it
+    load_kv_tile(p, at, p.kv_tile(at, step), to, state, from);
+    state.advance();
+  };
   typename Pipeline::State state;
+  [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
   auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
@@ -69,102 +77,41 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      if (is_first) pipeline.producer_acquire(state);
-      if constexpr (kLanes > 1) arch::warp_barrier();  // the stage is empty before lanes fill it
-      load_kv_tile(p, at, p.kv_tile(at, step), pipeline, state, map);
-      state.advance();
+      load(at, step, pipeline, state, map);
+      if constexpr (Traits::kFp8Values) load(at, step, smem.loaded_v(), v_state, p.maps.v);
     }
+  }
+  if constexpr (Traits::kFp8Values) {
+    if (!is_first) return;
+    const auto v = smem.loaded_v();
+    v.await_empty(v_state);
+    smem.is_last_v(v_state.stage) = true;
+    static_cast<void>(v.expect(v_state, 0));
   }
 }
 
-/// Goes through the tiles of K and V of all of a block's work tiles, as load_kv does.
-/// Scope    all lanes of a warp.
+/// Transposes the tiles of V in fp8 that load_kv loads.
+/// Scope    all lanes of a warp, one of Traits::kTransposers, each of which writes a part of a
+/// tile.
 template <class Traits>
-class KvCursor {
- public:
-  ATTILE_DEVICE KvCursor(const TmaForwardParams<Traits>& p, int block,
-                         const ForwardMemory<Traits>& smem)
-      : schedule_(schedule_of_thread(p, block, smem, arch::kWarpSize)) {
-    enter();
-  }
-  ATTILE_DEVICE bool more() const { return schedule_.more(); }
-  ATTILE_DEVICE WorkTile tile() const { return at_; }
-  ATTILE_DEVICE int step() const { return step_; }
-  /// Goes on to the next tile, whose work tile may have to be waited for.
-  ATTILE_DEVICE void next() {
-    if (++step_ < at_.kv_tiles.last) {
-      allow();
-    } else {
-      schedule_.next();
-      enter();
-    }
-  }
-
- private:
-  /// Begins the work tile that the schedule is at, or the first one after it that sees keys.
-  ATTILE_DEVICE void enter() {
-    for (; schedule_.more(); schedule_.next()) {
-      at_ = schedule_.tile();
-      step_ = at_.kv_tiles.first;
-      allows_at_ = max(at_.kv_tiles.last - Traits::kStages, step_);
-      allow();
-      if (step_ < at_.kv_tiles.last) return;
-    }
-  }
-  ATTILE_DEVICE void allow() const {
-    if constexpr (Traits::kHasScheduler) {
-      if (step_ == allows_at_) schedule_.allow_next();
-    }
-  }
-
-  using Schedule =
-      std::conditional_t<Traits::kHasScheduler, ScheduleReader<Traits>, StaticSchedule<Traits>>;
-  Schedule schedule_;
-  WorkTile at_;
-  int step_ = 0, allows_at_ = 0;
-};
-
-/// Loads V in fp8 of the same tiles, and transposes it. It loads up to kLoadedVStages tiles ahead;
-/// but it asks for a work tile only when there is a stage for that one's first tile, so that at
-/// most kLoadedVStages - 1 tiles wait to be transposed while it waits for the work tile. Scope all
-/// lanes of a warp.
-template <class Traits>
-ATTILE_DEVICE void load_and_transpose_v(const TmaForwardParams<Traits>& p, int block,
-                                        const ForwardMemory<Traits>& smem) {
-  const bool is_first = arch::thread_index() % arch::kWarpSize == 0;
+ATTILE_DEVICE void transpose_v(const ForwardMemory<Traits>& smem, int number) {
   const auto loaded = smem.loaded_v();
   const auto pipeline = smem.v();
-  typename Traits::LoadedVPipeline::State to_load, to_read;
+  typename Traits::LoadedVPipeline::State to_read;
   typename Traits::VPipeline::State to_write;
-  KvCursor<Traits> cursor(p, block, smem);
-  int ahead = 0;       // tiles that are loaded and not transposed
-  bool is_new = true;  // the cursor's tile is not loaded
   for (;;) {
-    while (ahead < Traits::kLoadedVStages && cursor.more()) {
-      if (!is_new) cursor.next();
-      is_new = cursor.more();
-      if (!is_new) break;
-      if (is_first) loaded.producer_acquire(to_load);
-      arch::warp_barrier();  // the stage is empty, and expects its bytes, before lanes fill it
-      if (Problem<Traits>::kPaged || is_first) {
-        load_kv_tile(p, cursor.tile(), p.kv_tile(cursor.tile(), cursor.step()), loaded, to_load,
-                     p.maps.v);
-      }
-      to_load.advance();
-      is_new = false;
-      ++ahead;
-    }
-    if (ahead == 0) return;
     const auto v_smem = loaded.consumer_wait(to_read);
+    if (smem.is_last_v(to_read.stage)) return;
     pipeline.await_empty(to_write);
-    tile::transpose_operand(pipeline.tile(to_write.stage), v_smem);
+    tile::transpose_operand<Traits::kTransposers>(pipeline.tile(to_write.stage), v_smem, number);
     arch::fence_async_proxy();  // products read by the async proxy what this lane has written
     arch::warp_barrier();       // all lanes have read the one tile, and written the other
     loaded.consumer_release(to_read);
-    if (is_first) static_cast<void>(pipeline.expect(to_write, 0));  // it is full
+    if (arch::thread_index() % arch::kWarpSize == 0) {
+      static_cast<void>(pipeline.expect(to_write, 0));  // this warp's part is there
+    }
     to_read.advance();
     to_write.advance();
-    --ahead;
   }
 }
 
@@ -236,14 +183,15 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem) {
   const int thread = arch::thread_index() % arch::kWarpgroupSize;
   const int q_warpgroup = thread - 2 * arch::kWarpSize;
+  constexpr int kLanes = Traits::kKvLanes;
   const int v_lane = thread - arch::kWarpSize;
-  if (thread < Traits::kKLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
-  if (0 <= v_lane && v_lane < Traits::kVLanes) {
-    if constexpr (Traits::kFp8Values) {
-      load_and_transpose_v(p, block, smem);
-    } else {
-      load_kv(p, block, smem, smem.v(), p.maps.v);
-    }
+  if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
+  if constexpr (Traits::kFp8Values) {
+    const int warp = arch::uniform(thread / arch::kWarpSize);
+    if (warp == 1) transpose_v(smem, 0);
+    if (warp == 3 && Traits::kTransposers == 2) transpose_v(smem, 1);
+  } else {
+    if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
   }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {

@@ -123,17 +123,25 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kMaxSkipped = kOrdersConsumers ? kStages - 1 : kStages;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
   static constexpr int kElementStages = TuningType::kElementStages;
-  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads),
+  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads && !kFp8Values),
                 "attile::sm90::ForwardTraits: tiles of a modifier's elements are for sequences of "
-                "one length, Uniform, and for rows of one head");
+                "one length, Uniform, for rows of one head, and for V of 16 bits");
   using ElementTile = tile::PanelTile<kWarpgroupRows, Bc,
                                       typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   static constexpr std::size_t kElementBytes = kElementStages * ElementTile::kBytes;
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
+  /// Whether one producer thread, the scheduler, makes the work tiles for the others
+  /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
+  static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
+  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
+                "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
+                "with tiles of a modifier's elements");
   /// The pipeline of tiles of V in fp8 before they are transposed.
   static constexpr int kLoadedVStages = kFp8Values ? (kOutputCols <= 128 ? 2 : 1) : 0;
+  /// The warps that transpose it: that of the scheduler, too, where there is none.
+  static constexpr int kTransposers = kHasScheduler ? 1 : 2;
   using LoadedVPipeline = tile::Pipeline<LoadedVTile, max(kLoadedVStages, 1)>;
   /// S, sums of P V, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
@@ -193,28 +201,24 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
-  /// Whether one producer thread, the scheduler, makes the work tiles for the others
-  /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
-  static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
-  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
-                "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
-                "with tiles of a modifier's elements");
-  /// How many lanes of a warp load K, and V: one, but all where keys lie in pages, or V is
-  /// transposed.
-  static constexpr int kKLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
-  static constexpr int kVLanes = kFp8Values ? arch::kWarpSize : kKLanes;
-  /// The threads that read the scheduler's work tiles, and the barriers of the one that is there.
-  static constexpr int kScheduleReaders = kKLanes + kVLanes + kConsumers;
+  /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
+  static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
+  /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V
+  /// in fp8 is loaded by the threads that load K.
+  static constexpr int kScheduleReaders = (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages + kLoadedVStages);
-  /// Where the scheduler's work tile begins, and the bytes of dynamic shared memory of a block.
-  static constexpr std::size_t kWorkTileOffset = round_up<std::size_t>(
-      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers), 16);
-  static constexpr std::size_t kSharedBytes =
-      kHasScheduler ? kWorkTileOffset + sizeof(WorkTile)
-                    : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
+  /// Where the ends of V (ForwardMemory::is_last_v) and the scheduler's work tile begin, and the
+  /// bytes of dynamic shared memory of a block.
+  static constexpr std::size_t kLastVOffset =
+      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers);
+  static constexpr std::size_t kWorkTileOffset =
+      round_up<std::size_t>(kLastVOffset + sizeof(int) * kLoadedVStages, 16);
+  static constexpr std::size_t kSharedBytes = kHasScheduler
+                                                  ? kWorkTileOffset + sizeof(WorkTile)
+                                                  : kLastVOffset + sizeof(int) * kLoadedVStages;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "
