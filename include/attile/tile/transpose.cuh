@@ -39,8 +39,6 @@ ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
                                      const PanelTile<Depth, Cols, T>& from, int number = 0) {
   using To = PanelTile<Cols, Depth, T>;
   using From = PanelTile<Depth, Cols, T>;
-  constexpr int kAlong = Depth / 32;                     // steps of the depth
-  constexpr int kAtOnce = kAlong % 4 == 0 ? 4 : kAlong;  // of them, whose matrices are loaded first
   static_assert(sizeof(T) == 1 && Cols % 32 == 0 && Depth % 32 == 0,
                 "attile::tile::transpose_operand: fp8, and multiples of 32 rows and columns");
   const unsigned lane = detail::lane();
@@ -48,23 +46,25 @@ ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
   const std::uint32_t from_base = arch::shared_address(from.data);
   const LaneOffsets<From> from_offsets(lane, 0);
   const LaneOffsets<To> to_offsets(lane % 16, lane / 16);
+  // More at once, or unrolled, take more registers than a producer warp has.
   ATTILE_UNROLL_BY(1)
-  for (int col = number * 16; col < Cols; col += kWarps * 16) {
-    ATTILE_UNROLL
-    for (int first = 0; first < kAlong; first += kAtOnce) {
-      std::uint32_t x[kAtOnce]
-                     [4];  // of each: rows 8 w + 2 i and 8 w + 2 i + 1 of columns 2 c, 2 c + 1
+  for (int first = number * 32; first < Cols; first += kWarps * 32) {
+    ATTILE_UNROLL_BY(1)
+    for (int row = 0; row < Depth; row += 32) {
+      // Of each: rows 2 i and 2 i + 1 of columns 2 c and 2 c + 1, of 8 rows in each word.
+      std::uint32_t x[2][4];
       ATTILE_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) {
-        arch::load_matrices_transposed(x[k], from_base + from_offsets.at((first + k) * 32, col));
+      for (int half = 0; half < 2; ++half) {
+        const int col = first + half * 16;
+        arch::load_matrices_transposed(x[half], from_base + from_offsets.at(row, col));
       }
       ATTILE_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) {
-        const std::uint32_t y[4] = {arch::every_second_byte<false>(x[k][0], x[k][1]),
-                                    arch::every_second_byte<true>(x[k][0], x[k][1]),
-                                    arch::every_second_byte<false>(x[k][2], x[k][3]),
-                                    arch::every_second_byte<true>(x[k][2], x[k][3])};
-        arch::store_matrices(to_base + to_offsets.at(col, (first + k) * 32), y);
+      for (int half = 0; half < 2; ++half) {
+        const auto& w = x[half];
+        const std::uint32_t y[4] = {
+            arch::every_second_byte<false>(w[0], w[1]), arch::every_second_byte<true>(w[0], w[1]),
+            arch::every_second_byte<false>(w[2], w[3]), arch::every_second_byte<true>(w[2], w[3])};
+        arch::store_matrices(to_base + to_offsets.at(first + half * 16, row), y);
       }
     }
   }

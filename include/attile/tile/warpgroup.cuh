@@ -78,26 +78,21 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
   arch::wgmma_commit();
 }
 
-/// Begins acc = A B^T, or acc += A B^T where `adds` is true, with A in registers, of which each
-/// warp holds 16 rows.
-/// Shapes   b (columns, depth): the rows from b_row on, one for each column of acc.
-/// Scope    all threads of a warpgroup; the product is a commit group of its own.
-template <class Acc, class A, class B, class Adds = std::false_type>
+/// Begins acc = A B^T, or acc += A B^T where kAdds, with A in registers, of which each warp holds
+/// 16 rows. Shapes   b (columns, depth): the rows from b_row on, one for each column of acc. Scope
+/// all threads of a warpgroup; the product is a commit group of its own.
+template <bool kAdds = false, class Acc, class A, class B>
   requires(A::kDepth > 0)
-ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int b_row,
-                                            Adds adds = {}) {
+ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int b_row = 0) {
   using TA = typename A::Element;
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
   // The compiler could move writes to `acc` below the products, which read it.
-  constexpr bool kMayAdd = !std::is_same_v<Adds, std::false_type>;
-  if constexpr (kMayAdd) arch::fence_operand(acc.x);
+  if constexpr (kAdds) arch::fence_operand(acc.x);
   arch::wgmma_fence();  // the products could access registers before this thread's earlier writes
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / kStepDepth<TA>; ++k) {
-    bool accumulate = k > 0;
-    if constexpr (kMayAdd) accumulate |= adds;
-    detail::start_step<TA, typename B::Element>(acc.x, a.piece(0, k),
-                                                right.at(detail::columns_step<B>(k)), accumulate);
+    detail::start_step<TA, typename B::Element>(
+        acc.x, a.piece(0, k), right.at(detail::columns_step<B>(k)), kAdds || k > 0);
   }
   arch::wgmma_commit();
 }

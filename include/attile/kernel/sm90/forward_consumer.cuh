@@ -218,7 +218,7 @@ class ForwardConsumer {
       start_part(0);
       make_parts<0>();
     } else if constexpr (Traits::kFp8Values) {
-      tile::start_transposed_product(sum_frag_, p_left_, v_smem, 0, adds);
+      tile::start_transposed_product<true>(sum_frag_, p_left_, v_smem);
     } else {
       tile::start_product(o_frag_, p_left_, v_smem, 0, adds);
     }
@@ -427,6 +427,8 @@ class ForwardConsumer {
       o_frag_.clear();
       ATTILE_UNROLL
       for (float& factor : o_factor_) factor = 1.0f;
+    } else if constexpr (Traits::kFp8Values) {
+      sum_frag_.clear();
     }
   }
   ATTILE_DEVICE typename Softmax::Thresholds rescale_thresholds() const {
