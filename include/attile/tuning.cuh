@@ -76,12 +76,17 @@ struct Sm80ForwardTiles {
 /// Returns the tiles of the sm80 forward kernel. A warp has 32 rows where that spills nothing: up
 /// to 128 columns of O where scores are plain (kPlainScores); above, with half of the columns,
 /// where shared memory has room for P. As many blocks share a multiprocessor as its shared memory,
-/// 1 KB more than a block's, has room for.
-constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
+/// 1 KB more than a block's, has room for. Elements of fp8 take registers on their way to a
+/// product: `converts` says that K or V has them, and `converts_queries` that Q has them, too,
+/// where the device has no instruction for their products (arch::mma_m16n8k32).
+constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain, bool converts,
+                                              bool converts_queries) {
   if (dim <= 128) {
-    if (!plain) return {64, 64, 4, 1, 2};
-    return {128, dim <= 64 ? 128 : shared_kb >= 163 ? 64 : 32, 4, 1, 2};
+    if (!plain || (converts_queries && dim > 64)) return {64, 64, 4, 1, 2};
+    if (dim <= 64) return {128, converts ? 64 : 128, 4, 1, 2};
+    return {128, shared_kb < 163 || (converts && shared_kb >= 227) ? 32 : 64, 4, 1, 2};
   }
+  if (shared_kb >= 227 && converts_queries) return {64, 64, 8, 2, 1};
   if (shared_kb >= 227) return {64, 64, 4, 2, 2};
   if (shared_kb >= 163 && plain) return {128, 64, 8, 2, 1};
   return {64, plain ? 64 : 32, 4, 1, 2};
@@ -240,7 +245,9 @@ struct Sm80Forward {
   static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
-          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>));
+          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>,
+                               Fp8<typename Args::Elements::K>,
+                               Args::Elements::kFp8Queries&& kSharedKb >= 163));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
 };

@@ -165,7 +165,8 @@ TEST_CASE("fp8.queries") {
   static_assert(All::kFp8Queries && All::kAllFp8 && !All::kFp8Cache && !All::kInputsEqual);
   static_assert(std::is_same_v<All::Operand, __half>);
   static_assert(All::kFp8Sums == attile::Fp8Sums::kPromoted);
-  static_assert(Elements<E4m3, E4m3, E4m3, float>::kAllFp8);
+  using Same = Elements<E4m3, E4m3, E4m3, float>;
+  static_assert(Same::kAllFp8 && !Same::kInputsEqual && !Same::kOnlyOutputIsFloat);
   // The mix of a 16-bit V, whose type O has.
   using Mix = Elements<E5m2, E5m2, Bf16, Bf16>;
   static_assert(Mix::kFp8Queries && !Mix::kAllFp8 && std::is_same_v<Mix::Operand, Bf16>);

@@ -91,7 +91,8 @@ struct Elements {
   using K = TK;
   using V = TV;
   using O = TO;
-  static constexpr bool kInputsEqual = std::same_as<Q, K> && std::same_as<Q, V>;
+  /// Whether Q, K and V have one type of 16 bits, or fp32.
+  static constexpr bool kInputsEqual = Element<Q> && std::same_as<Q, K> && std::same_as<Q, V>;
   static constexpr bool kAllEqual = kInputsEqual && std::same_as<Q, O>;
   /// Whether K and V are in fp8, each in a type of its own, and Q has 16 bits, as O has, or O is
   /// fp32.
