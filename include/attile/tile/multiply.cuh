@@ -124,7 +124,7 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
         float(&bottom)[Acc::kRegCols] = acc.x[2 * i + 1];
         ATTILE_UNROLL
         for (int h = 0; h < 2; ++h) {
-          const int first = Acc::reg_col(j, h, 0), second = Acc::reg_col(j, h, 1);
+          const int first = 4 * j + 2 * h, second = first + 1;
           add_step<T, B>(top[first], top[second], bottom[first], bottom[second], left[i],
                          right[2 * h], right[2 * h + 1]);
         }

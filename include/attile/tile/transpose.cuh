@@ -20,7 +20,7 @@
 // depth in the order in which the left operand comes from registers (BytePairs). A warp writes it
 // there from a tile that a copy has brought. Its columns have an order of their own, too: of each
 // 16, the even ones come first. So the 8 rows of a matrix that is stored lie in all banks, and a
-// lane has 4 neighbouring columns of the product (`lane_columns`).
+// lane has 4 neighbouring columns of the product (MmaTile, kLaneCols = 4).
 
 namespace attile::tile {
 
@@ -89,40 +89,21 @@ ATTILE_DEVICE void reorder_operand(const PanelTile<Cols, Depth, T>& to,
   }
 }
 
-/// Adds the product of an operand whose columns have that order to columns of a tile whose lanes
-/// have 4 neighbouring ones:  sums = sums * factor + product.
+/// Adds a product of such an operand to columns of a result:  sums = sums * factor + product.
 /// Shapes   product (rows, columns from col0 of sums on); factor: one for each row of a lane.
 template <int Rows, int SumCols, int Cols, int kWarps>
 ATTILE_DEVICE void scale_and_add(MmaTile<Rows, SumCols, kWarps, 1, 4>& sums, int col0,
                                  const float (&factor)[Rows / kWarps / 8],
-                                 const MmaTile<Rows, Cols, kWarps>& product) {
-  using Sums = MmaTile<Rows, SumCols, kWarps, 1, 4>;
-  using Product = MmaTile<Rows, Cols, kWarps>;
+                                 const MmaTile<Rows, Cols, kWarps, 1, 4>& product) {
+  using Product = MmaTile<Rows, Cols, kWarps, 1, 4>;
   ATTILE_UNROLL
-  for (int r = 0; r < Sums::kRegRows; ++r) {
+  for (int r = 0; r < Product::kRegRows; ++r) {
     ATTILE_UNROLL
     for (int c = 0; c < Product::kRegCols; ++c) {
-      const int j = c / 4, h = c / 2 % 2, e = c % 2;
-      float& sum = sums.x[r][col0 / 4 + Sums::reg_col(j, h, e)];
+      float& sum = sums.x[r][col0 / 4 + c];
       sum = arch::fma(sum, factor[r], product.x[r][c]);
     }
   }
-}
-
-/// Returns such a product as a tile whose lanes have 4 neighbouring columns.
-template <int Rows, int Cols, int kWarps>
-ATTILE_DEVICE MmaTile<Rows, Cols, kWarps, 1, 4> lane_columns(
-    const MmaTile<Rows, Cols, kWarps>& product) {
-  using Result = MmaTile<Rows, Cols, kWarps, 1, 4>;
-  Result result;
-  ATTILE_UNROLL
-  for (int r = 0; r < Result::kRegRows; ++r) {
-    ATTILE_UNROLL
-    for (int c = 0; c < Result::kRegCols; ++c) {
-      result.x[r][Result::reg_col(c / 4, c / 2 % 2, c % 2)] = product.x[r][c];
-    }
-  }
-  return result;
 }
 
 }  // namespace attile::tile

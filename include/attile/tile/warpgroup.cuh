@@ -78,21 +78,22 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
   arch::wgmma_commit();
 }
 
-/// Begins acc = A B^T, or acc += A B^T where kAdds, with A in registers, of which each warp holds
-/// 16 rows. Shapes   b (columns, depth): the rows from b_row on, one for each column of acc. Scope
-/// all threads of a warpgroup; the product is a commit group of its own.
-template <bool kAdds = false, class Acc, class A, class B>
+/// Begins acc = A B^T with A in registers, of which each warp holds 16 rows; with kMayAdd and
+/// `adds` acc += A B^T. Shapes   b (columns, depth): the rows from b_row on, one for each column of
+/// acc. Scope    all threads of a warpgroup; the product is a commit group of its own.
+template <bool kMayAdd = false, class Acc, class A, class B>
   requires(A::kDepth > 0)
-ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int b_row = 0) {
+ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int b_row,
+                                            bool adds = true) {
   using TA = typename A::Element;
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
   // The compiler could move writes to `acc` below the products, which read it.
-  if constexpr (kAdds) arch::fence_operand(acc.x);
+  if constexpr (kMayAdd) arch::fence_operand(acc.x);
   arch::wgmma_fence();  // the products could access registers before this thread's earlier writes
   ATTILE_UNROLL
   for (int k = 0; k < A::kDepth / kStepDepth<TA>; ++k) {
     detail::start_step<TA, typename B::Element>(
-        acc.x, a.piece(0, k), right.at(detail::columns_step<B>(k)), kAdds || k > 0);
+        acc.x, a.piece(0, k), right.at(detail::columns_step<B>(k)), (kMayAdd && adds) || k > 0);
   }
   arch::wgmma_commit();
 }

@@ -169,7 +169,6 @@ class ForwardConsumer {
     ++number_;  // from here on rows() are the next ones
     if (!goes_on) {
       end_output<0>();
-      take_sums();
       release_v();
       if (may_skip_k) {  // K after these rows has been skipped above
         skip_v(skip_after);
@@ -183,7 +182,6 @@ class ForwardConsumer {
     start_scores();      // line 8, of the next rows
     signal_next_turn();  // here, as others would else wait for the store of O, too
     end_output<1>();     // O of these rows is made; S may be under way
-    take_sums();
     release_v();
     skip_v(to_skip);
     store_output(done);
@@ -218,7 +216,7 @@ class ForwardConsumer {
       start_part(0);
       make_parts<0>();
     } else if constexpr (Traits::kFp8Values) {
-      tile::start_transposed_product<true>(sum_frag_, p_left_, v_smem);
+      tile::start_transposed_product<true>(o_frag_, p_left_, v_smem, 0, adds);
     } else {
       tile::start_product(o_frag_, p_left_, v_smem, 0, adds);
     }
@@ -264,18 +262,11 @@ class ForwardConsumer {
   /// where it is promoted.
   template <int kPending>
   ATTILE_DEVICE void end_output() {
-    if constexpr (Traits::kFp8Values) {
+    if constexpr (Traits::kPromotes) {
       tile::wait_product<kPending>(sum_frag_);
-      if constexpr (Traits::kPromotes) promote(Traits::kOutputParts - 1);
+      promote(Traits::kOutputParts - 1);
     } else {
       tile::wait_product<kPending>(o_frag_);
-    }
-  }
-  /// Takes O of rows whose last product is complete from the sums, where these are kept without
-  /// kPromotes.
-  ATTILE_DEVICE void take_sums() {
-    if constexpr (Traits::kFp8Values && !Traits::kPromotes) {
-      o_frag_ = tile::lane_columns(sum_frag_);
     }
   }
   /// Multiplies O by the factor that it needs for a tile's maximum, with kPromotes when the next
@@ -286,8 +277,6 @@ class ForwardConsumer {
       for (int r = 0; r < Scores::kRegRows; ++r) {
         o_factor_[r] = rescaling.needed ? rescaling.factor[r] : 1.0f;
       }
-    } else if constexpr (Traits::kFp8Values) {
-      rescaling.apply(sum_frag_);
     } else {
       rescaling.apply(o_frag_);
     }
@@ -427,8 +416,6 @@ class ForwardConsumer {
       o_frag_.clear();
       ATTILE_UNROLL
       for (float& factor : o_factor_) factor = 1.0f;
-    } else if constexpr (Traits::kFp8Values) {
-      sum_frag_.clear();
     }
   }
   ATTILE_DEVICE typename Softmax::Thresholds rescale_thresholds() const {
@@ -481,8 +468,7 @@ class ForwardConsumer {
   Scores s_frag_;         // S, then P
   Probabilities p_left_;  // P as an operand
   Outputs o_frag_;        // O, not normalised
-  // With V in fp8, P V: one tile's, whose parts are added to O, or without kPromotes that of all.
-  [[no_unique_address]] std::conditional_t<Traits::kFp8Values, Sums, Empty> sum_frag_;
+  [[no_unique_address]] std::conditional_t<Traits::kPromotes, Sums, Empty> sum_frag_;  // P V
   // What O has to be multiplied by when the next P V is added to it.
   [[no_unique_address]] std::conditional_t<Traits::kPromotes, float[Scores::kRegRows], Empty>
       o_factor_;

@@ -147,9 +147,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
   static_assert(kOutputCols % (16 * kOutputParts) == 0,
                 "attile::sm90::ForwardTraits: each part of O has a multiple of 16 columns");
-  using SumRegisters = tile::MmaTile<Br, kOutputCols / kOutputParts, kConsumers * 4>;
-  using OutputRegisters =
-      tile::MmaTile<Br, kOutputCols, kConsumers * 4, 1, tile::kLaneColumnsOf<typename E::V>>;
+  template <int Cols>
+  using Sums = tile::MmaTile<Br, Cols, kConsumers * 4, 1, tile::kLaneColumnsOf<typename E::V>>;
+  using SumRegisters = Sums<kOutputCols / kOutputParts>;
+  using OutputRegisters = Sums<kOutputCols>;
 
   /// ConsumerRows that are kept for each warpgroup, and their bytes (ForwardMemory::rows).
   /// More are in use than there are stages of Q: a warpgroup still stores O of some rows when Q of
