@@ -70,7 +70,7 @@ using D96 = Sm90Executor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
 template <int Br, int Bc, int kParts, int kStages = 2, bool kOrders = false>
-using Fp8Tiles = Sm90Tiles<Br, Bc, Tuning<kStages, false, true, 0, false, kParts, kOrders>>;
+using Fp8Tiles = Sm90Tiles<Br, Bc, Tuning<kStages, false, true, 0, false, kParts < 0 ? -kParts : kParts, kOrders, (kParts > 0)>>;
 template <class Dim, int Br, int Bc, int kParts, int kStages = 2, bool kOrders = false>
 using Fp8OrSm80 = GpuExecutor<Dim, Fp8Tiles<Br, Bc, kParts, kStages, kOrders>>;
 template <class Inner, class Q, class K, class V>

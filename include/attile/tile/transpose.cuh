@@ -90,12 +90,13 @@ ATTILE_DEVICE void reorder_operand(const PanelTile<Cols, Depth, T>& to,
 }
 
 /// Adds a product of such an operand to columns of a result:  sums = sums * factor + product.
-/// Shapes   product (rows, columns from col0 of sums on); factor: one for each row of a lane.
+/// Shapes   product (rows, columns from col0 of sums on), with the columns as the instruction has
+///          them; factor: one for each row of a lane.
 template <int Rows, int SumCols, int Cols, int kWarps>
 ATTILE_DEVICE void scale_and_add(MmaTile<Rows, SumCols, kWarps, 1, 4>& sums, int col0,
                                  const float (&factor)[Rows / kWarps / 8],
-                                 const MmaTile<Rows, Cols, kWarps, 1, 4>& product) {
-  using Product = MmaTile<Rows, Cols, kWarps, 1, 4>;
+                                 const MmaTile<Rows, Cols, kWarps>& product) {
+  using Product = MmaTile<Rows, Cols, kWarps>;
   ATTILE_UNROLL
   for (int r = 0; r < Product::kRegRows; ++r) {
     ATTILE_UNROLL

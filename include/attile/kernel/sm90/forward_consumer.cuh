@@ -67,6 +67,10 @@ class ForwardConsumer {
   static constexpr bool kHasScales = Problem<Traits>::kHasScales;
   using Sampler = typename Traits::DropoutType::Sampler;
   struct Empty {};
+  /// Whether P V has registers of its own. Those of S are free without kOverlaps; but nvcc 13.0
+  /// keeps both, where they are not one variable.
+  static constexpr bool kHasSums =
+      Traits::kPromotes && (Traits::kOverlaps || !std::is_same_v<Sums, Scores>);
   using Coord = std::conditional_t<Traits::kPacksHeads, tile::PackedHeadsCoord, tile::TileCoord>;
   using Modifier = tile::Modifier<Scores, Coord, typename Traits::ScoreModType, tile::MathOf<T>>;
 
@@ -123,6 +127,7 @@ class ForwardConsumer {
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tile);
+    if constexpr (!Traits::kOverlaps) multiply_values(false);
     return true;
   }
 
@@ -137,15 +142,20 @@ class ForwardConsumer {
       start_scores_and_output(step);  // line 8, of this tile, and line 10, of the tile before
       const auto thresholds = rescale_thresholds();
       const auto modifier = modifier_of(kv_tile);
-      tile::wait_product<1>(s_frag_);  // S is made; P V may be under way
+      tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
       release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
-      smem_.v().consumer_wait(v_state_.next());
-      end_output<0>();
-      release_v();
+      if constexpr (Traits::kOverlaps) {
+        smem_.v().consumer_wait(v_state_.next());
+        end_output<0>();
+        release_v();
+      } else {
+        smem_.v().consumer_wait(v_state_);
+      }
       rescale(rescaling);           // line 10: O <- diag(e^(m_old - m_new)) O
       make_probabilities(kv_tile);  // line 9
+      if constexpr (!Traits::kOverlaps) multiply_values(true);  // line 10, of this tile
     }
   }
 
@@ -154,7 +164,7 @@ class ForwardConsumer {
   /// too: S of their first tile is made while O leaves, and P of it is there in the end. Returns
   /// whether it has begun them.
   ATTILE_DEVICE bool end_rows() {
-    start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
+    if constexpr (Traits::kOverlaps) start_output(kv_tiles_.last - 1 > kv_tiles_.first);  // line 10
     const Rows& done = rows();
     const int skip_after = done.skip_after;
     const bool may_skip_k = skip_after <= Traits::kMaxSkipped;  // see "Deadlock"
@@ -168,8 +178,10 @@ class ForwardConsumer {
     }
     ++number_;  // from here on rows() are the next ones
     if (!goes_on) {
-      end_output<0>();
-      release_v();
+      if constexpr (Traits::kOverlaps) {
+        end_output<0>();
+        release_v();
+      }
       if (may_skip_k) {  // K after these rows has been skipped above
         skip_v(skip_after);
       } else {
@@ -181,8 +193,10 @@ class ForwardConsumer {
     skip_k(to_skip - skip_after);
     start_scores();      // line 8, of the next rows
     signal_next_turn();  // here, as others would else wait for the store of O, too
-    end_output<1>();     // O of these rows is made; S may be under way
-    release_v();
+    if constexpr (Traits::kOverlaps) {
+      end_output<1>();  // O of these rows is made; S may be under way
+      release_v();
+    }
     skip_v(to_skip);
     store_output(done);
     reset_state();
@@ -196,6 +210,7 @@ class ForwardConsumer {
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
     make_probabilities(kv_tile);
+    if constexpr (!Traits::kOverlaps) multiply_values(false);
     return true;
   }
 
@@ -221,10 +236,12 @@ class ForwardConsumer {
       tile::start_product(o_frag_, p_left_, v_smem, 0, adds);
     }
   }
-  /// Begins S of a step's tile, and O += P V of the tile before. Where P V is made in parts, the
-  /// first ones are made beside S.
+  /// Begins S of a step's tile, and with kOverlaps O += P V of the tile before. Where that is made
+  /// in parts, the first ones are made beside S.
   ATTILE_DEVICE void start_scores_and_output(int step) {
-    if constexpr (Traits::kOutputParts > 1) {
+    if constexpr (!Traits::kOverlaps) {
+      start_scores();
+    } else if constexpr (Traits::kOutputParts > 1) {
       start_part(0);
       start_scores();
       make_parts<1>();
@@ -233,9 +250,15 @@ class ForwardConsumer {
       start_output(step - 1 > kv_tiles_.first);
     }
   }
+  /// Does line 10 whole, and releases V: without kOverlaps.
+  ATTILE_DEVICE void multiply_values(bool adds) {
+    start_output(adds);
+    end_output<0>();
+    release_v();
+  }
   /// Begins a part of P V, with kPromotes.
   ATTILE_DEVICE void start_part(int part) {
-    tile::start_transposed_product(sum_frag_, p_left_, smem_.v().tile(v_state_.stage),
+    tile::start_transposed_product(sums(), p_left_, smem_.v().tile(v_state_.stage),
                                    part * Sums::kCols);
   }
   /// Adds all parts of P V but the last one to O, of which the first one has been begun, and begins
@@ -245,9 +268,9 @@ class ForwardConsumer {
     ATTILE_UNROLL
     for (int part = 0; part + 1 < Traits::kOutputParts; ++part) {
       if (part == 0) {
-        tile::wait_product<kPending>(sum_frag_);
+        tile::wait_product<kPending>(sums());
       } else {
-        tile::wait_product<0>(sum_frag_);
+        tile::wait_product<0>(sums());
       }
       promote(part);
       start_part(part + 1);
@@ -256,14 +279,14 @@ class ForwardConsumer {
   /// Adds a part of P V, which is complete, to O, with the factor of the maximum before it: that of
   /// P V is part of P.
   ATTILE_DEVICE void promote(int part) {
-    tile::scale_and_add(o_frag_, part * Sums::kCols, o_factor_, sum_frag_);
+    tile::scale_and_add(o_frag_, part * Sums::kCols, o_factor_, sums());
   }
   /// Waits for P V, behind which kPending products have been begun, and adds its last part to O
   /// where it is promoted.
   template <int kPending>
   ATTILE_DEVICE void end_output() {
     if constexpr (Traits::kPromotes) {
-      tile::wait_product<kPending>(sum_frag_);
+      tile::wait_product<kPending>(sums());
       promote(Traits::kOutputParts - 1);
     } else {
       tile::wait_product<kPending>(o_frag_);
@@ -350,6 +373,15 @@ class ForwardConsumer {
     store_o(p_, smem_, warpgroup_, at, o_frag_);          // line 14
     // Lines 13 and 15.
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, scales.scale_log2);
+  }
+
+  /// Returns where P V is made, with kPromotes.
+  ATTILE_DEVICE Sums& sums() {
+    if constexpr (kHasSums) {
+      return sum_frag_;
+    } else {
+      return s_frag_;
+    }
   }
 
   // The pipelines. These releases and skips advance the states.
@@ -464,11 +496,11 @@ class ForwardConsumer {
   tile::PipelineState<Traits::kQStages> q_state_;
   tile::PipelineState<Traits::kStages> k_state_, v_state_;
   typename Traits::ElementPipeline::State element_state_;
-  Softmax softmax_;       // m and l
-  Scores s_frag_;         // S, then P
-  Probabilities p_left_;  // P as an operand
-  Outputs o_frag_;        // O, not normalised
-  [[no_unique_address]] std::conditional_t<Traits::kPromotes, Sums, Empty> sum_frag_;  // P V
+  Softmax softmax_;                                                           // m and l
+  Scores s_frag_;                                                             // S, then P
+  Probabilities p_left_;                                                      // P as an operand
+  Outputs o_frag_;                                                            // O, not normalised
+  [[no_unique_address]] std::conditional_t<kHasSums, Sums, Empty> sum_frag_;  // P V
   // What O has to be multiplied by when the next P V is added to it.
   [[no_unique_address]] std::conditional_t<Traits::kPromotes, float[Scores::kRegRows], Empty>
       o_factor_;

@@ -85,6 +85,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// columns are made in kOutputParts parts, one after another, so that it takes fewer registers.
   static constexpr bool kPromotes = kFp8Values && E::kFp8Sums == Fp8Sums::kPromoted;
   static constexpr int kOutputParts = kPromotes ? TuningType::kOutputParts : 1;
+  /// Whether a consumer makes S beside P V of the tile before.
+  static constexpr bool kOverlaps = TuningType::kOverlaps;
   /// How far below a row's maximum m lies: P is 2^kMaximumOffset there. In e4m3 that keeps more of
   /// a row's small P. Units: log2.
   static constexpr float kMaximumOffset = kFp8Values ? kFp8ProbabilityLog2 : 0;
@@ -147,10 +149,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
   static_assert(kOutputCols % (16 * kOutputParts) == 0,
                 "attile::sm90::ForwardTraits: each part of O has a multiple of 16 columns");
-  template <int Cols>
-  using Sums = tile::MmaTile<Br, Cols, kConsumers * 4, 1, tile::kLaneColumnsOf<typename E::V>>;
-  using SumRegisters = Sums<kOutputCols / kOutputParts>;
-  using OutputRegisters = Sums<kOutputCols>;
+  using SumRegisters = tile::MmaTile<Br, kOutputCols / kOutputParts, kConsumers * 4>;
+  using OutputRegisters =
+      tile::MmaTile<Br, kOutputCols, kConsumers * 4, 1, tile::kLaneColumnsOf<typename E::V>>;
 
   /// ConsumerRows that are kept for each warpgroup, and their bytes (ForwardMemory::rows).
   /// More are in use than there are stages of Q: a warpgroup still stores O of some rows when Q of
