@@ -113,10 +113,9 @@ struct Sm90DefaultTiles {
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
 };
 
-/// Whether TMA copies O, which that in fp32 of 16-bit inputs is not.
+/// Whether TMA copies O, which that in fp32 is not.
 template <class Args>
-inline constexpr bool kOutputIsCopied =
-    std::is_same_v<typename Args::Elements::Q, typename Args::Elements::O>;
+inline constexpr bool kOutputIsCopied = sizeof(typename Args::Elements::O) == 2;
 
 /// Whether the family sm90 runs the problem where there is one, with tiles of bc keys, by the rules
 /// of docs/index.md and docs/contract.md and not by its code: or the suite would pass without it.

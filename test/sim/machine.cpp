@@ -883,13 +883,12 @@ void initialise(const void* address, std::size_t bytes) {
   }
 }
 
-void matrix_row(const void* address, const void* pc) {
-  Machine::get().access(address, 16,
-                        {.access = Access::kRead, .way = Way::kMatrix, .happens = false}, pc);
+void matrix_row(const void* address, Access access, const void* pc) {
+  Machine::get().access(address, 16, {.access = access, .way = Way::kMatrix, .happens = false}, pc);
 }
-void matrix_element(const void* address, std::size_t bytes, const void* pc) {
-  Machine::get().access(address, bytes,
-                        {.access = Access::kRead, .way = Way::kMatrix, .counts = false}, pc);
+void matrix_element(const void* address, std::size_t bytes, Access access, const void* pc) {
+  Machine::get().access(address, bytes, {.access = access, .way = Way::kMatrix, .counts = false},
+                        pc);
 }
 void count_flops(std::uint64_t flops) { Machine::get().counters().mma_flops += flops; }
 

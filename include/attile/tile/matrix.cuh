@@ -53,10 +53,20 @@ struct PagedMatrix {
   }
 };
 
+/// Refers to a matrix whose columns are col_stride apart, which is 1 where it has `vectors`.
+template <class M>
+struct WithColumnStride : M {
+  std::int64_t col_stride;
+
+  ATTILE_DEVICE auto* at(int row, int col) const { return M::at(row, 0) + col * col_stride; }
+};
+
 template <class M>
 inline constexpr bool kIsPaged = false;
 template <class T, class S>
 inline constexpr bool kIsPaged<PagedMatrix<T, S>> = true;
+template <class M>
+inline constexpr bool kIsPaged<WithColumnStride<M>> = kIsPaged<M>;
 
 /// Are what tiles are loaded from. Rows that a matrix does not have are loaded as zeros.
 template <class M>
@@ -157,6 +167,12 @@ class RowCursor<PagedMatrix<T, S>, kApart, Places> {
   unsigned col_;
 };
 
+/// Goes down a matrix with `vectors`, whose columns are neighbours.
+template <class M, int kApart, class Places>
+class RowCursor<WithColumnStride<M>, kApart, Places> : public RowCursor<M, kApart, Places> {
+  using RowCursor<M, kApart, Places>::RowCursor;
+};
+
 /// Holds a tensor as a parameter of a kernel, with the alignment that the host has found.
 template <class T>
 struct TensorParam {
@@ -184,11 +200,11 @@ struct TensorParam {
 /// Returns the parameter for a tensor with rows of `dim` elements; its `vectors` says whether all
 /// rows can be moved 16 bytes at a time.
 template <class T>
-TensorParam<T> tensor_param(const Tensor<T>& t, int dim) {
+TensorParam<T> tensor_param(const Tensor<T>& t, int dim, std::int64_t col_stride = 1) {
   constexpr std::int64_t kVector = 16 / sizeof(T);
   const bool vectors = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && dim % kVector == 0 &&
-                       t.batch_stride % kVector == 0 && t.head_stride % kVector == 0 &&
-                       t.row_stride % kVector == 0;
+                       col_stride == 1 && t.batch_stride % kVector == 0 &&
+                       t.head_stride % kVector == 0 && t.row_stride % kVector == 0;
   return {t, vectors};
 }
 

@@ -61,6 +61,22 @@ inline constexpr bool kHaveValues = requires(const Sinks& sinks, Output& output)
   sinks.add_value(output, 0, 1.0f);
 };
 
+/// Says how far the m of an OnlineSoftmax is set below the largest score. Units: those of the
+/// scores.
+struct MaximumOffset {
+  float offset;
+
+  /// Returns the m of a largest score. Scores of 2^18 times the offset keep their own: so far apart
+  /// numbers lie there that the difference could be any.
+  ATTILE_HOST_DEVICE float below(float largest) const {
+    const float limit = offset * 0x1p18f;
+    return -limit < largest && largest < limit ? largest - offset : largest;
+  }
+};
+struct NoMaximumOffset {
+  ATTILE_HOST_DEVICE static float below(float largest) { return largest; }
+};
+
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
 /// FlashAttention-2, Alg. 1): m, and l, the sum of exp(score - m). m is the largest score so far,
 /// or with a rescale threshold one before it that is at most that much smaller.
@@ -195,15 +211,17 @@ struct OnlineSoftmax {
 
   /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
   /// and l without rowsum P. `needed`: whether a score of the warp exceeds its row's threshold, the
-  /// same in all lanes; if it is false, m and l stay as they are.
-  template <class Scores>
-  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
+  /// same in all lanes; if it is false, m and l stay as they are. `offset`: how far m is set below
+  /// the largest score, so that P is above 1.
+  template <class Scores, class Offset = NoMaximumOffset>
+  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed,
+                                          const Offset& offset = {}) {
     Rescaling result{};
     result.needed = needed;
     if (needed) {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const float m_new = arch::fmax(m[r], scores.row_max(r));
+        const float m_new = arch::fmax(m[r], offset.below(scores.row_max(r)));
         result.factor[r] = softmax_weight(m[r], m_new, scale_log2);
         l[r] *= result.factor[r];
         m[r] = m_new;

@@ -41,6 +41,9 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using V = typename E::V;
   static_assert(D >= 1 && D <= 256, "attile::sm80::DecodeTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm80::DecodeTraits: Dv must be 1 to 256");
+  static_assert(!Fp8<typename E::Q>,
+                "attile::sm80::DecodeTraits: decode takes queries of 16 bits, or fp32; those in "
+                "fp8 are for forward");
   static_assert(!BlockListMask<typename P::MaskType>,
                 "attile::sm80::DecodeTraits: block lists name blocks of many rows: forward takes "
                 "them, decode does not");

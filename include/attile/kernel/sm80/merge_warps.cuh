@@ -99,9 +99,10 @@ ATTILE_DEVICE void merge_warps(
         float* const to = o + (state * rows + row) * pitch - col0 + Outputs::col(0);
         ATTILE_UNROLL
         for (int c = 0; c < Outputs::kRegCols; c += 2) {
-          const int col = Outputs::col_offset(c);
+          const int first = Outputs::reg_col(c), second = Outputs::reg_col(c + 1);
+          const int col = Outputs::col_offset(first);
           if (col < chunk || col >= chunk + kChunk) continue;
-          arch::store(to + col, Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
+          arch::store(to + col, Vec<float, 2>{o_frag.x[r][first], o_frag.x[r][second]});
         }
       }
     }

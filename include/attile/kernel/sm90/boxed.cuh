@@ -89,9 +89,8 @@ class SequenceBoxes {
       const RowShape kv_shape = a.sequences.kv_shape(a.batch, a.kv_len);
       if constexpr (Args::kIsForward) {
         using E = typename Args::Elements;
-        folds_.q = std::is_same_v<typename E::Q, typename E::O>
-                       ? fold(q_shape, heads, a.q, a.o)
-                       : fold(q_shape, heads, a.q);  // O has no map
+        folds_.q = sizeof(typename E::O) == 2 ? fold(q_shape, heads, a.q, a.o)
+                                              : fold(q_shape, heads, a.q);  // O has no map
         folds_.kv = fold(kv_shape, heads_of_keys, a.k, a.v);
       } else {
         folds_.q = fold(q_shape, heads, a.q, a.dout);

@@ -83,7 +83,7 @@ struct BoxedTensors {
     const bool queries = arch::boxable(q) && (!Traits::kStagesOutput || arch::boxable(o));
     if (!keys || !queries) return not_boxable(Direction::kForward);
     if (Traits::kElementStages > 0 && has_keys() &&
-        (!arch::boxable(elements) || elements.stride_bytes[0] != sizeof(T))) {
+        (!arch::boxable(elements) || elements.stride_bytes[0] != 2)) {
       return elements_not_boxable();
     }
     const bool stored = !Traits::kStagesOutput || arch::storable(o);
@@ -91,17 +91,22 @@ struct BoxedTensors {
   }
 
  private:
-  using T = typename Traits::ElementType;
+  using E = typename Traits::Elements;
+  /// The type of O in boxes; no box of O is used where it is not staged.
+  using TO = typename Traits::OTile::Element;
 
   BoxedTensors(const typename Traits::Args& a, HeadPacking packing, HeadDims dims)
-      : q(boxed<typename Traits::QTile, T>(a.q, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                           dims.qk, packing.heads, packing.rows)),
-        k(boxed<typename Traits::KTile, T>(a.k, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.qk, 1, box_keys(a, Traits::kBc))),
-        v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.v, 1, box_keys(a, Traits::kBc))),
-        o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                           dims.v, packing.heads, packing.rows)),
+      : q(boxed<typename Traits::QTile, typename E::Q>(a.q, a.sequences.q_shape(a.batch, a.q_len),
+                                                       a.q_heads, dims.qk, packing.heads,
+                                                       packing.rows)),
+        k(boxed<typename Traits::KTile, typename E::K>(a.k, a.sequences.kv_shape(a.batch, a.kv_len),
+                                                       a.kv_heads, dims.qk, 1,
+                                                       box_keys(a, Traits::kBc))),
+        v(boxed<typename Traits::LoadedVTile, typename E::V>(
+            a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads, dims.v, 1,
+            box_keys(a, Traits::kBc))),
+        o(boxed<typename Traits::OTile, TO>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
+                                            dims.v, packing.heads, packing.rows)),
         pages(check_pages(a, Traits::kBc)) {
     const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
     q = boxes.of_queries(q);
@@ -216,8 +221,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (Traits::kHasScheduler) {
-      const int key_bytes = (this->head_dim + this->head_dim_v) * int{sizeof(*args.k.data)};
-      scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes);
+      scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes());
       scheduler.items = static_cast<int>(tile_count(args));
     } else if constexpr (!kEvenRows<Traits>) {
       sections = sections_of(args);
@@ -316,10 +320,15 @@ struct TmaForwardParams : ForwardParams<Traits> {
  private:
   /// Returns the rows of each packed head in a tile of the block.
   static int tile_rows(HeadPacking packing) { return Traits::kConsumers * packing.rows; }
+  /// Returns the bytes of K and V of one key of one kv head.
+  int key_bytes() const {
+    using E = typename Traits::Elements;
+    return this->head_dim * int{sizeof(typename E::K)} +
+           this->head_dim_v * int{sizeof(typename E::V)};
+  }
   /// Returns the order in which blocks take the tiles of batch heads (core/schedule.h).
   Sections sections_of(const typename Traits::Args& args) const {
-    const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
-                               sizeof(typename Traits::ElementType);
+    const std::int64_t bytes = std::int64_t{args.kv_len} * key_bytes();
     const int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
     const int blocks = static_cast<int>(forward_block_count<Traits>(args));
     return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));

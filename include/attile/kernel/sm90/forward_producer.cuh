@@ -11,6 +11,9 @@
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
+#include <attile/tile/transpose.cuh>
+
+#include <type_traits>
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
@@ -22,7 +25,7 @@ namespace attile::sm90 {
 /// Begins the copies of one tile of K or V, once its stage is empty. Where keys lie in pages a tile
 /// comes in several boxes, of each of which a lane looks up the page: of its first one while the
 /// stage is still read.
-/// Scope    Traits::kKvLanes lanes of a warp.
+/// Scope    all lanes of a warp where keys lie in pages, else one.
 template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
                                 const Pipeline& pipeline, const typename Pipeline::State& state,
@@ -48,7 +51,7 @@ ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTil
 }
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
-/// tiles sees.
+/// tiles sees; V in fp8 beside K, for the warps that transpose it.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
 /// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
@@ -56,8 +59,15 @@ template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
+  constexpr int kLanes = Traits::kKvLanes;
+  const auto load = [&](const WorkTile& at, int step, const auto& to, auto& state,
+                        const arch::TensorMap& from) {
+    load_kv_tile(p, at, p.kv_tile(at, step), to, state, from);
+    state.advance();
+  };
   typename Pipeline::State state;
-  auto schedule = schedule_of_thread(p, block, smem, Traits::kKvLanes);
+  [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
+  auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
     // The step at which this thread allows the next work tile: kStages tiles are left to load, and
@@ -71,9 +81,41 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      load_kv_tile(p, at, p.kv_tile(at, step), pipeline, state, map);
-      state.advance();
+      load(at, step, pipeline, state, map);
+      if constexpr (Traits::kFp8Values) load(at, step, smem.loaded_v(), v_state, p.maps.v);
     }
+  }
+  if constexpr (Traits::kFp8Values) {
+    if (kLanes > 1 && arch::thread_index() % arch::kWarpSize != 0) return;
+    const auto v = smem.loaded_v();
+    v.await_empty(v_state);
+    smem.is_last_v(v_state.stage) = true;
+    static_cast<void>(v.expect(v_state, 0));
+  }
+}
+
+/// Transposes the tiles of V in fp8 that load_kv loads.
+/// Scope    all lanes of a warp, one of Traits::kTransposers, each of which writes a part of a
+/// tile.
+template <class Traits>
+ATTILE_DEVICE void transpose_v(const ForwardMemory<Traits>& smem, int number) {
+  const auto loaded = smem.loaded_v();
+  const auto pipeline = smem.v();
+  typename Traits::LoadedVPipeline::State to_read;
+  typename Traits::VPipeline::State to_write;
+  for (;;) {
+    const auto v_smem = loaded.consumer_wait(to_read);
+    if (smem.is_last_v(to_read.stage)) return;
+    pipeline.await_empty(to_write);
+    tile::transpose_operand<Traits::kTransposers>(pipeline.tile(to_write.stage), v_smem, number);
+    arch::fence_async_proxy();  // products read by the async proxy what this lane has written
+    arch::warp_barrier();       // all lanes have read the one tile, and written the other
+    loaded.consumer_release(to_read);
+    if (arch::thread_index() % arch::kWarpSize == 0) {
+      static_cast<void>(pipeline.expect(to_write, 0));  // this warp's part is there
+    }
+    to_read.advance();
+    to_write.advance();
   }
 }
 
@@ -148,7 +190,13 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   constexpr int kLanes = Traits::kKvLanes;
   const int v_lane = thread - arch::kWarpSize;
   if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
-  if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
+  if constexpr (Traits::kFp8Values) {
+    const int warp = arch::uniform(thread / arch::kWarpSize);
+    if (warp == 1) transpose_v(smem, 0);
+    if (warp == 3 && Traits::kTransposers == 2) transpose_v(smem, 1);
+  } else {
+    if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
+  }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
     if (thread == 3 * arch::kWarpSize) run_scheduler(p, block, smem);
