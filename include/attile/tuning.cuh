@@ -160,19 +160,20 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
 /// Returns the tiles where Q, K and V are in fp8. Products take half the time of those of 16 bits,
 /// and the softmax the same, so that the work of a step which does not depend on Bc counts for
 /// more: Bc is the largest that spills nothing. A promoted P V takes registers beside S and O;
-/// above 128 columns it takes those of S. `plain`: without what takes registers on the fast path.
-constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool plain) {
+/// above 128 columns of O it takes those of S. `fast`: on the fast path without dropout; `bare`:
+/// also without a modifier, with a mask that takes no registers, and for sequences of one length.
+constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fast, bool bare) {
   if (dv <= 64) {
-    if (!plain) return {128, 128, 2};
+    if (!bare) return {128, 128, 2};
     return promotes ? Sm90Tiles{192, 96, 3} : Sm90Tiles{192, 160, 2};
   }
   if (dv <= 128) {
-    if (!plain) return {128, 64, 3, 0, 2};
+    if (!fast) return {128, 64, 3, 0, 2};
     if (d > 128) return {128, 128, 2, 0, 2};
-    return promotes ? Sm90Tiles{128, 160, 2, 0, 2} : Sm90Tiles{128, 224, 2};
+    return promotes ? Sm90Tiles{128, 160, 2, 0, 2} : Sm90Tiles{128, bare ? 224 : 160, 2};
   }
-  if (!promotes) return {128, plain ? 96 : 32, 2};
-  if (!plain) return {128, 64, 2, 0, dv <= 192 ? 3 : 4, false};
+  if (!promotes) return {128, fast ? 96 : 32, 2};
+  if (!fast) return {128, 64, 2, 0, dv <= 192 ? 3 : 4, false};
   return dv <= 192 ? Sm90Tiles{128, 96, 2, 0, 2, false} : Sm90Tiles{128, 128, 2, 0, 2, false};
 }
 
@@ -288,9 +289,12 @@ struct Sm90Forward {
   static constexpr bool kFast = kHasFastTiles<Args>;
   using M = typename Args::MaskType;
   using E = typename Args::Elements;
+  static constexpr bool kBare =
+      (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
+      Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
   static constexpr Sm90Tiles kTiles =
       E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
-                                                    kFast && !Args::DropoutType::kEnabled))
+                                                    kFast && !Args::DropoutType::kEnabled, kBare))
       : BlockListMask<M>
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
       : kTileSet == TileSet::kElements ? sm90_element_forward_tiles(max(D, Dv), kEdges)

@@ -73,13 +73,14 @@ ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
 /// Writes the same of an operand that lies by columns: to(r, p) = from(column_of_row(r),
 /// BytePairs::element(p)).
 /// Shapes   from, to (columns, depth): multiples of 32.
-template <int Depth, int Cols, class T>
+template <int kWarps = 1, int Depth, int Cols, class T>
 ATTILE_DEVICE void reorder_operand(const PanelTile<Cols, Depth, T>& to,
-                                   const PanelTile<Cols, Depth, T>& from) {
+                                   const PanelTile<Cols, Depth, T>& from, int number = 0) {
   using Words = Vec<std::uint32_t, 4>;
   constexpr int kUnits = Depth / 16;
-  ATTILE_UNROLL_BY(4)
-  for (int i = static_cast<int>(detail::lane()); i < Cols * kUnits; i += arch::kWarpSize) {
+  const int thread = number * arch::kWarpSize + static_cast<int>(detail::lane());
+  ATTILE_UNROLL_BY(1)
+  for (int i = thread; i < Cols * kUnits; i += kWarps * arch::kWarpSize) {
     const int row = i / kUnits, col = i % kUnits * 16;
     const Words x =
         arch::load<4>(reinterpret_cast<const std::uint32_t*>(&from.at(column_of_row(row), col)));

@@ -221,6 +221,13 @@ Check check_pages(const Args& args, int bc) {
   }
   return {};
 }
+/// Returns the reason why the sm90 kernels do not take V by columns, of which each sequence would
+/// have to begin, and end, at a multiple of 16 keys.
+inline Check columns_not_boxable() {
+  return refuse(
+      "the sm90 kernels take v by columns, with v_col_stride, only where all sequences have one "
+      "length");
+}
 /// Returns the reason why TMA cannot address the elements of a score modifier.
 inline Check elements_not_boxable() {
   return refuse(

@@ -42,6 +42,12 @@ struct ForwardMemory {
     return {data + Traits::kLoadedVOffset,
             barriers() + Traits::kPipelineBarriers - 2 * Traits::kLoadedVStages};
   }
+  /// The same stages, of V by columns.
+  ATTILE_DEVICE auto loaded_v_columns() const {
+    return tile::Pipeline<typename Traits::VTile, Traits::kLoadedVStages>(
+        data + Traits::kLoadedVOffset,
+        barriers() + Traits::kPipelineBarriers - 2 * Traits::kLoadedVStages);
+  }
   /// Whether a stage of these has no tile, because there are no more.
   ATTILE_DEVICE int& is_last_v(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];

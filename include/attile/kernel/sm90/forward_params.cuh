@@ -64,10 +64,23 @@ arch::BoxedTensor boxed_elements(const typename Traits::Args& a, const ElementTe
            1}};
 }
 
+/// Describes V by columns as TMA addresses it, and the box of it that fills one panel of a tile.
+/// Shapes   (key, 1, dim, kv head, batch).
+template <class Traits>
+arch::BoxedTensor boxed_columns(const typename Traits::Args& a, int dim) {
+  using Tile = typename Traits::VTile;
+  static_assert(sizeof(typename Tile::Element) == 1);
+  return {a.v.data,
+          {a.kv_len, 1, dim, a.kv_heads, a.batch},
+          {1, 16, a.v_col_stride, a.v.head_stride, a.v.batch_stride},
+          {Tile::Layout::kPanelColumns, 1, Tile::kRows, 1, 1}};
+}
+
 /// Describes Q, K, V and O, and the modifier's elements, as TMA addresses them.
 template <class Traits>
 struct BoxedTensors {
   arch::BoxedTensor q, k, v, o, elements{};
+  bool v_by_columns = false;
   Check pages;  ///< what `check_pages` says
 
   BoxedTensors(const typename Traits::Args& a, HeadPacking packing)
@@ -79,6 +92,7 @@ struct BoxedTensors {
   Check check() const {
     if (!has_rows()) return {};
     if (has_keys() && !pages) return pages;
+    if (has_keys() && v_by_columns && !Traits::kTakesColumns) return columns_not_boxable();
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     const bool queries = arch::boxable(q) && (!Traits::kStagesOutput || arch::boxable(o));
     if (!keys || !queries) return not_boxable(Direction::kForward);
@@ -116,6 +130,10 @@ struct BoxedTensors {
     if constexpr (Traits::kElementStages > 0) {
       elements = boxed_elements<Traits>(a, a.score_mod.elements());
     }
+    if constexpr (Traits::kFp8Values) {
+      v_by_columns = a.v_col_stride != 1;
+      if (Traits::kTakesColumns && v_by_columns) v = boxed_columns<Traits>(a, dims.v);
+    }
   }
 };
 
@@ -132,6 +150,7 @@ struct ElementMap<false> {};
 struct TensorMaps {
   arch::TensorMap q, k, v, o;
   bool has_keys = false;  ///< else those of K and V are not made, and must not be used
+  bool v_by_columns = false;
 
   /// Makes them. Errors   those of arch::make_map.
   template <class Traits>
@@ -141,6 +160,7 @@ struct TensorMaps {
       if (const cudaError_t error = arch::make_map(o, boxed.o)) return error;
     }
     has_keys = boxed.has_keys();
+    v_by_columns = boxed.v_by_columns;
     if (!has_keys) return cudaSuccess;
     if (const cudaError_t error = arch::make_map(k, boxed.k)) return error;
     return arch::make_map(v, boxed.v);

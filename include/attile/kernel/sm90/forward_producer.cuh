@@ -67,6 +67,18 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
   };
   typename Pipeline::State state;
   [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
+  [[maybe_unused]] const auto load_fp8_v = [&](const WorkTile& at, int step) {
+    if constexpr (Traits::kTakesColumns) {
+      if (p.maps.v_by_columns) {
+        const int key0 = p.kv_tile(at, step) * Traits::kBc;
+        smem.loaded_v().producer_acquire(v_state);
+        smem.loaded_v_columns().load(v_state, p.maps.v, {key0, 0, 0, at.kv_head, at.sequence});
+        v_state.advance();
+        return;
+      }
+    }
+    load(at, step, smem.loaded_v(), v_state, p.maps.v);
+  };
   auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
@@ -82,7 +94,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         if (step == allows_at) schedule.allow_next();
       }
       load(at, step, pipeline, state, map);
-      if constexpr (Traits::kFp8Values) load(at, step, smem.loaded_v(), v_state, p.maps.v);
+      if constexpr (Traits::kFp8Values) load_fp8_v(at, step);
     }
   }
   if constexpr (Traits::kFp8Values) {
@@ -98,7 +110,8 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
 /// Scope    all lanes of a warp, one of Traits::kTransposers, each of which writes a part of a
 /// tile.
 template <class Traits>
-ATTILE_DEVICE void transpose_v(const ForwardMemory<Traits>& smem, int number) {
+ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+                               int number) {
   const auto loaded = smem.loaded_v();
   const auto pipeline = smem.v();
   typename Traits::LoadedVPipeline::State to_read;
@@ -107,7 +120,18 @@ ATTILE_DEVICE void transpose_v(const ForwardMemory<Traits>& smem, int number) {
     const auto v_smem = loaded.consumer_wait(to_read);
     if (smem.is_last_v(to_read.stage)) return;
     pipeline.await_empty(to_write);
-    tile::transpose_operand<Traits::kTransposers>(pipeline.tile(to_write.stage), v_smem, number);
+    const auto transposed = pipeline.tile(to_write.stage);
+    bool is_reordered = false;
+    if constexpr (Traits::kTakesColumns) {
+      is_reordered = p.maps.v_by_columns;
+      if (is_reordered) {
+        const auto columns = smem.loaded_v_columns().tile(to_read.stage);
+        tile::reorder_operand<Traits::kTransposers>(transposed, columns, number);
+      }
+    }
+    if (!is_reordered) {
+      tile::transpose_operand<Traits::kTransposers>(transposed, v_smem, number);
+    }
     arch::fence_async_proxy();  // products read by the async proxy what this lane has written
     arch::warp_barrier();       // all lanes have read the one tile, and written the other
     loaded.consumer_release(to_read);
@@ -192,8 +216,8 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
   if constexpr (Traits::kFp8Values) {
     const int warp = arch::uniform(thread / arch::kWarpSize);
-    if (warp == 1) transpose_v(smem, 0);
-    if (warp == 3 && Traits::kTransposers == 2) transpose_v(smem, 1);
+    if (warp == 1) transpose_v(p, smem, 0);
+    if (warp == 3 && Traits::kTransposers == 2) transpose_v(p, smem, 1);
   } else {
     if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
   }

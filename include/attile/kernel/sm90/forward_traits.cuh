@@ -142,6 +142,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                 "with tiles of a modifier's elements");
   /// The pipeline of tiles of V in fp8 before they are transposed.
   static constexpr int kLoadedVStages = kFp8Values ? (kOutputCols <= 128 ? 2 : 1) : 0;
+  /// Whether it may also lie by columns, so that its keys are only put into order.
+  static constexpr bool kTakesColumns = kFp8Values && P::SequencesType::kUniform;
   /// The warps that transpose it: that of the scheduler, too, where there is none.
   static constexpr int kTransposers = kHasScheduler ? 1 : 2;
   using LoadedVPipeline = tile::Pipeline<LoadedVTile, max(kLoadedVStages, 1)>;
