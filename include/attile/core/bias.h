@@ -38,6 +38,9 @@ struct AdditiveBias {
   ElementTensor<T> elements() const {
     return {bias, batch_stride, head_stride, row_stride, col_stride};
   }
+  constexpr DataAxes data_axes() const {
+    return {batch_stride != 0, head_stride != 0, row_stride != 0, col_stride != 0};
+  }
 
   struct Tile {
     using Modifier = AdditiveBias;
@@ -172,6 +175,7 @@ struct LearnedBias {
     return bias(s, i, e);
   }
   ElementTensor<T> elements() const { return bias.elements(); }
+  constexpr DataAxes data_axes() const { return bias.data_axes(); }
   struct Tile : AdditiveBias<T>::Tile {
     using Modifier = LearnedBias;
   };

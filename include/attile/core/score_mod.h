@@ -232,6 +232,9 @@ struct Then {
     const char* inner = policy_fault(first);
     return inner != nullptr ? inner : policy_fault(second);
   }
+  constexpr DataAxes data_axes() const requires(kHasDataAxes<First> || kHasDataAxes<Second>) {
+    return attile::data_axes(first) | attile::data_axes(second);
+  }
 
   template <class Real>
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {

@@ -56,6 +56,34 @@ struct ElementTensor {
   std::int64_t batch_stride, head_stride, row_stride, col_stride;
 };
 
+/// Says along which axes of the scores the data differ that a score modifier reads. A modifier's
+/// optional `data_axes()` returns it. Without a row and a column there are no tiles of data.
+struct DataAxes {
+  bool batch = false, head = false, row = false, col = false;
+
+  /// Returns whether scores of several heads, or of several sequences, have tiles of data in
+  /// common. Schedules then compute such tiles of scores one beside another (HeadOrder).
+  ATTILE_HOST_DEVICE constexpr bool share_tiles() const { return row && col && !(batch && head); }
+  ATTILE_HOST_DEVICE friend constexpr DataAxes operator|(DataAxes a, DataAxes b) {
+    return {a.batch || b.batch, a.head || b.head, a.row || b.row, a.col || b.col};
+  }
+};
+
+template <class S>
+inline constexpr bool kHasDataAxes = requires(const S& mod) {
+  mod.data_axes();
+};
+
+/// Returns what a modifier says of its data; no axes where it says nothing.
+template <class S>
+constexpr DataAxes data_axes(const S& mod) {
+  if constexpr (kHasDataAxes<S>) {
+    return mod.data_axes();
+  } else {
+    return {};
+  }
+}
+
 /// Applies a score modifier to scores that lie near each other. A modifier may give such an object
 /// itself, so that what scores have in common is worked out once, and a score costs only what
 /// depends on it. The functions are pure, const and ATTILE_HOST_DEVICE, and may read memory:

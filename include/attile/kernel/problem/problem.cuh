@@ -12,6 +12,7 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/score_mod.h>
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/core/tile_slots.h>
@@ -51,13 +52,27 @@ struct KeyScales<E> {
   explicit KeyScales(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
 };
 
+/// Holds the order of batch heads where a score modifier says along which axes its data differ.
+template <bool kThere>
+struct HeadOrderParam {
+  HeadOrder head_order;
+};
+template <>
+struct HeadOrderParam<false> {};
+
+/// Says whether the order of batch heads depends on a score modifier's data.
+template <class Policies>
+inline constexpr bool kOrdersHeads =
+    Policies::SequencesType::kUniform&& kHasDataAxes<typename Policies::ScoreModType>;
+
 }  // namespace detail
 
 /// Holds a problem as its kernels see it: the arguments with everything resolved that the host
 /// knows. A kernel reads tensors, lengths and policies through it, by a work tile. It is the first
 /// part of the parameter of every kernel but standard attention's.
 template <class Traits>
-struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
+struct Problem : detail::KeyScales<typename Traits::Args::Elements>,
+                 detail::HeadOrderParam<detail::kOrdersHeads<typename Traits::Policies>> {
   using Args = typename Traits::Args;
   using Elements = typename Args::Elements;
   using T = typename Traits::ElementType;
@@ -67,6 +82,7 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   using MaskType = typename Policies::MaskType;
   static constexpr bool kListsBlocks = BlockListMask<MaskType>;
   static constexpr bool kUniform = SequencesType::kUniform;
+  static constexpr bool kOrdersHeads = detail::kOrdersHeads<Policies>;
   static constexpr bool kPackedQueries = kIsPackedAlong<SequencesType, Axis::kRows>;
   static constexpr bool kPaged = kIsPaged<SequencesType>;
   /// The larger of the two head dimensions that the kernel takes.
@@ -133,6 +149,29 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
     }
     read_lengths(at);
     return at;
+  }
+  /// Returns the number of the tile that is the n-th one where batch heads go in `head_order`.
+  /// Tiles have numbers as in `row_tile`. `tiles`: of each of a sequence's `heads` heads.
+  ATTILE_DEVICE int in_head_order(int n, int tiles, int heads) const {
+    if constexpr (kOrdersHeads) {
+      const WorkItem item = this->head_order.item(n, tiles, batch * heads);
+      return ordered_head(item.batch_head, heads) * tiles + item.q_tile;
+    } else {
+      return n;
+    }
+  }
+  /// Returns the n-th work tile of a pass that goes through the tiles of query rows in that order,
+  /// and in each head from its last rows on.
+  ATTILE_DEVICE WorkTile ordered_row_tile(int n, int q_tiles) const {
+    return row_tile(in_head_order(n, q_tiles, q_heads), q_tiles, true);
+  }
+  /// Returns the number of the batch head that is the n-th one in that order.
+  ATTILE_DEVICE int ordered_head(int n, int heads) const {
+    if constexpr (kOrdersHeads) {
+      return this->head_order.batch_head(n, batch, heads);
+    } else {
+      return n;
+    }
   }
   /// Returns whether a sequence has rows of a work tile. Where sequences have lengths of their own,
   /// a grid also has blocks for slots in which no tile lies.
@@ -338,7 +377,13 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
         head_dim(dims.qk),
         head_dim_v(dims.v),
         scale(scale_of(args, dims.qk)),
-        policies(Policies::of(args)) {}
+        policies(Policies::of(args)) {
+    if constexpr (kOrdersHeads) {
+      const std::int64_t longer = max(args.q_len, args.kv_len);
+      this->head_order = HeadOrder::of(attile::data_axes(policies.score_mod), score_shape(),
+                                       longer * (head_dim + head_dim_v) * sizeof(T));
+    }
+  }
 };
 
 }  // namespace attile

@@ -320,7 +320,10 @@ struct TmaForwardParams : ForwardParams<Traits> {
   Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
                                sizeof(typename Traits::ElementType);
-    const int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
+    int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
+    if constexpr (Base::kOrdersHeads) {
+      if (this->head_order.by_head) sharing = 1;  // they do not follow each other
+    }
     const int blocks = static_cast<int>(forward_block_count<Traits>(args));
     return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));
   }
