@@ -80,8 +80,18 @@ struct Sm90Family {
     return f(std::type_identity<Traits>{});
   }
   template <int D, int Dv, DqMode kMode, class Args, class F>
-  static auto backward(const Args&, const F& f) {
-    return f(std::type_identity<sm90::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
+  static auto backward(const Args& args, const F& f) {
+    using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
+    if constexpr (kHasBackwardElementTiles<Args, D, Dv>) {
+      using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, sm90::TileSet::kElements>;
+      // Elements that all rows have in common are read once by each thread.
+      if constexpr (Elements::kBulkDq == Traits::kBulkDq) {
+        if (args.score_mod.elements().row_stride != 0 && sm90::runs<Elements>(args)) {
+          return f(std::type_identity<Elements>{});
+        }
+      }
+    }
+    return f(std::type_identity<Traits>{});
   }
 };
 

@@ -182,6 +182,18 @@ constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_lon
   return {64, 64, 2, 1};
 }
 
+/// Says whether there is an sm90 backward pass with tiles of a modifier's elements: where P is made
+/// of S and them alone, and shared memory has room for them beside dQ.
+template <class Args, int D, int Dv>
+inline constexpr bool kHasBackwardElementTiles = [] {
+  constexpr int kDim = max(D, Dv);
+  constexpr bool kHasRoom = kDim <= 64 || (96 < kDim && kDim <= 128);
+  constexpr bool kGradientOfScores =
+      kHasGradient<typename Args::ScoreModType> && kNeedsScores<typename Args::ScoreModType>;
+  return kHasElementTiles<Args> && kHasRoom && !kGradientOfScores &&
+         (kDim <= 64 || !Args::DropoutType::kEnabled);
+}();
+
 /// Holds the tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).
 struct Sm80BackwardTiles {
   int br, bc, warps, warps_n, dq_warps_n, blocks_per_sm, stages;
@@ -266,16 +278,20 @@ struct Sm90Forward {
       sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages>>;
 };
 
-template <class Args, int D, int Dv, DqMode kMode>
+template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
 struct Sm90Backward {
   using S = typename Args::ScoreModType;
   static constexpr bool kHasLongSteps =
       Args::DropoutType::kEnabled && !kIsIdentity<S> && !kHasElements<S, StandardMath>;
   static constexpr Sm90BackwardTiles kTiles =
       fitted<typename Args::MaskType>(sm90_backward_tiles(D, Dv, kHasLongSteps));
-  using type = sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D,
-                                    typename Args::Elements, typename Args::Policies, Dv, kMode,
-                                    sm90::BackwardTuning<kTiles.stages, kTiles.p_steps>>;
+  static constexpr int kElementStages = kTileSet != TileSet::kElements ? 0
+                                        : max(D, Dv) <= 64             ? 1
+                                                                       : 2;
+  using type =
+      sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
+                           typename Args::Policies, Dv, kMode,
+                           sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kElementStages>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
@@ -334,8 +350,9 @@ constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
 /// Names the sm90 kernels for these arguments with the default tiles.
 template <class Args, int D, int Dv = D, TileSet kTileSet = TileSet::kAny>
 using DefaultForwardTraits = typename detail::Sm90Forward<Args, D, Dv, kTileSet>::type;
-template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate>
-using DefaultBackwardTraits = typename detail::Sm90Backward<Args, D, Dv, kMode>::type;
+template <class Args, int D, int Dv = D, DqMode kMode = DqMode::kAccumulate,
+          TileSet kTileSet = TileSet::kAny>
+using DefaultBackwardTraits = typename detail::Sm90Backward<Args, D, Dv, kMode, kTileSet>::type;
 
 }  // namespace sm90
 

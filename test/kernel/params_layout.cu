@@ -171,6 +171,9 @@ TEST_CASE("params.host and device lay out the kernels' parameters alike") {
   // A bias in tiles, whose kernel is one of its own.
   check_traits<attile::sm90::DefaultForwardTraits<ForwardArgsOf<__half, kHalfBias>, 64, 64,
                                                   attile::sm90::TileSet::kElements>>();
+  check_traits<
+      attile::sm90::DefaultBackwardTraits<BackwardArgsOf<__half, kHalfBias>, 64, 64,
+                                          DqMode::kAccumulate, attile::sm90::TileSet::kElements>>();
 }
 
 }  // namespace kernel_params_layout

@@ -104,7 +104,7 @@ struct Sm90Tiles {
 template <attile::sm90::TileSet kTileSet = attile::sm90::TileSet::kAny>
 struct Sm90DefaultTiles {
   template <class Args, class Dim, attile::DqMode kMode>
-  using Backward = attile::sm90::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
+  using Backward = attile::sm90::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode, kTileSet>;
   template <class Args, class Dim, attile::DqMode kMode>
   using BackwardFallback = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
   template <class Args, class Dim>

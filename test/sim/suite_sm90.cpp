@@ -68,6 +68,15 @@ using ElementsTwo = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, false, tr
 using ElementsThree = GpuExecutor<Dims<64>, Sm90Tiles<192, 48, Tuning<3, false, true, 2>>>;
 using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
 
+// The same backward, where each warp reads the transpose: parts of a tile, and dQ by columns.
+template <int Br, int Bc, class Dim, int kStages, attile::DqMode kMode>
+using ElementsBackward =
+    GpuExecutor<Dim, Sm90Tiles<Br, Bc, Tuning<>, attile::sm90::BackwardTuning<2, 1, kStages>>,
+                kMode>;
+using ElementsRows = ElementsBackward<128, 128, Dims<64>, 1, attile::DqMode::kAccumulate>;
+using ElementsColumns = ElementsBackward<64, 128, Dims<128>, 2, attile::DqMode::kAccumulate>;
+using ElementsInOrder = ElementsBackward<64, 64, Dims<64>, 2, attile::DqMode::kInOrder>;
+
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.
 using Rows = Sm90Executor<Dims<64>, Sm90Tiles<128, 128, Tuning<>>>;
@@ -252,6 +261,10 @@ const bool kRegistered = [] {
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
+  suite.backward<__half>("elements_rows", simulated<ElementsRows>(2e6), policies<kHalfBias>);
+  suite.backward<__half>("elements_columns", simulated<ElementsColumns>(2e6), policies<kHalfBias>);
+  suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(2e6),
+                                policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide),
                         policies<kNone, kCausal, kOwnLengths, kEarlier>);

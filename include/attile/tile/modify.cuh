@@ -185,6 +185,43 @@ class ElementReader {
   PieceReader<Tile> reader_;
 };
 
+/// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
+/// whose columns are the rows of the registers, each warp those of its rows of the registers.
+/// Shapes   Registers: an MmaTile with 16 rows for each warp, as many as the tile has columns;
+///          their columns are the tile's rows from `row` on, or with `one_row` its first row stands
+///          for all.
+template <class Registers, class Tile>
+class TransposedElements {
+  static_assert(Registers::kRegRows == 2 && Registers::kCols % 16 == 0,
+                "attile::tile::TransposedElements: each warp has 16 rows of the registers");
+
+ public:
+  ATTILE_DEVICE TransposedElements(const Tile& tile, int row, bool one_row) {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const PieceReader<Tile> reader(tile.from_row(one_row ? 0 : row),
+                                   one_row ? 0 : lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    ATTILE_UNROLL
+    for (int piece = 0; piece < kPieces; ++piece) {
+      arch::load_matrices_transposed(
+          words_[piece], reader.address(one_row ? 0 : piece * 16, Registers::warp_row()));
+    }
+  }
+
+  /// Returns the element of the score in registers (r, c) of the TransposedRegisters.
+  ATTILE_DEVICE typename Tile::Element at(int r, int c) const {
+    Vec<typename Tile::Element, 2> pair;
+    std::memcpy(&pair, &words_[r / 4][r / 2 % 2 * 2 + c], sizeof pair);
+    return pair[r % 2];
+  }
+
+ private:
+  static constexpr int kPieces = Registers::kCols / 16;
+  std::uint32_t words_[kPieces][4];
+};
+
+/// Stands for elements that nobody has read: a modifier's tile reads them, if it has some.
+struct NoElements {};
+
 /// Applies a modifier whose tiles have elements to scores, with elements that `reader` has.
 template <class Modifier, class Reader>
 struct ElementModifier {

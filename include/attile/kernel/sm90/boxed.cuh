@@ -222,14 +222,6 @@ Check check_pages(const Args& args, int bc) {
   }
   return {};
 }
-/// Returns the reason why TMA cannot address the elements of a score modifier.
-inline Check elements_not_boxable() {
-  return refuse(
-      "this sm90 kernel copies the score modifier's elements in boxes: their address and strides "
-      "must be multiples of 16 bytes, columns contiguous, and other strides 0, or above 0 and "
-      "below "
-      "2^40 bytes");
-}
 /// Returns the reason why TMA would write past the rows of a pass's results.
 inline Check not_storable(Direction direction) {
   return refuse(direction == Direction::kForward

@@ -126,11 +126,8 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     const WorkTile at = rows.at(p);
-    const int row0 = rows.row0 * p.elements.has_rows;
     for (int step = rows.kv_tiles.first; step < rows.kv_tiles.last; ++step) {
-      pipeline.producer_acquire(state, p.elements.has_rows ? kWarpgroupRows : 1);
-      pipeline.load(state, p.elements.map, row0, rows.head * p.elements.has_heads,
-                    rows.sequence * p.elements.has_batches, p.kv_tile(at, step) * Traits::kBc);
+      p.elements.load(pipeline, state, at, kWarpgroupRows, p.kv_tile(at, step) * Traits::kBc);
       state.advance();
     }
   }

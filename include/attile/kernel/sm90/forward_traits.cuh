@@ -9,6 +9,7 @@
 #include <attile/core/math.h>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/problem/work_tile.h>
+#include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -16,23 +17,11 @@
 
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 namespace attile::sm90 {
 
 template <class Traits>
 struct TmaForwardParams;
-
-/// Names the type of a score modifier's elements; T where it has none.
-template <class S, class T>
-struct ElementTypeOf {
-  using type = T;
-};
-template <class S, class T>
-  requires(requires(const S& mod) { mod.elements(); })
-struct ElementTypeOf<S, T> {
-  using type = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
-};
 
 /// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
 /// Br, Bc  rows of a tile of Q, and of K and V: Br is 64 for each of the 1 to 3 consumer

@@ -58,13 +58,16 @@ struct Tuning {
 ///          frees these.
 /// PSteps   tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them
 ///          to the one that makes dS.
-template <int Stages = 2, int PSteps = 1>
+/// ElementStages   stages of the pipeline of the score modifier's elements, up to 128 columns, as
+///          in Tuning.
+template <int Stages = 2, int PSteps = 1, int ElementStages = 0>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
   static_assert(PSteps >= 1, "attile::sm90::BackwardTuning: at least 1 tile of P");
 
   static constexpr int kStages = Stages;
   static constexpr int kPSteps = PSteps;
+  static constexpr int kElementStages = ElementStages;
 
   /// The traits that attile::BackwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>
