@@ -69,6 +69,11 @@ struct Sm90Family {
         if (sm90::packing_pays<Traits, PackedHeads>(args))
           return f(std::type_identity<PackedHeads>{});
       }
+      using S = typename Args::ScoreModType;
+      if constexpr (kHasColumnTiles<S, StandardMath> && !BlockListMask<typename Args::MaskType>) {
+        using Columns = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kColumns>;
+        if (args.score_mod.reads_columns()) return f(std::type_identity<Columns>{});
+      }
       if constexpr (kHasElementTiles<Args>) {
         using Elements = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kElements>;
         if (sm90::runs<Elements>(args)) return f(std::type_identity<Elements>{});

@@ -93,8 +93,9 @@ constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
 }
 
 /// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
-/// a tile, the one for long sequences, or the one with tiles of a score modifier's elements.
-enum class TileSet { kAny, kPackedHeads, kLong, kElements };
+/// a tile, the one for long sequences, the one with tiles of a score modifier's elements, or the
+/// one with what a score modifier reads for each column.
+enum class TileSet { kAny, kPackedHeads, kLong, kElements, kColumns };
 
 /// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
@@ -260,12 +261,16 @@ struct Sm80Forward {
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> &&
-                                 (kTileSet == TileSet::kAny || kTileSet == TileSet::kElements);
+                                 (kTileSet == TileSet::kAny || kTileSet == TileSet::kElements ||
+                                  kTileSet == TileSet::kColumns);
   /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
-  static constexpr bool kFast = kHasFastTiles<Args>;
+  /// What comes with K takes few registers, and no branch.
+  static constexpr bool kFast =
+      kHasFastTiles<Args> ||
+      (kTileSet == TileSet::kColumns && IntervalMask<MaskInTiles<typename Args::MaskType>>);
   using M = typename Args::MaskType;
   static constexpr Sm90Tiles kTiles =
       BlockListMask<M>
@@ -273,9 +278,9 @@ struct Sm90Forward {
       : kTileSet == TileSet::kElements ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
                                        : sm90_general_forward_tiles(max(D, Dv));
-  using type = ForwardOf<
-      Args, D, Dv, kTiles.br, kTiles.bc,
-      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages>>;
+  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                         sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
+                                      kTiles.element_stages, false, kTileSet == TileSet::kColumns>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>

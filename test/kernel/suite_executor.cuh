@@ -192,6 +192,10 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
       const bool no_keys = args.batch == 0 || args.q_len == 0 || args.kv_len == 0;
       wanted = wanted && (no_keys || sm90_addresses_elements(args.score_mod.elements()));
     }
+    if constexpr (requires { requires Traits::kColumns; }) {
+      const bool no_rows = args.batch == 0 || args.q_len == 0;
+      wanted = wanted && (no_rows || args.score_mod.reads_columns());
+    }
     REQUIRE(own == wanted);
   }
   return own;

@@ -68,7 +68,11 @@ using ElementsTwo = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, false, tr
 using ElementsThree = GpuExecutor<Dims<64>, Sm90Tiles<192, 48, Tuning<3, false, true, 2>>>;
 using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
 
-// The same backward, where each warp reads the transpose: parts of a tile, and dQ by columns.
+// A bias that all rows have in common, which comes with K.
+using ColumnsTwo =
+    GpuExecutor<Dims<64>, Sm90Tiles<128, 80, Tuning<2, false, true, 0, false, true>>>;
+using ColumnsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kColumns>>;
+// The elements backward, where each warp reads the transpose: parts of a tile, and dQ by columns.
 template <int Br, int Bc, class Dim, int kStages, attile::DqMode kMode>
 using ElementsBackward =
     GpuExecutor<Dim, Sm90Tiles<Br, Bc, Tuning<>, attile::sm90::BackwardTuning<2, 1, kStages>>,
@@ -261,6 +265,9 @@ const bool kRegistered = [] {
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
+  suite.forward<__half>("columns", simulated<ColumnsTwo>(2e6), policies<kHalfBias, kBias>);
+  suite.forward<__nv_bfloat16>("columns_d64", simulated<ColumnsDefault>(2e6),
+                               policies<kHalfBias, kLearnedBias, kLearnedBiasDropout>);
   suite.backward<__half>("elements_rows", simulated<ElementsRows>(2e6), policies<kHalfBias>);
   suite.backward<__half>("elements_columns", simulated<ElementsColumns>(2e6), policies<kHalfBias>);
   suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(2e6),

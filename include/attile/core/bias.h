@@ -81,6 +81,11 @@ struct AdditiveBias {
   ATTILE_HOST_DEVICE Tile of_tile(const ScoreBlock& block, const Math&) const {
     return {block.scale, at(block.first), row_stride, col_stride};
   }
+  constexpr bool reads_columns() const { return row_stride == 0; }
+  template <class Math>
+  ATTILE_HOST_DEVICE OneRow column_tile(const ScoreBlock& block, const Math&) const {
+    return {block.scale, at(block.first), col_stride};
+  }
 
  private:
   ATTILE_HOST_DEVICE const T* at(ScoreIndex i) const {
@@ -182,6 +187,11 @@ struct LearnedBias {
   template <class Math>
   ATTILE_HOST_DEVICE Tile of_tile(const ScoreBlock& block, const Math& math) const {
     return {bias.of_tile(block, math)};
+  }
+  constexpr bool reads_columns() const { return bias.reads_columns(); }
+  template <class Math>
+  ATTILE_HOST_DEVICE auto column_tile(const ScoreBlock& block, const Math& math) const {
+    return bias.column_tile(block, math);
   }
 
   template <class Real, class Add>

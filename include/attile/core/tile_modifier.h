@@ -107,6 +107,11 @@ constexpr DataAxes data_axes(const S& mod) {
 ///     mod.elements() -> ElementTensor
 /// for kernels that copy tiles of them.
 ///
+///     mod.reads_columns() -> bool;   mod.column_tile(block, math) -> tile
+/// may be there for a modifier that with some values, then the first one says so, reads nothing but
+/// for each column: all tiles can then be those of column_tile, whose `col` returns a word of 4
+/// bytes, and whose `row` reads no memory. A kernel may ask for a word once for many rows.
+///
 ///     tile.simplify(products, f)
 /// may be there: it calls f with a tile that costs less and can stand for this one, or with this
 /// one. products.all(condition) says whether a condition holds for all threads of the warp, and
@@ -193,6 +198,13 @@ ATTILE_HOST_DEVICE void simplify(const Tile& tile, const Products& products, con
     f(tile);
   }
 }
+
+/// Says whether a modifier may read for each column alone (column_tile).
+template <class S, class Math>
+inline constexpr bool kHasColumnTiles = requires(const S& mod, const Math& math) {
+  mod.reads_columns();
+  mod.column_tile(ScoreBlock(), math);
+};
 
 /// Says whether a modifier's tiles read an element for each score.
 template <class S, class Math>

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/arch/matrix.cuh>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
@@ -237,6 +238,31 @@ struct ElementModifier {
         s = modifier.apply_element(s, r, 2 * i + e, pair[e]).value;
       }
     });
+  }
+};
+
+/// Applies a modifier's column tile to scores, with the words of a tile's columns in shared memory.
+template <class Registers, class Tile, class Word>
+struct ColumnModifier {
+  Tile tile;
+  const Word* words;  ///< aligned to 8 bytes
+  int last_row;       ///< how far the last row of the extent is from this thread's first one
+
+  template <bool>
+  ATTILE_DEVICE void apply(Registers& scores) const {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      const Vec<Word, 2> of_columns = arch::load<2>(words + Registers::col(c));
+      ATTILE_UNROLL
+      for (int r = 0; r < Registers::kRegRows; ++r) {
+        const auto row = tile.row(min(Registers::row_offset(r), last_row));
+        ATTILE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& s = scores.at(r, c + e);
+          s = tile(s, row, of_columns[e]).value;
+        }
+      }
+    }
   }
 };
 

@@ -114,7 +114,7 @@ class ForwardConsumer {
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
     signal_next_turn();
-    release_k_and_q(kv_tiles_.first);
+    if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -136,7 +136,7 @@ class ForwardConsumer {
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<1>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
-      release_k_and_q(step);
+      if constexpr (!Traits::kColumns) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       smem_.v().consumer_wait(v_state_.next());
       tile::wait_product<0>(o_frag_);
@@ -188,7 +188,7 @@ class ForwardConsumer {
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
-    release_k_and_q(kv_tiles_.first);
+    if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -213,15 +213,27 @@ class ForwardConsumer {
   ATTILE_DEVICE auto coord(int kv_tile) const {
     return p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
   }
-  /// Returns what applies the score modifier to a tile. What it reads is read beside products.
-  ATTILE_DEVICE Modifier modifier_of(int kv_tile) const {
-    return {coord(kv_tile), p_.policies.score_mod, p_.scale};
+  /// Returns what applies the score modifier to a tile. What it reads is read beside products, or
+  /// with kColumns with K, whose stage is released when the modifier has been applied.
+  ATTILE_DEVICE auto modifier_of(int kv_tile) const {
+    if constexpr (Traits::kColumns) {
+      using Tile = typename Traits::ColumnTile::type;
+      const auto at = coord(kv_tile);
+      const ScoreIndex first = at.nearest_inside(at.at(Scores::row(0), 0));
+      const ScoreBlock block{first, at.extent, kWarpgroupRows, Traits::kBc, p_.scale};
+      return tile::ColumnModifier<Scores, Tile, typename Traits::ColumnWord>{
+          p_.policies.score_mod.column_tile(block, tile::MathOf<T>()),
+          smem_.columns(k_state_.stage), at.extent.q_len - 1 - first.row};
+    } else {
+      return Modifier(coord(kv_tile), p_.policies.score_mod, p_.scale);
+    }
   }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
   /// all of its rows when a score in one of them exceeds that row's threshold; else it keeps their
   /// m, and P may exceed 1 (kRescaleThreshold). Returns what O has to be multiplied by.
+  template <class AnyModifier>
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
-      int step, int kv_tile, const Modifier& modifier,
+      int step, int kv_tile, const AnyModifier& modifier,
       const typename Softmax::Thresholds& thresholds) {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements = smem_.elements(warpgroup_).consumer_wait(element_state_);
@@ -234,6 +246,10 @@ class ForwardConsumer {
       element_state_.advance();
     } else {
       modify_and_mask(step, kv_tile, modifier);
+    }
+    if constexpr (Traits::kColumns) {
+      arch::warp_barrier();  // all lanes have read the columns' words before they are replaced
+      release_k_and_q(step);
     }
     const bool above = Softmax::above(s_frag_, thresholds);
     return softmax_.update_max(s_frag_, p_.scale_log2, Scores::any_lane(above));

@@ -36,6 +36,11 @@ struct ForwardMemory {
             barriers() + 2 * (Traits::kConsumers * Traits::kQStages + 2 * Traits::kStages +
                               warpgroup * Traits::kElementStages)};
   }
+  /// The words of the columns of a stage of K; only with kColumns.
+  ATTILE_DEVICE typename Traits::ColumnWord* columns(int stage) const {
+    return reinterpret_cast<typename Traits::ColumnWord*>(data + Traits::kColumnOffset +
+                                                          stage * Traits::kColumnBytes);
+  }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
     constexpr int kSlots = Traits::kRowBuffers;
@@ -67,7 +72,7 @@ struct ForwardMemory {
         q(warpgroup).init(kWarps);
         if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
       }
-      k().init(Traits::kConsumers * kWarps);
+      k().init(Traits::kConsumers * kWarps, Traits::kColumns ? 2 : 1);
       v().init(Traits::kConsumers * kWarps);
       if constexpr (Traits::kHasScheduler) {
         arch::mbarrier_init(work_tile_full(), 1);

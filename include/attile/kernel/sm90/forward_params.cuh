@@ -53,7 +53,8 @@ HeadPacking packing_of(const typename Traits::Args& args) {
 template <class Traits>
 struct BoxedTensors {
   arch::BoxedTensor q, k, v, o, elements{};
-  Check pages;  ///< what `check_pages` says
+  Check pages;    ///< what `check_pages` says
+  Check columns;  ///< whether the score modifier reads by columns, with kColumns
 
   BoxedTensors(const typename Traits::Args& a, HeadPacking packing)
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
@@ -64,6 +65,7 @@ struct BoxedTensors {
   Check check() const {
     if (!has_rows()) return {};
     if (has_keys() && !pages) return pages;
+    if (!columns) return columns;
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     const bool queries = arch::boxable(q) && (!Traits::kStagesOutput || arch::boxable(o));
     if (!keys || !queries) return not_boxable(Direction::kForward);
@@ -92,6 +94,14 @@ struct BoxedTensors {
     o = boxes.of_queries(o);
     k = boxes.of_keys(k);
     v = boxes.of_keys(v);
+    if constexpr (Traits::kColumns) {
+      if (!a.score_mod.reads_columns()) {
+        columns = refuse(
+            "this sm90 kernel reads a score modifier's data once for each column, and "
+            "reads_columns "
+            "says that they differ between rows");
+      }
+    }
     if constexpr (Traits::kElementStages > 0) {
       elements =
           boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));

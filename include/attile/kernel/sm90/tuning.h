@@ -35,8 +35,10 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Counts      blocks take their work tiles by a counter in scratch memory, as they do where
 ///             sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks
 ///             under which tiles of rows see very different numbers of keys.
+/// Columns     a stage of K has what the score modifier reads for each column (column_tile), which
+///             has to say so of its values (reads_columns).
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
-          bool Counts = false>
+          bool Counts = false, bool Columns = false>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -47,6 +49,7 @@ struct Tuning {
   static constexpr bool kPersistent = Persistent;
   static constexpr int kElementStages = ElementStages;
   static constexpr bool kCounts = Counts;
+  static constexpr bool kColumns = Columns;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
