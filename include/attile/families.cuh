@@ -89,9 +89,8 @@ struct Sm90Family {
     using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
     if constexpr (kHasBackwardElementTiles<Args, D, Dv>) {
       using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, sm90::TileSet::kElements>;
-      // Elements that all rows have in common are read once by each thread.
       if constexpr (Elements::kBulkDq == Traits::kBulkDq) {
-        if (args.score_mod.elements().row_stride != 0 && sm90::runs<Elements>(args)) {
+        if (sm90::runs<Elements>(args)) {
           return f(std::type_identity<Elements>{});
         }
       }

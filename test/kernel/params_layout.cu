@@ -68,7 +68,7 @@ ATTILE_HOST_DEVICE void record_layout(const P& p, std::int64_t* to) {
   ATTILE_RECORD(sections);
   ATTILE_RECORD(lead);
   ATTILE_RECORD(elements);
-  ATTILE_RECORD(elements.has_rows);
+  ATTILE_RECORD(elements.has_heads);
   ATTILE_RECORD(boxes);
   ATTILE_RECORD(scheduler);
   ATTILE_RECORD(scheduler.counter);

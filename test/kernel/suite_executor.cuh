@@ -176,7 +176,7 @@ bool sm90_addresses_elements(const attile::ElementTensor<T>& x) {
     return stride >= 0 && stride * int{sizeof(T)} % 16 == 0;
   };
   return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.col_stride == 1 &&
-         steps(x.batch_stride) && steps(x.head_stride) && steps(x.row_stride);
+         steps(x.batch_stride) && steps(x.head_stride) && steps(x.row_stride) && x.row_stride > 0;
 }
 
 /// Whether the traits' own kernel runs the problem, or what stands in for it.

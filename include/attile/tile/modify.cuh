@@ -150,15 +150,15 @@ class Modifier {
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
 /// warp those of its rows of the tile.
 /// Shapes   Registers: an MmaTile with 16 rows for each warp; Tile: a PanelTile of a warpgroup's
-///          rows, or with `one_row` its first row stands for all.
+///          rows.
 template <class Registers, class Tile>
 class ElementReader {
   static_assert(Registers::kRegRows == 2,
                 "attile::tile::ElementReader: each warp has 16 rows of the tile");
 
  public:
-  ATTILE_DEVICE ElementReader(const Tile& tile, bool one_row)
-      : reader_(tile, one_row ? 0 : row(), arch::thread_index() % arch::kWarpSize / 16) {}
+  ATTILE_DEVICE explicit ElementReader(const Tile& tile)
+      : reader_(tile, row(), arch::thread_index() % arch::kWarpSize / 16) {}
 
   /// Calls f(r, i, pair) with the elements of columns 2 i and 2 i + 1 of row r of the registers.
   template <class F>
@@ -189,22 +189,20 @@ class ElementReader {
 /// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
 /// whose columns are the rows of the registers, each warp those of its rows of the registers.
 /// Shapes   Registers: an MmaTile with 16 rows for each warp, as many as the tile has columns;
-///          their columns are the tile's rows from `row` on, or with `one_row` its first row stands
-///          for all.
+///          their columns are the tile's rows from `row` on.
 template <class Registers, class Tile>
 class TransposedElements {
   static_assert(Registers::kRegRows == 2 && Registers::kCols % 16 == 0,
                 "attile::tile::TransposedElements: each warp has 16 rows of the registers");
 
  public:
-  ATTILE_DEVICE TransposedElements(const Tile& tile, int row, bool one_row) {
+  ATTILE_DEVICE TransposedElements(const Tile& tile, int row) {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const PieceReader<Tile> reader(tile.from_row(one_row ? 0 : row),
-                                   one_row ? 0 : lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const PieceReader<Tile> reader(tile.from_row(row), lane % 8 + lane / 16 * 8, lane / 8 % 2);
     ATTILE_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
-      arch::load_matrices_transposed(
-          words_[piece], reader.address(one_row ? 0 : piece * 16, Registers::warp_row()));
+      arch::load_matrices_transposed(words_[piece],
+                                     reader.address(piece * 16, Registers::warp_row()));
     }
   }
 

@@ -79,7 +79,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
     smem.dout().producer_acquire(state);
     smem.dout().load(state, p.do_map, rows);
     if constexpr (Traits::kElementStages > 0) {
-      p.elements.load(smem.elements(), element_state, at, Traits::kBr, at.kv_tile() * Traits::kBc);
+      p.elements.load(smem.elements(), element_state, at, at.kv_tile() * Traits::kBc);
       element_state.advance();
     }
     state.advance();

@@ -237,8 +237,7 @@ class ForwardConsumer {
       const typename Softmax::Thresholds& thresholds) {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements = smem_.elements(warpgroup_).consumer_wait(element_state_);
-      const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements,
-                                                                             !p_.elements.has_rows);
+      const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements);
       modify_and_mask(step, kv_tile,
                       tile::ElementModifier<Modifier, decltype(reader)>{modifier, reader});
       arch::warp_barrier();  // all lanes have read the elements before they are replaced

@@ -128,7 +128,7 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     const WorkTile at = rows.at(p);
     for (int step = rows.kv_tiles.first; step < rows.kv_tiles.last; ++step) {
-      p.elements.load(pipeline, state, at, kWarpgroupRows, p.kv_tile(at, step) * Traits::kBc);
+      p.elements.load(pipeline, state, at, p.kv_tile(at, step) * Traits::kBc);
       state.advance();
     }
   }

@@ -77,8 +77,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       constexpr int kStages = Traits::kElementStages;
       const typename Traits::ElementPipeline::State state{step % kStages, step / kStages & 1};
       const auto elements_smem = smem.elements().consumer_wait(state);
-      const tile::TransposedElements<Scores, typename Traits::ElementTile> elements(
-          elements_smem, row, !p.elements.has_rows);
+      const tile::TransposedElements<Scores, typename Traits::ElementTile> elements(elements_smem,
+                                                                                    row);
       if (row + Traits::kPartRows == Traits::kBr) {
         arch::warp_barrier();  // all lanes have read the elements before they are replaced
         smem.elements().consumer_release(state);
