@@ -83,6 +83,7 @@ struct Alibi {
   /// Distances are sums of floats: exact up to 2^24, and beyond rounded as floats are.
   struct Tile {
     using Modifier = Alibi;
+    static constexpr bool kReadsMemory = false;
     float scale, slope, distance;  ///< of the first score
     int rows, cols;
 
@@ -103,6 +104,7 @@ struct Alibi {
   };
   /// Is for scores that are all on one side of the diagonal.
   struct OneSided {
+    static constexpr bool kReadsMemory = false;
     float scale, slope, distance;
 
     ATTILE_HOST_DEVICE float row(int dr) const {
@@ -149,6 +151,7 @@ ATTILE_HOST_DEVICE ModifiedScore<Real> softcap(Real s, Real cap) {
 template <class S, class Tanh>
 struct SoftcapTile {
   using Modifier = S;
+  static constexpr bool kReadsMemory = false;
   float inverse_cap;
   Tanh capped;  ///< of a product
 
@@ -246,6 +249,7 @@ struct Then {
   template <class A, class B>
   struct Tile {
     using Modifier = Then;
+    static constexpr bool kReadsMemory = attile::kReadsMemory<A> || attile::kReadsMemory<B>;
     A first;   ///< of a product
     B second;  ///< of a score
 

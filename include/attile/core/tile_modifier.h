@@ -94,8 +94,10 @@ constexpr DataAxes data_axes(const S& mod) {
 ///
 ///     tile.row(dr), tile.col(dc)
 /// give what all scores of row first.row + dr, or of column first.col + dc, have in common. They
-/// are asked about rows and columns inside the extent alone. What is the same for several scores is
-/// kept in registers.
+/// are asked about rows and columns inside the extent alone, or with
+/// `static constexpr bool kReadsMemory = false` about others, too, for scores that do not exist:
+/// bounds would take the place of constants. What is the same for several scores is kept in
+/// registers.
 ///
 ///     tile(x, row, col) -> ModifiedScore
 /// is what mod(scale * x, index, extent) returns, which remains: the reference calls that. `row`
@@ -198,6 +200,13 @@ ATTILE_HOST_DEVICE void simplify(const Tile& tile, const Products& products, con
     f(tile);
   }
 }
+
+/// Says whether a tile may only be asked about rows and columns inside the extent.
+template <class Tile>
+inline constexpr bool kReadsMemory = [] {
+  if constexpr (requires { Tile::kReadsMemory; }) return bool(Tile::kReadsMemory);
+  return true;
+}();
 
 /// Says whether a modifier may read for each column alone (column_tile).
 template <class S, class Math>

@@ -49,8 +49,9 @@ struct ProductsOf {
   }
 };
 
-/// Applies a modifier's tile to scores in a thread's registers. A row behind the last one is taken
-/// as that; with kClampsColumns a column, too, and else none is asked about that does not exist.
+/// Applies a modifier's tile to scores in a thread's registers. Where it reads memory a row behind
+/// the last one is taken as that; with kClampsColumns a column, too, and else none is asked about
+/// that does not exist.
 template <bool kClampsColumns, class Registers, class Tile>
 struct ThreadModifier {
   Tile tile;
@@ -61,8 +62,9 @@ struct ThreadModifier {
   ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c) const {
     const int row = Registers::row_offset(r) - Registers::row_offset(first_row);
     const int col = Registers::col_offset(c);
-    return apply_tile(tile, x, tile.row(min(row, last_row)),
-                      tile.col(kClampsColumns ? min(col, last_col) : col));
+    constexpr bool kClamps = kReadsMemory<Tile>;
+    return apply_tile(tile, x, tile.row(kClamps ? min(row, last_row) : row),
+                      tile.col(kClamps && kClampsColumns ? min(col, last_col) : col));
   }
 };
 
