@@ -194,16 +194,17 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
       }
     }
   });
-  const auto hide = [&](Registers& x) {
-    if constexpr (IntervalMask<MaskInTiles<typename Params::MaskType>>) {
-      tile::hide_outside_intervals(x, coord, p.mask_in_tile(in_full_block(edge)), 0.0f);
-    } else {
-      shown.hide(x, 0.0f);
-    }
-  };
   if (edge) {
-    hide(factor);
-    if constexpr (!kAreOne) hide(p_frag);
+    if constexpr (IntervalMask<MaskInTiles<typename Params::MaskType>>) {
+      tile::for_each_outside<Registers>(coord, p.mask_in_tile(in_full_block(edge)),
+                                        [&](int r, int c) {
+                                          factor.at(r, c) = 0.0f;
+                                          if (!kAreOne) p_frag.at(r, c) = 0.0f;
+                                        });
+    } else {
+      shown.hide(factor, 0.0f);
+      if constexpr (!kAreOne) shown.hide(p_frag, 0.0f);
+    }
   }
   if constexpr (kAreOne) {
     ATTILE_UNROLL
