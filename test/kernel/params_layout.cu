@@ -57,6 +57,7 @@ ATTILE_HOST_DEVICE void record_layout(const P& p, std::int64_t* to) {
   record(p);
   record_problem(p, record);
   ATTILE_RECORD(head_order);
+  ATTILE_RECORD(prepared_mod);
   ATTILE_RECORD(k_scale);
   ATTILE_RECORD(v_scale);
   ATTILE_RECORD(maps);

@@ -173,8 +173,21 @@ struct SoftcapTile {
   }
 };
 
+/// Holds what tiles of the softcap S are made of.
 template <class S, class Tanh>
-ATTILE_HOST_DEVICE SoftcapTile<S, Tanh> softcap_tile(float cap, const Tanh& capped) {
+struct PreparedSoftcap {
+  using Modifier = S;
+  float inverse_cap;
+  Tanh capped;
+
+  template <class Math>
+  ATTILE_HOST_DEVICE SoftcapTile<S, Tanh> of_tile(const ScoreBlock&, const Math&) const {
+    return {inverse_cap, capped};
+  }
+};
+
+template <class S, class Tanh>
+ATTILE_HOST_DEVICE PreparedSoftcap<S, Tanh> prepared_softcap(float cap, const Tanh& capped) {
   return {inverse_of_cap(cap), capped};
 }
 
@@ -193,9 +206,13 @@ struct Softcap {
     return detail::softcap(s, Real(cap));
   }
   template <class Math>
+  ATTILE_HOST_DEVICE auto prepare(float scale, const Math& math) const {
+    const float inner = detail::scaled_inverse_of_cap(cap, scale);
+    return detail::prepared_softcap<Softcap>(cap, math.tanh(cap, inner));
+  }
+  template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const float inner = detail::scaled_inverse_of_cap(cap, block.scale);
-    return detail::softcap_tile<Softcap>(cap, math.tanh(cap, inner));
+    return prepare(block.scale, math).of_tile(block, math);
   }
 };
 
@@ -214,9 +231,13 @@ struct ApproximateSoftcap {
     return detail::softcap(s, Real(cap));
   }
   template <class Math>
+  ATTILE_HOST_DEVICE auto prepare(float scale, const Math& math) const {
+    const float inner = detail::scaled_inverse_of_cap(cap, scale);
+    return detail::prepared_softcap<ApproximateSoftcap>(cap, math.approximate_tanh(cap, inner));
+  }
+  template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const float inner = detail::scaled_inverse_of_cap(cap, block.scale);
-    return detail::softcap_tile<ApproximateSoftcap>(cap, math.approximate_tanh(cap, inner));
+    return prepare(block.scale, math).of_tile(block, math);
   }
 };
 
@@ -276,13 +297,37 @@ struct Then {
       });
     }
   };
-  template <class Math>
-  ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+  template <class A, class B, class Math>
+  ATTILE_HOST_DEVICE static auto tile_of(const A& first, const B& second, const ScoreBlock& block,
+                                         const Math& math) {
     ScoreBlock scores = block;
     scores.scale = 1.0f;
     const auto a = modifier_of_tile(first, block, math);
     const auto b = modifier_of_tile(second, scores, math);
     return Tile<std::remove_const_t<decltype(a)>, std::remove_const_t<decltype(b)>>{a, b};
+  }
+  template <class Math>
+  ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+    return tile_of(first, second, block, math);
+  }
+  /// Holds the two, prepared.
+  template <class A, class B>
+  struct Prepared {
+    using Modifier = Then;
+    A first;
+    B second;
+
+    template <class Math>
+    ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+      return tile_of(first, second, block, math);
+    }
+  };
+  template <class Math>
+    requires(kPrepares<First, Math> || kPrepares<Second, Math>)
+  auto prepare(float scale, const Math& math) const {
+    const auto a = prepared(first, scale, math);
+    const auto b = prepared(second, 1.0f, math);
+    return Prepared<std::remove_const_t<decltype(a)>, std::remove_const_t<decltype(b)>>{a, b};
   }
 
   template <class Real, class Add>

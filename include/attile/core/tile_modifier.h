@@ -114,6 +114,11 @@ constexpr DataAxes data_axes(const S& mod) {
 /// for each column: all tiles can then be those of column_tile, whose `col` returns a word of 4
 /// bytes, and whose `row` reads no memory. A kernel may ask for a word once for many rows.
 ///
+///     mod.prepare(scale, math) -> prepared;   prepared.of_tile(block, math) -> tile
+/// may be there for a modifier that works something out of its values and of the scale: it is then
+/// called once, on the host, and kernels may ask `prepared` for the tiles, which are those of mod.
+/// Its type, too, has `using Modifier = S`.
+///
 ///     tile.simplify(products, f)
 /// may be there: it calls f with a tile that costs less and can stand for this one, or with this
 /// one. products.all(condition) says whether a condition holds for all threads of the warp, and
@@ -144,6 +149,17 @@ struct TileModifier {
 
 namespace detail {
 
+/// Names the modifier whose tiles S gives: S, or what S was prepared of.
+template <class S>
+struct TileOwner {
+  using type = S;
+};
+template <class S>
+  requires(requires { typename S::Modifier; })
+struct TileOwner<S> {
+  using type = typename S::Modifier;
+};
+
 /// Says whether a modifier has an `of_tile` of its own.
 template <class S, class Math>
 inline constexpr bool kHasTiles = [] {
@@ -153,7 +169,7 @@ inline constexpr bool kHasTiles = [] {
     static_assert(
         requires { typename Tile::Modifier; },
         "attile: what a score modifier's of_tile returns says whose it is: using Modifier");
-    return std::is_same_v<typename Tile::Modifier, S>;
+    return std::is_same_v<typename Tile::Modifier, typename TileOwner<S>::type>;
   }
   static_assert(
       !requires(const S& mod, const Math& math) { mod.of_tile({}, Extent(), math); },
@@ -168,6 +184,26 @@ struct Unknown {
 };
 
 }  // namespace detail
+
+/// Says whether a modifier has a `prepare` of its own.
+template <class S, class Math>
+inline constexpr bool kPrepares = [] {
+  if constexpr (requires(const S& mod, const Math& math) { mod.prepare(1.0f, math); }) {
+    using Prepared = decltype(std::declval<const S&>().prepare(1.0f, std::declval<const Math&>()));
+    return std::is_same_v<typename Prepared::Modifier, S>;
+  }
+  return false;
+}();
+
+/// Returns what gives a modifier's tiles where scores are `scale` times products.
+template <class S, class Math>
+auto prepared(const S& mod, float scale, const Math& math) {
+  if constexpr (kPrepares<S, Math>) {
+    return mod.prepare(scale, math);
+  } else {
+    return mod;
+  }
+}
 
 /// Returns what applies `mod` to a tile of scores: what its own `of_tile` returns, or a
 /// TileModifier.

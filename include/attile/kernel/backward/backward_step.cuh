@@ -87,9 +87,18 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 template <bool kMasked, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
                                  const Elements& elements, const F& f) {
-  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
+  // Above 64 columns there are no registers for what the modifier has prepared.
+  const auto& mod = [&]() -> const auto& {
+    if constexpr (Params::kColumns <= 64) {
+      return p.modifier();
+    } else {
+      return p.policies.score_mod;
+    }
+  }
+  ();
+  using S = std::remove_cvref_t<decltype(mod)>;
   const tile::Modifier<Registers, tile::TileCoord, S, tile::MathOf<typename Params::T>> modifier(
-      coord, p.policies.score_mod, p.scale);
+      coord, mod, p.scale);
   if constexpr (!std::is_same_v<Elements, tile::NoElements>) {
     return f(
         [&](float x, int r, int c) { return modifier.apply_element(x, r, c, elements.at(r, c)); });

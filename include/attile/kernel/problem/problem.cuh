@@ -17,8 +17,10 @@
 #include <attile/core/tensor.h>
 #include <attile/core/tile_slots.h>
 #include <attile/kernel/problem/find_slot.cuh>
+#include <attile/kernel/problem/modifier_params.cuh>
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/matrix.cuh>
+#include <attile/tile/modifier_math.h>
 #include <attile/tile/scores.cuh>
 
 #include <cstdint>
@@ -52,19 +54,6 @@ struct KeyScales<E> {
   explicit KeyScales(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
 };
 
-/// Holds the order of batch heads where a score modifier says along which axes its data differ.
-template <bool kThere>
-struct HeadOrderParam {
-  HeadOrder head_order;
-};
-template <>
-struct HeadOrderParam<false> {};
-
-/// Says whether the order of batch heads depends on a score modifier's data.
-template <class Policies>
-inline constexpr bool kOrdersHeads =
-    Policies::SequencesType::kUniform&& kHasDataAxes<typename Policies::ScoreModType>;
-
 }  // namespace detail
 
 /// Holds a problem as its kernels see it: the arguments with everything resolved that the host
@@ -72,7 +61,9 @@ inline constexpr bool kOrdersHeads =
 /// part of the parameter of every kernel but standard attention's.
 template <class Traits>
 struct Problem : detail::KeyScales<typename Traits::Args::Elements>,
-                 detail::HeadOrderParam<detail::kOrdersHeads<typename Traits::Policies>> {
+                 detail::HeadOrderParam<detail::kOrdersHeads<typename Traits::Policies>>,
+                 detail::PreparedModifier<typename Traits::Policies::ScoreModType,
+                                          tile::MathOf<typename Traits::ElementType>> {
   using Args = typename Traits::Args;
   using Elements = typename Args::Elements;
   using T = typename Traits::ElementType;
@@ -105,6 +96,14 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements>,
   explicit Problem(const Args& args) : Problem(args, head_dims(args, Traits::kD, Traits::kDv)) {}
 
   ATTILE_HOST_DEVICE ScoreShape score_shape() const { return {batch, q_heads, bounds}; }
+  /// Returns what gives the score modifier's tiles where `scale` is the factor of products.
+  ATTILE_HOST_DEVICE const auto& modifier() const {
+    if constexpr (Problem::kHasPrepared) {
+      return this->prepared_mod;
+    } else {
+      return policies.score_mod;
+    }
+  }
   /// Returns the lengths of a work tile's sequence. Where all sequences have the same, they are
   /// read from the parameter, which takes no registers.
   ATTILE_HOST_DEVICE Extent extent(const WorkTile& at) const {
@@ -364,6 +363,8 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements>,
 
   Problem(const Args& args, HeadDims dims)
       : detail::KeyScales<Elements>(args),
+        detail::PreparedModifier<typename Policies::ScoreModType, tile::MathOf<T>>(
+            args.score_mod, scale_of(args, dims.qk)),
         q(tile::tensor_param(args.q, dims.qk)),
         k(tile::tensor_param(args.k, dims.qk)),
         v(tile::tensor_param(args.v, dims.v)),

@@ -24,6 +24,7 @@
 #include <attile/tile/warpgroup.cuh>
 
 #include <type_traits>
+#include <utility>
 
 // A consumer warpgroup of the forward kernel. The lines named are those of FlashAttention-2,
 // Algorithm 1 (arXiv 2307.08691).
@@ -64,7 +65,8 @@ class ForwardConsumer {
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
   using Coord = std::conditional_t<Traits::kPacksHeads, tile::PackedHeadsCoord, tile::TileCoord>;
-  using Modifier = tile::Modifier<Scores, Coord, typename Traits::ScoreModType, tile::MathOf<T>>;
+  using S = std::remove_cvref_t<decltype(std::declval<const Problem<Traits>&>().modifier())>;
+  using Modifier = tile::Modifier<Scores, Coord, S, tile::MathOf<T>>;
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -225,7 +227,7 @@ class ForwardConsumer {
           p_.policies.score_mod.column_tile(block, tile::MathOf<T>()),
           smem_.columns(k_state_.stage), at.extent.q_len - 1 - first.row};
     } else {
-      return Modifier(coord(kv_tile), p_.policies.score_mod, p_.scale);
+      return Modifier(coord(kv_tile), p_.modifier(), p_.scale);
     }
   }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
