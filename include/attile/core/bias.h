@@ -67,6 +67,7 @@ struct AdditiveBias {
   };
   /// Is for a bias that all rows have in common: each column's is read once for all rows.
   struct OneRow {
+    using Modifier = AdditiveBias;
     float scale;
     const T* first;
     std::int64_t col_stride;
@@ -189,9 +190,12 @@ struct LearnedBias {
     return {bias.of_tile(block, math)};
   }
   constexpr bool reads_columns() const { return bias.reads_columns(); }
+  struct OneRow : AdditiveBias<T>::OneRow {
+    using Modifier = LearnedBias;
+  };
   template <class Math>
-  ATTILE_HOST_DEVICE auto column_tile(const ScoreBlock& block, const Math& math) const {
-    return bias.column_tile(block, math);
+  ATTILE_HOST_DEVICE OneRow column_tile(const ScoreBlock& block, const Math& math) const {
+    return {bias.column_tile(block, math)};
   }
 
   template <class Real, class Add>

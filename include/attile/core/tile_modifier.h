@@ -112,7 +112,8 @@ constexpr DataAxes data_axes(const S& mod) {
 ///     mod.reads_columns() -> bool;   mod.column_tile(block, math) -> tile
 /// may be there for a modifier that with some values, then the first one says so, reads nothing but
 /// for each column: all tiles can then be those of column_tile, whose `col` returns a word of 4
-/// bytes, and whose `row` reads no memory. A kernel may ask for a word once for many rows.
+/// bytes, and whose `row` reads no memory. A kernel may ask for a word once for many rows. The
+/// tile's type, too, has `using Modifier = S`.
 ///
 ///     mod.prepare(scale, math) -> prepared;   prepared.of_tile(block, math) -> tile
 /// may be there for a modifier that works something out of its values and of the scale: it is then
@@ -246,10 +247,16 @@ inline constexpr bool kReadsMemory = [] {
 
 /// Says whether a modifier may read for each column alone (column_tile).
 template <class S, class Math>
-inline constexpr bool kHasColumnTiles = requires(const S& mod, const Math& math) {
-  mod.reads_columns();
-  mod.column_tile(ScoreBlock(), math);
-};
+inline constexpr bool kHasColumnTiles = [] {
+  if constexpr (requires(const S& mod, const Math& math) {
+                  mod.reads_columns();
+                  mod.column_tile(ScoreBlock(), math);
+                }) {
+    using Tile = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
+    return std::is_same_v<typename Tile::Modifier, S>;
+  }
+  return false;
+}();
 
 /// Says whether a modifier's tiles read an element for each score.
 template <class S, class Math>
