@@ -70,7 +70,10 @@ using D96 = Sm90Executor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 using E4m3 = __nv_fp8_e4m3;
 using E5m2 = __nv_fp8_e5m2;
 template <int Br, int Bc, int kParts, int kStages = 2, bool kOrders = false>
-using Fp8Tiles = Sm90Tiles<Br, Bc, Tuning<kStages, false, true, 0, false, kParts < 0 ? -kParts : kParts, kOrders, (kParts > 0)>>;
+using Fp8Tiles = Sm90Tiles < Br,
+      Bc,
+      Tuning<kStages, false, true, 0, false, false,
+             kParts<0 ? -kParts : kParts, kOrders, (kParts > 0)>>;
 template <class Dim, int Br, int Bc, int kParts, int kStages = 2, bool kOrders = false>
 using Fp8OrSm80 = GpuExecutor<Dim, Fp8Tiles<Br, Bc, kParts, kStages, kOrders>>;
 template <class Inner, class Q, class K, class V>
@@ -82,6 +85,19 @@ using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
 using ElementsTwo = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, false, true, 1>>>;
 using ElementsThree = GpuExecutor<Dims<64>, Sm90Tiles<192, 48, Tuning<3, false, true, 2>>>;
 using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
+
+// A bias that all rows have in common, which comes with K.
+using ColumnsTwo =
+    GpuExecutor<Dims<64>, Sm90Tiles<128, 80, Tuning<2, false, true, 0, false, true>>>;
+using ColumnsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kColumns>>;
+// The elements backward, where each warp reads the transpose: parts of a tile, and dQ by columns.
+template <int Br, int Bc, class Dim, int kStages, attile::DqMode kMode>
+using ElementsBackward =
+    GpuExecutor<Dim, Sm90Tiles<Br, Bc, Tuning<>, attile::sm90::BackwardTuning<2, 1, kStages>>,
+                kMode>;
+using ElementsRows = ElementsBackward<128, 128, Dims<64>, 1, attile::DqMode::kAccumulate>;
+using ElementsColumns = ElementsBackward<64, 128, Dims<128>, 2, attile::DqMode::kAccumulate>;
+using ElementsInOrder = ElementsBackward<64, 64, Dims<64>, 2, attile::DqMode::kInOrder>;
 
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.
@@ -267,6 +283,13 @@ const bool kRegistered = [] {
   suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
+  suite.forward<__half>("columns", simulated<ColumnsTwo>(2e6), policies<kHalfBias, kBias>);
+  suite.forward<__nv_bfloat16>("columns_d64", simulated<ColumnsDefault>(2e6),
+                               policies<kHalfBias, kLearnedBias, kLearnedBiasDropout>);
+  suite.backward<__half>("elements_rows", simulated<ElementsRows>(2e6), policies<kHalfBias>);
+  suite.backward<__half>("elements_columns", simulated<ElementsColumns>(2e6), policies<kHalfBias>);
+  suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(2e6),
+                                policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   using D64 = Dims<64>;
   suite.forward<__half>("fp8.128x64",

@@ -33,7 +33,9 @@
 //
 //   pipeline   stages      filled by        consumed by
 //   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile waits
-//                                           for it and releases it (skips it)
+//                                           for it and releases it (skips it). With kColumns warp 3
+//                                           (load_columns) writes what the score modifier reads
+//                                           for each column beside K: K is full when both are there
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
 //   E[i]       kElement-   load_elements,   consumer i alone: the score modifier's elements, such
 //              Stages      lane i           as a bias, for each tile that its rows see
@@ -46,10 +48,11 @@
 //                                           (work_tile_full, work_tile_empty)
 //
 //   (*) Only with kElementStages; else threads read the elements of their scores.
-//   (**) Only with kHasScheduler, which excludes kElementStages.
+//   (**) Only with kHasScheduler, which excludes kElementStages and kColumns.
 //   (***) O in fp32 of 16-bit inputs: registers -> device memory.
 //
-// A stage of K is free when all consumers have made S of it or have skipped it, and a stage of V
+// A stage of K is free when all consumers have made S of it, and with kColumns have applied the
+// score modifier, or have skipped it, and a stage of V
 // when all have made P V of it or have skipped it. Q[i] is free when S of its last tile is made, or
 // where its rows see no tile at once: then it is not read. A consumer releases a stage by its four
 // warps, one arrival each (tile::Pipeline).

@@ -25,6 +25,7 @@
 #include <attile/tile/warpgroup.cuh>
 
 #include <type_traits>
+#include <utility>
 
 // A consumer warpgroup of the forward kernel. The lines named are those of FlashAttention-2,
 // Algorithm 1 (arXiv 2307.08691).
@@ -72,7 +73,8 @@ class ForwardConsumer {
   static constexpr bool kHasSums =
       Traits::kPromotes && (Traits::kOverlaps || !std::is_same_v<Sums, Scores>);
   using Coord = std::conditional_t<Traits::kPacksHeads, tile::PackedHeadsCoord, tile::TileCoord>;
-  using Modifier = tile::Modifier<Scores, Coord, typename Traits::ScoreModType, tile::MathOf<T>>;
+  using S = std::remove_cvref_t<decltype(std::declval<const Problem<Traits>&>().modifier())>;
+  using Modifier = tile::Modifier<Scores, Coord, S, tile::MathOf<T>>;
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -122,7 +124,7 @@ class ForwardConsumer {
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
     signal_next_turn();
-    release_k_and_q(kv_tiles_.first);
+    if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -144,7 +146,7 @@ class ForwardConsumer {
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
-      release_k_and_q(step);
+      if constexpr (!Traits::kColumns) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (Traits::kOverlaps) {
         smem_.v().consumer_wait(v_state_.next());
@@ -205,7 +207,7 @@ class ForwardConsumer {
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
-    release_k_and_q(kv_tiles_.first);
+    if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -308,20 +310,31 @@ class ForwardConsumer {
   ATTILE_DEVICE auto coord(int kv_tile) const {
     return p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
   }
-  /// Returns what applies the score modifier to a tile. What it reads is read beside products.
-  ATTILE_DEVICE Modifier modifier_of(int kv_tile) const {
-    return {coord(kv_tile), p_.policies.score_mod, scales().scale};
+  /// Returns what applies the score modifier to a tile. What it reads is read beside products, or
+  /// with kColumns with K, whose stage is released when the modifier has been applied.
+  ATTILE_DEVICE auto modifier_of(int kv_tile) const {
+    if constexpr (Traits::kColumns) {
+      using Tile = typename Traits::ColumnTile::type;
+      const auto at = coord(kv_tile);
+      const ScoreIndex first = at.nearest_inside(at.at(Scores::row(0), 0));
+      const ScoreBlock block{first, at.extent, kWarpgroupRows, Traits::kBc, scales().scale};
+      return tile::ColumnModifier<Scores, Tile, typename Traits::ColumnWord>{
+          p_.policies.score_mod.column_tile(block, tile::MathOf<T>()),
+          smem_.columns(k_state_.stage), at.extent.q_len - 1 - first.row};
+    } else {
+      return Modifier(coord(kv_tile), p_.modifier(), scales().scale);
+    }
   }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
   /// all of its rows when a score in one of them exceeds that row's threshold; else it keeps their
   /// m, and P may exceed 1 (kRescaleThreshold). Returns what O has to be multiplied by.
+  template <class AnyModifier>
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
-      int step, int kv_tile, const Modifier& modifier,
+      int step, int kv_tile, const AnyModifier& modifier,
       const typename Softmax::Thresholds& thresholds) {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements = smem_.elements(warpgroup_).consumer_wait(element_state_);
-      const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements,
-                                                                             !p_.elements.has_rows);
+      const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements);
       modify_and_mask(step, kv_tile,
                       tile::ElementModifier<Modifier, decltype(reader)>{modifier, reader});
       arch::warp_barrier();  // all lanes have read the elements before they are replaced
@@ -329,6 +342,10 @@ class ForwardConsumer {
       element_state_.advance();
     } else {
       modify_and_mask(step, kv_tile, modifier);
+    }
+    if constexpr (Traits::kColumns) {
+      arch::warp_barrier();  // all lanes have read the columns' words before they are replaced
+      release_k_and_q(step);
     }
     const bool above = Softmax::above(s_frag_, thresholds);
     return softmax_.update_max(s_frag_, scales().scale_log2, Scores::any_lane(above),
