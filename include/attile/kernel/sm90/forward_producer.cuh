@@ -196,6 +196,7 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     const WorkTile at = rows.at(p);
+    ATTILE_UNROLL_BY(1)
     for (int step = rows.kv_tiles.first; step < rows.kv_tiles.last; ++step) {
       p.elements.load(pipeline, state, at, p.kv_tile(at, step) * Traits::kBc);
       state.advance();
