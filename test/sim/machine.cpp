@@ -811,6 +811,11 @@ void atomic_add(float* address, const attile::Float4& x, std::source_location) {
                         __builtin_return_address(0));
   for (int i = 0; i < 4; ++i) address[i] += x[i];
 }
+void atomic_max(float* address, float x, std::source_location) {
+  Machine::get().access(address, sizeof *address, {Access::kWrite, Way::kAtomic},
+                        __builtin_return_address(0));
+  *address = std::max(*address, x);
+}
 int fetch_add(int* address, int x, std::source_location) {
   Machine::get().access(address, sizeof *address, {Access::kWrite, Way::kAtomic},
                         __builtin_return_address(0));

@@ -169,6 +169,7 @@ void count_exp();
 
 void atomic_add(float* address, float x, std::source_location at);
 void atomic_add(float* address, const attile::Float4& x, std::source_location at);
+void atomic_max(float* address, float x, std::source_location at);
 int fetch_add(int* address, int x, std::source_location at);
 /// One access of `bytes` bytes.
 void load(void* to, const void* address, std::size_t bytes);
