@@ -29,7 +29,7 @@ MATRIX = ("sm80", "sm80_fp32")
 DECODE = ("decode",)
 APPEND = ("append",)
 MERGE = ("merge",)
-HOPPER = ("sm90",)
+HOPPER = ("sm90", "sm90_fp8")
 PROGRAMS = ("pipeline",)  # that are no suite: test/sim/NAME.cu
 FOLDERS = {"include/attile/kernel/append": APPEND,
            "include/attile/kernel/merge": MERGE,

@@ -15,6 +15,7 @@
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 
 #include <cstddef>
@@ -54,7 +55,8 @@ HeadPacking packing_of(const typename Traits::Args& args) {
 template <class Traits>
 arch::BoxedTensor boxed_columns(const typename Traits::Args& a, int dim) {
   using Tile = typename Traits::VTile;
-  static_assert(sizeof(typename Tile::Element) == 1, "attile::sm90: V by columns is in fp8");
+  static_assert(sizeof(typename Tile::Element) == 1,
+                "attile::sm90: only V in fp8 may lie by columns");
   return {a.v.data,
           {a.kv_len, 1, dim, a.kv_heads, a.batch},
           {1, 16, a.v_col_stride, a.v.head_stride, a.v.batch_stride},
@@ -257,6 +259,26 @@ struct TmaForwardParams : ForwardParams<Traits> {
     return check_maps(maps.make(boxed));
   }
 
+  /// Returns what depends on the scales of Q, K and V: the rows (ConsumerRows), or without scales
+  /// this parameter.
+  template <class Rows>
+  ATTILE_DEVICE const auto& scales_of([[maybe_unused]] const Rows& rows) const {
+    if constexpr (Base::kHasScales) {
+      return rows;
+    } else {
+      return *this;
+    }
+  }
+  /// Returns Traits::kMaximumOffset of these rows, in the units of scores.
+  template <class Rows>
+  ATTILE_DEVICE auto maximum_offset([[maybe_unused]] const Rows& rows) const {
+    if constexpr (Traits::kMaximumOffset > 0.0f) {
+      constexpr float kOfThreshold = Traits::kMaximumOffset / Traits::kRescaleThreshold;
+      return tile::MaximumOffset{kOfThreshold * scales_of(rows).rescale_threshold};
+    } else {
+      return tile::NoMaximumOffset{};
+    }
+  }
   /// Returns the number of query heads that a tile packs.
   ATTILE_DEVICE int packed_heads() const { return Traits::kPacksHeads ? packing.heads : 1; }
   /// Returns the coordinate of a tile's first head in the maps of Q and O, which count packs.

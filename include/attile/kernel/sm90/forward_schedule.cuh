@@ -87,11 +87,14 @@ struct RowScales {
         scale_log2(tile::score_scale_log2<typename Traits::ScoreModType>(scale)),
         rescale_threshold(Traits::kRescaleThreshold / scale_log2),
         v_scale(p.v_scale.at(at.sequence, at.kv_head)) {}
+  /// Returns the factor that O has beside 1 / l, of the one that dropout has.
+  ATTILE_DEVICE float output_scale(float keep_scale) const { return keep_scale * v_scale; }
 };
 template <class Traits>
 struct RowScales<Traits, false> {
   RowScales() = default;
   ATTILE_DEVICE RowScales(const TmaForwardParams<Traits>&, const WorkTile&) {}
+  ATTILE_DEVICE static float output_scale(float keep_scale) { return keep_scale; }
 };
 
 /// Holds which rows of a work tile one consumer warpgroup computes, and the tiles of K and V that
