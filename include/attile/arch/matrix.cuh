@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 #include <cuda_bf16.h>
@@ -23,6 +24,8 @@ ATTILE_DEVICE void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared) {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -33,6 +36,8 @@ ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[4], std::uint32_t
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -44,6 +49,8 @@ ATTILE_DEVICE void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared) {
                : "=r"(r[0]), "=r"(r[1])
                : "r"(shared)
                : "memory");
+#else
+  trap();
 #endif
 }
 ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[2], std::uint32_t shared) {
@@ -52,6 +59,8 @@ ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[2], std::uint32_t
                : "=r"(r[0]), "=r"(r[1])
                : "r"(shared)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -70,6 +79,8 @@ ATTILE_DEVICE void mma_m16n8k16<__half>(float& d0, float& d1, float& d2, float& 
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  trap();
 #endif
 }
 
@@ -82,6 +93,8 @@ ATTILE_DEVICE void mma_m16n8k16<__nv_bfloat16>(float& d0, float& d1, float& d2, 
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  trap();
 #endif
 }
 
@@ -96,6 +109,8 @@ ATTILE_DEVICE void mma_m16n8k8_tf32(float& d0, float& d1, float& d2, float& d3,
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  trap();
 #endif
 }
 

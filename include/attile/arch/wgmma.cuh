@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma_operand.h>
 #include <attile/arch/wgmma_shapes.cuh>
@@ -41,6 +42,8 @@ ATTILE_DEVICE void wgmma_m64k16(float (&d)[2][N / 4], const std::uint32_t (&a)[4
 ATTILE_DEVICE void wgmma_fence() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#else
+  trap();
 #endif
 }
 
@@ -48,6 +51,8 @@ ATTILE_DEVICE void wgmma_fence() {
 ATTILE_DEVICE void wgmma_commit() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#else
+  trap();
 #endif
 }
 
@@ -57,6 +62,8 @@ template <int kPending>
 ATTILE_DEVICE void wgmma_wait() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -64,10 +71,8 @@ ATTILE_DEVICE void wgmma_wait() {
 /// them below it. It does not know that products which are not waited for access the registers.
 template <int N>
 ATTILE_DEVICE void fence_operand(float (&d)[2][N]) {
-#if ATTILE_HAS_WARPGROUPS
   ATTILE_UNROLL
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[0][i]), "+f"(d[1][i])::"memory");
-#endif
 }
 
 }  // namespace attile::arch

@@ -2,6 +2,7 @@
 // Written by test/generated/wgmma_shapes.cpp.
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 #include <cuda_fp16.h>
@@ -22,7 +23,7 @@ struct WgmmaShape;
 #define ATTILE_WGMMA_STATEMENT(N, TYPE, D, ACCUMULATE, OPERANDS, OUTPUTS, ...) \
   asm volatile(ATTILE_WGMMA(N, TYPE, D, ACCUMULATE, OPERANDS) : OUTPUTS : __VA_ARGS__)
 #else
-#define ATTILE_WGMMA_STATEMENT(...)
+#define ATTILE_WGMMA_STATEMENT(...) trap()
 #endif
 #define ATTILE_LIST(...) __VA_ARGS__
 
