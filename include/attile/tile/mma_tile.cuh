@@ -40,6 +40,7 @@ struct MmaTile {
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
   static constexpr int kLaneColumns = kLaneCols;
+  static constexpr int kColRun = kLaneCols;  ///< as that of a RegisterTile
   static constexpr int kWarpRows = Rows / (kWarps / kWarpsN);
   static constexpr int kWarpCols = Cols / kWarpsN;
   static constexpr int kRowLanes = 4;

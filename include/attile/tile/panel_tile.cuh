@@ -33,6 +33,8 @@ struct PanelTile {
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
   static constexpr std::size_t kBytes = Layout::kBytes;
+  /// The bytes after which the swizzle repeats: 8 rows of a panel.
+  static constexpr std::size_t kAlignment = 8 * Layout::kRowBytes;
 
   unsigned char* data;
 

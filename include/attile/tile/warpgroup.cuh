@@ -6,6 +6,8 @@
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/wgmma.cuh>
 #include <attile/core/config.h>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/matrix.cuh>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -166,6 +168,17 @@ ATTILE_DEVICE void stage(const Tile& shared, const WideTile<Rows, Cols, kWarps>&
                          float factor, int col0, int row0) {
   stage(shared, registers.low, factor, col0, row0);
   stage(shared, registers.high, factor, col0 + registers.kLowCols, row0);
+}
+
+/// Stores both parts of a wide tile, each as `store` of an MmaTile does.
+template <class T, int Rows, int Cols, int kWarps>
+ATTILE_DEVICE void store(const Matrix<T>& target, const WideTile<Rows, Cols, kWarps>& registers,
+                         int row0, float factor = 1.0f) {
+  constexpr int kLow = WideTile<Rows, Cols, kWarps>::kLowCols;
+  store(target, registers.low, row0, factor);
+  store(Matrix<T>{target.data + kLow, target.row_stride, target.rows, target.cols - kLow,
+                  target.vectors},
+        registers.high, row0, factor);
 }
 
 /// Waits until at most kPending of the warp's latest commit groups are unfinished. `acc` belongs to

@@ -13,9 +13,9 @@
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/vec.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_params.cuh>
 #include <attile/kernel/problem/problem.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 

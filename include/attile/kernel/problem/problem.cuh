@@ -15,8 +15,8 @@
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/core/tile_slots.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/problem/find_slot.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/matrix.cuh>
 #include <attile/tile/scores.cuh>
 

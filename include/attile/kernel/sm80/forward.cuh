@@ -6,9 +6,9 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/forward/forward_schedule.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm80/forward_traits.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_operands.cuh>

@@ -6,8 +6,8 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/forward_epilogue.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>

@@ -5,7 +5,7 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/core/sequences.h>
-#include <attile/kernel/problem/work_tile.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/dynamic_schedule.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>

@@ -7,8 +7,8 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/block_sparse.h>
 #include <attile/core/math.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
