@@ -30,19 +30,6 @@ struct Params {
   float scale;
 };
 
-/// Normalises the rows of O, and multiplies them by the gain.
-ATTILE_DEVICE void normalise(Output& o_frag, const float* gain) {
-  ATTILE_UNROLL
-  for (int r = 0; r < Output::kRegRows; ++r) {
-    float squares = 0.0f;
-    ATTILE_UNROLL
-    for (int c = 0; c < Output::kRegCols; ++c) squares += o_frag.x[r][c] * o_frag.x[r][c];
-    const float mean = Output::sum_lanes(squares) / kDim;
-    o_frag.scale_row(r, 1.0f / std::sqrt(mean + kEpsilon));
-  }
-  o_frag.for_each([&](int, int c, float& o) { o *= gain[c]; });
-}
-
 /// One block for each tile of query rows of each head.
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 2)
     attention(const ATTILE_GRID_CONSTANT Params p) {
@@ -82,21 +69,18 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 2)
     arch::async_copy_commit();
 
     const tile::TileCoord coord{at.sequence, at.head, at.row0, kv_tile * kBc, at.extent};
-    if (keys.full(kv_tile)) {
-      tile::modify_and_mask<false>(s_frag, coord, p.policies, p.scale);
-    } else {
-      tile::modify_and_mask<true>(s_frag, coord, p.policies, p.scale);
-    }
+    const tile::Modifier<Scores, tile::TileCoord, KeyBias> bias(coord, p.policies.score_mod,
+                                                                p.scale);
+    tile::modify_and_mask(s_frag, coord, bias, p.policies, keys.full(kv_tile));
     softmax.step<8>(s_frag, o_frag, attile::kLog2e);  // (m, l); S becomes P; O is rescaled
     tile::multiply<T>(o_frag, tile::RegisterLeft<T, Scores>(s_frag),
                       tile::SharedRight(v_smem));  // O += P V
   }
   softmax.finish(o_frag);
   normalise(o_frag, p.gain);
-  tile::stage(q_smem, o_frag);  // each warp over its own rows of Q, which nobody else reads
-  arch::warp_barrier();         // the warp has written its rows before it reads them
-  tile::store_rows<Output::kWarpRows>(p.o.slice(at.sequence, at.head, at.extent.q_len, kDim),
-                                      q_smem, Output::warp_row(), at.row0);
+  // Each warp stages its rows of O over its own rows of Q, which nobody else reads.
+  tile::store_staged(p.o.slice(at.sequence, at.head, at.extent.q_len, kDim), q_smem, o_frag,
+                     at.row0);
 }
 
 /// Launches the kernel. Errors   with a sentence, where the device or this program's code for it

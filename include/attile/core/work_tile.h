@@ -48,9 +48,8 @@ struct WorkTile {
 ///   const attile::WorkTile at = p.tiles.tile(arch::block_index(), attile::Causal{});
 ///   for (int kv_tile = at.kv_tiles.first; kv_tile < at.kv_tiles.last; ++kv_tile) ...
 /// or several, of which every second wave goes backwards, so that no block gets all the long ones:
-///   for (int wave = 0;; ++wave) {
-///     const auto number = attile::snake(arch::block_index(), arch::block_count(), wave);
-///     if (number >= p.tiles.count()) break;
+///   p.tiles.visit(arch::block_index(), arch::block_count(), attile::Causal{},
+///                 [&](const attile::WorkTile& at) { ... });
 /// Heads follow each other in sections whose K and V fit L2. The tiles of a section begin with the
 /// last rows, which see most under a causal mask.
 /// Units    key_bytes: of one key and its value.
@@ -82,6 +81,15 @@ struct DenseTiles {
     const Interval rows{at.row0, min(at.row0 + Br, shape.extent.q_len)};
     at.kv_tiles = tiles_of(visible_columns(mask, at.sequence, at.head, rows, shape.extent), Bc);
     return at;
+  }
+  /// Calls f(tile) for each work tile of a block of a grid of `blocks`.
+  template <class M, class F>
+  ATTILE_HOST_DEVICE void visit(int block, int blocks, const M& mask, const F& f) const {
+    for (int wave = 0;; ++wave) {
+      const std::int64_t number = snake(block, blocks, wave);
+      if (number >= count()) return;
+      f(tile(static_cast<int>(number), mask));
+    }
   }
 
  private:

@@ -210,4 +210,21 @@ ATTILE_DEVICE void stage(const Tile& shared,
   }
 }
 
+/// Stores target(row0 + r, c) = registers(r, c), within the target's rows and columns, by way of
+/// shared memory: so lanes write whole rows, 16 bytes each.
+///   tile::store_staged(p.o.slice(batch, head, q_len, kDim), q_smem, o_frag, at.row0);
+/// Shapes   shared: as many rows as `registers`, of which each warp uses its own.
+/// Scope    all lanes of a warp.
+/// Barriers one before, when other warps still read or write these rows of `shared`.
+template <class T, class Tile, int Rows, int Cols, int kWarps, int kLaneCols>
+ATTILE_DEVICE void store_staged(const Matrix<T>& target, const Tile& shared,
+                                const MmaTile<Rows, Cols, kWarps, 1, kLaneCols>& registers,
+                                int row0) {
+  using Registers = MmaTile<Rows, Cols, kWarps, 1, kLaneCols>;
+  arch::warp_barrier();  // the warp has read what its rows of `shared` had before
+  stage(shared, registers);
+  arch::warp_barrier();  // the warp has written its rows before it reads them
+  store_rows<Registers::kWarpRows>(target, shared, Registers::warp_row(), row0);
+}
+
 }  // namespace attile::tile

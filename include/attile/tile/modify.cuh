@@ -67,7 +67,8 @@ struct ThreadModifier {
 
 /// Applies a score modifier to the scores that a thread has of a tile. What scores have in common
 /// is worked out when it is made, which may be before there are scores.
-template <class Registers, class Coord, class S, class Math>
+///   const tile::Modifier<Scores, tile::TileCoord, attile::Alibi> modifier(coord, alibi, scale);
+template <class Registers, class Coord, class S, class Math = SafeMath>
 class Modifier {
  public:
   ATTILE_DEVICE Modifier(const Coord& coord, const S& mod, float scale, const Math& math = {})
@@ -144,6 +145,58 @@ class Modifier {
   }
 
   Group groups_[kGroups];
+};
+
+/// Applies a score modifier as Modifier does, and holds what its tile has in common for each of the
+/// thread's columns: what that reads of memory is under way from when this is made, beside the
+/// product of which the scores are. It takes a register for each of the thread's columns.
+///   const tile::ColumnModifier<Scores, tile::TileCoord, KeyBias> modifier(coord, bias, scale);
+///   tile::wait_product<0>(s_frag);
+///   tile::modify_and_mask<true>(s_frag, coord, modifier, policies);
+template <class Registers, class Coord, class S, class Math = SafeMath>
+class ColumnModifier {
+  static_assert(Coord::kOneHead, "attile::tile::ColumnModifier: a tile has rows of one head");
+
+ public:
+  ATTILE_DEVICE ColumnModifier(const Coord& coord, const S& mod, float scale, const Math& math = {})
+      : ColumnModifier(coord.nearest_inside(coord.at(Registers::row(0), Registers::col(0))),
+                       coord.extent, mod, scale, math) {}
+
+  /// Sets S' = score_mod(scale * S) for all scores.
+  template <bool>
+  ATTILE_DEVICE void apply(Registers& scores) const {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      ATTILE_UNROLL
+      for (int r = 0; r < Registers::kRegRows; ++r) {
+        float& s = scores.at(r, c);
+        const int row = min(Registers::row_offset(r), last_row_);
+        s = apply_tile(tile_, s, tile_.row(row), cols_[c]).value;
+      }
+    }
+  }
+
+ private:
+  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(),
+                                         std::declval<const Math&>()));
+
+  ATTILE_DEVICE ColumnModifier(const ScoreIndex& first, const Extent& extent, const S& mod,
+                               float scale, const Math& math)
+      : tile_(modifier_of_tile(
+            mod,
+            ScoreBlock{first, extent, Registers::row_offset(Registers::kRegRows - 1) + 1,
+                       Registers::col_offset(Registers::kRegCols - 1) + 1, scale},
+            math)),
+        last_row_(extent.q_len - 1 - first.row) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      cols_[c] = tile_.col(min(Registers::col_offset(c), extent.kv_len - 1 - first.col));
+    }
+  }
+
+  Tile tile_;
+  int last_row_;  ///< how far the last row of the extent is from the thread's first one
+  std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))> cols_[Registers::kRegCols];
 };
 
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each

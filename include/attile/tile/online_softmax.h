@@ -97,13 +97,7 @@ struct OnlineSoftmax {
   ///          floor) of this lane alone. Outputs have scale_row(r, factor).
   template <int kThreshold = 0, class Scores, class Output>
   ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float scale_log2) {
-    bool needed = true;
-    if constexpr (kThreshold > 0) {
-      needed = Scores::any_lane(
-          above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))));
-    }
-    const Rescaling rescaling = update_max(scores, scale_log2, needed);
-    rescaling.apply(output);
+    update_max<kThreshold>(scores, scale_log2).apply(output);
     exponentiate(scores, scale_log2);
   }
 
@@ -194,8 +188,23 @@ struct OnlineSoftmax {
   }
 
   /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
-  /// and l without rowsum P. `needed`: whether a score of the warp exceeds its row's threshold, the
-  /// same in all lanes; if it is false, m and l stay as they are.
+  /// and l without rowsum P. `step` is
+  ///   const auto rescaling = softmax.update_max<8>(s_frag, scale_log2);
+  ///   rescaling.apply(o_frag);
+  ///   softmax.exponentiate(s_frag, scale_log2);
+  template <int kThreshold, class Scores>
+  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2) {
+    bool needed = true;
+    if constexpr (kThreshold > 0) {
+      needed = Scores::any_lane(
+          above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))));
+    }
+    return update_max(scores, scale_log2, needed);
+  }
+
+  /// Does the same where the kernel has compared the scores itself. `needed`: whether a score of
+  /// the warp exceeds its row's threshold, the same in all lanes; if it is false, m and l stay as
+  /// they are.
   template <class Scores>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};

@@ -165,6 +165,18 @@ class Pipeline {
   arch::Mbarrier* barriers_;  // kStages `full` ones, then kStages `empty` ones
 };
 
+/// Initialises pipelines, each of whose tiles `consumers` warps consume.
+///   tile::init_pipelines(kConsumerWarps, k_pipeline, v_pipeline);
+/// Scope    all threads of the block, before any of them uses a pipeline.
+template <class... Pipelines>
+ATTILE_DEVICE void init_pipelines(int consumers, const Pipelines&... pipelines) {
+  if (arch::thread_index() == 0) {
+    (pipelines.init(consumers), ...);
+    arch::mbarrier_publish();
+  }
+  arch::barrier();  // nobody uses a barrier that is not there yet
+}
+
 /// Says what a pipeline takes of shared memory: its tiles, and behind them its barriers.
 template <class Tile, int kStages>
 struct InSharedMemory<Pipeline<Tile, kStages>> {

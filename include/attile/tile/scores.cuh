@@ -119,6 +119,21 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
   modify_and_mask<kMasked>(scores, coord, modifier, policies);
 }
 
+/// Does the same where it is known at run time alone whether a tile is `full`, that is whether no
+/// score of a row that exists is hidden. Such a tile is spared the mask.
+///   const tile::TileCoord coord{batch, head, row0, kv_tile * kBc, {q_len, kv_len}};
+///   tile::modify_and_mask(s_frag, coord, modifier, policies, at.kv_tiles.full(kv_tile));
+template <class Registers, class Coord, class AnyModifier, class Policies>
+ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord,
+                                   const AnyModifier& modifier, const Policies& policies,
+                                   bool full) {
+  if (full) {
+    modify_and_mask<false>(scores, coord, modifier, policies);
+  } else {
+    modify_and_mask<true>(scores, coord, modifier, policies);
+  }
+}
+
 /// Holds one bit for each score of a tile that this thread holds.
 template <class Registers>
 class ScoreBits {
