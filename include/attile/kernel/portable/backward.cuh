@@ -44,7 +44,7 @@ struct BackwardTiles {
     k = carver.take<typename Traits::KTile>();
     v = carver.take<typename Traits::VTile>();
     ds = carver.take<typename Traits::PTile>();
-    rest = carver.next;
+    rest = carver.memory + carver.used;
   }
 };
 
