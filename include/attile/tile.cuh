@@ -7,6 +7,7 @@
 // docs/pieces.md has a table of all of them, and docs/tutorial.md builds a kernel.
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/policies.h>

@@ -7,7 +7,6 @@
 // In code for an earlier architecture these pieces trap. Ask `arch::check_launch(kernel,
 // shared_bytes, blocks, 800)` before a launch, which refuses such code with a sentence.
 #include <attile/arch/async_copy.cuh>
-#include <attile/arch/device.cuh>
 #include <attile/tile.cuh>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
