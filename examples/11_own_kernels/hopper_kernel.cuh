@@ -62,7 +62,8 @@ ATTILE_DEVICE void produce(const Params& p, const Memory& smem) {
                 });
 }
 
-/// Computes 64 rows of each of the block's work tiles. Scope    all threads of a warpgroup.
+/// Computes 64 rows of each of the block's work tiles, which see at least one tile of keys, as all
+/// rows do where there are as many keys. Scope    all threads of a warpgroup.
 ATTILE_DEVICE void consume(const Params& p, const Memory& smem, int warpgroup) {
   QPipeline::State q_state;
   KPipeline::State k_state, v_state;

@@ -36,7 +36,8 @@ ATTILE_DEVICE void produce(const TmaParams<kBr, kBc>& p, const Memory& smem) {
   });
 }
 
-/// Computes 64 rows of each of the block's work tiles. Scope    all threads of a warpgroup.
+/// Computes 64 rows of each of the block's work tiles, which see at least one tile of keys, as all
+/// rows do where there are as many keys. Scope    all threads of a warpgroup.
 ATTILE_DEVICE void consume(const TmaParams<kBr, kBc>& p, const Memory& smem, const QTile& o_smem,
                            int warpgroup) {
   const float scale_log2 = p.scale * attile::kLog2e;

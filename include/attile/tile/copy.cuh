@@ -64,6 +64,11 @@ ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Ve
 /// Copies a tile from device memory to shared memory through registers. `fetch` begins the loads
 /// and `put` writes the tile, so that the work between the two calls hides the latency of the
 /// loads.
+///   tile::Transfer<kThreads, KTile, T> transfer;
+///   transfer.fetch(k, next * kBc);
+///   ...  // products of the tile before
+///   arch::barrier();  // everyone has read it
+///   transfer.put(k_smem, k, next * kBc);
 ///   shared(r, c) = source(row0 + r, c); 0 where the source has no such row or column, so that
 ///   nothing stored there can reach a result.
 /// Shapes   shared (Rows, Cols), Cols a multiple of 4; source.cols <= Cols.
@@ -151,6 +156,7 @@ class Transfer {
 };
 
 /// Copies a tile from device memory to shared memory; Transfer says how.
+///   tile::load<kThreads>(k_smem, p.k.slice(batch, kv_head, kv_len, kDim), kv_tile * kBc);
 template <int kThreads, class Shared, RowSource M>
 ATTILE_DEVICE void load(const Shared& shared, const M& source, int row0) {
   Transfer<kThreads, Shared, std::remove_const_t<typename M::Element>>::load(shared, source, row0);
@@ -221,7 +227,10 @@ ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0)
   }
 }
 
-/// Writes shared(r, c) = registers(r, c). Runs along a row of the tile, or along a column of a
+/// Writes shared(r, c) = registers(r, c).
+///   tile::stage(p_smem, s_frag);
+///   Scores::sync_rows();  // the lanes of a row see each other's P
+/// Runs along a row of the tile, or along a column of a
 /// column-major tile, are written whole, including elements beyond the tile's last row or column.
 /// Scope    each thread for the elements that it holds.
 /// Barriers one after, before a lane reads what other lanes wrote.

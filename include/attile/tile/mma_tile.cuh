@@ -26,6 +26,10 @@ namespace attile::tile {
 /// and 2 (i % 4) + 1 of rows i / 4 and i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16" and
 /// "mma.m16n8k8"). A thread numbers its rows and columns without gaps: x[2 i + h][2 j + e] is row
 /// 16 i + 8 h + lane / 4, column 8 j + 2 (lane % 4) + e of its warp.
+///   tile::MmaTile<kBr, kBc, kWarps> s_frag;
+///   s_frag.clear();
+///   tile::multiply<T>(s_frag, q_left, k_right);
+///   s_frag.for_each([&](int row, int col, float& s) { s += bias[col0 + col]; });
 /// kLaneCols  the neighbouring columns of a lane: 2, or 4 where the right operand gives the first
 ///          of two pieces the even columns of 16, and the second the odd ones (SharedRight of fp8).
 ///          x[.][4 j + e] is then column 16 j + 4 (lane % 4) + e.
@@ -185,6 +189,7 @@ struct TransposedRegisters {
 
 /// Writes shared(r - row0, col0 + c) = registers(r, c) * factor, rounded to the elements of
 /// `shared`, which may have fewer columns: the others are left out.
+///   tile::stage(o_smem, o_frag);
 /// Scope    each thread for the elements that it holds.
 /// Barriers one after, before a lane reads what other lanes wrote.
 template <class Tile, int Rows, int Cols, int kWarps, int kWarpsN, int kLaneCols>

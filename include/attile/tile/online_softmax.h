@@ -64,6 +64,13 @@ inline constexpr bool kHaveValues = requires(const Sinks& sinks, Output& output)
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
 /// FlashAttention-2, Alg. 1): m, and l, the sum of exp(score - m). m is the largest score so far,
 /// or with a rescale threshold one before it that is at most that much smaller.
+///   tile::OnlineSoftmax<Output::kRegRows> softmax;
+///   softmax.reset();
+///   ...  // for each tile of keys: S
+///   softmax.step(s_frag, o_frag, scale * kLog2e);  // S becomes P, O is rescaled
+///   ...  // O += P V; behind the last tile:
+///   softmax.finish(o_frag);
+///   const float lse = softmax.lse(r, scale * kLog2e);
 /// Units    m: those of the scores. `scale_log2` turns scores into log2 units: scale * log2(e) for
 ///          raw products, log2(e) for scaled scores. l may be the partial sum of one lane: `finish`
 ///          adds those of the lanes.

@@ -24,6 +24,9 @@ enum class Padding {
 };
 
 /// Refers to a (Rows, Cols) tile of floats in shared memory, which is stored line by line.
+///   using QTile = tile::SharedTile<64, 128, tile::Order::kColumnMajor, tile::Padding::kNone>;
+///   const auto q_smem = carver.take<QTile>();
+///   float& x = q_smem.at(row, col);
 template <int Rows, int Cols, Order kTileOrder = Order::kRowMajor, Padding kPadding = Padding::kOdd>
 struct SharedTile {
   static constexpr int kRows = Rows;

@@ -19,6 +19,11 @@
 // Asynchronous matrix products of one warpgroup: a `start_...` function begins a product, and
 // `wait_product` waits for it. The accumulator is an MmaTile of which each warp holds 16 rows.
 // Between the start and the wait no other code may access the accumulator or the operands.
+//
+//   tile::start_transposed_product<T>(s_frag, q_smem, k_smem, warpgroup * 64);  // S = Q K^T
+//   tile::start_product<T>(o_frag, p_left, v_smem);                             // O += P V
+//   tile::wait_product<1>(s_frag);  // S is made; P V may be under way
+//   tile::wait_product<0>(o_frag);
 
 namespace attile::tile {
 
