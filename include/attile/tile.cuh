@@ -19,6 +19,7 @@
 #include <attile/tile/matrix.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/register_tile.cuh>
+#include <attile/tile/row_sinks.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/shared_tile.cuh>
 #include <attile/tile/tile_coord.cuh>
