@@ -123,6 +123,11 @@ ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0
   arch::wgmma_commit();
 }
 
+/// Refuses an operand that ends before the product that reads it.
+template <class T, class Acc, class E, class Registers, class B>
+void start_product(Acc& acc, const RegisterLeft<E, Registers>&& a, const B& b, int b_row = 0,
+                   bool adds = true) = delete;
+
 /// Holds an MmaTile of more than 128 columns as two tiles, the first of 128 columns. No instruction
 /// then has more registers than a kernel of 512 threads may begin with, which the compiler demands
 /// (C7602).
