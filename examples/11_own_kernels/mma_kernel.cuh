@@ -19,6 +19,7 @@ using QTile = tile::PanelTile<kBr, kDim, T>;
 using KTile = tile::PanelTile<kBc, kDim, T>;
 using Scores = tile::MmaTile<kBr, kBc, kWarps>;
 using Output = tile::MmaTile<kBr, kDim, kWarps>;
+using Biases = tile::ColumnModifier<Scores, tile::TileCoord, KeyBias>;
 constexpr std::size_t kSharedBytes = tile::shared_bytes<QTile, KTile, KTile>;
 
 struct Params {
@@ -64,14 +65,12 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 2)
                       tile::SharedRightTransposed(k_smem));  // S = Q K^T
     arch::async_copy_wait<0>();
     arch::barrier();  // V has arrived before anyone reads it; K has been read before it is loaded
+    const tile::TileCoord coord{at.sequence, at.head, at.row0, kv_tile * kBc, at.extent};
+    const Biases biases(coord, p.policies.score_mod, p.scale);
     if (kv_tile + 1 < keys.last)
       tile::load_async<kThreads>(k_smem, of_head(p.k), (kv_tile + 1) * kBc);
     arch::async_copy_commit();
-
-    const tile::TileCoord coord{at.sequence, at.head, at.row0, kv_tile * kBc, at.extent};
-    const tile::Modifier<Scores, tile::TileCoord, KeyBias> bias(coord, p.policies.score_mod,
-                                                                p.scale);
-    tile::modify_and_mask(s_frag, coord, bias, p.policies, keys.full(kv_tile));
+    tile::modify_and_mask(s_frag, coord, biases, p.policies, keys.full(kv_tile));
     softmax.step<8>(s_frag, o_frag, attile::kLog2e);  // (m, l); S becomes P; O is rescaled
     tile::multiply<T>(o_frag, tile::RegisterLeft<T, Scores>(s_frag),
                       tile::SharedRight(v_smem));  // O += P V

@@ -188,9 +188,17 @@ class ColumnModifier {
                        Registers::col_offset(Registers::kRegCols - 1) + 1, scale},
             math)),
         last_row_(extent.q_len - 1 - first.row) {
+    const int last_col = extent.kv_len - 1 - first.col;
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      cols_[c] = tile_.col(min(Registers::col_offset(c), extent.kv_len - 1 - first.col));
+      const int col = Registers::col_offset(c);
+      if constexpr (requires { typename Tile::Element; }) {
+        cols_[c] = tile_.col(min(col, last_col));  // an element may be read there
+      } else {
+        // Not clamped: the place of a column is a constant, which a load has in its address.
+        cols_[c] = {};
+        if (col <= last_col) cols_[c] = tile_.col(col);
+      }
     }
   }
 
