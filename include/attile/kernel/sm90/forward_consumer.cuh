@@ -8,6 +8,7 @@
 #include <attile/core/schedule.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
+#include <attile/kernel/forward/fusion.h>
 #include <attile/kernel/sm90/forward_epilogue.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
@@ -52,7 +53,7 @@ namespace attile::sm90 {
 /// A row that sees none in tiles that are visited has m = -inf, l = 0 and P = 0 to the end, of
 /// which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the mask hides from a row
 /// leaves its m and l as they were.
-template <class Traits>
+template <class Traits, class Fusion = NoFusion>
 class ForwardConsumer {
   static_assert(Traits::kConsumers <= kMostConsumers,
                 "attile::sm90: named barriers are for up to 3 consumer warpgroups");
@@ -69,8 +70,9 @@ class ForwardConsumer {
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
   ATTILE_DEVICE ForwardConsumer(const TmaForwardParams<Traits>& p,
-                                const ForwardMemory<Traits>& smem, int warpgroup)
-      : p_(p), smem_(smem), warpgroup_(warpgroup), sampler_(p.sampler()) {
+                                const ForwardMemory<Traits>& smem, int warpgroup,
+                                const Fusion& fusion)
+      : p_(p), smem_(smem), fusion_(fusion), warpgroup_(warpgroup), sampler_(p.sampler()) {
     if constexpr (Traits::kPacksHeads) {
       ATTILE_UNROLL
       for (int stage = 0; stage < Traits::kQStages; ++stage) {
@@ -272,7 +274,13 @@ class ForwardConsumer {
     const WorkTile at = done.at(p_);
     const auto sinks =
         row_sinks<Outputs>(p_, p_.scale_log2, [&] { return p_.coord(at, warpgroup_, 0); });
-    softmax_.finish(o_frag_, sampler_.keep_scale(), sinks);                        // line 12
+    softmax_.finish(o_frag_, sampler_.keep_scale(), sinks);  // line 12
+    if constexpr (!std::is_same_v<Fusion, NoFusion>) {
+      static_assert(!Traits::kPacksHeads, "attile::sm90: a fusion takes rows of one head");
+      WorkTile rows = at;
+      rows.row0 -= warpgroup_ * kWarpgroupRows;  // register tiles count rows through the block
+      fusion_.output(o_frag_, rows);
+    }
     store_o(p_, smem_, warpgroup_, at, o_frag_);                                   // line 14
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, p_.scale_log2);  // lines 13, 15
   }
@@ -345,6 +353,10 @@ class ForwardConsumer {
 
   const TmaForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
+  // No reference to nothing: it would take registers.
+  [[no_unique_address]] std::conditional_t<std::is_same_v<Fusion, NoFusion>, NoFusion,
+                                           const Fusion&>
+      fusion_;
   int warpgroup_;
   [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed
