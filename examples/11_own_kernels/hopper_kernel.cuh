@@ -151,8 +151,9 @@ inline attile::Check launch(const Problem& problem, cudaStream_t stream = nullpt
            problem.gain(),
            kScale};
   p.policies.score_mod = problem.bias();
+  attile::Check ok = p.tiles.check();
   const int blocks = attile::min(p.tiles.count(), arch::multiprocessors());
-  attile::Check ok = arch::check_launch(attention, kSharedBytes, blocks, 900);
+  if (ok) ok = arch::check_launch(attention, kSharedBytes, blocks, 900);
   if (ok) ok = tile::make_map<QTile>(p.q, problem.q(), {s.batch, s.len}, s.q_heads, kDim);
   if (ok) ok = tile::make_map<KTile>(p.k, problem.k(), {s.batch, s.len}, s.kv_heads, kDim);
   if (ok) ok = tile::make_map<KTile>(p.v, problem.v(), {s.batch, s.len}, s.kv_heads, kDim);

@@ -95,9 +95,11 @@ inline attile::Check launch(const Problem& problem, cudaStream_t stream = nullpt
            problem.gain(),
            kScale};
   p.policies.score_mod = problem.bias();
+  if (const attile::Check ok = p.tiles.check(); !ok) return ok;
   const int blocks = p.tiles.count();
-  const attile::Check ok = arch::check_launch(attention, kSharedBytes, blocks, 800);
-  if (!ok) return ok;
+  if (const attile::Check ok = arch::check_launch(attention, kSharedBytes, blocks, 800); !ok) {
+    return ok;
+  }
   return {arch::launch(attention, blocks, kThreads, kSharedBytes, stream, p)};
 }
 

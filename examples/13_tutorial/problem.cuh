@@ -119,11 +119,13 @@ class Problem {
   mutable std::vector<double> expected_;
 };
 
-/// Launches a kernel, if the device and the program's code for it run it.
+/// Launches a kernel, if its sizes make work tiles, and the device and the program's code for it
+/// run it.
 template <class P>
 attile::Check launch(void (*kernel)(P), int blocks, int threads, std::size_t shared_bytes,
                      int architecture, cudaStream_t stream, const P& params) {
-  const attile::Check ok = arch::check_launch(kernel, shared_bytes, blocks, architecture);
+  attile::Check ok = params.tiles.check();
+  if (ok) ok = arch::check_launch(kernel, shared_bytes, blocks, architecture);
   if (!ok) return ok;
   return {arch::launch(kernel, blocks, threads, shared_bytes, stream, params)};
 }

@@ -3,6 +3,7 @@
 #include <attile/core/work_tile.h>
 
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -78,4 +79,24 @@ TEST_CASE("heads whose keys fit L2 follow each other, and more of them do not") 
   CHECK(tiles.tile(32, attile::NoMask{}).head == 16);
   // One kv head that is larger than L2 still comes with its query heads.
   CHECK(attile::DenseTiles<64, 64>({1, 8, {128, 1 << 20}}, 2, 512).section == 4);
+}
+
+TEST_CASE("sizes that make no work tiles are refused with a sentence") {
+  using Tiles = attile::DenseTiles<64, 64>;
+  const auto why = [](const attile::ScoreShape& shape, int kv_heads) {
+    return std::string(Tiles(shape, kv_heads, 512).check().why);
+  };
+  CHECK(why({2, 6, {100, 70}}, 3).empty());
+  CHECK(why({0, 0, {0, 0}}, 1).empty());
+  const std::string negative = "DenseTiles: batch, q_heads, q_len and kv_len must not be negative";
+  CHECK(why({-1, 6, {100, 70}}, 3) == negative);
+  CHECK(why({2, 6, {100, -70}}, 3) == negative);
+  const std::string multiple =
+      "DenseTiles: q_heads must be a multiple of kv_heads, which are at least 1";
+  CHECK(why({2, 6, {100, 70}}, 4) == multiple);
+  CHECK(why({2, 6, {100, 70}}, 0) == multiple);
+  CHECK(why({2, 6, {(1 << 30) + 1, 70}}, 3) == "DenseTiles: q_len and kv_len must be at most 2^30");
+  const std::string many = "DenseTiles: the problem has more than 2^31 - 1 tiles";
+  CHECK(why({1 << 16, 1 << 15, {1, 1}}, 1) == many);
+  CHECK(why({1 << 10, 1 << 10, {1 << 20, 1}}, 1) == many);
 }

@@ -7,7 +7,9 @@
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/sequences.h>
+#include <attile/core/status.h>
 
+#include <climits>
 #include <cstdint>
 
 namespace attile {
@@ -53,6 +55,7 @@ struct WorkTile {
 /// Heads follow each other in sections whose K and V fit L2. The tiles of a section begin with the
 /// last rows, which see most under a causal mask.
 /// Units    key_bytes: of one key and its value.
+/// Errors   `check` says with a sentence which sizes make no work tiles; ask it before a launch.
 template <int Br, int Bc>
 struct DenseTiles {
   ScoreShape shape;
@@ -63,9 +66,29 @@ struct DenseTiles {
       : shape(scores), kv_heads(heads_of_keys) {
     const std::int64_t head_bytes = max<std::int64_t>(scores.extent.kv_len * key_bytes, 1);
     const std::int64_t fit = max<std::int64_t>(kL2Bytes / head_bytes, 1);
-    section = static_cast<int>(min<std::int64_t>(fit * (scores.heads / kv_heads), heads()));
+    const std::int64_t all = std::int64_t{scores.batch} * scores.heads;
+    const int group = scores.heads / max(kv_heads, 1);
+    section = static_cast<int>(max<std::int64_t>(min(fit * group, all), 1));
   }
 
+  /// Refuses sizes that make no work tiles, or more than a grid has blocks.
+  Check check() const {
+    const auto [q_len, kv_len] = shape.extent;
+    if (shape.batch < 0 || shape.heads < 0 || q_len < 0 || kv_len < 0) {
+      return refuse("DenseTiles: batch, q_heads, q_len and kv_len must not be negative");
+    }
+    if (q_len > kMaxLength || kv_len > kMaxLength) {
+      return refuse("DenseTiles: q_len and kv_len must be at most 2^30");
+    }
+    if (kv_heads < 1 || shape.heads % kv_heads != 0) {
+      return refuse("DenseTiles: q_heads must be a multiple of kv_heads, which are at least 1");
+    }
+    const std::int64_t all = std::int64_t{shape.batch} * shape.heads;
+    if (all > INT_MAX || all * q_tiles() > INT_MAX) {
+      return refuse("DenseTiles: the problem has more than 2^31 - 1 tiles");
+    }
+    return {};
+  }
   /// Returns the number of work tiles.
   ATTILE_HOST_DEVICE int count() const { return heads() * q_tiles(); }
   /// Returns work tile `number` < count().
