@@ -31,9 +31,9 @@ APPEND = ("append",)
 MERGE = ("merge",)
 HOPPER = ("sm90",)
 # Programs that are no suite.
-PROGRAMS = {"pipeline": "test/sim/pipeline.cu", "tutorial": "examples/13_tutorial/main.cu",
-            "own_hopper": "examples/11_own_kernels/hopper.cu",
-            "fusion": "examples/12_prologue_epilogue.cu"}
+PROGRAMS = {"pipeline": "test/sim/pipeline.cu", "tutorial": "examples/14_tutorial/main.cu",
+            "own_hopper": "examples/12_own_kernels/hopper.cu",
+            "fusion": "examples/13_prologue_epilogue.cu"}
 OWN = ("pipeline", "tutorial", "own_hopper")
 FOLDERS = {"include/attile/kernel/append": APPEND,
            "include/attile/kernel/merge": MERGE,

@@ -44,7 +44,8 @@ struct MmaTile {
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
   static constexpr int kLaneColumns = kLaneCols;
-  static constexpr int kColRun = kLaneCols;  ///< as that of a RegisterTile
+  /// The neighbouring columns that follow each other in registers, as for a RegisterTile.
+  static constexpr int kColRun = kLaneCols == 2 ? 2 : 1;
   static constexpr int kWarpRows = Rows / (kWarps / kWarpsN);
   static constexpr int kWarpCols = Cols / kWarpsN;
   static constexpr int kRowLanes = 4;

@@ -8,7 +8,7 @@ namespace attile {
 
 /// Is what a ready-made forward kernel does beside attention: nothing. A fusion of your own adds
 /// work to the kernel without a copy of it: a kernel of yours passes it to the family's
-/// `forward_block` (examples/12_prologue_epilogue.cu): sm80's takes any, sm90's one that changes O
+/// `forward_block` (examples/13_prologue_epilogue.cu): sm80's takes any, sm90's one that changes O
 /// alone.
 ///   ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Kernel::kThreads, Kernel::kBlocksPerSm)
 ///       fused(const ATTILE_GRID_CONSTANT Kernel::Params p, const ATTILE_GRID_CONSTANT Mine mine) {

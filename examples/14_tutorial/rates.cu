@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The rates of the tutorial's steps and of the own kernels of 11_own_kernels, beside the library's
+// The rates of the tutorial's steps and of the own kernels of 12_own_kernels, beside the library's
 // kernels for the same problem, as a table: causal, D 128, 16 query heads and 4 of K and V.
 //   rates [--seqlen 4096] [--batch 4]
 // Contenders take turns in rounds, and each has the median of its rounds. FLOPs are 2 B H S^2 D.
@@ -11,8 +11,8 @@
 #include <functional>
 #include <string>
 
-#include "../11_own_kernels/hopper_kernel.cuh"
-#include "../11_own_kernels/mma_kernel.cuh"
+#include "../12_own_kernels/hopper_kernel.cuh"
+#include "../12_own_kernels/mma_kernel.cuh"
 #include "step_1.cuh"
 #include "step_2.cuh"
 #include "step_3.cuh"
