@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A kernel of one's own on wgmma and TMA (compute capability 9.0, code for 90a): problem.cuh says
-// what it computes. One thread of a producer warpgroup loads Q, K and V. Two consumer warpgroups
+// what it computes. One thread of a producer warpgroup loads Q, K and V. Three consumer warpgroups
 // have 64 rows each: S of a tile is made beside P V of the tile before (arXiv 2407.08608, section
 // 3.2). A block computes several work tiles, one after another.
 #pragma once
@@ -14,7 +14,7 @@ namespace own::hopper {
 namespace tile = attile::tile;
 namespace arch = attile::arch;
 
-constexpr int kConsumers = 2, kBr = kConsumers * 64, kBc = 128, kStages = 2;
+constexpr int kConsumers = 3, kBr = kConsumers * 64, kBc = 64, kStages = 4;
 constexpr int kThreads = (kConsumers + 1) * arch::kWarpgroupSize;
 constexpr int kWarps = kConsumers * arch::kWarpgroupSize / arch::kWarpSize;
 
@@ -130,10 +130,10 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 1)
   tile::init_pipelines(kWarps, smem.q, smem.k, smem.v);
   const int warpgroup = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
   if (warpgroup == kConsumers) {
-    arch::reg_dealloc<24>();
+    arch::reg_dealloc<32>();
     if (arch::thread_index() % arch::kWarpgroupSize == 0) produce(p, smem);
   } else {
-    arch::reg_alloc<240>();
+    arch::reg_alloc<160>();
     consume(p, smem, warpgroup);
   }
 }
