@@ -7,7 +7,9 @@
 //   ATTILE_POLICY         a name of `bundle`, below
 //   ATTILE_DQ_MODE        kAccumulate or kInOrder, for backward
 //   ATTILE_DECODE         if defined, `decode` takes the place of `forward`
-//   ATTILE_KV_TYPE        if defined, the type of K and V, __nv_fp8_e4m3 or __nv_fp8_e5m2
+//   ATTILE_Q_TYPE, ATTILE_K_TYPE, ATTILE_V_TYPE  if defined, all three, the types of Q, K and V,
+//                         of which some are fp8; ATTILE_TYPE is O's then
+//   ATTILE_FP8_SUMS       if defined, a value of Fp8Sums
 #include <attile/attile.cuh>
 
 #include <cstddef>
@@ -46,12 +48,12 @@ struct AttilePolicies {
 };
 
 /// Where the keys of a cache lie, for the policies that have one: sequence b has seqused_k[b] keys.
-/// Null `seqused_k`: all have kv_len. `page_table` is (batch, pages_per_sequence). `k_scale` and
-/// `v_scale` are one number each, of K and V in fp8.
+/// Null `seqused_k`: all have kv_len. `page_table` is (batch, pages_per_sequence). `q_scale`,
+/// `k_scale` and `v_scale` are one number each, of Q, K and V in fp8.
 /// `splits`  of `decode`: 0 is none, kFillSplits fill, and another number the keys of fixed ones.
 struct AttileCache {
   const std::int32_t *seqused_k, *page_table;
-  const float *k_scale, *v_scale;
+  const float *q_scale, *k_scale, *v_scale;
   std::int32_t pages, page_size, pages_per_sequence, splits;
 };
 
@@ -203,9 +205,14 @@ void set(Policy& to, const AttilePolicies& from) {
 
 // ---- arguments ----------------------------------------------------------------------------------
 
-#ifdef ATTILE_KV_TYPE
-using Args = attile::ForwardArgs<attile::Elements<T, ATTILE_KV_TYPE, ATTILE_KV_TYPE>,
-                                 bundle::ATTILE_POLICY>;
+#ifdef ATTILE_FP8_SUMS
+using Types = attile::Elements<ATTILE_Q_TYPE, ATTILE_K_TYPE, ATTILE_V_TYPE, T,
+                               attile::Fp8Sums::ATTILE_FP8_SUMS>;
+#elif defined(ATTILE_K_TYPE)
+using Types = attile::Elements<ATTILE_Q_TYPE, ATTILE_K_TYPE, ATTILE_V_TYPE, T>;
+#endif
+#ifdef ATTILE_K_TYPE
+using Args = attile::ForwardArgs<Types, bundle::ATTILE_POLICY>;
 #else
 using Args = std::conditional_t<attile::Direction::ATTILE_DIRECTION == attile::Direction::kForward,
                                 attile::ForwardArgs<T, bundle::ATTILE_POLICY>,
@@ -258,9 +265,9 @@ A args_of(const AttileProblem& p) {
     a.sequences.total_q = a.sequences.total_k = p.total;
   }
   if constexpr (requires { a.sequences.queries; }) set_cache(a.sequences, p);
-#ifdef ATTILE_KV_TYPE
-  a.k_scale = {p.cache.k_scale}, a.v_scale = {p.cache.v_scale};
-#endif
+  if constexpr (requires { a.q_scale.data; }) a.q_scale = {p.cache.q_scale};
+  if constexpr (requires { a.k_scale.data; }) a.k_scale = {p.cache.k_scale};
+  if constexpr (requires { a.v_scale.data; }) a.v_scale = {p.cache.v_scale};
 #ifdef ATTILE_DECODE
   const std::int32_t splits = p.cache.splits;
   if (splits != 0) {

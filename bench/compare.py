@@ -253,7 +253,8 @@ def judge(reference, outputs):
     """The status of outputs with their errors, and a sentence where they are wrong."""
     errors = reference.errors(outputs)
     result = {"status": "ok",
-              "errors": {n: e if math.isfinite(e) else str(e) for n, e in errors.items()}}
+              "errors": {n: e if math.isfinite(e) else str(e) for n, e in errors.items()},
+              **reference.details(outputs)}
     if wrong := reference.wrong(errors):
         said = ", ".join(beyond(n, errors[n], reference.tolerance[n]) for n in wrong)
         result.update(status="wrong", why=f"relative error of {said}")
@@ -263,6 +264,8 @@ def judge(reference, outputs):
 def judge_run(reference, run, outputs):
     """judge() of the outputs of a run's call. Of a run that drops what only it knows they have to
     be finite, and the same call without dropout is judged."""
+    if run.judged_by is not None:
+        reference = run.judged_by(reference)
     if run.undropped is None:
         return judge(reference, outputs)
     dropped = judge(reference.undropped, outputs)
@@ -376,11 +379,15 @@ def measure(torch, contenders, cell, direction, options, libraries, before=None)
 def measure_all(torch, cells, directions, options, libraries, before, results, properties):
     import compare_cached_contenders
     import compare_contenders
+    import compare_fp8_contenders
 
     pairs = [(c, d) for c in cells for d in directions if d in c.directions]
     for i, (cell, direction) in enumerate(pairs):
-        cached = isinstance(cell, compare_cells.CachedCell)
-        contenders = compare_cached_contenders if cached else compare_contenders
+        contenders = compare_contenders
+        if isinstance(cell, compare_cells.CachedCell):
+            contenders = compare_cached_contenders
+        elif isinstance(cell, compare_cells.Fp8Cell):
+            contenders = compare_fp8_contenders
         try:
             row = measure(torch, contenders, cell, direction, options, libraries, before)
         except Exception as error:  # recorded; the next cell may work

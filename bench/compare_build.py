@@ -14,8 +14,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "bench" / "attile_c.cu"
-TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half", "fp32": "float"}
-KV_TYPES = {"e4m3": "__nv_fp8_e4m3", "e5m2": "__nv_fp8_e5m2"}
+TYPES = {"bf16": "__nv_bfloat16", "fp16": "__half", "fp32": "float",
+         "e4m3": "__nv_fp8_e4m3", "e5m2": "__nv_fp8_e5m2"}
 MASKS = {"full": "NoMask", "causal": "Causal", "window": "SlidingWindow"}
 POLICIES = {"": "Plain", "dropout": "Dropout", "softcap": "Softcap", "alibi": "Alibi",
             "softcap_alibi_dropout": "SoftcapAlibiDropout", "documents": "Documents",
@@ -47,7 +47,8 @@ class Kernel:
     in_order: bool = False  # DqMode::kInOrder
     policy: str = ""
     decode: bool = False  # `decode` in the place of `forward`
-    kv_type: str = ""  # of K and V, in fp8; as all else: ""
+    inputs: tuple = ()  # the types of Q, K and V where they are not all `dtype`, which is O's
+    promoted: bool = True  # false: Fp8Sums::kUnpromoted
 
     @property
     def name(self):
@@ -55,8 +56,9 @@ class Kernel:
         order = " in order" if self.in_order else ""
         policy = f", {self.policy}" if self.policy else ""
         call = "decode" if self.decode else self.direction
-        keys = f" with {self.kv_type}" if self.kv_type else ""
-        return f"{call}{order} {self.dtype}{keys} D {dims} {self.mask}{policy}"
+        inputs = f" of {'/'.join(self.inputs)}" if self.inputs else ""
+        sums = "" if self.promoted else " not promoted"
+        return f"{call}{order} {self.dtype}{inputs}{sums} D {dims} {self.mask}{policy}"
 
 
 def find_nvcc():
@@ -82,7 +84,9 @@ def kernel_macros(kernel):
             f"-DATTILE_POLICY={POLICIES[kernel.policy]}",
             f"-DATTILE_DIRECTION=k{kernel.direction.capitalize()}",
             f"-DATTILE_DQ_MODE=k{'InOrder' if kernel.in_order else 'Accumulate'}",
-            *([f"-DATTILE_KV_TYPE={KV_TYPES[kernel.kv_type]}"] if kernel.kv_type else []),
+            *(f"-DATTILE_{role}_TYPE={TYPES[kind]}"
+              for role, kind in zip("QKV", kernel.inputs)),
+            *([] if kernel.promoted else ["-DATTILE_FP8_SUMS=kUnpromoted"]),
             *(["-DATTILE_DECODE"] if kernel.decode else [])]
 
 
@@ -199,8 +203,8 @@ class Policies(ctypes.Structure):
 
 
 class Cache(ctypes.Structure):
-    _fields_ = ([(name, ctypes.c_void_p) for name in ("seqused_k", "page_table", "k_scale",
-                                                      "v_scale")]
+    _fields_ = ([(name, ctypes.c_void_p) for name in ("seqused_k", "page_table", "q_scale",
+                                                      "k_scale", "v_scale")]
                 + [(name, ctypes.c_int32) for name in ("pages", "page_size", "pages_per_sequence",
                                                        "splits")])
 

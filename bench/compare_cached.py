@@ -27,6 +27,8 @@ VARIANTS = {
     "by_forward": "attile by forward",
     "apart": "attile, two calls",
     "wide": "attile, 16-bit cache",
+    "unpromoted": "attile, not promoted",
+    "in_16_bits": "attile in 16 bits",
 }
 
 
@@ -178,7 +180,8 @@ class CachedCell:
         policy = {"dense": "", "contiguous": "cached_tree" if self.tree else "cached",
                   "paged": "paged_packed" if self.packed else "paged"}[variant.keys]
         return Kernel(HEAD_DIM, HEAD_DIM, self.dtype, self.mask, "forward", policy=policy,
-                      decode=variant.decode, kv_type=variant.kv_type)
+                      decode=variant.decode,
+                      inputs=(self.dtype, *2 * (variant.kv_type,)) if variant.kv_type else ())
 
     def kernels(self, *_):
         return list(dict.fromkeys(self.kernel(variant) for name in self.modes()

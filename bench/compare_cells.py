@@ -182,6 +182,54 @@ class Cell:
         return forward if direction == "forward" else 2.5 * forward
 
 
+@dataclasses.dataclass(frozen=True)
+class Fp8Cell(Cell):
+    """A forward pass with Q and K in fp8, and V there or in 16 bits. `dtype` is the type of O, and
+    of the tensors before they were quantised."""
+
+    inputs: tuple = ("e4m3", "e4m3", "e4m3")  # the types of Q, K and V
+    scale: float = 0.0  # of the scores; 0: 1 / sqrt(d)
+    has_scales: bool = True  # of the tensors; else they are rounded as they are
+
+    @property
+    def directions(self):
+        return ("forward",)
+
+    @property
+    def is_all_fp8(self):
+        return self.inputs[2] in ("e4m3", "e5m2")
+
+    @property
+    def name(self):
+        kinds = self.inputs[0] if len(set(self.inputs)) == 1 else "/".join(self.inputs)
+        scale = f", scale {self.scale}" if self.scale else ""
+        return f"{kinds} to {super().name}{scale}"
+
+    def modes(self, *_):
+        """{contender of ours: what compare_fp8_contenders.attile takes}."""
+        names = (OURS, *(("unpromoted",) if self.is_all_fp8 else ()), "in_16_bits")
+        return {name: {"name": name} for name in names}
+
+    def kernel_of(self, name):
+        kernel = super().kernel("forward")
+        if name == "in_16_bits":
+            return kernel
+        return dataclasses.replace(kernel, inputs=self.inputs, promoted=name != "unpromoted")
+
+    def kernels(self, *_):
+        return [self.kernel_of(name) for name in self.modes()]
+
+
+def _fp8():
+    """The shapes of `peers`, and the mix of a well-known benchmark: Q and K cast to e5m2, V in
+    fp16."""
+    cells = [Fp8Cell(**dataclasses.asdict(_dense("fp8", d, mask, length, flex=False)))
+             for d in (64, 128, 256) for mask in ("full", "causal") for length in (4096, 16384)]
+    return cells + [Fp8Cell("fp8", 4, 48, 48, length, 64, 64, "fp16", "causal", flex=False,
+                            inputs=("e5m2", "e5m2", "fp16"), scale=1.3, has_scales=False)
+                    for length in (1024, 2048, 4096, 8192, 16384)]
+
+
 def _dense(group, d, mask, length, dtype="bf16", heads=None, dv=None, kv_heads=None, **more):
     """A cell with batch * length = 16384, and heads * d = 2048 unless told otherwise."""
     heads = heads or 2048 // d
@@ -303,7 +351,7 @@ def all_cells():
                        policy=policy) for policy in ("", "sink")]
     cells += [dataclasses.replace(cell, policy="earlier") for cell in cells
               if cell.group == "sink" and cell.mask == "full" and not cell.policy]
-    return cells + _decode() + _paged() + _prefill() + _mixed()
+    return cells + _fp8() + _decode() + _paged() + _prefill() + _mixed()
 
 
 GROUPS = tuple(dict.fromkeys(cell.group for cell in all_cells())) + ("compile",)

@@ -35,6 +35,7 @@ class Run:
     call: typing.Callable
     outputs: typing.Callable
     undropped: typing.Callable | None = None
+    judged_by: typing.Callable | None = None  # makes another reference of the cell's
     calls: int = 1  # of the work, by one `call`
     details: dict = dataclasses.field(default_factory=dict)  # of the result, in its JSON file
 
@@ -49,6 +50,7 @@ class Inputs:
         self.cell = cell
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[
             cell.dtype]
+        self.plain = self.dtype  # what the plain computation stores matrices in
         self.scale = 1.0 / math.sqrt(cell.d)
         self.causal = cell.mask == "causal"
         generator = torch.Generator(device=device).manual_seed(1)
@@ -602,7 +604,7 @@ class Reference:
                 self.largest[name] = max(self.largest.get(name, 0.0), t.abs().max().item())
             for order in (one_by_one, backwards) if fp32 else (at_once,):
                 plain = group_attention(x, direction, *where, torch.float32,
-                                        lambda t: t.to(x.dtype).to(torch.float32), dropout,
+                                        lambda t: t.to(x.plain).to(torch.float32), dropout,
                                         add_product=order)
                 for name, t in exact.items():
                     error = (plain[name].double() - t).abs().max().item()
@@ -670,6 +672,10 @@ class Reference:
                 worst = max(worst, (got - wanted[name]).abs().max().item())
             found[name] = worst / self.largest[name]
         return found
+
+    def details(self, outputs):
+        """What else of outputs goes into a result."""
+        return {}
 
     def wrong(self, errors):
         """The names whose error is above the tolerance."""

@@ -16,7 +16,7 @@ COLOURS = {"attile": "#d55e00", "in_order": "#f0a060", "cudnn": "#4f9bd9", "fa2"
            "fa3": "#0072b2", "efficient": "#b08ad0", "flex": "#e6a700", "flashinfer": "#cc79a7",
            "before": "#9a9a9a", "before_in_order": "#c4c4c4",
            **dict(zip(VARIANTS, ("#e8862e", "#f2b27a", "#b34700", "#f7c99c", "#8c3800", "#d98c5f",
-                                 "#a65a2a")))}
+                                 "#a65a2a", "#ffb380", "#5c2600")))}
 
 
 def summarise(milliseconds, flops, kv_bytes=None):
@@ -224,6 +224,8 @@ def _table(group, directions, cells, notes, plain_ratio):
 
 
 def _heading(row):
+    if any("quantised_error" in result for result in row["contenders"].values()):
+        return f"{unit(row)}, relative error against what was quantised"
     return unit(row) + (", microseconds" if row.get("kv_bytes") else "")
 
 
@@ -290,6 +292,8 @@ def _entry(row, name, notes, milliseconds):
         text = short(result["median_ms"]) if milliseconds else number(rate_of(row, name))
         if row.get("kv_bytes"):
             text += f" ({number(1e3 * result['median_ms'])})"
+        if "quantised_error" in result:
+            text += f" ({result['quantised_error']:.2g})"
         return text + ("\\*" if result.get("host_bound") else "")
     text = f"{contender_label(name)} {result['status']}: {result['why']}"
     notes.setdefault(text, []).append(f"{row['cell']}, {row['direction']}")

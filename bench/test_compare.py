@@ -28,6 +28,7 @@ import compare_cached  # noqa: E402
 import compare_cached_contenders  # noqa: E402
 import compare_cells  # noqa: E402
 import compare_contenders  # noqa: E402
+import compare_fp8_contenders  # noqa: E402
 import compare_policies  # noqa: E402
 import compare_report  # noqa: E402
 from compare_cells import Cell  # noqa: E402
@@ -297,9 +298,11 @@ class CachedCells(unittest.TestCase):
         self.assertEqual(len({kernel.name for kernel in kernels}), len(kernels))
         decode, = {kernel for kernel in kernels if kernel.name == "decode bf16 D 128 full, cached"}
         self.assertEqual(compare_build.kernel_macros(decode)[-1], "-DATTILE_DECODE")
-        fp8, = {kernel for kernel in kernels if kernel.kv_type}
-        self.assertEqual(fp8, dataclasses.replace(decode, kv_type="e4m3"))
-        self.assertIn("-DATTILE_KV_TYPE=__nv_fp8_e4m3", compare_build.kernel_macros(fp8))
+        fp8, = {kernel for kernel in kernels if kernel.inputs}
+        self.assertEqual(fp8, dataclasses.replace(decode, inputs=("bf16", "e4m3", "e4m3")))
+        self.assertLessEqual({"-DATTILE_Q_TYPE=__nv_bfloat16", "-DATTILE_K_TYPE=__nv_fp8_e4m3",
+                              "-DATTILE_V_TYPE=__nv_fp8_e4m3"},
+                             set(compare_build.kernel_macros(fp8)))
         self.assertEqual(compare_cached_contenders.PEERS.keys() - compare_cells.PEERS.keys(),
                          set())
 
@@ -339,6 +342,89 @@ class CachedCells(unittest.TestCase):
         options = compare.parse_arguments(["--groups", "decode", "--direction", "backward"])
         with self.assertRaisesRegex(compare_report.Unusable, "^the chosen cells have no backward"):
             compare.select(options)
+
+
+class Fp8Cells(unittest.TestCase):
+    """Cells with Q and K in fp8."""
+
+    def test_the_group_has_what_it_is_for(self):
+        cells = compare_cells.select(["fp8"])
+        self.assertEqual({(c.d, c.mask, c.length) for c in cells if c.is_all_fp8},
+                         {shape for shape in PUBLISHED if shape[2] > 1024})
+        for cell in cells:
+            self.assertEqual(cell.directions, ("forward",))
+            if cell.is_all_fp8:
+                self.assertEqual((cell.batch * cell.length, cell.q_heads * cell.d), (16384, 2048))
+                plain = Cell(*(getattr(cell, field.name) for field in dataclasses.fields(Cell)))
+                self.assertEqual(cell.flops("forward"), plain.flops("forward"))
+                self.assertEqual(cell.name, f"e4m3 to {plain.name}")
+        mix = [c for c in cells if not c.is_all_fp8]
+        self.assertEqual([(c.batch, c.q_heads, c.d, c.mask, c.length, c.scale, c.has_scales)
+                          for c in mix], [(4, 48, 64, "causal", 1024 << i, 1.3, False)
+                                          for i in range(5)])
+        self.assertEqual({(c.inputs, c.dtype) for c in mix},
+                         {(("e5m2", "e5m2", "fp16"), "fp16")})
+
+    def test_contenders_and_kernels(self):
+        for cell in compare_cells.select(["fp8"]):
+            kernels = cell.kernels("forward")
+            self.assertEqual(len(kernels), len(set(kernels)))
+            self.assertEqual(kernels[0].inputs, cell.inputs)
+            self.assertEqual(kernels[-1], cell.kernel("forward"))
+            self.assertLessEqual(set(cell.modes()) - {compare_cells.OURS},
+                                 set(compare_cells.VARIANTS))
+            self.assertEqual("unpromoted" in cell.modes(), cell.is_all_fp8)
+            macros = [compare_build.kernel_macros(kernel) for kernel in kernels]
+            self.assertEqual([any("kUnpromoted" in m for m in of_kernel) for of_kernel in macros],
+                             [name == "unpromoted" for name in cell.modes()])
+        self.assertEqual(compare_fp8_contenders.PEERS.keys() - compare_cells.PEERS.keys(), set())
+
+    def test_flash_attention_3_gets_a_scale_for_each_sequence_and_kv_head(self):
+        calls = []
+
+        def flash_attn_func(q, k, v, *, return_attn_probs=False, **named):
+            calls.append(((q, k, v), named))
+            return Strided("o", "brhd"), Strided("lse", "bhr") if return_attn_probs else None
+
+        def run_of(cell):
+            inputs = types.SimpleNamespace(
+                cell=cell, scale=0.25, causal=True, stored=[Strided(n, "bhrd") for n in "qkv"],
+                scales=FakeScales([0.5, 2.0, 4.0]))
+            torch = types.SimpleNamespace(full=lambda shape, x, device: (shape, x))
+            package = types.SimpleNamespace(flash_attn_func=flash_attn_func)
+            with unittest.mock.patch.dict(sys.modules, flash_attn_interface=package, torch=torch):
+                run = compare_fp8_contenders.fa3(inputs, "forward")
+                return run, run.outputs(run.call())
+
+        class FakeScales(list):
+            device = "gpu"
+
+            def __getitem__(self, index):
+                return types.SimpleNamespace(item=lambda: list.__getitem__(self, index))
+
+        cell = compare_cells.Fp8Cell("fp8", 3, 8, 2, 64, 64, 64, "bf16", "causal")
+        run, found = run_of(cell)
+        self.assertEqual({name: t.axes for name, t in found.items()},
+                         {"o": "bhrd", "lse": "bhr"})
+        tensors, named = calls[-1]
+        self.assertEqual([t.name + t.axes for t in tensors], ["qbrhd", "kbrhd", "vbrhd"])
+        self.assertEqual(named, {"softmax_scale": 0.25, "causal": True, "q_descale": ((3, 2), 0.5),
+                                 "k_descale": ((3, 2), 2.0), "v_descale": ((3, 2), 4.0)})
+        self.assertEqual(run.judged_by(types.SimpleNamespace(unpromoted="more")), "more")
+        mix = dataclasses.replace(cell, inputs=("e5m2", "e5m2", "fp16"))
+        with self.assertRaisesRegex(compare_contenders.Refused, "e4m3"):
+            run_of(mix)
+
+    def test_a_table_has_errors_against_what_was_quantised(self):
+        cell = compare_cells.select(["fp8"])[0]
+        row = {"cell": cell.name, "group": "fp8", "direction": "forward", "run": 0,
+               "shape": dataclasses.asdict(cell),
+               "contenders": {"attile": ok(800, quantised_error=0.0251),
+                              "in_16_bits": ok(600, quantised_error=0.0016)}}
+        text = compare_report.markdown({"runs": [run_of()], "compile": [], "cells": [row]})
+        self.assertIn("(TFLOP/s, relative error against what was quantised)", text)
+        self.assertIn("| 800 (0.025) | 600 (0.0016) |", text)
+        self.assertIn("| cell | attile | attile in 16 bits |", text)
 
 
 class Dropout(unittest.TestCase):
@@ -457,6 +543,7 @@ class FakeReference:
     def errors(self, outputs):
         return {name: abs(tensor.value - 1.0) for name, tensor in outputs.items()}
 
+    details = compare_contenders.Reference.details
     wrong = compare_contenders.Reference.wrong
 
 

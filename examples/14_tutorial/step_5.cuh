@@ -61,7 +61,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 2)
     arch::warp_barrier();  // the lanes of a warp begin a product together
     const auto k_smem = k_pipeline.consumer_wait(state);
     Scores s_frag;
-    tile::start_transposed_product<T>(s_frag, q_smem, k_smem);  // S = Q K^T
+    tile::start_transposed_product(s_frag, q_smem, k_smem);  // S = Q K^T
     tile::wait_product<0>(s_frag);
     k_pipeline.consumer_release(state);
     if (!at.kv_tiles.full(kv_tile)) {
@@ -71,7 +71,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 2)
     softmax.step<8>(s_frag, o_frag, p.scale * attile::kLog2e);  // (m, l); S becomes P
     const tile::RegisterLeft<T, Scores> p_left(s_frag);
     const auto v_smem = v_pipeline.consumer_wait(state);
-    tile::start_product<T>(o_frag, p_left, v_smem);  // O += P V
+    tile::start_product(o_frag, p_left, v_smem);  // O += P V
     tile::wait_product<0>(o_frag);
     v_pipeline.consumer_release(state);
     state.advance();

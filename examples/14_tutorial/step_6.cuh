@@ -51,8 +51,8 @@ ATTILE_DEVICE void consume(const TmaParams<kBr, kBc>& p, const Memory& smem,
   softmax.reset();
   for (int kv_tile = at.kv_tiles.first; kv_tile < at.kv_tiles.last; ++kv_tile) {
     Scores s_frag;
-    tile::start_transposed_product<T>(s_frag, q_smem, smem.k.consumer_wait(state),
-                                      warpgroup * 64);  // S = Q K^T
+    tile::start_transposed_product(s_frag, q_smem, smem.k.consumer_wait(state),
+                                   warpgroup * 64);  // S = Q K^T
     tile::wait_product<0>(s_frag);
     smem.k.consumer_release(state);
     if (!at.kv_tiles.full(kv_tile)) {
@@ -61,7 +61,7 @@ ATTILE_DEVICE void consume(const TmaParams<kBr, kBc>& p, const Memory& smem,
     }
     softmax.step<8>(s_frag, o_frag, p.scale * attile::kLog2e);  // (m, l); S becomes P
     const tile::RegisterLeft<T, Scores> p_left(s_frag);
-    tile::start_product<T>(o_frag, p_left, smem.v.consumer_wait(state));  // O += P V
+    tile::start_product(o_frag, p_left, smem.v.consumer_wait(state));  // O += P V
     tile::wait_product<0>(o_frag);
     smem.v.consumer_release(state);
     state.advance();

@@ -52,8 +52,7 @@ ATTILE_DEVICE void consume(const TmaParams<kBr, kBc>& p, const Memory& smem, con
     softmax.reset();
     tile::TileCoord coord{at.sequence, at.head, at.row0, keys.first * kBc, at.extent};
     // S of the first tile, and P
-    tile::start_transposed_product<T>(s_frag, q_smem, smem.k.consumer_wait(k_state),
-                                      warpgroup * 64);
+    tile::start_transposed_product(s_frag, q_smem, smem.k.consumer_wait(k_state), warpgroup * 64);
     tile::wait_product<0>(s_frag);
     smem.k.consumer_release(k_state);
     k_state.advance();
@@ -66,8 +65,8 @@ ATTILE_DEVICE void consume(const TmaParams<kBr, kBc>& p, const Memory& smem, con
     for (int kv_tile = keys.first + 1; kv_tile < keys.last; ++kv_tile) {
       const auto k_smem = smem.k.consumer_wait(k_state);
       const auto v_smem = smem.v.consumer_wait(v_state);
-      tile::start_transposed_product<T>(s_frag, q_smem, k_smem, warpgroup * 64);
-      tile::start_product<T>(o_frag, p_left, v_smem, 0, kv_tile - 1 > keys.first);
+      tile::start_transposed_product(s_frag, q_smem, k_smem, warpgroup * 64);
+      tile::start_product(o_frag, p_left, v_smem, 0, kv_tile - 1 > keys.first);
       tile::wait_product<1>(s_frag);  // S is made; P V of the tile before may be under way
       smem.k.consumer_release(k_state);
       k_state.advance();
@@ -83,8 +82,8 @@ ATTILE_DEVICE void consume(const TmaParams<kBr, kBc>& p, const Memory& smem, con
     }
     smem.q.consumer_release(q_state);  // S of the last tile has been waited for
     q_state.advance();
-    tile::start_product<T>(o_frag, p_left, smem.v.consumer_wait(v_state), 0,
-                           keys.last - 1 > keys.first);
+    tile::start_product(o_frag, p_left, smem.v.consumer_wait(v_state), 0,
+                        keys.last - 1 > keys.first);
     tile::wait_product<0>(o_frag);
     smem.v.consumer_release(v_state);
     v_state.advance();

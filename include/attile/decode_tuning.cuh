@@ -23,30 +23,38 @@ struct Sm80DecodeTiles {
 /// Units    bytes of an element of Q, and of one of K and V; KB.
 /// A group of four warps takes registers for the scores of 16 rows and 64 keys, beside O: up to 256
 /// columns of K and V together, of 16 bits. More columns, and fp32, leave registers for two warps,
-/// or one. Of these the largest tiles are taken of which two stages fit shared memory, with as many
-/// as fit, up to six. Two blocks of a multiprocessor, where both fit, load while one of them
-/// merges (docs/tuning.md). `state_floats`: DecodeTraits::kStateFloats.
+/// or one; fp8 takes two, because each warp of a group converts all of its keys. A warp has 16 keys
+/// of a step, or 32 of fp8, so that a stage has as many bytes. Of these the largest tiles are taken
+/// of which two stages fit shared memory, with as many as fit, up to six. Two blocks of a
+/// multiprocessor, where both fit, load while one of them merges (docs/tuning.md). `state_floats`:
+/// DecodeTraits::kStateFloats.
 constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int kv_bytes_each,
                                             int shared_kb, int state_floats) {
   const int columns = d + dv;
   const int row_bytes = columns * kv_bytes_each;
-  const int most = q_bytes_each == 4 ? (columns <= 128 ? 2 : 1)
-                                     : (columns <= 256   ? 4
-                                        : columns <= 384 ? 2
-                                                         : 1);
+  const bool fp8 = kv_bytes_each == 1;
+  const int most = q_bytes_each == 4        ? (columns <= 128 ? 2 : 1)
+                   : columns <= 256 && !fp8 ? 4
+                   : columns <= 384         ? 2
+                                            : 1;
+  const int warp_keys = fp8 && columns <= 384 ? 32 : 16;
   const auto stages = [&](int warps, int group_warps, int blocks) {
     const int q_bytes = 2 * 16 * group_warps * d * q_bytes_each;  // of two stages
-    const int merged = sm80::merge_pitch(sm80::merge_columns(dv, warps)) + state_floats;
+    // With a float for each row of fp8's queries (DecodeTraits::kScalesQueries).
+    const int merged =
+        sm80::merge_pitch(sm80::merge_columns(dv, warps)) + state_floats + (fp8 ? 1 : 0);
     const int others = q_bytes + warps * 16 * merged * static_cast<int>(sizeof(float));
     // The device keeps 1 KB of each block.
     const int of_block = (shared_kb + 1) * 1024 / blocks - 1024;
-    return (of_block - others) / (warps * 16 * row_bytes);
+    return (of_block - others) / (warps * warp_keys * row_bytes);
   };
   for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
     for (int warps = 4; warps >= max(group_warps, 2); warps /= 2) {
       for (int blocks = 2; blocks >= 1; --blocks) {
         const int count = stages(warps, group_warps, blocks);
-        if (count >= 2) return {16 * warps, warps, warps / group_warps, min(count, 6), blocks};
+        if (count >= 2) {
+          return {warp_keys * warps, warps, warps / group_warps, min(count, 6), blocks};
+        }
       }
     }
   }

@@ -32,13 +32,17 @@
 
 namespace attile::detail {
 
-/// Runs wgmma, TMA and warp-specialised kernels: 16-bit types on compute capability 9.0, where TMA
-/// can address the tensors (docs/contract.md says which pages).
+/// Runs wgmma, TMA and warp-specialised kernels: 16-bit types, and fp8, on compute capability 9.0,
+/// where TMA can address the tensors (docs/contract.md says which pages).
 struct Sm90Family {
   static constexpr bool kTakesAll = false;  // only tensors that TMA can address
+  /// V in fp8 has steps of 32 keys, which blocks of a mask may be too small for.
   template <class Args>
   static constexpr bool kTakesTypes = sizeof(typename Args::ElementType) == 2 &&
-                                      bool{Args::Elements::kInputsEqual};
+                                      (Args::Elements::kInputsEqual ||
+                                       Args::Elements::kFp8Queries) &&
+                                      (!Args::Elements::kAllFp8 ||
+                                       fitting_columns<typename Args::MaskType>(32) == 32);
   template <class Args>
   static constexpr bool kCompiled = kTakesTypes<Args>&& arch::compiled_for([](int a) {
     return a == 900;

@@ -12,3 +12,4 @@
 #include <attile/host/merge.h>
 #include <attile/host/prepare.h>
 #include <attile/host/problem.h>
+#include <attile/host/quantize.h>

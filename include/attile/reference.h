@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace attile::reference {
@@ -33,18 +34,6 @@ struct BackwardResult {
   /// The gradient of the score modifier, if it has one, by its lines and their elements.
   std::vector<double> learned;
   std::vector<double> dsinks;  ///< (q_heads); empty without sinks
-};
-
-/// Says how the plain same-dtype computation may vary.
-struct PlainOptions {
-  /// S and dP stay fp32 instead of being rounded to T, and the backward pass takes LSE and O from
-  /// its arguments, P = exp(S' - LSE), as it has to where P is not stored. Always so for float.
-  bool keep_scores = false;
-  bool reverse = false;  ///< sums run from their last term to their first
-  int lanes = 1;         ///< partial sums that a dot product is kept in; up to 16
-  /// With float, Q, K, V, P, dO and dS are rounded to TF32, 11 significant bits, where they are
-  /// multiplied, as Products::k1xTf32 does.
-  bool tf32 = false;
 };
 
 namespace detail {
@@ -76,6 +65,13 @@ struct Attention {
   int group = args.q_heads / args.kv_heads;
   typename Args::DropoutType::Sampler sampler = args.dropout.sampler(args.q_heads);
 
+  /// Returns the factor from the products of a query head's elements to its scores.
+  Real scale_of_products(int batch, int head) const {
+    const int kv_head = head / group;
+    return scale * static_cast<Real>(args.q_scale.at(batch, kv_head)) *
+           static_cast<Real>(args.k_scale.at(batch, kv_head));
+  }
+
   /// Computes S = scale q K^T, S' = score_mod(S), -inf where hidden; and its softmax.
   Row<Real> softmax_row(const Real* q, const Values& k, int batch, int head, int row) const {
     const Extent extent = extent_of(args, batch);
@@ -83,7 +79,7 @@ struct Attention {
     const Real hidden = -std::numeric_limits<Real>::infinity();
     constexpr bool kRaw = kHasGradient<ScoreModType>;
     // Elements in fp8 are exact in every type, and their scales are factors of sums of products.
-    const Real scale_of_head = scale * static_cast<Real>(args.k_scale.at(batch, head / group));
+    const Real scale_of_head = scale_of_products(batch, head);
     Row<Real> r{Values(kRaw ? n : 0), Values(n, hidden), Values(n), Values(n), Values(n), hidden};
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
@@ -128,16 +124,18 @@ struct Attention {
                             extent_of(args, b).q_len, dim);
   }
   template <class X>
-  Values read_keys(const Tensor<X>& t, int b, int kv_head, int dim) const {
+  Values read_keys(const Tensor<X>& t, int b, int kv_head, int dim,
+                   std::int64_t col_stride = 1) const {
     return math.read_factor(rows_from(t, args.sequences.kv_origin(b)), b, kv_head,
-                            extent_of(args, b).kv_len, dim);
+                            extent_of(args, b).kv_len, dim, col_stride);
   }
   /// Returns the factor of a query head's keys, or values. Of keys in pages it has zeros for those
   /// that lie before all that the head's rows may see, since their pages may be others' now.
   template <class X>
-  Values read_keys_of(const Tensor<X>& t, int b, int h, int dim) const {
+  Values read_keys_of(const Tensor<X>& t, int b, int h, int dim,
+                      std::int64_t col_stride = 1) const {
     if constexpr (!kIsPaged<typename Args::SequencesType>) {
-      return read_keys(t, b, h / group, dim);
+      return read_keys(t, b, h / group, dim, col_stride);
     } else {
       const Extent extent = extent_of(args, b);
       Values factor(static_cast<std::size_t>(extent.kv_len) * dim, 0);
@@ -147,7 +145,8 @@ struct Attention {
       const RowOrigin origin = args.sequences.kv_origin(b);
       for (int j = seen.begin; j < extent.kv_len; ++j) {
         const RowOrigin at = args.sequences.kv_row(origin, j);
-        const Values row = math.read_factor(rows_from(t, at), at.batch, h / group, 1, dim);
+        const Values row =
+            math.read_factor(rows_from(t, at), at.batch, h / group, 1, dim, col_stride);
         std::copy(row.begin(), row.end(), factor.begin() + std::ptrdiff_t{j} * dim);
       }
       return factor;
@@ -155,6 +154,39 @@ struct Attention {
   }
 
   ForwardResult forward() const {
+    return rows_of([&](const Real* q, const Values& k, const Values& v, const ScoreIndex& at) {
+      const Row<Real> r = softmax_row(q, k, at.batch, at.head, at.row);
+      return std::pair(output_row(r, v, at.batch, at.head, at.row), r.lse);
+    });
+  }
+
+  /// Returns dLSE = sum of P dS' and dO = sum of P dS' (V - O), all terms by their absolute values,
+  /// where each dS is the sum of the score's products' absolute values, times its scale.
+  ForwardResult score_shifts() const {
+    return rows_of([&](const Real* q, const Values& k, const Values& v, const ScoreIndex& at) {
+      const Row<Real> r = softmax_row(q, k, at.batch, at.head, at.row);
+      const Real factor = std::abs(scale_of_products(at.batch, at.head));
+      const auto v_scale = static_cast<Real>(args.v_scale.at(at.batch, at.head / group));
+      Values terms(Dv, 0), o = output_row(r, v, at.batch, at.head, at.row);
+      Real lse = 0;
+      for (std::size_t j = 0; j < r.p.size(); ++j) {
+        Real products = 0;
+        for (int c = 0; c < D; ++c) products += std::abs(q[c] * k[j * D + c]);
+        if (r.p[j] == Real(0)) continue;
+        const Real weight = r.p[j] * std::abs(r.derivative[j]) * factor * products;
+        lse += weight;
+        for (int c = 0; c < Dv; ++c) {
+          terms[c] += std::abs(weight * r.keep[j] * v_scale * v[j * Dv + c]);
+        }
+      }
+      for (int c = 0; c < Dv; ++c) o[c] = terms[c] + lse * std::abs(o[c]);
+      return std::pair(o, lse);
+    });
+  }
+
+  /// Calls of_row(q_i, k, v, at) for every query, and returns the O and LSE that it returns.
+  template <class OfRow>
+  ForwardResult rows_of(const OfRow& of_row) const {
     ForwardResult result;
     const std::int64_t rows = std::int64_t{args.batch} * args.q_heads * args.q_len;
     result.o.resize(rows * Dv);
@@ -163,15 +195,13 @@ struct Attention {
       const int b = b_h / args.q_heads, h = b_h % args.q_heads;
       const Values q = read_queries(args.q, b, h, D);
       const Values k = read_keys_of(args.k, b, h, D);
-      const Values v = read_keys_of(args.v, b, h, Dv);
-      Values o;
+      const Values v = read_keys_of(args.v, b, h, Dv, args.v_col_stride);
       for (int i = 0; i < extent_of(args, b).q_len; ++i) {
-        const Row<Real> r = softmax_row(q.data() + std::size_t(i) * D, k, b, h, i);
-        const Values o_row = output_row(r, v, b, h, i);
-        o.insert(o.end(), o_row.begin(), o_row.end());
-        result.lse[std::int64_t{b_h} * args.q_len + i] = r.lse;
+        const std::int64_t at = std::int64_t{b_h} * args.q_len + i;
+        const auto [o, lse] = of_row(q.data() + std::size_t(i) * D, k, v, ScoreIndex{b, h, i, 0});
+        std::copy(o.begin(), o.end(), result.o.begin() + at * Dv);
+        result.lse[at] = lse;
       }
-      std::copy(o.begin(), o.end(), result.o.begin() + std::int64_t{b_h} * args.q_len * Dv);
     });
     return result;
   }
@@ -317,16 +347,14 @@ BackwardResult backward(const Args& args) {
 /// with fp32 sums, in which S, P and O are rounded to T as they are written to memory.
 template <ForwardPass Args>
 ForwardResult plain_forward(const Args& args, PlainOptions options = {}) {
-  const detail::PlainOf<Args> math{options.keep_scores, options.reverse, options.lanes,
-                                   options.tf32};
+  const detail::PlainOf<Args> math{options};
   return detail::Attention<detail::PlainOf<Args>, Args>{args, {math}}.forward();
 }
 
 /// Computes the backward pass of the same; dP, dS and the gradients are rounded to T too.
 template <BackwardPass Args>
 BackwardResult plain_backward(const Args& args, PlainOptions options = {}) {
-  const detail::PlainOf<Args> math{options.keep_scores, options.reverse, options.lanes,
-                                   options.tf32};
+  const detail::PlainOf<Args> math{options};
   return detail::Attention<detail::PlainOf<Args>, Args>{args, {math}}.backward();
 }
 
@@ -334,6 +362,20 @@ BackwardResult plain_backward(const Args& args, PlainOptions options = {}) {
 template <ForwardPass Args>
 ForwardResult forward_magnitudes(const Args& args) {
   return detail::Attention<detail::Magnitudes, Args>{args, {}}.forward();
+}
+
+/// Computes, for each value of O, the root of the sum of the squares of its terms P V in fp64; LSE
+/// is the usual one.
+template <ForwardPass Args>
+ForwardResult forward_roots(const Args& args) {
+  return detail::Attention<detail::Roots, Args>{args, {}}.forward();
+}
+
+/// Computes, for each value of O and LSE, what it is off by at most, to first order, where each
+/// score is off by the sum of its products' absolute values, times its scale.
+template <ForwardPass Args>
+ForwardResult forward_score_shifts(const Args& args) {
+  return detail::Attention<detail::Exact, Args>{args, {}}.score_shifts();
 }
 
 /// Computes, for each value of dQ, dK and dV, the sum of |scale dS K|, |scale dS Q| or |P dO|,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/core/element.h>
+#include <attile/core/fp8.h>
 
 #include <algorithm>
 #include <cmath>
@@ -59,6 +60,35 @@ double tolerance(const std::vector<double>& exact, const std::vector<double>& pl
 /// error is not one rounding of it.
 inline double three_products_error(const std::vector<double>& magnitudes) {
   return std::ldexp(largest_finite(magnitudes), -21);
+}
+
+/// Returns what P in e4m3 (kFp8ProbabilityLog2) adds to the tolerance of O: 2 u r with u = 2^-4,
+/// its rounding, and r the largest root of the sum of the squares of an element's terms P V. Such a
+/// rounding is off by 0.42 u in r.m.s., so that these are about five standard deviations where
+/// roundings are independent. Below 2^-14 of a row's largest P the spacing is that of 2^-17, and
+/// what it makes is small beside that of the largest P, unless its row of V is 0.
+/// `roots`: those of reference::forward_roots.
+inline double fp8_probability_error(const std::vector<double>& roots) {
+  return std::ldexp(largest_finite(roots), -3);
+}
+
+/// Returns what sums of products of fp8 add to the tolerance of O where matrix instructions keep
+/// them in 14 bits: each instruction, of 32 keys, cuts off what is below 2^-13 of its sum. Fp32
+/// takes over after at most 256 keys, or with Fp8Sums::kUnpromoted, of `keys` keys, never.
+/// `magnitudes`: those of reference::forward_magnitudes.
+inline double fp8_sum_error(const std::vector<double>& magnitudes, Fp8Sums sums, int keys) {
+  const int instructions = ((sums == Fp8Sums::kPromoted ? std::min(keys, 256) : keys) + 31) / 32;
+  return std::ldexp(instructions * largest_finite(magnitudes), -13);
+}
+
+/// Returns what scores from such sums add to the tolerance of O or LSE. An instruction adds 32
+/// products to a sum, and cuts off each of these 33 below 2^-13 of the largest: D of them leave a
+/// score off by at most 33 D / 32 times that, and in r.m.s. by its root, which 2^-11 of the sum of
+/// the products' absolute values covers about five times. It is a statistical allowance.
+/// `shifts`: what scores that are off by that sum make of each element, of
+/// reference::forward_score_shifts.
+inline double fp8_score_error(const std::vector<double>& shifts) {
+  return std::ldexp(largest_finite(shifts), -11);
 }
 
 /// Returns what sums in any order add to the tolerance of a modifier's gradient, where several

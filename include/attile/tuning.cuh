@@ -3,6 +3,7 @@
 
 #include <attile/core/args.h>
 #include <attile/core/block_sparse.h>
+#include <attile/core/fp8.h>
 #include <attile/core/mask.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/portable/backward_traits.cuh>
@@ -76,12 +77,17 @@ struct Sm80ForwardTiles {
 /// Returns the tiles of the sm80 forward kernel. A warp has 32 rows where that spills nothing: up
 /// to 128 columns of O where scores are plain (kPlainScores); above, with half of the columns,
 /// where shared memory has room for P. As many blocks share a multiprocessor as its shared memory,
-/// 1 KB more than a block's, has room for.
-constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain) {
+/// 1 KB more than a block's, has room for. Elements of fp8 take registers on their way to a
+/// product: `converts` says that K or V has them, and `converts_queries` that Q has them, too,
+/// where the device has no instruction for their products (arch::mma_m16n8k32).
+constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain, bool converts,
+                                              bool converts_queries) {
   if (dim <= 128) {
-    if (!plain) return {64, 64, 4, 1, 2};
-    return {128, dim <= 64 ? 128 : shared_kb >= 163 ? 64 : 32, 4, 1, 2};
+    if (!plain || (converts_queries && dim > 64)) return {64, 64, 4, 1, 2};
+    if (dim <= 64) return {128, converts ? 64 : 128, 4, 1, 2};
+    return {128, shared_kb < 163 || (converts && shared_kb >= 227) ? 32 : 64, 4, 1, 2};
   }
+  if (shared_kb >= 227 && converts_queries) return {64, 64, 8, 2, 1};
   if (shared_kb >= 227) return {64, 64, 4, 2, 2};
   if (shared_kb >= 163 && plain) return {128, 64, 8, 2, 1};
   return {64, plain ? 64 : 32, 4, 1, 2};
@@ -98,7 +104,8 @@ enum class TileSet { kAny, kPackedHeads, kLong, kElements };
 
 /// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
-  int br, bc, stages, element_stages = 0;
+  int br, bc, stages, element_stages = 0, output_parts = 1;
+  bool overlaps = true;
 };
 
 /// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
@@ -108,7 +115,8 @@ inline constexpr bool kHasElementTiles = [] {
   if constexpr (kHasElements<S, StandardMath> && requires(const S& mod) { mod.elements(); }) {
     using Element = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
     return Args::SequencesType::kUniform && !BlockListMask<typename Args::MaskType> &&
-           sizeof(typename Args::ElementType) == 2 && sizeof(Element) == 2;
+           !Args::Elements::kAllFp8 && sizeof(typename Args::ElementType) == 2 &&
+           sizeof(Element) == 2;
   }
   return false;
 }();
@@ -147,6 +155,26 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   if (dim <= 96) return {128, 96, 3};
   if (dim <= 128) return {128, 80, 2};
   return {128, dim <= 192 ? 48 : 32, 2};
+}
+
+/// Returns the tiles where Q, K and V are in fp8. Products take half the time of those of 16 bits,
+/// and the softmax the same, so that the work of a step which does not depend on Bc counts for
+/// more: Bc is the largest that spills nothing. A promoted P V takes registers beside S and O;
+/// above 128 columns of O it takes those of S. `fast`: on the fast path without dropout; `bare`:
+/// also without a modifier, with a mask that takes no registers, and for sequences of one length.
+constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fast, bool bare) {
+  if (dv <= 64) {
+    if (!bare) return {128, 128, 2};
+    return promotes ? Sm90Tiles{192, 96, 3} : Sm90Tiles{192, 160, 2};
+  }
+  if (dv <= 128) {
+    if (!fast) return {128, 64, 3, 0, 2};
+    if (d > 128) return {128, 128, 2, 0, 2};
+    return promotes ? Sm90Tiles{128, 160, 2, 0, 2} : Sm90Tiles{128, bare ? 224 : 160, 2};
+  }
+  if (!promotes) return {128, fast ? 96 : 32, 2};
+  if (!fast) return {128, 64, 2, 0, dv <= 192 ? 3 : 4, false};
+  return dv <= 192 ? Sm90Tiles{128, 96, 2, 0, 2, false} : Sm90Tiles{128, 128, 2, 0, 2, false};
 }
 
 /// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of
@@ -240,14 +268,19 @@ struct Sm80Forward {
   static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
-          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>));
+          : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>,
+                               Fp8<typename Args::Elements::K>,
+                               Args::Elements::kFp8Queries&& kSharedKb >= 163));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
 };
 
 template <class Args, int D, int Dv, TileSet kTileSet>
 struct Sm90Forward {
-  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> &&
+  /// The new rows of a cache see many more keys than lie at the edge of `Causal`.
+  static constexpr bool kLongKeys = kIsForwardOnly<typename Args::SequencesType> &&
+                                    std::is_same_v<typename Args::MaskType, Causal>;
+  static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
                                  (kTileSet == TileSet::kAny || kTileSet == TileSet::kElements);
   /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
@@ -255,15 +288,22 @@ struct Sm90Forward {
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
   static constexpr bool kFast = kHasFastTiles<Args>;
   using M = typename Args::MaskType;
+  using E = typename Args::Elements;
+  static constexpr bool kBare =
+      (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
+      Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
   static constexpr Sm90Tiles kTiles =
-      BlockListMask<M>
+      E::kAllFp8 ? fitted<M>(sm90_fp8_forward_tiles(D, Dv, E::kFp8Sums == Fp8Sums::kPromoted,
+                                                    kFast && !Args::DropoutType::kEnabled, kBare))
+      : BlockListMask<M>
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
       : kTileSet == TileSet::kElements ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
                                        : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<
       Args, D, Dv, kTiles.br, kTiles.bc,
-      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages>>;
+      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages,
+                   false, kTiles.output_parts, false, kTiles.overlaps>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode>

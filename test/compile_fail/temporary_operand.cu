@@ -11,7 +11,7 @@ __global__ void kernel() {
   tile::MmaTile<64, 128, 4> o_frag;
   s_frag.clear();
   o_frag.clear();
-  tile::start_product<__half>(o_frag, tile::RegisterLeft<__half, Scores>(s_frag),
-                              tile::PanelTile<64, 128, __half>{});
+  tile::start_product(o_frag, tile::RegisterLeft<__half, Scores>(s_frag),
+                      tile::PanelTile<64, 128, __half>{});
   tile::wait_product<0>(o_frag);
 }

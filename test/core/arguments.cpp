@@ -99,6 +99,27 @@ TEST_CASE("arguments.scales") {
   CHECK(std::string(attile::check_arguments(a, 0, 0).why) == "k_scale is not aligned to 4 bytes");
   a.k_scale = {}, a.v_scale.data = odd;
   CHECK(std::string(attile::check_arguments(a, 0, 0).why) == "v_scale is not aligned to 4 bytes");
+
+  attile::ForwardArgs<attile::Elements<F, F, F, __half>> all{};
+  all.batch = all.q_heads = all.kv_heads = 1, all.q_len = 2, all.kv_len = 3, all.head_dim = 2;
+  F codes[3][6] = {};
+  __half o[4];
+  all.q = attile::bhsd<const F>(codes[0], 2, 1, 2),
+  all.k = attile::bhsd<const F>(codes[1], 3, 1, 2);
+  all.v = attile::bhsd<const F>(codes[2], 3, 1, 2), all.o = attile::bhsd(o, 2, 1, 2);
+  CHECK(attile::check_arguments(all, 0, 0));
+  all.q_scale.data = odd;
+  CHECK(std::string(attile::check_arguments(all, 0, 0).why) == "q_scale is not aligned to 4 bytes");
+  all.q_scale = {};
+  all.v_col_stride = 3;
+  const char* const no_axis =
+      "v has no contiguous axis: neither v_col_stride nor v.row_stride is 1";
+  CHECK(std::string(attile::check_arguments(all, 0, 0).why) == no_axis);
+  all.v.row_stride = 1;
+  CHECK(attile::check_arguments(all, 0, 0));
+  // The stride of an axis with one element is not looked at.
+  all.v.row_stride = 5, all.kv_len = 1;
+  CHECK(attile::check_arguments(all, 0, 0));
 }
 
 TEST_CASE("arguments.head_dims") {

@@ -147,14 +147,42 @@ TEST_CASE("fp8.elements") {
   using Bf16 = __nv_bfloat16;
   CHECK(std::string(attile::element_name<E4m3>()) == "e4m3");
   CHECK(std::string(attile::element_name<E5m2>()) == "e5m2");
-  static_assert(attile::CacheElement<E4m3> && attile::CacheElement<float>);
-  static_assert(!attile::Element<E4m3> && !attile::CacheElement<std::uint8_t>);
+  static_assert(attile::InputElement<E4m3> && attile::InputElement<float>);
+  static_assert(!attile::Element<E4m3> && !attile::InputElement<std::uint8_t>);
   static_assert(Elements<__half, E4m3, E5m2>::kFp8Cache);
   static_assert(Elements<Bf16, E5m2, E5m2>::kFp8Cache);
   static_assert(!Elements<Bf16, E5m2, E5m2>::kAllEqual);
   static_assert(!Elements<float, E4m3, E4m3>::kFp8Cache);
   static_assert(!Elements<Bf16, E4m3, Bf16>::kFp8Cache);
   static_assert(!Elements<Bf16, E4m3, E4m3, __half>::kFp8Cache && !Elements<Bf16>::kFp8Cache);
+  static_assert(std::is_same_v<Elements<Bf16, E4m3, E4m3>::Operand, Bf16>);
+}
+
+TEST_CASE("fp8.queries") {
+  using attile::Elements;
+  using Bf16 = __nv_bfloat16;
+  using All = Elements<E4m3, E5m2, E4m3, Bf16>;
+  static_assert(All::kFp8Queries && All::kAllFp8 && !All::kFp8Cache && !All::kInputsEqual);
+  static_assert(std::is_same_v<All::Operand, __half>);
+  static_assert(All::kFp8Sums == attile::Fp8Sums::kPromoted);
+  using Same = Elements<E4m3, E4m3, E4m3, float>;
+  static_assert(Same::kAllFp8 && !Same::kInputsEqual && !Same::kOnlyOutputIsFloat);
+  // The mix of a 16-bit V, whose type O has.
+  using Mix = Elements<E5m2, E5m2, Bf16, Bf16>;
+  static_assert(Mix::kFp8Queries && !Mix::kAllFp8 && std::is_same_v<Mix::Operand, Bf16>);
+  static_assert(Elements<E5m2, E5m2, Bf16, float>::kFp8Queries);
+  static_assert(!Elements<E5m2, E5m2, Bf16, __half>::kFp8Queries);
+  static_assert(!Elements<E5m2, E5m2, float, float>::kFp8Queries);
+  static_assert(!Elements<E5m2, Bf16, Bf16, Bf16>::kFp8Queries);
+  static_assert(!Elements<E5m2, Bf16, E5m2, Bf16>::kFp8Queries);
+
+  attile::ForwardArgs<All> args{};
+  static_assert(std::is_same_v<decltype(args.q_scale), Scales>);
+  static_assert(std::is_same_v<decltype(args.v_col_stride), std::int64_t>);
+  CHECK(args.v_col_stride == 1);
+  using Half = attile::ForwardArgs<__half>;
+  static_assert(std::is_same_v<decltype(Half::q_scale), attile::NoScales>);
+  static_assert(std::is_same_v<decltype(Half::v_col_stride), attile::UnitStride>);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/fp8_cases.h"
 #include "support/problem.h"
 #include "support/random.h"
 #include "support/suite_cases.h"
@@ -45,13 +46,13 @@ TEST_CASE("reference.fp8_is_numbers") {
   constexpr int kHeads = 2, kKeys = 7, kDim = 8, kSize = kHeads * kKeys * kDim;
   const Random random(5);
   std::vector<float> q(2 * kSize), k(kSize), v(kSize);
-  std::vector<__half> half_q;
+  std::vector<__nv_fp8_e5m2> q_codes;
   std::vector<__nv_fp8_e4m3> k_codes;
   std::vector<__nv_fp8_e5m2> v_codes;
-  const float k_scales[] = {0.7f, 3.1f}, v_scales[] = {1.9f, 0.3f};
+  const float q_scales[] = {1.3f, 0.6f}, k_scales[] = {0.7f, 3.1f}, v_scales[] = {1.9f, 0.3f};
   for (int i = 0; i < 2 * kSize; ++i) {
-    half_q.push_back(attile::from_float<__half>(random.normal(i)));
-    q[i] = attile::to_float(half_q[i]);
+    q_codes.push_back(attile::from_float<__nv_fp8_e5m2>(random.normal(i)));
+    q[i] = attile::to_float(q_codes[i]);
   }
   for (int i = 0; i < kSize; ++i) {
     k_codes.push_back(attile::from_float<__nv_fp8_e4m3>(random.normal(1000 + i)));
@@ -62,13 +63,13 @@ TEST_CASE("reference.fp8_is_numbers") {
     a.batch = 1, a.q_heads = 2 * kHeads, a.kv_heads = kHeads, a.q_len = a.kv_len = kKeys;
     a.head_dim = kDim, a.score_mod.cap = 3.0f;
   };
-  using E = attile::Elements<__half, __nv_fp8_e4m3, __nv_fp8_e5m2>;
+  using E = attile::Elements<__nv_fp8_e5m2, __nv_fp8_e4m3, __nv_fp8_e5m2, __half>;
   attile::ForwardArgs<E, attile::Causal, attile::Softcap> fp8{};
   describe(fp8);
-  fp8.q = attile::bhsd<const __half>(half_q.data(), kKeys, 2 * kHeads, kDim);
+  fp8.q = attile::bhsd<const __nv_fp8_e5m2>(q_codes.data(), kKeys, 2 * kHeads, kDim);
   fp8.k = attile::bhsd<const __nv_fp8_e4m3>(k_codes.data(), kKeys, kHeads, kDim);
   fp8.v = attile::bhsd<const __nv_fp8_e5m2>(v_codes.data(), kKeys, kHeads, kDim);
-  fp8.k_scale = {k_scales, 0, 1}, fp8.v_scale = {v_scales, 0, 1};
+  fp8.q_scale = {q_scales, 0, 1}, fp8.k_scale = {k_scales, 0, 1}, fp8.v_scale = {v_scales, 0, 1};
   const auto found = reference::forward(fp8);
   // Of each kv head by itself, with its scale as a factor of the scale and of O.
   for (int h = 0; h < kHeads; ++h) {
@@ -78,7 +79,7 @@ TEST_CASE("reference.fp8_is_numbers") {
     wide.q = attile::bhsd<const float>(q.data() + 2 * h * kKeys * kDim, kKeys, 2, kDim);
     wide.k = attile::bhsd<const float>(k.data() + h * kKeys * kDim, kKeys, 1, kDim);
     wide.v = attile::bhsd<const float>(v.data() + h * kKeys * kDim, kKeys, 1, kDim);
-    wide.scale = attile::scale_of(wide, kDim) * k_scales[h];
+    wide.scale = attile::scale_of(wide, kDim) * q_scales[h] * k_scales[h];
     const auto wanted = reference::forward(wide);
     for (std::size_t i = 0; i < wanted.lse.size(); ++i) {
       CHECK(found.lse[h * wanted.lse.size() + i] == Approx(wanted.lse[i]).epsilon(1e-6));
@@ -336,6 +337,92 @@ TEST_CASE("reference.one_product_is_more_than_three_are_allowed") {
     const auto one_product = reference::plain_forward(args, {.tf32 = true}).o;
     CHECK(reference::max_error(one_product, exact) > 10 * allowed);
   }
+}
+
+TEST_CASE("reference.roots") {
+  Case c{.name = "", .q_len = 2, .kv_len = 10, .head_dim = 8, .data = Data::kZero};
+  Problem<float, Policy::kNone> p(c);
+  const auto roots = reference::forward_roots(p.forward_args());
+  const std::vector<double> v = p.v.gather();
+  for (int x = 0; x < 8; ++x) {
+    double squares = 0;
+    for (int j = 0; j < 10; ++j) squares += v[j * 8 + x] * v[j * 8 + x] / 100;
+    CHECK(roots.o[8 + x] == Approx(std::sqrt(squares)));
+  }
+  CHECK(roots.lse[1] == Approx(std::log(10.0)));
+}
+
+/// Where all products are positive, a score's error is that of a relative error of the scale.
+TEST_CASE("reference.score_shifts") {
+  const Case c{.name = "", .policy = Policy::kCausal, .q_heads = 2, .q_len = 5, .kv_len = 9};
+  Problem<float, Policy::kCausal> p(c);
+  p.q.for_each([](float& x, std::int64_t) { x = std::abs(x); });
+  p.k.for_each([](float& x, std::int64_t) { x = std::abs(x); });
+  auto args = p.forward_args();
+  const auto shifts = reference::forward_score_shifts(args);
+  const float scale = attile::scale_of(args, args.head_dim), change = scale * 0x1p-10f;
+  args.scale = scale + change;
+  const auto above = reference::forward(args);
+  args.scale = scale - change;
+  const auto below = reference::forward(args);
+  for (std::size_t i = 0; i < shifts.lse.size(); ++i) {
+    CHECK(shifts.lse[i] == Approx((above.lse[i] - below.lse[i]) * 512).epsilon(1e-4));
+  }
+  double most = 0;
+  for (std::size_t i = 0; i < shifts.o.size(); ++i) {
+    const double slope = std::abs(above.o[i] - below.o[i]) * 512;
+    CHECK(slope <= shifts.o[i] * (1 + 1e-4));
+    most = std::max(most, slope / shifts.o[i]);
+  }
+  CHECK(most > 0.05);
+}
+
+/// What the suite allows for P in e4m3 and for sums of 14 bits is what these need, within a factor.
+TEST_CASE("reference.fp8_errors") {
+  constexpr int kRows = 40, kKeys = 300, kDim = 128;
+  const auto numbers = [](std::uint64_t seed, int count) {
+    std::vector<float> result = normal_numbers<float>(seed, count);
+    for (float& x : result) x = attile::to_float(rounded<__nv_fp8_e4m3>(x));
+    return result;
+  };
+  const auto q = numbers(1, kRows * kDim), k = numbers(2, kKeys * kDim),
+             v = numbers(3, kKeys * kDim);
+  attile::ForwardArgs<float> args{};
+  args.q = attile::bhsd(q.data(), kRows, 1, kDim), args.k = attile::bhsd(k.data(), kKeys, 1, kDim);
+  args.v = attile::bhsd(v.data(), kKeys, 1, kDim);
+  args.batch = args.q_heads = args.kv_heads = 1;
+  args.q_len = kRows, args.kv_len = kKeys, args.head_dim = kDim;
+  const auto exact = reference::forward(args);
+  const auto as_doubles = [](const auto& x) { return std::vector<double>(x.begin(), x.end()); };
+  const auto o = quantised_attention(as_doubles(q), as_doubles(k), as_doubles(v), kDim, true);
+  const double allowed = reference::fp8_probability_error(reference::forward_roots(args).o);
+  CHECK(reference::max_error(o, exact.o) < allowed);
+  CHECK(reference::max_error(o, exact.o) > allowed / 4);
+
+  double error = 0, magnitude = 0;
+  for (int i = 0; i < kRows * kKeys; ++i) {
+    double sum = 0, terms = 0, cut = 0;
+    for (int first = 0; first < kDim; first += 32) {
+      double largest = std::abs(cut);
+      double products[32];
+      for (int c = 0; c < 32; ++c) {
+        const int at = first + c;
+        products[c] = double{q[i / kKeys * kDim + at]} * k[i % kKeys * kDim + at];
+        sum += products[c], terms += std::abs(products[c]);
+        largest = std::max(largest, std::abs(products[c]));
+      }
+      const double unit = std::ldexp(1.0, std::ilogb(largest) - 13);
+      cut = std::trunc(cut / unit) * unit;
+      for (const double x : products) cut += std::trunc(x / unit) * unit;
+    }
+    error = std::max(error, std::abs(cut - sum)), magnitude = std::max(magnitude, terms);
+  }
+  CHECK(error < reference::fp8_score_error({magnitude}));
+  CHECK(error > reference::fp8_score_error({magnitude}) / 16);
+
+  CHECK(reference::fp8_sum_error({1.0}, attile::Fp8Sums::kPromoted, 1 << 17) == 0x1p-10);
+  CHECK(reference::fp8_sum_error({1.0}, attile::Fp8Sums::kPromoted, 33) == 0x1p-12);
+  CHECK(reference::fp8_sum_error({1.0}, attile::Fp8Sums::kUnpromoted, 1 << 17) == 0.5);
 }
 
 TEST_CASE("reference.tolerance") {

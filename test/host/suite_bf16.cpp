@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "support/cpu_executor.h"
-#include "support/fp8_cache.h"
+#include "support/fp8_executor.h"
 #include "support/suite_cases.h"
 
 namespace {

@@ -65,7 +65,8 @@ TEST_CASE(
     if (!backward) refused.push_back(std::string("backward ") + c.name);
   }
   CHECK(refused == std::vector<std::string>{"forward causal_reversed", "backward causal_reversed",
-                                            "backward broadcast"});
+                                            "backward broadcast", "forward earlier_reversed",
+                                            "backward earlier_reversed"});
 }
 
 std::string strides_text(const std::string& name) {

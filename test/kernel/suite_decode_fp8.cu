@@ -4,8 +4,8 @@
 #include <string>
 
 #include "kernel/decode_executor.cuh"
-#include "support/fp8_cache.h"
-#include "support/fp8_scales.h"
+#include "support/fp8_cases.h"
+#include "support/fp8_executor.h"
 
 namespace suite_decode_fp8 {
 
@@ -37,8 +37,10 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("fp8.call_fill_d128", Fp8Cache<FillCall, E4m3, E5m2>{},
                                in_full(kFew));
   suite.test("softcap", "forward", "fp8_scales", [] {
-    check_fp8_scales<__half, E4m3, E5m2>(DecodeCall<Dims<64>, SplitKind::kFill>{}, 64, 64);
-    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(OneCall<Dims<64>>{}, 40, 24);
+    check_fp8_scales<attile::Elements<__half, E4m3, E5m2>>(DecodeCall<Dims<64>, SplitKind::kFill>{},
+                                                           64, 64);
+    check_fp8_scales<attile::Elements<__nv_bfloat16, E5m2, E4m3>>(OneCall<Dims<64>>{}, 40, 24);
+    check_fp8_query_range<E4m3, E5m2>(DecodeCall<Dims<64>, SplitKind::kFill>{});
   });
   const Suite forward("gpu.call", policies<>);
   forward.test("none", "forward", "fp8_runs_sm80_everywhere", [] {

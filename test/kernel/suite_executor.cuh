@@ -113,10 +113,9 @@ struct Sm90DefaultTiles {
   using Fallback = attile::sm80::DefaultForwardTraits<Args, Dim::D, Dim::Dv>;
 };
 
-/// Whether TMA copies O, which that in fp32 of 16-bit inputs is not.
+/// Whether TMA copies O, which that in fp32 is not.
 template <class Args>
-inline constexpr bool kOutputIsCopied =
-    std::is_same_v<typename Args::Elements::Q, typename Args::Elements::O>;
+inline constexpr bool kOutputIsCopied = sizeof(typename Args::Elements::O) == 2;
 
 /// Whether the family sm90 runs the problem where there is one, with tiles of bc keys, by the rules
 /// of docs/index.md and docs/contract.md and not by its code: or the suite would pass without it.
@@ -139,6 +138,13 @@ bool sm90_addresses(const Args& a, int bc) {
   const bool no_rows = a.batch == 0 || queries.rows == 0;
   const auto of_rows = [&](const auto& t) { return no_rows || addresses(t, queries, a.q_heads); };
   const auto of_keys = [&](const auto& t) { return no_keys || addresses(t, keys, a.kv_heads); };
+  if (!no_rows && !no_keys && a.v_col_stride != 1) {
+    // V by columns is the matrix of which a row is a column, and whose sequences have one length.
+    const attile::Tensor columns{a.v.data, a.v.batch_stride, a.v.head_stride, a.v_col_stride};
+    const bool is_boxed = Args::SequencesType::kUniform &&
+                          addresses(columns, {keys.batches, dim_v}, a.kv_heads);
+    if (!is_boxed) return false;
+  }
   if constexpr (!Args::SequencesType::kUniform) {
     // Batches, or pages, are whole rows or whole heads apart, in all of these tensors alike.
     const auto apart = [](attile::RowShape shape, int heads, const auto& first,
@@ -165,7 +171,8 @@ bool sm90_addresses(const Args& a, int bc) {
             of_keys(a.dv) && whole(a.dk, a.head_dim) && whole(a.dv, dim_v));
   } else {
     const bool stored = !kOutputIsCopied<Args> || (of_rows(a.o) && whole(a.o, dim_v));
-    return no_rows || (of_rows(a.q) && of_keys(a.k) && of_keys(a.v) && stored);
+    const bool values = a.v_col_stride != 1 || of_keys(a.v);
+    return no_rows || (of_rows(a.q) && of_keys(a.k) && values && stored);
   }
 }
 

@@ -4,6 +4,7 @@
 // to trap: cmake/expect_traps.cmake reads that from the PTX.
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/bulk_tensor.cuh>
+#include <attile/arch/fp8.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/mbarrier.cuh>
@@ -39,7 +40,11 @@ ATTILE_FROM(800, mma_bf16,
                                               shared))
 ATTILE_FROM(800, mma_tf32,
             arch::mma_m16n8k8_tf32(d[0][0], d[0][1], d[0][2], d[0][3], a, shared, shared))
+ATTILE_FROM(800, mma_fp8,
+            (arch::mma_m16n8k32<__nv_fp8_e4m3, __nv_fp8_e5m2>(d[0][0], d[0][1], d[0][2], d[0][3], a,
+                                                              shared, shared)))
 
+ATTILE_FROM(900, store_matrices, arch::store_matrices(shared, a))
 ATTILE_FROM(900, mbarrier_init, arch::mbarrier_init(bar, 1))
 ATTILE_FROM(900, mbarrier_publish, arch::mbarrier_publish())
 ATTILE_FROM(900, mbarrier_arrive, arch::mbarrier_arrive(bar))
@@ -70,3 +75,9 @@ ATTILE_FROM(901, wgmma_shared,
                                                    true)))
 ATTILE_FROM(901, wgmma_registers,
             (arch::wgmma_m64k16<__nv_bfloat16, 16, true>(d, a, std::uint64_t{shared}, true)))
+ATTILE_FROM(901, wgmma_fp8_shared,
+            (arch::wgmma_m64k32<__nv_fp8_e4m3, __nv_fp8_e5m2, 16>(d, std::uint64_t{shared},
+                                                                  std::uint64_t{shared}, true)))
+ATTILE_FROM(901, wgmma_fp8_registers,
+            (arch::wgmma_m64k32<__nv_fp8_e4m3, __nv_fp8_e5m2, 16>(d, a, std::uint64_t{shared},
+                                                                  true)))

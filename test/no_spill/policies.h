@@ -32,8 +32,17 @@ bool each_policy(const Named& named) {
 template <class Named>
 bool each_fp32_policy(const Named& named) {
   return named.template operator()<float, Causal, NoScoreMod, NoDropout>() &&
-         named.template operator()<float, And<Causal, Document>, Then<Softcap, Alibi>,
-                                   PhiloxDropout>();
+         named.template
+         operator()<float, And<Causal, Document>, Then<Softcap, Alibi>, PhiloxDropout>();
+}
+
+/// Elements of fp8, which types E have, take registers on their way to a product.
+template <class... E, class Named>
+bool each_fp8_policy(const Named& named) {
+  return ((named.template operator()<E, Causal, NoScoreMod, NoDropout>() &&
+           named.template
+           operator()<E, And<Causal, Document>, Then<Softcap, Alibi>, PhiloxDropout>()) &&
+          ...);
 }
 
 /// Both 16-bit types take the same registers: fp16 is a sample throughout.

@@ -24,5 +24,10 @@ struct NamedKernels {
 
 bool compiled() {
   const NamedKernels named;
-  return each_fp32_policy(named) && each_16_bit_policy(named);
+  using E4m3 = __nv_fp8_e4m3;
+  using E5m2 = __nv_fp8_e5m2;
+  using Bf16 = __nv_bfloat16;
+  return each_fp32_policy(named) && each_16_bit_policy(named) &&
+         each_fp8_policy<Elements<Bf16, E4m3, E4m3>, Elements<E4m3, E4m3, E4m3, Bf16>,
+                         Elements<E5m2, E5m2, __half, __half>>(named);
 }

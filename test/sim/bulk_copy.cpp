@@ -16,30 +16,29 @@ namespace sim {
 namespace {
 
 constexpr int kUnitBytes = 16;
-constexpr int kElementBytes = 2;
 constexpr int kMostRowBytes = 128;
 
-int row_bytes(const BoxedTensor& map) { return map.box[0] * kElementBytes; }
+int element_bytes(const BoxedTensor& map) { return static_cast<int>(map.stride_bytes[0]); }
+
+int row_bytes(const BoxedTensor& map) { return map.box[0] * element_bytes(map); }
 
 int box_bytes(const BoxedTensor& map) {
-  int bytes = kElementBytes;
+  int bytes = element_bytes(map);
   for (const int elements : map.box) bytes *= elements;
   return bytes;
 }
 
-/// What the tensor has of a row of a box: elements [begin, end) of it, the first of which is
-/// `from`.
+/// What the tensor has of a row of a box: bytes [begin, end) of it, the first of which is `from`.
 struct Row {
   const unsigned char* from;
   int begin, end;
 
-  int bytes() const { return (end - begin) * kElementBytes; }
+  int bytes() const { return end - begin; }
 };
 
 /// What a store writes of it: whole units, beyond the tensor's row where that ends inside of one.
 Row whole_units(Row row) {
-  constexpr int kUnitElements = kUnitBytes / kElementBytes;
-  row.end = (row.end + kUnitElements - 1) / kUnitElements * kUnitElements;
+  row.end = (row.end + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
   return row;
 }
 
@@ -47,11 +46,12 @@ Row whole_units(Row row) {
 template <class F>
 void for_each_row(const BoxedTensor& map, const Coord& coord, F f) {
   const std::array<std::int64_t, 5> at{coord.c0, coord.c1, coord.c2, coord.c3, coord.c4};
+  const int bytes = element_bytes(map);
   const auto begin = std::clamp<std::int64_t>(-at[0], 0, map.box[0]);
   const auto end = std::clamp<std::int64_t>(map.size[0] - at[0], begin, map.box[0]);
   const int rows = box_bytes(map) / row_bytes(map);
   for (int number = 0; number < rows; ++number) {
-    auto address = reinterpret_cast<std::uintptr_t>(map.data) + (at[0] + begin) * kElementBytes;
+    auto address = reinterpret_cast<std::uintptr_t>(map.data) + (at[0] + begin) * bytes;
     bool inside = true;
     for (int d = 1, rest = number; d < 5; rest /= map.box[d++]) {
       const std::int64_t c = at[d] + rest % map.box[d];
@@ -60,7 +60,8 @@ void for_each_row(const BoxedTensor& map, const Coord& coord, F f) {
       if (map.size[d] > 1) address += static_cast<std::uintptr_t>(c) * map.stride_bytes[d];
     }
     const auto* from = reinterpret_cast<const unsigned char*>(address);
-    f(number, inside ? Row{from, static_cast<int>(begin), static_cast<int>(end)} : Row{from, 0, 0});
+    f(number, inside ? Row{from, static_cast<int>(begin) * bytes, static_cast<int>(end) * bytes}
+                     : Row{from, 0, 0});
   }
 }
 
@@ -68,7 +69,7 @@ void for_each_row(const BoxedTensor& map, const Coord& coord, F f) {
 std::vector<unsigned char> gather(const BoxedTensor& map, const Coord& coord) {
   std::vector<unsigned char> bytes(box_bytes(map));
   for_each_row(map, coord, [&](int number, const Row& row) {
-    unsigned char* const to = bytes.data() + number * row_bytes(map) + row.begin * kElementBytes;
+    unsigned char* const to = bytes.data() + number * row_bytes(map) + row.begin;
     std::memcpy(to, row.from, row.bytes());
   });
   return bytes;
@@ -148,7 +149,7 @@ void Machine::touch_as_unit(const UnitTouch& touch, const unsigned char* p, std:
 
 void Machine::check_box(const BoxedTensor& map, const Coord& coord, std::uint32_t shared,
                         const char* verb, const void* pc) {
-  if (const int begin = coord.c0 * kElementBytes; begin % kUnitBytes != 0) {
+  if (const int begin = coord.c0 * element_bytes(map); begin % kUnitBytes != 0) {
     report("misaligned", who() + verb + shared_text(shared) + " (" + place_of(pc) +
                              ") a box that begins at byte " + std::to_string(begin) +
                              " of the tensor's rows, which is no multiple of 16");
@@ -284,8 +285,7 @@ void Machine::read_stores(int pending) {
     for_each_row(store.map, store.coord, [&](int number, const Row& part) {
       const Row row = whole_units(part);
       auto* const to = const_cast<unsigned char*>(row.from);
-      const unsigned char* const from =
-          bytes.data() + number * row_bytes(store.map) + row.begin * kElementBytes;
+      const unsigned char* const from = bytes.data() + number * row_bytes(store.map) + row.begin;
       if (!store.adds) {
         std::memcpy(to, from, row.bytes());
         return;

@@ -6,7 +6,7 @@ find_package(CUDAToolkit 12.4 REQUIRED)
 add_library(attile_sim OBJECT)
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp)
 list(FILTER sources EXCLUDE
-     REGEX "/(planted[a-z_]*|performance|train_gpt|append|merge|suite_[a-z0-9_]+)\\.cpp$")
+     REGEX "/(planted[a-z_]*|performance|train_gpt|append|merge|quantize|suite_[a-z0-9_]+)\\.cpp$")
 target_sources(attile_sim PRIVATE ${sources})
 target_compile_features(attile_sim PUBLIC cxx_std_20)
 target_compile_options(attile_sim PRIVATE -O2 -Wall -Wextra)

@@ -811,6 +811,11 @@ void atomic_add(float* address, const attile::Float4& x, std::source_location) {
                         __builtin_return_address(0));
   for (int i = 0; i < 4; ++i) address[i] += x[i];
 }
+void atomic_max(float* address, float x, std::source_location) {
+  Machine::get().access(address, sizeof *address, {Access::kWrite, Way::kAtomic},
+                        __builtin_return_address(0));
+  *address = std::max(*address, x);
+}
 int fetch_add(int* address, int x, std::source_location) {
   Machine::get().access(address, sizeof *address, {Access::kWrite, Way::kAtomic},
                         __builtin_return_address(0));
@@ -883,13 +888,12 @@ void initialise(const void* address, std::size_t bytes) {
   }
 }
 
-void matrix_row(const void* address, const void* pc) {
-  Machine::get().access(address, 16,
-                        {.access = Access::kRead, .way = Way::kMatrix, .happens = false}, pc);
+void matrix_row(const void* address, Access access, const void* pc) {
+  Machine::get().access(address, 16, {.access = access, .way = Way::kMatrix, .happens = false}, pc);
 }
-void matrix_element(const void* address, std::size_t bytes, const void* pc) {
-  Machine::get().access(address, bytes,
-                        {.access = Access::kRead, .way = Way::kMatrix, .counts = false}, pc);
+void matrix_element(const void* address, std::size_t bytes, Access access, const void* pc) {
+  Machine::get().access(address, bytes, {.access = access, .way = Way::kMatrix, .counts = false},
+                        pc);
 }
 void count_flops(std::uint64_t flops) { Machine::get().counters().mma_flops += flops; }
 

@@ -169,6 +169,7 @@ void count_exp();
 
 void atomic_add(float* address, float x, std::source_location at);
 void atomic_add(float* address, const attile::Float4& x, std::source_location at);
+void atomic_max(float* address, float x, std::source_location at);
 int fetch_add(int* address, int x, std::source_location at);
 /// One access of `bytes` bytes.
 void load(void* to, const void* address, std::size_t bytes);
@@ -186,8 +187,12 @@ void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared, bool transposed,
                    std::source_location at);
 void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared, bool transposed,
                    std::source_location at);
+/// stmatrix.
+void store_matrices(std::uint32_t shared, const std::uint32_t (&r)[4], std::source_location at);
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   const float* values, std::source_location at);
+void mma_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                  const float* left_values, const float* right_values, std::source_location at);
 void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                       std::source_location at);
 int fetch_add_acq_rel(int* address, int x, std::source_location at);
@@ -234,12 +239,13 @@ void fence_async_proxy();
 /// setmaxnreg; `more`: or fewer.
 void set_registers(int count, bool more, std::source_location at);
 
-/// wgmma.m64nNk16: what all threads of the warpgroup agree on.
+/// wgmma.m64nNk16, and m64nNk32 of 8-bit elements: what all threads of the warpgroup agree on.
 struct ProductForm {
   int n;
   std::uint64_t a, b;  ///< descriptors; of a: 0, where it lies in registers
   bool a_in_registers, transposed_a, transposed_b, accumulate;
-  const float* values;  ///< of the operands' 16 bits: values_of<T>()
+  int element_bytes;
+  const float *values_a, *values_b;  ///< of the operands' bits: values_of<T>()
 
   bool operator==(const ProductForm&) const = default;
 };
@@ -255,9 +261,10 @@ void wait_for_products(int pending, std::source_location at);
 
 /// A load or store of the running thread, if one is running. `pc`: where in the program.
 void access(const void* address, std::size_t bytes, Access access, const void* pc);
-/// For matrix.cpp: a row whose address a lane gives, which is counted; and what a lane gets of it.
-void matrix_row(const void* address, const void* pc);
-void matrix_element(const void* address, std::size_t bytes, const void* pc);
+/// For matrix.cpp: a row whose address a lane gives, which is counted; and what a lane gets of it,
+/// or writes there.
+void matrix_row(const void* address, Access access, const void* pc);
+void matrix_element(const void* address, std::size_t bytes, Access access, const void* pc);
 void count_flops(std::uint64_t flops);
 
 /// Device memory; its bytes are uninitialised.

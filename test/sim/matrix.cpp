@@ -21,7 +21,7 @@ template <int kCount>
 void load_some_matrices(std::uint32_t (&r)[kCount], std::uint32_t shared, bool transposed,
                         const void* pc, std::source_location at) {
   const int lane = thread_index() % kWarpSize;
-  if (lane < kCount * 8) matrix_row(at_shared(shared), pc);
+  if (lane < kCount * 8) matrix_row(at_shared(shared), Access::kRead, pc);
   const auto& rows = exchange({shared}, at);
   for (int matrix = 0; matrix < kCount; ++matrix) {
     unsigned char element[2][2];
@@ -29,7 +29,7 @@ void load_some_matrices(std::uint32_t (&r)[kCount], std::uint32_t shared, bool t
       const int row = transposed ? lane % 4 * 2 + e : lane / 4;
       const int col = transposed ? lane / 4 : lane % 4 * 2 + e;
       const unsigned char* const p = at_shared(rows[matrix * 8 + row][0]) + 2 * col;
-      matrix_element(p, 2, pc);
+      matrix_element(p, 2, Access::kRead, pc);
       std::memcpy(element[e], p, 2);
     }
     std::memcpy(&r[matrix], element, 4);
@@ -46,6 +46,17 @@ void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared, bool transposed,
                    std::source_location at) {
   load_some_matrices(r, shared, transposed, __builtin_return_address(0), at);
 }
+void store_matrices(std::uint32_t shared, const std::uint32_t (&r)[4], std::source_location at) {
+  const void* const pc = __builtin_return_address(0);
+  matrix_row(at_shared(shared), Access::kWrite, pc);
+  const auto& rows = exchange({shared}, at);
+  const int lane = thread_index() % kWarpSize;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    unsigned char* const p = at_shared(rows[matrix * 8 + lane / 4][0]) + lane % 4 * 4;
+    matrix_element(p, 4, Access::kWrite, pc);
+    std::memcpy(p, &r[matrix], 4);
+  }
+}
 
 namespace {
 
@@ -61,10 +72,10 @@ struct Factors {
 };
 
 /// Adds the products of factors, which are exact, to the sums. Each term is cut off, towards zero,
-/// two bits below the last one that fp32 has of the largest; then their sum, below its last bit.
-/// Devices differ in how far below they cut, and in whether they add all terms at once or in two
-/// halves.
-template <std::size_t kDepth>
+/// 2^-kBits below the largest: two bits below the last one that fp32 has of that, or for fp8 less
+/// far. Then their sum is cut off, below its last bit. Devices differ in how far below they cut,
+/// and in whether they add all terms at once or in two halves.
+template <int kBits = 25, std::size_t kDepth>
 void multiply_add(float (&d)[4], const Factors<kDepth>& x) {
   constexpr std::int64_t kExponent = 0x7FF0'0000'0000'0000, kMagnitude = 0x7FFF'FFFF'FFFF'FFFF;
   Doubles terms[kDepth + 1] = {{d[0], d[1], d[2], d[3]}};
@@ -79,13 +90,15 @@ void multiply_add(float (&d)[4], const Factors<kDepth>& x) {
     const Words magnitude = std::bit_cast<Words>(term) & kMagnitude;
     largest = magnitude > largest ? magnitude : largest;
   }
-  // In units of that last bit, which are powers of two, the terms are whole numbers below 2^26.
-  static_assert(kDepth < 31, "the sum of so many of them is an int");
+  // In units of that last bit, which are powers of two, the terms are whole numbers below
+  // 2^(kBits + 1).
+  static_assert(kDepth + 1 < (1u << (30 - kBits)), "the sum of so many of them is an int");
+  constexpr double kUnits = 1 << kBits;
   const Doubles power = std::bit_cast<Doubles>(largest & kExponent);
-  const Doubles units = 0x1p25 / power;
+  const Doubles units = kUnits / power;
   Ints sum{};
   for (const Doubles& term : terms) sum += __builtin_convertvector(term * units, Ints);
-  const Doubles exact = __builtin_convertvector(sum, Doubles) * (power * 0x1p-25);
+  const Doubles exact = __builtin_convertvector(sum, Doubles) * (power / kUnits);
   for (int i = 0; i < 4; ++i) {
     const bool is_number = largest[i] != 0 && largest[i] < kExponent;
     d[i] = static_cast<float>(is_number ? exact[i] : plain_sum[i]);
@@ -113,6 +126,27 @@ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_
   }
   multiply_add(d, x);
   if (lane == 0) count_flops(2 * 16 * 8 * 16);
+}
+
+/// Sums of fp8 have 14 bits, as those of compute capability 8.9 and 12.0 have.
+void mma_m16n8k32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                  const float* left_values, const float* right_values, std::source_location at) {
+  const auto& lanes = exchange({a[0], a[1], a[2], a[3], b[0], b[1]}, at);
+  const int lane = thread_index() % kWarpSize;
+  Factors<32> x;
+  for (int owner = 0; owner < 4; ++owner) {
+    for (int i = 0; i < 2; ++i) {
+      const Operands& left = lanes[lane / 4 * 4 + owner];
+      const Operands& right = lanes[(lane % 4 * 2 + i) * 4 + owner];
+      for (int k = 0; k < 8; ++k) {
+        const int at_k = k / 4 * 16 + owner * 4 + k % 4;
+        x.row[i][at_k] = left_values[left[k / 4 * 2 + i] >> 8 * (k % 4) & 0xFFu];
+        x.col[i][at_k] = right_values[right[4 + k / 4] >> 8 * (k % 4) & 0xFFu];
+      }
+    }
+  }
+  multiply_add<13>(d, x);
+  if (lane == 0) count_flops(2 * 16 * 8 * 32);
 }
 
 /// The last 13 bits of operands are not looked at.

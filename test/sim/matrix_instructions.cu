@@ -2,11 +2,13 @@
 // As instructions.cu, for the instructions of compute capability 8.0: asynchronous copies and
 // matrices.
 #include <attile/arch/async_copy.cuh>
+#include <attile/arch/fp8.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/element.h>
+#include <attile/core/fp8.h>
 
 #include <cstdint>
 #include <vector>
@@ -127,6 +129,29 @@ ATTILE_KERNEL void tf32_products(std::uint32_t* out, const float* in) {
   }
 }
 
+/// Products of fp8: small whole numbers, whose sums have no more than 14 bits.
+template <class FA, class FB>
+ATTILE_KERNEL void fp8_products(std::uint32_t* out, const float*) {
+  const int i = arch::thread_index();
+  const auto word = [&]<class F>(F, int w) {
+    std::uint32_t bytes = 0;
+    for (int e = 0; e < 4; ++e) {
+      const F x = attile::from_float<F>(static_cast<float>((4 * w + e) * 37 % 7 - 3));
+      bytes |= std::uint32_t{as<std::uint8_t>(x)} << 8 * e;
+    }
+    return bytes;
+  };
+  float d[4] = {0.0f, 1.0f, 2.0f, 3.0f};
+  for (int step = 0; step < 16; ++step) {
+    std::uint32_t a[4];
+    for (int w = 0; w < 4; ++w) a[w] = word(FA(), (w * 32 + i + step * 5) % 512);
+    const std::uint32_t b0 = word(FB(), (128 + i + step * 11) % 512);
+    const std::uint32_t b1 = word(FB(), (160 + i + step * 7) % 512);
+    arch::mma_m16n8k32<FA, FB>(d[0], d[1], d[2], d[3], a, b0, b1);
+    for (int w = 0; w < 4; ++w) out[(step * 4 + w) * 32 + i] = bits(d[w]);
+  }
+}
+
 /// The GPU adds in an order of its own, and may cut off each of a step's 17 terms, which are all
 /// positive here, at 2^-24 of the largest: 16 steps bring less than 2^-16.
 constexpr float kAnyOrder = 0x1p-16f;
@@ -145,6 +170,9 @@ int main(int argc, char** argv) {
       run("mma bf16 exact", products<__nv_bfloat16, true>, 1, 32, 2048),
       run("mma fp16", products<__half, false>, 1, 32, 2048, kAnyOrder),
       run("mma bf16", products<__nv_bfloat16, false>, 1, 32, 2048, kAnyOrder),
+      run("mma e4m3 exact", fp8_products<__nv_fp8_e4m3, __nv_fp8_e4m3>, 1, 32, 2048),
+      run("mma e4m3 e5m2 exact", fp8_products<__nv_fp8_e4m3, __nv_fp8_e5m2>, 1, 32, 2048),
+      run("mma e5m2 e4m3 exact", fp8_products<__nv_fp8_e5m2, __nv_fp8_e4m3>, 1, 32, 2048),
       run("mma tf32 exact", tf32_products<true>, 1, 32, 2048),
       run("mma tf32", tf32_products<false>, 1, 32, 2048, kAnyOrder),
   };

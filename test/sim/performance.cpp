@@ -153,15 +153,16 @@ TEST_CASE("performance.backward_reads_what_it_must") {
 /// The launches of a forward pass, counted: one head, two tiles of rows and three of columns.
 template <class Traits>
 std::vector<sim::LaunchCounts> counted_forward() {
-  using T = typename Traits::ElementType;
+  using Q = typename Traits::Args::Elements::Q;
   using K = typename Traits::Args::Elements::K;
   using V = typename Traits::Args::Elements::V;
   constexpr int kLen = 2 * Traits::kBr, kKvLen = 3 * Traits::kBc, kD = Traits::kD;
-  const auto q = ones<T>(kLen * kD), o = ones<T>(kLen * kD);
+  const auto q = ones<Q>(kLen * kD);
+  const auto o = ones<typename Traits::Args::Elements::O>(kLen * kD);
   const auto k = ones<K>(kKvLen * kD);
   const auto v = ones<V>(kKvLen * kD);
   typename Traits::Args args;
-  args.q = attile::bhsd<const T>(q.get(), kLen, 1, kD);
+  args.q = attile::bhsd<const Q>(q.get(), kLen, 1, kD);
   args.k = attile::bhsd<const K>(k.get(), kKvLen, 1, kD);
   args.v = attile::bhsd<const V>(v.get(), kKvLen, 1, kD);
   args.o = attile::bhsd(o.get(), kLen, 1, kD);
@@ -304,7 +305,7 @@ TEST_CASE("performance.sm80_lines_meet_no_bank_twice") {
   meets_no_bank_twice(counted_forward<Traits>());
 }
 
-/// Of K and V in fp8 matrix instructions meet no bank twice, and each block of `forward` reads as
+/// Of inputs in fp8 matrix instructions meet no bank twice, and each block of `forward` reads as
 /// many sectors as they have, which are half of those of 16 bits.
 template <class Traits>
 void fp8_moves_well() {
@@ -319,7 +320,8 @@ void fp8_moves_well() {
   CHECK(matrices > 0);
   CHECK(conflicts_of_matrices == 0);
   if (Traits::kPersistent) return;
-  const std::uint64_t of_q = 2 * Traits::kBr * Traits::kD * 2 / 32;
+  const std::uint64_t of_q =
+      2 * Traits::kBr * Traits::kD * sizeof(typename Traits::Args::Elements::Q) / 32;
   const std::uint64_t of_keys = 3 * Traits::kBc * Traits::kD * 2 / 32;
   CHECK(launches[0].l2_read_sectors == of_q + 2 * of_keys);
 }
@@ -331,6 +333,10 @@ TEST_CASE("performance.fp8_meets_no_bank_twice") {
   fp8_moves_well<attile::sm80::DefaultForwardTraits<Args, 256, 256, 227>>();
   fp8_moves_well<attile::sm80::DefaultDecodeTraits<Args, 32, 32, 227>>();
   fp8_moves_well<attile::sm80::DefaultDecodeTraits<Args, 128, 128, 227>>();
+  using All = attile::ForwardArgs<
+      attile::Elements<__nv_fp8_e4m3, __nv_fp8_e4m3, __nv_fp8_e4m3, __nv_bfloat16>>;
+  fp8_moves_well<attile::sm80::DefaultForwardTraits<All, 64>>();
+  fp8_moves_well<attile::sm80::DefaultForwardTraits<All, 256, 256, 227>>();
 }
 
 /// FLOPs of the matrix instructions of a forward and of a backward pass.

@@ -13,8 +13,8 @@
 #include "sim/suite.h"
 #include "support/decode_bits.h"
 #include "support/earlier_keys_on_device.h"
-#include "support/fp8_cache.h"
-#include "support/fp8_scales.h"
+#include "support/fp8_cases.h"
+#include "support/fp8_executor.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -169,8 +169,9 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("fp8.d256", simulated<Fp8Cache<Wide, E5m2, E4m3>>(kWideCost),
                                policies<kCausal>);
   suite.test("softcap", "forward", "fp8_scales", [] {
-    check_fp8_scales<__half, E4m3, E5m2>(RowsFill{}, 64, 64);
-    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(Fixed{}, 40, 24);
+    check_fp8_scales<attile::Elements<__half, E4m3, E5m2>>(RowsFill{}, 64, 64);
+    check_fp8_scales<attile::Elements<__nv_bfloat16, E5m2, E4m3>>(Fixed{}, 40, 24);
+    check_fp8_query_range<E4m3, E5m2>(RowsFill{});
     CHECK(machine_reports() == "");
   });
   using Fp8Args =

@@ -13,8 +13,8 @@
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/earlier_keys_on_device.h"
-#include "support/fp8_cache.h"
-#include "support/fp8_scales.h"
+#include "support/fp8_cases.h"
+#include "support/fp8_executor.h"
 #include "support/paged_problem.h"
 #include "support/prepared_on_device.h"
 #include "support/problem.h"
@@ -23,6 +23,8 @@ namespace {
 
 using namespace attile_test;
 
+using E4m3 = __nv_fp8_e4m3;
+using E5m2 = __nv_fp8_e5m2;
 using Default = GpuExecutor<Dims<64>>;
 using Odd = GpuExecutor<Dims<64>, Tiles<20, 24, attile::portable::Tuning<128>>>;
 using Padded = GpuExecutor<Dims<64>, Tiles<57, 57, attile::portable::Tuning<128>>>;
@@ -99,14 +101,27 @@ const bool kRegistered = [] {
   suite.backward<float>("d64", simulated<Default>(kLessCost), policies<kLearned>);
   suite.backward<float>("d64", simulated<Default>(), policies<kLearnedDropout>);
   suite.both<__half>("d64", simulated<Default>(kLessCost), policies<kCausal>);
-  suite.forward<__half>("fp8.d64",
-                        simulated<Fp8Cache<Default, __nv_fp8_e4m3, __nv_fp8_e5m2>>(kLessCost),
+  suite.forward<__half>("fp8.d64", simulated<Fp8Cache<Default, E4m3, E5m2>>(kLessCost),
                         policies<kCachedPackedAlibi, kPagedWindow>);
-  suite.forward<__nv_bfloat16>("fp8.20x24",
-                               simulated<Fp8Cache<Odd, __nv_fp8_e5m2, __nv_fp8_e4m3>>(kLessCost),
+  suite.forward<__nv_bfloat16>("fp8.20x24", simulated<Fp8Cache<Odd, E5m2, E4m3>>(kLessCost),
                                policies<kCausal>);
+  using Queries = Fp8Executor<Default, E4m3, E5m2, E4m3, Fp8Products::kNone>;
+  using Columns = Fp8Executor<Odd, E5m2, E4m3, E5m2, Fp8Products::kNone, Fp8Layout::kColumns>;
+  using Mix = Fp8Executor<Default, E5m2, E5m2, AsItIs, Fp8Products::kNone>;
+  suite.forward<__half>("fp8_queries.d64", simulated<Queries>(kLessCost),
+                        policies<kPackedCausal, kPagedWindow>);
+  suite.forward<__nv_bfloat16>("fp8_columns.20x24", simulated<Columns>(kLessCost),
+                               policies<kCausal, kPagedWindow>);
+  suite.forward<__half>("fp8_mix.d64", simulated<Mix>(kLessCost), policies<kCausal>);
+  suite.test("none", "forward", "fp8_cases", [] {
+    using All = attile::Elements<E4m3, E4m3, E4m3, __nv_bfloat16>;
+    check_fp8_scales<All>(Default{}, 40, 24);
+    check_fp8_tail<All>(Odd{}, 32);
+    check_fp8_columns<All>(Odd{}, 40, Fp8Products::kNone);
+    CHECK(machine_reports() == "");
+  });
   suite.test("softcap", "forward", "fp8_scales", [] {
-    check_fp8_scales<__half, __nv_fp8_e4m3, __nv_fp8_e5m2>(Default{}, 40, 24);
+    check_fp8_scales<attile::Elements<__half, E4m3, E5m2>>(Default{}, 40, 24);
     CHECK(machine_reports() == "");
   });
   suite.backward<float>("two_pass", simulated<TwoPass>(kLessCost),

@@ -9,8 +9,8 @@
 #include "sim/suite.h"
 #include "sim/wrong_lists.h"
 #include "support/earlier_keys_on_device.h"
-#include "support/fp8_cache.h"
-#include "support/fp8_scales.h"
+#include "support/fp8_cases.h"
+#include "support/fp8_executor.h"
 #include "support/paged_problem.h"
 
 namespace {
@@ -97,9 +97,35 @@ const bool kRegistered = [] {
                         policies<kCausal, kPagedPackedEverything, kBlockSparse>);
   suite.forward<__nv_bfloat16>("fp8.lines", simulated<Fp8Cache<Lines, E5m2, E4m3>>(),
                                policies<kCausal, kPagedWindow>);
+  constexpr auto kScores = Fp8Products::kScores;
+  suite.forward<__half>("fp8_queries.128x64",
+                        simulated<Fp8Executor<Large, E4m3, E5m2, E4m3, kScores>>(),
+                        policies<kCausal, kPagedPackedEverything, kBlockSparse, kPackedCausal>);
+  suite.forward<__nv_bfloat16>("fp8_queries.lines",
+                               simulated<Fp8Executor<Lines, E5m2, E4m3, E5m2, kScores>>(),
+                               policies<kCausal, kPagedWindow, kEarlierPaged>);
+  suite.forward<__half>(
+      "fp8_columns.32x32",
+      simulated<Fp8Executor<Small, E4m3, E4m3, E5m2, kScores, Fp8Layout::kColumns>>(),
+      policies<kCausal, kPagedWindow>);
+  suite.forward<__nv_bfloat16>("fp8_mix.128x64",
+                               simulated<Fp8Executor<Large, E5m2, E5m2, AsItIs, kScores>>(),
+                               policies<kCausal, kSinkEverything>);
+  suite.test("none", "forward", "fp8_cases", [] {
+    using All = attile::Elements<E4m3, E4m3, E4m3, __half>;
+    check_fp8_scales<All>(Large{}, 64, 40, kScores);
+    check_fp8_scales<attile::Elements<E5m2, E4m3, E5m2, __nv_bfloat16>>(Small{}, 40, 64, kScores);
+    check_fp8_scales<attile::Elements<E5m2, E5m2, __half, __half>>(Lines{}, 64, 40, kScores);
+    check_fp8_sum<All>(Small{}, 4096, 64);
+    check_fp8_tail<All>(Small{}, 64);
+    check_fp8_columns<All>(Small{}, 64, kScores);
+    check_fp8_columns<attile::Elements<E5m2, E4m3, E4m3, float>>(Small{}, 40, kScores);
+    for (const bool outliers : {false, true}) check_fp8_error<All>(Large{}, 64, 200, 64, outliers);
+    CHECK(machine_reports() == "");
+  });
   suite.test("softcap", "forward", "fp8_scales", [] {
-    check_fp8_scales<__half, E4m3, E5m2>(Large{}, 64, 64);
-    check_fp8_scales<__nv_bfloat16, E5m2, E4m3>(Small{}, 40, 24);
+    check_fp8_scales<attile::Elements<__half, E4m3, E5m2>>(Large{}, 64, 64);
+    check_fp8_scales<attile::Elements<__nv_bfloat16, E5m2, E4m3>>(Small{}, 40, 24);
     CHECK(machine_reports() == "");
   });
   add_packed_tests<KernelsOf<Large, __half, kPackedCausal>::Forward,

@@ -13,6 +13,8 @@
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/earlier_keys_on_device.h"
+#include "support/fp8_cases.h"
+#include "support/fp8_executor.h"
 #include "support/own_lengths.h"
 #include "support/problem.h"
 #include "support/random.h"
@@ -62,6 +64,19 @@ using Narrow = Sm90Executor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
 // O is staged in halves.
 using Deep = Sm90Executor<Dims<256, 256, 64>, Sm90DefaultTiles<>>;
 using D96 = Sm90Executor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
+
+// Q, K and V in fp8, with sums of P V whole, in two and in four parts, and not promoted; with V by
+// columns; and Q and K alone.
+using E4m3 = __nv_fp8_e4m3;
+using E5m2 = __nv_fp8_e5m2;
+template <int Br, int Bc, int kParts, int kStages = 2, bool kOrders = false>
+using Fp8Tiles = Sm90Tiles<Br, Bc, Tuning<kStages, false, true, 0, false, kParts < 0 ? -kParts : kParts, kOrders, (kParts > 0)>>;
+template <class Dim, int Br, int Bc, int kParts, int kStages = 2, bool kOrders = false>
+using Fp8OrSm80 = GpuExecutor<Dim, Fp8Tiles<Br, Bc, kParts, kStages, kOrders>>;
+template <class Inner, class Q, class K, class V>
+using Promoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kPromoted>;
+template <class Inner, class Q, class K, class V>
+using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
 
 // A bias in tiles: one stage and two, and rows of two and three consumers.
 using ElementsTwo = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, false, true, 1>>>;
@@ -253,6 +268,24 @@ const bool kRegistered = [] {
   suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
   suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
+  using D64 = Dims<64>;
+  suite.forward<__half>("fp8.128x64",
+                        simulated<Promoted<Fp8OrSm80<D64, 128, 64, 1>, E4m3, E4m3, E4m3>>(kMost),
+                        kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
+                            policies<kSink, kOwnLengthsSink, kCachedCausal, kEarlier>);
+  suite.forward<__nv_bfloat16>(
+      "fp8.192x32", simulated<Promoted<Fp8OrSm80<D64, 192, 32, 2, 3>, E5m2, E4m3, E5m2>>(kMost),
+      policies<kCausal, kPackedCausal, kWindow, kCausalDropout, kPreparedAlibi,
+               kEarlierEverything>);
+  suite.forward<__half>(
+      "fp8_unpromoted.128x64",
+      simulated<Unpromoted<Fp8OrSm80<D64, 128, 64, 1, 2, true>, E4m3, E5m2, E4m3>>(kMost),
+      policies<kNone, kCausal, kOwnLengths, kSink>);
+  suite.forward<__half>(
+      "fp8_mix.128x64",
+      simulated<Fp8Executor<Fp8OrSm80<D64, 128, 64, 1>, E5m2, E5m2, AsItIs, Fp8Products::kScores>>(
+          kMost),
+      policies<kNone, kCausal, kPackedCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide),
                         policies<kNone, kCausal, kOwnLengths, kEarlier>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);

@@ -3,6 +3,9 @@
 // Multiply-Accumulate Instructions" and "setmaxnreg".
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -18,9 +21,9 @@
 namespace sim {
 namespace {
 
-constexpr int kRows = 64, kDepth = 16;
+constexpr int kRows = 64, kDepthBytes = 32;
 constexpr int kWarps = kWarpgroupSize / kWarpSize;
-constexpr int kUnitElements = 8, kUnitRowBytes = 16;
+constexpr int kUnitRowBytes = 16;
 
 /// An operand in shared memory, from its descriptor's bits. Rows of depth: those of 8 rows lie
 /// behind each other, `stride` from one eight to the next. Columns of depth: the same of 8 steps of
@@ -41,7 +44,7 @@ struct Operand {
     row_bytes = std::array{0, 128, 64, 32}[descriptor >> 62];
   }
 
-  /// Of 8 elements: at a row of depth, its unit `unit`; or the units of a step of depth.
+  /// Of 16 bytes: at a row of depth, its unit `unit`; or the units of a step of depth.
   std::uint32_t unit(int row, int unit, bool transposed) const {
     const int panel_units = row_bytes / kUnitRowBytes;
     const int panel = transposed ? unit / panel_units : 0;
@@ -52,10 +55,40 @@ struct Operand {
   }
 };
 
-float element(const void* p, const float* values) {
-  std::uint16_t bits;
-  std::memcpy(&bits, p, sizeof bits);
+float element(const void* p, int bytes, const float* values) {
+  std::uint16_t bits = 0;  // little-endian, as the device is
+  std::memcpy(&bits, p, bytes);
   return values[bits];
+}
+
+/// Adds the products of a row of A and of B's columns, which are exact, to sums. `cuts`: each term
+/// is cut off, towards zero, below 2^-13 of the largest, as sums of fp8 are.
+void add_terms(const double* a, const std::vector<double>& b, std::vector<double>& sums,
+               bool cuts) {
+  const std::size_t columns = sums.size(), depth = b.size() / columns;
+  const auto for_each_term = [&](auto f) {
+    for (std::size_t k = 0; k < depth; ++k) {
+      for (std::size_t n = 0; n < columns; ++n) f(n, a[k] * b[k * columns + n]);
+    }
+  };
+  if (!cuts) return for_each_term([&](std::size_t n, double term) { sums[n] += term; });
+  std::vector<double> largest(columns), plain = sums;
+  for (std::size_t n = 0; n < columns; ++n) largest[n] = std::abs(sums[n]);
+  for_each_term([&](std::size_t n, double term) {
+    plain[n] += term;
+    largest[n] = std::max(largest[n], std::abs(term));
+  });
+  for (std::size_t n = 0; n < columns; ++n) {
+    // The power of two that the largest one begins with, over 2^13.
+    largest[n] =
+        std::bit_cast<double>(std::bit_cast<std::uint64_t>(largest[n]) & 0x7FF0ull << 48) * 0x1p-13;
+    sums[n] = std::trunc(sums[n] / largest[n]);
+  }
+  for_each_term([&](std::size_t n, double term) { sums[n] += std::trunc(term / largest[n]); });
+  for (std::size_t n = 0; n < columns; ++n) {
+    const bool is_number = largest[n] > 0 && std::isfinite(plain[n]);
+    sums[n] = is_number ? sums[n] * largest[n] : plain[n];
+  }
 }
 
 /// What all of them knew when they came, of others and of each other.
@@ -228,6 +261,8 @@ void Machine::begin_product(const ProductForm& form, float* sums, const std::uin
 /// The reads of shared memory: each warp's of its 16 rows on the left, and everyone's on the right.
 void Machine::touch_operands(Warpgroup& group, Product& product) {
   const ProductForm& form = product.form;
+  const int unit_elements = kUnitRowBytes / form.element_bytes;
+  const int depth = kDepthBytes / form.element_bytes, units = kDepthBytes / kUnitRowBytes;
   Block& block = *current_->block;
   const int unit =
       this->unit(block, UnitKind::kProducts, static_cast<int>(&group - block.warpgroups.data()));
@@ -274,45 +309,50 @@ void Machine::touch_operands(Warpgroup& group, Product& product) {
     const Operand a(form.a);
     if (warp == 0) check(a, "left");
     if (form.transposed_a) {
-      touch(a, kDepth, kRows / kUnitElements, true, 0, together);
+      touch(a, depth, kRows / unit_elements, true, 0, together);
     } else {
-      touch(a, kRows / kWarps, kDepth / kUnitElements, false, warp * kRows / kWarps, together);
+      touch(a, kRows / kWarps, units, false, warp * kRows / kWarps, together);
     }
   }
   const Operand b(form.b);
   check(b, "right");
   if (form.transposed_b) {
-    touch(b, kDepth, form.n / kUnitElements, true, 0, everyone);
+    touch(b, depth, form.n / unit_elements, true, 0, everyone);
   } else {
-    touch(b, form.n, kDepth / kUnitElements, false, 0, everyone);
+    touch(b, form.n, units, false, 0, everyone);
   }
 }
 
-/// Operands are read here. Products are exact, their sum is rounded once.
+/// Operands are read here.
 void Machine::multiply(const Block& block, Product& product) {
   const ProductForm& form = product.form;
-  std::vector<double> a(kRows * kDepth), b(kDepth * form.n), row(form.n);
-  const auto at = [&](const Operand& operand, int r, int c, bool transposed) {
-    return element(block.shared + operand.unit(r, c / kUnitElements, transposed) +
-                       c % kUnitElements * sizeof(std::uint16_t),
-                   form.values);
+  const int bytes = form.element_bytes;
+  const int unit_elements = kUnitRowBytes / bytes, depth = kDepthBytes / bytes;
+  const int word_elements = 4 / bytes;
+  std::vector<double> a(kRows * depth), b(depth * form.n), row(form.n);
+  const auto at = [&](const Operand& operand, const float* values, int r, int c, bool transposed) {
+    return element(
+        block.shared + operand.unit(r, c / unit_elements, transposed) + c % unit_elements * bytes,
+        bytes, values);
   };
   for (int m = 0; m < kRows; ++m) {
-    for (int k = 0; k < kDepth; ++k) {
-      const Product::Part& part = product.parts[m / 16 * kWarpSize + m % 8 * 4 + k % 8 / 2];
-      const int word = k / 8 * 2 + m % 16 / 8;
-      const int half = k % 2;
-      a[m * kDepth + k] =
+    for (int k = 0; k < depth; ++k) {
+      // A word of a lane is a quarter of 16 bytes of a row.
+      const int lane = m % 8 * 4 + k % unit_elements / word_elements;
+      const Product::Part& part = product.parts[m / 16 * kWarpSize + lane];
+      const int word = k / unit_elements * 2 + m % 16 / 8;
+      a[m * depth + k] =
           form.a_in_registers
-              ? element(reinterpret_cast<const char*>(part.a + word) + 2 * half, form.values)
-          : form.transposed_a ? at(Operand(form.a), k, m, true)
-                              : at(Operand(form.a), m, k, false);
+              ? element(reinterpret_cast<const char*>(part.a + word) + k % word_elements * bytes,
+                        bytes, form.values_a)
+          : form.transposed_a ? at(Operand(form.a), form.values_a, k, m, true)
+                              : at(Operand(form.a), form.values_a, m, k, false);
     }
   }
-  for (int k = 0; k < kDepth; ++k) {
+  for (int k = 0; k < depth; ++k) {
     for (int n = 0; n < form.n; ++n) {
-      b[k * form.n + n] =
-          form.transposed_b ? at(Operand(form.b), k, n, true) : at(Operand(form.b), n, k, false);
+      b[k * form.n + n] = form.transposed_b ? at(Operand(form.b), form.values_b, k, n, true)
+                                            : at(Operand(form.b), form.values_b, n, k, false);
     }
   }
   for (int m = 0; m < kRows; ++m) {
@@ -321,12 +361,10 @@ void Machine::multiply(const Block& block, Product& product) {
       return (*part.values)[m % 16 / 8 * (form.n / 4) + n / 8 * 2 + n % 2];
     };
     for (int n = 0; n < form.n; ++n) row[n] = form.accumulate ? sum(n) : 0.0;
-    for (int k = 0; k < kDepth; ++k) {
-      for (int n = 0; n < form.n; ++n) row[n] += a[m * kDepth + k] * b[k * form.n + n];
-    }
+    add_terms(&a[m * depth], b, row, bytes == 1);
     for (int n = 0; n < form.n; ++n) sum(n) = static_cast<float>(row[n]);
   }
-  counters_.mma_flops += 2ull * kRows * form.n * kDepth;
+  counters_.mma_flops += 2ull * kRows * form.n * depth;
 }
 
 void Machine::close_products(const std::source_location& at) {

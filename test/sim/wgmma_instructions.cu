@@ -7,6 +7,7 @@
 #include <attile/arch/cluster.cuh>
 #include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
+#include <attile/arch/matrix.cuh>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/tensor_map.cuh>
@@ -172,12 +173,16 @@ void for_each_element(const arch::TmaCoord& at, int row_bytes, int row_elements,
   }
 }
 
-arch::TensorMap map_of(const std::uint16_t* data, int row_bytes) {
-  arch::BoxedTensor tensor{data, {}, {}, {row_bytes / 2, kBox[1], kBox[2], kBox[3], kBox[4]}};
+/// The map of the tensor; with `in_bytes` its elements are their halves.
+arch::TensorMap map_of(const std::uint16_t* data, int row_bytes, bool in_bytes = false) {
+  const int bytes = in_bytes ? 1 : 2;
+  arch::BoxedTensor tensor{data, {}, {}, {row_bytes / bytes, kBox[1], kBox[2], kBox[3], kBox[4]}};
   for (int d = 0; d < 5; ++d) {
     tensor.size[d] = kSizes[d];
     tensor.stride_bytes[d] = 2 * kStrides[d];
   }
+  tensor.size[0] *= 2 / bytes;
+  tensor.stride_bytes[0] = bytes;
   arch::TensorMap map;
   example::must(arch::make_map(map, tensor), "make_map");
   return map;
@@ -208,7 +213,7 @@ Words box_words(const Elements& numbers, const arch::TmaCoord& at, int row_bytes
   return words_of(box);
 }
 
-Result loads(int row_bytes) {
+Result loads(int row_bytes, bool in_bytes) {
   Elements numbers(kElements);
   for (int i = 0; i < kElements; ++i) numbers[i] = static_cast<std::uint16_t>(i + 1);
   const example::DeviceArray<std::uint16_t> in(numbers);
@@ -216,8 +221,10 @@ Result loads(int row_bytes) {
   for (const arch::TmaCoord& at : kPlaces) {
     const std::size_t bytes = kBoxRows * row_bytes;
     const example::DeviceArray<std::uint32_t> out{Words(bytes / 4)};
-    start("bulk_load", load_box, 64, bytes + 64, out.get(), map_of(in.get(), row_bytes), at,
-          row_bytes);
+    arch::TmaCoord first = at;
+    if (in_bytes) first.c0 *= 2;
+    start("bulk_load", load_box, 64, bytes + 64, out.get(), map_of(in.get(), row_bytes, in_bytes),
+          first, row_bytes);
     for (const std::uint32_t word : out.download()) found.push_back(word);
     for (const std::uint32_t word : box_words(numbers, at, row_bytes)) expected.push_back(word);
   }
@@ -422,6 +429,135 @@ ATTILE_DEVICE void product(std::uint32_t* out, int row_bytes, bool adds) {
   arch::barrier();
 }
 
+/// Four elements of fp8 in a word, the first one in byte 0.
+template <class F, class Value>
+ATTILE_HOST_DEVICE std::uint32_t fp8_word(Value value) {
+  std::uint32_t word = 0;
+  for (int i = 3; i >= 0; --i) word = word << 8 | attile::from_float<F>(value(i)).__x;
+  return word;
+}
+
+/// The same of 8-bit elements, whose depth is in the same bytes: twice as many.
+constexpr int kFp8Depth = 2 * kDepth;
+
+template <class F, class Value>
+ATTILE_DEVICE void write_fp8_tile(unsigned char* tile, int rows, int row_bytes, Value value) {
+  for (int i = arch::thread_index(); i < rows * kFp8Depth / 4; i += arch::kWarpgroupSize) {
+    const int row = i / (kFp8Depth / 4), col = i % (kFp8Depth / 4) * 4;
+    const int offset = col / row_bytes * rows * row_bytes + row * row_bytes + col % row_bytes;
+    *reinterpret_cast<std::uint32_t*>(tile + swizzled(offset, row_bytes)) =
+        fp8_word<F>([&](int e) { return value(row, col + e); });
+  }
+}
+
+template <class TA, class TB, int N, bool kRegisters>
+ATTILE_DEVICE void fp8_product(std::uint32_t* out, int row_bytes, bool adds) {
+  unsigned char* const a_smem = arch::dynamic_shared();
+  unsigned char* const b_smem = a_smem + kLeftBytes;
+  write_fp8_tile<TA>(a_smem, kRows, row_bytes, [](int m, int k) { return left(m, k); });
+  write_fp8_tile<TB>(b_smem, N, row_bytes, [](int n, int k) { return right(k, n); });
+  arch::fence_async_proxy();
+  arch::barrier();
+
+  const int i = arch::thread_index();
+  const int row = i / 32 * 16 + i % 32 / 4, col = i % 4 * 2;
+  std::uint32_t a_frag[kFp8Depth / 32][4];
+  ATTILE_UNROLL
+  for (int w = 0; w < kFp8Depth / 8; ++w) {
+    const int m = row + w % 2 * 8, k = w / 2 * 16 + i % 4 * 4;
+    a_frag[w / 4][w % 4] = fp8_word<TA>([&](int e) { return left(m, k + e); });
+  }
+  float d[2][N / 4];
+  ATTILE_UNROLL
+  for (int e = 0; e < N / 4; ++e) {
+    for (int h = 0; h < 2; ++h) d[h][e] = before(row + 8 * h, e / 2 * 8 + col + e % 2);
+  }
+  const arch::WgmmaOperand a(arch::shared_address(a_smem), row_bytes, 0);
+  const arch::WgmmaOperand b(arch::shared_address(b_smem), row_bytes, 0);
+  arch::wgmma_fence();
+  ATTILE_UNROLL
+  for (int step = 0; step < kFp8Depth / 32; ++step) {
+    const int panel = step * 32 / row_bytes, in_panel = step * 32 % row_bytes;
+    const std::uint64_t right_part = b.at(panel * N * row_bytes + in_panel);
+    if constexpr (kRegisters) {
+      arch::wgmma_m64k32<TA, TB, N>(d, a_frag[step], right_part, adds || step > 0);
+    } else {
+      arch::wgmma_m64k32<TA, TB, N>(d, a.at(panel * kRows * row_bytes + in_panel), right_part,
+                                    adds || step > 0);
+    }
+  }
+  arch::wgmma_commit();
+  arch::wgmma_wait<0>();
+  arch::fence_operand(d);
+  ATTILE_UNROLL
+  for (int e = 0; e < N / 4; ++e) {
+    for (int h = 0; h < 2; ++h) out[(row + 8 * h) * N + e / 2 * 8 + col + e % 2] = bits(d[h][e]);
+  }
+  arch::barrier();
+}
+
+template <class TA, class TB, int N>
+ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(128, 1) fp8_products(std::uint32_t* out, int row_bytes) {
+  fp8_product<TA, TB, N, false>(out, row_bytes, true);
+  fp8_product<TA, TB, N, true>(out + kRows * N, row_bytes, false);
+}
+
+template <class TA, class TB, int N>
+Result fp8_product_of(const char* name) {
+  Words found, expected;
+  for (const int row_bytes : {128, 64, 32}) {
+    const example::DeviceArray<std::uint32_t> out{Words(2 * kRows * N)};
+    start(name, fp8_products<TA, TB, N>, 128, kLeftBytes + N * kFp8Depth, out.get(), row_bytes);
+    for (const std::uint32_t word : out.download()) found.push_back(word);
+    for (int i = 0; i < 2 * kRows * N; ++i) {
+      const int m = i / N % kRows, n = i % N;
+      float sum = i < kRows * N ? before(m, n) : 0.0f;
+      for (int k = 0; k < kFp8Depth; ++k) sum += left(m, k) * right(k, n);
+      expected.push_back(bits(sum));
+    }
+  }
+  return checked(name, found, expected);
+}
+
+template <class TA, class TB, int... kSixteens>
+void add_fp8_products(std::vector<Result>& results, const char* name,
+                      std::integer_sequence<int, kSixteens...>) {
+  (results.push_back(fp8_product_of<TA, TB, 16 * (kSixteens + 1)>(name)), ...);
+}
+
+/// Four matrices that are loaded, transposed or not, and stored elsewhere, rows in another order.
+ATTILE_KERNEL void matrices(std::uint32_t* out) {
+  auto* const words = reinterpret_cast<std::uint32_t*>(arch::dynamic_shared());
+  const int i = arch::thread_index();
+  for (int w = i; w < 128; w += 32) words[w] = static_cast<std::uint32_t>(w * 0x10001 + 0x5000);
+  arch::warp_barrier();
+  const std::uint32_t from = arch::shared_address(words) + i * 16;
+  const std::uint32_t to = arch::shared_address(words) + 512 + (i ^ 5) * 16;
+  std::uint32_t r[4];
+  arch::load_matrices_transposed(r, from);
+  arch::store_matrices(to, r);
+  arch::load_matrices(r, from);
+  arch::store_matrices(to + 512, r);
+  arch::warp_barrier();
+  for (int w = i; w < 256; w += 32) out[w] = words[128 + w];
+}
+
+Result stored_matrices() {
+  const example::DeviceArray<std::uint32_t> out{Words(256)};
+  start("stmatrix", matrices, 32, 1536, out.get());
+  const auto half = [](int row, int col) {
+    return static_cast<std::uint32_t>((row * 4 + col / 2) * 0x10001 + 0x5000) >> 16 * (col % 2) &
+           0xFFFFu;
+  };
+  Words expected;
+  for (int w = 0; w < 256; ++w) {
+    const int row = w % 128 / 4 ^ 5, col = w % 4 * 2, first = row / 8 * 8;
+    const auto element = [&](int c) { return w < 128 ? half(first + c, row % 8) : half(row, c); };
+    expected.push_back(element(col) | element(col + 1) << 16);
+  }
+  return checked("stmatrix", out.download(), expected);
+}
+
 template <class T, int N>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(128, 1) products(std::uint32_t* out, int row_bytes) {
   product<T, N, false, false>(out, row_bytes, false);
@@ -474,7 +610,8 @@ int main(int argc, char** argv) {
   std::vector<Result> results{plain("mbarrier", ring, 96, 512, 448),
                               plain("setmaxnreg", registers, 384, 0, 384), arrivals()};
   for (const int row_bytes : {128, 64, 32}) {
-    results.push_back(loads(row_bytes));
+    results.push_back(loads(row_bytes, false));
+    results.push_back(loads(row_bytes, true));
     results.push_back(stores(row_bytes));
     results.push_back(multicasts(row_bytes));
   }
@@ -482,5 +619,12 @@ int main(int argc, char** argv) {
   constexpr std::make_integer_sequence<int, 16> kSixteens;
   add_products<__half>(results, "wgmma fp16", kSixteens);
   add_products<__nv_bfloat16>(results, "wgmma bf16", kSixteens);
+  using E4m3 = __nv_fp8_e4m3;
+  using E5m2 = __nv_fp8_e5m2;
+  add_fp8_products<E4m3, E4m3>(results, "wgmma e4m3", kSixteens);
+  results.push_back(fp8_product_of<E4m3, E5m2, 64>("wgmma e4m3 e5m2"));
+  results.push_back(fp8_product_of<E5m2, E4m3, 64>("wgmma e5m2 e4m3"));
+  results.push_back(fp8_product_of<E5m2, E5m2, 128>("wgmma e5m2"));
+  results.push_back(stored_matrices());
   return write_and_compare(results, argc, argv);
 }

@@ -74,8 +74,8 @@ class ProblemData {
     fill_earlier_o(o);
     if (case_.lse) fill_earlier_lse(lse());
   }
-  /// Makes keys and values such that they can be stored in fp8.
-  void round_keys_to(Fp8Pair fp8) {
+  /// Makes queries, keys and values such that they can be stored in fp8.
+  void round_inputs_to(Fp8Types fp8) {
     const auto round = [](const TestTensor<T>& t, Fp8Type type, const auto& scale_of) {
       if (type == Fp8Type::kNone) return;
       t.for_each([&](T& x, std::int64_t i) {
@@ -83,6 +83,8 @@ class ProblemData {
         x = rounded_to(type, x, scale_of(head));
       });
     };
+    const int group = k.shape.heads > 0 ? q.shape.heads / k.shape.heads : 1;
+    round(q, fp8.q, [&](int head) { return q_scale_of(head / group); });
     round(k, fp8.k, k_scale_of);
     round(v, fp8.v, v_scale_of);
   }

@@ -19,7 +19,8 @@
 //     static constexpr bool kRepeatsBackward;  // the same gradients, bit by bit, each time
 //     static constexpr bool kRepeatsSums;      // not required: gradients of modifiers, too
 //     static constexpr int kTf32Products;      // not required: TF32 products for one of fp32
-//     static constexpr Fp8Pair kFp8;           // not required: the types of a cache in fp8
+//     static constexpr Fp8Types kFp8;          // not required: the types of inputs in fp8
+//     static constexpr Fp8Products kFp8Products;  // not required: what is multiplied in fp8
 //     bool takes(const Case&) const;           // whether it was built for such a case
 //     attile::Check forward(const ForwardArgs&, const std::vector<Region>&);
 //     attile::Check backward(const BackwardArgs&, const std::vector<Region>&);
@@ -38,7 +39,8 @@ using Pass = std::function<attile::Check(const Args&, const std::vector<Region>&
 struct Promises {
   int tf32_products = 0;
   bool repeats_backward = false, repeats_sums = true;
-  Fp8Pair fp8{};
+  Fp8Types fp8{};
+  Fp8Products fp8_products = Fp8Products::kNone;
 };
 
 template <class Executor>
@@ -48,6 +50,9 @@ constexpr Promises promises_of() {
     promises.tf32_products = Executor::kTf32Products;
   }
   if constexpr (requires { Executor::kFp8; }) promises.fp8 = Executor::kFp8;
+  if constexpr (requires { Executor::kFp8Products; }) {
+    promises.fp8_products = Executor::kFp8Products;
+  }
   if constexpr (requires { Executor::kRepeatsSums; }) {
     promises.repeats_sums = Executor::kRepeatsSums;
   }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "support/cases.h"
+#include "support/fp8_errors.h"
 #include "support/learned_places.h"
 #include "support/problem.h"
 #include "support/suite.h"
@@ -205,18 +206,20 @@ struct BackwardYardstick {
   Expected dq, dk, dv, learned, dsinks;
 };
 
-/// What make() gives for a case of the suite in T, made once for each number of products and pair
-/// of types of a cache: for all executors that it is the same for. It takes longer than their
-/// kernels.
+/// What make() gives for a case of the suite in T, made once for each number of products, and for
+/// the types and products of fp8: for all executors that it is the same for. It takes longer than
+/// their kernels.
 template <attile::Element T, class Value>
 std::shared_ptr<const Value> remembered(const Case& c, Policy policy, const Promises& promises,
                                         const std::function<Value()>& make) {
-  static std::map<std::tuple<const Case*, Policy, int, int>, std::shared_ptr<const Value>> known;
+  static std::map<std::tuple<const Case*, Policy, int, Fp8Types, Fp8Products>,
+                  std::shared_ptr<const Value>>
+      known;
   if (&c < kCases.data() || &c >= kCases.data() + kCases.size()) {
     return std::make_shared<const Value>(make());
   }
   std::shared_ptr<const Value>& value =
-      known[{&c, policy, promises.tf32_products, promises.fp8.number()}];
+      known[{&c, policy, promises.tf32_products, promises.fp8, promises.fp8_products}];
   if (value == nullptr) value = std::make_shared<const Value>(make());
   return value;
 }
@@ -226,8 +229,9 @@ template <attile::Element T>
 inline constexpr bool kMayBeSplit = std::is_same_v<T, float>;
 
 template <attile::Element T, class Args>
-ForwardYardstick forward_yardstick(const Case& c, int tf32_products, const Args& args) {
+ForwardYardstick forward_yardstick(const Case& c, const Promises& promises, const Args& args) {
   using Result = attile::reference::ForwardResult;
+  const int tf32_products = promises.tf32_products;
   ForwardYardstick want{attile::reference::forward(args), {}, {}};
   const auto plain = [&](bool keep_scores) {
     std::vector<Result> results;
@@ -247,6 +251,12 @@ ForwardYardstick forward_yardstick(const Case& c, int tf32_products, const Args&
       want.o.tolerance +=
           attile::reference::three_products_error(attile::reference::forward_magnitudes(args).o);
     }
+  }
+  if constexpr (sizeof(T) == 2) {
+    const bool has_v = promises.fp8.v != Fp8Type::kNone;
+    const Fp8Errors errors = fp8_errors(promises.fp8_products, has_v, args);
+    want.o.tolerance += errors.o;
+    want.lse.tolerance += errors.lse;
   }
   return want;
 }
@@ -366,9 +376,9 @@ template <attile::Element T, Policy kPolicy>
 std::string faults_of_forward(const Case& c, const Promises& promises,
                               const Pass<ForwardArgsOf<T, kPolicy>>& pass) {
   Problem<T, kPolicy> p(c);
-  p.round_keys_to(promises.fp8);
+  p.round_inputs_to(promises.fp8);
   const auto want = detail::remembered<T, detail::ForwardYardstick>(c, kPolicy, promises, [&] {
-    return detail::forward_yardstick<T>(c, promises.tf32_products, p.forward_args());
+    return detail::forward_yardstick<T>(c, promises, p.forward_args());
   });
   const auto args = p.executor_args();
   return detail::faults_of_forward(c, p, *want, [&] { return pass(args, p.regions()); });

@@ -145,6 +145,7 @@ def test_compile_to_graphs(device):
     outs = []
     for _ in range(5):
         torch.compiler.cudagraph_mark_step_begin()
+        layer.zero_grad()  # gradients are memory of a graph, which its next replay overwrites
         out = compiled(x)
         out.square().mean().backward()
         outs.append(out.detach().clone())

@@ -31,6 +31,12 @@ ATTILE_DEVICE void atomic_add(float* address, const Float4& x) {
 #endif
 }
 
+/// Makes *address the larger one of itself and x as one relaxed atomic operation.
+/// Units    neither is negative: the words of such numbers have their order.
+ATTILE_DEVICE void atomic_max(float* address, float x) {
+  atomicMax(reinterpret_cast<int*>(address), __float_as_int(x));
+}
+
 /// Adds x to *address as one relaxed atomic operation, and returns the value before.
 ATTILE_DEVICE int fetch_add(int* address, int x) { return atomicAdd(address, x); }
 

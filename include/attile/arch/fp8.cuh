@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/attributes.h>
+#include <attile/arch/matrix.cuh>
 #include <attile/core/config.h>
 
 #include <cuda_bf16.h>
@@ -11,13 +13,37 @@
 #include <cstring>
 #include <type_traits>
 
-// Conversions of fp8 in words of four elements, as matrix instructions take their operands.
+// Conversions of fp8 in words of four elements, as matrix instructions take their operands, and
+// products of such words.
 
 namespace attile::arch {
 
 /// Returns bytes 0, 2, 1 and 3 of a word, in this order.
 ATTILE_DEVICE std::uint32_t swap_middle_bytes(std::uint32_t word) {
   return __byte_perm(word, 0, 0x3120);
+}
+
+/// Returns bytes 0 and 2 of two words (kOdd: bytes 1 and 3), those of `low` first.
+template <bool kOdd>
+ATTILE_DEVICE std::uint32_t every_second_byte(std::uint32_t low, std::uint32_t high) {
+  return __byte_perm(low, high, kOdd ? 0x7531 : 0x6420);
+}
+
+/// Returns the lower halves of two words (kUpper: the upper ones), that of `low` first.
+template <bool kUpper>
+ATTILE_DEVICE std::uint32_t halves(std::uint32_t low, std::uint32_t high) {
+  return __byte_perm(low, high, kUpper ? 0x7632 : 0x5410);
+}
+
+/// Rounds four numbers to fp8, the first one in byte 0. What is larger than the largest number
+/// becomes that; a NaN stays one.
+template <class F>
+ATTILE_DEVICE std::uint32_t narrow(float x0, float x1, float x2, float x3) {
+  constexpr __nv_fp8_interpretation_t kFormat =
+      std::is_same_v<F, __nv_fp8_e4m3> ? __NV_E4M3 : __NV_E5M2;
+  const std::uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(x0, x1), __NV_SATFINITE, kFormat);
+  const std::uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(x2, x3), __NV_SATFINITE, kFormat);
+  return halves<false>(low, high);
 }
 
 namespace detail {
@@ -79,6 +105,42 @@ template <class F, class T>
 ATTILE_DEVICE void widen(std::uint32_t word, std::uint32_t& low, std::uint32_t& high) {
   low = detail::word_of_pair<T>(detail::widen_to_half<F, 0>(word));
   high = detail::word_of_pair<T>(detail::widen_to_half<F, 1>(word));
+}
+
+/// Adds A B to d: A (16, 32) of elements of FA, B (32, 8) of elements of FB, d (16, 8). Each word
+/// holds four elements of the depth: a lane's words are those of mma_m16n8k16, which hold two. From
+/// compute capability 8.9 on it is one instruction; where that is made for fp8, on 8.9 and 12.0,
+/// sums have 14 significant bits. Elsewhere it is two products of fp16, which the compiler makes of
+/// the instruction for 9.0 and 10.0 and this function before; sums are fp32 then.
+template <class FA, class FB>
+ATTILE_DEVICE void mma_m16n8k32(float& d0, float& d1, float& d2, float& d3,
+                                const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+#if __CUDA_ARCH__ >= 890
+#define ATTILE_MMA_FP8(left, right)                           \
+  asm("mma.sync.aligned.m16n8k32.row.col.f32." left "." right \
+      ".f32 {%0, %1, %2, %3}, "                               \
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"         \
+      : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)                \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+  constexpr bool kLeft = std::is_same_v<FA, __nv_fp8_e4m3>;
+  constexpr bool kRight = std::is_same_v<FB, __nv_fp8_e4m3>;
+  if constexpr (kLeft && kRight) ATTILE_MMA_FP8("e4m3", "e4m3");
+  if constexpr (kLeft && !kRight) ATTILE_MMA_FP8("e4m3", "e5m2");
+  if constexpr (!kLeft && kRight) ATTILE_MMA_FP8("e5m2", "e4m3");
+  if constexpr (!kLeft && !kRight) ATTILE_MMA_FP8("e5m2", "e5m2");
+#undef ATTILE_MMA_FP8
+#else
+  // The depth of each product is that of one word of a lane: two words of fp16.
+  const std::uint32_t b[2] = {b0, b1};
+  ATTILE_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    std::uint32_t left[4], right[2];
+    widen<FA, __half>(a[2 * i], left[0], left[2]);
+    widen<FA, __half>(a[2 * i + 1], left[1], left[3]);
+    widen<FB, __half>(b[i], right[0], right[1]);
+    mma_m16n8k16<__half>(d0, d1, d2, d3, left, right[0], right[1]);
+  }
+#endif
 }
 
 }  // namespace attile::arch

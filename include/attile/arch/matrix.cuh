@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-// Matrix instructions of a warp (compute capability 8.0). All its lanes execute them together. The
-// PTX ISA says which lane holds which element ("Matrix Fragments for mma.m16n8k16" and
-// "mma.m16n8k8"), and tile/mma_operands.cuh repeats it.
+// Matrix instructions of a warp (compute capability 8.0, but where another one is named). All its
+// lanes execute them together. The PTX ISA says which lane holds which element ("Matrix Fragments
+// for mma.m16n8k16" and "mma.m16n8k8"), and tile/mma_operands.cuh repeats it.
 
 namespace attile::arch {
 
@@ -58,6 +58,19 @@ ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[2], std::uint32_t
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                : "=r"(r[0]), "=r"(r[1])
                : "r"(shared)
+               : "memory");
+#else
+  trap();
+#endif
+}
+
+/// Stores four 8 x 8 matrices of 16-bit elements (compute capability 9.0). Lane i gives the address
+/// of row i % 8 of matrix i / 8 (16 bytes, aligned), and has the elements of each that
+/// `load_matrices` would give it.
+ATTILE_DEVICE void store_matrices(std::uint32_t shared, const std::uint32_t (&r)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 #else
   trap();

@@ -39,8 +39,8 @@ inline EncodeTiled encode_tiled() {
 
 }  // namespace detail
 
-/// Makes the map of a boxable tensor of 16-bit elements whose boxes have the layout of PanelLayout
-/// in shared memory: a row of box[0] elements takes 32, 64 or 128 bytes.
+/// Makes the map of a boxable tensor of 16-bit or 8-bit elements whose boxes have the layout of
+/// PanelLayout in shared memory: a row of box[0] elements takes 32, 64 or 128 bytes.
 /// Errors   cudaErrorNotSupported where the driver has no tensor maps or refuses this one.
 [[nodiscard]] inline cudaError_t make_map(TensorMap& map, const BoxedTensor& tensor) {
   const detail::EncodeTiled encode = detail::encode_tiled();
@@ -54,12 +54,16 @@ inline EncodeTiled encode_tiled() {
     // The driver checks the stride of a dimension with one element, although it is not used.
     if (i > 0) stride[i - 1] = tensor.size[i] == 1 ? 16 : tensor.stride_bytes[i];
   }
-  const CUtensorMapSwizzle swizzle = tensor.box[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : tensor.box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                           : CU_TENSOR_MAP_SWIZZLE_32B;
+  const int element_bytes = static_cast<int>(tensor.stride_bytes[0]);
+  const int row_bytes = tensor.box[0] * element_bytes;
+  const CUtensorMapDataType type =
+      element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_UINT16;
+  const CUtensorMapSwizzle swizzle = row_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                       : CU_TENSOR_MAP_SWIZZLE_32B;
   const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 5, const_cast<void*>(tensor.data), size, stride,
-             box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      encode(&map, type, 5, const_cast<void*>(tensor.data), size, stride, box, step,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorNotSupported;
 }

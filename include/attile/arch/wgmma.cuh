@@ -37,6 +37,23 @@ ATTILE_DEVICE void wgmma_m64k16(float (&d)[2][N / 4], const std::uint32_t (&a)[4
   WgmmaShape<N>::template multiply<T, kTransposedB>(d, a, b, accumulate);
 }
 
+/// Begins d = A B + d, or d = A B where `accumulate` is false, for 8-bit elements: A (64, 32) of TA
+/// by rows, and B (32, N) of TB by columns.
+template <class TA, class TB, int N>
+ATTILE_DEVICE void wgmma_m64k32(float (&d)[2][N / 4], std::uint64_t a, std::uint64_t b,
+                                bool accumulate) {
+  WgmmaShape<N>::template multiply_fp8<TA, TB>(d, a, b, accumulate);
+}
+
+/// Begins the same product with A in registers, four elements a word. Warp i holds the rows from 16
+/// i on, and its lane j holds rows j / 4 (words 0, 2) and j / 4 + 8 (words 1, 3) of these, columns
+/// 4 (j % 4) to 4 (j % 4) + 3 (words 0, 1) and those plus 16 (words 2, 3).
+template <class TA, class TB, int N>
+ATTILE_DEVICE void wgmma_m64k32(float (&d)[2][N / 4], const std::uint32_t (&a)[4], std::uint64_t b,
+                                bool accumulate) {
+  WgmmaShape<N>::template multiply_fp8<TA, TB>(d, a, b, accumulate);
+}
+
 /// Orders this thread's accesses of registers before those of the products that follow, which could
 /// otherwise read a register before it is written.
 ATTILE_DEVICE void wgmma_fence() {

@@ -7,10 +7,11 @@
 
 namespace attile::arch {
 
-/// Describes an operand of 16-bit elements in shared memory. Its panels have contiguous rows of
-/// `row_bytes` bytes, with the swizzle that TMA has for boxes of such rows, and begin at an address
-/// that is a multiple of 8 rows. Panels are `panel_bytes` apart, for an operand whose rows are the
-/// depth. A piece from other rows or columns on has an address that much further.
+/// Describes an operand of 16-bit or 8-bit elements in shared memory. Its panels have contiguous
+/// rows of `row_bytes` bytes, with the swizzle that TMA has for boxes of such rows, and begin at an
+/// address that is a multiple of 8 rows. Panels are `panel_bytes` apart, for an operand of 16-bit
+/// elements whose rows are the depth. A piece from other rows or columns on has an address that
+/// much further.
 /// Units    row_bytes: 128, 64 or 32.
 /// Source   PTX ISA, "Matrix Descriptor Format" of wgmma.
 struct WgmmaOperand {

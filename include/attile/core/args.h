@@ -40,7 +40,7 @@ struct Arguments {
   static constexpr Direction kDirection = kWay;
   static constexpr bool kIsForward = kWay == Direction::kForward;
   using Elements = E;
-  using ElementType = typename E::Q;
+  using ElementType = typename E::Operand;
   using Policies = P;
   using MaskType = typename P::MaskType;
   using ScoreModType = typename P::ScoreModType;
@@ -54,8 +54,8 @@ struct Arguments {
   static_assert(kIsForward || !kIsEarlierKeys<SinkType>,
                 "attile: EarlierKeys are for ForwardArgs alone: a backward pass over the keys of "
                 "one call takes O and LSE of all keys, and needs nothing else of the others");
-  static_assert(kIsForward || !(Fp8<typename E::K> || Fp8<typename E::V>),
-                "attile: there are no gradients of keys and values in fp8: they are for "
+  static_assert(kIsForward || !(Fp8<typename E::Q> || Fp8<typename E::K> || Fp8<typename E::V>),
+                "attile: there are no gradients of queries, keys and values in fp8: they are for "
                 "ForwardArgs alone");
 
  private:
@@ -70,7 +70,12 @@ struct Arguments {
   Tensor<const typename E::Q> q{};  ///< (batch, q_heads, q_len, head_dim)
   Tensor<const typename E::K> k{};  ///< (batch, kv_heads, kv_len, head_dim)
   Tensor<const typename E::V> v{};  ///< (batch, kv_heads, kv_len, head_dim_v)
-  /// Of K and V in fp8, K = k_scale * stored; other types have none.
+  /// From one column of V to the next: where it is not 1, `v.row_stride` is, so that the keys of a
+  /// column are contiguous. Only where Q, K and V are in fp8 may it be given.
+  std::conditional_t<E::kAllFp8, std::int64_t, UnitStride> v_col_stride{1};
+  /// Of Q, K and V in fp8, K = k_scale * stored, and all have one for each kv head; other types
+  /// have none.
+  ScalesOf<typename E::Q> q_scale{};
   ScalesOf<typename E::K> k_scale{};
   ScalesOf<typename E::V> v_scale{};
   /// (batch, q_heads, q_len, head_dim_v): written by the forward pass, read by the backward pass.
@@ -185,7 +190,7 @@ constexpr RowTensor<T> per_row(const Args& args, T* data) {
   return {data, args.q_heads, args.sequences.q_shape(args.batch, args.q_len).rows};
 }
 
-/// Returns the scale that a problem runs with; that of its keys in fp8 comes on top.
+/// Returns the scale that a problem runs with; those of queries and keys in fp8 come on top.
 template <class Args>
 float scale_of(const Args& args, int head_dim) {
   return args.scale ? *args.scale : 1.0f / std::sqrt(static_cast<float>(head_dim));

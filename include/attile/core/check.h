@@ -182,6 +182,9 @@ Check check_arguments(const Args& a, int D, int Dv) {
                             check_tensor(a.o, ATTILE_TENSOR_TEXTS("o"), q_shape, a.q_heads, v));
   if (!tensors) return tensors;
   if (const Check scales = detail::check_scales(a); !scales) return scales;
+  if (a.v_col_stride != 1 && a.v.row_stride != 1 && v > 1 && kv_shape.rows > 1) {
+    return refuse("v has no contiguous axis: neither v_col_stride nor v.row_stride is 1");
+  }
   if (detail::misaligned(a.lse)) return refuse("lse is not aligned to 4 bytes");
   if constexpr (kIsEarlierKeys<typename Args::SinkType>) {
     if (const Check earlier = detail::check_earlier_keys(a, v); !earlier) return earlier;

@@ -55,13 +55,16 @@ Check check_tensor(const Tensor<T>& t, TensorTexts texts, RowShape shape, int he
   return {};
 }
 
-/// Checks the scales of K and V in fp8.
+/// Checks the scales of tensors in fp8.
 template <class Args>
 Check check_scales(const Args& a) {
   const auto is_misaligned = [](const auto& scales) {
     if constexpr (requires { scales.data; }) return misaligned(scales.data);
     return false;
   };
+  if constexpr (requires { a.q_scale; }) {
+    if (is_misaligned(a.q_scale)) return refuse("q_scale is not aligned to 4 bytes");
+  }
   if (is_misaligned(a.k_scale)) return refuse("k_scale is not aligned to 4 bytes");
   if (is_misaligned(a.v_scale)) return refuse("v_scale is not aligned to 4 bytes");
   return {};

@@ -20,9 +20,9 @@ template <class T>
 concept Element =  // fp32, fp16, bf16
     std::same_as<T, float> || std::same_as<T, __half> || std::same_as<T, __nv_bfloat16>;
 
-/// Is satisfied by the element types of K and V, which may lie in a cache of 8-bit elements.
+/// Is satisfied by the element types of Q, K and V, which may have 8 bits.
 template <class T>
-concept CacheElement = Element<T> || Fp8<T>;
+concept InputElement = Element<T> || Fp8<T>;
 
 ATTILE_HOST_DEVICE float to_float(float x) { return x; }
 ATTILE_HOST_DEVICE float to_float(__half x) { return __half2float(x); }
@@ -63,20 +63,55 @@ ATTILE_HOST_DEVICE std::uint32_t word_of(const Vec<T, 2>& pair) {
   return word;
 }
 
+namespace detail {
+
+/// Names the element type of P and of converted elements of fp8: see Elements.
+template <class Q, class V>
+struct OperandOf {
+  using type = Q;
+};
+template <Fp8 Q, class V>
+struct OperandOf<Q, V> {
+  using type = V;
+};
+template <Fp8 Q, Fp8 V>
+struct OperandOf<Q, V> {
+  using type = __half;
+};
+
+}  // namespace detail
+
 /// Names the element types of Q, K, V and O, one for each role: O's is that of dO too, those of dQ,
-/// dK and dV are Q's, K's and V's.
-template <Element TQ, CacheElement TK = TQ, CacheElement TV = TQ, Element TO = TQ>
+/// dK and dV are Q's, K's and V's. With Q in fp8 O has no default. `kSums`: how sums of products P
+/// V are kept where all of Q, K and V are in fp8.
+template <InputElement TQ, InputElement TK = TQ, InputElement TV = TQ, Element TO = TQ,
+          Fp8Sums kSums = Fp8Sums::kPromoted>
 struct Elements {
   using Q = TQ;
   using K = TK;
   using V = TV;
   using O = TO;
-  static constexpr bool kInputsEqual = std::same_as<Q, K> && std::same_as<Q, V>;
+  /// Whether Q, K and V have one type of 16 bits, or fp32.
+  static constexpr bool kInputsEqual = Element<Q> && std::same_as<Q, K> && std::same_as<Q, V>;
   static constexpr bool kAllEqual = kInputsEqual && std::same_as<Q, O>;
   /// Whether K and V are in fp8, each in a type of its own, and Q has 16 bits, as O has, or O is
   /// fp32.
   static constexpr bool kFp8Cache = Fp8<K> && Fp8<V> && sizeof(Q) == sizeof(std::uint16_t) &&
                                     (std::same_as<Q, O> || std::same_as<O, float>);
+  /// Whether Q and K are in fp8, each in a type of its own. V is in fp8, or has 16 bits, as O has
+  /// then, or O is fp32.
+  static constexpr bool kFp8Queries = Fp8<Q> && Fp8<K> &&
+                                      (Fp8<V> || (sizeof(V) == sizeof(std::uint16_t) &&
+                                                  (std::same_as<V, O> || std::same_as<O, float>)));
+  /// Whether Q, K and V are in fp8, so that P may be multiplied in e4m3 (kFp8ProbabilityLog2).
+  static constexpr bool kAllFp8 = kFp8Queries && Fp8<V>;
+  static constexpr Fp8Sums kFp8Sums = kSums;
+  static_assert(kSums == Fp8Sums::kPromoted || kAllFp8,
+                "attile: Fp8Sums::kUnpromoted is for Q, K and V in fp8");
+  /// The element type in which P is multiplied by V where that is not in fp8, and to which elements
+  /// of fp8 are converted where they are not multiplied as they are: that of Q, or with Q in fp8
+  /// that of V, or with V in fp8, too, fp16, which has all their numbers.
+  using Operand = typename detail::OperandOf<Q, V>::type;
   /// Whether all are equal but for O, which is fp32.
   static constexpr bool kOnlyOutputIsFloat =
       kInputsEqual && !std::same_as<Q, O> && std::same_as<O, float>;
@@ -86,8 +121,8 @@ namespace detail {
 
 template <class E>
 inline constexpr bool kIsElements = false;
-template <Element Q, CacheElement K, CacheElement V, Element O>
-inline constexpr bool kIsElements<Elements<Q, K, V, O>> = true;
+template <InputElement Q, InputElement K, InputElement V, Element O, Fp8Sums kSums>
+inline constexpr bool kIsElements<Elements<Q, K, V, O, kSums>> = true;
 
 template <class E>
 struct AllRoles {
@@ -106,7 +141,7 @@ template <class E>
 using ElementsOf = typename detail::AllRoles<E>::type;
 
 /// Returns the name that error messages and programs print.
-template <CacheElement T>
+template <InputElement T>
 constexpr const char* element_name() {
   if constexpr (std::same_as<T, __nv_fp8_e4m3>) return "e4m3";
   if constexpr (std::same_as<T, __nv_fp8_e5m2>) return "e5m2";

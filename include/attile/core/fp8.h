@@ -79,6 +79,29 @@ ATTILE_HOST_DEVICE T from_float(float x) {
   return rounded;
 }
 
+/// Returns the largest number of a type.
+template <Fp8 T>
+ATTILE_HOST_DEVICE T largest_number() {
+  T largest;
+  largest.__x = static_cast<__nv_fp8_storage_t>(Fp8Format<T>::kLargest);
+  return largest;
+}
+
+/// Says where sums of products of fp8 are kept. A matrix instruction of compute capability 8.9 or
+/// 9.0 keeps 14 significant bits of what it adds to, and cuts off the others.
+enum class Fp8Sums {
+  /// O is an fp32 sum of such sums over one tile of keys each: the error does not grow with the
+  /// number of keys.
+  kPromoted,
+  /// The instructions add to O itself, which is faster: it may be off by 2^-13 of itself for every
+  /// 32 keys.
+  kUnpromoted
+};
+
+/// Is the log2 of the factor of P in e4m3, whose largest number in a row is 2^8 of at most 448, so
+/// that the smallest normal one is 2^-14 of the largest one, and the smallest of all 2^-17.
+inline constexpr int kFp8ProbabilityLog2 = 8;
+
 /// Holds the scales of a tensor in fp8, whose numbers are x = scale * stored: one for each sequence
 /// and kv head, or one for several of them, by strides of 0. `{scale}` names one for the tensor,
 /// `{scales, kv_heads, 1}` a dense (batch, kv_heads) array.
@@ -115,5 +138,12 @@ struct ScalesOfElement<T> {
 /// Names the scales of a tensor of T.
 template <class T>
 using ScalesOf = typename detail::ScalesOfElement<T>::type;
+
+/// Replaces the stride between columns of a tensor that has contiguous rows: it takes no value.
+struct UnitStride {
+  UnitStride() = default;
+  ATTILE_HOST_DEVICE explicit constexpr UnitStride(int) {}
+  ATTILE_HOST_DEVICE constexpr operator std::int64_t() const { return 1; }
+};
 
 }  // namespace attile

@@ -57,7 +57,7 @@ template <class V, class Args>
 class ForwardWorker {
  public:
   using P = Problem<V, Args>;
-  using T = typename P::T;
+  using TQ = typename Args::Elements::Q;
   using TK = typename Args::Elements::K;
   using TV = typename Args::Elements::V;
 
@@ -91,8 +91,8 @@ class ForwardWorker {
     if (rows_.empty()) return;
     scale_log2_ = problem_.scale_log2(batch_, head_);
 
-    const Tensor<const T> q = problem_.q_rows(args.q, batch_);
-    pack_transposed<kRows>(RowBlock<T>(q, batch_, head_, rows_), problem_.D, q_strips_);
+    const Tensor<const TQ> q = problem_.q_rows(args.q, batch_);
+    pack_transposed<kRows>(RowBlock<TQ>(q, batch_, head_, rows_), problem_.D, q_strips_);
     for (int i = 0; i < strips(); ++i) softmax_[i].reset();
     std::fill_n(o_, std::ptrdiff_t{problem_.tile_rows} * o_stride(), 0.0f);  // line 5
 
@@ -131,7 +131,8 @@ class ForwardWorker {
   void visit_tile(Interval columns, bool full) {
     const Args& args = problem_.args;
     pack_transposed<kPanelWidth<V>>(keys_of(args.k, columns, k_zeros_), problem_.D, kt_panels_);
-    pack_rows<V>(keys_of(args.v, columns, v_zeros_), problem_.Dv, problem_.tile_cols, v_panels_);
+    pack_rows<V>(keys_of(args.v, columns, v_zeros_, args.v_col_stride), problem_.Dv,
+                 problem_.tile_cols, v_panels_);
     for (int i = 0; i < strips(); ++i) {
       const Coord<false> coord{batch_, head_, strip_rows(i), columns};
       const Reach reach =
@@ -146,14 +147,16 @@ class ForwardWorker {
   }
 
   /// Returns the rows of K, or V, of the current head.
-  template <class X>
-  auto keys_of(const Tensor<const X>& tensor, Interval columns, const X* zeros) const {
+  template <class X, class Stride = UnitStride>
+  auto keys_of(const Tensor<const X>& tensor, Interval columns, const X* zeros,
+               Stride col_stride = {}) const {
     const int kv_head = head_ / problem_.group;
     if constexpr (kPaged) {
-      return PagedRowBlock<X, typename Args::SequencesType>(tensor, problem_.args.sequences, batch_,
-                                                            kv_head, columns, first_key_, zeros);
+      return PagedRowBlock<X, typename Args::SequencesType, Stride>(
+          tensor, problem_.args.sequences, batch_, kv_head, columns, first_key_, zeros, col_stride);
     } else {
-      return RowBlock<X>(problem_.kv_rows(tensor, batch_), batch_, kv_head, columns);
+      return RowBlock<X, Stride>(problem_.kv_rows(tensor, batch_), batch_, kv_head, columns,
+                                 col_stride);
     }
   }
 

@@ -55,8 +55,9 @@ float widen(const T& x) {
   return to_float(x);
 }
 
-/// Refers to the rows `block` of one head of a tensor.
-template <class T>
+/// Refers to the rows `block` of one head of a tensor. Stride: that of columns, UnitStride or
+/// std::int64_t.
+template <class T, class Stride = UnitStride>
 struct RowBlock {
   using Element = T;
 
@@ -64,16 +65,23 @@ struct RowBlock {
   std::int64_t row_stride;
   int rows;
 
-  RowBlock(const Tensor<const T>& tensor, int batch, int head, Interval block)
+  RowBlock(const Tensor<const T>& tensor, int batch, int head, Interval block,
+           Stride col_stride = {})
       : first(tensor.row(batch, head, block.begin)),
         row_stride(tensor.row_stride),
-        rows(block.end - block.begin) {}
+        rows(block.end - block.begin),
+        col_stride_(col_stride) {}
   const T* row(int i) const { return first + i * row_stride; }
+  /// Returns the stride of row i's elements.
+  Stride col_stride(int) const { return col_stride_; }
+
+ private:
+  Stride col_stride_;
 };
 
 /// Refers to the keys `block` of one head of a sequence, or to its values, that lie in pages. Keys
 /// before first_key are not read: in their place are `zeros`.
-template <class T, class SequencesType>
+template <class T, class SequencesType, class Stride = UnitStride>
 class PagedRowBlock {
  public:
   using Element = T;
@@ -81,7 +89,7 @@ class PagedRowBlock {
   int rows;
 
   PagedRowBlock(const Tensor<const T>& pages, const SequencesType& sequences, int sequence,
-                int head, Interval block, int first_key, const T* zeros)
+                int head, Interval block, int first_key, const T* zeros, Stride col_stride = {})
       : rows(block.end - block.begin),
         pages_(pages),
         sequences_(sequences),
@@ -89,12 +97,16 @@ class PagedRowBlock {
         head_(head),
         begin_(block.begin),
         first_key_(first_key),
-        zeros_(zeros) {}
+        zeros_(zeros),
+        col_stride_(col_stride) {}
   const T* row(int i) const {
     const int key = begin_ + i;
     if (key < first_key_) return zeros_;
     const RowOrigin at = sequences_.kv_row(origin_, key);
     return pages_.row(at.batch, head_, at.row);
+  }
+  Stride col_stride(int i) const {
+    return begin_ + i < first_key_ ? Stride{1} : col_stride_;  // zeros are a row
   }
 
  private:
@@ -103,6 +115,7 @@ class PagedRowBlock {
   RowOrigin origin_;
   int head_, begin_, first_key_;
   const T* zeros_;
+  Stride col_stride_;
 };
 
 /// Packs rows as the rows of B: panel p holds columns [p, p + 1) * kPanelWidth, row after row.
@@ -114,12 +127,13 @@ void pack_rows(const Block& block, int dim, int depth, float* to) {
   constexpr int kWidth = kPanelWidth<V>;
   for (int c = 0; c < dim; c += kWidth, to += std::ptrdiff_t{depth} * kWidth) {
     for (int r = 0; r < block.rows; ++r) {
-      const T* from = block.row(r) + c;
+      const auto stride = block.col_stride(r);
+      const T* from = block.row(r) + c * stride;
       float* row = to + r * kWidth;
       if (dim - c >= kWidth) {
-        for (int i = 0; i < kWidth; ++i) row[i] = widen(from[i]);
+        for (int i = 0; i < kWidth; ++i) row[i] = widen(from[i * stride]);
       } else {
-        for (int i = 0; i < kWidth; ++i) row[i] = i < dim - c ? widen(from[i]) : 0.0f;
+        for (int i = 0; i < kWidth; ++i) row[i] = i < dim - c ? widen(from[i * stride]) : 0.0f;
       }
     }
   }

@@ -35,9 +35,11 @@ inline Check check_options(const Options& options) {
 template <class V, class Args>
 struct Problem {
   using E = typename Args::Elements;
-  static_assert(E::kAllEqual || (Args::kIsForward && (E::kOnlyOutputIsFloat || E::kFp8Cache)),
+  static_assert(E::kAllEqual ||
+                    (Args::kIsForward && (E::kOnlyOutputIsFloat || E::kFp8Cache || E::kFp8Queries)),
                 "attile::host: the CPU executor takes Q, K, V and O of one element type; forward "
-                "also K and V in fp8 with Q of 16 bits, and O in fp32");
+                "also K and V in fp8 with Q of 16 bits, Q and K in fp8 with V in fp8 or of the 16 "
+                "bits of O, and O in fp32");
   using T = typename Args::ElementType;
   using ScoreModType = typename Args::ScoreModType;
   using DropoutType = typename Args::DropoutType;
@@ -63,7 +65,8 @@ struct Problem {
 
   /// Returns the factor from the products of a query head's elements to its scores.
   float score_scale(int sequence, int head) const {
-    return scale * args.k_scale.at(sequence, head / group);
+    const int kv_head = head / group;
+    return scale * (args.q_scale.at(sequence, kv_head) * args.k_scale.at(sequence, kv_head));
   }
   /// Returns scale_log2, the factor from the scores that `modify_scores` leaves to log2 units.
   float scale_log2(int sequence, int head) const {

@@ -17,7 +17,21 @@
 
 // The reference computes single rows with these functions, in the arithmetic that it is asked for.
 
-namespace attile::reference::detail {
+namespace attile::reference {
+
+/// Says how the plain same-dtype computation may vary.
+struct PlainOptions {
+  /// S and dP stay fp32 instead of being rounded to T, and the backward pass takes LSE and O from
+  /// its arguments, P = exp(S' - LSE), as it has to where P is not stored. Always so for float.
+  bool keep_scores = false;
+  bool reverse = false;  ///< sums run from their last term to their first
+  int lanes = 1;         ///< partial sums that a dot product is kept in; up to 16
+  /// With float, Q, K, V, P, dO and dS are rounded to TF32, 11 significant bits, where they are
+  /// multiplied, as Products::k1xTf32 does.
+  bool tf32 = false;
+};
+
+namespace detail {
 
 /// Computes in fp64 throughout.
 struct Exact {
@@ -29,6 +43,8 @@ struct Exact {
   Real factor(Real x) const { return x; }
   Real output(Real x) const { return x; }
   Real term(Real x) const { return x; }
+  /// Returns a result from the sum of its terms.
+  Real result(Real sum) const { return sum; }
   static constexpr bool kMagnitudes = false;
   static constexpr bool recomputes() { return false; }
 };
@@ -41,14 +57,16 @@ struct Magnitudes : Exact {
   static constexpr bool recomputes() { return true; }
 };
 
+/// Computes in fp64, with O as the root of the sum of its terms' squares. All else is as in Exact.
+struct Roots : Exact {
+  Real term(Real x) const { return x * x; }
+  Real result(Real sum) const { return std::sqrt(sum); }
+};
+
 /// Computes fp32 sums, and rounds to T whatever standard attention writes to memory, but O to TO.
 template <Element T, Element TO>
-struct Plain {
+struct Plain : PlainOptions {
   using Real = float;
-  bool keep_scores;
-  bool reverse;
-  int lanes;
-  bool tf32;
   Real score(Real x) const { return keep_scores ? x : operand(x); }
   Real operand(Real x) const { return to_float(from_float<T>(x)); }
   /// Rounds an operand of a product.
@@ -59,6 +77,7 @@ struct Plain {
   Real output(Real x) const { return to_float(from_float<TO>(x)); }
   /// Returns a term of O, dQ, dK or dV.
   Real term(Real x) const { return x; }
+  Real result(Real sum) const { return sum; }
   static constexpr bool kMagnitudes = false;
   /// Returns whether the backward pass computes P = exp(S' - LSE) from the LSE that it is given.
   bool recomputes() const { return keep_scores || std::same_as<T, float>; }
@@ -118,22 +137,24 @@ struct RowMath : Math {
     for (int c = 0; c < n; ++c) sum[c] += this->term(factor * x[c]);
   }
 
-  /// Returns a dense (rows, dim) copy of rows of one head.
+  /// Returns a dense (rows, dim) copy of rows of one head, whose columns are `col_stride` apart.
   template <class T>
-  static Values read(const Tensor<T>& t, int batch, int head, int first, int rows, int dim) {
+  static Values read(const Tensor<T>& t, int batch, int head, int first, int rows, int dim,
+                     std::int64_t col_stride = 1) {
     Values copy;
     copy.reserve(static_cast<std::size_t>(rows) * dim);
     for (int i = first; i < first + rows; ++i) {
       const T* row = t.row(batch, head, i);
-      for (int c = 0; c < dim; ++c) copy.push_back(to_float(row[c]));
+      for (int c = 0; c < dim; ++c) copy.push_back(to_float(row[c * col_stride]));
     }
     return copy;
   }
 
   /// Returns the same for a matrix that is multiplied, with its elements rounded as operands.
   template <class T>
-  Values read_factor(const Tensor<T>& t, int batch, int head, int rows, int dim) const {
-    Values copy = read(t, batch, head, 0, rows, dim);
+  Values read_factor(const Tensor<T>& t, int batch, int head, int rows, int dim,
+                     std::int64_t col_stride = 1) const {
+    Values copy = read(t, batch, head, 0, rows, dim, col_stride);
     for (Real& x : copy) x = this->factor(x);
     return copy;
   }
@@ -166,9 +187,11 @@ struct RowMath : Math {
       if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not read
       add_scaled(o.data(), this->factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * dim, dim);
     });
-    for (int c = 0; c < dim; ++c) o[c] = this->output(o[c] * v_scale + earlier[c]);
+    for (int c = 0; c < dim; ++c) o[c] = this->output(this->result(o[c]) * v_scale + earlier[c]);
     return o;
   }
 };
 
-}  // namespace attile::reference::detail
+}  // namespace detail
+
+}  // namespace attile::reference

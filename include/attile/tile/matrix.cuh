@@ -2,7 +2,9 @@
 #pragma once
 
 #include <attile/arch/opaque.h>
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/math.h>
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 
@@ -40,12 +42,31 @@ struct PagedMatrix {
   int vectors;  ///< see Matrix
 
   ATTILE_DEVICE bool has_row(int row) const { return first_row <= row && row < rows; }
+  /// Returns the page, and the row there, of a row that is there.
+  ATTILE_DEVICE RowOrigin place(int row) const { return sequences.kv_row(origin, row); }
   /// Points to an element of a row that is there.
-  ATTILE_DEVICE T* at(int row, int col) const {
-    const RowOrigin place = sequences.kv_row(origin, row);
-    return pages.row(place.batch, 0, place.row) + col;
+  ATTILE_DEVICE T* at(int row, int col) const { return at(place(row), col); }
+  ATTILE_DEVICE T* at(RowOrigin place, int col) const {
+    // A product with an unsigned number takes half the instructions.
+    return pages.data + static_cast<unsigned>(place.batch) * pages.batch_stride +
+           static_cast<unsigned>(place.row) * pages.row_stride + col;
   }
 };
+
+/// Refers to a matrix whose columns are col_stride apart, which is 1 where it has `vectors`.
+template <class M>
+struct WithColumnStride : M {
+  std::int64_t col_stride;
+
+  ATTILE_DEVICE auto* at(int row, int col) const { return M::at(row, 0) + col * col_stride; }
+};
+
+template <class M>
+inline constexpr bool kIsPaged = false;
+template <class T, class S>
+inline constexpr bool kIsPaged<PagedMatrix<T, S>> = true;
+template <class M>
+inline constexpr bool kIsPaged<WithColumnStride<M>> = kIsPaged<M>;
 
 /// Are what tiles are loaded from. Rows that a matrix does not have are loaded as zeros.
 template <class M>
@@ -55,17 +76,60 @@ concept RowSource = requires(const M& matrix, int row) {
   { matrix.rows + matrix.cols + matrix.vectors } -> std::same_as<int>;
 };
 
+/// Holds where the rows of a tile lie of which kThreads threads copy kRows, kSide neighbours each
+/// row, and then the next kThreads / kSide rows. A Matrix has its rows one after another.
+template <bool kPaged, int kThreads, int kRows, int kSide>
+struct RowPlaces {
+  template <class M>
+  ATTILE_DEVICE RowPlaces(const M&, int, unsigned) {}
+};
+
+/// Of rows in pages each lane of a warp asks for the places of some: of all rows that the warp
+/// copies in kSide steps each lane has one. In place of a row that is not there it asks for one
+/// that is.
+/// Scope    all lanes of a warp, whose `number` among the threads begins at a multiple of 32.
+template <int kThreads, int kRows, int kSide>
+class RowPlaces<true, kThreads, kRows, kSide> {
+  static constexpr int kLanes = static_cast<int>(arch::kWarpSize);
+  static constexpr int kApart = kThreads / kSide;     // rows from step to step
+  static constexpr int kRowsOfStep = kLanes / kSide;  // of a warp
+  static constexpr int kSteps = ceil_div(kRows, kApart);
+
+ public:
+  template <class M>
+  ATTILE_DEVICE RowPlaces(const M& matrix, int row0, unsigned number) {
+    if (matrix.first_row >= matrix.rows) return;
+    const int lane = static_cast<int>(number) % kLanes;
+    const int first = row0 + (static_cast<int>(number) - lane) / kSide;  // the warp's
+    ATTILE_UNROLL
+    for (int i = 0; i < ceil_div(kSteps, kSide); ++i) {
+      const int step = i * kSide + lane / kRowsOfStep;
+      const int row = first + lane % kRowsOfStep + step * kApart;
+      found_[i] = matrix.place(max(min(row, matrix.rows - 1), matrix.first_row));
+    }
+  }
+  /// Returns the place of this lane's row in a step, a constant.
+  ATTILE_DEVICE RowOrigin get(int step) const {
+    const int lane = arch::thread_index() % kLanes;
+    return arch::shuffle_words(found_[step / kSide], step % kSide * kRowsOfStep + lane / kSide);
+  }
+
+ private:
+  RowOrigin found_[ceil_div(kSteps, kSide)] = {};
+};
+
 /// Goes down the rows of a matrix, kApart of them at a time, in one column. It is made from the
-/// matrix, the first row of a tile, the row in the tile, and the column. `passed`, of all calls:
-/// the rows that it has gone.
-template <RowSource M, int kApart>
+/// matrix, the places of a tile's rows, the first row of the tile, the row in the tile, and the
+/// column. `passed`, of all calls: the rows that it has gone, a constant.
+/// Scope    all lanes of a warp, in the same steps.
+template <RowSource M, int kApart, class Places>
 class RowCursor;
 
 /// Keeps a running pointer.
-template <class T, int kApart>
-class RowCursor<Matrix<T>, kApart> {
+template <class T, int kApart, class Places>
+class RowCursor<Matrix<T>, kApart, Places> {
  public:
-  ATTILE_DEVICE RowCursor(const Matrix<T>& matrix, int row0, int row, unsigned col)
+  ATTILE_DEVICE RowCursor(const Matrix<T>& matrix, const Places&, int row0, int row, unsigned col)
       : stride_(arch::opaque(matrix.row_stride)),
         at_(matrix.data + (row0 + row) * stride_ + col),
         rows_(matrix.rows - row0 - row) {}
@@ -82,22 +146,31 @@ class RowCursor<Matrix<T>, kApart> {
   int rows_;  ///< from the first one on
 };
 
-/// Asks for the place of each row that is there, and of no other.
-template <class T, class S, int kApart>
-class RowCursor<PagedMatrix<T, S>, kApart> {
+/// Reads the places.
+template <class T, class S, int kApart, class Places>
+class RowCursor<PagedMatrix<T, S>, kApart, Places> {
  public:
-  ATTILE_DEVICE RowCursor(const PagedMatrix<T, S>& matrix, int row0, int row, unsigned col)
-      : matrix_(matrix), row_(row0 + row), col_(static_cast<int>(col)) {}
+  ATTILE_DEVICE RowCursor(const PagedMatrix<T, S>& matrix, const Places& places, int row0, int row,
+                          unsigned col)
+      : matrix_(matrix), places_(places), row_(row0 + row), col_(col) {}
 
   ATTILE_DEVICE bool has_row(int passed) const { return matrix_.has_row(row_ + passed); }
   ATTILE_DEVICE T* get(int passed) const {
-    return has_row(passed) ? matrix_.at(row_ + passed, col_) : matrix_.pages.data;
+    return matrix_.at(places_.get(passed / kApart), 0) + col_;
   }
   ATTILE_DEVICE void advance() {}
 
  private:
   const PagedMatrix<T, S>& matrix_;
-  int row_, col_;
+  const Places& places_;
+  int row_;
+  unsigned col_;
+};
+
+/// Goes down a matrix with `vectors`, whose columns are neighbours.
+template <class M, int kApart, class Places>
+class RowCursor<WithColumnStride<M>, kApart, Places> : public RowCursor<M, kApart, Places> {
+  using RowCursor<M, kApart, Places>::RowCursor;
 };
 
 /// Holds a tensor as a parameter of a kernel, with the alignment that the host has found. On the
@@ -130,11 +203,11 @@ struct TensorParam {
 /// Returns the parameter for a tensor with rows of `dim` elements; its `vectors` says whether all
 /// rows can be moved 16 bytes at a time.
 template <class T>
-TensorParam<T> tensor_param(const Tensor<T>& t, int dim) {
+TensorParam<T> tensor_param(const Tensor<T>& t, int dim, std::int64_t col_stride = 1) {
   constexpr std::int64_t kVector = 16 / sizeof(T);
   const bool vectors = reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && dim % kVector == 0 &&
-                       t.batch_stride % kVector == 0 && t.head_stride % kVector == 0 &&
-                       t.row_stride % kVector == 0;
+                       col_stride == 1 && t.batch_stride % kVector == 0 &&
+                       t.head_stride % kVector == 0 && t.row_stride % kVector == 0;
   return {t, vectors};
 }
 

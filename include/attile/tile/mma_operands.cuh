@@ -23,11 +23,12 @@ namespace attile::tile {
 // and of column i / 4 of the right one, the 4-byte words of the depth i % 4 (words 0, 1 left, 0, 2
 // right) and i % 4 + 4.
 //
-// fp8 is a right operand of a product of 16-bit elements, and is converted to these when a piece is
-// loaded. Matrices are loaded in units of 16 bits, which keep two neighbours of a row together. A
-// word of K has four neighbours of the depth: a left operand that meets it has its depth in the
-// same order (WordPairs). A word of V, which is transposed, has two keys by two columns: the result
-// has its columns in another order (MmaTile, kLaneCols = 4).
+// Where both operands are fp8, a product takes them as they are. Else fp8 is a right operand of a
+// product of 16-bit elements, and is converted to these when a piece is loaded. Matrices are loaded
+// in units of 16 bits, which keep two neighbours of a row together. A word of K has four neighbours
+// of the depth: a left operand that meets it has its depth in the same order (WordPairs). A word of
+// V, which is transposed, has two keys by two columns: the result has its columns in another order
+// (MmaTile, kLaneCols = 4).
 //
 // fp32: a kPaired left operand has the depth of each step in the order 0, 2, 4, 6, 1, 3, 5, 7, in
 // which the result of a product is an operand without any exchange; `facing` returns a right
@@ -113,13 +114,15 @@ class SharedLeftTransposed<Tile> {
 ///   const tile::RegisterLeft<T, Scores> p_left(s_frag);
 /// A lane's elements of
 /// two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16 piece of an operand;
-/// with fp32 those of one piece are its elements of a 16 x 8 piece in the paired order.
+/// with fp32 those of one piece are its elements of a 16 x 8 piece in the paired order, and with
+/// fp8 those of four pieces of one 16 x 32 piece in the order of BytePairs.
 template <class T, class Registers>
 class RegisterLeft {
   static_assert(Registers::kWarpCols == Registers::kCols,
                 "attile::tile::RegisterLeft: a warp has all columns of its rows");
 
  public:
+  using Element = T;
   static constexpr int kDepth = Registers::kCols;
   static constexpr bool kPaired = true;
   static constexpr bool kInRegisters = true;
@@ -130,7 +133,11 @@ class RegisterLeft {
     for (int r = 0; r < Registers::kRegRows; ++r) {
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; c += 2) {
-        if constexpr (sizeof(T) == 4) {
+        if constexpr (sizeof(T) == 1) {
+          if (c % 4 != 0) continue;
+          words_[r / 2][c / 8][c / 4 % 2 * 2 + r % 2] =
+              arch::narrow<T>(p.x[r][c], p.x[r][c + 1], p.x[r][c + 2], p.x[r][c + 3]);
+        } else if constexpr (sizeof(T) == 4) {
           words_[r / 2][c / 2][r % 2] = word_of(p.x[r][c]);
           words_[r / 2][c / 2][2 + r % 2] = word_of(p.x[r][c + 1]);
         } else {
@@ -157,6 +164,7 @@ class RegisterLeft {
 template <class Tile>
 class LoadedLeft {
  public:
+  using Element = typename Tile::Element;
   static constexpr int kDepth = Tile::kCols;
 
   ATTILE_DEVICE LoadedLeft(const Tile& tile, int first) {
@@ -245,15 +253,18 @@ class SharedRight<Tile> {
 
 /// Reads a right operand from shared memory, stored as its transpose (columns, depth).
 ///   tile::multiply<T>(s_frag, q_left, tile::SharedRightTransposed(k_smem));
-template <class Tile>
+/// kConverts  whether its elements of fp8 are converted to those of the left operand.
+template <class Tile, bool kConverts = Fp8<typename Tile::Element>>
 class SharedRightTransposed {
  public:
+  using Element = typename Tile::Element;
+
   ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
       : reader_(tile, first + detail::lane() % 8 + detail::lane() / 16 * 8,
                 detail::lane() / 8 % 2) {}
 
   ATTILE_DEVICE void piece(std::uint32_t (&b)[4], int k, int j) const {
-    arch::load_matrices(b, reader_.address(j * 16, k * kStepDepth<typename Tile::Element>));
+    arch::load_matrices(b, reader_.address(j * 16, k * kStepDepth<Element>));
   }
 
  private:
@@ -263,8 +274,7 @@ class SharedRightTransposed {
 /// Reads a right operand of fp8 from shared memory, stored as its transpose (columns, depth). A
 /// left operand that meets it has its depth in the order of WordPairs.
 template <class Tile>
-  requires(Fp8<typename Tile::Element>)
-class SharedRightTransposed<Tile> {
+class SharedRightTransposed<Tile, true> {
  public:
   ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
       : reader_(tile, first + detail::lane() % 16, 0) {}
@@ -281,6 +291,21 @@ class SharedRightTransposed<Tile> {
  private:
   PieceReader<Tile> reader_;
 };
+
+/// Names the order of the depth in which the result of a product is a left operand of fp8 without
+/// any exchange: of each 16 elements, pairs i and i + 4 lie beside each other.
+struct BytePairs {
+  /// Returns which element lies at `position`.
+  ATTILE_HOST_DEVICE static constexpr int element(int position) {
+    return position / 16 * 16 + position % 16 / 4 * 2 + position / 2 % 2 * 8 + position % 2;
+  }
+};
+
+/// Returns the right operand, stored as its transpose, of a product with a left operand of T.
+template <class T, class Tile>
+ATTILE_DEVICE auto transposed_right(const Tile& tile, int first = 0) {
+  return SharedRightTransposed < Tile, Fp8<typename Tile::Element> && !Fp8 < T >> (tile, first);
+}
 
 /// Names the order of the depth of a left operand of 16-bit elements that meets K in fp8. Of each
 /// 16 elements, words 2 i and 2 i + 1 of two elements lie where words i and i + 4 would.
@@ -328,7 +353,7 @@ ATTILE_DEVICE typename Tile::Element& left_element(const Tile& shared, int row, 
 template <class K, int kThreads, int Rows, int Cols, class T, RowSource M>
 ATTILE_DEVICE void load_left_async(const PanelTile<Rows, Cols, T>& shared, const M& source,
                                    int row0) {
-  if constexpr (!Fp8<K>) {
+  if constexpr (!Fp8<K> || Fp8<T>) {
     load_async<kThreads>(shared, source, row0);
   } else {
     using Layout = typename PanelTile<Rows, Cols, T>::Layout;

@@ -31,8 +31,8 @@ namespace attile::tile {
 ///   tile::multiply<T>(s_frag, q_left, k_right);
 ///   s_frag.for_each([&](int row, int col, float& s) { s += bias[col0 + col]; });
 /// kLaneCols  the neighbouring columns of a lane: 2, or 4 where the right operand gives the first
-///          of two pieces the even columns of 16, and the second the odd ones (SharedRight of fp8).
-///          x[.][4 j + e] is then column 16 j + 4 (lane % 4) + e.
+///          of two pieces the even columns of 16, and the second the odd ones (fp8). x[.][4 j + 2 h
+///          + e] is then column 16 j + 4 (lane % 4) + 2 e + h.
 template <int Rows, int Cols, int kWarps, int kWarpsN = 1, int kLaneCols = 2>
 struct MmaTile {
   static_assert(kLaneCols == 2 || kLaneCols == 4,
@@ -73,11 +73,12 @@ struct MmaTile {
   /// Return row(r) - row(0) and col(c) - col(0), which are the same for every thread.
   ATTILE_DEVICE static constexpr int row_offset(int r) { return r * 8; }
   ATTILE_DEVICE static constexpr int col_offset(int c) {
-    return c / kLaneCols * (4 * kLaneCols) + c % kLaneCols;
+    return c / kLaneCols * (4 * kLaneCols) + reg_col(c) % kLaneCols;
   }
-  /// Returns the register column of element e of half h of the result of 16 columns from 16 j on.
-  ATTILE_DEVICE static constexpr int reg_col(int j, int h, int e) {
-    return 4 * j + (kLaneCols == 2 ? 2 * h + e : 2 * e + h);
+  /// Returns the register column of this lane's column number `number`, counted from its first one
+  /// on.
+  ATTILE_DEVICE static constexpr int reg_col(int number) {
+    return kLaneCols == 2 ? number : number / 4 * 4 + number % 2 * 2 + number / 2 % 2;
   }
   ATTILE_DEVICE static constexpr bool has_row(int) { return true; }
   ATTILE_DEVICE static constexpr bool has_col(int) { return true; }
@@ -205,13 +206,14 @@ ATTILE_DEVICE void stage(const Tile& shared,
   unsigned char* const lane_data = shared.data + run % kRuns * sizeof(Vec<T, kLaneCols>);
   ATTILE_UNROLL
   for (int c = 0; c < Registers::kRegCols; c += 2) {
-    const int col = col0 + Registers::warp_col() + Registers::col_offset(c);
+    const int first = Registers::reg_col(c), second = Registers::reg_col(c + 1);
+    const int col = col0 + Registers::warp_col() + Registers::col_offset(first);
     if (Tile::kCols < Registers::kWarpCols && (col < 0 || col >= Tile::kCols)) continue;
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       const unsigned at = offsets.at(Registers::row_offset(r), col);
       arch::store(reinterpret_cast<T*>(lane_data + at) + c % kLaneCols,
-                  from_floats<T>(registers.x[r][c] * factor, registers.x[r][c + 1] * factor));
+                  from_floats<T>(registers.x[r][first] * factor, registers.x[r][second] * factor));
     }
   }
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/fp8.cuh>
 #include <attile/arch/matrix.cuh>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
+#include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/products.h>
@@ -60,12 +62,14 @@ ATTILE_DEVICE void add_product(float (&d)[4], const std::uint32_t (&a)[4],
 }
 
 /// Adds A B to d by one instruction, for a 16 x kStepDepth piece of A and a kStepDepth x 8 piece of
-/// B.
-template <class T>
+/// B. Right: the right operand's type, whose elements may be another type of fp8 than T.
+template <class T, class Right>
 ATTILE_DEVICE void add_step(float& d0, float& d1, float& d2, float& d3, const std::uint32_t (&a)[4],
                             std::uint32_t b0, std::uint32_t b1) {
   if constexpr (sizeof(T) == 4) {
     arch::mma_m16n8k8_tf32(d0, d1, d2, d3, a, b0, b1);
+  } else if constexpr (Fp8<T>) {
+    arch::mma_m16n8k32<T, typename Right::Element>(d0, d1, d2, d3, a, b0, b1);
   } else {
     arch::mma_m16n8k16<T>(d0, d1, d2, d3, a, b0, b1);
   }
@@ -95,7 +99,7 @@ inline constexpr int kResultLaneColumns = [] {
 /// Scope    all lanes of a warp, each for the elements that it holds; the operands are visible to
 ///          the warp.
 template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
-  requires(sizeof(T) == 2 || kProducts == Products::k1xTf32)
+  requires(sizeof(T) <= 2 || kProducts == Products::k1xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
@@ -122,9 +126,9 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
         float(&bottom)[Acc::kRegCols] = acc.x[2 * i + 1];
         ATTILE_UNROLL
         for (int h = 0; h < 2; ++h) {
-          const int first = Acc::reg_col(j, h, 0), second = Acc::reg_col(j, h, 1);
-          add_step<T>(top[first], top[second], bottom[first], bottom[second], left[i], right[2 * h],
-                      right[2 * h + 1]);
+          const int first = 4 * j + 2 * h, second = first + 1;
+          add_step<T, B>(top[first], top[second], bottom[first], bottom[second], left[i],
+                         right[2 * h], right[2 * h + 1]);
         }
       }
     }

@@ -61,6 +61,22 @@ inline constexpr bool kHaveValues = requires(const Sinks& sinks, Output& output)
   sinks.add_value(output, 0, 1.0f);
 };
 
+/// Says how far the m of an OnlineSoftmax is set below the largest score. Units: those of the
+/// scores.
+struct MaximumOffset {
+  float offset;
+
+  /// Returns the m of a largest score. Scores of 2^18 times the offset keep their own: so far apart
+  /// numbers lie there that the difference could be any.
+  ATTILE_HOST_DEVICE float below(float largest) const {
+    const float limit = offset * 0x1p18f;
+    return -limit < largest && largest < limit ? largest - offset : largest;
+  }
+};
+struct NoMaximumOffset {
+  ATTILE_HOST_DEVICE static float below(float largest) { return largest; }
+};
+
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
 /// FlashAttention-2, Alg. 1): m, and l, the sum of exp(score - m). m is the largest score so far,
 /// or with a rescale threshold one before it that is at most that much smaller.
@@ -110,8 +126,8 @@ struct OnlineSoftmax {
 
   /// Processes a tile as `step` without a threshold does, and leaves O alone where no maximum of
   /// the warp's rows has risen: the bits are the same, as its factors are 1. Scope    all lanes of
-  /// a warp.
-  template <class Scores, class Output>
+  /// a warp. Units: kFactorLog2 as `exponentiate` has it.
+  template <int kFactorLog2 = 0, class Scores, class Output>
   ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2) {
     Rescaling rescaling = update_max(scores, scale_log2, true);
     bool rises = false;
@@ -119,7 +135,7 @@ struct OnlineSoftmax {
     for (int r = 0; r < kRows; ++r) rises |= rescaling.factor[r] != 1.0f;
     rescaling.needed = Scores::any_lane(rises);
     rescaling.apply(output);
-    exponentiate(scores, scale_log2);
+    exponentiate<kFactorLog2>(scores, scale_log2);
   }
 
   /// Processes a tile as above where each warp of a row holds some columns of the scores and of the
@@ -211,15 +227,16 @@ struct OnlineSoftmax {
 
   /// Does the same where the kernel has compared the scores itself. `needed`: whether a score of
   /// the warp exceeds its row's threshold, the same in all lanes; if it is false, m and l stay as
-  /// they are.
-  template <class Scores>
-  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
+  /// they are. `offset`: how far m is set below the largest score, so that P is above 1.
+  template <class Scores, class Offset = NoMaximumOffset>
+  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed,
+                                          const Offset& offset = {}) {
     Rescaling result{};
     result.needed = needed;
     if (needed) {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const float m_new = arch::fmax(m[r], scores.row_max(r));
+        const float m_new = arch::fmax(m[r], offset.below(scores.row_max(r)));
         result.factor[r] = softmax_weight(m[r], m_new, scale_log2);
         l[r] *= result.factor[r];
         m[r] = m_new;
@@ -229,11 +246,25 @@ struct OnlineSoftmax {
   }
 
   /// Does the second part of a step: computes P, and adds its row sums to l.
-  template <class Scores>
+  /// kFactorLog2  P and l have the factor 2^kFactorLog2, so that a type with few exponents holds
+  ///          small P. O gets it from P; `remove_factor` takes it off both.
+  template <int kFactorLog2 = 0, class Scores>
   ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float scale_log2) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      l[r] += scores.exponentiate(r, scale_log2, m[r] == -kInf ? 0.0f : m[r] * scale_log2);
+      const float base = m[r] == -kInf ? 0.0f : m[r] * scale_log2;
+      l[r] += scores.exponentiate(r, scale_log2, base - kFactorLog2);
+    }
+  }
+
+  /// Makes l and O what steps without a factor would have made.
+  template <int kFactorLog2, class Output>
+  ATTILE_HOST_DEVICE void remove_factor(Output& output) {
+    constexpr float kInverse = 1.0f / static_cast<float>(1 << kFactorLog2);
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      l[r] *= kInverse;
+      output.scale_row(r, kInverse);
     }
   }
 

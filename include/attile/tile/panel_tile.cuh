@@ -14,6 +14,7 @@
 #include <attile/core/vec.h>
 #include <attile/tile/matrix.cuh>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
@@ -141,14 +142,15 @@ class WordReader {
 ///   arch::barrier();  // the copies of all threads have arrived before anyone reads the tile
 ///   shared(r, c) = source(row0 + r, c); 0 where the source has no such row or column.
 /// Shapes   source.cols <= Cols.
-/// Scope    kThreads threads; `number` is that of each among them: by default those of the
-///          block.
+/// Scope    kThreads threads, whole warps; `number` is that of each among them: by default those
+///          of the block.
 /// Barriers one before, when others still read the tile; before others read the new one, the wait
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
-template <int kThreads, int Rows, int Cols, class T, RowSource M>
+///          `places` are those of the tile's rows.
+template <int kThreads, int Rows, int Cols, class T, RowSource M, class Places>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
-                              int number = arch::thread_index()) {
+                              int number, const Places& places) {
   using Layout = typename PanelTile<Rows, Cols, T>::Layout;
   constexpr unsigned kUnit = Layout::kUnitElements;
   const unsigned thread = static_cast<unsigned>(arch::opaque(number));
@@ -162,7 +164,7 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
     constexpr bool kSteady = kDown % 8 == 0 || (kDown & (kDown - 1)) == 0;
     const unsigned unit = thread % kSide;
     const unsigned first = thread / kSide;
-    RowCursor<M, kDown> cursor(source, row0, static_cast<int>(first), unit * kUnit);
+    RowCursor<M, kDown, Places> cursor(source, places, row0, static_cast<int>(first), unit * kUnit);
     const int cols = source.cols - static_cast<int>(unit * kUnit);
     const std::uint32_t base = arch::shared_address(shared.data);
     const std::uint32_t base_row = base + first * Layout::kRowBytes;
@@ -170,11 +172,11 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
     ATTILE_UNROLL
     for (unsigned i = 0; i < ceil_div<unsigned>(Rows, kDown); ++i, cursor.advance()) {
       const unsigned step = i * kDown;
+      const T* const from = cursor.get(static_cast<int>(step));
       if (Rows % kDown != 0 && first + step >= Rows) break;
       const std::uint32_t to =
           kSteady ? base_row + step * Layout::kRowBytes + (base_unit ^ Layout::swizzle(step)) * 16
                   : base + Layout::offset(first + step, unit);
-      const T* const from = cursor.get(static_cast<int>(step));
       ATTILE_UNROLL
       for (unsigned panel = 0; panel < kPanels; ++panel) {
         const int col = static_cast<int>(panel * kSide * kUnit);
@@ -197,6 +199,31 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
       }
       arch::store(&shared.at(r, c), run);
     }
+  }
+}
+
+/// Is what says where the rows of a tile are that kThreads threads load from a matrix M.
+template <class M, int kThreads, class Tile>
+using PlacesOf = RowPlaces<kIsPaged<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
+
+template <int kThreads, int Rows, int Cols, class T, RowSource M>
+ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
+                              int number = arch::thread_index()) {
+  const PlacesOf<M, kThreads, PanelTile<Rows, Cols, T>> places(source, row0, number);
+  load_async<kThreads>(shared, source, row0, number, places);
+}
+
+/// Begins to load the same rows of K and of V, which lie at the same places.
+template <int kThreads, class KTile, class VTile, RowSource K, RowSource V>
+ATTILE_DEVICE void load_async(const KTile& k_shared, const K& k, const VTile& v_shared, const V& v,
+                              int row0, int number) {
+  using Places = PlacesOf<K, kThreads, KTile>;
+  const Places places(k, row0, number);
+  load_async<kThreads>(k_shared, k, row0, number, places);
+  if constexpr (std::same_as<Places, PlacesOf<V, kThreads, VTile>>) {
+    load_async<kThreads>(v_shared, v, row0, number, places);
+  } else {
+    load_async<kThreads>(v_shared, v, row0, number);
   }
 }
 

@@ -85,13 +85,13 @@ class Pipeline {
       : data_(data), barriers_(barriers) {}
 
   /// Initialises the barriers of all stages.
-  /// Units    consumers: warps that consume each tile.
+  /// Units    consumers: warps that consume each tile; producers: those that call `expect` for it.
   /// Scope    one thread, before all else.
   /// Barriers `mbarrier_publish` and one of the block after, before anyone uses the pipeline.
-  ATTILE_DEVICE void init(int consumers) const {
+  ATTILE_DEVICE void init(int consumers, int producers = 1) const {
     ATTILE_UNROLL
     for (int stage = 0; stage < kStages; ++stage) {
-      arch::mbarrier_init(full(stage), 1);
+      arch::mbarrier_init(full(stage), producers);
       arch::mbarrier_init(empty(stage), consumers);
     }
   }

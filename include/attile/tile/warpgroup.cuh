@@ -20,8 +20,8 @@
 // `wait_product` waits for it. The accumulator is an MmaTile of which each warp holds 16 rows.
 // Between the start and the wait no other code may access the accumulator or the operands.
 //
-//   tile::start_transposed_product<T>(s_frag, q_smem, k_smem, warpgroup * 64);  // S = Q K^T
-//   tile::start_product<T>(o_frag, p_left, v_smem);                             // O += P V
+//   tile::start_transposed_product(s_frag, q_smem, k_smem, warpgroup * 64);  // S = Q K^T
+//   tile::start_product(o_frag, p_left, v_smem);                             // O += P V
 //   tile::wait_product<1>(s_frag);  // S is made; P V may be under way
 //   tile::wait_product<0>(o_frag);
 
@@ -37,48 +37,70 @@ ATTILE_DEVICE arch::WgmmaOperand wgmma_operand(const Tile& tile, int offset = 0)
           Layout::kPanelBytes};
 }
 
-/// Returns the number of bytes from the first column of a tile to step k of 16 columns.
+/// Returns the number of bytes from the first column of a tile to step k of the depth, 32 bytes.
 template <class Tile>
 ATTILE_DEVICE constexpr int columns_step(int k) {
   using Layout = typename Tile::Layout;
   return k * 32 / Layout::kRowBytes * Layout::kPanelBytes + k * 32 % Layout::kRowBytes;
 }
 
+/// Begins d = A B^T + d, or d = A B^T where `accumulate` is false, of one step of the depth.
+/// `a`: a descriptor, or a piece in registers.
+template <class TA, class TB, int kColumnsOver4, class Left>
+ATTILE_DEVICE void start_step(float (&d)[2][kColumnsOver4], const Left& a, std::uint64_t b,
+                              bool accumulate) {
+  constexpr int kColumns = 4 * kColumnsOver4;
+  if constexpr (sizeof(TA) == 1) {
+    arch::wgmma_m64k32<TA, TB, kColumns>(d, a, b, accumulate);
+  } else {
+    static_assert(std::is_same_v<TA, TB>,
+                  "attile::tile: operands of 16-bit elements have one element type");
+    arch::wgmma_m64k16<TA, kColumns, false>(d, a, b, accumulate);
+  }
+}
+
 }  // namespace detail
 
-/// Begins acc = A B^T, or acc += A B^T where kAdds. `acc` is a register tile or TwoSums.
+/// Begins acc = A B^T, or acc += A B^T where kAdds. `acc` is a register tile or TwoSums. The
+/// elements are of 16 bits, or of 8 bits, each operand's of a type of its own.
 /// Shapes   a (rows, depth): 64 rows from a_row on; b (columns, depth): the rows from b_row on, one
 ///          for each column of acc.
 /// Scope    all threads of a warpgroup; the product is a commit group of its own.
-template <class T, bool kAdds = false, class Acc, class A, class B>
+template <bool kAdds = false, class Acc, class A, class B>
+  requires(A::kCols > 0)
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int a_row = 0,
                                             int b_row = 0) {
+  using TA = typename A::Element;
   const arch::WgmmaOperand left = detail::wgmma_operand(a, a_row * A::Layout::kRowBytes);
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
   // The compiler could move writes to `acc` below the products, which read it.
   if constexpr (kAdds) arch::fence_operand(acc.x);
   arch::wgmma_fence();  // the products could access registers before this thread's earlier writes
   ATTILE_UNROLL
-  for (int k = 0; k < A::kCols / 16; ++k) {
-    arch::wgmma_m64k16<T, Acc::kCols, false>(
+  for (int k = 0; k < A::kCols / kStepDepth<TA>; ++k) {
+    detail::start_step<TA, typename B::Element>(
         sum_of_step(acc, k).x, left.at(detail::columns_step<A>(k)),
         right.at(detail::columns_step<B>(k)), kAdds || k >= kSums<Acc>);
   }
   arch::wgmma_commit();
 }
 
-/// Begins acc = A B^T with A in registers, of which each warp holds 16 rows.
-/// Shapes   b (columns, depth): the rows from b_row on, one for each column of acc.
-/// Scope    all threads of a warpgroup; the product is a commit group of its own.
-template <class T, class Acc, class Tile, class B>
-ATTILE_DEVICE void start_transposed_product(Acc& acc, const LoadedLeft<Tile>& a, const B& b,
-                                            int b_row) {
+/// Begins acc = A B^T with A in registers, of which each warp holds 16 rows; with kMayAdd and
+/// `adds` acc += A B^T. Shapes   b (columns, depth): the rows from b_row on, one for each column of
+/// acc. Scope    all threads of a warpgroup; the product is a commit group of its own.
+template <bool kMayAdd = false, class Acc, class A, class B>
+  requires(A::kDepth > 0)
+ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int b_row,
+                                            bool adds = true) {
+  using TA = typename A::Element;
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
+  // The compiler could move writes to `acc` below the products, which read it.
+  if constexpr (kMayAdd) arch::fence_operand(acc.x);
   arch::wgmma_fence();  // the products could access registers before this thread's earlier writes
   ATTILE_UNROLL
-  for (int k = 0; k < Tile::kCols / 16; ++k) {
-    arch::wgmma_m64k16<T, Acc::kCols, false>(acc.x, a.piece(0, k),
-                                             right.at(detail::columns_step<B>(k)), k > 0);
+  for (int k = 0; k < A::kDepth / kStepDepth<TA>; ++k) {
+    detail::start_step<TA, typename B::Element>(
+        acc.x, a.piece(0, k), right.at(detail::columns_step<B>(k)), (kMayAdd && adds) || k > 0);
   }
   arch::wgmma_commit();
 }
@@ -87,11 +109,14 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const LoadedLeft<Tile>& a,
 /// Shapes   a (depth, columns): the panel of 64 columns from a_col on; b (depth, columns): whole
 ///          panels from b_col on.
 /// Scope    all threads of a warpgroup; the product is a commit group of its own.
-template <class T, class Acc, class A, class B>
+template <class Acc, class A, class B>
 ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col, const B& b,
                                                  int b_col) {
+  using T = typename A::Element;
   static_assert(A::kRows == B::kRows && A::Layout::kRowBytes == 128,
                 "attile::tile: of A, whole panels of 64 columns are taken, as deep as B");
+  static_assert(sizeof(T) == 2 && std::is_same_v<T, typename B::Element>,
+                "attile::tile: operands whose rows are the depth have one 16-bit element type");
   const arch::WgmmaOperand left =
       detail::wgmma_operand(a, a_col / A::Layout::kPanelColumns * A::Layout::kPanelBytes);
   const arch::WgmmaOperand right =
@@ -108,9 +133,12 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
 /// Begins acc += A B, or acc = A B where `adds` is false.
 /// Shapes   a (rows, depth), in registers; b (depth, columns): the rows from b_row on.
 /// Scope    all threads of a warpgroup; the product is a commit group of its own.
-template <class T, class Acc, class A, class B>
+template <class Acc, class A, class B>
 ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0,
                                  bool adds = true) {
+  using T = typename B::Element;
+  static_assert(sizeof(T) == 2 && std::is_same_v<T, typename A::Element>,
+                "attile::tile: operands whose rows are the depth have one 16-bit element type");
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
   // The compiler could move writes to `acc` below the products, which read it.
   arch::fence_operand(acc.x);
@@ -124,7 +152,7 @@ ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0
 }
 
 /// Refuses an operand that ends before the product that reads it.
-template <class T, class Acc, class E, class Registers, class B>
+template <class Acc, class E, class Registers, class B>
 void start_product(Acc& acc, const RegisterLeft<E, Registers>&& a, const B& b, int b_row = 0,
                    bool adds = true) = delete;
 
@@ -151,13 +179,13 @@ using SumTile =
     std::conditional_t<(Cols > 128), WideTile<Rows, Cols, kWarps>, MmaTile<Rows, Cols, kWarps>>;
 
 /// Begins acc += A B for a wide accumulator, as two commit groups.
-template <class T, int Rows, int Cols, int kWarps, class A, class B>
+template <int Rows, int Cols, int kWarps, class A, class B>
 ATTILE_DEVICE void start_product(WideTile<Rows, Cols, kWarps>& acc, const A& a, const B& b,
                                  int b_row = 0) {
   using Layout = typename B::Layout;
   constexpr int kPanels = WideTile<Rows, Cols, kWarps>::kLowCols / Layout::kPanelColumns;
-  start_product<T>(acc.low, a, b, b_row);
-  start_product<T>(acc.high, a, B{b.data + kPanels * Layout::kPanelBytes}, b_row);
+  start_product(acc.low, a, b, b_row);
+  start_product(acc.high, a, B{b.data + kPanels * Layout::kPanelBytes}, b_row);
 }
 
 /// Keeps the compiler from moving uses of an accumulator above this call. It follows the wait for

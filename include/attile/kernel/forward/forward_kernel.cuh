@@ -114,12 +114,14 @@ ATTILE_DEVICE void store_fp32_output(const ForwardParams<Traits>& p, const Coord
     float* const out = p.query_row(p.o.tensor, coord.at(row, 0)) + col0;
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const int col = Registers::col_offset(c);
+      const float first = o_frag.x[r][Registers::reg_col(c)];
+      const float second = o_frag.x[r][Registers::reg_col(c + 1)];
+      const int col = Registers::col_offset(Registers::reg_col(c));
       if (p.o.vectors != 0 && col < cols) {
-        arch::store(out + col, Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
+        arch::store(out + col, Vec<float, 2>{first, second});
       } else {
-        if (col < cols) out[col] = o_frag.x[r][c];
-        if (col + 1 < cols) out[col + 1] = o_frag.x[r][c + 1];
+        if (col < cols) out[col] = first;
+        if (col + 1 < cols) out[col + 1] = second;
       }
     }
   }

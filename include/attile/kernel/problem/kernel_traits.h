@@ -30,11 +30,13 @@ struct KernelTraits {
       "attile: a family's traits take Elements<T> and Policies<...>, where they took T, a "
       "mask, a score modifier and a dropout (docs/migration.md)");
   static_assert(
-      E::kAllEqual || (kWay == Direction::kForward && (E::kFp8Cache || E::kOnlyOutputIsFloat)),
+      E::kAllEqual || (kWay == Direction::kForward &&
+                       (E::kFp8Cache || E::kFp8Queries || E::kOnlyOutputIsFloat)),
       "attile: the kernels take Q, K, V and O of one element type, which is that of their "
-      "gradients too; forward also K and V in fp8 with Q of 16 bits, and O in fp32");
+      "gradients too; forward also K and V in fp8 with Q of 16 bits, Q and K in fp8 with V in fp8 "
+      "or of the 16 bits of O, and O in fp32");
   using Elements = E;
-  using ElementType = typename E::Q;
+  using ElementType = typename E::Operand;
   using OutputType = typename E::O;
   using Policies = P;
   using MaskType = typename P::MaskType;

@@ -33,22 +33,46 @@ using KvSlots = TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesTy
 
 namespace detail {
 
-/// Holds the scales of keys and values. Where there are none it has no size, so that nothing moves
-/// in the parameter of a kernel.
+/// Holds what Q, K and V in fp8 have besides: their scales, and the stride of V's columns. Where
+/// there is none it has no size, so that nothing moves in the parameter of a kernel.
 template <class E>
-struct KeyScales {
+struct Fp8Inputs {
   static constexpr bool kHasScales = false;
   template <class Args>
-  explicit KeyScales(const Args&) {}
+  explicit Fp8Inputs(const Args&) {}
 };
 template <class E>
   requires(E::kFp8Cache)
-struct KeyScales<E> {
+struct Fp8Inputs<E> {
   static constexpr bool kHasScales = true;
   Scales k_scale, v_scale;
 
   template <class Args>
-  explicit KeyScales(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
+  explicit Fp8Inputs(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
+
+  /// Returns the scale of products of elements of Q and K.
+  ATTILE_HOST_DEVICE float qk_scale(int sequence, int kv_head) const {
+    return k_scale.at(sequence, kv_head);
+  }
+};
+template <class E>
+  requires(E::kFp8Queries)
+struct Fp8Inputs<E> {
+  static constexpr bool kHasScales = true;
+  Scales q_scale, k_scale;
+  ScalesOf<typename E::V> v_scale;
+  std::int64_t v_col_stride;  ///< 1 where V has 16 bits
+
+  template <class Args>
+  explicit Fp8Inputs(const Args& args)
+      : q_scale(args.q_scale),
+        k_scale(args.k_scale),
+        v_scale(args.v_scale),
+        v_col_stride(args.v_col_stride) {}
+
+  ATTILE_HOST_DEVICE float qk_scale(int sequence, int kv_head) const {
+    return q_scale.at(sequence, kv_head) * k_scale.at(sequence, kv_head);
+  }
 };
 
 }  // namespace detail
@@ -57,7 +81,7 @@ struct KeyScales<E> {
 /// knows. A kernel reads tensors, lengths and policies through it, by a work tile. It is the first
 /// part of the parameter of every kernel but standard attention's.
 template <class Traits>
-struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
+struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements> {
   using Args = typename Traits::Args;
   using Elements = typename Args::Elements;
   using T = typename Traits::ElementType;
@@ -72,7 +96,7 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   /// The larger of the two head dimensions that the kernel takes.
   static constexpr int kColumns = max(Traits::kD, Traits::kDv);
 
-  tile::TensorParam<const T> q;
+  tile::TensorParam<const typename Elements::Q> q;
   tile::TensorParam<const typename Elements::K> k;
   tile::TensorParam<const typename Elements::V> v;
   tile::TensorParam<std::conditional_t<Args::kIsForward, TO, const TO>> o;
@@ -164,7 +188,14 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   /// These return K, V, and a tensor of such a shape, of a work tile's sequence and kv head. Row 0
   /// is the sequence's first key. What lies in pages has no rows before `at.first_key`.
   ATTILE_DEVICE auto k_of(const WorkTile& at) const { return keys_of_head(k, at, head_dim); }
-  ATTILE_DEVICE auto v_of(const WorkTile& at) const { return keys_of_head(v, at, head_dim_v); }
+  ATTILE_DEVICE auto v_of(const WorkTile& at) const {
+    const auto matrix = keys_of_head(v, at, head_dim_v);
+    if constexpr (Elements::kAllFp8) {
+      return tile::WithColumnStride{matrix, this->v_col_stride};
+    } else {
+      return matrix;
+    }
+  }
   template <class X>
   ATTILE_DEVICE auto keys_of_head(const tile::TensorParam<X>& x, const WorkTile& at,
                                   int cols) const {
@@ -282,7 +313,7 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   /// Returns the factor from the products of a work tile's elements to its scores.
   ATTILE_DEVICE float score_scale(const WorkTile& at) const {
     if constexpr (Problem::kHasScales) {
-      return scale * this->k_scale.at(at.sequence, at.kv_head);
+      return scale * this->qk_scale(at.sequence, at.kv_head);
     } else {
       return scale;
     }
@@ -324,10 +355,10 @@ struct Problem : detail::KeyScales<typename Traits::Args::Elements> {
   }
 
   Problem(const Args& args, HeadDims dims)
-      : detail::KeyScales<Elements>(args),
+      : detail::Fp8Inputs<Elements>(args),
         q(tile::tensor_param(args.q, dims.qk)),
         k(tile::tensor_param(args.k, dims.qk)),
-        v(tile::tensor_param(args.v, dims.v)),
+        v(tile::tensor_param(args.v, dims.v, args.v_col_stride)),
         o(tile::tensor_param(args.o, dims.v)),
         lse(per_row(args, args.lse)),
         batch(args.batch),

@@ -14,11 +14,13 @@
 #include <attile/kernel/decode/split_schedule.cuh>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm80/decode_traits.cuh>
+#include <attile/kernel/sm80/merge_warps.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/multiply.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>
+#include <attile/tile/scale_to_half.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <cstdint>
@@ -47,19 +49,19 @@
 // ends has the next one's first tiles in flight: those of one further part at most. The copies of a
 // tile of K and V are one commit group of cp.async; with the first tile of a part come the block's
 // rows of Q, for which there are two stages. K and V in fp8 lie in their stages as they are in
-// device memory, and are converted to the type of Q when a warp loads the pieces of a product
-// (mma_operands.cuh).
+// device memory, and become fp16 when a warp loads the pieces of a product (mma_operands.cuh), and
+// queries in bf16 once for each part (Traits::kScalesQueries).
 //
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
 //     of the group read it; all of them have read it before the next one replaces it
-//   of the block, in compute_part: Q and the first tile have arrived before others read them
+//   of the block, in compute_part: Q and the first tile have arrived before others read them; and
+//     where Q becomes fp16 another one: it has before others read it
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
 //     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
-//   are
-//     written before they are read; and one of the block: they are read before what follows
+//     are written before they are read; and one of the block: they are read before what follows
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
 //   of the block, in PartOutput::end, with earlier keys: their LSE is read before LSE is written;
 //     it has been used before that of the next part replaces it
@@ -120,6 +122,7 @@ class TileLoads {
 
   /// These refer to the part's Q, and to the next tile of K and V.
   ATTILE_DEVICE typename Traits::QTile q() const { return q_; }
+  ATTILE_DEVICE typename Traits::ScaledQTile scaled_q() const { return {q_.data}; }
   ATTILE_DEVICE typename Traits::KTile k() const { return {stage(used_)}; }
   ATTILE_DEVICE typename Traits::VTile v() const { return {stage(used_) + Traits::KTile::kBytes}; }
 
@@ -145,8 +148,8 @@ class TileLoads {
     const int thread = arch::thread_index() % Traits::kGroupThreads;
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
-    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), key, thread);
-    tile::load_async<Traits::kGroupThreads>(v_smem, p_.v_of(part_.at), key, thread);
+    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
+                                            key, thread);
     if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
     arch::async_copy_commit();
     ++loaded_;
@@ -198,132 +201,35 @@ class TileLoads {
   int loaded_ = 0, used_ = 0;   // tiles
 };
 
-/// Says which rows and keys a warp has, and how many states the block has of a row.
-/// kDividesKeys  all warps have the same 16 rows and divide the keys of a step, so that each has a
-///               state of its own; else the warps of a group divide the rows and have the same
-///               keys, so that a row has a state in each group.
-/// Registers number the rows of all warps, one warp's after another's: row i of state s is register
-/// row s * kRows + i.
-template <class Traits, bool kDividesKeys>
-struct WarpShare {
-  static constexpr int kStates = kDividesKeys ? Traits::kWarps : Traits::kKeyGroups;
-  static constexpr int kRows = kDividesKeys ? Traits::kWarpRows : Traits::kBr;  ///< of a state
-  static constexpr int kKeys = Traits::kBc / kStates;                           ///< of a step
-  using Scores = typename Traits::template ScoreRegisters<kKeys>;
-
-  /// Returns the state that this warp's rows belong to.
-  ATTILE_DEVICE static int state() { return Scores::warp_row() / kRows; }
-  /// Returns the warp's first row in the row tile, and its first key in the tile of its key group.
-  ATTILE_DEVICE static int first_row() { return Scores::warp_row() % kRows; }
-  ATTILE_DEVICE static int first_key() { return state() * kKeys % Traits::kGroupKeys; }
-
-  /// Returns the coordinates of the warp's scores in a step of Bc keys from `key` on. Registers
-  /// number the rows of all states, so that the rows of those before this one are subtracted.
-  ATTILE_DEVICE static auto coord(const DecodeParams<Traits>& p, const SplitPart& part, int key) {
-    const WorkTile& at = part.at;
-    const int row0 = part.packed_row0 - state() * kRows;
-    const int col0 = key + state() * kKeys;
-    const Extent lengths = p.extent(at);
-    if constexpr (Traits::kPacksHeads) {
-      return tile::PackedHeadsCoord{at.sequence,    at.head,      0, col0, lengths, -row0,
-                                    p.packed_heads, lengths.q_len};
-    } else {
-      return tile::TileCoord{at.sequence, at.head, row0, col0, lengths};
-    }
-  }
-};
-
-/// Merges the states of a part's rows, and puts out each row.
-/// Scope    all threads of the block.
-/// Barriers it ends with one of the block.
-template <class Traits>
-ATTILE_DEVICE void merge_warps(
-    const typename Traits::OutputRegisters& o_frag,
-    const tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax,
-    const PartOutput<Traits>& output, int rows, bool divides_keys, float scale_log2,
-    unsigned char* shared) {
-  using Outputs = typename Traits::OutputRegisters;
-  using ByKeys = WarpShare<Traits, true>;
-  using ByRows = WarpShare<Traits, false>;
-  const int states = divides_keys ? ByKeys::kStates : ByRows::kStates;
-  const int state_rows = divides_keys ? ByKeys::kRows : ByRows::kRows;
-  const int warp_row = Outputs::warp_row();
-  const int state = divides_keys ? warp_row / ByKeys::kRows : warp_row / ByRows::kRows;
-  float* const m = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
-  float* const l = m + Outputs::kRows;
-  float* const o = reinterpret_cast<float*>(shared + Traits::kMergeOffset);
-  output.begin();
-  ATTILE_UNROLL
-  for (int r = 0; r < Outputs::kRegRows; ++r) {
-    const float sum = Outputs::sum_lanes(softmax.l[r]);
-    if (Outputs::lane_of_row() == 0) {
-      m[Outputs::row(r)] = softmax.m[r];
-      l[Outputs::row(r)] = sum;
-    }
-  }
-  // Few rows leave memory for more columns, and want fewer barriers.
-  const int columns = Traits::columns_at_once(states * rows);
-  const int pitch = merge_pitch(columns);
-  constexpr int kChunk = Traits::kMergeColumns;
-  ATTILE_UNROLL_BY(1)
-  for (int col0 = 0; col0 < Traits::kVColumns; col0 += columns) {
-    ATTILE_UNROLL
-    for (int chunk = 0; chunk < Traits::kVColumns; chunk += kChunk) {
-      if (chunk < col0 || chunk >= col0 + columns) continue;
-      ATTILE_UNROLL
-      for (int r = 0; r < Outputs::kRegRows; ++r) {
-        const int row = Outputs::row(r) - state * state_rows;
-        if (row >= rows) continue;
-        float* const to = o + (state * rows + row) * pitch - col0 + Outputs::col(0);
-        ATTILE_UNROLL
-        for (int c = 0; c < Outputs::kRegCols; c += 2) {
-          const int col = Outputs::col_offset(c);
-          if (col < chunk || col >= chunk + kChunk) continue;
-          arch::store(to + col, Vec<float, 2>{o_frag.x[r][c], o_frag.x[r][c + 1]});
-        }
-      }
-    }
-    arch::barrier();  // all warps have written their states before they are read
-    const int vectors = min(columns, Traits::kVColumns - col0) / 4;
-    for (int i = arch::thread_index(); i < rows * vectors; i += Traits::kThreads) {
-      const int row = i / vectors, col = i % vectors * 4;
-      if (col0 + col >= Traits::kDv) continue;
-      int of_all = row;
-      const float* from = o + row * pitch + col;
-      const RowState sum = merge_states<Traits::kStatesAtOnce>(
-          0, states, scale_log2, [&](bool there, RowState& state) {
-            if (there) state = {m[of_all], l[of_all], arch::load<4>(from)};
-            of_all += state_rows;
-            from += rows * pitch;
-          });
-      output.put(row, col0 + col, sum);
-    }
-    arch::barrier();  // they are read before the next columns, or the next part's, are written
-  }
-}
-
 /// Takes a tile into the state of the warp's rows, by the forward pass of FlashAttention-2 (arXiv
 /// 2307.08691, Algorithm 1; the lines named are its) over each state's keys.
 template <class Share, class Traits>
 ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& part,
-                                const TileLoads<Traits>& loads, int tile, float scale,
-                                float scale_log2, typename Traits::OutputRegisters& o_frag,
+                                const TileLoads<Traits>& loads, int tile, const float* factors,
+                                float scale, float scale_log2,
+                                typename Traits::OutputRegisters& o_frag,
                                 tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax) {
-  using T = typename Traits::ElementType;
+  using T = typename Traits::Product;
   using Scores = typename Share::Scores;
   if (Share::first_row() >= part.rows) return;
   const auto coord = Share::coord(p, part, tile * Traits::kBc);
   Scores s_frag;
   s_frag.clear();
-  const tile::SharedLeft q_left(loads.q(), Share::first_row());
+  const tile::SharedLeft q_left(loads.scaled_q(), Share::first_row());
   const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
   tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
+  if constexpr (Traits::kScalesQueries) {
+    ATTILE_UNROLL
+    for (int r = 0; r < Scores::kRegRows; ++r) {
+      s_frag.scale_row(r, factors[Scores::row(r) % Share::kRows]);
+    }
+  }
   if (part.at.kv_tiles.full(tile)) {
     tile::modify_and_mask<false>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   } else {
     tile::modify_and_mask<true>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   }
-  softmax.step_exactly(s_frag, o_frag, scale_log2);  // line 9
+  softmax.template step_exactly<Traits::kProbabilityLog2>(s_frag, o_frag, scale_log2);  // line 9
   if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
   const tile::RegisterLeft<T, Scores> p_left(s_frag);
   const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
@@ -343,6 +249,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                             (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
+  float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
   o_frag.clear();
   softmax.reset();
 
@@ -354,17 +261,24 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     loads.await_tile();
     if (tile == tiles.first) {
       arch::barrier();  // Q has arrived before all groups read it, and this tile
+      if constexpr (Traits::kScalesQueries) {
+        tile::scale_to_half<Traits::kThreads>(loads.q(), part.rows, factors);
+        arch::barrier();  // Q in fp16, and its factors, are there before they are read
+      }
     } else {
       loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, scale, scale_log2, o_frag,
-                                            softmax);
+      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
+                                            o_frag, softmax);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, scale, scale_log2, o_frag,
-                                             softmax);
+      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, factors, scale, scale_log2,
+                                             o_frag, softmax);
     }
     loads.release_tile();
+  }
+  if constexpr (Traits::kScalesQueries) {
+    softmax.template remove_factor<Traits::kProbabilityLog2>(o_frag);
   }
   float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);

@@ -3,6 +3,7 @@
 
 #include <attile/arch/launch.cuh>
 #include <attile/core/earlier_keys.h>
+#include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
@@ -11,7 +12,9 @@
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 
+#include <concepts>
 #include <cstddef>
+#include <type_traits>
 
 namespace attile::sm80 {
 
@@ -38,6 +41,9 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using V = typename E::V;
   static_assert(D >= 1 && D <= 256, "attile::sm80::DecodeTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm80::DecodeTraits: Dv must be 1 to 256");
+  static_assert(!Fp8<typename E::Q>,
+                "attile::sm80::DecodeTraits: decode takes queries of 16 bits, or fp32; those in "
+                "fp8 are for forward");
   static_assert(!BlockListMask<typename P::MaskType>,
                 "attile::sm80::DecodeTraits: block lists name blocks of many rows: forward takes "
                 "them, decode does not");
@@ -73,7 +79,15 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ScoreRegisters = tile::MmaTile<kWarps * kWarpRows, kWarpKeys, kWarps>;
   using OutputRegisters =
       tile::MmaTile<kWarps * kWarpRows, kVColumns, kWarps, 1, tile::kLaneColumnsOf<V>>;
+  /// Whether products with K and V in fp8 are of fp16 although queries are bf16. fp16 has all
+  /// numbers of fp8, which the device converts to it by one instruction for two, and to bf16 by
+  /// three more. A row of Q becomes fp16 times a power of two (tile::scale_to_half), and P is
+  /// 2^kProbabilityLog2 times itself, so that neither loses what bf16 has.
+  static constexpr bool kScalesQueries = std::same_as<T, __nv_bfloat16> && Fp8<K> && Fp8<V>;
+  static constexpr int kProbabilityLog2 = kScalesQueries ? 15 : 0;
+  using Product = std::conditional_t<kScalesQueries, __half, T>;  ///< of the products' operands
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
+  using ScaledQTile = tile::PanelTile<Br, kQkColumns, Product>;  ///< in the place of a QTile
   using KTile = tile::PanelTile<kGroupKeys, kQkColumns, K>;
   using VTile = tile::PanelTile<kGroupKeys, kVColumns, V>;
 
@@ -94,8 +108,10 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;
   /// Of a state's row: m, l, and where there are earlier keys their LSE.
   static constexpr int kStateFloats = kIsEarlierKeys<typename P::SinkType> ? 3 : 2;
-  static constexpr std::size_t kMergeOffset =
+  static constexpr std::size_t kFactorsOffset =
       kStatesOffset + kStateFloats * kWarps * kWarpRows * sizeof(float);
+  static constexpr std::size_t kMergeOffset =
+      kFactorsOffset + (kScalesQueries ? Br * sizeof(float) : 0);
   static constexpr std::size_t kSharedBytes = kMergeOffset + sizeof(float) * kMergeFloats;
   static_assert(kSharedBytes <= arch::kMaxSharedBytes,
                 "attile::sm80::DecodeTraits: the stages of K and V, Q and what merges O take more "

@@ -56,6 +56,18 @@ struct KeyValueTiles {
   }
 };
 
+/// Computes S <- S + Q K^T, in fp8 where both are.
+template <class Traits>
+ATTILE_DEVICE void add_scores(typename Traits::ScoreRegisters& s_frag,
+                              const typename Traits::QTile& q_smem,
+                              const typename Traits::KTile& k_smem) {
+  using Q = typename Traits::Q;
+  using Scores = typename Traits::ScoreRegisters;
+  const tile::SharedLeft q_left(q_smem, Scores::warp_row());
+  const auto k_right = tile::transposed_right<Q>(k_smem, Scores::warp_col());
+  tile::multiply<Q, Traits::kProducts>(s_frag, q_left, k_right);
+}
+
 /// Computes O <- O + P V. Where each warp of a row has a part of P, they exchange it in `p_smem`.
 template <class Traits>
 ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
@@ -176,9 +188,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     Scores s_frag;
     if (seen) {
       s_frag.clear();
-      const tile::SharedLeft q_left(q_smem, Scores::warp_row());
-      const tile::SharedRightTransposed k_right(kv_smem.k, Scores::warp_col());
-      tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
+      add_scores<Traits>(s_frag, q_smem, kv_smem.k);  // line 8
     }
     arch::async_copy_wait<0>();
     arch::barrier();  // V has arrived before anyone reads it; K has been read before it is loaded

@@ -20,9 +20,11 @@ namespace attile::sm80 {
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
-  using T = typename E::Q;
+  using T = typename E::Operand;
+  using Q = typename E::Q;
   using K = typename E::K;
   using V = typename E::V;
+  using O = typename E::O;
   static_assert(Br >= 16 && Br % 16 == 0,
                 "attile::sm80::ForwardTraits: Br must be a multiple of 16");
   static_assert(Bc >= 1 && Bc % 16 == 0,
@@ -63,12 +65,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
 
   static constexpr int kQkColumns = round_up(D, tile::kTileColumns<K>);
   static constexpr int kVColumns = round_up(Dv, std::lcm(tile::kTileColumns<V>, 16 * kWarpsN));
-  using QTile = tile::PanelTile<Br, kQkColumns, T>;
+  using QTile = tile::PanelTile<Br, kQkColumns, Q>;
   using KTile = tile::PanelTile<Bc, kQkColumns, K>;
   using VTile = tile::PanelTile<Bc, kVColumns, V>;
-  /// O as it is staged, which that in fp32 of 16-bit inputs is not.
-  using OTile = tile::PanelTile<Br, kVColumns, T>;
-  static constexpr bool kStagesOutput = std::is_same_v<typename E::Q, typename E::O>;
+  /// O as it is staged, which that in fp32 of other inputs is not.
+  static constexpr bool kStagesOutput = sizeof(O) == sizeof(T);
+  using OTile = tile::PanelTile<Br, kVColumns, std::conditional_t<kStagesOutput, O, T>>;
   using PTile = tile::PanelTile<Br, Bc, T>;
   using ScoreRegisters = tile::MmaTile<Br, Bc, kWarps, kWarpsN>;
   using OutputRegisters = tile::MmaTile<Br, OTile::kCols, kWarps, kWarpsN, tile::kLaneColumnsOf<V>>;

@@ -78,9 +78,8 @@ class SequenceBoxes {
       const RowShape kv_shape = a.sequences.kv_shape(a.batch, a.kv_len);
       if constexpr (Args::kIsForward) {
         using E = typename Args::Elements;
-        folds_.q = std::is_same_v<typename E::Q, typename E::O>
-                       ? fold(q_shape, heads, a.q, a.o)
-                       : fold(q_shape, heads, a.q);  // O has no map
+        folds_.q = sizeof(typename E::O) == 2 ? fold(q_shape, heads, a.q, a.o)
+                                              : fold(q_shape, heads, a.q);  // O has no map
         folds_.kv = fold(kv_shape, heads_of_keys, a.k, a.v);
       } else {
         folds_.q = fold(q_shape, heads, a.q, a.dout);
@@ -210,6 +209,13 @@ Check check_pages(const Args& args, int bc) {
     }
   }
   return {};
+}
+/// Returns the reason why the sm90 kernels do not take V by columns, of which each sequence would
+/// have to begin, and end, at a multiple of 16 keys.
+inline Check columns_not_boxable() {
+  return refuse(
+      "the sm90 kernels take v by columns, with v_col_stride, only where all sequences have one "
+      "length");
 }
 /// Returns the reason why TMA cannot address the elements of a score modifier.
 inline Check elements_not_boxable() {

@@ -16,6 +16,7 @@ struct ForwardMemory {
   using QPipeline = typename Traits::QPipeline;
   using KPipeline = typename Traits::KPipeline;
   using VPipeline = typename Traits::VPipeline;
+  using LoadedVPipeline = typename Traits::LoadedVPipeline;
 
   unsigned char* data;
 
@@ -35,6 +36,21 @@ struct ForwardMemory {
     return {data + Traits::kElementOffset + warpgroup * Traits::kElementBytes,
             barriers() + 2 * (Traits::kConsumers * Traits::kQStages + 2 * Traits::kStages +
                               warpgroup * Traits::kElementStages)};
+  }
+  /// V in fp8 as it is loaded; only with kFp8Values.
+  ATTILE_DEVICE LoadedVPipeline loaded_v() const {
+    return {data + Traits::kLoadedVOffset,
+            barriers() + Traits::kPipelineBarriers - 2 * Traits::kLoadedVStages};
+  }
+  /// The same stages, of V by columns.
+  ATTILE_DEVICE auto loaded_v_columns() const {
+    return tile::Pipeline<typename Traits::VTile, Traits::kLoadedVStages>(
+        data + Traits::kLoadedVOffset,
+        barriers() + Traits::kPipelineBarriers - 2 * Traits::kLoadedVStages);
+  }
+  /// Whether a stage of these has no tile, because there are no more.
+  ATTILE_DEVICE int& is_last_v(int stage) const {
+    return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
   }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
@@ -68,7 +84,11 @@ struct ForwardMemory {
         if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
       }
       k().init(Traits::kConsumers * kWarps);
-      v().init(Traits::kConsumers * kWarps);
+      v().init(Traits::kConsumers * kWarps, Traits::kFp8Values ? Traits::kTransposers : 1);
+      if constexpr (Traits::kFp8Values) {
+        loaded_v().init(Traits::kTransposers);
+        for (int stage = 0; stage < Traits::kLoadedVStages; ++stage) is_last_v(stage) = false;
+      }
       if constexpr (Traits::kHasScheduler) {
         arch::mbarrier_init(work_tile_full(), 1);
         arch::mbarrier_init(work_tile_empty(), Traits::kScheduleReaders);

@@ -64,10 +64,23 @@ arch::BoxedTensor boxed_elements(const typename Traits::Args& a, const ElementTe
            1}};
 }
 
+/// Describes V by columns as TMA addresses it, and the box of it that fills one panel of a tile.
+/// Shapes   (key, 1, dim, kv head, batch).
+template <class Traits>
+arch::BoxedTensor boxed_columns(const typename Traits::Args& a, int dim) {
+  using Tile = typename Traits::VTile;
+  static_assert(sizeof(typename Tile::Element) == 1);
+  return {a.v.data,
+          {a.kv_len, 1, dim, a.kv_heads, a.batch},
+          {1, 16, a.v_col_stride, a.v.head_stride, a.v.batch_stride},
+          {Tile::Layout::kPanelColumns, 1, Tile::kRows, 1, 1}};
+}
+
 /// Describes Q, K, V and O, and the modifier's elements, as TMA addresses them.
 template <class Traits>
 struct BoxedTensors {
   arch::BoxedTensor q, k, v, o, elements{};
+  bool v_by_columns = false;
   Check pages;  ///< what `check_pages` says
 
   BoxedTensors(const typename Traits::Args& a, HeadPacking packing)
@@ -79,11 +92,12 @@ struct BoxedTensors {
   Check check() const {
     if (!has_rows()) return {};
     if (has_keys() && !pages) return pages;
+    if (has_keys() && v_by_columns && !Traits::kTakesColumns) return columns_not_boxable();
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     const bool queries = arch::boxable(q) && (!Traits::kStagesOutput || arch::boxable(o));
     if (!keys || !queries) return not_boxable(Direction::kForward);
     if (Traits::kElementStages > 0 && has_keys() &&
-        (!arch::boxable(elements) || elements.stride_bytes[0] != sizeof(T))) {
+        (!arch::boxable(elements) || elements.stride_bytes[0] != 2)) {
       return elements_not_boxable();
     }
     const bool stored = !Traits::kStagesOutput || arch::storable(o);
@@ -91,17 +105,22 @@ struct BoxedTensors {
   }
 
  private:
-  using T = typename Traits::ElementType;
+  using E = typename Traits::Elements;
+  /// The type of O in boxes; no box of O is used where it is not staged.
+  using TO = typename Traits::OTile::Element;
 
   BoxedTensors(const typename Traits::Args& a, HeadPacking packing, HeadDims dims)
-      : q(boxed<typename Traits::QTile, T>(a.q, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                           dims.qk, packing.heads, packing.rows)),
-        k(boxed<typename Traits::KTile, T>(a.k, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.qk, 1, box_keys(a, Traits::kBc))),
-        v(boxed<typename Traits::VTile, T>(a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads,
-                                           dims.v, 1, box_keys(a, Traits::kBc))),
-        o(boxed<typename Traits::OTile, T>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                           dims.v, packing.heads, packing.rows)),
+      : q(boxed<typename Traits::QTile, typename E::Q>(a.q, a.sequences.q_shape(a.batch, a.q_len),
+                                                       a.q_heads, dims.qk, packing.heads,
+                                                       packing.rows)),
+        k(boxed<typename Traits::KTile, typename E::K>(a.k, a.sequences.kv_shape(a.batch, a.kv_len),
+                                                       a.kv_heads, dims.qk, 1,
+                                                       box_keys(a, Traits::kBc))),
+        v(boxed<typename Traits::LoadedVTile, typename E::V>(
+            a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads, dims.v, 1,
+            box_keys(a, Traits::kBc))),
+        o(boxed<typename Traits::OTile, TO>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
+                                            dims.v, packing.heads, packing.rows)),
         pages(check_pages(a, Traits::kBc)) {
     const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
     q = boxes.of_queries(q);
@@ -110,6 +129,10 @@ struct BoxedTensors {
     v = boxes.of_keys(v);
     if constexpr (Traits::kElementStages > 0) {
       elements = boxed_elements<Traits>(a, a.score_mod.elements());
+    }
+    if constexpr (Traits::kFp8Values) {
+      v_by_columns = a.v_col_stride != 1;
+      if (Traits::kTakesColumns && v_by_columns) v = boxed_columns<Traits>(a, dims.v);
     }
   }
 };
@@ -127,6 +150,7 @@ struct ElementMap<false> {};
 struct TensorMaps {
   arch::TensorMap q, k, v, o;
   bool has_keys = false;  ///< else those of K and V are not made, and must not be used
+  bool v_by_columns = false;
 
   /// Makes them. Errors   those of arch::make_map.
   template <class Traits>
@@ -136,6 +160,7 @@ struct TensorMaps {
       if (const cudaError_t error = arch::make_map(o, boxed.o)) return error;
     }
     has_keys = boxed.has_keys();
+    v_by_columns = boxed.v_by_columns;
     if (!has_keys) return cudaSuccess;
     if (const cudaError_t error = arch::make_map(k, boxed.k)) return error;
     return arch::make_map(v, boxed.v);
@@ -216,8 +241,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
     this->q_tiles = ceil_div(args.q_len, tile_rows(packing));
     lead = kHasLead ? lead_rows(args.q_len, tile_rows(packing), packing.rows) : 0;
     if constexpr (Traits::kHasScheduler) {
-      const int key_bytes = (this->head_dim + this->head_dim_v) * int{sizeof(*args.k.data)};
-      scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes);
+      scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes());
       scheduler.items = static_cast<int>(tile_count(args));
     } else if constexpr (!kEvenRows<Traits>) {
       sections = sections_of(args);
@@ -316,10 +340,15 @@ struct TmaForwardParams : ForwardParams<Traits> {
  private:
   /// Returns the rows of each packed head in a tile of the block.
   static int tile_rows(HeadPacking packing) { return Traits::kConsumers * packing.rows; }
+  /// Returns the bytes of K and V of one key of one kv head.
+  int key_bytes() const {
+    using E = typename Traits::Elements;
+    return this->head_dim * int{sizeof(typename E::K)} +
+           this->head_dim_v * int{sizeof(typename E::V)};
+  }
   /// Returns the order in which blocks take the tiles of batch heads (core/schedule.h).
   Sections sections_of(const typename Traits::Args& args) const {
-    const std::int64_t bytes = std::int64_t{args.kv_len} * (this->head_dim + this->head_dim_v) *
-                               sizeof(typename Traits::ElementType);
+    const std::int64_t bytes = std::int64_t{args.kv_len} * key_bytes();
     const int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
     const int blocks = static_cast<int>(forward_block_count<Traits>(args));
     return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));

@@ -11,37 +11,47 @@
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/tile/pipeline.cuh>
+#include <attile/tile/transpose.cuh>
+
+#include <type_traits>
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
-// lie in pages), and for each consumer
-// warpgroup one for its Q and one for the elements of its score modifier, if TMA copies these. Each
-// goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
-// more thread makes these (dynamic_schedule.cuh).
+// lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
+// score modifier, if TMA copies these. Each goes through the block's work tiles by itself; with
+// kHasScheduler, which excludes elements, one more thread makes these (dynamic_schedule.cuh).
 
 namespace attile::sm90 {
 
-/// Begins the copies of one tile of K or V into an acquired stage. Where keys lie in pages a tile
-/// comes in several boxes, of each of which a lane looks up the page.
-/// Scope    Traits::kKvLanes lanes of a warp.
+/// Begins the copies of one tile of K or V, once its stage is empty. Where keys lie in pages a tile
+/// comes in several boxes, of each of which a lane looks up the page: of its first one while the
+/// stage is still read.
+/// Scope    all lanes of a warp where keys lie in pages, else one.
 template <class Traits, class Pipeline>
 ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTile& at, int kv_tile,
                                 const Pipeline& pipeline, const typename Pipeline::State& state,
                                 const arch::TensorMap& map) {
   const int key0 = kv_tile * Traits::kBc;
   if constexpr (Problem<Traits>::kPaged) {
-    const int lane = arch::thread_index() % arch::kWarpSize;
-    const int step = arch::kWarpSize * p.pages.box_keys;
+    const int lane = arch::thread_index() % arch::kWarpSize, rows = p.pages.box_keys;
+    int row = lane * rows;
+    arch::TmaCoord box{};
+    if (row < Traits::kBc) box = p.keys_in_page(at, key0 + row);
+    if (lane == 0) pipeline.producer_acquire(state);
+    arch::warp_barrier();  // the stage is empty before lanes fill it
     ATTILE_UNROLL_BY(1)
-    for (int row = lane * p.pages.box_keys; row < Traits::kBc; row += step) {
-      pipeline.load(state, map, p.keys_in_page(at, key0 + row), row);
+    while (row < Traits::kBc) {
+      pipeline.load(state, map, box, row);
+      row += arch::kWarpSize * rows;
+      if (row < Traits::kBc) box = p.keys_in_page(at, key0 + row);
     }
   } else {
+    pipeline.producer_acquire(state);
     pipeline.load(state, map, p.keys(at, key0));
   }
 }
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
-/// tiles sees.
+/// tiles sees; V in fp8 beside K, for the warps that transpose it.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
 /// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
@@ -50,8 +60,25 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
                            const ForwardMemory<Traits>& smem, const Pipeline& pipeline,
                            const arch::TensorMap& map) {
   constexpr int kLanes = Traits::kKvLanes;
-  const bool is_first = kLanes == 1 || arch::thread_index() % arch::kWarpSize == 0;
+  const auto load = [&](const WorkTile& at, int step, const auto& to, auto& state,
+                        const arch::TensorMap& from) {
+    load_kv_tile(p, at, p.kv_tile(at, step), to, state, from);
+    state.advance();
+  };
   typename Pipeline::State state;
+  [[maybe_unused]] typename Traits::LoadedVPipeline::State v_state;
+  [[maybe_unused]] const auto load_fp8_v = [&](const WorkTile& at, int step) {
+    if constexpr (Traits::kTakesColumns) {
+      if (p.maps.v_by_columns) {
+        const int key0 = p.kv_tile(at, step) * Traits::kBc;
+        smem.loaded_v().producer_acquire(v_state);
+        smem.loaded_v_columns().load(v_state, p.maps.v, {key0, 0, 0, at.kv_head, at.sequence});
+        v_state.advance();
+        return;
+      }
+    }
+    load(at, step, smem.loaded_v(), v_state, p.maps.v);
+  };
   auto schedule = schedule_of_thread(p, block, smem, kLanes);
   for (; schedule.more(); schedule.next()) {
     const WorkTile at = schedule.tile();
@@ -66,11 +93,53 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();
       }
-      if (is_first) pipeline.producer_acquire(state);
-      if constexpr (kLanes > 1) arch::warp_barrier();  // the stage is empty before lanes fill it
-      load_kv_tile(p, at, p.kv_tile(at, step), pipeline, state, map);
-      state.advance();
+      load(at, step, pipeline, state, map);
+      if constexpr (Traits::kFp8Values) load_fp8_v(at, step);
     }
+  }
+  if constexpr (Traits::kFp8Values) {
+    if (kLanes > 1 && arch::thread_index() % arch::kWarpSize != 0) return;
+    const auto v = smem.loaded_v();
+    v.await_empty(v_state);
+    smem.is_last_v(v_state.stage) = true;
+    static_cast<void>(v.expect(v_state, 0));
+  }
+}
+
+/// Transposes the tiles of V in fp8 that load_kv loads.
+/// Scope    all lanes of a warp, one of Traits::kTransposers, each of which writes a part of a
+/// tile.
+template <class Traits>
+ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardMemory<Traits>& smem,
+                               int number) {
+  const auto loaded = smem.loaded_v();
+  const auto pipeline = smem.v();
+  typename Traits::LoadedVPipeline::State to_read;
+  typename Traits::VPipeline::State to_write;
+  for (;;) {
+    const auto v_smem = loaded.consumer_wait(to_read);
+    if (smem.is_last_v(to_read.stage)) return;
+    pipeline.await_empty(to_write);
+    const auto transposed = pipeline.tile(to_write.stage);
+    bool is_reordered = false;
+    if constexpr (Traits::kTakesColumns) {
+      is_reordered = p.maps.v_by_columns;
+      if (is_reordered) {
+        const auto columns = smem.loaded_v_columns().tile(to_read.stage);
+        tile::reorder_operand<Traits::kTransposers>(transposed, columns, number);
+      }
+    }
+    if (!is_reordered) {
+      tile::transpose_operand<Traits::kTransposers>(transposed, v_smem, number);
+    }
+    arch::fence_async_proxy();  // products read by the async proxy what this lane has written
+    arch::warp_barrier();       // all lanes have read the one tile, and written the other
+    loaded.consumer_release(to_read);
+    if (arch::thread_index() % arch::kWarpSize == 0) {
+      static_cast<void>(pipeline.expect(to_write, 0));  // this warp's part is there
+    }
+    to_read.advance();
+    to_write.advance();
   }
 }
 
@@ -145,7 +214,13 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   constexpr int kLanes = Traits::kKvLanes;
   const int v_lane = thread - arch::kWarpSize;
   if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
-  if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
+  if constexpr (Traits::kFp8Values) {
+    const int warp = arch::uniform(thread / arch::kWarpSize);
+    if (warp == 1) transpose_v(p, smem, 0);
+    if (warp == 3 && Traits::kTransposers == 2) transpose_v(p, smem, 1);
+  } else {
+    if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
+  }
   if (0 <= q_warpgroup && q_warpgroup < Traits::kConsumers) load_q(p, block, smem, q_warpgroup);
   if constexpr (Traits::kHasScheduler) {
     if (thread == 3 * arch::kWarpSize) run_scheduler(p, block, smem);

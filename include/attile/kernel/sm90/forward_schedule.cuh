@@ -7,6 +7,7 @@
 #include <attile/core/schedule.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/forward_params.cuh>
+#include <attile/tile/scores.cuh>
 
 #include <type_traits>
 
@@ -64,12 +65,32 @@ class StaticSchedule {
   Items items_;
 };
 
+/// Holds what depends on the scales of Q, K and V in fp8, which are those of a sequence and a kv
+/// head. Of other types the parameter has it, once for all.
+template <class Traits, bool kThere>
+struct RowScales {
+  float scale, scale_log2, rescale_threshold;  ///< those of TmaForwardParams for these rows
+  float v_scale;
+
+  RowScales() = default;
+  ATTILE_DEVICE RowScales(const TmaForwardParams<Traits>& p, const WorkTile& at)
+      : scale(p.score_scale(at)),
+        scale_log2(tile::score_scale_log2<typename Traits::ScoreModType>(scale)),
+        rescale_threshold(Traits::kRescaleThreshold / scale_log2),
+        v_scale(p.v_scale.at(at.sequence, at.kv_head)) {}
+};
+template <class Traits>
+struct RowScales<Traits, false> {
+  RowScales() = default;
+  ATTILE_DEVICE RowScales(const TmaForwardParams<Traits>&, const WorkTile&) {}
+};
+
 /// Holds which rows of a work tile one consumer warpgroup computes, and the tiles of K and V that
 /// they see. The producer of its Q writes it. After the block's last work tile comes one without
 /// rows (`is_end`). What a reader can work out again from these members (WorkTile::kv_head) is
 /// left out, because the main loop reads them back from shared memory.
 template <class Traits>
-struct alignas(16) ConsumerRows {
+struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales> {
   /// The sequence's lengths, where it has lengths of its own. Else they are the parameter's.
   struct NoLengths {
     NoLengths() = default;
@@ -90,7 +111,10 @@ struct alignas(16) ConsumerRows {
   ConsumerRows() = default;
   /// Makes the rows of part `part` of a work tile, which has a part for each consumer.
   ATTILE_DEVICE ConsumerRows(const TmaForwardParams<Traits>& p, const WorkTile& tile, int part)
-      : sequence(tile.sequence), head(tile.head), lengths(tile.extent) {
+      : ConsumerRows::RowScales(p, tile),
+        sequence(tile.sequence),
+        head(tile.head),
+        lengths(tile.extent) {
     const TileRange all = tile.kv_tiles;
     const int rows = p.warpgroup_rows();
     row0 = tile.row0 + part * rows;

@@ -6,6 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/block_sparse.h>
+#include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
@@ -41,16 +42,18 @@ struct ElementTypeOf<S, T> {
 ///         padded inside.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType = Tuning<>>
 struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
-  using T = typename E::Q;
+  using T = typename E::Operand;
   static_assert(sizeof(T) == 2,
-                "attile::sm90::ForwardTraits: fp16 and bf16; fp32 is for the other families");
-  static_assert(E::kInputsEqual,
-                "attile::sm90::ForwardTraits: Q, K and V of one element type; K and V in fp8 are "
-                "for the other families");
+                "attile::sm90::ForwardTraits: fp16, bf16 and fp8; fp32 is for the other families");
+  static_assert(E::kInputsEqual || E::kFp8Queries,
+                "attile::sm90::ForwardTraits: Q, K and V of one element type, or Q and K in fp8; K "
+                "and V in fp8 with Q of 16 bits are for the other families");
   static_assert(Br == 64 || Br == 128 || Br == 192,
                 "attile::sm90::ForwardTraits: Br must be 64, 128 or 192");
   static_assert(Bc >= 16 && Bc % 16 == 0 && Bc <= 256,
                 "attile::sm90::ForwardTraits: Bc must be a multiple of 16, up to 256");
+  static_assert(Bc % 32 == 0 || !E::kAllFp8,
+                "attile::sm90::ForwardTraits: with V in fp8 Bc must be a multiple of 32");
   static_assert(D >= 1 && D <= 256, "attile::sm90::ForwardTraits: D must be 1 to 256");
   static_assert(Dv >= 1 && Dv <= 256, "attile::sm90::ForwardTraits: Dv must be 1 to 256");
 
@@ -76,22 +79,43 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Registers of a producer thread, and of a consumer thread, which gets what is left.
   static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
-  /// How far a row's maximum may grow before O is rescaled: P is then at most 2^8, which keeps its
-  /// relative precision in every type. Units: log2.
-  static constexpr int kRescaleThreshold = 8;
+  /// Whether V is in fp8, and is transposed on the way (VTransposer): P is in e4m3 then.
+  static constexpr bool kFp8Values = E::kAllFp8;
+  /// Whether each product P V has a sum of its own, which is added to O in fp32 (Fp8Sums). Its
+  /// columns are made in kOutputParts parts, one after another, so that it takes fewer registers.
+  static constexpr bool kPromotes = kFp8Values && E::kFp8Sums == Fp8Sums::kPromoted;
+  static constexpr int kOutputParts = kPromotes ? TuningType::kOutputParts : 1;
+  /// Whether a consumer makes S beside P V of the tile before.
+  static constexpr bool kOverlaps = TuningType::kOverlaps;
+  /// How far below a row's maximum m lies: P is 2^kMaximumOffset there. In e4m3 that keeps more of
+  /// a row's small P. Units: log2.
+  static constexpr float kMaximumOffset = kFp8Values ? kFp8ProbabilityLog2 : 0;
+  /// How far a score may exceed m before O is rescaled. P is then at most 2^8, which keeps its
+  /// relative precision in 16 bits, or 2^8.5 in e4m3, whose largest number is 2^8.8. Units: log2.
+  static constexpr float kRescaleThreshold = kFp8Values ? 8.5f : 8.0f;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
   /// Whether a tile has rows of several query heads of one kv head (HeadPacking).
   static constexpr bool kPacksHeads = TuningType::kPacksHeads;
 
-  /// One warpgroup's tile of Q, and the tiles of K and V that all warpgroups read.
-  using QTile = tile::PanelTile<kWarpgroupRows, round_up(D, 16), T>;
-  using KTile = tile::PanelTile<Bc, round_up(D, 16), T>;
-  using VTile = tile::PanelTile<Bc, round_up(Dv, 16), T>;
+  /// One warpgroup's tile of Q, and the tiles of K and V that all warpgroups read. V in fp8 is
+  /// there as its transpose, made from a LoadedVTile.
+  template <int Rows, int Cols, class X>
+  using Tile = tile::PanelTile<Rows, round_up(Cols, tile::kTileColumns<X>), X>;
+  using QTile = Tile<kWarpgroupRows, D, typename E::Q>;
+  using KTile = Tile<Bc, D, typename E::K>;
+  using LoadedVTile = Tile<Bc, Dv, typename E::V>;
+  /// The columns of V, and of O, with those that pad it.
+  static constexpr int kOutputCols = LoadedVTile::kCols;
+  using VTile =
+      std::conditional_t<kFp8Values, tile::PanelTile<kOutputCols, Bc, typename E::V>, LoadedVTile>;
+  /// The type of P as the left operand of P V.
+  using ProbabilityType = std::conditional_t<kFp8Values, __nv_fp8_e4m3, T>;
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
   /// kernel 1.06 times as fast at D = 64 and 1.13 at D = 128 (docs/tuning.md, "Dropout"). Plain
   /// scores gain nothing.
-  static constexpr bool kOrdersConsumers = kConsumers > 1 && P::DropoutType::kEnabled;
+  static constexpr bool kOrdersConsumers = kConsumers > 1 &&
+                                           (P::DropoutType::kEnabled || TuningType::kOrders);
   /// Whether tiles of K and V are visited from the last to the first: where later columns have the
   /// larger scores m hardly ever grows, and O is not rescaled.
   static constexpr bool kDescends =
@@ -101,35 +125,54 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kMaxSkipped = kOrdersConsumers ? kStages - 1 : kStages;
   /// One warpgroup's tile of the score modifier's elements, and its pipeline.
   static constexpr int kElementStages = TuningType::kElementStages;
-  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads),
+  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && !kPacksHeads && !kFp8Values),
                 "attile::sm90::ForwardTraits: tiles of a modifier's elements are for sequences of "
-                "one length, Uniform, and for rows of one head");
+                "one length, Uniform, for rows of one head, and for V of 16 bits");
   using ElementTile = tile::PanelTile<kWarpgroupRows, Bc,
                                       typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   static constexpr std::size_t kElementBytes = kElementStages * ElementTile::kBytes;
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
-  /// S, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
+  /// Whether one producer thread, the scheduler, makes the work tiles for the others
+  /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
+  static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
+  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
+                "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
+                "with tiles of a modifier's elements");
+  /// The pipeline of tiles of V in fp8 before they are transposed.
+  static constexpr int kLoadedVStages = kFp8Values ? (kOutputCols <= 128 ? 2 : 1) : 0;
+  /// Whether it may also lie by columns, so that its keys are only put into order.
+  static constexpr bool kTakesColumns = kFp8Values && P::SequencesType::kUniform;
+  /// The warps that transpose it: that of the scheduler, too, where there is none.
+  static constexpr int kTransposers = kHasScheduler ? 1 : 2;
+  using LoadedVPipeline = tile::Pipeline<LoadedVTile, max(kLoadedVStages, 1)>;
+  /// S, sums of P V, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
-  using OutputRegisters = tile::MmaTile<Br, VTile::kCols, kConsumers * 4>;
+  static_assert(kOutputCols % (16 * kOutputParts) == 0,
+                "attile::sm90::ForwardTraits: each part of O has a multiple of 16 columns");
+  using SumRegisters = tile::MmaTile<Br, kOutputCols / kOutputParts, kConsumers * 4>;
+  using OutputRegisters =
+      tile::MmaTile<Br, kOutputCols, kConsumers * 4, 1, tile::kLaneColumnsOf<typename E::V>>;
 
-  /// ConsumerRows that are kept for each warpgroup, and their bytes, 48 each (ForwardMemory::rows).
+  /// ConsumerRows that are kept for each warpgroup, and their bytes (ForwardMemory::rows).
   /// More are in use than there are stages of Q: a warpgroup still stores O of some rows when Q of
   /// the next ones may be loaded.
   static constexpr int kRowBuffers = 4;
-  static constexpr std::size_t kRowsBytes = kRowBuffers * 48;
+  static constexpr std::size_t kRowsBytes = kRowBuffers * (E::kFp8Queries ? 64 : 48);
   /// The alignment of K, V, the elements and O: the bytes of eight rows of a panel.
   static constexpr std::size_t kTileAlignment = 1024;
   /// Where V, the elements and O begin in shared memory; K begins at 0. Units: bytes, as for all
   /// offsets.
   static constexpr std::size_t kVOffset = round_up(KPipeline::kBytes, kTileAlignment);
-  static constexpr std::size_t kElementOffset =
+  static constexpr std::size_t kLoadedVOffset =
       kVOffset + round_up(VPipeline::kBytes, kTileAlignment);
+  static constexpr std::size_t kElementOffset =
+      kLoadedVOffset + kLoadedVStages * round_up(LoadedVTile::kBytes, kTileAlignment);
   static constexpr std::size_t kOOffset =
       kElementOffset + kConsumers * round_up(kElementBytes, kTileAlignment);
-  /// Whether O goes through shared memory: that in fp32 of 16-bit inputs is stored from registers.
-  static constexpr bool kStagesOutput = std::is_same_v<typename E::Q, typename E::O>;
+  /// Whether O goes through shared memory: that in fp32 is stored from registers.
+  static constexpr bool kStagesOutput = sizeof(typename E::O) == 2;
 
  private:
   /// Bytes that K, V, the elements, the rows and the pipelines' barriers, with two stages of Q,
@@ -137,10 +180,11 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
       arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
-      sizeof(arch::Mbarrier) * 2 * (kConsumers * (2 + kElementStages) + 2 * kStages);
+      sizeof(arch::Mbarrier) * 2 *
+          (kConsumers * (2 + kElementStages) + 2 * kStages + kLoadedVStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
   static constexpr std::size_t kOutputBytes =
-      kStagesOutput ? kConsumers * kWarpgroupRows * VTile::kCols * sizeof(T) : 0;
+      kStagesOutput ? kConsumers * kWarpgroupRows * kOutputCols * sizeof(T) : 0;
   static constexpr bool kWholeOutput = kConsumers * QTile::kBytes + kOutputBytes <= kRest;
 
  public:
@@ -153,33 +197,32 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                 "for the kQStages tiles before it, whose O may not have been stored");
   /// One warpgroup's rows of O, staged in shared memory for their store: all columns at once where
   /// there is room, else half of them.
-  using OTile = tile::PanelTile<kWarpgroupRows,
-                                kWholeOutput ? VTile::kCols : round_up(VTile::kCols / 2, 16), T>;
+  using OTile =
+      tile::PanelTile<kWarpgroupRows, kWholeOutput ? kOutputCols : round_up(kOutputCols / 2, 16),
+                      std::conditional_t<kStagesOutput, typename E::O, T>>;
   /// Where Q, the slots of ConsumerRows and the barriers begin in shared memory.
   static constexpr std::size_t kQOffset =
       kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
   static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
-  /// Whether one producer thread, the scheduler, makes the work tiles for the others
-  /// (DynamicSchedule); else each works them out by itself (StaticSchedule).
-  static constexpr bool kHasScheduler = !P::SequencesType::kUniform || TuningType::kCounts;
-  static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
-                "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
-                "with tiles of a modifier's elements");
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
-  /// The threads that read the scheduler's work tiles, and the barriers of the one that is there.
-  static constexpr int kScheduleReaders = 2 * kKvLanes + kConsumers;
+  /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V
+  /// in fp8 is loaded by the threads that load K.
+  static constexpr int kScheduleReaders = (kFp8Values ? 1 : 2) * kKvLanes + kConsumers;
   static constexpr int kScheduleBarriers = kHasScheduler ? 2 : 0;
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
-      2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages);
-  /// Where the scheduler's work tile begins, and the bytes of dynamic shared memory of a block.
-  static constexpr std::size_t kWorkTileOffset = round_up<std::size_t>(
-      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers), 16);
-  static constexpr std::size_t kSharedBytes =
-      kHasScheduler ? kWorkTileOffset + sizeof(WorkTile)
-                    : kBarrierOffset + sizeof(arch::Mbarrier) * kPipelineBarriers;
+      2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages + kLoadedVStages);
+  /// Where the ends of V (ForwardMemory::is_last_v) and the scheduler's work tile begin, and the
+  /// bytes of dynamic shared memory of a block.
+  static constexpr std::size_t kLastVOffset =
+      kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers);
+  static constexpr std::size_t kWorkTileOffset =
+      round_up<std::size_t>(kLastVOffset + sizeof(int) * kLoadedVStages, 16);
+  static constexpr std::size_t kSharedBytes = kHasScheduler
+                                                  ? kWorkTileOffset + sizeof(WorkTile)
+                                                  : kLastVOffset + sizeof(int) * kLoadedVStages;
   static_assert(
       kSharedBytes <= arch::kMaxSharedBytes,
       "attile::sm90::ForwardTraits: the tiles of Q, K, V and O take more than the "

@@ -44,9 +44,9 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// Begins dP^T of a part (line 13).
   ATTILE_DEVICE void start_dp(Scores& dp, const typename Traits::DoTile& dout, int row) const {
     if constexpr (Traits::kVInRegisters) {
-      tile::start_transposed_product<T>(dp, v_left, dout, row);
+      tile::start_transposed_product(dp, v_left, dout, row);
     } else {
-      tile::start_transposed_product<T>(dp, v_left, dout, first_key(), row);
+      tile::start_transposed_product(dp, v_left, dout, first_key(), row);
     }
   }
   /// Begins S^T and dP^T of a part, reads LSE, and asks the mask and dropout.
@@ -65,9 +65,9 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// columns.
   ATTILE_DEVICE void start_dq(DqRegisters& dq, int step) const {
     const TileOrigin origin = Traits::dq_origin(arch::thread_index());
-    tile::start_left_transposed_product<T>(dq, smem.ds(step),
-                                           Traits::kDqWarpgroupsN == 1 ? first_key() : 0,
-                                           smem.k().tile(0), arch::uniform(origin.col));
+    tile::start_left_transposed_product(dq, smem.ds(step),
+                                        Traits::kDqWarpgroupsN == 1 ? first_key() : 0,
+                                        smem.k().tile(0), arch::uniform(origin.col));
   }
 
   /// Waits for S^T, and makes P^T of it (line 11), before dP is there. Returns dropout(P)^T, but

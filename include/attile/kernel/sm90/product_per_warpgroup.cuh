@@ -52,7 +52,6 @@ enum class Role { kDq, kDv, kDk };
 template <class Traits>
 ATTILE_DEVICE void make_dq(const TmaBackwardParams<Traits>& p, int kv_block,
                            const BackwardMemory<Traits>& smem) {
-  using T = typename Traits::ElementType;
   constexpr int kLast = Traits::kDqParts - 1;
   typename Traits::DqRegisters dq[2];
   int head, row0;  // of the tile whose dQ is made
@@ -64,8 +63,7 @@ ATTILE_DEVICE void make_dq(const TmaBackwardParams<Traits>& p, int kv_block,
     return at;
   };
   const auto start = [&](int step, int part, int to) {
-    tile::start_left_transposed_product<T>(dq[to % 2], smem.ds(step), 0, smem.k().tile(0),
-                                           part * 64);
+    tile::start_left_transposed_product(dq[to % 2], smem.ds(step), 0, smem.k().tile(0), part * 64);
   };
   const auto add = [&](int part) { add_dq_tile(p, work_tile(), dq[part % 2], writes, part); };
   const auto add_last = [&](int step) {
@@ -223,7 +221,7 @@ ATTILE_DEVICE void make_p_part(
   }
   if constexpr (Traits::kFastPath) tile::drop(s_by_rows, keep_bits);
   left = tile::RegisterLeft<T, Scores>(s);
-  tile::start_product<T>(dv_frag, left, do_smem, kRow);
+  tile::start_product(dv_frag, left, do_smem, kRow);
 }
 
 /// Makes S, P and dV of all tiles of Q, and stores dV.
@@ -265,12 +263,11 @@ ATTILE_DEVICE void make_ds_part(const ScoreConsumer<Traits>& consumer, const QSt
                                 int parts, typename Traits::ScoreRegisters& ds_frag,
                                 typename Traits::DkRegisters& dk_frag, const Sampler& sampler) {
   using Consumer = ScoreConsumer<Traits>;
-  using T = typename Traits::ElementType;
   using Scores = typename Consumer::Scores;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
   const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
-  tile::start_transposed_product<T>(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
+  tile::start_transposed_product(ds_frag, smem.v().tile(0), do_smem, 0, kRow);
   const tile::KeepBits<typename Consumer::Rows, Sampler> keep_bits(consumer.coord(stage, kRow),
                                                                    consumer.held_or_new(sampler));
   tile::VisibleBits<typename Consumer::Rows> shown;
@@ -336,14 +333,14 @@ ATTILE_DEVICE void make_dk(const TmaBackwardParams<Traits>& p, int kv_block,
     consumer.stage_scores(smem.ds(step), ds_frag, 0);
     if constexpr (kParts > 1) {
       left[0] = Left(ds_frag);
-      tile::start_product<T>(dk_frag, left[0], smem.q().tile(stage.state.stage), 0);  // line 16
+      tile::start_product(dk_frag, left[0], smem.q().tile(stage.state.stage), 0);  // line 16
       make_ds_part<1>(consumer, stage, step * kParts, ds_frag, dk_frag, sampler);
       consumer.stage_scores(smem.ds(step), ds_frag, Traits::kPartRows);
     }
     commit_ds(step, stage.head, stage.row0);
     left[kParts - 1] = Left(ds_frag);
-    tile::start_product<T>(dk_frag, left[kParts - 1], smem.q().tile(stage.state.stage),
-                           Traits::kBr - Traits::kPartRows);  // line 16
+    tile::start_product(dk_frag, left[kParts - 1], smem.q().tile(stage.state.stage),
+                        Traits::kBr - Traits::kPartRows);  // line 16
     const QStage<Traits> next(smem, stage.state.next());
     tile::wait_product<0>(dk_frag);  // Q is read before its stage is filled again
     consumer.release(stage);

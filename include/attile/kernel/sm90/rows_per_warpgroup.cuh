@@ -46,7 +46,6 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
                              typename Traits::DkRegisters& dk_frag,
                              typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
   using Left = typename GradientConsumer<Traits>::Left;
-  using T = typename Traits::ElementType;
   constexpr int kRow = kPart * Traits::kPartRows;
   const auto& smem = consumer.smem;
   const int index = stage.state.stage;
@@ -56,13 +55,13 @@ ATTILE_DEVICE void make_part(const GradientConsumer<Traits>& consumer, const QSt
   } else {
     frag.p_left = consumer.make_p_and_ds(frag, stage, kRow);  // lines 11 and 14
   }
-  tile::start_product<T>(dv_frag, frag.p_left, smem.dout().tile(index), kRow);  // line 12
-  if constexpr (kPBeforeDp) consumer.template make_ds<1>(frag, stage, kRow);    // line 14
+  tile::start_product(dv_frag, frag.p_left, smem.dout().tile(index), kRow);   // line 12
+  if constexpr (kPBeforeDp) consumer.template make_ds<1>(frag, stage, kRow);  // line 14
   if constexpr (kPart == 0 && !kFirst) consumer.await_step(step - 1);
   consumer.stage_scores(smem.ds(step), frag.ds, kRow);
   frag.ds_left = Left(frag.ds);
   if constexpr (kPart < Traits::kParts - 1) {
-    tile::start_product<T>(dk_frag, frag.ds_left, smem.q().tile(index), kRow);  // line 16
+    tile::start_product(dk_frag, frag.ds_left, smem.q().tile(index), kRow);  // line 16
     consumer.start(frag, stage, kRow + Traits::kPartRows, sampler);
   }
 }
@@ -75,7 +74,6 @@ ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
                                     const QStage<Traits>& stage, const QStage<Traits>& before,
                                     int step, typename Traits::DkRegisters& dk_frag,
                                     typename Traits::DvRegisters& dv_frag, const Sampler& sampler) {
-  using T = typename Traits::ElementType;
   StepRegisters<Traits> frag;
   consumer.start(frag, stage, 0, sampler);  // lines 10 and 13
   make_part<kFirst, 0>(consumer, stage, step, frag, dk_frag, dv_frag, sampler);
@@ -86,8 +84,8 @@ ATTILE_DEVICE QStage<Traits> q_step(const GradientConsumer<Traits>& consumer,
     make_part<kFirst, 2>(consumer, stage, step, frag, dk_frag, dv_frag, sampler);
   }
   if constexpr (!kFirst) consumer.start_dq(frag.dq, step - 1);  // line 15, of the tile before
-  tile::start_product<T>(dk_frag, frag.ds_left, consumer.smem.q().tile(stage.state.stage),
-                         Traits::kBr - Traits::kPartRows);  // line 16
+  tile::start_product(dk_frag, frag.ds_left, consumer.smem.q().tile(stage.state.stage),
+                      Traits::kBr - Traits::kPartRows);  // line 16
   const QStage<Traits> next(consumer.smem, stage.state.next());
   if constexpr (!kFirst) {
     consumer.await_dq_read(step - 1);

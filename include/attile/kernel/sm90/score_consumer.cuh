@@ -77,13 +77,13 @@ struct ScoreConsumer {
     const auto q = smem.q().tile(stage.state.stage);
     if constexpr (Traits::kTwoSums) {
       const tile::TwoSums<Scores> sums{s, second};
-      tile::start_transposed_product<T>(sums, smem.k().tile(0), q, first_key(), row);
+      tile::start_transposed_product(sums, smem.k().tile(0), q, first_key(), row);
     } else if constexpr (Traits::kBeginsAtHalf) {
       Rows s_rows{s};
       begin_at_half(s_rows, lse, p.half_inverse_scale);
-      tile::start_transposed_product<T, true>(s, smem.k().tile(0), q, first_key(), row);
+      tile::start_transposed_product<true>(s, smem.k().tile(0), q, first_key(), row);
     } else {
-      tile::start_transposed_product<T>(s, smem.k().tile(0), q, first_key(), row);
+      tile::start_transposed_product(s, smem.k().tile(0), q, first_key(), row);
     }
   }
   /// Waits until S^T is made, and joins its sums. kPending later wgmma groups may be under way.

@@ -35,8 +35,15 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Counts      blocks take their work tiles by a counter in scratch memory, as they do where
 ///             sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks
 ///             under which tiles of rows see very different numbers of keys.
+/// OutputParts with V in fp8 and promoted sums (Fp8Sums): into how many parts the columns of P V
+/// are
+///             cut, one of which is in registers beside O. With one P V is made beside the maximum
+///             of the next scores; with more all but the last part are made before it.
+/// Orders      consumers begin S one after another, as they do with dropout.
+/// Overlaps    a consumer makes S beside P V of the tile before. Without it S, and sums of P V, are
+///             not in registers at the same time.
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
-          bool Counts = false>
+          bool Counts = false, int OutputParts = 1, bool Orders = false, bool Overlaps = true>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -47,6 +54,9 @@ struct Tuning {
   static constexpr bool kPersistent = Persistent;
   static constexpr int kElementStages = ElementStages;
   static constexpr bool kCounts = Counts;
+  static constexpr int kOutputParts = OutputParts;
+  static constexpr bool kOrders = Orders;
+  static constexpr bool kOverlaps = Overlaps;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>

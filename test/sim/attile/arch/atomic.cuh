@@ -23,6 +23,11 @@ inline void atomic_add(float* address, const Float4& x,
   sim::atomic_add(address, x, at);
 }
 
+inline void atomic_max(float* address, float x,
+                       std::source_location at = std::source_location::current()) {
+  sim::atomic_max(address, x, at);
+}
+
 inline int fetch_add(int* address, int x,
                      std::source_location at = std::source_location::current()) {
   return sim::fetch_add(address, x, at);

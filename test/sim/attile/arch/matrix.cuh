@@ -25,6 +25,12 @@ template <int kCount>
   sim::load_matrices(r, shared, true, at);
 }
 
+[[gnu::always_inline]] inline void store_matrices(
+    std::uint32_t shared, const std::uint32_t (&r)[4],
+    std::source_location at = std::source_location::current()) {
+  sim::store_matrices(shared, r, at);
+}
+
 template <class T>
 void mma_m16n8k16(float& d0, float& d1, float& d2, float& d3, const std::uint32_t (&a)[4],
                   std::uint32_t b0, std::uint32_t b1,

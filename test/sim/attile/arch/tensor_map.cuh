@@ -11,8 +11,8 @@
 namespace attile::arch {
 
 [[nodiscard]] inline cudaError_t make_map(TensorMap& map, const BoxedTensor& tensor) {
-  const int columns = tensor.box[0];
-  if (!boxable(tensor) || (columns != 16 && columns != 32 && columns != 64)) {
+  const auto row_bytes = tensor.box[0] * tensor.stride_bytes[0];
+  if (!boxable(tensor) || (row_bytes != 32 && row_bytes != 64 && row_bytes != 128)) {
     return cudaErrorNotSupported;
   }
   for (const int elements : tensor.box) {

@@ -19,7 +19,8 @@ template <class T, int N, bool kTransposedB, bool kTransposedA = false>
     float (&d)[2][N / 4], std::uint64_t a, std::uint64_t b, bool accumulate,
     std::source_location at = std::source_location::current()) {
   static_assert(N >= 16 && N <= 256 && N % 16 == 0);
-  sim::begin_product({N, a, b, false, kTransposedA, kTransposedB, accumulate, sim::values_of<T>()},
+  sim::begin_product({N, a, b, false, kTransposedA, kTransposedB, accumulate, 2,
+                      sim::values_of<T>(), sim::values_of<T>()},
                      &d[0][0], nullptr, at);
 }
 
@@ -28,8 +29,29 @@ template <class T, int N, bool kTransposedB>
     float (&d)[2][N / 4], const std::uint32_t (&a)[4], std::uint64_t b, bool accumulate,
     std::source_location at = std::source_location::current()) {
   static_assert(N >= 16 && N <= 256 && N % 16 == 0);
-  sim::begin_product({N, 0, b, true, false, kTransposedB, accumulate, sim::values_of<T>()},
-                     &d[0][0], a, at);
+  sim::begin_product(
+      {N, 0, b, true, false, kTransposedB, accumulate, 2, sim::values_of<T>(), sim::values_of<T>()},
+      &d[0][0], a, at);
+}
+
+template <class TA, class TB, int N>
+[[gnu::always_inline]] inline void wgmma_m64k32(
+    float (&d)[2][N / 4], std::uint64_t a, std::uint64_t b, bool accumulate,
+    std::source_location at = std::source_location::current()) {
+  static_assert(N >= 16 && N <= 256 && N % 16 == 0);
+  sim::begin_product(
+      {N, a, b, false, false, false, accumulate, 1, sim::values_of<TA>(), sim::values_of<TB>()},
+      &d[0][0], nullptr, at);
+}
+
+template <class TA, class TB, int N>
+[[gnu::always_inline]] inline void wgmma_m64k32(
+    float (&d)[2][N / 4], const std::uint32_t (&a)[4], std::uint64_t b, bool accumulate,
+    std::source_location at = std::source_location::current()) {
+  static_assert(N >= 16 && N <= 256 && N % 16 == 0);
+  sim::begin_product(
+      {N, 0, b, true, false, false, accumulate, 1, sim::values_of<TA>(), sim::values_of<TB>()},
+      &d[0][0], a, at);
 }
 
 inline void wgmma_fence(std::source_location at = std::source_location::current()) {

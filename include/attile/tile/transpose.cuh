@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/fp8.cuh>
+#include <attile/arch/math.h>
+#include <attile/arch/matrix.cuh>
+#include <attile/arch/memory.cuh>
+#include <attile/arch/shared_memory.cuh>
+#include <attile/arch/thread.cuh>
+#include <attile/core/config.h>
+#include <attile/core/vec.h>
+#include <attile/tile/mma_operands.cuh>
+#include <attile/tile/mma_tile.cuh>
+#include <attile/tile/panel_tile.cuh>
+
+#include <cstdint>
+
+// A right operand of fp8 (depth, columns) has to lie in shared memory as its transpose, and its
+// depth in the order in which the left operand comes from registers (BytePairs). A warp writes it
+// there from a tile that a copy has brought. Its columns have an order of their own, too: of each
+// 16, the even ones come first. So the 8 rows of a matrix that is stored lie in all banks, and a
+// lane has 4 neighbouring columns of the product (MmaTile, kLaneCols = 4).
+
+namespace attile::tile {
+
+/// Returns which column of the operand row `row` of its transpose holds.
+ATTILE_HOST_DEVICE constexpr int column_of_row(int row) {
+  return row / 16 * 16 + row % 8 * 2 + row / 8 % 2;
+}
+
+/// Writes an operand of fp8 that lies by rows: to(r, p) = from(BytePairs::element(p),
+/// column_of_row(r)).
+/// Shapes   from (depth, columns), to (columns, depth): multiples of 32.
+/// Scope    all lanes of a warp, which is `number` of kWarps that write a part each.
+/// Barriers `arch::fence_async_proxy` by all lanes and a barrier after, before a product reads it.
+template <int kWarps = 1, int Depth, int Cols, class T>
+ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
+                                     const PanelTile<Depth, Cols, T>& from, int number = 0) {
+  using To = PanelTile<Cols, Depth, T>;
+  using From = PanelTile<Depth, Cols, T>;
+  static_assert(sizeof(T) == 1 && Cols % 32 == 0 && Depth % 32 == 0,
+                "attile::tile::transpose_operand: fp8, and multiples of 32 rows and columns");
+  const unsigned lane = detail::lane();
+  const std::uint32_t to_base = arch::shared_address(to.data);
+  const std::uint32_t from_base = arch::shared_address(from.data);
+  const LaneOffsets<From> from_offsets(lane, 0);
+  const LaneOffsets<To> to_offsets(lane % 16, lane / 16);
+  // More at once, or unrolled, take more registers than a producer warp has.
+  ATTILE_UNROLL_BY(1)
+  for (int first = number * 32; first < Cols; first += kWarps * 32) {
+    ATTILE_UNROLL_BY(1)
+    for (int row = 0; row < Depth; row += 32) {
+      // Of each: rows 2 i and 2 i + 1 of columns 2 c and 2 c + 1, of 8 rows in each word.
+      std::uint32_t x[2][4];
+      ATTILE_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int col = first + half * 16;
+        arch::load_matrices_transposed(x[half], from_base + from_offsets.at(row, col));
+      }
+      ATTILE_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const auto& w = x[half];
+        const std::uint32_t y[4] = {
+            arch::every_second_byte<false>(w[0], w[1]), arch::every_second_byte<true>(w[0], w[1]),
+            arch::every_second_byte<false>(w[2], w[3]), arch::every_second_byte<true>(w[2], w[3])};
+        arch::store_matrices(to_base + to_offsets.at(first + half * 16, row), y);
+      }
+    }
+  }
+}
+
+/// Writes the same of an operand that lies by columns: to(r, p) = from(column_of_row(r),
+/// BytePairs::element(p)).
+/// Shapes   from, to (columns, depth): multiples of 32.
+template <int kWarps = 1, int Depth, int Cols, class T>
+ATTILE_DEVICE void reorder_operand(const PanelTile<Cols, Depth, T>& to,
+                                   const PanelTile<Cols, Depth, T>& from, int number = 0) {
+  using Words = Vec<std::uint32_t, 4>;
+  constexpr int kUnits = Depth / 16;
+  const int thread = number * arch::kWarpSize + static_cast<int>(detail::lane());
+  ATTILE_UNROLL_BY(1)
+  for (int i = thread; i < Cols * kUnits; i += kWarps * arch::kWarpSize) {
+    const int row = i / kUnits, col = i % kUnits * 16;
+    const Words x =
+        arch::load<4>(reinterpret_cast<const std::uint32_t*>(&from.at(column_of_row(row), col)));
+    const Words y{arch::halves<false>(x[0], x[2]), arch::halves<true>(x[0], x[2]),
+                  arch::halves<false>(x[1], x[3]), arch::halves<true>(x[1], x[3])};
+    arch::store(reinterpret_cast<std::uint32_t*>(&to.at(row, col)), y);
+  }
+}
+
+/// Adds a product of such an operand to columns of a result:  sums = sums * factor + product.
+/// Shapes   product (rows, columns from col0 of sums on), with the columns as the instruction has
+///          them; factor: one for each row of a lane.
+template <int Rows, int SumCols, int Cols, int kWarps>
+ATTILE_DEVICE void scale_and_add(MmaTile<Rows, SumCols, kWarps, 1, 4>& sums, int col0,
+                                 const float (&factor)[Rows / kWarps / 8],
+                                 const MmaTile<Rows, Cols, kWarps>& product) {
+  using Product = MmaTile<Rows, Cols, kWarps>;
+  ATTILE_UNROLL
+  for (int r = 0; r < Product::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Product::kRegCols; ++c) {
+      float& sum = sums.x[r][col0 / 4 + c];
+      sum = arch::fma(sum, factor[r], product.x[r][c]);
+    }
+  }
+}
+
+}  // namespace attile::tile

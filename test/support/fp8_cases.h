@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/args.h>
+#include <attile/core/element.h>
+#include <attile/core/fp8.h>
+#include <attile/reference.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/catch.h"
+#include "support/fp8.h"
+#include "support/fp8_errors.h"
+#include "support/random.h"
+#include "support/tensors.h"
+
+// Attention with inputs in fp8, of which something can go wrong that no other has. All functions
+// run an executor of the suite with Elements E.
+
+namespace attile_test {
+
+/// Q, K, V, O and LSE of a problem in host memory.
+template <class E>
+struct Fp8Problem {
+  std::vector<typename E::Q> q{};
+  std::vector<typename E::K> k{};
+  std::vector<typename E::V> v{};
+  std::vector<typename E::O> o{};
+  std::vector<float> lse{};
+  std::vector<float> scales{};
+
+  std::vector<Region> regions() {
+    const auto region = [](auto& x) { return Region{x.data(), x.size() * sizeof(x[0])}; };
+    return {region(q), region(k), region(v), region(o), region(lse), region(scales)};
+  }
+};
+
+template <class T>
+T rounded(float x) {
+  return attile::from_float<T>(x);
+}
+template <class T>
+std::vector<double> numbers_of(const std::vector<T>& values) {
+  std::vector<double> result;
+  for (const T& x : values) result.push_back(attile::to_float(x));
+  return result;
+}
+template <class T>
+std::vector<T> normal_numbers(std::uint64_t seed, std::size_t count) {
+  const Random random(seed);
+  std::vector<T> numbers;
+  for (std::size_t i = 0; i < count; ++i) numbers.push_back(rounded<T>(random.normal(i)));
+  return numbers;
+}
+
+/// Scales of each sequence and kv head, with heads that share keys and a softcap: one that is
+/// dropped, taken from another head, or applied behind the tanh is seen (vLLM's pull request
+/// 51363). The result is within the error of plain attention, where scores are rounded to 16 bits.
+/// Units    dim, dim_v: head_dim and head_dim_v.
+template <class E, class Executor>
+void check_fp8_scales(const Executor& executor, int dim, int dim_v,
+                      Fp8Products products = Fp8Products::kNone) {
+  constexpr int kBatch = 2, kHeads = 6, kKvHeads = 3, kRows = 5, kKeys = 70;
+  using Q = typename E::Q;
+  using O = typename E::O;
+  Fp8Problem<E> p{normal_numbers<Q>(1, kBatch * kHeads * kRows * dim),
+                  normal_numbers<typename E::K>(2, kBatch * kKvHeads * kKeys * dim),
+                  normal_numbers<typename E::V>(3, kBatch * kKvHeads * kKeys * dim_v),
+                  std::vector<O>(std::size_t{kBatch * kHeads * kRows} * dim_v),
+                  std::vector<float>(kBatch * kHeads * kRows),
+                  {0.5f, 2.0f, 4.0f, 0.37f, 1.1f, 2.9f,   // of K
+                   0.013f, 3.7f, 1.0f, 2.2f, 0.6f, 9.0f,  // of V
+                   1.7f, 0.9f, 0.6f, 1.2f, 0.7f, 1.3f}};
+  attile::ForwardArgs<E, attile::Causal, attile::Softcap> args{
+      .q = attile::bhsd<const Q>(p.q.data(), kRows, kHeads, dim),
+      .k = attile::bshd<const typename E::K>(p.k.data(), kKeys, kKvHeads, dim),
+      .v = attile::bshd<const typename E::V>(p.v.data(), kKeys, kKvHeads, dim_v),
+      .o = attile::bhsd(p.o.data(), kRows, kHeads, dim_v),
+      .lse = p.lse.data(),
+      .batch = kBatch,
+      .q_heads = kHeads,
+      .kv_heads = kKvHeads,
+      .q_len = kRows,
+      .kv_len = kKeys,
+      .head_dim = dim,
+      .head_dim_v = dim_v,
+      .score_mod = {2.0f},
+  };
+  constexpr bool kHasQ = attile::Fp8<Q>, kHasV = attile::Fp8<typename E::V>;
+  const float* const of_q = p.scales.data() + 2 * kBatch * kKvHeads;
+  const float* const of_v = p.scales.data() + kBatch * kKvHeads;
+  args.k_scale = {p.scales.data(), kKvHeads, 1};
+  if constexpr (kHasV) args.v_scale = {of_v, kKvHeads, 1};
+  if constexpr (kHasQ) args.q_scale = {of_q, kKvHeads, 1};
+  namespace reference = attile::reference;
+  const auto errors = [&](const auto& exact) {
+    return std::vector{reference::max_error(numbers_of(p.o), exact.o),
+                       reference::max_error(numbers_of(p.lse), exact.lse)};
+  };
+  for (const bool is_one : {false, true}) {
+    if (is_one) {
+      args.k_scale = {p.scales.data() + 5};
+      if constexpr (kHasV) args.v_scale = {of_v + 1};
+      if constexpr (kHasQ) args.q_scale = {of_q + 2};
+    }
+    REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
+    const auto exact = reference::forward(args);
+    const auto plain = reference::plain_forward(args, {.keep_scores = false});
+    const Fp8Errors allowed = fp8_errors(products, kHasV, args);
+    const double o_tolerance = reference::tolerance<O>(exact.o, plain.o) + allowed.o;
+    const std::vector found = errors(exact);
+    CHECK(found[0] <= o_tolerance);
+    using T = typename E::Operand;
+    CHECK(found[1] <= reference::tolerance<T>(exact.lse, plain.lse) + allowed.lse);
+    auto without_k = args;
+    without_k.k_scale = {};
+    CHECK(errors(reference::forward(without_k))[1] > 0.01);
+    if constexpr (kHasV) {
+      auto without_v = args;
+      without_v.v_scale = {};
+      CHECK(errors(reference::forward(without_v))[0] > 2 * o_tolerance);
+    }
+    if constexpr (kHasQ) {
+      auto without_q = args;
+      without_q.q_scale = {};
+      CHECK(errors(reference::forward(without_q))[1] > 0.01);
+    }
+  }
+}
+
+/// Returns the arguments of one head.
+template <class E>
+auto one_head(Fp8Problem<E>& p, int rows, int keys, int dim) {
+  using Q = typename E::Q;
+  p.o.resize(static_cast<std::size_t>(rows) * dim), p.lse.resize(rows);
+  attile::ForwardArgs<E> args{
+      .q = attile::bhsd<const Q>(p.q.data(), rows, 1, dim),
+      .k = attile::bhsd<const typename E::K>(p.k.data(), keys, 1, dim),
+      .v = attile::bhsd<const typename E::V>(p.v.data(), keys, 1, dim),
+      .o = attile::bhsd(p.o.data(), rows, 1, dim),
+      .lse = p.lse.data(),
+      .batch = 1,
+      .q_heads = 1,
+      .kv_heads = 1,
+      .q_len = rows,
+      .kv_len = keys,
+      .head_dim = dim,
+  };
+  return args;
+}
+
+/// Sums over many keys do not drift: all probabilities are the same, and V is 1 or a neighbour of
+/// 1. Sums of 14 bits would be 2^-13 too small for every 32 keys (vLLM's issue 23813).
+template <class E, class Executor>
+void check_fp8_sum(const Executor& executor, int keys, int dim) {
+  constexpr int kRows = 2;
+  Fp8Problem<E> p;
+  p.q.assign(std::size_t{kRows} * dim, rounded<typename E::Q>(0.0f));
+  p.k = normal_numbers<typename E::K>(1, static_cast<std::size_t>(keys) * dim);
+  const Random random(2);
+  std::vector<double> mean(dim);
+  for (int i = 0; i < keys * dim; ++i) {
+    const float noise = std::clamp(random.normal(i), -2.0f, 2.0f) / 8;
+    p.v.push_back(rounded<typename E::V>(1 + noise));
+    mean[i % dim] += attile::to_float(p.v.back()) / static_cast<double>(keys);
+  }
+  const auto args = one_head(p, kRows, keys, dim);
+  REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
+  double worst = 0;
+  for (int i = 0; i < kRows * dim; ++i) {
+    worst = std::max(worst, std::abs(attile::to_float(p.o[i]) - mean[i % dim]));
+  }
+  CHECK(worst < 1e-3);
+  CHECK(std::abs(p.lse[0] - std::log(double(keys))) < 1e-5);
+}
+
+/// A long flat tail counts beside one key with 0.99 of the probability: without the factor 2^8 its
+/// probabilities are 0 in e4m3.
+template <class E, class Executor>
+void check_fp8_tail(const Executor& executor, int dim) {
+  constexpr int kRows = 3;
+  for (const int tail : {100, 128, 200, 400}) {
+    Fp8Problem<E> p;
+    const std::size_t keys = tail + 1;
+    p.q.assign(std::size_t{kRows} * dim, rounded<typename E::Q>(1.0f));
+    p.k.assign(keys * dim, rounded<typename E::K>(0.0f));
+    p.v.assign(keys * dim, rounded<typename E::V>(1.0f));
+    const std::size_t peak = tail / 3;
+    std::fill_n(p.k.begin() + peak * dim, dim, rounded<typename E::K>(0.5f));
+    std::fill_n(p.v.begin() + peak * dim, dim, rounded<typename E::V>(0.0f));
+    auto args = one_head(p, kRows, static_cast<int>(keys), dim);
+    args.scale = static_cast<float>(std::log(99.0 * tail) / (0.5 * dim));
+    REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
+    // Each probability is off by 2^-4 of itself at most, or by 2^-18 of the largest.
+    const double wanted = 0.01, each = wanted / tail;
+    const double allowed = tail * std::max(each * 0x1p-4, 0.99 * 0x1p-18) + wanted * 0x1p-8;
+    for (const auto& x : p.o) REQUIRE(std::abs(attile::to_float(x) - wanted) <= allowed);
+  }
+}
+
+/// V by rows and by columns, with columns that are a multiple of 16 bytes apart and others, and
+/// numbers of keys that fill no step of a product.
+template <class E, class Executor>
+void check_fp8_columns(const Executor& executor, int dim, Fp8Products products) {
+  constexpr int kRows = 20;
+  namespace reference = attile::reference;
+  for (const int keys : {77, 33, 130, 9}) {
+    Fp8Problem<E> p{normal_numbers<typename E::Q>(1, std::size_t{kRows} * dim),
+                    normal_numbers<typename E::K>(2, std::size_t(keys) * dim),
+                    normal_numbers<typename E::V>(3, std::size_t(keys) * dim)};
+    auto args = one_head(p, kRows, keys, dim);
+    const auto exact = reference::forward(args);
+    const auto plain = reference::plain_forward(args);
+    const double tolerance =
+        reference::tolerance<typename E::O>(exact.o, plain.o) + fp8_errors(products, true, args).o;
+    const auto check = [&] {
+      p.o.assign(p.o.size(), rounded<typename E::O>(7.0f));
+      REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
+      CHECK(reference::max_error(numbers_of(p.o), exact.o) <= tolerance);
+    };
+    check();
+    const auto rows = p.v;
+    for (const int stride : {(keys + 15) / 16 * 16, keys + 3}) {
+      typename E::V nan;
+      nan.__x = static_cast<__nv_fp8_storage_t>(attile::Fp8Format<typename E::V>::kNan);
+      p.v.assign(static_cast<std::size_t>(stride) * dim, nan);
+      for (int j = 0; j < keys; ++j) {
+        for (int c = 0; c < dim; ++c) p.v[c * stride + j] = rows[j * dim + c];
+      }
+      args.v = {.data = p.v.data(), .row_stride = 1};
+      args.v_col_stride = stride;
+      CHECK(reference::forward(args).o == exact.o);
+      check();
+    }
+  }
+}
+
+/// O of one head in fp64, where P, times 2^8, is rounded to e4m3 before it is multiplied, or not.
+/// q, k, v: the numbers, (rows, dim) and (keys, dim).
+inline std::vector<double> quantised_attention(const std::vector<double>& q,
+                                               const std::vector<double>& k,
+                                               const std::vector<double>& v, int dim,
+                                               bool rounds_p) {
+  const std::size_t rows = q.size() / dim, keys = k.size() / dim;
+  std::vector<double> o(q.size(), 0.0), s(keys);
+  for (std::size_t i = 0; i < rows; ++i) {
+    double m = -1e300, l = 0;
+    for (std::size_t j = 0; j < keys; ++j) {
+      s[j] = 0;
+      for (int c = 0; c < dim; ++c) s[j] += q[i * dim + c] * k[j * dim + c];
+      s[j] /= std::sqrt(double(dim));
+      m = std::max(m, s[j]);
+    }
+    for (std::size_t j = 0; j < keys; ++j) {
+      double p = std::exp(s[j] - m);
+      l += p;
+      if (rounds_p) p = attile::to_float(rounded<__nv_fp8_e4m3>(static_cast<float>(p * 256))) / 256;
+      for (int c = 0; c < dim; ++c) o[i * dim + c] += p * v[j * dim + c];
+    }
+    for (int c = 0; c < dim; ++c) o[i * dim + c] /= l;
+  }
+  return o;
+}
+
+/// The error against fp64 of the numbers before they were quantised is at most a tenth more than
+/// that of fp64 with Q, K, V and P quantised alike. outliers: whether one in a thousand of the
+/// numbers is ten times as large.
+template <class E, class Executor>
+void check_fp8_error(const Executor& executor, int rows, int keys, int dim, bool outliers) {
+  const auto numbers = [&](std::uint64_t seed, int count) {
+    const Random random(seed);
+    std::vector<double> result;
+    for (int i = 0; i < count; ++i) {
+      const double x = random.normal(2 * i);
+      result.push_back(outliers && i % 1000 == 17 ? x + 10 * random.normal(2 * i + 1) : x);
+    }
+    return result;
+  };
+  Fp8Problem<E> p;
+  p.scales.resize(3);
+  const auto quantise = [](const std::vector<double>& from, float& scale, auto& to) {
+    using F = typename std::remove_cvref_t<decltype(to)>::value_type;
+    const double largest = attile::to_float(attile::largest_number<F>());
+    scale = static_cast<float>(attile::reference::largest_finite(from) / largest);
+    std::vector<double> result;
+    for (const double x : from) {
+      to.push_back(rounded<F>(static_cast<float>(x) / scale));
+      result.push_back(double(scale) * attile::to_float(to.back()));
+    }
+    return result;
+  };
+  const auto q = numbers(1, rows * dim), k = numbers(2, keys * dim), v = numbers(3, keys * dim);
+  const auto q_rounded = quantise(q, p.scales[0], p.q), k_rounded = quantise(k, p.scales[1], p.k);
+  const auto v_rounded = quantise(v, p.scales[2], p.v);
+  auto args = one_head(p, rows, keys, dim);
+  args.q_scale = {&p.scales[0]}, args.k_scale = {&p.scales[1]}, args.v_scale = {&p.scales[2]};
+  REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
+  const auto exact = quantised_attention(q, k, v, dim, false);
+  const auto quantised = quantised_attention(q_rounded, k_rounded, v_rounded, dim, true);
+  const auto rms = [&](const std::vector<double>& o) {
+    double sum = 0;
+    for (std::size_t i = 0; i < o.size(); ++i) sum += (o[i] - exact[i]) * (o[i] - exact[i]);
+    return std::sqrt(sum / static_cast<double>(o.size()));
+  };
+  const double found = rms(numbers_of(p.o));
+  CHECK(found <= 1.1 * rms(quantised));
+  CHECK(found > 0.2 * rms(quantised));  // the inputs' own error is seen
+}
+
+/// Runs an executor with queries in bf16, keys in K and values in V, which it may multiply in fp16:
+/// of rows of very small and very large queries, and of one whose small P make all of its O, each
+/// element has to have the bits of bf16.
+template <attile::Fp8 K, attile::Fp8 V, class Executor>
+void check_fp8_query_range(const Executor& executor) {
+  using Q = __nv_bfloat16;
+  constexpr int kRows = 3, kKeys = 3000, kDim = 64;
+  std::vector<Q> q(kRows * kDim), o(kRows * kDim);
+  std::vector<K> k(kKeys * kDim);
+  std::vector<V> v(kKeys * kDim);
+  std::vector<float> lse(kRows);
+  const Random random(4);
+  for (int i = 0; i < kRows * kDim; ++i) {
+    const int row = i / kDim, col = i % kDim;
+    const float x = random.normal(i);
+    q[i] = attile::from_float<Q>(row == 0   ? 0x1p-110f * x  // all scores are 0
+                                 : row == 1 ? (col == 0 ? 0x1p20f : x)
+                                 : col == 1 ? 9.0f  // key 0 has 2^26 times the P of others
+                                            : 0.0f);
+  }
+  for (int i = 0; i < kKeys * kDim; ++i) {
+    const int key = i / kDim, col = i % kDim;
+    k[i] = attile::from_float<K>(col == 0   ? 0.0f
+                                 : col == 1 ? (key == 0 ? 16.0f : 0.0f)
+                                            : random.normal(1000 + i));
+    v[i] = attile::from_float<V>(key == 0 ? 0.0f : 1.0f + 0.5f * random.normal(500000 + i));
+  }
+  attile::ForwardArgs<attile::Elements<Q, K, V>> args{
+      .q = attile::bshd<const Q>(q.data(), kRows, 1, kDim),
+      .k = attile::bshd<const K>(k.data(), kKeys, 1, kDim),
+      .v = attile::bshd<const V>(v.data(), kKeys, 1, kDim),
+      .o = attile::bshd(o.data(), kRows, 1, kDim),
+      .lse = lse.data(),
+      .batch = 1,
+      .q_heads = 1,
+      .kv_heads = 1,
+      .q_len = kRows,
+      .kv_len = kKeys,
+      .head_dim = kDim,
+  };
+  const auto region = [](auto& x) { return Region{x.data(), x.size() * sizeof(x[0])}; };
+  REQUIRE(
+      std::string(
+          executor.forward(args, {region(q), region(k), region(v), region(o), region(lse)}).why) ==
+      "");
+  const auto exact = attile::reference::forward(args);
+  for (int i = 0; i < kRows * kDim; ++i) {
+    INFO("row " << i / kDim << ", column " << i % kDim);
+    CHECK(std::abs(attile::to_float(o[i]) - exact.o[i]) <= 0.006 * std::abs(exact.o[i]));
+  }
+  for (int row = 0; row < kRows; ++row) CHECK(std::abs(lse[row] - exact.lse[row]) < 1e-4);
+}
+
+}  // namespace attile_test
