@@ -24,7 +24,7 @@ using QPipeline = tile::Pipeline<QTile, 1>;
 using KPipeline = tile::Pipeline<KTile, kStages>;
 using Scores = tile::MmaTile<kBr, kBc, kWarps>;
 using Output = tile::MmaTile<kBr, kDim, kWarps>;
-using Biases = tile::ColumnModifier<Scores, tile::TileCoord, KeyBias>;
+using Biases = tile::PreloadedModifier<Scores, tile::TileCoord, KeyBias>;
 using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
 constexpr std::size_t kSharedBytes = tile::shared_bytes<QPipeline, KPipeline, KPipeline, QTile>;
 

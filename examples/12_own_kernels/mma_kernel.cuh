@@ -19,7 +19,7 @@ using QTile = tile::PanelTile<kBr, kDim, T>;
 using KTile = tile::PanelTile<kBc, kDim, T>;
 using Scores = tile::MmaTile<kBr, kBc, kWarps>;
 using Output = tile::MmaTile<kBr, kDim, kWarps>;
-using Biases = tile::ColumnModifier<Scores, tile::TileCoord, KeyBias>;
+using Biases = tile::PreloadedModifier<Scores, tile::TileCoord, KeyBias>;
 constexpr std::size_t kSharedBytes = tile::shared_bytes<QTile, KTile, KTile>;
 
 struct Params {

@@ -73,19 +73,34 @@ struct Sm90Family {
         if (sm90::packing_pays<Traits, PackedHeads>(args))
           return f(std::type_identity<PackedHeads>{});
       }
+      using S = typename Args::ScoreModType;
+      if constexpr (kHasColumnTiles<S, StandardMath> && !BlockListMask<typename Args::MaskType> &&
+                    !Args::Elements::kAllFp8) {
+        using Columns = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kColumns>;
+        if (args.score_mod.reads_columns()) return f(std::type_identity<Columns>{});
+      }
       if constexpr (kHasElementTiles<Args>) {
         using Elements = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kElements>;
         if (sm90::runs<Elements>(args)) return f(std::type_identity<Elements>{});
       }
       if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
-        if (args.q_len >= sm90::long_sequence(max(D, Dv))) return f(std::type_identity<Long>{});
+        if (sm90::has_long_rows(args, max(D, Dv))) return f(std::type_identity<Long>{});
       }
     }
     return f(std::type_identity<Traits>{});
   }
   template <int D, int Dv, DqMode kMode, class Args, class F>
-  static auto backward(const Args&, const F& f) {
-    return f(std::type_identity<sm90::DefaultBackwardTraits<Args, D, Dv, kMode>>{});
+  static auto backward(const Args& args, const F& f) {
+    using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
+    if constexpr (kHasBackwardElementTiles<Args, D, Dv>) {
+      using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, sm90::TileSet::kElements>;
+      if constexpr (Elements::kBulkDq == Traits::kBulkDq) {
+        if (sm90::runs<Elements>(args)) {
+          return f(std::type_identity<Elements>{});
+        }
+      }
+    }
+    return f(std::type_identity<Traits>{});
   }
 };
 

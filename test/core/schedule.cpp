@@ -407,6 +407,62 @@ TEST_CASE("a short tile of rows follows the others of its batch head") {
   }
 }
 
+TEST_CASE("batch heads that read the same tiles of data follow each other") {
+  using attile::HeadOrder;
+  constexpr std::int64_t kMegabyte = 1 << 20;
+  const attile::ScoreShape shape{4, 6, {4096, 4096}};  // 32 MB of 16-bit elements for each head
+  const auto order = [&](bool batch, bool head, bool row, std::int64_t megabytes) {
+    const HeadOrder found = HeadOrder::of({batch, head, row, true}, shape, megabytes * kMegabyte);
+    return std::vector<int>{found.by_head, found.together};
+  };
+  CHECK(order(false, true, true, 2) == std::vector<int>{1, 4});   // (head, row, col)
+  CHECK(order(false, true, true, 12) == std::vector<int>{1, 2});  // L2 has no room for 3 or 4
+  CHECK(order(false, true, true, 40) == std::vector<int>{1, 1});
+  CHECK(order(true, false, true, 2) == std::vector<int>{0, 6});    // (batch, row, col)
+  CHECK(order(false, false, true, 2) == std::vector<int>{0, 12});  // (row, col)
+  CHECK(order(true, true, true, 2) == std::vector<int>{0, 1});     // nothing is shared
+  CHECK(order(false, true, false, 2) == std::vector<int>{0, 1});   // no tiles: (head, col)
+  const HeadOrder of_few = HeadOrder::of({false, true, true, true}, {4, 6, {1024, 1024}}, 1);
+  CHECK(of_few.by_head);
+  CHECK(of_few.together == 1);  // the data of a head stay in L2
+
+  const HeadOrder of_heads{true, 4};
+  for (int n = 0; n < 4 * 6 * 5; ++n) {  // 4 sequences, 6 heads, 5 tiles
+    const attile::WorkItem item = of_heads.item(n, 5, 24);
+    const int batch_head = of_heads.batch_head(item.batch_head, 4, 6);
+    CHECK(batch_head % 6 == n / 20);  // head after head,
+    CHECK(item.q_tile == n / 4 % 5);  // in each a tile of all sequences after another
+    CHECK(batch_head / 6 == n % 4);
+  }
+}
+
+TEST_CASE("each tile has one place in any order of batch heads") {
+  for (const int batch : {1, 3, 8}) {
+    for (const int heads : {1, 2, 5}) {
+      for (const int tiles : {1, 4, 7}) {
+        for (const int together : {1, 2, 3, 8}) {
+          for (const bool has_short : {false, true}) {
+            const attile::HeadOrder order{batch % 2 == 0, together};
+            const int all = batch * heads;
+            std::vector<int> times(all * tiles), even_times(all * tiles);
+            const auto count = [&](std::vector<int>& counts, attile::WorkItem item) {
+              REQUIRE((0 <= item.batch_head && item.batch_head < all));
+              REQUIRE((0 <= item.q_tile && item.q_tile < tiles));
+              ++counts[order.batch_head(item.batch_head, batch, heads) * tiles + item.q_tile];
+            };
+            for (int n = 0; n < all * tiles; ++n) {
+              count(times, order.item(n, tiles, all));
+              count(even_times, order.in_place_of({n / tiles, n % tiles}, tiles, has_short, all));
+            }
+            CHECK(times == std::vector<int>(all * tiles, 1));
+            CHECK(even_times == times);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a section's heads follow each other, from the last rows on") {
   std::vector<std::vector<int>> got;
   for (int item = 0; item < 6; ++item) {

@@ -277,7 +277,20 @@ void check_tile(const S& mod, ScoreIndex first, Extent e) {
     ++calls;
   });
   CHECK(calls == 1);
+  check(modifier_of_tile(prepared(mod, scale, StandardMath()), block, StandardMath()));
+  if constexpr (kHasColumnTiles<S, StandardMath>) {
+    if (mod.reads_columns()) check(mod.column_tile(block, StandardMath()));
+  }
 }
+
+/// Doubles what a softcap says, and inherits what that says about tiles, which is not taken.
+struct TwiceCapped : Softcap {
+  template <class Real>
+  ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
+    const auto once = Softcap::operator()(s, i, e);
+    return {Real(2) * once.value, Real(2) * once.derivative};
+  }
+};
 
 TEST_CASE("score_mod.tiles_say_what_single_scores_do") {
   std::vector<float> values(64);
@@ -291,6 +304,16 @@ TEST_CASE("score_mod.tiles_say_what_single_scores_do") {
   for (int col = 0; col < 16; ++col) check_tile(Alibi{kSlopes, 0}, {0, 0, 3, col}, {9, 20});
   for (const float slope : {-2.0f, 0.0f}) check_tile(Alibi{&slope, 0}, {0, 0, 2, 3}, e);
   check_tile(Softcap{2.0f}, first, e);
+  check_tile(TwiceCapped{{2.0f}}, first, e);
+  struct OtherBias : AdditiveBias<float> {};
+  CHECK(kHasColumnTiles<AdditiveBias<float>, StandardMath>);
+  CHECK(kHasColumnTiles<LearnedBias<float>, StandardMath>);
+  CHECK(!kHasColumnTiles<OtherBias, StandardMath>);
+  check_tile(LearnedBias<float>{{values.data(), 3, 2, 0, 2}, {}}, first, e);
+  CHECK(kPrepares<Softcap, StandardMath>);
+  CHECK(kPrepares<Then<Alibi, Softcap>, StandardMath>);
+  CHECK(!kPrepares<TwiceCapped, StandardMath>);
+  check_tile(Then<Alibi, Softcap>{alibi, {3.0f}}, first, e);
   check_tile(bias, first, e);
   check_tile(AdditiveBias<float>{values.data(), 3, 2, 0, 2}, first, e);  // one row for all
   check_tile(LearnedBias<float>{bias, {}}, first, e);

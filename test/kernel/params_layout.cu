@@ -56,6 +56,8 @@ ATTILE_HOST_DEVICE void record_layout(const P& p, std::int64_t* to) {
   Recorder record{to, &p};
   record(p);
   record_problem(p, record);
+  ATTILE_RECORD(head_order);
+  ATTILE_RECORD(prepared_mod);
   ATTILE_RECORD(k_scale);
   ATTILE_RECORD(v_scale);
   ATTILE_RECORD(maps);
@@ -67,7 +69,7 @@ ATTILE_HOST_DEVICE void record_layout(const P& p, std::int64_t* to) {
   ATTILE_RECORD(sections);
   ATTILE_RECORD(lead);
   ATTILE_RECORD(elements);
-  ATTILE_RECORD(elements.has_rows);
+  ATTILE_RECORD(elements.has_heads);
   ATTILE_RECORD(boxes);
   ATTILE_RECORD(scheduler);
   ATTILE_RECORD(scheduler.counter);
@@ -170,6 +172,9 @@ TEST_CASE("params.host and device lay out the kernels' parameters alike") {
   // A bias in tiles, whose kernel is one of its own.
   check_traits<attile::sm90::DefaultForwardTraits<ForwardArgsOf<__half, kHalfBias>, 64, 64,
                                                   attile::sm90::TileSet::kElements>>();
+  check_traits<
+      attile::sm90::DefaultBackwardTraits<BackwardArgsOf<__half, kHalfBias>, 64, 64,
+                                          DqMode::kAccumulate, attile::sm90::TileSet::kElements>>();
 }
 
 }  // namespace kernel_params_layout

@@ -104,7 +104,7 @@ struct Sm90Tiles {
 template <attile::sm90::TileSet kTileSet = attile::sm90::TileSet::kAny>
 struct Sm90DefaultTiles {
   template <class Args, class Dim, attile::DqMode kMode>
-  using Backward = attile::sm90::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
+  using Backward = attile::sm90::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode, kTileSet>;
   template <class Args, class Dim, attile::DqMode kMode>
   using BackwardFallback = attile::sm80::DefaultBackwardTraits<Args, Dim::D, Dim::Dv, kMode>;
   template <class Args, class Dim>
@@ -183,7 +183,7 @@ bool sm90_addresses_elements(const attile::ElementTensor<T>& x) {
     return stride >= 0 && stride * int{sizeof(T)} % 16 == 0;
   };
   return reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.col_stride == 1 &&
-         steps(x.batch_stride) && steps(x.head_stride) && steps(x.row_stride);
+         steps(x.batch_stride) && steps(x.head_stride) && steps(x.row_stride) && x.row_stride > 0;
 }
 
 /// Whether the traits' own kernel runs the problem, or what stands in for it.
@@ -198,6 +198,10 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
                   }) {
       const bool no_keys = args.batch == 0 || args.q_len == 0 || args.kv_len == 0;
       wanted = wanted && (no_keys || sm90_addresses_elements(args.score_mod.elements()));
+    }
+    if constexpr (requires { requires Traits::kColumns; }) {
+      const bool no_rows = args.batch == 0 || args.q_len == 0;
+      wanted = wanted && (no_rows || args.score_mod.reads_columns());
     }
     REQUIRE(own == wanted);
   }

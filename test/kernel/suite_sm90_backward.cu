@@ -26,6 +26,11 @@ using OneGroup = Own<64, 64, Dims<64>, BackwardTuning<3>>;
 using ThreeGroups = Own<64, 192, Dims<32>>;
 using D72 = Own<128, 128, Dims<72>, BackwardTuning<>>;
 using D64x32 = Own<128, 128, Dims<64, 32>>;
+using attile::sm90::TileSet;
+using Elements64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kElements>>;
+using Elements128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>>;
+using ElementsInOrder128 =
+    GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>, DqMode::kInOrder>;
 using D192x64 = Own<64, 64, Dims<192, 64>>;
 using D64x160 = Own<64, 64, Dims<64, 160>>;
 
@@ -37,6 +42,10 @@ const bool kRegistered = [] {
                                 in_full(kUnlearnedPolicies + kSequencePolicies + kSinkPolicies +
                                             policies<kLearned, kLearnedBias>,
                                         policies<kEverything>));
+  suite.backward<__half>("elements64", Elements64{}, in_full(policies<kHalfBias>));
+  suite.backward<__nv_bfloat16>("elements128", Elements128{}, in_full(policies<kHalfBias>));
+  suite.backward<__half>("elements_in_order128", ElementsInOrder128{},
+                         in_full(policies<kHalfBias>));
   suite.backward<__half>("d64", D64{}, in_full(kBlockPolicies));
   suite.backward<__nv_bfloat16>("d128", D128{}, in_full(kBlockPolicies));
   suite.backward<__half>("d256", D256{}, in_full(kBlockPolicies));

@@ -24,6 +24,8 @@ using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kPackedHeads>
 using Elements64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>>;
+using Columns64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kColumns>>;
+using Columns128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kColumns>>;
 using Elements192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<TileSet::kElements>>;
 using Many64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kLong>>;
@@ -68,6 +70,9 @@ const bool kRegistered = [] {
                         in_full(policies<kNone, kEverything, kSink, kEarlier>));
   suite.forward<__nv_bfloat16>("packed64", Packed64{}, in_full(policies<kCausal, kWindow>));
   suite.forward<__half>("elements64", Elements64{}, policies<kHalfBias>);
+  suite.forward<__half>("columns64", Columns64{},
+                        in_full(policies<kBias, kLearnedBiasDropout>, policies<kHalfBias>));
+  suite.forward<__nv_bfloat16>("columns128", Columns128{}, in_full(policies<kBias, kHalfBias>));
   suite.forward<__nv_bfloat16>("elements96", Elements96{}, in_full(policies<kHalfBias>));
   suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBias>));
   suite.forward<__half>("elements192", Elements192{}, in_full(policies<kHalfBias>));

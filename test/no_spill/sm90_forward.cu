@@ -36,4 +36,10 @@ struct NamedKernels {
   }
 };
 
-bool compiled() { return each_16_bit_policy(NamedKernels{}); }
+bool compiled() {
+  using E4m3 = __nv_fp8_e4m3;
+  using Bf16 = __nv_bfloat16;
+  return each_16_bit_policy(NamedKernels{}) &&
+         each_fp8_policy<Elements<E4m3, E4m3, E4m3, Bf16>,
+                         Elements<E4m3, E4m3, E4m3, Bf16, Fp8Sums::kUnpromoted>>(NamedKernels{});
+}

@@ -29,7 +29,7 @@ MATRIX = ("sm80", "sm80_fp32")
 DECODE = ("decode",)
 APPEND = ("append",)
 MERGE = ("merge",)
-HOPPER = ("sm90",)
+HOPPER = ("sm90", "sm90_fp8")
 # Programs that are no suite.
 PROGRAMS = {"pipeline": "test/sim/pipeline.cu", "tutorial": "examples/14_tutorial/main.cu",
             "own_hopper": "examples/12_own_kernels/hopper.cu",

@@ -135,7 +135,7 @@ ATTILE_KERNEL void modify(std::uint32_t* words, S mod, attile::Extent extent, in
   write(0, [&](Scores& s) { tile::modify_and_mask<true>(s, coord, policies, 0.25f); });
   const tile::Modifier<Scores, tile::TileCoord, S> modifier(coord, mod, 0.25f);
   write(1, [&](Scores& s) { tile::modify_and_mask(s, coord, modifier, policies, false); });
-  const tile::ColumnModifier<Scores, tile::TileCoord, S> ahead(coord, mod, 0.25f);
+  const tile::PreloadedModifier<Scores, tile::TileCoord, S> ahead(coord, mod, 0.25f);
   write(2, [&](Scores& s) { tile::modify_and_mask(s, coord, ahead, policies, false); });
 }
 

@@ -13,8 +13,6 @@
 #include "sim/wrong_lists.h"
 #include "support/catch.h"
 #include "support/earlier_keys_on_device.h"
-#include "support/fp8_cases.h"
-#include "support/fp8_executor.h"
 #include "support/own_lengths.h"
 #include "support/problem.h"
 #include "support/random.h"
@@ -65,23 +63,23 @@ using Narrow = Sm90Executor<Dims<64, 32>, Sm90Tiles<128, 64, Tuning<>>>;
 using Deep = Sm90Executor<Dims<256, 256, 64>, Sm90DefaultTiles<>>;
 using D96 = Sm90Executor<Dims<96, 96, 64>, Sm90DefaultTiles<>>;
 
-// Q, K and V in fp8, with sums of P V whole, in two and in four parts, and not promoted; with V by
-// columns; and Q and K alone.
-using E4m3 = __nv_fp8_e4m3;
-using E5m2 = __nv_fp8_e5m2;
-template <int Br, int Bc, int kParts, int kStages = 2, bool kOrders = false>
-using Fp8Tiles = Sm90Tiles<Br, Bc, Tuning<kStages, false, true, 0, false, kParts < 0 ? -kParts : kParts, kOrders, (kParts > 0)>>;
-template <class Dim, int Br, int Bc, int kParts, int kStages = 2, bool kOrders = false>
-using Fp8OrSm80 = GpuExecutor<Dim, Fp8Tiles<Br, Bc, kParts, kStages, kOrders>>;
-template <class Inner, class Q, class K, class V>
-using Promoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kPromoted>;
-template <class Inner, class Q, class K, class V>
-using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
-
 // A bias in tiles: one stage and two, and rows of two and three consumers.
 using ElementsTwo = GpuExecutor<Dims<64>, Sm90Tiles<128, 64, Tuning<2, false, true, 1>>>;
 using ElementsThree = GpuExecutor<Dims<64>, Sm90Tiles<192, 48, Tuning<3, false, true, 2>>>;
 using ElementsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kElements>>;
+
+// A bias that all rows have in common, which comes with K.
+using ColumnsTwo =
+    GpuExecutor<Dims<64>, Sm90Tiles<128, 80, Tuning<2, false, true, 0, false, true>>>;
+using ColumnsDefault = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kColumns>>;
+// The elements backward, where each warp reads the transpose: parts of a tile, and dQ by columns.
+template <int Br, int Bc, class Dim, int kStages, attile::DqMode kMode>
+using ElementsBackward =
+    GpuExecutor<Dim, Sm90Tiles<Br, Bc, Tuning<>, attile::sm90::BackwardTuning<2, 1, kStages>>,
+                kMode>;
+using ElementsRows = ElementsBackward<128, 128, Dims<64>, 1, attile::DqMode::kAccumulate>;
+using ElementsColumns = ElementsBackward<64, 128, Dims<128>, 2, attile::DqMode::kAccumulate>;
+using ElementsInOrder = ElementsBackward<64, 64, Dims<64>, 2, attile::DqMode::kInOrder>;
 
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.
@@ -108,6 +106,8 @@ using PackedDeep = Sm90Executor<Dims<256>, Sm90DefaultTiles<attile::sm90::TileSe
 // The same case takes longer here than in the other families.
 constexpr double kMost = kTestFull ? kLessCost : kMostCost;
 constexpr double kWide = 1.2e6;
+// What a stage of a pipeline holds is replaced only where there are several tiles.
+constexpr double kSeveralTiles = 6e6;
 
 struct Nothing {
   static constexpr bool kIntervals = true;
@@ -264,28 +264,22 @@ const bool kRegistered = [] {
                                policies<kPagedPackedEverything>);
   suite.forward<__half>("128x64_or_sm80", simulated<TwoOrSm80>(kMost),
                         policies<kPagedWindow, kEarlierPaged>);
-  suite.forward<__half>("elements", simulated<ElementsTwo>(2e6), policies<kHalfBias>);
-  suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(2e6), policies<kHalfBias>);
-  suite.forward<__half>("elements_d64", simulated<ElementsDefault>(2e6), policies<kHalfBias>);
+  suite.forward<__half>("elements", simulated<ElementsTwo>(kSeveralTiles), policies<kHalfBias>);
+  suite.forward<__nv_bfloat16>("elements", simulated<ElementsThree>(kSeveralTiles),
+                               policies<kHalfBias>);
+  suite.forward<__half>("elements_d64", simulated<ElementsDefault>(kSeveralTiles),
+                        policies<kHalfBias>);
+  suite.forward<__half>("columns", simulated<ColumnsTwo>(kSeveralTiles),
+                        policies<kHalfBias, kBias>);
+  suite.forward<__nv_bfloat16>("columns_d64", simulated<ColumnsDefault>(kSeveralTiles),
+                               policies<kHalfBias, kLearnedBias, kLearnedBiasDropout>);
+  suite.backward<__half>("elements_rows", simulated<ElementsRows>(kSeveralTiles),
+                         policies<kHalfBias>);
+  suite.backward<__half>("elements_columns", simulated<ElementsColumns>(kSeveralTiles),
+                         policies<kHalfBias>);
+  suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),
+                                policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
-  using D64 = Dims<64>;
-  suite.forward<__half>("fp8.128x64",
-                        simulated<Promoted<Fp8OrSm80<D64, 128, 64, 1>, E4m3, E4m3, E4m3>>(kMost),
-                        kSimulatedPolicies + kSequencePolicies + kBlockPolicies +
-                            policies<kSink, kOwnLengthsSink, kCachedCausal, kEarlier>);
-  suite.forward<__nv_bfloat16>(
-      "fp8.192x32", simulated<Promoted<Fp8OrSm80<D64, 192, 32, 2, 3>, E5m2, E4m3, E5m2>>(kMost),
-      policies<kCausal, kPackedCausal, kWindow, kCausalDropout, kPreparedAlibi,
-               kEarlierEverything>);
-  suite.forward<__half>(
-      "fp8_unpromoted.128x64",
-      simulated<Unpromoted<Fp8OrSm80<D64, 128, 64, 1, 2, true>, E4m3, E5m2, E4m3>>(kMost),
-      policies<kNone, kCausal, kOwnLengths, kSink>);
-  suite.forward<__half>(
-      "fp8_mix.128x64",
-      simulated<Fp8Executor<Fp8OrSm80<D64, 128, 64, 1>, E5m2, E5m2, AsItIs, Fp8Products::kScores>>(
-          kMost),
-      policies<kNone, kCausal, kPackedCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide),
                         policies<kNone, kCausal, kOwnLengths, kEarlier>);
   suite.forward<__half>("packed_d256", simulated<PackedDeep>(kWide / 8), policies<kCausal>);

@@ -630,6 +630,8 @@ inline constexpr auto kCases = [] {
        .q_len = 130, .kv_len = 150, .dlse = true, .hide = true},
       {.name = "half_bias_300_400", .policy = kHalfBias, .q_heads = 3, .kv_heads = 3,
        .q_len = 300, .kv_len = 400, .hide = true},
+      {.name = "half_bias_columns", .policy = kHalfBias, .q_heads = 3, .kv_heads = 3,
+       .q_len = 300, .kv_len = 170, .head_dim = 32},
       {.name = "half_bias_odd_rows", .policy = kHalfBias, .q_heads = 2, .kv_heads = 2,
        .q_len = 70, .kv_len = 130, .pointers = true, .hide = true},
       {.name = "half_bias_1_130", .policy = kHalfBias, .q_heads = 2, .kv_heads = 2, .q_len = 1,

@@ -38,6 +38,9 @@ struct AdditiveBias {
   ElementTensor<T> elements() const {
     return {bias, batch_stride, head_stride, row_stride, col_stride};
   }
+  constexpr DataAxes data_axes() const {
+    return {batch_stride != 0, head_stride != 0, row_stride != 0, col_stride != 0};
+  }
 
   struct Tile {
     using Modifier = AdditiveBias;
@@ -64,6 +67,7 @@ struct AdditiveBias {
   };
   /// Is for a bias that all rows have in common: each column's is read once for all rows.
   struct OneRow {
+    using Modifier = AdditiveBias;
     float scale;
     const T* first;
     std::int64_t col_stride;
@@ -77,6 +81,11 @@ struct AdditiveBias {
   template <class Math>
   ATTILE_HOST_DEVICE Tile of_tile(const ScoreBlock& block, const Math&) const {
     return {block.scale, at(block.first), row_stride, col_stride};
+  }
+  constexpr bool reads_columns() const { return row_stride == 0; }
+  template <class Math>
+  ATTILE_HOST_DEVICE OneRow column_tile(const ScoreBlock& block, const Math&) const {
+    return {block.scale, at(block.first), col_stride};
   }
 
  private:
@@ -172,12 +181,21 @@ struct LearnedBias {
     return bias(s, i, e);
   }
   ElementTensor<T> elements() const { return bias.elements(); }
+  constexpr DataAxes data_axes() const { return bias.data_axes(); }
   struct Tile : AdditiveBias<T>::Tile {
     using Modifier = LearnedBias;
   };
   template <class Math>
   ATTILE_HOST_DEVICE Tile of_tile(const ScoreBlock& block, const Math& math) const {
     return {bias.of_tile(block, math)};
+  }
+  constexpr bool reads_columns() const { return bias.reads_columns(); }
+  struct OneRow : AdditiveBias<T>::OneRow {
+    using Modifier = LearnedBias;
+  };
+  template <class Math>
+  ATTILE_HOST_DEVICE OneRow column_tile(const ScoreBlock& block, const Math& math) const {
+    return {bias.column_tile(block, math)};
   }
 
   template <class Real, class Add>

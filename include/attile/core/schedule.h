@@ -5,6 +5,7 @@
 #include <attile/core/index.h>
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
+#include <attile/core/tile_modifier.h>
 
 #include <cstdint>
 #include <numeric>
@@ -158,6 +159,54 @@ inline constexpr std::int64_t kL2Bytes = 32 << 20;
 /// Names a tile of query rows of one batch head.
 struct WorkItem {
   int batch_head, q_tile;
+};
+
+/// Gives the order of a problem's batch heads (a sequence and a head; sequence by sequence they
+/// have the numbers sequence * heads + head) in which those that read the same data of a score
+/// modifier follow each other.
+struct HeadOrder {
+  bool by_head = false;  ///< sequences of one head follow each other, not heads of one sequence
+  int together = 1;      ///< so many begin a tile each before one of them begins its next one
+
+  /// Returns the order for data that differ along `axes`. Up to a quarter of kL2Bytes, the data of
+  /// a head stay in L2 until the next batch head reads them. Else tiles that read the same data
+  /// have to be computed at the same time: of as many batch heads as L2 has room for.
+  /// Units   head_bytes: of what a batch head's tiles read beside these data.
+  static constexpr HeadOrder of(DataAxes axes, ScoreShape shape, std::int64_t head_bytes) {
+    if (!axes.share_tiles()) return {};
+    const std::int64_t data_bytes = std::int64_t{2} * shape.extent.q_len * shape.extent.kv_len;
+    const std::int64_t sharing =
+        std::int64_t{axes.batch ? 1 : shape.batch} * (axes.head ? 1 : shape.heads);
+    std::int64_t together = 1;
+    if (4 * data_bytes > kL2Bytes) {
+      const std::int64_t fit = kL2Bytes / max<std::int64_t>(head_bytes, 1);
+      together = max<std::int64_t>(min(sharing, fit), 1);
+      while (sharing % together != 0) --together;
+    }
+    return {axes.head && !axes.batch, static_cast<int>(together)};
+  }
+
+  /// Returns the number of the batch head that is the n-th in this order.
+  ATTILE_HOST_DEVICE constexpr int batch_head(int n, int batch, int heads) const {
+    return by_head ? n % batch * heads + n / batch : n;
+  }
+  /// Returns the tile that is the n-th of `all` batch heads with `tiles` each; its batch head is
+  /// the number in this order.
+  ATTILE_HOST_DEVICE constexpr WorkItem item(int n, int tiles, int all) const {
+    const int first = n / (together * tiles) * together;
+    const int among = n - first * tiles;
+    const int here = min(together, all - first);
+    return {first + among % here, among / here};
+  }
+  /// Returns the tile that takes the place of an item of EvenItems. A short tile stays where it is.
+  ATTILE_HOST_DEVICE constexpr WorkItem in_place_of(WorkItem even, int tiles, bool has_short,
+                                                    int all) const {
+    const int long_tiles = tiles - has_short;
+    if (even.q_tile < has_short) return even;
+    const WorkItem at =
+        item(even.batch_head * long_tiles + even.q_tile - has_short, long_tiles, all);
+    return {at.batch_head, at.q_tile + has_short};
+  }
 };
 
 /// Divides batch heads into sections, whose work items follow each other: L2 then holds their K and

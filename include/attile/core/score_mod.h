@@ -83,6 +83,7 @@ struct Alibi {
   /// Distances are sums of floats: exact up to 2^24, and beyond rounded as floats are.
   struct Tile {
     using Modifier = Alibi;
+    static constexpr bool kReadsMemory = false;
     float scale, slope, distance;  ///< of the first score
     int rows, cols;
 
@@ -103,6 +104,7 @@ struct Alibi {
   };
   /// Is for scores that are all on one side of the diagonal.
   struct OneSided {
+    static constexpr bool kReadsMemory = false;
     float scale, slope, distance;
 
     ATTILE_HOST_DEVICE float row(int dr) const {
@@ -149,6 +151,7 @@ ATTILE_HOST_DEVICE ModifiedScore<Real> softcap(Real s, Real cap) {
 template <class S, class Tanh>
 struct SoftcapTile {
   using Modifier = S;
+  static constexpr bool kReadsMemory = false;
   float inverse_cap;
   Tanh capped;  ///< of a product
 
@@ -170,8 +173,21 @@ struct SoftcapTile {
   }
 };
 
+/// Holds what tiles of the softcap S are made of.
 template <class S, class Tanh>
-ATTILE_HOST_DEVICE SoftcapTile<S, Tanh> softcap_tile(float cap, const Tanh& capped) {
+struct PreparedSoftcap {
+  using Modifier = S;
+  float inverse_cap;
+  Tanh capped;
+
+  template <class Math>
+  ATTILE_HOST_DEVICE SoftcapTile<S, Tanh> of_tile(const ScoreBlock&, const Math&) const {
+    return {inverse_cap, capped};
+  }
+};
+
+template <class S, class Tanh>
+ATTILE_HOST_DEVICE PreparedSoftcap<S, Tanh> prepared_softcap(float cap, const Tanh& capped) {
   return {inverse_of_cap(cap), capped};
 }
 
@@ -190,9 +206,13 @@ struct Softcap {
     return detail::softcap(s, Real(cap));
   }
   template <class Math>
+  ATTILE_HOST_DEVICE auto prepare(float scale, const Math& math) const {
+    const float inner = detail::scaled_inverse_of_cap(cap, scale);
+    return detail::prepared_softcap<Softcap>(cap, math.tanh(cap, inner));
+  }
+  template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const float inner = detail::scaled_inverse_of_cap(cap, block.scale);
-    return detail::softcap_tile<Softcap>(cap, math.tanh(cap, inner));
+    return prepare(block.scale, math).of_tile(block, math);
   }
 };
 
@@ -211,9 +231,13 @@ struct ApproximateSoftcap {
     return detail::softcap(s, Real(cap));
   }
   template <class Math>
+  ATTILE_HOST_DEVICE auto prepare(float scale, const Math& math) const {
+    const float inner = detail::scaled_inverse_of_cap(cap, scale);
+    return detail::prepared_softcap<ApproximateSoftcap>(cap, math.approximate_tanh(cap, inner));
+  }
+  template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
-    const float inner = detail::scaled_inverse_of_cap(cap, block.scale);
-    return detail::softcap_tile<ApproximateSoftcap>(cap, math.approximate_tanh(cap, inner));
+    return prepare(block.scale, math).of_tile(block, math);
   }
 };
 
@@ -232,6 +256,9 @@ struct Then {
     const char* inner = policy_fault(first);
     return inner != nullptr ? inner : policy_fault(second);
   }
+  constexpr DataAxes data_axes() const requires(kHasDataAxes<First> || kHasDataAxes<Second>) {
+    return attile::data_axes(first) | attile::data_axes(second);
+  }
 
   template <class Real>
   ATTILE_HOST_DEVICE ModifiedScore<Real> operator()(Real s, ScoreIndex i, Extent e) const {
@@ -243,6 +270,7 @@ struct Then {
   template <class A, class B>
   struct Tile {
     using Modifier = Then;
+    static constexpr bool kReadsMemory = attile::kReadsMemory<A> || attile::kReadsMemory<B>;
     A first;   ///< of a product
     B second;  ///< of a score
 
@@ -269,13 +297,37 @@ struct Then {
       });
     }
   };
-  template <class Math>
-  ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+  template <class A, class B, class Math>
+  ATTILE_HOST_DEVICE static auto tile_of(const A& first, const B& second, const ScoreBlock& block,
+                                         const Math& math) {
     ScoreBlock scores = block;
     scores.scale = 1.0f;
     const auto a = modifier_of_tile(first, block, math);
     const auto b = modifier_of_tile(second, scores, math);
     return Tile<std::remove_const_t<decltype(a)>, std::remove_const_t<decltype(b)>>{a, b};
+  }
+  template <class Math>
+  ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+    return tile_of(first, second, block, math);
+  }
+  /// Holds the two, prepared.
+  template <class A, class B>
+  struct Prepared {
+    using Modifier = Then;
+    A first;
+    B second;
+
+    template <class Math>
+    ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {
+      return tile_of(first, second, block, math);
+    }
+  };
+  template <class Math>
+    requires(kPrepares<First, Math> || kPrepares<Second, Math>)
+  auto prepare(float scale, const Math& math) const {
+    const auto a = prepared(first, scale, math);
+    const auto b = prepared(second, 1.0f, math);
+    return Prepared<std::remove_const_t<decltype(a)>, std::remove_const_t<decltype(b)>>{a, b};
   }
 
   template <class Real, class Add>

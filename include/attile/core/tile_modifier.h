@@ -56,6 +56,34 @@ struct ElementTensor {
   std::int64_t batch_stride, head_stride, row_stride, col_stride;
 };
 
+/// Says along which axes of the scores the data differ that a score modifier reads. A modifier's
+/// optional `data_axes()` returns it. Without a row and a column there are no tiles of data.
+struct DataAxes {
+  bool batch = false, head = false, row = false, col = false;
+
+  /// Returns whether scores of several heads, or of several sequences, have tiles of data in
+  /// common. Schedules then compute such tiles of scores one beside another (HeadOrder).
+  ATTILE_HOST_DEVICE constexpr bool share_tiles() const { return row && col && !(batch && head); }
+  ATTILE_HOST_DEVICE friend constexpr DataAxes operator|(DataAxes a, DataAxes b) {
+    return {a.batch || b.batch, a.head || b.head, a.row || b.row, a.col || b.col};
+  }
+};
+
+template <class S>
+inline constexpr bool kHasDataAxes = requires(const S& mod) {
+  mod.data_axes();
+};
+
+/// Returns what a modifier says of its data; no axes where it says nothing.
+template <class S>
+constexpr DataAxes data_axes(const S& mod) {
+  if constexpr (kHasDataAxes<S>) {
+    return mod.data_axes();
+  } else {
+    return {};
+  }
+}
+
 /// Applies a score modifier to scores that lie near each other. A modifier may give such an object
 /// itself, so that what scores have in common is worked out once, and a score costs only what
 /// depends on it. The functions are pure, const and ATTILE_HOST_DEVICE, and may read memory:
@@ -66,8 +94,10 @@ struct ElementTensor {
 ///
 ///     tile.row(dr), tile.col(dc)
 /// give what all scores of row first.row + dr, or of column first.col + dc, have in common. They
-/// are asked about rows and columns inside the extent alone. What is the same for several scores is
-/// kept in registers.
+/// are asked about rows and columns inside the extent alone, or with
+/// `static constexpr bool kReadsMemory = false` about others, too, for scores that do not exist:
+/// bounds would take the place of constants. What is the same for several scores is kept in
+/// registers.
 ///
 ///     tile(x, row, col) -> ModifiedScore
 /// is what mod(scale * x, index, extent) returns, which remains: the reference calls that. `row`
@@ -78,6 +108,17 @@ struct ElementTensor {
 /// A modifier whose tiles read elements may also have
 ///     mod.elements() -> ElementTensor
 /// for kernels that copy tiles of them.
+///
+///     mod.reads_columns() -> bool;   mod.column_tile(block, math) -> tile
+/// may be there for a modifier that with some values, then the first one says so, reads nothing but
+/// for each column: all tiles can then be those of column_tile, whose `col` returns a word of 4
+/// bytes, and whose `row` reads no memory. A kernel may ask for a word once for many rows. The
+/// tile's type, too, has `using Modifier = S`.
+///
+///     mod.prepare(scale, math) -> prepared;   prepared.of_tile(block, math) -> tile
+/// may be there for a modifier that works something out of its values and of the scale: it is then
+/// called once, on the host, and kernels may ask `prepared` for the tiles, which are those of mod.
+/// Its type, too, has `using Modifier = S`.
 ///
 ///     tile.simplify(products, f)
 /// may be there: it calls f with a tile that costs less and can stand for this one, or with this
@@ -109,6 +150,17 @@ struct TileModifier {
 
 namespace detail {
 
+/// Names the modifier whose tiles S gives: S, or what S was prepared of.
+template <class S>
+struct TileOwner {
+  using type = S;
+};
+template <class S>
+  requires(requires { typename S::Modifier; })
+struct TileOwner<S> {
+  using type = typename S::Modifier;
+};
+
 /// Says whether a modifier has an `of_tile` of its own.
 template <class S, class Math>
 inline constexpr bool kHasTiles = [] {
@@ -118,7 +170,7 @@ inline constexpr bool kHasTiles = [] {
     static_assert(
         requires { typename Tile::Modifier; },
         "attile: what a score modifier's of_tile returns says whose it is: using Modifier");
-    return std::is_same_v<typename Tile::Modifier, S>;
+    return std::is_same_v<typename Tile::Modifier, typename TileOwner<S>::type>;
   }
   static_assert(
       !requires(const S& mod, const Math& math) { mod.of_tile({}, Extent(), math); },
@@ -133,6 +185,26 @@ struct Unknown {
 };
 
 }  // namespace detail
+
+/// Says whether a modifier has a `prepare` of its own.
+template <class S, class Math>
+inline constexpr bool kPrepares = [] {
+  if constexpr (requires(const S& mod, const Math& math) { mod.prepare(1.0f, math); }) {
+    using Prepared = decltype(std::declval<const S&>().prepare(1.0f, std::declval<const Math&>()));
+    return std::is_same_v<typename Prepared::Modifier, S>;
+  }
+  return false;
+}();
+
+/// Returns what gives a modifier's tiles where scores are `scale` times products.
+template <class S, class Math>
+auto prepared(const S& mod, float scale, const Math& math) {
+  if constexpr (kPrepares<S, Math>) {
+    return mod.prepare(scale, math);
+  } else {
+    return mod;
+  }
+}
 
 /// Returns what applies `mod` to a tile of scores: what its own `of_tile` returns, or a
 /// TileModifier.
@@ -165,6 +237,26 @@ ATTILE_HOST_DEVICE void simplify(const Tile& tile, const Products& products, con
     f(tile);
   }
 }
+
+/// Says whether a tile may only be asked about rows and columns inside the extent.
+template <class Tile>
+inline constexpr bool kReadsMemory = [] {
+  if constexpr (requires { Tile::kReadsMemory; }) return bool(Tile::kReadsMemory);
+  return true;
+}();
+
+/// Says whether a modifier may read for each column alone (column_tile).
+template <class S, class Math>
+inline constexpr bool kHasColumnTiles = [] {
+  if constexpr (requires(const S& mod, const Math& math) {
+                  mod.reads_columns();
+                  mod.column_tile(ScoreBlock(), math);
+                }) {
+    using Tile = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
+    return std::is_same_v<typename Tile::Modifier, S>;
+  }
+  return false;
+}();
 
 /// Says whether a modifier's tiles read an element for each score.
 template <class S, class Math>

@@ -52,11 +52,13 @@ struct FastMath : SafeMath {
   /// overflow to inf, of which the reciprocal is 0.
   struct Tanh {
     float outer, inner;
+    NearTanh near_zero;
 
-    ATTILE_HOST_DEVICE NearTanh near() const { return {outer, inner}; }
+    ATTILE_HOST_DEVICE Tanh(float outer_factor, float inner_factor)
+        : outer(outer_factor), inner(inner_factor), near_zero(outer_factor, inner_factor) {}
+    ATTILE_HOST_DEVICE NearTanh near() const { return near_zero; }
     ATTILE_HOST_DEVICE float operator()(float x) const {
-      const NearTanh near = this->near();
-      if (std::fabs(x) <= near.limit) return near(x);
+      if (std::fabs(x) <= near_zero.limit) return near_zero(x);
       const float y = arch::multiply(x, inner);
       const float power = arch::exp2(arch::multiply(y, 2.0f * kLog2e));
       const float far = arch::fma(-2.0f, arch::reciprocal(power + 1.0f), 1.0f);

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/arch/matrix.cuh>
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
@@ -48,8 +49,9 @@ struct ProductsOf {
   }
 };
 
-/// Applies a modifier's tile to scores in a thread's registers. A row behind the last one is taken
-/// as that; with kClampsColumns a column, too, and else none is asked about that does not exist.
+/// Applies a modifier's tile to scores in a thread's registers. Where it reads memory a row behind
+/// the last one is taken as that; with kClampsColumns a column, too, and else none is asked about
+/// that does not exist.
 template <bool kClampsColumns, class Registers, class Tile>
 struct ThreadModifier {
   Tile tile;
@@ -60,8 +62,9 @@ struct ThreadModifier {
   ATTILE_DEVICE ModifiedScore<float> operator()(float x, int r, int c) const {
     const int row = Registers::row_offset(r) - Registers::row_offset(first_row);
     const int col = Registers::col_offset(c);
-    return apply_tile(tile, x, tile.row(min(row, last_row)),
-                      tile.col(kClampsColumns ? min(col, last_col) : col));
+    constexpr bool kClamps = kReadsMemory<Tile>;
+    return apply_tile(tile, x, tile.row(kClamps ? min(row, last_row) : row),
+                      tile.col(kClamps && kClampsColumns ? min(col, last_col) : col));
   }
 };
 
@@ -150,17 +153,18 @@ class Modifier {
 /// Applies a score modifier as Modifier does, and holds what its tile has in common for each of the
 /// thread's columns: what that reads of memory is under way from when this is made, beside the
 /// product of which the scores are. It takes a register for each of the thread's columns.
-///   const tile::ColumnModifier<Scores, tile::TileCoord, KeyBias> modifier(coord, bias, scale);
+///   const tile::PreloadedModifier<Scores, tile::TileCoord, KeyBias> modifier(coord, bias, scale);
 ///   tile::wait_product<0>(s_frag);
 ///   tile::modify_and_mask<true>(s_frag, coord, modifier, policies);
 template <class Registers, class Coord, class S, class Math = SafeMath>
-class ColumnModifier {
-  static_assert(Coord::kOneHead, "attile::tile::ColumnModifier: a tile has rows of one head");
+class PreloadedModifier {
+  static_assert(Coord::kOneHead, "attile::tile::PreloadedModifier: a tile has rows of one head");
 
  public:
-  ATTILE_DEVICE ColumnModifier(const Coord& coord, const S& mod, float scale, const Math& math = {})
-      : ColumnModifier(coord.nearest_inside(coord.at(Registers::row(0), Registers::col(0))),
-                       coord.extent, mod, scale, math) {}
+  ATTILE_DEVICE PreloadedModifier(const Coord& coord, const S& mod, float scale,
+                                  const Math& math = {})
+      : PreloadedModifier(coord.nearest_inside(coord.at(Registers::row(0), Registers::col(0))),
+                          coord.extent, mod, scale, math) {}
 
   /// Sets S' = score_mod(scale * S) for all scores.
   template <bool>
@@ -180,8 +184,8 @@ class ColumnModifier {
   using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(),
                                          std::declval<const Math&>()));
 
-  ATTILE_DEVICE ColumnModifier(const ScoreIndex& first, const Extent& extent, const S& mod,
-                               float scale, const Math& math)
+  ATTILE_DEVICE PreloadedModifier(const ScoreIndex& first, const Extent& extent, const S& mod,
+                                  float scale, const Math& math)
       : tile_(modifier_of_tile(
             mod,
             ScoreBlock{first, extent, Registers::row_offset(Registers::kRegRows - 1) + 1,
@@ -210,15 +214,15 @@ class ColumnModifier {
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
 /// warp those of its rows of the tile.
 /// Shapes   Registers: an MmaTile with 16 rows for each warp; Tile: a PanelTile of a warpgroup's
-///          rows, or with `one_row` its first row stands for all.
+///          rows.
 template <class Registers, class Tile>
 class ElementReader {
   static_assert(Registers::kRegRows == 2,
                 "attile::tile::ElementReader: each warp has 16 rows of the tile");
 
  public:
-  ATTILE_DEVICE ElementReader(const Tile& tile, bool one_row)
-      : reader_(tile, one_row ? 0 : row(), arch::thread_index() % arch::kWarpSize / 16) {}
+  ATTILE_DEVICE explicit ElementReader(const Tile& tile)
+      : reader_(tile, row(), arch::thread_index() % arch::kWarpSize / 16) {}
 
   /// Calls f(r, i, pair) with the elements of columns 2 i and 2 i + 1 of row r of the registers.
   template <class F>
@@ -246,6 +250,41 @@ class ElementReader {
   PieceReader<Tile> reader_;
 };
 
+/// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
+/// whose columns are the rows of the registers, each warp those of its rows of the registers.
+/// Shapes   Registers: an MmaTile with 16 rows for each warp, as many as the tile has columns;
+///          their columns are the tile's rows from `row` on.
+template <class Registers, class Tile>
+class TransposedElements {
+  static_assert(Registers::kRegRows == 2 && Registers::kCols % 16 == 0,
+                "attile::tile::TransposedElements: each warp has 16 rows of the registers");
+
+ public:
+  ATTILE_DEVICE TransposedElements(const Tile& tile, int row) {
+    const int lane = arch::thread_index() % arch::kWarpSize;
+    const PieceReader<Tile> reader(tile.from_row(row), lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    ATTILE_UNROLL
+    for (int piece = 0; piece < kPieces; ++piece) {
+      arch::load_matrices_transposed(words_[piece],
+                                     reader.address(piece * 16, Registers::warp_row()));
+    }
+  }
+
+  /// Returns the element of the score in registers (r, c) of the TransposedRegisters.
+  ATTILE_DEVICE typename Tile::Element at(int r, int c) const {
+    Vec<typename Tile::Element, 2> pair;
+    std::memcpy(&pair, &words_[r / 4][r / 2 % 2 * 2 + c], sizeof pair);
+    return pair[r % 2];
+  }
+
+ private:
+  static constexpr int kPieces = Registers::kCols / 16;
+  std::uint32_t words_[kPieces][4];
+};
+
+/// Stands for elements that nobody has read: a modifier's tile reads them, if it has some.
+struct NoElements {};
+
 /// Applies a modifier whose tiles have elements to scores, with elements that `reader` has.
 template <class Modifier, class Reader>
 struct ElementModifier {
@@ -261,6 +300,31 @@ struct ElementModifier {
         s = modifier.apply_element(s, r, 2 * i + e, pair[e]).value;
       }
     });
+  }
+};
+
+/// Applies a modifier's column tile to scores, with the words of a tile's columns in shared memory.
+template <class Registers, class Tile, class Word>
+struct ColumnModifier {
+  Tile tile;
+  const Word* words;  ///< aligned to 8 bytes
+  int last_row;       ///< how far the last row of the extent is from this thread's first one
+
+  template <bool>
+  ATTILE_DEVICE void apply(Registers& scores) const {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      const Vec<Word, 2> of_columns = arch::load<2>(words + Registers::col(c));
+      ATTILE_UNROLL
+      for (int r = 0; r < Registers::kRegRows; ++r) {
+        const auto row = tile.row(min(Registers::row_offset(r), last_row));
+        ATTILE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          float& s = scores.at(r, c + e);
+          s = tile(s, row, of_columns[e]).value;
+        }
+      }
+    }
   }
 };
 

@@ -85,7 +85,7 @@ class Pipeline {
       : data_(data), barriers_(barriers) {}
 
   /// Initialises the barriers of all stages.
-  /// Units    consumers: warps that consume each tile; producers: those that call `expect` for it.
+  /// Units    consumers: warps that consume each tile; producers: threads that `expect` it.
   /// Scope    one thread, before all else.
   /// Barriers `mbarrier_publish` and one of the block after, before anyone uses the pipeline.
   ATTILE_DEVICE void init(int consumers, int producers = 1) const {
@@ -113,6 +113,12 @@ class Pipeline {
   ATTILE_DEVICE arch::Mbarrier* expect(const State& state, int bytes) const {
     arch::mbarrier_arrive_expect(full(state.stage), bytes);
     return full(state.stage);
+  }
+
+  /// Says that what belongs to a stage beside its tile has been written.
+  /// Scope    one thread of a second producer, which has waited for the stage to be empty, too.
+  ATTILE_DEVICE void producer_commit(const State& state) const {
+    arch::mbarrier_arrive(full(state.stage));
   }
 
   /// Begins the copy of rows row0 on of a matrix into the acquired stage, one box for each panel.

@@ -16,11 +16,11 @@
 
 namespace attile::tile {
 
-/// Sets a score to `hidden` where an interval mask, or the end of the columns, hides it. The mask
-/// gives one interval for each of the thread's rows or of its columns, whichever are fewer.
-template <class Registers, class Coord, class M>
-ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord, const M& mask,
-                                          float hidden = -kInf) {
+/// Calls f(r, c) for each of a thread's scores that an interval mask, or the end of the columns,
+/// hides. The mask gives one interval for each of the thread's rows or of its columns, whichever
+/// are fewer.
+template <class Registers, class Coord, class M, class F>
+ATTILE_DEVICE void for_each_outside(const Coord& coord, const M& mask, const F& f) {
   constexpr bool kByRows = Registers::kRegRows <= Registers::kRegCols;
   constexpr int kLines = kByRows ? Registers::kRegRows : Registers::kRegCols;
   constexpr int kLength = kByRows ? Registers::kRegCols : Registers::kRegRows;
@@ -46,9 +46,15 @@ ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord,
     ATTILE_UNROLL
     for (int i = 0; i < kLength; ++i) {
       const int at = kByRows ? Registers::col_offset(i) : Registers::row_offset(i);
-      if (at < begin || at >= end) scores.at(kByRows ? line : i, kByRows ? i : line) = hidden;
+      if (at < begin || at >= end) f(kByRows ? line : i, kByRows ? i : line);
     }
   }
+}
+
+/// Sets those scores to -inf.
+template <class Registers, class Coord, class M>
+ATTILE_DEVICE void hide_outside_intervals(Registers& scores, const Coord& coord, const M& mask) {
+  for_each_outside<Registers>(coord, mask, [&](int r, int c) { scores.at(r, c) = -kInf; });
 }
 
 /// Calls f(r, c, shown) for each of a thread's scores: whether the mask, by what it says that

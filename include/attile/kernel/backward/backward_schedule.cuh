@@ -65,9 +65,9 @@ ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int 
 }
 
 /// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
-/// has none. Packed sequences begin one after another (find_by_warp), and with kAccumulate the kv
-/// heads of each, too: `share` is a sequence, the number of its slots of kv tiles, and the number
-/// of this block among those of all its kv heads.
+/// has none. Batch heads go in Problem::head_order. Packed sequences begin one after another
+/// (find_by_warp), and with kAccumulate the kv heads of each, too: `share` is a sequence, the
+/// number of its slots of kv tiles, and the number of this block among those of all its kv heads.
 /// Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
@@ -95,10 +95,14 @@ ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
     return batch_head * p.kv_tiles + index;
   } else {
     constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-    if (!kInOrder && (!Traits::kHeadsInFlight || p.rounds.one_each())) return begun;
+    static_assert(!(kHeadMajor<Traits> && BackwardParams<Traits>::kOrdersHeads),
+                  "attile: which heads ascend follows from the number of the batch head");
+    if (!kInOrder && (!Traits::kHeadsInFlight || p.rounds.one_each())) {
+      return p.in_head_order(begun, p.kv_tiles, p.kv_heads);
+    }
     const auto [head, index] = begun_tile<Traits>(p.rounds, p.ascending_from / p.kv_tiles,
                                                   p.batch * p.kv_heads, p.kv_tiles, begun);
-    return head * p.kv_tiles + index;
+    return p.ordered_head(head, p.kv_heads) * p.kv_tiles + index;
   }
 }
 
@@ -124,7 +128,8 @@ ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
     late_tiles = std::int64_t{late_heads} * p.group_heads * p.q_tiles;
   }
   const int late = static_cast<int>(min<std::int64_t>(late_tiles, arch::block_count()));
-  return tile < late ? tile - late + arch::block_count() : tile - late;
+  const int number = tile < late ? tile - late + arch::block_count() : tile - late;
+  return p.in_head_order(number, p.q_tiles, p.q_heads);
 }
 
 }  // namespace attile

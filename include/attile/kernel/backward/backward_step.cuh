@@ -83,13 +83,26 @@ ATTILE_DEVICE bool visible_in(const Shown& shown, int r, int c, const ScoreIndex
 
 /// Calls f(modifier) with what applies the score modifier to the raw scores in `s_frag`
 /// (tile::ThreadModifier). With kMasked columns may be behind the last one, in whose place it takes
-/// the last one.
-template <bool kMasked, class Registers, class Params, class F>
+/// the last one. `elements`: those of the scores, where they have been read (TransposedElements).
+template <bool kMasked, class Registers, class Params, class Elements, class F>
 ATTILE_DEVICE void with_modifier(Registers& s_frag, const Params& p, const tile::TileCoord& coord,
-                                 const F& f) {
-  using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
+                                 const Elements& elements, const F& f) {
+  // Above 64 columns there are no registers for what the modifier has prepared.
+  const auto& mod = [&]() -> const auto& {
+    if constexpr (Params::kColumns <= 64) {
+      return p.modifier();
+    } else {
+      return p.policies.score_mod;
+    }
+  }
+  ();
+  using S = std::remove_cvref_t<decltype(mod)>;
   const tile::Modifier<Registers, tile::TileCoord, S, tile::MathOf<typename Params::T>> modifier(
-      coord, p.policies.score_mod, p.scale);
+      coord, mod, p.scale);
+  if constexpr (!std::is_same_v<Elements, tile::NoElements>) {
+    return f(
+        [&](float x, int r, int c) { return modifier.apply_element(x, r, c, elements.at(r, c)); });
+  }
   // Each way to simplify takes registers, which dropout leaves none for above 64 columns.
   constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
   constexpr bool kSimplifies = !kHasDropout || Params::kColumns <= 64;
@@ -111,7 +124,7 @@ ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag
                                               const float* delta, const Keep& keep_bits,
                                               const Shown& shown, const Gradient& gradient) {
   using GradientTile = typename Gradient::template Tile<Registers>;
-  with_modifier<kMasked>(p_frag, p, coord, [&](const auto& modifier) {
+  with_modifier<kMasked>(p_frag, p, coord, tile::NoElements(), [&](const auto& modifier) {
     GradientTile sums(gradient, p.policies.score_mod, coord);
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -163,14 +176,21 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 /// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`. In a
 /// tile at an `edge` both are replaced by 0 where the score is hidden: an interval mask is asked
 /// here, and the answers of another one are `shown`. The modifier is applied to hidden scores, too.
-template <class Edge, class Registers, class Params, class Keep>
+/// `elements`: see with_modifier.
+template <class Edge, class Registers, class Params, class Keep, class Elements = tile::NoElements>
 ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Registers& factor,
                                             const Params& p, const tile::TileCoord& coord,
                                             const float* lse, const Keep& keep_bits,
-                                            const tile::VisibleBits<Registers>& shown) {
+                                            const tile::VisibleBits<Registers>& shown,
+                                            const Elements& elements = {}) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
-  with_modifier<true>(p_frag, p, coord, [&](const auto& modifier) {
+  constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
+  // With a derivative of 1 and without dropout the two are the same. A copy takes no registers.
+  constexpr bool kAreOne = !kNeedsScores<S> && !kHasDropout;
+  // P of a score of -inf is 0; where its derivative is NaN, their product has to be 0, too.
+  constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
+  with_modifier<true>(p_frag, p, coord, elements, [&](const auto& modifier) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
       const float row_lse = lse[Registers::row(r)];
@@ -179,19 +199,28 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
         const auto modified = modifier(p_frag.at(r, c), r, c);
         const float prob = probability(modified.value, score_scale, row_lse);
         p_frag.at(r, c) = keep_bits.keep(r, c) ? prob : 0.0f;
-        factor.at(r, c) =
-            kMayHide<S> && modified.value == -kInf ? 0.0f : prob * modified.derivative;
+        factor.at(r, c) = kHides && modified.value == -kInf ? 0.0f : prob * modified.derivative;
       }
     }
   });
-  if (!edge) return;
-  if constexpr (IntervalMask<MaskInTiles<typename Params::MaskType>>) {
-    const auto& mask = p.mask_in_tile(in_full_block(edge));
-    tile::hide_outside_intervals(p_frag, coord, mask, 0.0f);
-    tile::hide_outside_intervals(factor, coord, mask, 0.0f);
-  } else {
-    shown.hide(p_frag, 0.0f);
-    shown.hide(factor, 0.0f);
+  if (edge) {
+    if constexpr (IntervalMask<MaskInTiles<typename Params::MaskType>>) {
+      tile::for_each_outside<Registers>(coord, p.mask_in_tile(in_full_block(edge)),
+                                        [&](int r, int c) {
+                                          factor.at(r, c) = 0.0f;
+                                          if (!kAreOne) p_frag.at(r, c) = 0.0f;
+                                        });
+    } else {
+      shown.hide(factor, 0.0f);
+      if constexpr (!kAreOne) shown.hide(p_frag, 0.0f);
+    }
+  }
+  if constexpr (kAreOne) {
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; ++c) p_frag.at(r, c) = factor.at(r, c);
+    }
   }
 }
 

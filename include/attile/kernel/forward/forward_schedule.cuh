@@ -9,8 +9,8 @@ namespace attile {
 
 /// Gives each block its one work tile, in kernels that have a block for each tile of rows. Tiles of
 /// a head are neighbours, so that they share its K and V in L2; the last rows, which see most under
-/// a causal mask, come first. Where lengths differ, blocks whose slot has no tile
-/// (Problem::has_rows) do nothing.
+/// a causal mask, come first. Heads go in Problem::head_order. Where lengths differ, blocks whose
+/// slot has no tile (Problem::has_rows) do nothing.
 template <class Traits>
 class OneTileSchedule {
  public:
@@ -23,7 +23,7 @@ class OneTileSchedule {
     return at;
   }
   /// Returns the tile without kv_tiles, for which a mask may have to be read.
-  ATTILE_DEVICE WorkTile rows() const { return p_.row_tile(block_, p_.q_tiles, true); }
+  ATTILE_DEVICE WorkTile rows() const { return p_.ordered_row_tile(block_, p_.q_tiles); }
 
  private:
   const ForwardParams<Traits>& p_;

@@ -181,7 +181,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_q_kernel(const ATTILE_GRID_CONSTANT BackwardParams<Traits> p) {
   // The pass over keys has ended, which has waited for the statistics, before they are read.
   arch::await_dependencies();
-  const WorkTile at = p.row_tile(arch::block_index(), p.q_tiles, true);
+  const WorkTile at = p.ordered_row_tile(arch::block_index(), p.q_tiles);
   backward_rows<Traits>(p, at, arch::dynamic_shared());
 }
 

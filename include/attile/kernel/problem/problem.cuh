@@ -12,12 +12,16 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/score_mod.h>
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/core/tile_slots.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/find_slot.cuh>
+#include <attile/kernel/problem/fp8_params.h>
+#include <attile/kernel/problem/modifier_params.cuh>
 #include <attile/tile/matrix.cuh>
+#include <attile/tile/modifier_math.h>
 #include <attile/tile/scores.cuh>
 
 #include <cstdint>
@@ -31,57 +35,14 @@ using QSlots = TileSlots<Axis::kRows, Traits::kBr, typename Traits::SequencesTyp
 template <class Traits>
 using KvSlots = TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesType>;
 
-namespace detail {
-
-/// Holds what Q, K and V in fp8 have besides: their scales, and the stride of V's columns. Where
-/// there is none it has no size, so that nothing moves in the parameter of a kernel.
-template <class E>
-struct Fp8Inputs {
-  static constexpr bool kHasScales = false;
-  template <class Args>
-  explicit Fp8Inputs(const Args&) {}
-};
-template <class E>
-  requires(E::kFp8Cache)
-struct Fp8Inputs<E> {
-  static constexpr bool kHasScales = true;
-  Scales k_scale, v_scale;
-
-  template <class Args>
-  explicit Fp8Inputs(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
-
-  /// Returns the scale of products of elements of Q and K.
-  ATTILE_HOST_DEVICE float qk_scale(int sequence, int kv_head) const {
-    return k_scale.at(sequence, kv_head);
-  }
-};
-template <class E>
-  requires(E::kFp8Queries)
-struct Fp8Inputs<E> {
-  static constexpr bool kHasScales = true;
-  Scales q_scale, k_scale;
-  ScalesOf<typename E::V> v_scale;
-  std::int64_t v_col_stride;  ///< 1 where V has 16 bits
-
-  template <class Args>
-  explicit Fp8Inputs(const Args& args)
-      : q_scale(args.q_scale),
-        k_scale(args.k_scale),
-        v_scale(args.v_scale),
-        v_col_stride(args.v_col_stride) {}
-
-  ATTILE_HOST_DEVICE float qk_scale(int sequence, int kv_head) const {
-    return q_scale.at(sequence, kv_head) * k_scale.at(sequence, kv_head);
-  }
-};
-
-}  // namespace detail
-
 /// Holds a problem as its kernels see it: the arguments with everything resolved that the host
 /// knows. A kernel reads tensors, lengths and policies through it, by a work tile. It is the first
 /// part of the parameter of every kernel but standard attention's.
 template <class Traits>
-struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements> {
+struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements>,
+                 detail::HeadOrderParam<detail::kOrdersHeads<typename Traits::Policies>>,
+                 detail::PreparedModifier<typename Traits::Policies::ScoreModType,
+                                          tile::MathOf<typename Traits::ElementType>> {
   using Args = typename Traits::Args;
   using Elements = typename Args::Elements;
   using T = typename Traits::ElementType;
@@ -91,6 +52,7 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements> {
   using MaskType = typename Policies::MaskType;
   static constexpr bool kListsBlocks = BlockListMask<MaskType>;
   static constexpr bool kUniform = SequencesType::kUniform;
+  static constexpr bool kOrdersHeads = detail::kOrdersHeads<Policies>;
   static constexpr bool kPackedQueries = kIsPackedAlong<SequencesType, Axis::kRows>;
   static constexpr bool kPaged = kIsPaged<SequencesType>;
   /// The larger of the two head dimensions that the kernel takes.
@@ -113,6 +75,14 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements> {
   explicit Problem(const Args& args) : Problem(args, head_dims(args, Traits::kD, Traits::kDv)) {}
 
   ATTILE_HOST_DEVICE ScoreShape score_shape() const { return {batch, q_heads, bounds}; }
+  /// Returns what gives the score modifier's tiles where `scale` is the factor of products.
+  ATTILE_HOST_DEVICE const auto& modifier() const {
+    if constexpr (Problem::kHasPrepared) {
+      return this->prepared_mod;
+    } else {
+      return policies.score_mod;
+    }
+  }
   /// Returns the lengths of a work tile's sequence. Where all sequences have the same, they are
   /// read from the parameter, which takes no registers.
   ATTILE_HOST_DEVICE Extent extent(const WorkTile& at) const {
@@ -157,6 +127,29 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements> {
     }
     read_lengths(at);
     return at;
+  }
+  /// Returns the number of the tile that is the n-th one where batch heads go in `head_order`.
+  /// Tiles have numbers as in `row_tile`. `tiles`: of each of a sequence's `heads` heads.
+  ATTILE_DEVICE int in_head_order(int n, int tiles, int heads) const {
+    if constexpr (kOrdersHeads) {
+      const WorkItem item = this->head_order.item(n, tiles, batch * heads);
+      return ordered_head(item.batch_head, heads) * tiles + item.q_tile;
+    } else {
+      return n;
+    }
+  }
+  /// Returns the n-th work tile of a pass that goes through the tiles of query rows in that order,
+  /// and in each head from its last rows on.
+  ATTILE_DEVICE WorkTile ordered_row_tile(int n, int q_tiles) const {
+    return row_tile(in_head_order(n, q_tiles, q_heads), q_tiles, true);
+  }
+  /// Returns the number of the batch head that is the n-th one in that order.
+  ATTILE_DEVICE int ordered_head(int n, int heads) const {
+    if constexpr (kOrdersHeads) {
+      return this->head_order.batch_head(n, batch, heads);
+    } else {
+      return n;
+    }
   }
   /// Returns whether a sequence has rows of a work tile. Where sequences have lengths of their own,
   /// a grid also has blocks for slots in which no tile lies.
@@ -356,6 +349,8 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements> {
 
   Problem(const Args& args, HeadDims dims)
       : detail::Fp8Inputs<Elements>(args),
+        detail::PreparedModifier<typename Policies::ScoreModType, tile::MathOf<T>>(
+            args.score_mod, scale_of(args, dims.qk)),
         q(tile::tensor_param(args.q, dims.qk)),
         k(tile::tensor_param(args.k, dims.qk)),
         v(tile::tensor_param(args.v, dims.v, args.v_col_stride)),
@@ -369,7 +364,13 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements> {
         head_dim(dims.qk),
         head_dim_v(dims.v),
         scale(scale_of(args, dims.qk)),
-        policies(Policies::of(args)) {}
+        policies(Policies::of(args)) {
+    if constexpr (kOrdersHeads) {
+      const std::int64_t longer = max(args.q_len, args.kv_len);
+      this->head_order = HeadOrder::of(attile::data_axes(policies.score_mod), score_shape(),
+                                       longer * (head_dim + head_dim_v) * sizeof(T));
+    }
+  }
 };
 
 }  // namespace attile

@@ -55,6 +55,10 @@ struct BackwardMemory {
   ATTILE_DEVICE DoPipeline dout() const {
     return {data + Traits::kDoOffset, barriers() + 4 + 2 * Traits::kStages};
   }
+  /// Returns the pipeline of the score modifier's elements; only with kElementStages.
+  ATTILE_DEVICE typename Traits::ElementPipeline elements() const {
+    return {data + Traits::kElementOffset, barriers() + Traits::kElementBarrier};
+  }
   /// Returns what a stage of Q has beside the tile.
   ATTILE_DEVICE typename Traits::Statistics statistics(int stage) const {
     return {data + Traits::kStatOffset + stage * Traits::Statistics::kBytes};
@@ -110,7 +114,9 @@ struct BackwardMemory {
 
   /// Returns the barrier of which the only phase ends when dq_accum holds zeros, with
   /// kZeroFillsInPass.
-  ATTILE_DEVICE arch::Mbarrier* zero_filled() const { return barriers() + Traits::kBarriers - 1; }
+  ATTILE_DEVICE arch::Mbarrier* zero_filled() const {
+    return barriers() + Traits::kElementBarrier - 1;
+  }
   /// Waits until dq_accum holds zeros: written later they would erase what has been added.
   ATTILE_DEVICE void await_zero_filled() const {
     if constexpr (Traits::kZeroFillsInPass) arch::mbarrier_wait(zero_filled(), 0);
@@ -143,6 +149,7 @@ struct BackwardMemory {
       v().init(kReleasingWarps);
       q().init(kReleasingWarps);
       dout().init(kReleasingWarps);
+      if constexpr (Traits::kElementStages > 0) elements().init(kReleasingWarps);
       if constexpr (Traits::kProductPerWarpgroup) {
         for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {
           arch::mbarrier_init(barrier_pair(i, 0).full, kWarps);

@@ -8,13 +8,14 @@
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
+#include <attile/kernel/sm90/element_tiles.cuh>
 
 namespace attile::sm90 {
 
 /// Describes Q, K, V, dO, dK and dV as TMA addresses them.
 template <class Traits>
 struct BoxedGradients {
-  arch::BoxedTensor q, k, v, dout, dk, dv;
+  arch::BoxedTensor q, k, v, dout, dk, dv, elements{};
   bool has_keys, has_rows;  ///< whether K and V, and whether Q, have any rows
 
   explicit BoxedGradients(const typename Traits::Args& a)
@@ -27,6 +28,9 @@ struct BoxedGradients {
         arch::boxable(k) && arch::boxable(v) && arch::boxable(dk) && arch::boxable(dv);
     const bool rows = !has_rows || (arch::boxable(q) && arch::boxable(dout));
     if (!keys || !rows) return not_boxable(Direction::kBackward);
+    if (Traits::kElementStages > 0 && has_rows) {
+      if (const Check copies = check_elements(elements); !copies) return copies;
+    }
     return arch::storable(dk) && arch::storable(dv) ? Check{} : not_storable(Direction::kBackward);
   }
 
@@ -41,7 +45,12 @@ struct BoxedGradients {
         dk(of_keys<typename Traits::DkTile>(a, a.dk, dims.qk)),
         dv(of_keys<typename Traits::DvTile>(a, a.dv, dims.v)),
         has_keys(a.batch > 0 && longest_lengths(a).kv_len > 0),
-        has_rows(a.batch > 0 && longest_lengths(a).q_len > 0) {}
+        has_rows(a.batch > 0 && longest_lengths(a).q_len > 0) {
+    if constexpr (Traits::kElementStages > 0) {
+      elements =
+          boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));
+    }
+  }
 
   template <class Tile, class Data>
   static arch::BoxedTensor of_queries(const typename Traits::Args& a, const Tensor<Data>& t,
@@ -62,6 +71,7 @@ struct BoxedGradients {
 template <class Traits>
 struct TmaBackwardParams : BackwardParams<Traits> {
   arch::TensorMap q_map{}, k_map{}, v_map{}, do_map{}, dk_map{}, dv_map{};
+  [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
 
   TmaBackwardParams(const typename Traits::Args& args, void* workspace, const float* l_of_rows)
@@ -92,6 +102,9 @@ struct TmaBackwardParams : BackwardParams<Traits> {
     if (const cudaError_t error = arch::make_map(dk_map, boxed.dk)) return error;
     if (const cudaError_t error = arch::make_map(dv_map, boxed.dv)) return error;
     if (!boxed.has_rows) return cudaSuccess;
+    if constexpr (Traits::kElementStages > 0) {
+      if (const cudaError_t error = elements.make(boxed.elements)) return error;
+    }
     if (const cudaError_t error = arch::make_map(q_map, boxed.q)) return error;
     return arch::make_map(do_map, boxed.dout);
   }

@@ -31,7 +31,8 @@
 namespace attile::sm90 {
 
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
-/// it (line 9). With each tile of Q goes which rows they are (QStage); after the last one goes a
+/// it (line 9); with kElementStages also the modifier's elements of their scores. With each tile of
+/// Q goes which rows they are (QStage); after the last one goes a
 /// stage that says so.
 /// Behind a sequence's last row TMA writes zeros (`ragged`), and LSE and delta are +inf and 0, as
 /// preprocessing writes whole tiles of them. P and dS are 0 there, because the tile is an edge and
@@ -59,6 +60,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   // The next kernel may not begin earlier: it would read flags that preprocessing has not reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
   tile::PipelineState<Traits::kStages> state;
+  typename Traits::ElementPipeline::State element_state;
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance()) {
     const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
@@ -76,6 +78,10 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                     Statistics::kRowBytes, full);
     smem.dout().producer_acquire(state);
     smem.dout().load(state, p.do_map, rows);
+    if constexpr (Traits::kElementStages > 0) {
+      p.elements.load(smem.elements(), element_state, at, at.kv_tile() * Traits::kBc);
+      element_state.advance();
+    }
     state.advance();
   }
   q_pipeline.await_empty(state);

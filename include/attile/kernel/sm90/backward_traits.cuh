@@ -11,6 +11,7 @@
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
+#include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
@@ -52,8 +53,8 @@ struct QueryStatistics {
 /// and dQ 32 each, P and dS as operands 16 each. D = 256, one warpgroup each: dV 128, S 32, P 16;
 /// dK 128, dP 32, dS 16; dQ 32 twice.
 /// Shared memory in KB. D = 128, 64 x 128, 2 stages: K and V 64, Q and dO 64, dS 32, dQ 32. D = 64,
-/// 128 x 128: 32, 64, 64, 32. D = 256: 64, 128, dS 16, P 16. D = 192 and Dv = 128 with 3 stages,
-/// and P of 3 steps: 40, 120, 16, 48.
+/// 128 x 128: 32, 64, 64, 32, and with elements of 16 bits 32 more. D = 256: 64, 128, dS 16, P 16.
+/// D = 192 and Dv = 128 with 3 stages, and P of 3 steps: 40, 120, 16, 48.
 template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode = DqMode::kAccumulate,
           class TuningType = BackwardTuning<>>
 struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> {
@@ -98,6 +99,16 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kPBeforeDp =
       kFastPath || (!kGradientOfScores &&
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
+  /// A tile of the score modifier's elements, and its pipeline. Consumers read them when they make
+  /// P.
+  static constexpr int kElementStages = TuningType::kElementStages;
+  static_assert(kElementStages == 0 ||
+                    (P::SequencesType::kUniform && kPBeforeDp && !kProductPerWarpgroup),
+                "attile::sm90::BackwardTraits: tiles of a modifier's elements are for sequences of "
+                "one length, Uniform, up to 128 columns, and above 64 without dropout");
+  using ElementTile =
+      tile::PanelTile<Br, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
+  using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
   /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40.
@@ -223,16 +234,19 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kPBuffers = TuningType::kPSteps * kParts;
   static constexpr std::size_t kPBytes =
       kProductPerWarpgroup ? sizeof(float) * Br * Bc * TuningType::kPSteps : 0;
+  /// The offset of the modifier's elements.
+  static constexpr std::size_t kElementOffset = kPOffset + kPBytes;
   /// dQ of a tile in fp32, staged with kBulkDq: its offset and bytes.
-  static constexpr std::size_t kDqOffset = kPOffset + kPBytes;
+  static constexpr std::size_t kDqOffset = kElementOffset + kElementStages * ElementTile::kBytes;
   static constexpr std::size_t kDqBytes = sizeof(float) * Br * kQkColumns;
   /// Bytes of the query head and the first row of a tile of dS (BackwardMemory::dq_rows).
   static constexpr std::size_t kDqRowsBytes = 4 * sizeof(int);
   /// Pairs of barriers between those of the pipelines and the two pairs of the semaphore warps
   /// (`dq_acquired`, `dq_added`): of the slots of dS and P, or of the steps and of staged dQ.
   static constexpr int kBarrierPairs = kProductPerWarpgroup ? kDsTiles + kPBuffers : 4;
-  /// All barriers: of pipelines, slots and semaphore warps, and of the zero fill.
-  static constexpr int kBarriers = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
+  /// All barriers: of pipelines, slots and semaphore warps, of the zero fill, and of the elements.
+  static constexpr int kElementBarrier = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
+  static constexpr int kBarriers = kElementBarrier + 2 * kElementStages;
   /// Bytes of the sums of a score modifier's gradient, of all warps that make dS.
   static constexpr std::size_t kGradientBytes = (kProductPerWarpgroup ? 1 : kConsumers) *
                                                 (arch::kWarpgroupSize / arch::kWarpSize) *

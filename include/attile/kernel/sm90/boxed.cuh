@@ -217,14 +217,6 @@ inline Check columns_not_boxable() {
       "the sm90 kernels take v by columns, with v_col_stride, only where all sequences have one "
       "length");
 }
-/// Returns the reason why TMA cannot address the elements of a score modifier.
-inline Check elements_not_boxable() {
-  return refuse(
-      "this sm90 kernel copies the score modifier's elements in boxes: their address and strides "
-      "must be multiples of 16 bytes, columns contiguous, and other strides 0, or above 0 and "
-      "below "
-      "2^40 bytes");
-}
 /// Returns the reason why TMA would write past the rows of a pass's results.
 inline Check not_storable(Direction direction) {
   return refuse(direction == Direction::kForward

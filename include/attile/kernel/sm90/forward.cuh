@@ -34,7 +34,11 @@
 //
 //   pipeline   stages      filled by        consumed by
 //   K, V       kStages     load_kv          every consumer. One whose rows do not see a tile waits
-//                                           for it and releases it (skips it)
+//                                           for it and releases it (skips it). With kColumns warp 3
+//                                           (load_columns) writes what the score modifier reads
+//                                           for each column beside K: K is full when both are there
+//   loaded V   kLoadedV-   load_kv          transpose_v, which fills V: only with V in fp8
+//              Stages
 //   Q[i]       kQStages    load_q, lane i   consumer i alone
 //   E[i]       kElement-   load_elements,   consumer i alone: the score modifier's elements, such
 //              Stages      lane i           as a bias, for each tile that its rows see
@@ -47,10 +51,15 @@
 //                                           (work_tile_full, work_tile_empty)
 //
 //   (*) Only with kElementStages; else threads read the elements of their scores.
-//   (**) Only with kHasScheduler, which excludes kElementStages.
-//   (***) O in fp32 of 16-bit inputs: registers -> device memory.
+//   (**) Only with kHasScheduler, which excludes kElementStages and kColumns.
+//   (***) O in fp32: registers -> device memory.
 //
-// A stage of K is free when all consumers have made S of it or have skipped it, and a stage of V
+// With V in fp8 (kFp8Values) a product wants it transposed. Lane 0 of warp 0 loads V, too, into
+// stages of its own, and warp 1, and warp 3 where it has no scheduler, write its transpose into the
+// stages of V (transpose_v). P is e4m3, and O an fp32 sum of the products (ForwardOutput).
+//
+// A stage of K is free when all consumers have made S of it, and with kColumns have applied the
+// score modifier, or have skipped it, and a stage of V
 // when all have made P V of it or have skipped it. Q[i] is free when S of its last tile is made, or
 // where its rows see no tile at once: then it is not read. A consumer releases a stage by its four
 // warps, one arrival each (tile::Pipeline).
@@ -66,9 +75,10 @@
 // The maximum m is found beside P V of the tile before. The exponentials, which make P, wait for
 // that product, unlike those of arXiv 2407.08608, section 3.2, and run beside products of other
 // consumers: to wait for it behind them was slower (docs/tuning.md, "P V waited for behind the
-// maximum"). Where there are no next rows, or they see no keys, or only such that more than
-// kMaxSkipped tiles are to be skipped before, end_rows ends with O and LSE, and begin_rows follows
-// again.
+// maximum"). Without kOverlaps P V of a tile comes behind its own softmax, and products run beside
+// the softmax of other consumers alone. Where there are no next rows, or they see no keys, or only
+// such that more than kMaxSkipped tiles are to be skipped before, end_rows ends with O and LSE, and
+// begin_rows follows again.
 //
 // With kPersistent (Tuning) a block computes several work tiles, else one. Each of its producer
 // threads goes through the block's work tiles by a StaticSchedule of its own
@@ -130,8 +140,13 @@
 // or for a V before V(y - kStages): then by the argument above somebody waits for a K before K(y),
 // which is not so. If load_kv first waited for the stage of V(y - 1), it would wait for
 // V(y - 1 - kStages), which a consumer that waits for the next Q may hold.
-// The elements of the score modifier are loaded by threads that wait for one consumer alone, which
-// has released those before. Warps of a consumer release one by one, but wait for nothing but these
+// With V in fp8 one thread loads K and V in turn, and V(j) is there when it is transposed. K(y) is
+// then loaded only behind V(y - 1), whose stage wants V(y - 1 - kLoadedVStages) transposed, so all
+// must have released V(y - 1 - kLoadedVStages - kStages). For the lowest K(y) that one waits for
+// they have, as who waits for it holds no V before V(y - 1 - kStages), and who waits for V(j) or a
+// later V none before V(j - 1). And V(j) is loaded right behind K(j), which has been loaded. The
+// elements of the score modifier are loaded by threads that wait for one consumer alone, which has
+// released those before. Warps of a consumer release one by one, but wait for nothing but these
 // tiles and each other.
 //
 // Order, with kOrdersConsumers. Consumers that make S at the same time also come to the softmax at

@@ -11,6 +11,7 @@
 #include <attile/kernel/forward/fusion.h>
 #include <attile/kernel/sm90/forward_epilogue.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
+#include <attile/kernel/sm90/forward_output.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
@@ -22,10 +23,10 @@
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
-#include <attile/tile/transpose.cuh>
 #include <attile/tile/warpgroup.cuh>
 
 #include <type_traits>
+#include <utility>
 
 // A consumer warpgroup of the forward kernel. The lines named are those of FlashAttention-2,
 // Algorithm 1 (arXiv 2307.08691).
@@ -60,20 +61,14 @@ class ForwardConsumer {
                 "attile::sm90: named barriers are for up to 3 consumer warpgroups");
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
-  using Sums = typename Traits::SumRegisters;
   using Outputs = typename Traits::OutputRegisters;
   using Probabilities = tile::RegisterLeft<typename Traits::ProbabilityType, Scores>;
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
-  static constexpr bool kHasScales = Problem<Traits>::kHasScales;
   using Sampler = typename Traits::DropoutType::Sampler;
-  struct Empty {};
-  /// Whether P V has registers of its own. Those of S are free without kOverlaps; but nvcc 13.0
-  /// keeps both, where they are not one variable.
-  static constexpr bool kHasSums =
-      Traits::kPromotes && (Traits::kOverlaps || !std::is_same_v<Sums, Scores>);
   using Coord = std::conditional_t<Traits::kPacksHeads, tile::PackedHeadsCoord, tile::TileCoord>;
-  using Modifier = tile::Modifier<Scores, Coord, typename Traits::ScoreModType, tile::MathOf<T>>;
+  using S = std::remove_cvref_t<decltype(std::declval<const Problem<Traits>&>().modifier())>;
+  using Modifier = tile::Modifier<Scores, Coord, S, tile::MathOf<T>>;
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -116,7 +111,7 @@ class ForwardConsumer {
       skip_kv(next.skip_before);
       if (!next.empty()) break;
       if (!next.exist(p_)) continue;
-      o_frag_.clear();
+      output_.o_frag.clear();
       store_output(next);
     }
     start_scores();  // line 8
@@ -124,7 +119,7 @@ class ForwardConsumer {
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
     signal_next_turn();
-    release_k_and_q(kv_tiles_.first);
+    if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -146,16 +141,15 @@ class ForwardConsumer {
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
-      release_k_and_q(step);
+      if constexpr (!Traits::kColumns) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (Traits::kOverlaps) {
         smem_.v().consumer_wait(v_state_.next());
         end_output<0>();
-        release_v();
       } else {
         smem_.v().consumer_wait(v_state_);
       }
-      rescale(rescaling);           // line 10: O <- diag(e^(m_old - m_new)) O
+      output_.rescale(rescaling);   // line 10: O <- diag(e^(m_old - m_new)) O
       make_probabilities(kv_tile);  // line 9
       if constexpr (!Traits::kOverlaps) multiply_values(true);  // line 10, of this tile
     }
@@ -180,10 +174,7 @@ class ForwardConsumer {
     }
     ++number_;  // from here on rows() are the next ones
     if (!goes_on) {
-      if constexpr (Traits::kOverlaps) {
-        end_output<0>();
-        release_v();
-      }
+      if constexpr (Traits::kOverlaps) end_output<0>();
       if (may_skip_k) {  // K after these rows has been skipped above
         skip_v(skip_after);
       } else {
@@ -195,10 +186,7 @@ class ForwardConsumer {
     skip_k(to_skip - skip_after);
     start_scores();      // line 8, of the next rows
     signal_next_turn();  // here, as others would else wait for the store of O, too
-    if constexpr (Traits::kOverlaps) {
-      end_output<1>();  // O of these rows is made; S may be under way
-      release_v();
-    }
+    if constexpr (Traits::kOverlaps) end_output<1>();  // O is made; S may be under way
     skip_v(to_skip);
     store_output(done);
     reset_state();
@@ -207,7 +195,7 @@ class ForwardConsumer {
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
-    release_k_and_q(kv_tiles_.first);
+    if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -225,105 +213,65 @@ class ForwardConsumer {
     tile::start_transposed_product(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
   /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
-  /// has arrived: the wait for it is ahead of make_probabilities. With kPromotes all parts but the
-  /// last one are made, and that one is begun.
+  /// has arrived: the wait for it is ahead of make_probabilities.
   ATTILE_DEVICE void start_output(bool adds) {
-    const auto v_smem = smem_.v().tile(v_state_.stage);
-    if constexpr (Traits::kPromotes) {
-      start_part(0);
-      make_parts<0>();
-    } else if constexpr (Traits::kFp8Values) {
-      tile::start_transposed_product<true>(o_frag_, p_left_, v_smem, 0, adds);
-    } else {
-      tile::start_product(o_frag_, p_left_, v_smem, 0, adds);
-    }
+    output_.start(p_left_, smem_.v().tile(v_state_.stage), adds, s_frag_);
   }
   /// Begins S of a step's tile, and with kOverlaps O += P V of the tile before. Where that is made
-  /// in parts, the first ones are made beside S.
+  /// in parts, all but the last one are made beside S.
   ATTILE_DEVICE void start_scores_and_output(int step) {
     if constexpr (!Traits::kOverlaps) {
       start_scores();
     } else if constexpr (Traits::kOutputParts > 1) {
-      start_part(0);
+      const auto v_smem = smem_.v().tile(v_state_.stage);
+      output_.start_part(0, p_left_, v_smem, s_frag_);
       start_scores();
-      make_parts<1>();
+      output_.template make_parts<1>(p_left_, v_smem, s_frag_);
     } else {
       start_scores();
       start_output(step - 1 > kv_tiles_.first);
     }
   }
-  /// Does line 10 whole, and releases V: without kOverlaps.
+  /// Waits for O, behind which kPending products have been begun, and releases V.
+  template <int kPending>
+  ATTILE_DEVICE void end_output() {
+    output_.template end<kPending>(s_frag_);
+    release_v();
+  }
+  /// Does line 10 whole, without kOverlaps.
   ATTILE_DEVICE void multiply_values(bool adds) {
     start_output(adds);
     end_output<0>();
-    release_v();
-  }
-  /// Begins a part of P V, with kPromotes.
-  ATTILE_DEVICE void start_part(int part) {
-    tile::start_transposed_product(sums(), p_left_, smem_.v().tile(v_state_.stage),
-                                   part * Sums::kCols);
-  }
-  /// Adds all parts of P V but the last one to O, of which the first one has been begun, and begins
-  /// the next part after each. kPending: the products begun after the first part.
-  template <int kPending>
-  ATTILE_DEVICE void make_parts() {
-    ATTILE_UNROLL
-    for (int part = 0; part + 1 < Traits::kOutputParts; ++part) {
-      if (part == 0) {
-        tile::wait_product<kPending>(sums());
-      } else {
-        tile::wait_product<0>(sums());
-      }
-      promote(part);
-      start_part(part + 1);
-    }
-  }
-  /// Adds a part of P V, which is complete, to O, with the factor of the maximum before it: that of
-  /// P V is part of P.
-  ATTILE_DEVICE void promote(int part) {
-    tile::scale_and_add(o_frag_, part * Sums::kCols, o_factor_, sums());
-  }
-  /// Waits for P V, behind which kPending products have been begun, and adds its last part to O
-  /// where it is promoted.
-  template <int kPending>
-  ATTILE_DEVICE void end_output() {
-    if constexpr (Traits::kPromotes) {
-      tile::wait_product<kPending>(sums());
-      promote(Traits::kOutputParts - 1);
-    } else {
-      tile::wait_product<kPending>(o_frag_);
-    }
-  }
-  /// Multiplies O by the factor that it needs for a tile's maximum, with kPromotes when the next
-  /// part of it is added.
-  ATTILE_DEVICE void rescale(const typename Softmax::Rescaling& rescaling) {
-    if constexpr (Traits::kPromotes) {
-      ATTILE_UNROLL
-      for (int r = 0; r < Scores::kRegRows; ++r) {
-        o_factor_[r] = rescaling.needed ? rescaling.factor[r] : 1.0f;
-      }
-    } else {
-      rescaling.apply(o_frag_);
-    }
   }
   /// Returns the coordinates of the scores of a tile in this consumer's registers.
   ATTILE_DEVICE auto coord(int kv_tile) const {
     return p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
   }
-  /// Returns what applies the score modifier to a tile. What it reads is read beside products.
-  ATTILE_DEVICE Modifier modifier_of(int kv_tile) const {
-    return {coord(kv_tile), p_.policies.score_mod, scales().scale};
+  /// Returns what applies the score modifier to a tile. What it reads is read beside products, or
+  /// with kColumns with K, whose stage is released when the modifier has been applied.
+  ATTILE_DEVICE auto modifier_of(int kv_tile) const {
+    if constexpr (Traits::kColumns) {
+      using Tile = typename Traits::ColumnTile::type;
+      const auto at = coord(kv_tile);
+      const ScoreIndex first = at.nearest_inside(at.at(Scores::row(0), 0));
+      const ScoreBlock block{first, at.extent, kWarpgroupRows, Traits::kBc, scales().scale};
+      return tile::ColumnModifier<Scores, Tile, typename Traits::ColumnWord>{
+          p_.policies.score_mod.column_tile(block, tile::MathOf<T>()),
+          smem_.columns(k_state_.stage), at.extent.q_len - 1 - first.row};
+    } else {
+      return Modifier(coord(kv_tile), p_.modifier(), scales().scale);
+    }
   }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
   /// all of its rows when a score in one of them exceeds that row's threshold; else it keeps their
   /// m, and P may exceed 1 (kRescaleThreshold). Returns what O has to be multiplied by.
+  template <class AnyModifier>
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
-      int step, int kv_tile, const Modifier& modifier,
+      int step, int kv_tile, const AnyModifier& modifier,
       const typename Softmax::Thresholds& thresholds) {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements = smem_.elements(warpgroup_).consumer_wait(element_state_);
-      const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements,
-                                                                             !p_.elements.has_rows);
+      const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements);
       modify_and_mask(step, kv_tile,
                       tile::ElementModifier<Modifier, decltype(reader)>{modifier, reader});
       arch::warp_barrier();  // all lanes have read the elements before they are replaced
@@ -332,9 +280,13 @@ class ForwardConsumer {
     } else {
       modify_and_mask(step, kv_tile, modifier);
     }
+    if constexpr (Traits::kColumns) {
+      arch::warp_barrier();  // all lanes have read the columns' words before they are replaced
+      release_k_and_q(step);
+    }
     const bool above = Softmax::above(s_frag_, thresholds);
     return softmax_.update_max(s_frag_, scales().scale_log2, Scores::any_lane(above),
-                               maximum_offset());
+                               p_.maximum_offset(rows()));
   }
   template <class AnyModifier>
   ATTILE_DEVICE void modify_and_mask(int step, int kv_tile, const AnyModifier& modifier) {
@@ -368,28 +320,19 @@ class ForwardConsumer {
   /// Writes O and LSE of `done`, rows whose last product is complete (lines 12 to 15).
   ATTILE_DEVICE void store_output(const Rows& done) {
     const WorkTile at = done.at(p_);
-    const auto& scales = scales_of(done);
+    const auto& scales = p_.scales_of(done);
     const auto sinks =
         row_sinks<Outputs>(p_, scales.scale_log2, [&] { return p_.coord(at, warpgroup_, 0); });
-    softmax_.finish(o_frag_, output_scale(done), sinks);  // line 12
+    softmax_.finish(output_.o_frag, done.output_scale(sampler_.keep_scale()), sinks);  // line 12
     if constexpr (!std::is_same_v<Fusion, NoFusion>) {
       static_assert(!Traits::kPacksHeads, "attile::sm90: a fusion takes rows of one head");
       WorkTile rows = at;
       rows.row0 -= warpgroup_ * kWarpgroupRows;  // register tiles count rows through the block
-      fusion_.output(o_frag_, rows);
+      fusion_.output(output_.o_frag, rows);
     }
-    store_o(p_, smem_, warpgroup_, at, o_frag_);  // line 14
+    store_o(p_, smem_, warpgroup_, at, output_.o_frag);  // line 14
     // Lines 13 and 15.
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, scales.scale_log2);
-  }
-
-  /// Returns where P V is made, with kPromotes.
-  ATTILE_DEVICE Sums& sums() {
-    if constexpr (kHasSums) {
-      return sum_frag_;
-    } else {
-      return s_frag_;
-    }
   }
 
   // The pipelines. These releases and skips advance the states.
@@ -452,47 +395,12 @@ class ForwardConsumer {
   ATTILE_DEVICE void reset_state() {
     kv_tiles_ = rows().kv_tiles;
     softmax_.reset();
-    if constexpr (Traits::kPromotes) {
-      o_frag_.clear();
-      ATTILE_UNROLL
-      for (float& factor : o_factor_) factor = 1.0f;
-    }
+    output_.reset();
   }
   ATTILE_DEVICE typename Softmax::Thresholds rescale_thresholds() const {
     return softmax_.template thresholds<Scores>(scales().rescale_threshold);
   }
-  /// Returns kMaximumOffset in the units of scores.
-  ATTILE_DEVICE auto maximum_offset() const {
-    if constexpr (Traits::kMaximumOffset > 0.0f) {
-      constexpr float kOfThreshold = Traits::kMaximumOffset / Traits::kRescaleThreshold;
-      return tile::MaximumOffset{kOfThreshold * scales().rescale_threshold};
-    } else {
-      return tile::NoMaximumOffset{};
-    }
-  }
-  /// Returns the factor that O of `done` has beside 1 / l.
-  ATTILE_DEVICE float output_scale(const Rows& done) const {
-    if constexpr (kHasScales) {
-      return sampler_.keep_scale() * done.v_scale;
-    } else {
-      return sampler_.keep_scale();
-    }
-  }
-  /// Returns what depends on the scales: the scales of the rows, or the parameter.
-  ATTILE_DEVICE const auto& scales_of(const Rows& rows) const {
-    if constexpr (kHasScales) {
-      return rows;
-    } else {
-      return p_;
-    }
-  }
-  ATTILE_DEVICE const auto& scales() const {
-    if constexpr (kHasScales) {
-      return rows();
-    } else {
-      return p_;
-    }
-  }
+  ATTILE_DEVICE const auto& scales() const { return p_.scales_of(rows()); }
   ATTILE_DEVICE void sync() const { consumer_barrier(warpgroup_); }
 
   const TmaForwardParams<Traits>& p_;
@@ -508,14 +416,10 @@ class ForwardConsumer {
   tile::PipelineState<Traits::kQStages> q_state_;
   tile::PipelineState<Traits::kStages> k_state_, v_state_;
   typename Traits::ElementPipeline::State element_state_;
-  Softmax softmax_;                                                           // m and l
-  Scores s_frag_;                                                             // S, then P
-  Probabilities p_left_;                                                      // P as an operand
-  Outputs o_frag_;                                                            // O, not normalised
-  [[no_unique_address]] std::conditional_t<kHasSums, Sums, Empty> sum_frag_;  // P V
-  // What O has to be multiplied by when the next P V is added to it.
-  [[no_unique_address]] std::conditional_t<Traits::kPromotes, float[Scores::kRegRows], Empty>
-      o_factor_;
+  Softmax softmax_;       // m and l
+  Scores s_frag_;         // S, then P
+  Probabilities p_left_;  // P as an operand
+  ForwardOutput<Traits> output_;
 };
 
 }  // namespace attile::sm90

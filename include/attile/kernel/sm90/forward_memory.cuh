@@ -52,6 +52,11 @@ struct ForwardMemory {
   ATTILE_DEVICE int& is_last_v(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
   }
+  /// The words of the columns of a stage of K; only with kColumns.
+  ATTILE_DEVICE typename Traits::ColumnWord* columns(int stage) const {
+    return reinterpret_cast<typename Traits::ColumnWord*>(data + Traits::kColumnOffset +
+                                                          stage * Traits::kColumnBytes);
+  }
   /// The rows that a warpgroup computes of the block's work tile `number`.
   ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
     constexpr int kSlots = Traits::kRowBuffers;
@@ -83,7 +88,7 @@ struct ForwardMemory {
         q(warpgroup).init(kWarps);
         if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
       }
-      k().init(Traits::kConsumers * kWarps);
+      k().init(Traits::kConsumers * kWarps, Traits::kColumns ? 2 : 1);
       v().init(Traits::kConsumers * kWarps, Traits::kFp8Values ? Traits::kTransposers : 1);
       if constexpr (Traits::kFp8Values) {
         loaded_v().init(Traits::kTransposers);

@@ -13,7 +13,9 @@
 #include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
+#include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 
 #include <cstddef>
@@ -48,28 +50,13 @@ HeadPacking packing_of(const typename Traits::Args& args) {
   return Traits::kPacksHeads ? HeadPacking(args.q_heads / args.kv_heads) : HeadPacking();
 }
 
-/// Describes a score modifier's elements as TMA addresses them, and the box of them that fills one
-/// panel of a warpgroup's tile: an axis that they are repeated along has one element.
-template <class Traits, class T>
-arch::BoxedTensor boxed_elements(const typename Traits::Args& a, const ElementTensor<T>& x) {
-  constexpr int kBytes = sizeof(T);
-  static_assert(kBytes == 2, "attile::sm90: TMA copies a modifier's elements of 16 bits");
-  const auto count = [](std::int64_t stride, int size) { return stride == 0 ? 1 : size; };
-  const std::int64_t rows = count(x.row_stride, a.q_len);
-  return {x.data,
-          {a.kv_len, 1, rows, count(x.head_stride, a.q_heads), count(x.batch_stride, a.batch)},
-          {x.col_stride * kBytes, 16, x.row_stride * kBytes, x.head_stride * kBytes,
-           x.batch_stride * kBytes},
-          {Traits::ElementTile::Layout::kPanelColumns, 1, x.row_stride == 0 ? 1 : kWarpgroupRows, 1,
-           1}};
-}
-
 /// Describes V by columns as TMA addresses it, and the box of it that fills one panel of a tile.
 /// Shapes   (key, 1, dim, kv head, batch).
 template <class Traits>
 arch::BoxedTensor boxed_columns(const typename Traits::Args& a, int dim) {
   using Tile = typename Traits::VTile;
-  static_assert(sizeof(typename Tile::Element) == 1);
+  static_assert(sizeof(typename Tile::Element) == 1,
+                "attile::sm90: only V in fp8 may lie by columns");
   return {a.v.data,
           {a.kv_len, 1, dim, a.kv_heads, a.batch},
           {1, 16, a.v_col_stride, a.v.head_stride, a.v.batch_stride},
@@ -81,7 +68,8 @@ template <class Traits>
 struct BoxedTensors {
   arch::BoxedTensor q, k, v, o, elements{};
   bool v_by_columns = false;
-  Check pages;  ///< what `check_pages` says
+  Check pages;    ///< what `check_pages` says
+  Check columns;  ///< whether the score modifier reads by columns, with kColumns
 
   BoxedTensors(const typename Traits::Args& a, HeadPacking packing)
       : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
@@ -92,13 +80,13 @@ struct BoxedTensors {
   Check check() const {
     if (!has_rows()) return {};
     if (has_keys() && !pages) return pages;
+    if (!columns) return columns;
     if (has_keys() && v_by_columns && !Traits::kTakesColumns) return columns_not_boxable();
     const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
     const bool queries = arch::boxable(q) && (!Traits::kStagesOutput || arch::boxable(o));
     if (!keys || !queries) return not_boxable(Direction::kForward);
-    if (Traits::kElementStages > 0 && has_keys() &&
-        (!arch::boxable(elements) || elements.stride_bytes[0] != 2)) {
-      return elements_not_boxable();
+    if (Traits::kElementStages > 0 && has_keys()) {
+      if (const Check copies = check_elements(elements); !copies) return copies;
     }
     const bool stored = !Traits::kStagesOutput || arch::storable(o);
     return stored ? Check{} : not_storable(Direction::kForward);
@@ -127,8 +115,17 @@ struct BoxedTensors {
     o = boxes.of_queries(o);
     k = boxes.of_keys(k);
     v = boxes.of_keys(v);
+    if constexpr (Traits::kColumns) {
+      if (!a.score_mod.reads_columns()) {
+        columns = refuse(
+            "this sm90 kernel reads a score modifier's data once for each column, and "
+            "reads_columns "
+            "says that they differ between rows");
+      }
+    }
     if constexpr (Traits::kElementStages > 0) {
-      elements = boxed_elements<Traits>(a, a.score_mod.elements());
+      elements =
+          boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));
     }
     if constexpr (Traits::kFp8Values) {
       v_by_columns = a.v_col_stride != 1;
@@ -136,15 +133,6 @@ struct BoxedTensors {
     }
   }
 };
-
-/// Holds the descriptor of a modifier's elements, and which of their axes are not repeated.
-template <bool kThere>
-struct ElementMap {
-  arch::TensorMap map{};
-  int has_rows = 0, has_heads = 0, has_batches = 0;  ///< 1 or 0
-};
-template <>
-struct ElementMap<false> {};
 
 /// Holds the descriptors by which TMA addresses Q, K, V and, where it is staged, O.
 struct TensorMaps {
@@ -264,17 +252,33 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if (args.batch == 0 || !boxed.has_rows()) return {};
     if (const Check copies = boxed.check(); !copies) return copies;
     if constexpr (Traits::kElementStages > 0) {
-      elements.has_rows = boxed.elements.box[2] > 1;  // a box of one row has the bytes of one
-      elements.has_heads = boxed.elements.size[3] > 1;
-      elements.has_batches = boxed.elements.size[4] > 1;
       if (boxed.has_keys()) {
-        const Check made = check_maps(arch::make_map(elements.map, boxed.elements));
-        if (!made) return made;
+        if (const Check made = check_maps(elements.make(boxed.elements)); !made) return made;
       }
     }
     return check_maps(maps.make(boxed));
   }
 
+  /// Returns what depends on the scales of Q, K and V: the rows (ConsumerRows), or without scales
+  /// this parameter.
+  template <class Rows>
+  ATTILE_DEVICE const auto& scales_of([[maybe_unused]] const Rows& rows) const {
+    if constexpr (Base::kHasScales) {
+      return rows;
+    } else {
+      return *this;
+    }
+  }
+  /// Returns Traits::kMaximumOffset of these rows, in the units of scores.
+  template <class Rows>
+  ATTILE_DEVICE auto maximum_offset([[maybe_unused]] const Rows& rows) const {
+    if constexpr (Traits::kMaximumOffset > 0.0f) {
+      constexpr float kOfThreshold = Traits::kMaximumOffset / Traits::kRescaleThreshold;
+      return tile::MaximumOffset{kOfThreshold * scales_of(rows).rescale_threshold};
+    } else {
+      return tile::NoMaximumOffset{};
+    }
+  }
   /// Returns the number of query heads that a tile packs.
   ATTILE_DEVICE int packed_heads() const { return Traits::kPacksHeads ? packing.heads : 1; }
   /// Returns the coordinate of a tile's first head in the maps of Q and O, which count packs.
@@ -349,7 +353,10 @@ struct TmaForwardParams : ForwardParams<Traits> {
   /// Returns the order in which blocks take the tiles of batch heads (core/schedule.h).
   Sections sections_of(const typename Traits::Args& args) const {
     const std::int64_t bytes = std::int64_t{args.kv_len} * key_bytes();
-    const int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
+    int sharing = this->group_heads / packing.heads;  // packs that read the same kv head
+    if constexpr (Base::kOrdersHeads) {
+      if (this->head_order.by_head) sharing = 1;  // they do not follow each other
+    }
     const int blocks = static_cast<int>(forward_block_count<Traits>(args));
     return Sections::of(bytes / sharing, this->q_tiles, batch_heads, max(blocks, 1));
   }

@@ -17,8 +17,9 @@
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
-// score modifier, if TMA copies these. Each goes through the block's work tiles by itself; with
-// kHasScheduler, which excludes elements, one more thread makes these (dynamic_schedule.cuh).
+// score modifier, if TMA copies these, or a warp for what the modifier reads for each column. Each
+// goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
+// more thread makes these (dynamic_schedule.cuh).
 
 namespace attile::sm90 {
 
@@ -195,11 +196,48 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
     const int part = consumer_part<Traits>(warpgroup, number);
     const ConsumerRows<Traits> rows(p, schedule.tile(), part);
     const WorkTile at = rows.at(p);
-    const int row0 = rows.row0 * p.elements.has_rows;
+    ATTILE_UNROLL_BY(1)
     for (int step = rows.kv_tiles.first; step < rows.kv_tiles.last; ++step) {
-      pipeline.producer_acquire(state, p.elements.has_rows ? kWarpgroupRows : 1);
-      pipeline.load(state, p.elements.map, row0, rows.head * p.elements.has_heads,
-                    rows.sequence * p.elements.has_batches, p.kv_tile(at, step) * Traits::kBc);
+      p.elements.load(pipeline, state, at, p.kv_tile(at, step) * Traits::kBc);
+      state.advance();
+    }
+  }
+}
+
+/// Asks the score modifier about the columns of each tile of K, and writes its words beside the
+/// tile, for which both producers have to wait. Those of a tile are read before its stage is waited
+/// for. Scope    all lanes of a warp, with kColumns.
+template <class Traits>
+ATTILE_DEVICE void load_columns(const TmaForwardParams<Traits>& p, int block,
+                                const ForwardMemory<Traits>& smem) {
+  using Word = typename Traits::ColumnWord;
+  constexpr int kBc = Traits::kBc, kLaneWords = ceil_div(kBc, arch::kWarpSize);
+  const int lane = arch::thread_index() % arch::kWarpSize;
+  const auto pipeline = smem.k();
+  typename Traits::KPipeline::State state;
+  for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
+    const WorkTile at = schedule.tile();
+    const Extent extent = p.extent(at);
+    const ScoreBlock block_of_all{
+        {at.sequence, at.head, max(at.row0, 0), 0}, extent, 1, extent.kv_len, p.scale};
+    const auto tile =
+        p.policies.score_mod.column_tile(block_of_all, tile::MathOf<typename Traits::T>());
+    ATTILE_UNROLL_BY(1)
+    for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
+      const int col0 = p.kv_tile(at, step) * kBc + lane;
+      Word words[kLaneWords];
+      ATTILE_UNROLL
+      for (int i = 0; i < kLaneWords; ++i) {
+        words[i] = tile.col(min(col0 + i * arch::kWarpSize, extent.kv_len - 1));
+      }
+      pipeline.await_empty(state);
+      ATTILE_UNROLL
+      for (int i = 0; i < kLaneWords; ++i) {
+        const int col = lane + i * arch::kWarpSize;
+        if (col < kBc) smem.columns(state.stage)[col] = words[i];
+      }
+      arch::warp_barrier();  // all lanes have written before one says so
+      if (lane == 0) pipeline.producer_commit(state);
       state.advance();
     }
   }
@@ -228,6 +266,9 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   if constexpr (Traits::kElementStages > 0) {
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);
+  }
+  if constexpr (Traits::kColumns) {
+    if (thread >= 3 * arch::kWarpSize) load_columns(p, block, smem);
   }
 }
 

@@ -38,8 +38,8 @@ class StaticSchedule {
   ATTILE_DEVICE bool more() const { return items_.more(); }
   ATTILE_DEVICE void next() { items_.next(); }
   ATTILE_DEVICE WorkTile tile() const {
-    const WorkItem item = items_.item();
     const int packs = Traits::kPacksHeads ? p_.packs : p_.q_heads;
+    const WorkItem item = item_of(packs);
     WorkTile at;
     at.sequence = item.batch_head / packs;
     at.head = item.batch_head % packs * p_.packed_heads();
@@ -52,6 +52,15 @@ class StaticSchedule {
   }
 
  private:
+  /// Returns the item, whose batch head is the one that Problem::head_order has in its place.
+  ATTILE_DEVICE WorkItem item_of(int packs) const {
+    WorkItem item = items_.item();
+    if constexpr (Problem<Traits>::kOrdersHeads) {
+      if (kEven) item = p_.head_order.in_place_of(item, p_.q_tiles, p_.lead > 0, p_.batch_heads);
+      item.batch_head = p_.ordered_head(item.batch_head, packs);
+    }
+    return item;
+  }
   ATTILE_DEVICE static Items items(const TmaForwardParams<Traits>& p, int block) {
     const int blocks = arch::block_count();
     if constexpr (kEven) {
@@ -78,11 +87,14 @@ struct RowScales {
         scale_log2(tile::score_scale_log2<typename Traits::ScoreModType>(scale)),
         rescale_threshold(Traits::kRescaleThreshold / scale_log2),
         v_scale(p.v_scale.at(at.sequence, at.kv_head)) {}
+  /// Returns the factor that O has beside 1 / l, of the one that dropout has.
+  ATTILE_DEVICE float output_scale(float keep_scale) const { return keep_scale * v_scale; }
 };
 template <class Traits>
 struct RowScales<Traits, false> {
   RowScales() = default;
   ATTILE_DEVICE RowScales(const TmaForwardParams<Traits>&, const WorkTile&) {}
+  ATTILE_DEVICE static float output_scale(float keep_scale) { return keep_scale; }
 };
 
 /// Holds which rows of a work tile one consumer warpgroup computes, and the tiles of K and V that

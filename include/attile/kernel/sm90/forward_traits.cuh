@@ -8,10 +8,13 @@
 #include <attile/core/block_sparse.h>
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
+#include <attile/core/tile_modifier.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
+#include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/modifier_math.h>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>
 
@@ -24,15 +27,17 @@ namespace attile::sm90 {
 template <class Traits>
 struct TmaForwardParams;
 
-/// Names the type of a score modifier's elements; T where it has none.
-template <class S, class T>
-struct ElementTypeOf {
-  using type = T;
+/// Names a score modifier's column tile, and the word that it reads for a column.
+template <bool kThere, class S, class Math>
+struct ColumnTileOf {
+  using type = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
+  using Word = std::remove_cvref_t<decltype(std::declval<const type&>().col(0))>;
+  static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
+                "attile: what a column tile reads for a column is a word of 4 bytes");
 };
-template <class S, class T>
-  requires(requires(const S& mod) { mod.elements(); })
-struct ElementTypeOf<S, T> {
-  using type = std::remove_cvref_t<decltype(*std::declval<const S&>().elements().data)>;
+template <class S, class Math>
+struct ColumnTileOf<false, S, Math> {
+  using Word = float;
 };
 
 /// Holds every type and constant of one forward kernel for compute capability 9.0 (forward.cuh).
@@ -132,6 +137,17 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                                       typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   static constexpr std::size_t kElementBytes = kElementStages * ElementTile::kBytes;
+  /// What a stage of K has beside the tile, with kColumns: a word for each column.
+  static constexpr bool kColumns = TuningType::kColumns;
+  static_assert(
+      !kColumns || (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 &&
+                    !TuningType::kCounts && !kFp8Values),
+      "attile::sm90::ForwardTraits: words of columns are for sequences of one length, "
+      "Uniform, for rows of one head and V in 16 bits, and not with tiles of a modifier's "
+      "elements");
+  using ColumnTile = ColumnTileOf<kColumns, typename P::ScoreModType, tile::MathOf<T>>;
+  using ColumnWord = typename ColumnTile::Word;
+  static constexpr std::size_t kColumnBytes = kColumns ? Bc * sizeof(ColumnWord) : 0;
   using KPipeline = tile::Pipeline<KTile, kStages>;
   using VPipeline = tile::Pipeline<VTile, kStages>;
   /// Whether one producer thread, the scheduler, makes the work tiles for the others
@@ -179,7 +195,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// leave for O and Q. The scheduler's work tile and its two barriers are not counted; that all
   /// fits is what the assertion about kSharedBytes says.
   static constexpr std::size_t kRest =
-      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes -
+      arch::kMaxSharedBytes - kOOffset - kConsumers * kRowsBytes - kStages * kColumnBytes -
       sizeof(arch::Mbarrier) * 2 *
           (kConsumers * (2 + kElementStages) + 2 * kStages + kLoadedVStages);
   /// Bytes of all columns of O, and whether they fit beside one stage of Q.
@@ -200,11 +216,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using OTile =
       tile::PanelTile<kWarpgroupRows, kWholeOutput ? kOutputCols : round_up(kOutputCols / 2, 16),
                       std::conditional_t<kStagesOutput, typename E::O, T>>;
-  /// Where Q, the slots of ConsumerRows and the barriers begin in shared memory.
+  /// Where Q, the slots of ConsumerRows, the words of columns and the barriers begin in shared
+  /// memory.
   static constexpr std::size_t kQOffset =
       kOOffset + (kStagesOutput ? kConsumers * OTile::kBytes : 0);
   static constexpr std::size_t kRowsOffset = kQOffset + kConsumers * QPipeline::kBytes;
-  static constexpr std::size_t kBarrierOffset = kRowsOffset + kConsumers * kRowsBytes;
+  static constexpr std::size_t kColumnOffset = kRowsOffset + kConsumers * kRowsBytes;
+  static constexpr std::size_t kBarrierOffset = kColumnOffset + kStages * kColumnBytes;
   /// How many lanes of a warp load K, and V: one, but all where keys lie in pages.
   static constexpr int kKvLanes = kIsPaged<typename P::SequencesType> ? arch::kWarpSize : 1;
   /// The threads that read the scheduler's work tiles, and the barriers of the one that is there. V

@@ -70,11 +70,30 @@ struct GradientConsumer : ScoreConsumer<Traits> {
                                         smem.k().tile(0), arch::uniform(origin.col));
   }
 
+  /// Waits for the modifier's elements of a step's tile, and reads those of a part.
+  /// Scope    all lanes of a warp.
+  ATTILE_DEVICE auto read_elements(int step, int row) const {
+    if constexpr (Traits::kElementStages > 0) {
+      constexpr int kStages = Traits::kElementStages;
+      const typename Traits::ElementPipeline::State state{step % kStages, step / kStages & 1};
+      const auto elements_smem = smem.elements().consumer_wait(state);
+      const tile::TransposedElements<Scores, typename Traits::ElementTile> elements(elements_smem,
+                                                                                    row);
+      if (row + Traits::kPartRows == Traits::kBr) {
+        arch::warp_barrier();  // all lanes have read the elements before they are replaced
+        smem.elements().consumer_release(state);
+      }
+      return elements;
+    } else {
+      return tile::NoElements();
+    }
+  }
   /// Waits for S^T, and makes P^T of it (line 11), before dP is there. Returns dropout(P)^T, but
   /// for its factor keep_scale, as the left operand of dV, and leaves P^T * score_mod'(scale S)^T,
   /// the factor of dS, in S's registers. kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
-  ATTILE_DEVICE Left make_p(StepRegisters& frag, const Stage& stage, int row) const {
+  ATTILE_DEVICE Left make_p(StepRegisters& frag, const Stage& stage, int step, int row) const {
+    const auto elements = read_elements(step, row);
     Rows s_by_rows{frag.s};
     this->template await_scores<kPending>(frag.s, frag.s_second);
     Scores p_dropped = frag.s;
@@ -91,7 +110,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       const tile::TileCoord coord = this->coord(stage, row);
       const float* const lse = smem.statistics(stage.state.stage).lse() + row;
       probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse,
-                               frag.keep_bits, frag.shown);
+                               frag.keep_bits, frag.shown, elements);
     }
     return Left(p_dropped);
   }

@@ -35,6 +35,8 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Counts      blocks take their work tiles by a counter in scratch memory, as they do where
 ///             sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks
 ///             under which tiles of rows see very different numbers of keys.
+/// Columns     a stage of K has what the score modifier reads for each column (column_tile), which
+///             has to say so of its values (reads_columns).
 /// OutputParts with V in fp8 and promoted sums (Fp8Sums): into how many parts the columns of P V
 /// are
 ///             cut, one of which is in registers beside O. With one P V is made beside the maximum
@@ -43,7 +45,8 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Overlaps    a consumer makes S beside P V of the tile before. Without it S, and sums of P V, are
 ///             not in registers at the same time.
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
-          bool Counts = false, int OutputParts = 1, bool Orders = false, bool Overlaps = true>
+          bool Counts = false, bool Columns = false, int OutputParts = 1, bool Orders = false,
+          bool Overlaps = true>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -57,6 +60,7 @@ struct Tuning {
   static constexpr int kOutputParts = OutputParts;
   static constexpr bool kOrders = Orders;
   static constexpr bool kOverlaps = Overlaps;
+  static constexpr bool kColumns = Columns;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
@@ -68,13 +72,16 @@ struct Tuning {
 ///          frees these.
 /// PSteps   tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them
 ///          to the one that makes dS.
-template <int Stages = 2, int PSteps = 1>
+/// ElementStages   stages of the pipeline of the score modifier's elements, up to 128 columns, as
+///          in Tuning.
+template <int Stages = 2, int PSteps = 1, int ElementStages = 0>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
   static_assert(PSteps >= 1, "attile::sm90::BackwardTuning: at least 1 tile of P");
 
   static constexpr int kStages = Stages;
   static constexpr int kPSteps = PSteps;
+  static constexpr int kElementStages = ElementStages;
 
   /// The traits that attile::BackwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>
