@@ -33,7 +33,11 @@ struct KeyBias {
   template <class Real>
   ATTILE_HOST_DEVICE attile::ModifiedScore<Real> operator()(Real s, attile::ScoreIndex i,
                                                             attile::Extent e) const {
-    return {s + Real(bias[std::int64_t{i.batch} * e.kv_len + i.col]), Real(1)};
+    return {s + Real(of_keys(i.batch, e)[i.col]), Real(1)};
+  }
+  /// Returns the biases of a sequence's keys.
+  ATTILE_HOST_DEVICE const float* of_keys(int batch, attile::Extent e) const {
+    return bias + std::int64_t{batch} * e.kv_len;
   }
 
   struct Tile {
@@ -49,7 +53,14 @@ struct KeyBias {
   template <class Math>
   ATTILE_HOST_DEVICE Tile of_tile(const attile::ScoreBlock& block, const Math&) const {
     const attile::ScoreIndex at = block.first;
-    return {block.scale, bias + std::int64_t{at.batch} * block.extent.kv_len + at.col};
+    return {block.scale, of_keys(at.batch, block.extent) + at.col};
+  }
+  /// Says that this reads for each column alone, and which of the tiles are of that kind: all. The
+  /// library's kernel for Hopper then reads the biases once for all rows of a tile.
+  constexpr bool reads_columns() const { return true; }
+  template <class Math>
+  ATTILE_HOST_DEVICE Tile column_tile(const attile::ScoreBlock& block, const Math& math) const {
+    return of_tile(block, math);
   }
 };
 

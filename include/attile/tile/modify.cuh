@@ -328,6 +328,40 @@ struct ColumnModifier {
   }
 };
 
+/// Holds the words that a column tile reads for kCols columns from col0 on, until there is room for
+/// them beside a tile of K. A column behind the last one is taken as that.
+///   const tile::ColumnWords<Tile, kBc> words(column_tile, kv_tile * kBc, kv_len);
+///   pipeline.await_empty(state);
+///   words.store(columns_smem);
+///   if (lane == 0) pipeline.producer_acquire(state);
+/// Scope    all lanes of a warp, for both functions.
+/// Barriers `store` ends with one of the warp: one lane may say that all words are there.
+template <class Tile, int kCols>
+class ColumnWords {
+  using Word = std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))>;
+
+ public:
+  ATTILE_DEVICE ColumnWords(const Tile& tile, int col0, int cols) {
+    ATTILE_UNROLL
+    for (int i = 0; i < kWords; ++i) words_[i] = tile.col(min(col0 + col(i), cols - 1));
+  }
+  ATTILE_DEVICE void store(Word* words) const {
+    ATTILE_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      if (col(i) < kCols) words[col(i)] = words_[i];
+    }
+    arch::warp_barrier();  // all lanes have written before one says so
+  }
+
+ private:
+  static constexpr int kWords = ceil_div(kCols, arch::kWarpSize);
+  ATTILE_DEVICE static int col(int i) {
+    return i * arch::kWarpSize + arch::thread_index() % arch::kWarpSize;
+  }
+
+  Word words_[kWords];
+};
+
 /// Is the modifier that leaves scores as they are.
 template <class Registers, class Coord, class Math>
 class Modifier<Registers, Coord, NoScoreMod, Math> {
