@@ -4,6 +4,8 @@
 #include <attile/core/config.h>
 #include <attile/core/work_tile.h>
 
+#include <type_traits>
+
 namespace attile {
 
 /// Is what a ready-made forward kernel does beside attention: nothing. A fusion of your own adds
@@ -30,5 +32,9 @@ struct NoFusion {
   template <class Registers>
   ATTILE_DEVICE void output(Registers&, const WorkTile&) const {}
 };
+
+/// Is how an object holds a fusion. A reference to one that does nothing would take registers.
+template <class Fusion>
+using HeldFusion = std::conditional_t<std::is_same_v<Fusion, NoFusion>, NoFusion, const Fusion&>;
 
 }  // namespace attile

@@ -26,9 +26,6 @@
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
 
-#include <type_traits>
-#include <utility>
-
 // A consumer warpgroup of the forward kernel. The lines named are those of FlashAttention-2,
 // Algorithm 1 (arXiv 2307.08691).
 
@@ -309,12 +306,7 @@ class ForwardConsumer {
     const auto sinks =
         row_sinks<Outputs>(p_, scales.scale_log2, [&] { return p_.coord(at, warpgroup_, 0); });
     softmax_.finish(output_.o_frag, done.output_scale(sampler_.keep_scale()), sinks);  // line 12
-    if constexpr (!std::is_same_v<Fusion, NoFusion>) {
-      static_assert(!Traits::kPacksHeads, "attile::sm90: a fusion takes rows of one head");
-      WorkTile rows = at;
-      rows.row0 -= warpgroup_ * kWarpgroupRows;  // register tiles count rows through the block
-      fusion_.output(output_.o_frag, rows);
-    }
+    apply_fusion<Traits>(fusion_, warpgroup_, at, output_.o_frag);
     store_o(p_, smem_, warpgroup_, at, output_.o_frag);  // line 14
     // Lines 13 and 15.
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, scales.scale_log2);
@@ -390,10 +382,7 @@ class ForwardConsumer {
 
   const TmaForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
-  // No reference to nothing: it would take registers.
-  [[no_unique_address]] std::conditional_t<std::is_same_v<Fusion, NoFusion>, NoFusion,
-                                           const Fusion&>
-      fusion_;
+  [[no_unique_address]] HeldFusion<Fusion> fusion_;
   int warpgroup_;
   [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed
