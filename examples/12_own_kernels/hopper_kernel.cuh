@@ -53,8 +53,8 @@ struct Memory {
   BiasTile biases;
 };
 
-/// Loads Q, K and V of the block's work tiles, and the biases of each tile's keys beside K. Scope
-/// all lanes of a warp.
+/// Loads Q, K and V of the block's work tiles, and the biases of each tile's keys beside K.
+/// Scope    all lanes of a warp.
 ATTILE_DEVICE void produce(const Params& p, const Memory& smem) {
   const int lane = arch::thread_index() % arch::kWarpSize;
   QPipeline::State q_state;
