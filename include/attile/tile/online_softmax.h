@@ -80,6 +80,13 @@ struct NoMaximumOffset {
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
 /// FlashAttention-2, Alg. 1): m, and l, the sum of exp(score - m). m is the largest score so far,
 /// or with a rescale threshold one before it that is at most that much smaller.
+///   tile::OnlineSoftmax<Output::kRegRows> softmax;
+///   softmax.reset();
+///   ...  // for each tile of keys: S
+///   softmax.step(s_frag, o_frag, scale * kLog2e);  // S becomes P, O is rescaled
+///   ...  // O += P V; behind the last tile:
+///   softmax.finish(o_frag);
+///   const float lse = softmax.lse(r, scale * kLog2e);
 /// Units    m: those of the scores. `scale_log2` turns scores into log2 units: scale * log2(e) for
 ///          raw products, log2(e) for scaled scores. l may be the partial sum of one lane: `finish`
 ///          adds those of the lanes.
@@ -113,13 +120,7 @@ struct OnlineSoftmax {
   ///          floor) of this lane alone. Outputs have scale_row(r, factor).
   template <int kThreshold = 0, class Scores, class Output>
   ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float scale_log2) {
-    bool needed = true;
-    if constexpr (kThreshold > 0) {
-      needed = Scores::any_lane(
-          above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))));
-    }
-    const Rescaling rescaling = update_max(scores, scale_log2, needed);
-    rescaling.apply(output);
+    update_max<kThreshold>(scores, scale_log2).apply(output);
     exponentiate(scores, scale_log2);
   }
 
@@ -210,9 +211,23 @@ struct OnlineSoftmax {
   }
 
   /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
-  /// and l without rowsum P. `needed`: whether a score of the warp exceeds its row's threshold, the
-  /// same in all lanes; if it is false, m and l stay as they are. `offset`: how far m is set below
-  /// the largest score, so that P is above 1.
+  /// and l without rowsum P. `step` is
+  ///   const auto rescaling = softmax.update_max<8>(s_frag, scale_log2);
+  ///   rescaling.apply(o_frag);
+  ///   softmax.exponentiate(s_frag, scale_log2);
+  template <int kThreshold, class Scores>
+  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2) {
+    bool needed = true;
+    if constexpr (kThreshold > 0) {
+      needed = Scores::any_lane(
+          above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))));
+    }
+    return update_max(scores, scale_log2, needed);
+  }
+
+  /// Does the same where the kernel has compared the scores itself. `needed`: whether a score of
+  /// the warp exceeds its row's threshold, the same in all lanes; if it is false, m and l stay as
+  /// they are. `offset`: how far m is set below the largest score, so that P is above 1.
   template <class Scores, class Offset = NoMaximumOffset>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed,
                                           const Offset& offset = {}) {
