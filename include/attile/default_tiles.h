@@ -167,7 +167,11 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
     return promotes ? Sm90Tiles{128, 160, 2, 0, 2} : Sm90Tiles{128, bare ? 224 : 160, 2};
   }
   if (!promotes) return {128, fast ? 96 : 32, 2};
-  if (!fast) return {128, 64, 2, 0, dv <= 192 ? 3 : 4, false};
+  if (!fast) {
+    int parts = dv <= 192 ? 3 : 4;
+    while (round_up(dv, 32) % (16 * parts) != 0) ++parts;  // each a multiple of 16 columns
+    return {128, 64, 2, 0, parts, false};
+  }
   return dv <= 192 ? Sm90Tiles{128, 96, 2, 0, 2, false} : Sm90Tiles{128, 128, 2, 0, 2, false};
 }
 

@@ -75,7 +75,7 @@ struct Sm90Family {
       }
       using S = typename Args::ScoreModType;
       if constexpr (kHasColumnTiles<S, StandardMath> && !BlockListMask<typename Args::MaskType> &&
-                    !Args::Elements::kAllFp8) {
+                    !Args::Elements::kFp8Queries) {
         using Columns = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kColumns>;
         if (args.score_mod.reads_columns()) return f(std::type_identity<Columns>{});
       }

@@ -41,6 +41,7 @@ const bool kRegistered = [] {
                                                            64, 64);
     check_fp8_scales<attile::Elements<__nv_bfloat16, E5m2, E4m3>>(OneCall<Dims<64>>{}, 40, 24);
     check_fp8_query_range<E4m3, E5m2>(DecodeCall<Dims<64>, SplitKind::kFill>{});
+    check_fp8_large_scores<E4m3, E5m2>(DecodeCall<Dims<64>, SplitKind::kFill>{});
   });
   const Suite forward("gpu.call", policies<>);
   forward.test("none", "forward", "fp8_runs_sm80_everywhere", [] {

@@ -172,6 +172,7 @@ const bool kRegistered = [] {
     check_fp8_scales<attile::Elements<__half, E4m3, E5m2>>(RowsFill{}, 64, 64);
     check_fp8_scales<attile::Elements<__nv_bfloat16, E5m2, E4m3>>(Fixed{}, 40, 24);
     check_fp8_query_range<E4m3, E5m2>(RowsFill{});
+    check_fp8_large_scores<E4m3, E5m2>(RowsFill{});
     CHECK(machine_reports() == "");
   });
   using Fp8Args =

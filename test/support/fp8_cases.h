@@ -365,4 +365,38 @@ void check_fp8_query_range(const Executor& executor) {
   for (int row = 0; row < kRows; ++row) CHECK(std::abs(lse[row] - exact.lse[row]) < 1e-4);
 }
 
+/// Runs the same with scores so large that their rounding in log2 units is that of P's exponent: of
+/// equal keys and V = 1, O = 1 whatever P is.
+template <attile::Fp8 K, attile::Fp8 V, class Executor>
+void check_fp8_large_scores(const Executor& executor) {
+  using Q = __nv_bfloat16;
+  constexpr int kKeys = 40, kDim = 64;
+  std::vector<Q> q(kDim), o(kDim);
+  std::vector<K> k(kKeys * kDim, attile::from_float<K>(448.0f));
+  std::vector<V> v(kKeys * kDim, attile::from_float<V>(1.0f));
+  const auto region = [](auto& x) { return Region{x.data(), x.size() * sizeof(x[0])}; };
+  for (const float size : {1000.0f, 4736.0f, 4992.0f, 6528.0f, 7808.0f, 8064.0f, 8320.0f}) {
+    for (const float x : {size, -size}) {
+      INFO("elements of Q: " << x);
+      q.assign(kDim, attile::from_float<Q>(x));
+      attile::ForwardArgs<attile::Elements<Q, K, V>> args{
+          .q = attile::bshd<const Q>(q.data(), 1, 1, kDim),
+          .k = attile::bshd<const K>(k.data(), kKeys, 1, kDim),
+          .v = attile::bshd<const V>(v.data(), kKeys, 1, kDim),
+          .o = attile::bshd(o.data(), 1, 1, kDim),
+          .batch = 1,
+          .q_heads = 1,
+          .kv_heads = 1,
+          .q_len = 1,
+          .kv_len = kKeys,
+          .head_dim = kDim,
+      };
+      args.scale = 0.1234f;
+      const attile::Check ok = executor.forward(args, {region(q), region(k), region(v), region(o)});
+      REQUIRE(std::string(ok.why) == "");
+      for (const Q& element : o) CHECK(std::abs(attile::to_float(element) - 1.0f) <= 0x1p-7f);
+    }
+  }
+}
+
 }  // namespace attile_test

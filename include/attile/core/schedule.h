@@ -178,7 +178,7 @@ struct HeadOrder {
     const std::int64_t sharing =
         std::int64_t{axes.batch ? 1 : shape.batch} * (axes.head ? 1 : shape.heads);
     std::int64_t together = 1;
-    if (4 * data_bytes > kL2Bytes) {
+    if (data_bytes > kL2Bytes / 4) {
       const std::int64_t fit = kL2Bytes / max<std::int64_t>(head_bytes, 1);
       together = max<std::int64_t>(min(sharing, fit), 1);
       while (sharing % together != 0) --together;

@@ -5,6 +5,7 @@
 #include <attile/arch/math.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
+#include <attile/tile/factor_of_p.h>
 
 namespace attile::tile {
 
@@ -61,22 +62,6 @@ inline constexpr bool kHaveValues = requires(const Sinks& sinks, Output& output)
   sinks.add_value(output, 0, 1.0f);
 };
 
-/// Says how far the m of an OnlineSoftmax is set below the largest score. Units: those of the
-/// scores.
-struct MaximumOffset {
-  float offset;
-
-  /// Returns the m of a largest score. Scores of 2^18 times the offset keep their own: so far apart
-  /// numbers lie there that the difference could be any.
-  ATTILE_HOST_DEVICE float below(float largest) const {
-    const float limit = offset * 0x1p18f;
-    return -limit < largest && largest < limit ? largest - offset : largest;
-  }
-};
-struct NoMaximumOffset {
-  ATTILE_HOST_DEVICE static float below(float largest) { return largest; }
-};
-
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
 /// FlashAttention-2, Alg. 1): m, and l, the sum of exp(score - m). m is the largest score so far,
 /// or with a rescale threshold one before it that is at most that much smaller.
@@ -126,16 +111,28 @@ struct OnlineSoftmax {
 
   /// Processes a tile as `step` without a threshold does, and leaves O alone where no maximum of
   /// the warp's rows has risen: the bits are the same, as its factors are 1. Scope    all lanes of
-  /// a warp. Units: kFactorLog2 as `exponentiate` has it.
-  template <int kFactorLog2 = 0, class Scores, class Output>
+  /// a warp. P, and so l and O, have the factor of FactorOfP, which `remove_factor` takes off.
+  template <class Factor = FactorOfP<0>, class Scores, class Output>
   ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2) {
+    bool had_factor[kRows];
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) had_factor[r] = Factor::applies(m[r], scale_log2);
     Rescaling rescaling = update_max(scores, scale_log2, true);
+    if constexpr (Factor::kLog2 > 0) {
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const float change =
+            Factor::of(Factor::applies(m[r], scale_log2)) / Factor::of(had_factor[r]);
+        rescaling.factor[r] *= change;
+        l[r] *= change;
+      }
+    }
     bool rises = false;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) rises |= rescaling.factor[r] != 1.0f;
     rescaling.needed = Scores::any_lane(rises);
     rescaling.apply(output);
-    exponentiate<kFactorLog2>(scores, scale_log2);
+    exponentiate<Factor>(scores, scale_log2);
   }
 
   /// Processes a tile as above where each warp of a row holds some columns of the scores and of the
@@ -246,25 +243,24 @@ struct OnlineSoftmax {
   }
 
   /// Does the second part of a step: computes P, and adds its row sums to l.
-  /// kFactorLog2  P and l have the factor 2^kFactorLog2, so that a type with few exponents holds
-  ///          small P. O gets it from P; `remove_factor` takes it off both.
-  template <int kFactorLog2 = 0, class Scores>
+  template <class Factor = FactorOfP<0>, class Scores>
   ATTILE_HOST_DEVICE void exponentiate(Scores& scores, float scale_log2) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const float base = m[r] == -kInf ? 0.0f : m[r] * scale_log2;
-      l[r] += scores.exponentiate(r, scale_log2, base - kFactorLog2);
+      float base = m[r] == -kInf ? 0.0f : m[r] * scale_log2;
+      if (Factor::applies(m[r], scale_log2)) base -= Factor::kLog2;
+      l[r] += scores.exponentiate(r, scale_log2, base);
     }
   }
 
-  /// Makes l and O what steps without a factor would have made.
-  template <int kFactorLog2, class Output>
-  ATTILE_HOST_DEVICE void remove_factor(Output& output) {
-    constexpr float kInverse = 1.0f / static_cast<float>(1 << kFactorLog2);
+  /// Makes l and O what steps without the factor would have made, exactly.
+  template <class Factor, class Output>
+  ATTILE_HOST_DEVICE void remove_factor(Output& output, float scale_log2) {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      l[r] *= kInverse;
-      output.scale_row(r, kInverse);
+      const float inverse = 1.0f / Factor::of(Factor::applies(m[r], scale_log2));
+      l[r] *= inverse;
+      output.scale_row(r, inverse);
     }
   }
 

@@ -25,9 +25,9 @@ struct Fp8Inputs<E> {
   template <class Args>
   explicit Fp8Inputs(const Args& args) : k_scale(args.k_scale), v_scale(args.v_scale) {}
 
-  /// Returns the scale of products of elements of Q and K.
-  ATTILE_HOST_DEVICE float qk_scale(int sequence, int kv_head) const {
-    return k_scale.at(sequence, kv_head);
+  /// Returns the scale of scores, of which `scale` is a part.
+  ATTILE_HOST_DEVICE float scaled(float scale, int sequence, int kv_head) const {
+    return scale * k_scale.at(sequence, kv_head);
   }
 };
 template <class E>
@@ -45,8 +45,10 @@ struct Fp8Inputs<E> {
         v_scale(args.v_scale),
         v_col_stride(args.v_col_stride) {}
 
-  ATTILE_HOST_DEVICE float qk_scale(int sequence, int kv_head) const {
-    return q_scale.at(sequence, kv_head) * k_scale.at(sequence, kv_head);
+  /// Returns the scale of scores, of which `scale` is a part: in this order, because the product of
+  /// two large or two small scales may be out of range.
+  ATTILE_HOST_DEVICE float scaled(float scale, int sequence, int kv_head) const {
+    return scale * q_scale.at(sequence, kv_head) * k_scale.at(sequence, kv_head);
   }
 };
 

@@ -315,7 +315,7 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements>,
   /// Returns the factor from the products of a work tile's elements to its scores.
   ATTILE_DEVICE float score_scale(const WorkTile& at) const {
     if constexpr (Problem::kHasScales) {
-      return scale * this->qk_scale(at.sequence, at.kv_head);
+      return this->scaled(scale, at.sequence, at.kv_head);
     } else {
       return scale;
     }

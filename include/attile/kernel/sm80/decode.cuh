@@ -229,7 +229,7 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   } else {
     tile::modify_and_mask<true>(s_frag, coord, p.policies, scale, tile::MathOf<T>());
   }
-  softmax.template step_exactly<Traits::kProbabilityLog2>(s_frag, o_frag, scale_log2);  // line 9
+  softmax.template step_exactly<typename Traits::Factor>(s_frag, o_frag, scale_log2);  // line 9
   if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
   const tile::RegisterLeft<T, Scores> p_left(s_frag);
   const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
@@ -278,7 +278,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     loads.release_tile();
   }
   if constexpr (Traits::kScalesQueries) {
-    softmax.template remove_factor<Traits::kProbabilityLog2>(o_frag);
+    softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);
   }
   float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
   const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);

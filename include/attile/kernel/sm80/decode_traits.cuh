@@ -10,6 +10,7 @@
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm80/tuning.h>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>
 
 #include <concepts>
@@ -81,10 +82,10 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       tile::MmaTile<kWarps * kWarpRows, kVColumns, kWarps, 1, tile::kLaneColumnsOf<V>>;
   /// Whether products with K and V in fp8 are of fp16 although queries are bf16. fp16 has all
   /// numbers of fp8, which the device converts to it by one instruction for two, and to bf16 by
-  /// three more. A row of Q becomes fp16 times a power of two (tile::scale_to_half), and P is
-  /// 2^kProbabilityLog2 times itself, so that neither loses what bf16 has.
+  /// three more. A row of Q becomes fp16 times a power of two (tile::scale_to_half), and P has a
+  /// factor, so that neither loses what bf16 has.
   static constexpr bool kScalesQueries = std::same_as<T, __nv_bfloat16> && Fp8<K> && Fp8<V>;
-  static constexpr int kProbabilityLog2 = kScalesQueries ? 15 : 0;
+  using Factor = tile::FactorOfP<kScalesQueries ? 14 : 0>;        ///< twice that where m is rounded
   using Product = std::conditional_t<kScalesQueries, __half, T>;  ///< of the products' operands
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using ScaledQTile = tile::PanelTile<Br, kQkColumns, Product>;  ///< in the place of a QTile

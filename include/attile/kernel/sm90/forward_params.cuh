@@ -128,7 +128,8 @@ struct BoxedTensors {
           boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));
     }
     if constexpr (Traits::kFp8Values) {
-      v_by_columns = a.v_col_stride != 1;
+      // The stride of an axis with one element says nothing.
+      v_by_columns = a.v_col_stride != 1 && (dims.v > 1 || a.v.row_stride == 1);
       if (Traits::kTakesColumns && v_by_columns) v = boxed_columns<Traits>(a, dims.v);
     }
   }

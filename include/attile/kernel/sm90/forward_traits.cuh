@@ -141,9 +141,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kColumns = TuningType::kColumns;
   static_assert(
       !kColumns || (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 &&
-                    !TuningType::kCounts && !kFp8Values),
+                    !TuningType::kCounts && !E::kFp8Queries),
       "attile::sm90::ForwardTraits: words of columns are for sequences of one length, "
-      "Uniform, for rows of one head and V in 16 bits, and not with tiles of a modifier's "
+      "Uniform, for rows of one head and inputs of 16 bits, and not with tiles of a modifier's "
       "elements");
   using ColumnTile = ColumnTileOf<kColumns, typename P::ScoreModType, tile::MathOf<T>>;
   using ColumnWord = typename ColumnTile::Word;

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+
+// Two ways in which an OnlineSoftmax makes P larger than 1, for types with few exponents.
+
+namespace attile::tile {
+
+/// Says how far the m of an OnlineSoftmax is set below the largest score. Units: those of the
+/// scores.
+struct MaximumOffset {
+  float offset;
+
+  /// Returns the m of a largest score. Scores of 2^18 times the offset keep their own: so far apart
+  /// numbers lie there that the difference could be any.
+  ATTILE_HOST_DEVICE float below(float largest) const {
+    const float limit = offset * 0x1p18f;
+    return -limit < largest && largest < limit ? largest - offset : largest;
+  }
+};
+struct NoMaximumOffset {
+  ATTILE_HOST_DEVICE static float below(float largest) { return largest; }
+};
+
+/// Says which factor P has, so that a type with few exponents holds small P: 2^Log2. Unlike an
+/// offset of m it leaves the rounding of m alone, and LSE with it. Where the exponent of the
+/// largest P is as uncertain as its own size, because m is so large, P has none.
+template <int Log2>
+struct FactorOfP {
+  static constexpr int kLog2 = Log2;
+
+  ATTILE_HOST_DEVICE static bool applies(float m, float scale_log2) {
+    const float base = m * scale_log2;
+    return kLog2 > 0 && -0x1p21f < base && base < 0x1p21f;
+  }
+  ATTILE_HOST_DEVICE static float of(bool applies) {
+    return applies ? static_cast<float>(1 << kLog2) : 1.0f;
+  }
+};
+
+}  // namespace attile::tile
