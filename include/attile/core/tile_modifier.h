@@ -112,9 +112,9 @@ constexpr DataAxes data_axes(const S& mod) {
 ///     mod.reads_columns() -> bool;   mod.column_tile(block, math) -> tile
 /// may be there for a modifier that with some values, then the first one says so, reads nothing but
 /// for each column: all tiles can then be those of column_tile, whose `col` returns a word of 4
-/// bytes, and whose `row` reads no memory. A kernel may ask for a word once for many rows: `col` may
-/// be asked of one tile and `row` of another one of the same head, so that neither result may depend
-/// on where its tile begins. The tile's type, too, has `using Modifier = S`.
+/// bytes, and whose `row` reads no memory. A kernel may ask for a word once for many rows: `col`
+/// may be asked of one tile and `row` of another one of the same head, so that neither result may
+/// depend on where its tile begins. The tile's type, too, has `using Modifier = S`.
 ///
 ///     mod.prepare(scale, math) -> prepared;   prepared.of_tile(block, math) -> tile
 /// may be there for a modifier that works something out of its values and of the scale: it is then
