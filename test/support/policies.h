@@ -580,6 +580,7 @@ struct Relocate {
     (*this)(a.q);
     (*this)(a.k);
     (*this)(a.v);
+    (*this)(a.q_scale);
     (*this)(a.k_scale);
     (*this)(a.v_scale);
     (*this)(a.o);
