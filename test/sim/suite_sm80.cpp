@@ -118,6 +118,8 @@ const bool kRegistered = [] {
     check_fp8_scales<attile::Elements<E5m2, E5m2, __half, __half>>(Lines{}, 64, 40, kScores);
     check_fp8_sum<All>(Small{}, 4096, 64);
     check_fp8_tail<All>(Small{}, 64);
+    check_fp8_extreme_scales<All>(Small{});
+    check_fp8_one_column<attile::Elements<E4m3, E4m3, E4m3, float>>(Small{});
     check_fp8_columns<All>(Small{}, 64, kScores);
     check_fp8_columns<attile::Elements<E5m2, E4m3, E4m3, float>>(Small{}, 40, kScores);
     for (const bool outliers : {false, true}) check_fp8_error<All>(Large{}, 64, 200, 64, outliers);

@@ -2,6 +2,9 @@
 // The sm90 kernels with Q, K and V in fp8, and with Q and K alone.
 #include <attile/attile.cuh>
 
+#include <cstddef>
+#include <utility>
+
 #include "kernel/suite_executor.cuh"
 #include "sim/suite.h"
 #include "support/catch.h"
@@ -30,6 +33,15 @@ using Fp8Apart = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, false>;
 using Fp8Wide = Fp8OrSm80<128, 160, Dims<128, 128, 64>, 2, 2, false, true>;
 using Fp8Deep = GpuExecutor<Dims<256, 256, 128>, Sm90DefaultTiles<>>;
 using Fp8Packed = GpuExecutor<Dims<64>, Sm90DefaultTiles<attile::sm90::TileSet::kPackedHeads>>;
+
+/// Whether there are default tiles off the fast path, too, for every dim that is a multiple of 32.
+template <class E, std::size_t... kThirtyTwos>
+constexpr bool has_tiles(std::index_sequence<kThirtyTwos...>) {
+  using Args = attile::ForwardArgs<E, attile::NoMask, attile::NoScoreMod, attile::PhiloxDropout>;
+  return ((attile::sm90::DefaultForwardTraits<Args, 32 * kThirtyTwos + 32>::kSharedBytes > 0) &&
+          ...);
+}
+static_assert(has_tiles<attile::Elements<E4m3, E4m3, E4m3, __half>>(std::make_index_sequence<8>()));
 
 // The same case takes longer here than in the other families.
 constexpr double kMost = kTestFull ? kLessCost : kMostCost;
@@ -78,6 +90,8 @@ const bool kRegistered = [] {
     check_fp8_sum<Half>(Fp8Two{}, 4096, 64);
     check_fp8_sum<Half>(Fp8Apart{}, 4096, 64);
     check_fp8_tail<Half>(Fp8Two{}, 64);
+    check_fp8_extreme_scales<Half>(Fp8Two{});
+    check_fp8_one_column<attile::Elements<E4m3, E4m3, E4m3, float>>(Fp8Two{});
     check_fp8_columns<Half>(Fp8Two{}, 64, kPromoted);
     check_fp8_columns<attile::Elements<E5m2, E4m3, E4m3, float>>(Fp8Three{}, 48, kPromoted);
     check_fp8_columns<Half>(Fp8Deep{}, 192, kPromoted);

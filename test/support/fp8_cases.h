@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/catch.h"
@@ -397,6 +399,77 @@ void check_fp8_large_scores(const Executor& executor) {
       for (const Q& element : o) CHECK(std::abs(attile::to_float(element) - 1.0f) <= 0x1p-7f);
     }
   }
+}
+
+/// Runs with scales of scores of which two have a product that fp32 has not, though all three have
+/// one: with V = 1 all of O is 1.
+template <class E, class Executor>
+void check_fp8_extreme_scales(const Executor& executor) {
+  constexpr int kRows = 3, kKeys = 70, kDim = 64;
+  using Q = typename E::Q;
+  Fp8Problem<E> p{normal_numbers<Q>(1, kRows * kDim),
+                  normal_numbers<typename E::K>(2, kKeys * kDim),
+                  std::vector(kKeys * kDim, rounded<typename E::V>(1.0f)),
+                  std::vector<typename E::O>(kRows * kDim),
+                  std::vector<float>(kRows),
+                  {0.0f}};
+  attile::ForwardArgs<E> args{
+      .q = attile::bshd<const Q>(p.q.data(), kRows, 1, kDim),
+      .k = attile::bshd<const typename E::K>(p.k.data(), kKeys, 1, kDim),
+      .v = attile::bshd<const typename E::V>(p.v.data(), kKeys, 1, kDim),
+      .o = attile::bshd(p.o.data(), kRows, 1, kDim),
+      .lse = p.lse.data(),
+      .batch = 1,
+      .q_heads = 1,
+      .kv_heads = 1,
+      .q_len = kRows,
+      .kv_len = kKeys,
+      .head_dim = kDim,
+  };
+  args.q_scale = args.k_scale = {p.scales.data()};
+  for (const auto [scale, of_inputs] : {std::pair{0x1p100f, 0x1p-80f}, {0x1p-90f, 0x1p66f}}) {
+    INFO("scale " << scale);
+    args.scale = scale;
+    p.scales[0] = of_inputs;
+    REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
+    const auto exact = attile::reference::forward(args);
+    for (const auto& x : p.o) CHECK(std::abs(attile::to_float(x) - 1.0f) < 0x1p-3f);
+    for (int row = 0; row < kRows; ++row) {
+      CHECK(std::abs(p.lse[row] - exact.lse[row]) <= 0x1p-10 * std::abs(exact.lse[row]));
+    }
+  }
+}
+
+/// Runs with a V of one column, the stride between whose columns says nothing: what lies between
+/// its rows is not read as keys.
+template <class E, class Executor>
+void check_fp8_one_column(const Executor& executor) {
+  static_assert(std::same_as<typename E::O, float>);
+  constexpr int kRows = 3, kKeys = 70, kDim = 64, kApart = 32;
+  Fp8Problem<E> p{normal_numbers<typename E::Q>(1, kRows * kDim),
+                  normal_numbers<typename E::K>(2, kKeys * kDim),
+                  std::vector(kKeys * kApart, rounded<typename E::V>(-5.0f)),
+                  std::vector<float>(kRows),
+                  std::vector<float>(kRows),
+                  {}};
+  for (int key = 0; key < kKeys; ++key) p.v[key * kApart] = rounded<typename E::V>(2.0f);
+  attile::ForwardArgs<E> args{
+      .q = attile::bshd<const typename E::Q>(p.q.data(), kRows, 1, kDim),
+      .k = attile::bshd<const typename E::K>(p.k.data(), kKeys, 1, kDim),
+      .v = attile::bshd<const typename E::V>(p.v.data(), kKeys, 1, kApart),
+      .o = attile::bshd(p.o.data(), kRows, 1, 1),
+      .lse = p.lse.data(),
+      .batch = 1,
+      .q_heads = 1,
+      .kv_heads = 1,
+      .q_len = kRows,
+      .kv_len = kKeys,
+      .head_dim = kDim,
+      .head_dim_v = 1,
+  };
+  args.v_col_stride = 2 * kApart;
+  REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
+  for (const float x : p.o) CHECK(std::abs(x - 2.0f) < 0x1p-3f);
 }
 
 }  // namespace attile_test

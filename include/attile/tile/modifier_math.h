@@ -52,12 +52,10 @@ struct FastMath : SafeMath {
   /// overflow to inf, of which the reciprocal is 0.
   struct Tanh {
     float outer, inner;
-    NearTanh near_zero;
 
-    ATTILE_HOST_DEVICE Tanh(float outer_factor, float inner_factor)
-        : outer(outer_factor), inner(inner_factor), near_zero(outer_factor, inner_factor) {}
-    ATTILE_HOST_DEVICE NearTanh near() const { return near_zero; }
-    ATTILE_HOST_DEVICE float operator()(float x) const {
+    ATTILE_HOST_DEVICE NearTanh near() const { return {outer, inner}; }
+    ATTILE_HOST_DEVICE float operator()(float x) const { return at(x, near()); }
+    ATTILE_HOST_DEVICE float at(float x, const NearTanh& near_zero) const {
       if (std::fabs(x) <= near_zero.limit) return near_zero(x);
       const float y = arch::multiply(x, inner);
       const float power = arch::exp2(arch::multiply(y, 2.0f * kLog2e));
@@ -68,6 +66,17 @@ struct FastMath : SafeMath {
     }
   };
   ATTILE_HOST_DEVICE static Tanh tanh(float outer, float inner) { return {outer, inner}; }
+  /// Is the same with the polynomial worked out, for what a host prepares: in registers it would
+  /// take six more.
+  struct PreparedTanh : Tanh {
+    NearTanh near_zero;
+
+    ATTILE_HOST_DEVICE const NearTanh& near() const { return near_zero; }
+    ATTILE_HOST_DEVICE float operator()(float x) const { return at(x, near_zero); }
+  };
+  ATTILE_HOST_DEVICE static PreparedTanh prepared_tanh(float outer, float inner) {
+    return {{outer, inner}, {outer, inner}};
+  }
 
   struct ApproximateTanh {
     float outer, inner;
