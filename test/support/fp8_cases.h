@@ -321,50 +321,31 @@ template <attile::Fp8 K, attile::Fp8 V, class Executor>
 void check_fp8_query_range(const Executor& executor) {
   using Q = __nv_bfloat16;
   constexpr int kRows = 3, kKeys = 3000, kDim = 64;
-  std::vector<Q> q(kRows * kDim), o(kRows * kDim);
-  std::vector<K> k(kKeys * kDim);
-  std::vector<V> v(kKeys * kDim);
-  std::vector<float> lse(kRows);
+  Fp8Problem<attile::Elements<Q, K, V>> p;
   const Random random(4);
   for (int i = 0; i < kRows * kDim; ++i) {
     const int row = i / kDim, col = i % kDim;
     const float x = random.normal(i);
-    q[i] = attile::from_float<Q>(row == 0   ? 0x1p-110f * x  // all scores are 0
-                                 : row == 1 ? (col == 0 ? 0x1p20f : x)
-                                 : col == 1 ? 9.0f  // key 0 has 2^26 times the P of others
-                                            : 0.0f);
+    p.q.push_back(rounded<Q>(row == 0   ? 0x1p-110f * x  // all scores are 0
+                             : row == 1 ? (col == 0 ? 0x1p20f : x)
+                             : col == 1 ? 9.0f  // key 0 has 2^26 times the P of others
+                                        : 0.0f));
   }
   for (int i = 0; i < kKeys * kDim; ++i) {
     const int key = i / kDim, col = i % kDim;
-    k[i] = attile::from_float<K>(col == 0   ? 0.0f
-                                 : col == 1 ? (key == 0 ? 16.0f : 0.0f)
-                                            : random.normal(1000 + i));
-    v[i] = attile::from_float<V>(key == 0 ? 0.0f : 1.0f + 0.5f * random.normal(500000 + i));
+    p.k.push_back(rounded<K>(col == 0   ? 0.0f
+                             : col == 1 ? (key == 0 ? 16.0f : 0.0f)
+                                        : random.normal(1000 + i)));
+    p.v.push_back(rounded<V>(key == 0 ? 0.0f : 1.0f + 0.5f * random.normal(500000 + i)));
   }
-  attile::ForwardArgs<attile::Elements<Q, K, V>> args{
-      .q = attile::bshd<const Q>(q.data(), kRows, 1, kDim),
-      .k = attile::bshd<const K>(k.data(), kKeys, 1, kDim),
-      .v = attile::bshd<const V>(v.data(), kKeys, 1, kDim),
-      .o = attile::bshd(o.data(), kRows, 1, kDim),
-      .lse = lse.data(),
-      .batch = 1,
-      .q_heads = 1,
-      .kv_heads = 1,
-      .q_len = kRows,
-      .kv_len = kKeys,
-      .head_dim = kDim,
-  };
-  const auto region = [](auto& x) { return Region{x.data(), x.size() * sizeof(x[0])}; };
-  REQUIRE(
-      std::string(
-          executor.forward(args, {region(q), region(k), region(v), region(o), region(lse)}).why) ==
-      "");
+  const auto args = one_head(p, kRows, kKeys, kDim);
+  REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
   const auto exact = attile::reference::forward(args);
   for (int i = 0; i < kRows * kDim; ++i) {
     INFO("row " << i / kDim << ", column " << i % kDim);
-    CHECK(std::abs(attile::to_float(o[i]) - exact.o[i]) <= 0.006 * std::abs(exact.o[i]));
+    CHECK(std::abs(attile::to_float(p.o[i]) - exact.o[i]) <= 0.006 * std::abs(exact.o[i]));
   }
-  for (int row = 0; row < kRows; ++row) CHECK(std::abs(lse[row] - exact.lse[row]) < 1e-4);
+  for (int row = 0; row < kRows; ++row) CHECK(std::abs(p.lse[row] - exact.lse[row]) < 1e-4);
 }
 
 /// Runs the same with scores so large that their rounding in log2 units is that of P's exponent: of
@@ -373,30 +354,17 @@ template <attile::Fp8 K, attile::Fp8 V, class Executor>
 void check_fp8_large_scores(const Executor& executor) {
   using Q = __nv_bfloat16;
   constexpr int kKeys = 40, kDim = 64;
-  std::vector<Q> q(kDim), o(kDim);
-  std::vector<K> k(kKeys * kDim, attile::from_float<K>(448.0f));
-  std::vector<V> v(kKeys * kDim, attile::from_float<V>(1.0f));
-  const auto region = [](auto& x) { return Region{x.data(), x.size() * sizeof(x[0])}; };
+  Fp8Problem<attile::Elements<Q, K, V>> p{.q = std::vector<Q>(kDim),
+                                          .k = std::vector(kKeys * kDim, rounded<K>(448.0f)),
+                                          .v = std::vector(kKeys * kDim, rounded<V>(1.0f))};
+  auto args = one_head(p, 1, kKeys, kDim);
+  args.scale = 0.1234f;
   for (const float size : {1000.0f, 4736.0f, 4992.0f, 6528.0f, 7808.0f, 8064.0f, 8320.0f}) {
     for (const float x : {size, -size}) {
       INFO("elements of Q: " << x);
-      q.assign(kDim, attile::from_float<Q>(x));
-      attile::ForwardArgs<attile::Elements<Q, K, V>> args{
-          .q = attile::bshd<const Q>(q.data(), 1, 1, kDim),
-          .k = attile::bshd<const K>(k.data(), kKeys, 1, kDim),
-          .v = attile::bshd<const V>(v.data(), kKeys, 1, kDim),
-          .o = attile::bshd(o.data(), 1, 1, kDim),
-          .batch = 1,
-          .q_heads = 1,
-          .kv_heads = 1,
-          .q_len = 1,
-          .kv_len = kKeys,
-          .head_dim = kDim,
-      };
-      args.scale = 0.1234f;
-      const attile::Check ok = executor.forward(args, {region(q), region(k), region(v), region(o)});
-      REQUIRE(std::string(ok.why) == "");
-      for (const Q& element : o) CHECK(std::abs(attile::to_float(element) - 1.0f) <= 0x1p-7f);
+      std::ranges::fill(p.q, rounded<Q>(x));
+      REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
+      for (const Q& element : p.o) CHECK(std::abs(attile::to_float(element) - 1.0f) <= 0x1p-7f);
     }
   }
 }
@@ -406,26 +374,11 @@ void check_fp8_large_scores(const Executor& executor) {
 template <class E, class Executor>
 void check_fp8_extreme_scales(const Executor& executor) {
   constexpr int kRows = 3, kKeys = 70, kDim = 64;
-  using Q = typename E::Q;
-  Fp8Problem<E> p{normal_numbers<Q>(1, kRows * kDim),
-                  normal_numbers<typename E::K>(2, kKeys * kDim),
-                  std::vector(kKeys * kDim, rounded<typename E::V>(1.0f)),
-                  std::vector<typename E::O>(kRows * kDim),
-                  std::vector<float>(kRows),
-                  {0.0f}};
-  attile::ForwardArgs<E> args{
-      .q = attile::bshd<const Q>(p.q.data(), kRows, 1, kDim),
-      .k = attile::bshd<const typename E::K>(p.k.data(), kKeys, 1, kDim),
-      .v = attile::bshd<const typename E::V>(p.v.data(), kKeys, 1, kDim),
-      .o = attile::bshd(p.o.data(), kRows, 1, kDim),
-      .lse = p.lse.data(),
-      .batch = 1,
-      .q_heads = 1,
-      .kv_heads = 1,
-      .q_len = kRows,
-      .kv_len = kKeys,
-      .head_dim = kDim,
-  };
+  Fp8Problem<E> p{.q = normal_numbers<typename E::Q>(1, kRows * kDim),
+                  .k = normal_numbers<typename E::K>(2, kKeys * kDim),
+                  .v = std::vector(kKeys * kDim, rounded<typename E::V>(1.0f)),
+                  .scales = {0.0f}};
+  auto args = one_head(p, kRows, kKeys, kDim);
   args.q_scale = args.k_scale = {p.scales.data()};
   for (const auto& [scale, of_inputs] : {std::pair{0x1p100f, 0x1p-80f}, {0x1p-100f, 0x1p50f}}) {
     INFO("scale " << scale);
@@ -446,27 +399,15 @@ template <class E, class Executor>
 void check_fp8_one_column(const Executor& executor) {
   static_assert(std::same_as<typename E::O, float>);
   constexpr int kRows = 3, kKeys = 70, kDim = 64, kApart = 32;
-  Fp8Problem<E> p{normal_numbers<typename E::Q>(1, kRows * kDim),
-                  normal_numbers<typename E::K>(2, kKeys * kDim),
-                  std::vector(kKeys * kApart, rounded<typename E::V>(-5.0f)),
-                  std::vector<float>(kRows),
-                  std::vector<float>(kRows),
-                  {}};
+  Fp8Problem<E> p{.q = normal_numbers<typename E::Q>(1, kRows * kDim),
+                  .k = normal_numbers<typename E::K>(2, kKeys * kDim),
+                  .v = std::vector(kKeys * kApart, rounded<typename E::V>(-5.0f))};
   for (int key = 0; key < kKeys; ++key) p.v[key * kApart] = rounded<typename E::V>(2.0f);
-  attile::ForwardArgs<E> args{
-      .q = attile::bshd<const typename E::Q>(p.q.data(), kRows, 1, kDim),
-      .k = attile::bshd<const typename E::K>(p.k.data(), kKeys, 1, kDim),
-      .v = attile::bshd<const typename E::V>(p.v.data(), kKeys, 1, kApart),
-      .o = attile::bshd(p.o.data(), kRows, 1, 1),
-      .lse = p.lse.data(),
-      .batch = 1,
-      .q_heads = 1,
-      .kv_heads = 1,
-      .q_len = kRows,
-      .kv_len = kKeys,
-      .head_dim = kDim,
-      .head_dim_v = 1,
-  };
+  auto args = one_head(p, kRows, kKeys, kDim);
+  p.o.resize(kRows);
+  args.v = attile::bshd<const typename E::V>(p.v.data(), kKeys, 1, kApart);
+  args.o = attile::bshd(p.o.data(), kRows, 1, 1);
+  args.head_dim_v = 1;
   args.v_col_stride = 2 * kApart;
   REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");
   for (const float x : p.o) CHECK(std::abs(x - 2.0f) < 0x1p-3f);

@@ -208,11 +208,7 @@ struct Softcap {
   template <class Math>
   ATTILE_HOST_DEVICE auto prepare(float scale, const Math& math) const {
     const float inner = detail::scaled_inverse_of_cap(cap, scale);
-    if constexpr (requires { math.prepared_tanh(cap, inner); }) {
-      return detail::prepared_softcap<Softcap>(cap, math.prepared_tanh(cap, inner));
-    } else {
-      return detail::prepared_softcap<Softcap>(cap, math.tanh(cap, inner));
-    }
+    return detail::prepared_softcap<Softcap>(cap, math.prepared_tanh(cap, inner));
   }
   template <class Math>
   ATTILE_HOST_DEVICE auto of_tile(const ScoreBlock& block, const Math& math) const {

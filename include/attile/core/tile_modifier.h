@@ -31,6 +31,8 @@ struct StandardMath {
   /// Returns the function x -> outer tanh(inner x). It may have a `near()`, a function that is
   /// faster and gives the same where |x| <= near().limit.
   ATTILE_HOST_DEVICE static Tanh tanh(float outer, float inner) { return {outer, inner}; }
+  /// Returns the same function for what a host prepares: it may hold more that is worked out.
+  ATTILE_HOST_DEVICE static Tanh prepared_tanh(float outer, float inner) { return {outer, inner}; }
   /// Returns that function with a relative error of up to 2^-10.9 where the machine has it.
   ATTILE_HOST_DEVICE static Tanh approximate_tanh(float outer, float inner) {
     return {outer, inner};

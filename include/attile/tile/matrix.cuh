@@ -62,12 +62,13 @@ struct WithColumnStride : M {
   ATTILE_DEVICE auto* at(int row, int col) const { return M::at(row, 0) + col * col_stride; }
 };
 
+/// Says whether a matrix lies in pages, as a PagedMatrix does.
 template <class M>
-inline constexpr bool kIsPaged = false;
+inline constexpr bool kLiesInPages = false;
 template <class T, class S>
-inline constexpr bool kIsPaged<PagedMatrix<T, S>> = true;
+inline constexpr bool kLiesInPages<PagedMatrix<T, S>> = true;
 template <class M>
-inline constexpr bool kIsPaged<WithColumnStride<M>> = kIsPaged<M>;
+inline constexpr bool kLiesInPages<WithColumnStride<M>> = kLiesInPages<M>;
 
 /// Are what tiles are loaded from. Rows that a matrix does not have are loaded as zeros.
 template <class M>

@@ -204,7 +204,7 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
 
 /// Is what says where the rows of a tile are that kThreads threads load from a matrix M.
 template <class M, int kThreads, class Tile>
-using PlacesOf = RowPlaces<kIsPaged<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
+using PlacesOf = RowPlaces<kLiesInPages<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
 
 template <int kThreads, int Rows, int Cols, class T, RowSource M>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,

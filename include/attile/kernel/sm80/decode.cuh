@@ -8,7 +8,6 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
-#include <attile/core/vec.h>
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/merge_parts.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
