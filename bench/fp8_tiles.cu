@@ -169,7 +169,8 @@ class Contest {
   template <Fp8Sums kSums, int Br, int Bc, int kStages, int kParts = 1, bool kOverlaps = true,
             bool kOrders = false>
   void add_tiles() {
-    using Tuning = attile::sm90::Tuning<kStages, false, true, 0, false, kParts, kOrders, kOverlaps>;
+    using Tuning =
+        attile::sm90::Tuning<kStages, false, true, 0, false, false, kParts, kOrders, kOverlaps>;
     using Traits = typename Tuning::template Forward<Br, Bc, D, Types<kSums>,
                                                      typename Args<kSums>::Policies, D>;
     add<Traits>(kSums == Fp8Sums::kPromoted ? "promoted" : "unpromoted", "");
