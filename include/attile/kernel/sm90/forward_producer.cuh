@@ -131,7 +131,8 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
       }
     }
     if (!is_reordered) {
-      tile::transpose_operand<Traits::kTransposers>(transposed, v_smem, number);
+      tile::transpose_operand<Traits::kTransposers, Traits::kTransposedPieces>(transposed, v_smem,
+                                                                               number);
     }
     arch::fence_async_proxy();  // products read by the async proxy what this lane has written
     arch::warp_barrier();       // all lanes have read the one tile, and written the other
