@@ -20,15 +20,17 @@ struct HeadOrderParam {
 template <>
 struct HeadOrderParam<false> {};
 
-/// Holds what a score modifier prepares on the host. Where it prepares nothing this has no size.
-template <class S, class Math>
+/// Holds what a score modifier prepares on the host. Where it prepares nothing, or the host does
+/// not know the scale of scores, because tensors in fp8 have scales in device memory, this has no
+/// size.
+template <class S, class Math, bool kKnowsScale>
 struct PreparedModifier {
   static constexpr bool kHasPrepared = false;
   PreparedModifier(const S&, float) {}
 };
 template <class S, class Math>
   requires(kPrepares<S, Math>)
-struct PreparedModifier<S, Math> {
+struct PreparedModifier<S, Math, true> {
   static constexpr bool kHasPrepared = true;
   decltype(prepared(std::declval<const S&>(), 1.0f, Math())) prepared_mod;
 

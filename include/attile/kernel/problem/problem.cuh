@@ -35,14 +35,23 @@ using QSlots = TileSlots<Axis::kRows, Traits::kBr, typename Traits::SequencesTyp
 template <class Traits>
 using KvSlots = TileSlots<Axis::kKeys, Traits::kBc, typename Traits::SequencesType>;
 
+namespace detail {
+
+template <class Traits>
+using PreparedModifierOf =
+    PreparedModifier<typename Traits::Policies::ScoreModType,
+                     tile::MathOf<typename Traits::ElementType>,
+                     !Fp8Inputs<typename Traits::Args::Elements>::kHasScales>;
+
+}  // namespace detail
+
 /// Holds a problem as its kernels see it: the arguments with everything resolved that the host
 /// knows. A kernel reads tensors, lengths and policies through it, by a work tile. It is the first
 /// part of the parameter of every kernel but standard attention's.
 template <class Traits>
 struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements>,
                  detail::HeadOrderParam<detail::kOrdersHeads<typename Traits::Policies>>,
-                 detail::PreparedModifier<typename Traits::Policies::ScoreModType,
-                                          tile::MathOf<typename Traits::ElementType>> {
+                 detail::PreparedModifierOf<Traits> {
   using Args = typename Traits::Args;
   using Elements = typename Args::Elements;
   using T = typename Traits::ElementType;
@@ -349,8 +358,7 @@ struct Problem : detail::Fp8Inputs<typename Traits::Args::Elements>,
 
   Problem(const Args& args, HeadDims dims)
       : detail::Fp8Inputs<Elements>(args),
-        detail::PreparedModifier<typename Policies::ScoreModType, tile::MathOf<T>>(
-            args.score_mod, scale_of(args, dims.qk)),
+        detail::PreparedModifierOf<Traits>(args.score_mod, scale_of(args, dims.qk)),
         q(tile::tensor_param(args.q, dims.qk)),
         k(tile::tensor_param(args.k, dims.qk)),
         v(tile::tensor_param(args.v, dims.v, args.v_col_stride)),

@@ -10,6 +10,7 @@
 #include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/forward_epilogue.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
+#include <attile/kernel/sm90/forward_modifier.cuh>
 #include <attile/kernel/sm90/forward_output.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/forward_schedule.cuh>
@@ -58,16 +59,12 @@ template <class Traits>
 class ForwardConsumer {
   static_assert(Traits::kConsumers <= kMostConsumers,
                 "attile::sm90: named barriers are for up to 3 consumer warpgroups");
-  using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
   using Probabilities = tile::RegisterLeft<typename Traits::ProbabilityType, Scores>;
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
-  using Coord = std::conditional_t<Traits::kPacksHeads, tile::PackedHeadsCoord, tile::TileCoord>;
-  using S = std::remove_cvref_t<decltype(std::declval<const Problem<Traits>&>().modifier())>;
-  using Modifier = tile::Modifier<Scores, Coord, S, tile::MathOf<T>>;
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -245,20 +242,8 @@ class ForwardConsumer {
   ATTILE_DEVICE auto coord(int kv_tile) const {
     return p_.coord(rows().at(p_), warpgroup_, kv_tile * Traits::kBc);
   }
-  /// Returns what applies the score modifier to a tile. What it reads is read beside products, or
-  /// with kColumns with K, whose stage is released when the modifier has been applied.
   ATTILE_DEVICE auto modifier_of(int kv_tile) const {
-    if constexpr (Traits::kColumns) {
-      using Tile = typename Traits::ColumnTile::type;
-      const auto at = coord(kv_tile);
-      const ScoreIndex first = at.nearest_inside(at.at(Scores::row(0), 0));
-      const ScoreBlock block{first, at.extent, kWarpgroupRows, Traits::kBc, scales().scale};
-      return tile::ColumnModifier<Scores, Tile, typename Traits::ColumnWord>{
-          p_.policies.score_mod.column_tile(block, tile::MathOf<T>()),
-          smem_.columns(k_state_.stage), at.extent.q_len - 1 - first.row};
-    } else {
-      return Modifier(coord(kv_tile), p_.modifier(), scales().scale);
-    }
+    return tile_modifier<Traits>(p_, smem_, k_state_.stage, coord(kv_tile), scales().scale);
   }
   /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
   /// all of its rows when a score in one of them exceeds that row's threshold; else it keeps their
@@ -271,7 +256,7 @@ class ForwardConsumer {
       const auto elements = smem_.elements(warpgroup_).consumer_wait(element_state_);
       const tile::ElementReader<Scores, typename Traits::ElementTile> reader(elements);
       modify_and_mask(step, kv_tile,
-                      tile::ElementModifier<Modifier, decltype(reader)>{modifier, reader});
+                      tile::ElementModifier<AnyModifier, decltype(reader)>{modifier, reader});
       arch::warp_barrier();  // all lanes have read the elements before they are replaced
       smem_.elements(warpgroup_).consumer_release(element_state_);
       element_state_.advance();
