@@ -116,7 +116,7 @@ struct OnlineSoftmax {
     bool needed = true;
     if constexpr (kThreshold > 0) {
       needed = Scores::any_lane(
-          above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))));
+          lane_maxima(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))).above);
     }
     const Rescaling rescaling = update_max(scores, scale_log2, needed);
     rescaling.apply(output);
@@ -146,7 +146,8 @@ struct OnlineSoftmax {
     if constexpr (RowWarps::kOneWarp) return step<kThreshold>(scores, output, scale_log2);
     if (row_warps.any(
             kThreshold == 0 ||
-            above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))))) {
+            lane_maxima(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2)))
+                .above)) {
       Maxima maxima;
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) maxima.x[r] = scores.row_max(r);
@@ -190,41 +191,62 @@ struct OnlineSoftmax {
     return result;
   }
 
-  /// Returns whether a score of this lane exceeds the threshold of its row. Where no threshold has
-  /// its sign bit set, that takes half as many instructions.
+  /// Holds the largest score of each row that this lane has, or the row's threshold where that is
+  /// larger, and whether any exceeds its threshold.
+  struct LaneMaxima {
+    float x[kRows];
+    bool above;
+  };
+  /// Finds them. Where no threshold has its sign bit set, that takes half as many instructions.
   template <class Scores>
-  ATTILE_HOST_DEVICE static bool above(const Scores& scores, const Thresholds& thresholds) {
-    bool above = false;
+  ATTILE_HOST_DEVICE static LaneMaxima lane_maxima(const Scores& scores,
+                                                   const Thresholds& thresholds) {
+    LaneMaxima result{};
     if (thresholds.positive) {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        above |= scores.lane_max_above(r, thresholds.x[r]) > thresholds.x[r];
+        result.x[r] = scores.lane_max_above(r, thresholds.x[r]);
       }
     } else {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        above |= scores.lane_max(r) > thresholds.x[r];
+        result.x[r] = arch::fmax(scores.lane_max(r), thresholds.x[r]);
       }
     }
-    return above;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) result.above |= result.x[r] > thresholds.x[r];
+    return result;
   }
 
   /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
-  /// and l without rowsum P. `needed`: whether a score of the warp exceeds its row's threshold, the
-  /// same in all lanes; if it is false, m and l stay as they are. `offset`: how far m is set below
-  /// the largest score, so that P is above 1.
-  template <class Scores, class Offset = NoMaximumOffset>
-  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed,
-                                          const Offset& offset = {}) {
+  /// and l without rowsum P.
+  template <class Scores>
+  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};
     result.needed = needed;
     if (needed) {
       ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) update_row(result, r, scores.row_max(r), scale_log2);
+    }
+    return result;
+  }
+  /// Does the same for the rows that have a score above their threshold; the others keep m and l,
+  /// and their factor is 1. Nothing reads the scores again.
+  /// `offset`: how far m is set below the largest score, so that P is above 1.
+  /// Scope    all lanes of a warp. Scores have max_lanes(x) -> the maximum of x over the lanes of a
+  ///          row.
+  template <class Scores, class Offset>
+  ATTILE_HOST_DEVICE Rescaling update_max_above(const LaneMaxima& maxima,
+                                                const Thresholds& thresholds, float scale_log2,
+                                                const Offset& offset) {
+    Rescaling result{};
+    result.needed = Scores::any_lane(maxima.above);
+    if (result.needed) {
+      ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const float m_new = arch::fmax(m[r], offset.below(scores.row_max(r)));
-        result.factor[r] = softmax_weight(m[r], m_new, scale_log2);
-        l[r] *= result.factor[r];
-        m[r] = m_new;
+        const float largest = Scores::max_lanes(maxima.x[r]);
+        const bool above = largest > thresholds.x[r];
+        update_row(result, r, above ? offset.below(largest) : m[r], scale_log2);
       }
     }
     return result;
@@ -332,6 +354,13 @@ struct OnlineSoftmax {
   }
 
  private:
+  /// Raises m of a row to `least`, if it is smaller.
+  ATTILE_HOST_DEVICE void update_row(Rescaling& rescaling, int r, float least, float scale_log2) {
+    const float m_new = arch::fmax(m[r], least);
+    rescaling.factor[r] = softmax_weight(m[r], m_new, scale_log2);
+    l[r] *= rescaling.factor[r];
+    m[r] = m_new;
+  }
   /// Holds what the O of a row's keys, and the value of its sink, have to be multiplied by to be
   /// relative to the larger of m and the sink.
   struct SinkWeights {

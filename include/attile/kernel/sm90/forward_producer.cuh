@@ -156,8 +156,8 @@ ATTILE_DEVICE int consumer_part(int warpgroup, int number) {
 
 /// Loads the Q of one consumer warpgroup for every work tile of the block, and writes which rows of
 /// the tile they are (ConsumerRows).
-/// Behind a sequence's last row come zeros and not its neighbour's rows. A warp rescales O when any
-/// of its rows needs it (OnlineSoftmax), so a neighbour's scores would decide this sequence's bits.
+/// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores could make a
+/// warp rescale O.
 /// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
