@@ -241,13 +241,12 @@ struct OnlineSoftmax {
                                                 const Offset& offset) {
     Rescaling result{};
     result.needed = Scores::any_lane(maxima.above);
-    if (result.needed) {
-      ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const float largest = Scores::max_lanes(maxima.x[r]);
-        const bool above = largest > thresholds.x[r];
-        update_row(result, r, above ? offset.below(largest) : m[r], scale_log2);
-      }
+    if (!result.needed) return result;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const float largest = Scores::max_lanes(maxima.x[r]);
+      const float least = largest > thresholds.x[r] ? offset.below(largest) : m[r];
+      update_row(result, r, least, scale_log2);
     }
     return result;
   }
