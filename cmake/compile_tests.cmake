@@ -101,6 +101,24 @@ function(attile_no_spill_test source)
   endforeach()
 endfunction()
 
+# attile_traps_test(source nvcc_architecture architecture): in code for that architecture exactly
+# the kernels trap that need a later one. No warnings as errors: ptxas has advice about multicast.
+function(attile_traps_test source nvcc_architecture architecture)
+  set(flags -std=c++20 -I${PROJECT_SOURCE_DIR}/include)
+  if(CMAKE_CUDA_HOST_COMPILER)
+    list(APPEND flags -ccbin ${CMAKE_CUDA_HOST_COMPILER})
+  endif()
+  list(JOIN flags "|" flags)
+  set(test compile.traps.${nvcc_architecture})
+  add_test(
+    NAME ${test}
+    COMMAND
+      ${CMAKE_COMMAND} -DCOMPILER=${CMAKE_CUDA_COMPILER} -DFLAGS=${flags} -DSOURCE=${source}
+      -DPTX=${CMAKE_CURRENT_BINARY_DIR}/${test}.ptx -DNVCC_ARCHITECTURE=${nvcc_architecture}
+      -DARCHITECTURE=${architecture} -P ${PROJECT_SOURCE_DIR}/cmake/expect_traps.cmake)
+  set_tests_properties(${test} PROPERTIES LABELS compile)
+endfunction()
+
 # attile_compile_fail(name source text...): compiling the source, with warnings as errors, fails and
 # says each text. The source is C++20 unless a line says otherwise: `// standard: c++17`.
 # The compiler is run directly: a second cmake --build beside ctest's other tests would meet them

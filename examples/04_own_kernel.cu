@@ -24,7 +24,7 @@ using VTile = tile::SharedTile<kBc, kDim, kByRows, tile::Padding::kNone>;
 using PTile = tile::SharedTile<kBr, kBc, kByColumns>;
 using Scores = tile::RegisterTile<kBr, kBc, kRowLanes, 4, 4>;
 using Output = tile::RegisterTile<kBr, kDim, kRowLanes, 4, 4>;
-constexpr std::size_t kSharedBytes = QTile::kBytes + KTile::kBytes + VTile::kBytes + PTile::kBytes;
+constexpr std::size_t kSharedBytes = tile::shared_bytes<QTile, KTile, VTile, PTile>;
 
 struct Problem {
   tile::TensorParam<const float> q, k, v, x, gate;

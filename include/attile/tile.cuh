@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// This header has the block-level pieces of the portable kernels, for kernels of your own: tiles in
-// shared memory and registers, loads and stores, products, the online softmax, masks and dropout.
-// Those for tensor cores and TMA have headers of their own: multiply.cuh, warpgroup.cuh,
-// pipeline.cuh.
+// The pieces of kernels of your own that multiply by FMAs, on every device: tiles of floats in
+// shared memory and registers, loads, stores and products; and what the pieces for tensor cores
+// have in common with them: work tiles, the online softmax, masks, score modifiers, dropout.
+// docs/pieces.md has a table of all of them, and docs/tutorial.md builds a kernel.
 #include <attile/arch/atomic.cuh>
+#include <attile/arch/attributes.h>
+#include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/policies.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/matrix.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/register_tile.cuh>
+#include <attile/tile/row_sinks.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/shared_tile.cuh>
+#include <attile/tile/tile_coord.cuh>

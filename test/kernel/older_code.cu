@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // This file is built as PTX of compute capability 7.5 and as code for 8.6 alone: any other device
-// runs the former, in which the kernels of later families are empty.
+// runs the former, in which the kernels of later families trap, and so do pieces of own kernels.
 #include <attile/attile.cuh>
+#include <attile/tile_mma.cuh>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,13 @@ struct Memory {
   }
 };
 
+/// A kernel of one's own out of a piece that code for 7.5 lacks.
+ATTILE_KERNEL void own_kernel(std::uint32_t* words) {
+  std::uint32_t matrices[4];
+  attile::arch::load_matrices(matrices, 0);
+  words[attile::arch::thread_index()] = matrices[0];
+}
+
 bool device_has_own_code() {
   cudaFuncAttributes attributes{};
   REQUIRE(cudaFuncGetAttributes(&attributes, attile::forward_kernel<Portable>) == cudaSuccess);
@@ -83,4 +92,15 @@ TEST_CASE("the one call then runs the portable kernel") {
   const auto chosen = memory.output();
   REQUIRE(attile::forward<Portable>(memory.args()) == cudaSuccess);
   CHECK(memory.output() == chosen);
+}
+
+TEST_CASE(
+    "an own kernel whose code lacks a piece is refused with a sentence before it is launched") {
+  const attile::Check ok = attile::arch::check_launch(own_kernel, 1024, 1, 800);
+  CHECK(static_cast<bool>(ok) == device_has_own_code());
+  if (ok) SKIP_CASE("the device runs the code for 8.6");
+  CHECK(ok.error == cudaErrorNoKernelImageForDevice);
+  CHECK(std::string(ok.why) ==
+        "the kernel needs compute capability 8.0 or later, of the device and among those that it "
+        "was compiled for");
 }

@@ -30,10 +30,14 @@ DECODE = ("decode",)
 APPEND = ("append",)
 MERGE = ("merge",)
 HOPPER = ("sm90", "sm90_fp8")
-PROGRAMS = ("pipeline",)  # that are no suite: test/sim/NAME.cu
+# Programs that are no suite.
+PROGRAMS = {"pipeline": "test/sim/pipeline.cu", "tutorial": "examples/14_tutorial/main.cu",
+            "own_hopper": "examples/12_own_kernels/hopper.cu",
+            "fusion": "examples/13_prologue_epilogue.cu"}
+OWN = ("pipeline", "tutorial", "own_hopper")
 FOLDERS = {"include/attile/kernel/append": APPEND,
            "include/attile/kernel/merge": MERGE,
-           "include/attile/tile": PROGRAMS + PORTABLE + MATRIX + HOPPER,
+           "include/attile/tile": OWN + PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/problem": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/forward": PORTABLE + MATRIX + HOPPER,
            "include/attile/kernel/backward": PORTABLE + MATRIX + HOPPER,
@@ -41,6 +45,7 @@ FOLDERS = {"include/attile/kernel/append": APPEND,
            "include/attile/kernel/decode": DECODE,
            "include/attile/kernel/sm80": MATRIX,
            "include/attile/kernel/sm80/decode.cuh": DECODE,
+           "include/attile/kernel/sm80/forward.cuh": ("fusion",) + MATRIX,
            "include/attile/kernel/sm90": HOPPER}
 # What orders threads or copies: the machine's functions, and those of attile that wrap one of them,
 # which are mutated where they are called, too.
@@ -142,17 +147,17 @@ def write_mutants(folder, all_mutants):
 
 def compile_suite(folder, suite, objects):
     """folder/suite, a program with all mutants."""
-    source = f"suite_{suite}.cpp"
-    if not (ROOT / "test/sim" / source).exists():
-        source = f"{suite}.cpp"
+    source = f"test/sim/suite_{suite}.cpp"
+    if not (ROOT / source).exists():
+        source = f"test/sim/{suite}.cpp"
     if suite in PROGRAMS:
-        source, objects = f"{suite}.cu", [o for o in objects if "attile_sim.dir" in o]
+        source, objects = PROGRAMS[suite], [o for o in objects if "attile_sim.dir" in o]
     code, text = run(["g++", "-std=c++20", "-O2", "-g1", "-fsanitize=thread",
                       "-fno-optimize-sibling-calls", "--param",
                       "tsan-instrument-func-entry-exit=0", "-DATTILE_TEST_FULL=1",
                       f"-I{ROOT}/test/sim", f"-I{folder}/include", f"-I{ROOT}/test", "-isystem",
                       "/usr/local/cuda/include", "-Wno-unknown-pragmas", "-include",
-                      f"{folder}/mutants.h", "-x", "c++", str(ROOT / "test/sim" / source), "-x",
+                      f"{folder}/mutants.h", "-x", "c++", str(ROOT / source), "-x",
                       "none", *objects, "-lboost_context", "-ldl", "-lpthread", "-o",
                       str(folder / suite)], 1800)
     if code != 0:
@@ -172,7 +177,7 @@ def reason(mutant, text):
     """What the suite says against it; the end of mutate.py where it says nothing that counts."""
     if match := KILLED.search(text):
         return match.group(1)
-    if any(word in text for word in ("failed: ", "did not end", ", and not ")):
+    if any(word in text for word in ("failed: ", "did not end", ", and not ", " (bound ")):
         return text.rstrip().splitlines()[-1]
     raise SystemExit(f"{mutant.name}: the suite ended without a verdict:\n{text[-2000:]}")
 

@@ -205,6 +205,7 @@ class Checker {
       if (file.is_library()) {
         check_includes(file);
         check_seam(file);
+        check_lacking(file);
         check_kernel_body(file);
         check_old_names(file);
         check_names(file);
@@ -229,6 +230,7 @@ class Checker {
   void check_header(const File& file);
   void check_includes(const File& file);
   void check_seam(const File& file);
+  void check_lacking(const File& file);
   void check_kernel_body(const File& file);
   void check_old_names(const File& file);
   void check_names(const File& file);
@@ -420,6 +422,28 @@ void Checker::check_seam(const File& file) {
     }
     if (code.find("<<<") != code.npos) report(file, i, "'<<<' outside arch/");
     if (trim(code).starts_with("#pragma unroll")) report(file, i, "#pragma unroll outside arch/");
+  }
+}
+
+// No function is silently empty for an architecture that lacks its instruction: what is compiled
+// for some architectures alone, and does not return, says what the others do instead.
+void Checker::check_lacking(const File& file) {
+  if (!file.is_arch()) return;
+  for (std::size_t i = 0; i < file.code.size(); ++i) {
+    const std::string_view begin = trim(file.code[i]);
+    if (!begin.starts_with("#if __CUDA_ARCH__ >=") && !begin.starts_with("#if ATTILE_HAS_")) {
+      continue;
+    }
+    bool has_asm = false, has_other = false;
+    for (std::size_t j = i + 1; j < file.code.size() && trim(file.code[j]) != "#endif"; ++j) {
+      for (const Word& word : words_of(file.code[j])) {
+        has_asm |= word.text == "asm";
+        has_other |= word.text == "else" || word.text == "return";
+      }
+    }
+    if (has_asm && !has_other) {
+      report(file, i, "an instruction without #else: call trap() where the target lacks it");
+    }
   }
 }
 
@@ -719,6 +743,9 @@ std::vector<Planted> planted_violations() {
     in(tile, std::string(word) + " void f();\n", 2, "outside core/config.h and arch/");
   }
 
+  in(arch, "void f() {\n#if __CUDA_ARCH__ >= 900\n  asm(\"x;\");\n#endif\n}\n", 3,
+     "an instruction without #else");
+
   for (const char* word : {"head / p.group_heads", "at % p.q_heads", "p.kv_heads", "p.bounds.q_len",
                            "p.packs", "p.batch_heads"}) {
     in(kernel, std::string("auto x = ") + word + ";\n", 2, "which indexes by its work tile");
@@ -787,7 +814,8 @@ std::vector<Planted> planted_traps() {
        ""},
       {"include/attile/arch/all.cuh",
        top + "#include <attile/core/config.h>\nasm(\"\"); __syncthreads(); f<<<1, 1>>>();\n"
-             "#if __CUDA_ARCH__\n#pragma unroll\n#endif\n__device__ int x = threadIdx.x;\n",
+             "#if __CUDA_ARCH__\n#pragma unroll\n#endif\n__device__ int x = threadIdx.x;\n"
+             "#if __CUDA_ARCH__ >= 900\nasm(\"\");\n#else\ntrap();\n#endif\n",
        0, ""},
       {"include/attile/host/simd.h", top + "#include <attile/reference.h>\n", 0, ""},
       {"include/attile/reference.h", top + "inline void f() { throw 1; }\n", 0, ""},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 #include <cstdint>
@@ -19,6 +20,8 @@ ATTILE_DEVICE void async_copy_16(std::uint32_t shared, const void* from, bool th
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared),
                "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -28,6 +31,8 @@ ATTILE_DEVICE void async_copy_4(std::uint32_t shared, const void* from, bool the
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared),
                "l"(__cvta_generic_to_global(from)), "r"(there ? 4 : 0)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -35,6 +40,8 @@ ATTILE_DEVICE void async_copy_4(std::uint32_t shared, const void* from, bool the
 ATTILE_DEVICE void async_copy_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  trap();
 #endif
 }
 
@@ -44,6 +51,8 @@ template <int kPending>
 ATTILE_DEVICE void async_copy_wait() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#else
+  trap();
 #endif
 }
 

@@ -18,7 +18,7 @@ inline constexpr bool kAddsVectors = true;
 inline constexpr bool kAddsVectors = false;
 #endif
 
-/// Adds x[i] to address[i], each as by `atomic_add`. Only where kAddsVectors.
+/// Adds x[i] to address[i], each as by `atomic_add`: by one instruction where kAddsVectors.
 /// Units    `address` is aligned to 16 bytes.
 ATTILE_DEVICE void atomic_add(float* address, const Float4& x) {
 #if __CUDA_ARCH__ >= 900
@@ -26,6 +26,8 @@ ATTILE_DEVICE void atomic_add(float* address, const Float4& x) {
                    __cvta_generic_to_global(address)),
                "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
                : "memory");
+#else
+  for (int i = 0; i < 4; ++i) atomic_add(address + i, x[i]);
 #endif
 }
 

@@ -4,6 +4,7 @@
 #include <attile/arch/boxed_tensor.h>
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/shared_memory.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 #include <cuda.h>
@@ -34,6 +35,8 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const TensorMap& map, const T
       "l"(&map), "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4),
       "r"(shared_address(barrier))
       : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -55,6 +58,8 @@ ATTILE_DEVICE void bulk_load_multicast(std::uint32_t shared, const TensorMap& ma
       "l"(&map), "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4),
       "r"(shared_address(barrier)), "h"(blocks)
       : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -62,6 +67,8 @@ ATTILE_DEVICE void bulk_load_multicast(std::uint32_t shared, const TensorMap& ma
 ATTILE_DEVICE void prefetch_map(const TensorMap& map) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -74,6 +81,8 @@ ATTILE_DEVICE void bulk_load(std::uint32_t shared, const void* from, int bytes, 
           "r"(shared),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -87,6 +96,8 @@ ATTILE_DEVICE void bulk_store(const TensorMap& map, const TmaCoord& at, std::uin
       "[%6];" ::"l"(&map),
       "r"(at.c0), "r"(at.c1), "r"(at.c2), "r"(at.c3), "r"(at.c4), "r"(shared)
       : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -98,6 +109,8 @@ ATTILE_DEVICE void bulk_store(float* to, std::uint32_t shared, int bytes) {
                    __cvta_generic_to_global(to)),
                "r"(shared), "r"(bytes)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -110,6 +123,8 @@ ATTILE_DEVICE void bulk_add(float* to, std::uint32_t shared, int bytes) {
                    __cvta_generic_to_global(to)),
                "r"(shared), "r"(bytes)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -117,6 +132,8 @@ ATTILE_DEVICE void bulk_add(float* to, std::uint32_t shared, int bytes) {
 ATTILE_DEVICE void bulk_commit() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#else
+  trap();
 #endif
 }
 
@@ -127,6 +144,8 @@ template <int kPending>
 ATTILE_DEVICE void bulk_wait_read() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -137,6 +156,8 @@ template <int kPending>
 ATTILE_DEVICE void bulk_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -150,6 +171,8 @@ ATTILE_DEVICE void bulk_wait() {
 ATTILE_DEVICE void fence_async_proxy() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#else
+  trap();
 #endif
 }
 
@@ -158,6 +181,8 @@ ATTILE_DEVICE void fence_async_proxy() {
 ATTILE_DEVICE void fence_async_proxy_global() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.global;" ::: "memory");
+#else
+  trap();
 #endif
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 // Clusters are neighbouring blocks of a grid that run at the same time and can access each other's
@@ -19,20 +20,24 @@ inline constexpr int kMaxClusterBlocks = 8;
 
 /// Returns the rank of this block in its cluster: block_index() % n in a cluster of n blocks.
 ATTILE_DEVICE int cluster_rank() {
-  int rank = 0;
 #if __CUDA_ARCH__ >= 900
+  int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-#endif
   return rank;
+#else
+  return 0;
+#endif
 }
 
 /// Returns the number of blocks of this cluster; 1 where the kernel was launched without clusters.
 ATTILE_DEVICE int cluster_size() {
-  int size = 1;
 #if __CUDA_ARCH__ >= 900
+  int size;
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
-#endif
   return size;
+#else
+  return 1;
+#endif
 }
 
 /// Arrives at the cluster's barrier: what this thread did in memory comes before what others do
@@ -41,6 +46,8 @@ ATTILE_DEVICE int cluster_size() {
 ATTILE_DEVICE void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive;" ::: "memory");
+#else
+  // The cluster is this block, all of which `cluster_wait` waits for.
 #endif
 }
 
@@ -51,6 +58,8 @@ ATTILE_DEVICE void cluster_arrive() {
 ATTILE_DEVICE void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait;" ::: "memory");
+#else
+  barrier();  // the cluster is this block
 #endif
 }
 

@@ -15,6 +15,8 @@ namespace attile::arch {
 ATTILE_DEVICE void launch_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#else
+  // `launch_dependent` launches as `launch` does: nobody waits for a signal.
 #endif
 }
 
@@ -24,6 +26,8 @@ ATTILE_DEVICE void launch_dependents() {
 ATTILE_DEVICE void await_dependencies() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#else
+  // `launch_dependent` launches as `launch` does: the previous kernel has ended.
 #endif
 }
 

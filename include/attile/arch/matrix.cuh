@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 #include <cuda_bf16.h>
@@ -23,6 +24,8 @@ ATTILE_DEVICE void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared) {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -33,6 +36,8 @@ ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[4], std::uint32_t
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -44,6 +49,8 @@ ATTILE_DEVICE void load_matrices(std::uint32_t (&r)[2], std::uint32_t shared) {
                : "=r"(r[0]), "=r"(r[1])
                : "r"(shared)
                : "memory");
+#else
+  trap();
 #endif
 }
 ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[2], std::uint32_t shared) {
@@ -52,6 +59,8 @@ ATTILE_DEVICE void load_matrices_transposed(std::uint32_t (&r)[2], std::uint32_t
                : "=r"(r[0]), "=r"(r[1])
                : "r"(shared)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -63,6 +72,8 @@ ATTILE_DEVICE void store_matrices(std::uint32_t shared, const std::uint32_t (&r)
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared),
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -81,6 +92,8 @@ ATTILE_DEVICE void mma_m16n8k16<__half>(float& d0, float& d1, float& d2, float& 
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  trap();
 #endif
 }
 
@@ -93,6 +106,8 @@ ATTILE_DEVICE void mma_m16n8k16<__nv_bfloat16>(float& d0, float& d1, float& d2, 
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  trap();
 #endif
 }
 
@@ -107,6 +122,8 @@ ATTILE_DEVICE void mma_m16n8k8_tf32(float& d0, float& d1, float& d2, float& d3,
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  trap();
 #endif
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/shared_memory.cuh>
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 #include <cstdint>
@@ -26,6 +27,8 @@ ATTILE_DEVICE void mbarrier_init(Mbarrier* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(arrivals)
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -34,6 +37,8 @@ ATTILE_DEVICE void mbarrier_init(Mbarrier* barrier, int arrivals) {
 ATTILE_DEVICE void mbarrier_publish() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#else
+  trap();
 #endif
 }
 
@@ -43,6 +48,8 @@ ATTILE_DEVICE void mbarrier_arrive(Mbarrier* barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
                : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -63,6 +70,8 @@ ATTILE_DEVICE void mbarrier_arrive(Mbarrier* barrier, int rank) {
       "}" ::"r"(shared_address(barrier)),
       "r"(rank)
       : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -73,6 +82,8 @@ ATTILE_DEVICE void mbarrier_arrive_expect(Mbarrier* barrier, int bytes) {
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
       "r"(bytes)
       : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -89,6 +100,8 @@ ATTILE_DEVICE void mbarrier_wait(Mbarrier* barrier, int parity) {
       "}" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
+#else
+  trap();
 #endif
 }
 

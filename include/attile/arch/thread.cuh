@@ -28,7 +28,9 @@ ATTILE_DEVICE int multiprocessor_bound() {
   return count;
 }
 
-/// Ends the kernel with an error (cudaErrorLaunchFailure).
+/// Ends the kernel with an error (cudaErrorLaunchFailure). A function of arch/ calls it in code for
+/// an architecture that lacks its instruction. `check_launch` (device.cuh) refuses such code before
+/// it is launched.
 ATTILE_DEVICE void trap() { __trap(); }
 
 /// Waits for all threads of the block, and orders their shared and global accesses.

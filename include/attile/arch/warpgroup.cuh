@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 // A warpgroup is four warps of a block, from a multiple of four on, which execute wgmma and
@@ -26,6 +27,8 @@ template <int kCount>
 ATTILE_DEVICE void reg_dealloc() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+#else
+  trap();
 #endif
 }
 
@@ -35,6 +38,8 @@ template <int kCount>
 ATTILE_DEVICE void reg_alloc() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+#else
+  trap();
 #endif
 }
 

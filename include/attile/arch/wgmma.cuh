@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma_operand.h>
 #include <attile/arch/wgmma_shapes.cuh>
@@ -58,6 +59,8 @@ ATTILE_DEVICE void wgmma_m64k32(float (&d)[2][N / 4], const std::uint32_t (&a)[4
 ATTILE_DEVICE void wgmma_fence() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#else
+  trap();
 #endif
 }
 
@@ -65,6 +68,8 @@ ATTILE_DEVICE void wgmma_fence() {
 ATTILE_DEVICE void wgmma_commit() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#else
+  trap();
 #endif
 }
 
@@ -74,6 +79,8 @@ template <int kPending>
 ATTILE_DEVICE void wgmma_wait() {
 #if ATTILE_HAS_WARPGROUPS
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+#else
+  trap();
 #endif
 }
 
@@ -81,10 +88,8 @@ ATTILE_DEVICE void wgmma_wait() {
 /// them below it. It does not know that products which are not waited for access the registers.
 template <int N>
 ATTILE_DEVICE void fence_operand(float (&d)[2][N]) {
-#if ATTILE_HAS_WARPGROUPS
   ATTILE_UNROLL
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[0][i]), "+f"(d[1][i])::"memory");
-#endif
 }
 
 }  // namespace attile::arch

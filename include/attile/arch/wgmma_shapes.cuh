@@ -2,6 +2,7 @@
 // Written by test/generated/wgmma_shapes.cpp.
 #pragma once
 
+#include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 
 #include <cuda_fp16.h>
@@ -27,7 +28,7 @@ inline constexpr bool kIsE4m3 = std::is_same_v<T, __nv_fp8_e4m3>;
 #define ATTILE_WGMMA_STATEMENT(N, TYPES, D, ACCUMULATE, OPERANDS, OUTPUTS, ...) \
   asm volatile(ATTILE_WGMMA(N, TYPES, D, ACCUMULATE, OPERANDS) : OUTPUTS : __VA_ARGS__)
 #else
-#define ATTILE_WGMMA_STATEMENT(...)
+#define ATTILE_WGMMA_STATEMENT(...) trap()
 #endif
 #define ATTILE_LIST(...) __VA_ARGS__
 

@@ -16,6 +16,7 @@ namespace attile {
 /// Holds the range of tiles that a loop visits, in order: [first, full_first) need the mask,
 /// [full_first, full_last) do not, [full_last, last) do. Units: tile indices, or where a loop
 /// visits tiles in another order its steps.
+///   for (int tile = range.first; tile < range.last; ++tile) masked = !range.full(tile);
 struct TileRange {
   int first = 0;
   int full_first = 0;

@@ -64,6 +64,11 @@ ATTILE_DEVICE void write_vector(const Shared& shared, int row, int col, const Ve
 /// Copies a tile from device memory to shared memory through registers. `fetch` begins the loads
 /// and `put` writes the tile, so that the work between the two calls hides the latency of the
 /// loads.
+///   tile::Transfer<kThreads, KTile, T> transfer;
+///   transfer.fetch(k, next * kBc);
+///   ...  // products of the tile before
+///   arch::barrier();  // everyone has read it
+///   transfer.put(k_smem, k, next * kBc);
 ///   shared(r, c) = source(row0 + r, c); 0 where the source has no such row or column, so that
 ///   nothing stored there can reach a result.
 /// Shapes   shared (Rows, Cols), Cols a multiple of 4; source.cols <= Cols.
@@ -151,33 +156,39 @@ class Transfer {
 };
 
 /// Copies a tile from device memory to shared memory; Transfer says how.
+///   tile::load<kThreads>(k_smem, p.k.slice(batch, kv_head, kv_len, kDim), kv_tile * kBc);
 template <int kThreads, class Shared, RowSource M>
 ATTILE_DEVICE void load(const Shared& shared, const M& source, int row0) {
   Transfer<kThreads, Shared, std::remove_const_t<typename M::Element>>::load(shared, source, row0);
 }
 
 /// Stores target(row0 + r, c) = registers(r, c) * factor, within the target's rows and columns.
+///   tile::store(p.o.slice(batch, head, p.q_len, kDim), o_frag, row0);
+/// Shapes   registers: a RegisterTile, or an MmaTile. Four lanes of an MmaTile write 32 bytes of
+///          fp32 together, a sector, and half of one in 16 bits: there whole rows are written from
+///          shared memory (`stage`, then `store_tile`).
 /// Scope    each thread for the elements that it holds.
 template <class Registers, class T>
+  requires(requires { Registers::kColRun; })
 ATTILE_DEVICE void store(const Matrix<T>& target, const Registers& registers, int row0,
                          float factor = 1.0f) {
-  static_assert(Registers::kColRun == 4, "attile::tile::store: columns are held in runs of 4");
+  constexpr int kRun = Registers::kColRun;
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     const int row = row0 + Registers::row(r);
     if (!Registers::has_row(r) || row >= target.rows) continue;
     T* const out = target.data + row * target.row_stride;
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 4) {
+    for (int c = 0; c < Registers::kRegCols; c += kRun) {
       const int col = Registers::col(c);
-      Vec<T, 4> v;
+      Vec<T, kRun> v;
       ATTILE_UNROLL
-      for (int e = 0; e < 4; ++e) v[e] = from_float<T>(registers.x[r][c + e] * factor);
+      for (int e = 0; e < kRun; ++e) v[e] = from_float<T>(registers.x[r][c + e] * factor);
       if (target.vectors && col < target.cols) {
         arch::store(out + col, v);
       } else {
         ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) {
+        for (int e = 0; e < kRun; ++e) {
           if (col + e < target.cols) out[col + e] = v[e];
         }
       }
@@ -186,10 +197,13 @@ ATTILE_DEVICE void store(const Matrix<T>& target, const Registers& registers, in
 }
 
 /// Loads registers(r, c) = source(row0 + r, c); 0 beyond the source's rows and columns.
+///   Output x_frag;
+///   tile::load(x_frag, p.x.slice(batch, head, p.q_len, kDim), row0);
+/// Shapes   registers: as for `store`.
 /// Scope    each thread for the elements that it holds.
 template <class Registers, class T>
 ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0) {
-  static_assert(Registers::kColRun == 4, "attile::tile::load: columns are held in runs of 4");
+  constexpr int kRun = Registers::kColRun;
   registers.clear();
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -197,15 +211,15 @@ ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0)
     if (!Registers::has_row(r) || row >= source.rows) continue;
     const T* const in = source.data + row * source.row_stride;
     ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 4) {
+    for (int c = 0; c < Registers::kRegCols; c += kRun) {
       const int col = Registers::col(c);
       if (source.vectors && col < source.cols) {
-        const Vec<T, 4> v = arch::load<4>(in + col);
+        const auto v = arch::load<kRun>(in + col);
         ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) registers.x[r][c + e] = to_float(v[e]);
+        for (int e = 0; e < kRun; ++e) registers.x[r][c + e] = to_float(v[e]);
       } else {
         ATTILE_UNROLL
-        for (int e = 0; e < 4; ++e) {
+        for (int e = 0; e < kRun; ++e) {
           if (col + e < source.cols) registers.x[r][c + e] = to_float(in[col + e]);
         }
       }
@@ -213,7 +227,10 @@ ATTILE_DEVICE void load(Registers& registers, const Matrix<T>& source, int row0)
   }
 }
 
-/// Writes shared(r, c) = registers(r, c). Runs along a row of the tile, or along a column of a
+/// Writes shared(r, c) = registers(r, c).
+///   tile::stage(p_smem, s_frag);
+///   Scores::sync_rows();  // the lanes of a row see each other's P
+/// Runs along a row of the tile, or along a column of a
 /// column-major tile, are written whole, including elements beyond the tile's last row or column.
 /// Scope    each thread for the elements that it holds.
 /// Barriers one after, before a lane reads what other lanes wrote.

@@ -162,6 +162,9 @@ ATTILE_DEVICE void drop(Registers&& p, const Bits& bits) {
 }
 
 /// Does the same, and makes the decisions. Scope    all lanes of a warp.
+///   const auto sampler = policies.dropout.sampler(q_heads);
+///   tile::drop(s_frag, coord, sampler);  // behind softmax.step
+///   softmax.finish(o_frag, sampler.keep_scale());
 template <class Registers, class Coord, class Sampler>
 ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler) {
   if constexpr (kKeepsInGroups<Registers, Coord, Sampler>) {

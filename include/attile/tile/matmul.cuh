@@ -13,6 +13,9 @@ namespace attile::tile {
 // which operand is transposed. Scope: each thread for the elements that it holds; the operands are
 // visible to it before, and nobody writes them until the caller's next barrier.
 //
+//   tile::matmul_nt(s_frag, q_smem, k_smem);  // S += Q K^T
+//   tile::matmul_nn(o_frag, p_smem, v_smem);  // O += P V
+//
 // Operands are read along their contiguous direction, up to 4 floats at a time, in one of three
 // ways (docs/tuning.md, "Portable tiles", has the rates). All take any sizes, except that dot
 // products take a depth that 4 divides:

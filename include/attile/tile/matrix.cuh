@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/attributes.h>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
@@ -173,7 +174,10 @@ class RowCursor<WithColumnStride<M>, kApart, Places> : public RowCursor<M, kApar
   using RowCursor<M, kApart, Places>::RowCursor;
 };
 
-/// Holds a tensor as a parameter of a kernel, with the alignment that the host has found.
+/// Holds a tensor as a parameter of a kernel, with the alignment that the host has found. On the
+/// host, and in the kernel:
+///   const Params p{.k = tile::tensor_param(k, kDim), ...};
+///   const tile::Matrix<const T> k = p.k.slice(batch, kv_head, kv_len, kDim);
 template <class T>
 struct TensorParam {
   Tensor<T> tensor;

@@ -47,6 +47,7 @@ ATTILE_DEVICE unsigned lane() {
 }  // namespace detail
 
 /// Reads a left operand from shared memory, (rows, depth).
+///   const tile::SharedLeft q_left(q_smem, Scores::warp_row());
 template <class Tile>
 class SharedLeft {
  public:
@@ -109,7 +110,9 @@ class SharedLeftTransposed<Tile> {
   int first_;
 };
 
-/// Holds a left operand in registers: the result of a product, rounded to T. A lane's elements of
+/// Holds a left operand in registers: the result of a product, rounded to T.
+///   const tile::RegisterLeft<T, Scores> p_left(s_frag);
+/// A lane's elements of
 /// two neighbouring 16 x 8 pieces of a result are its elements of one 16 x 16 piece of an operand;
 /// with fp32 those of one piece are its elements of a 16 x 8 piece in the paired order, and with
 /// fp8 those of four pieces of one 16 x 32 piece in the order of BytePairs.
@@ -176,6 +179,7 @@ class LoadedLeft {
 };
 
 /// Reads a right operand from shared memory, (depth, columns).
+///   tile::multiply<T>(o_frag, p_left, tile::SharedRight(v_smem));
 template <class Tile>
 class SharedRight {
  public:
@@ -248,6 +252,7 @@ class SharedRight<Tile> {
 };
 
 /// Reads a right operand from shared memory, stored as its transpose (columns, depth).
+///   tile::multiply<T>(s_frag, q_left, tile::SharedRightTransposed(k_smem));
 /// kConverts  whether its elements of fp8 are converted to those of the left operand.
 template <class Tile, bool kConverts = Fp8<typename Tile::Element>>
 class SharedRightTransposed {

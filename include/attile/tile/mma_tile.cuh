@@ -26,6 +26,10 @@ namespace attile::tile {
 /// and 2 (i % 4) + 1 of rows i / 4 and i / 4 + 8 (PTX ISA, "Matrix Fragments for mma.m16n8k16" and
 /// "mma.m16n8k8"). A thread numbers its rows and columns without gaps: x[2 i + h][2 j + e] is row
 /// 16 i + 8 h + lane / 4, column 8 j + 2 (lane % 4) + e of its warp.
+///   tile::MmaTile<kBr, kBc, kWarps> s_frag;
+///   s_frag.clear();
+///   tile::multiply<T>(s_frag, q_left, k_right);
+///   s_frag.for_each([&](int row, int col, float& s) { s += bias[col0 + col]; });
 /// kLaneCols  the neighbouring columns of a lane: 2, or 4 where the right operand gives the first
 ///          of two pieces the even columns of 16, and the second the odd ones (fp8). x[.][4 j + 2 h
 ///          + e] is then column 16 j + 4 (lane % 4) + 2 e + h.
@@ -40,6 +44,8 @@ struct MmaTile {
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
   static constexpr int kLaneColumns = kLaneCols;
+  /// The neighbouring columns that follow each other in registers, as for a RegisterTile.
+  static constexpr int kColRun = kLaneCols == 2 ? 2 : 1;
   static constexpr int kWarpRows = Rows / (kWarps / kWarpsN);
   static constexpr int kWarpCols = Cols / kWarpsN;
   static constexpr int kRowLanes = 4;
@@ -186,6 +192,7 @@ struct TransposedRegisters {
 
 /// Writes shared(r - row0, col0 + c) = registers(r, c) * factor, rounded to the elements of
 /// `shared`, which may have fewer columns: the others are left out.
+///   tile::stage(o_smem, o_frag);
 /// Scope    each thread for the elements that it holds.
 /// Barriers one after, before a lane reads what other lanes wrote.
 template <class Tile, int Rows, int Cols, int kWarps, int kWarpsN, int kLaneCols>
@@ -210,6 +217,23 @@ ATTILE_DEVICE void stage(const Tile& shared,
                   from_floats<T>(registers.x[r][first] * factor, registers.x[r][second] * factor));
     }
   }
+}
+
+/// Stores target(row0 + r, c) = registers(r, c), within the target's rows and columns, by way of
+/// shared memory: so lanes write whole rows, 16 bytes each.
+///   tile::store_staged(p.o.slice(batch, head, q_len, kDim), q_smem, o_frag, at.row0);
+/// Shapes   shared: as many rows as `registers`, of which each warp uses its own.
+/// Scope    all lanes of a warp.
+/// Barriers one before, when other warps still read or write these rows of `shared`.
+template <class T, class Tile, int Rows, int Cols, int kWarps, int kLaneCols>
+ATTILE_DEVICE void store_staged(const Matrix<T>& target, const Tile& shared,
+                                const MmaTile<Rows, Cols, kWarps, 1, kLaneCols>& registers,
+                                int row0) {
+  using Registers = MmaTile<Rows, Cols, kWarps, 1, kLaneCols>;
+  arch::warp_barrier();  // the warp has read what its rows of `shared` had before
+  stage(shared, registers);
+  arch::warp_barrier();  // the warp has written its rows before it reads them
+  store_rows<Registers::kWarpRows>(target, shared, Registers::warp_row(), row0);
 }
 
 }  // namespace attile::tile

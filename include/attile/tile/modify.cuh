@@ -70,7 +70,8 @@ struct ThreadModifier {
 
 /// Applies a score modifier to the scores that a thread has of a tile. What scores have in common
 /// is worked out when it is made, which may be before there are scores.
-template <class Registers, class Coord, class S, class Math>
+///   const tile::Modifier<Scores, tile::TileCoord, attile::Alibi> modifier(coord, alibi, scale);
+template <class Registers, class Coord, class S, class Math = SafeMath>
 class Modifier {
  public:
   ATTILE_DEVICE Modifier(const Coord& coord, const S& mod, float scale, const Math& math = {})
@@ -147,6 +148,67 @@ class Modifier {
   }
 
   Group groups_[kGroups];
+};
+
+/// Applies a score modifier as Modifier does, and holds what its tile has in common for each of the
+/// thread's columns: what that reads of memory is under way from when this is made, beside the
+/// product of which the scores are. It takes a register for each of the thread's columns.
+///   const tile::PreloadedModifier<Scores, tile::TileCoord, KeyBias> modifier(coord, bias, scale);
+///   tile::wait_product<0>(s_frag);
+///   tile::modify_and_mask<true>(s_frag, coord, modifier, policies);
+template <class Registers, class Coord, class S, class Math = SafeMath>
+class PreloadedModifier {
+  static_assert(Coord::kOneHead, "attile::tile::PreloadedModifier: a tile has rows of one head");
+
+ public:
+  ATTILE_DEVICE PreloadedModifier(const Coord& coord, const S& mod, float scale,
+                                  const Math& math = {})
+      : PreloadedModifier(coord.nearest_inside(coord.at(Registers::row(0), Registers::col(0))),
+                          coord.extent, mod, scale, math) {}
+
+  /// Sets S' = score_mod(scale * S) for all scores.
+  template <bool>
+  ATTILE_DEVICE void apply(Registers& scores) const {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      ATTILE_UNROLL
+      for (int r = 0; r < Registers::kRegRows; ++r) {
+        float& s = scores.at(r, c);
+        const int row = min(Registers::row_offset(r), last_row_);
+        s = apply_tile(tile_, s, tile_.row(row), cols_[c]).value;
+      }
+    }
+  }
+
+ private:
+  using Tile = decltype(modifier_of_tile(std::declval<const S&>(), ScoreBlock(),
+                                         std::declval<const Math&>()));
+
+  ATTILE_DEVICE PreloadedModifier(const ScoreIndex& first, const Extent& extent, const S& mod,
+                                  float scale, const Math& math)
+      : tile_(modifier_of_tile(
+            mod,
+            ScoreBlock{first, extent, Registers::row_offset(Registers::kRegRows - 1) + 1,
+                       Registers::col_offset(Registers::kRegCols - 1) + 1, scale},
+            math)),
+        last_row_(extent.q_len - 1 - first.row) {
+    const int last_col = extent.kv_len - 1 - first.col;
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; ++c) {
+      const int col = Registers::col_offset(c);
+      if constexpr (requires { typename Tile::Element; }) {
+        cols_[c] = tile_.col(min(col, last_col));  // an element may be read there
+      } else {
+        // Not clamped: the place of a column is a constant, which a load has in its address.
+        cols_[c] = {};
+        if (col <= last_col) cols_[c] = tile_.col(col);
+      }
+    }
+  }
+
+  Tile tile_;
+  int last_row_;  ///< how far the last row of the extent is from the thread's first one
+  std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))> cols_[Registers::kRegCols];
 };
 
 /// Reads the elements of a thread's scores out of a tile of 16-bit elements in shared memory, each
@@ -264,6 +326,40 @@ struct ColumnModifier {
       }
     }
   }
+};
+
+/// Holds the words that a column tile reads for kCols columns from col0 on, until there is room for
+/// them beside a tile of K. A column behind the last one is taken as that.
+///   const tile::ColumnWords<Tile, kBc> words(column_tile, kv_tile * kBc, kv_len);
+///   pipeline.await_empty(state);
+///   words.store(columns_smem);
+///   if (lane == 0) pipeline.producer_acquire(state);
+/// Scope    all lanes of a warp, for both functions.
+/// Barriers `store` ends with one of the warp: one lane may say that all words are there.
+template <class Tile, int kCols>
+class ColumnWords {
+  using Word = std::remove_cvref_t<decltype(std::declval<const Tile&>().col(0))>;
+
+ public:
+  ATTILE_DEVICE ColumnWords(const Tile& tile, int col0, int cols) {
+    ATTILE_UNROLL
+    for (int i = 0; i < kWords; ++i) words_[i] = tile.col(min(col0 + col(i), cols - 1));
+  }
+  ATTILE_DEVICE void store(Word* words) const {
+    ATTILE_UNROLL
+    for (int i = 0; i < kWords; ++i) {
+      if (col(i) < kCols) words[col(i)] = words_[i];
+    }
+    arch::warp_barrier();  // all lanes have written before one says so
+  }
+
+ private:
+  static constexpr int kWords = ceil_div(kCols, arch::kWarpSize);
+  ATTILE_DEVICE static int col(int i) {
+    return i * arch::kWarpSize + arch::thread_index() % arch::kWarpSize;
+  }
+
+  Word words_[kWords];
 };
 
 /// Is the modifier that leaves scores as they are.

@@ -94,6 +94,8 @@ inline constexpr int kResultLaneColumns = [] {
 
 /// Adds A B to acc; fp32 takes one product of operands rounded to TF32. The pieces of one step of
 /// the depth are loaded while those of the step before are multiplied.
+///   tile::multiply<T>(s_frag, tile::SharedLeft(q_smem, Scores::warp_row()),
+///                     tile::SharedRightTransposed(k_smem));
 /// Scope    all lanes of a warp, each for the elements that it holds; the operands are visible to
 ///          the warp.
 template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>

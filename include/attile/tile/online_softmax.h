@@ -61,25 +61,16 @@ inline constexpr bool kHaveValues = requires(const Sinks& sinks, Output& output)
   sinks.add_value(output, 0, 1.0f);
 };
 
-/// Says how far the m of an OnlineSoftmax is set below the largest score. Units: those of the
-/// scores.
-struct MaximumOffset {
-  float offset;
-
-  /// Returns the m of a largest score. Scores of 2^18 times the offset keep their own: so far apart
-  /// numbers lie there that the difference could be any.
-  ATTILE_HOST_DEVICE float below(float largest) const {
-    const float limit = offset * 0x1p18f;
-    return -limit < largest && largest < limit ? largest - offset : largest;
-  }
-};
-struct NoMaximumOffset {
-  ATTILE_HOST_DEVICE static float below(float largest) { return largest; }
-};
-
 /// Holds the online softmax state of the rows that one thread holds (arXiv 1805.02867;
 /// FlashAttention-2, Alg. 1): m, and l, the sum of exp(score - m). m is the largest score so far,
 /// or with a rescale threshold one before it that is at most that much smaller.
+///   tile::OnlineSoftmax<Output::kRegRows> softmax;
+///   softmax.reset();
+///   ...  // for each tile of keys: S
+///   softmax.step(s_frag, o_frag, scale * kLog2e);  // S becomes P, O is rescaled
+///   ...  // O += P V; behind the last tile:
+///   softmax.finish(o_frag);
+///   const float lse = softmax.lse(r, scale * kLog2e);
 /// Units    m: those of the scores. `scale_log2` turns scores into log2 units: scale * log2(e) for
 ///          raw products, log2(e) for scaled scores. l may be the partial sum of one lane: `finish`
 ///          adds those of the lanes.
@@ -113,13 +104,7 @@ struct OnlineSoftmax {
   ///          floor) of this lane alone. Outputs have scale_row(r, factor).
   template <int kThreshold = 0, class Scores, class Output>
   ATTILE_HOST_DEVICE void step(Scores& scores, Output& output, float scale_log2) {
-    bool needed = true;
-    if constexpr (kThreshold > 0) {
-      needed = Scores::any_lane(
-          lane_maxima(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))).above);
-    }
-    const Rescaling rescaling = update_max(scores, scale_log2, needed);
-    rescaling.apply(output);
+    update_max<kThreshold>(scores, scale_log2).apply(output);
     exponentiate(scores, scale_log2);
   }
 
@@ -219,19 +204,34 @@ struct OnlineSoftmax {
   }
 
   /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
-  /// and l without rowsum P.
+  /// and l without rowsum P. `step` is
+  ///   const auto rescaling = softmax.update_max<8>(s_frag, scale_log2);
+  ///   rescaling.apply(o_frag);
+  ///   softmax.exponentiate(s_frag, scale_log2);
+  template <int kThreshold, class Scores>
+  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2) {
+    bool needed = true;
+    if constexpr (kThreshold > 0) {
+      needed = Scores::any_lane(
+          lane_maxima(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))).above);
+    }
+    return update_max(scores, scale_log2, needed);
+  }
+
+  /// Does the same where the kernel has compared the scores itself. `needed`: whether a score of
+  /// the warp exceeds its row's threshold, the same in all lanes; if it is false, m and l stay as
+  /// they are.
   template <class Scores>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};
     result.needed = needed;
-    if (needed) {
-      ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) update_row(result, r, scores.row_max(r), scale_log2);
-    }
+    if (!needed) return result;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) update_row(result, r, scores.row_max(r), scale_log2);
     return result;
   }
-  /// Does the same for the rows that have a score above their threshold; the others keep m and l,
-  /// and their factor is 1. Nothing reads the scores again.
+  /// Does it for the rows that have a score above their threshold, without the scores. The others
+  /// keep m and l, and their factor is 1.
   /// `offset`: how far m is set below the largest score, so that P is above 1.
   /// Scope    all lanes of a warp. Scores have max_lanes(x) -> the maximum of x over the lanes of a
   ///          row.

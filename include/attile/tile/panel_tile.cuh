@@ -27,6 +27,10 @@ inline constexpr int kTileColumns = sizeof(T) == 2 ? 16 : 32;
 
 /// Refers to a (Rows, Cols) tile in shared memory for matrix instructions, in panels whose rows
 /// take at most kMostUnits times 16 bytes.
+///   using KTile = tile::PanelTile<kBc, kDim, __nv_bfloat16>;
+///   const auto k_smem = carver.take<KTile>();
+///   const auto eight = k_smem.run<8>(row, col);  // neighbours of a row
+///   arch::store(&k_smem.at(row, col), eight);
 template <int Rows, int Cols, class T, int kMostUnits = 8>
 struct PanelTile {
   using Element = T;
@@ -34,6 +38,8 @@ struct PanelTile {
   static constexpr int kRows = Rows;
   static constexpr int kCols = Cols;
   static constexpr std::size_t kBytes = Layout::kBytes;
+  /// The bytes after which the swizzle repeats: 8 rows of a panel.
+  static constexpr std::size_t kAlignment = 8 * Layout::kRowBytes;
 
   unsigned char* data;
 
@@ -130,6 +136,10 @@ class WordReader {
 };
 
 /// Begins to load a tile; the copies belong to the thread's open commit group.
+///   tile::load_async<kThreads>(k_smem, k, kv_tile * kBc);
+///   arch::async_copy_commit();
+///   arch::async_copy_wait<0>();
+///   arch::barrier();  // the copies of all threads have arrived before anyone reads the tile
 ///   shared(r, c) = source(row0 + r, c); 0 where the source has no such row or column.
 /// Shapes   source.cols <= Cols.
 /// Scope    kThreads threads, whole warps; `number` is that of each among them: by default those

@@ -10,6 +10,7 @@
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/vec.h>
+#include <attile/tile/shared_tile.cuh>
 
 #include <cstddef>
 #include <cstdint>
@@ -168,6 +169,30 @@ class Pipeline {
 
   unsigned char* data_;
   arch::Mbarrier* barriers_;  // kStages `full` ones, then kStages `empty` ones
+};
+
+/// Initialises pipelines, each of whose tiles `consumers` warps consume.
+///   tile::init_pipelines(kConsumerWarps, k_pipeline, v_pipeline);
+/// Scope    all threads of the block, before any of them uses a pipeline.
+template <class... Pipelines>
+ATTILE_DEVICE void init_pipelines(int consumers, const Pipelines&... pipelines) {
+  if (arch::thread_index() == 0) {
+    (pipelines.init(consumers), ...);
+    arch::mbarrier_publish();
+  }
+  arch::barrier();  // nobody uses a barrier that is not there yet
+}
+
+/// Says what a pipeline takes of shared memory: its tiles, and behind them its barriers.
+template <class Tile, int kStages>
+struct InSharedMemory<Pipeline<Tile, kStages>> {
+  using Piece = Pipeline<Tile, kStages>;
+  static constexpr std::size_t kBytes = Piece::kBytes + 2 * kStages * sizeof(arch::Mbarrier);
+  static constexpr std::size_t kAlignment = Tile::kAlignment;
+
+  ATTILE_DEVICE static Piece at(unsigned char* memory) {
+    return {memory, reinterpret_cast<arch::Mbarrier*>(memory + Piece::kBytes)};
+  }
 };
 
 /// Begins the copy of a tile to where its first element has the coordinates `at`, one box for each

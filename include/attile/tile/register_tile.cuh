@@ -28,6 +28,10 @@ constexpr int run_length(int size, int lanes) {
 /// rows (16 * ColRun columns) after the one before. A row stays within one warp: neighbouring lanes
 /// hold two rows, because a 16-byte read takes 2 cycles of shared memory where each quad of lanes
 /// reads at most 2 addresses, and 4 where it reads 4 (docs/tuning.md, "Portable tiles").
+///   constexpr int kRowLanes = kThreads / tile::kColLanes;
+///   tile::RegisterTile<64, 128, kRowLanes, 4, 4> o_frag;
+///   o_frag.clear();
+///   o_frag.for_each([&](int row, int col, float& x) { x *= gain[col]; });
 /// Rows and Cols may be any numbers: `for_each`, `row_max` and `exponentiate` ignore the elements
 /// of a thread that are beyond them.
 template <int Rows, int Cols, int RowLanes, int RowRun, int ColRun>

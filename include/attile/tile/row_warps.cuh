@@ -12,6 +12,8 @@ namespace attile::tile {
 
 /// Exchanges values among the warps of a row: the kWarpsN of a block's kWarps warps that hold the
 /// same rows of an MmaTile and different columns. Each thread has one value for each of kRows rows.
+///   const auto row_warps = carver.take<tile::RowWarps<kWarps, 2, Scores::kRegRows>>();
+///   softmax.step<8>(s_frag, o_frag, scale_log2, row_warps);
 /// Scope    all functions: all threads of the warps of a row.
 /// Barriers each set of such warps has a named barrier of the block, numbered from 1 on.
 template <int kWarps, int kWarpsN, int kRows>

@@ -87,7 +87,9 @@ ATTILE_DEVICE void for_each_shown(const Coord& coord, const M& mask, const F& f)
   }
 }
 
-/// Sets S = -inf where the mask or the extent hides the score. The mask is called only for scores
+/// Sets S = -inf where the mask or the extent hides the score.
+///   tile::hide(s_frag, tile::TileCoord{batch, head, row0, col0, {q_len, kv_len}}, Causal{});
+/// The mask is called only for scores
 /// inside the extent, so that it never reads memory past a length.
 template <class Registers, class Coord, class M>
 ATTILE_DEVICE void hide(Registers& scores, const Coord& coord, const M& mask) {
@@ -125,6 +127,21 @@ ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord, const 
   modify_and_mask<kMasked>(scores, coord, modifier, policies);
 }
 
+/// Does the same where it is known at run time alone whether a tile is `full`, that is whether no
+/// score of a row that exists is hidden. Such a tile is spared the mask.
+///   const tile::TileCoord coord{batch, head, row0, kv_tile * kBc, {q_len, kv_len}};
+///   tile::modify_and_mask(s_frag, coord, modifier, policies, at.kv_tiles.full(kv_tile));
+template <class Registers, class Coord, class AnyModifier, class Policies>
+ATTILE_DEVICE void modify_and_mask(Registers& scores, const Coord& coord,
+                                   const AnyModifier& modifier, const Policies& policies,
+                                   bool full) {
+  if (full) {
+    modify_and_mask<false>(scores, coord, modifier, policies);
+  } else {
+    modify_and_mask<true>(scores, coord, modifier, policies);
+  }
+}
+
 /// Holds one bit for each score of a tile that this thread holds.
 template <class Registers>
 class ScoreBits {
@@ -147,7 +164,11 @@ class ScoreBits {
   std::uint32_t words_[kWords] = {};
 };
 
-/// Holds which scores of a tile are inside the extent and visible. The mask is evaluated before the
+/// Holds which scores of a tile are inside the extent and visible.
+///   tile::VisibleBits<Scores> visible;
+///   visible.ask(mask, coord);  // while the product is made
+///   visible.hide(s_frag);
+/// The mask is evaluated before the
 /// scores are computed, so that the loads of the mask have finished by then and one bit a score
 /// remains. Where the mask has no branch, its loads for all scores are in flight together, and what
 /// scores have in common is loaded once.

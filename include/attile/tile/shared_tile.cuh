@@ -24,6 +24,9 @@ enum class Padding {
 };
 
 /// Refers to a (Rows, Cols) tile of floats in shared memory, which is stored line by line.
+///   using QTile = tile::SharedTile<64, 128, tile::Order::kColumnMajor, tile::Padding::kNone>;
+///   const auto q_smem = carver.take<QTile>();
+///   float& x = q_smem.at(row, col);
 template <int Rows, int Cols, Order kTileOrder = Order::kRowMajor, Padding kPadding = Padding::kOdd>
 struct SharedTile {
   static constexpr int kRows = Rows;
@@ -57,17 +60,52 @@ struct SharedTile {
   }
 };
 
-/// Cuts shared memory into tiles, one after another.
-struct SharedCarver {
-  unsigned char* next;
+/// Says what a piece takes of shared memory, and makes it there: a SharedTile, a PanelTile, a
+/// RowWarps. Pipeline has one of its own.
+template <class Piece>
+struct InSharedMemory {
+  static constexpr std::size_t kBytes = Piece::kBytes;
+  static constexpr std::size_t kAlignment = [] {
+    if constexpr (requires { Piece::kAlignment; }) return std::size_t{Piece::kAlignment};
+    return std::size_t{16};
+  }();
 
-  /// Returns the next tile, and moves on by `bytes`.
-  template <class Tile>
-  ATTILE_DEVICE Tile take(std::size_t bytes = Tile::kBytes) {
-    Tile tile{reinterpret_cast<float*>(next)};
-    next += bytes;
-    return tile;
+  ATTILE_DEVICE static Piece at(unsigned char* memory) {
+    if constexpr (requires { Piece{reinterpret_cast<float*>(memory)}; }) {
+      return Piece{reinterpret_cast<float*>(memory)};
+    } else {
+      return Piece{memory};
+    }
   }
 };
+
+/// Cuts shared memory into pieces, one after another, each aligned as it has to be.
+///   tile::SharedCarver carver{arch::dynamic_shared()};
+///   const auto q_smem = carver.take<QTile>();
+///   const auto k_smem = carver.take<KTile>();
+/// Units    memory: aligned to 1024 bytes, as `arch::dynamic_shared` is. A kernel is launched with
+///          shared_bytes<QTile, KTile>, the same pieces in the same order.
+struct SharedCarver {
+  unsigned char* memory;
+  std::size_t used = 0;
+
+  /// Returns the next piece, and moves on by `bytes`.
+  template <class Piece>
+  ATTILE_DEVICE Piece take(std::size_t bytes = InSharedMemory<Piece>::kBytes) {
+    used = round_up(used, InSharedMemory<Piece>::kAlignment);
+    const auto piece = InSharedMemory<Piece>::at(memory + used);
+    used += bytes;
+    return piece;
+  }
+};
+
+/// Is what a kernel needs whose SharedCarver takes these pieces, in this order. Units: bytes.
+template <class... Pieces>
+inline constexpr std::size_t shared_bytes = [] {
+  std::size_t used = 0;
+  ((used = round_up(used, InSharedMemory<Pieces>::kAlignment) + InSharedMemory<Pieces>::kBytes),
+   ...);
+  return used;
+}();
 
 }  // namespace attile::tile

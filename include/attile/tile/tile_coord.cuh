@@ -10,6 +10,7 @@ namespace attile::tile {
 
 /// Says which part of which score matrix a tile is: the head of a sequence, and the row and column
 /// of the tile's first score.
+///   const tile::TileCoord coord{at.sequence, at.head, at.row0, kv_tile * kBc, at.extent};
 struct TileCoord {
   static constexpr bool kOneHead = true;
 

@@ -6,6 +6,8 @@
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/wgmma.cuh>
 #include <attile/core/config.h>
+#include <attile/tile/copy.cuh>
+#include <attile/tile/matrix.cuh>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
@@ -17,6 +19,11 @@
 // Asynchronous matrix products of one warpgroup: a `start_...` function begins a product, and
 // `wait_product` waits for it. The accumulator is an MmaTile of which each warp holds 16 rows.
 // Between the start and the wait no other code may access the accumulator or the operands.
+//
+//   tile::start_transposed_product(s_frag, q_smem, k_smem, warpgroup * 64);  // S = Q K^T
+//   tile::start_product(o_frag, p_left, v_smem);                             // O += P V
+//   tile::wait_product<1>(s_frag);  // S is made; P V may be under way
+//   tile::wait_product<0>(o_frag);
 
 namespace attile::tile {
 
@@ -144,6 +151,11 @@ ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0
   arch::wgmma_commit();
 }
 
+/// Refuses an operand that ends before the product that reads it.
+template <class Acc, class E, class Registers, class B>
+void start_product(Acc& acc, const RegisterLeft<E, Registers>&& a, const B& b, int b_row = 0,
+                   bool adds = true) = delete;
+
 /// Holds an MmaTile of more than 128 columns as two tiles, the first of 128 columns. No instruction
 /// then has more registers than a kernel of 512 threads may begin with, which the compiler demands
 /// (C7602).
@@ -194,6 +206,17 @@ ATTILE_DEVICE void stage(const Tile& shared, const WideTile<Rows, Cols, kWarps>&
                          float factor, int col0, int row0) {
   stage(shared, registers.low, factor, col0, row0);
   stage(shared, registers.high, factor, col0 + registers.kLowCols, row0);
+}
+
+/// Stores both parts of a wide tile, each as `store` of an MmaTile does.
+template <class T, int Rows, int Cols, int kWarps>
+ATTILE_DEVICE void store(const Matrix<T>& target, const WideTile<Rows, Cols, kWarps>& registers,
+                         int row0, float factor = 1.0f) {
+  constexpr int kLow = WideTile<Rows, Cols, kWarps>::kLowCols;
+  store(target, registers.low, row0, factor);
+  store(Matrix<T>{target.data + kLow, target.row_stride, target.rows, target.cols - kLow,
+                  target.vectors},
+        registers.high, row0, factor);
 }
 
 /// Waits until at most kPending of the warp's latest commit groups are unfinished. `acc` belongs to

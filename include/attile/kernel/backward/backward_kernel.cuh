@@ -9,11 +9,11 @@
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/backward/backward_preprocess.cuh>
 #include <attile/kernel/backward/backward_schedule.cuh>
 #include <attile/kernel/backward/dq_order.cuh>
-#include <attile/kernel/problem/work_tile.h>
 
 #include <cstdint>
 

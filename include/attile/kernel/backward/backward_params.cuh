@@ -10,9 +10,9 @@
 #include <attile/core/schedule.h>
 #include <attile/core/sequences.h>
 #include <attile/core/tile_slots.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/problem/problem.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 
 #include <cstddef>

@@ -12,12 +12,12 @@
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/vec.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/backward/backward_schedule.cuh>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/dq_order.cuh>
 #include <attile/kernel/backward/score_gradient.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/warp_sum.cuh>

@@ -5,10 +5,10 @@
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/problem/find_slot.cuh>
-#include <attile/kernel/problem/work_tile.h>
 
 #include <cstdint>
 

@@ -8,9 +8,9 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/panel_tile.cuh>
 

@@ -4,9 +4,9 @@
 #include <attile/arch/opaque.h>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/backward/backward_schedule.cuh>
-#include <attile/kernel/problem/work_tile.h>
 
 #include <type_traits>
 

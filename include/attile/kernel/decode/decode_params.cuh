@@ -13,9 +13,9 @@
 #include <attile/core/sequences.h>
 #include <attile/core/splits.h>
 #include <attile/core/status.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/problem/problem.cuh>
-#include <attile/kernel/problem/work_tile.h>
 
 #include <climits>
 #include <cstddef>

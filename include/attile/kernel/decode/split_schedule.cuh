@@ -8,8 +8,8 @@
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/splits.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/decode/decode_params.cuh>
-#include <attile/kernel/problem/work_tile.h>
 
 #include <climits>
 #include <cstdint>

@@ -13,10 +13,11 @@
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
 #include <attile/core/vec.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_params.cuh>
 #include <attile/kernel/problem/problem.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/online_softmax.h>
+#include <attile/tile/row_sinks.cuh>
 #include <attile/tile/scores.cuh>
 
 #include <cstdint>
@@ -58,18 +59,6 @@ std::int64_t forward_block_count(const typename Traits::Args& args) {
   }
 }
 
-/// Gives the sinks of the rows that this thread holds: each has that of its query head.
-template <class Registers, class SinkType, class Coord>
-struct RowSinks {
-  static constexpr bool kEnabled = true;
-
-  const SinkType& sink;
-  Coord coord;
-  float scale_log2;
-
-  ATTILE_DEVICE float logit(int r) const { return sink.logit(coord.at(Registers::row(r), 0).head); }
-};
-
 /// Gives the results of earlier keys of the rows that this thread holds, of which there are some
 /// beyond the sequence's last one.
 template <class Registers, class Traits, class Coord>
@@ -105,8 +94,8 @@ ATTILE_DEVICE auto row_sinks(const ForwardParams<Traits>& p, float scale_log2,
   if constexpr (kIsEarlierKeys<typename Traits::SinkType>) {
     return RowsOfEarlierKeys<Registers, Traits, decltype(coord())>{p, coord(), scale_log2};
   } else if constexpr (Traits::SinkType::kEnabled) {
-    return RowSinks<Registers, typename Traits::SinkType, decltype(coord())>{p.policies.sink,
-                                                                             coord(), scale_log2};
+    return tile::RowSinks<Registers, typename Traits::SinkType, decltype(coord())>{
+        p.policies.sink, coord(), scale_log2};
   } else {
     return tile::NoSinks{};
   }

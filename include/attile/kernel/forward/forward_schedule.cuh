@@ -2,8 +2,8 @@
 #pragma once
 
 #include <attile/core/config.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_params.cuh>
-#include <attile/kernel/problem/work_tile.h>
 
 namespace attile {
 

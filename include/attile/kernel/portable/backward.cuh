@@ -8,11 +8,11 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/dq_order.cuh>
 #include <attile/kernel/portable/backward_traits.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/matmul.cuh>
 #include <attile/tile/register_tile.cuh>
@@ -44,7 +44,7 @@ struct BackwardTiles {
     k = carver.take<typename Traits::KTile>();
     v = carver.take<typename Traits::VTile>();
     ds = carver.take<typename Traits::PTile>();
-    rest = carver.next;
+    rest = carver.memory + carver.used;
   }
 };
 

@@ -6,8 +6,8 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/portable/flash1_params.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/matmul.cuh>

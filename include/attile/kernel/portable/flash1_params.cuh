@@ -6,9 +6,9 @@
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/tensor.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/portable/forward_traits.cuh>
 #include <attile/kernel/problem/problem.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/matrix.cuh>
 
 #include <concepts>

@@ -4,10 +4,10 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/forward/forward_schedule.cuh>
 #include <attile/kernel/portable/forward_traits.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/copy.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/matmul.cuh>

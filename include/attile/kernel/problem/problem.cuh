@@ -16,10 +16,10 @@
 #include <attile/core/sequences.h>
 #include <attile/core/tensor.h>
 #include <attile/core/tile_slots.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/problem/find_slot.cuh>
 #include <attile/kernel/problem/fp8_params.h>
 #include <attile/kernel/problem/modifier_params.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/tile/matrix.cuh>
 #include <attile/tile/modifier_math.h>
 #include <attile/tile/scores.cuh>

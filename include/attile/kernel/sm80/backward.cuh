@@ -8,12 +8,12 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_kernel.cuh>
 #include <attile/kernel/backward/backward_step.cuh>
 #include <attile/kernel/backward/dq_accum.cuh>
 #include <attile/kernel/backward/dq_order.cuh>
 #include <attile/kernel/backward/q_tile_loop.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm80/backward_traits.cuh>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>

@@ -6,9 +6,10 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/forward/forward_schedule.cuh>
-#include <attile/kernel/problem/work_tile.h>
+#include <attile/kernel/forward/fusion.h>
 #include <attile/kernel/sm80/forward_traits.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_operands.cuh>
@@ -17,6 +18,8 @@
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/scores.cuh>
+
+#include <type_traits>
 
 namespace attile::sm80 {
 
@@ -124,8 +127,13 @@ ATTILE_DEVICE WorkTile tile_anew(const ForwardParams<Traits>& p, int block,
 /// asynchronous copies. S and O stay in the registers of the warps that have their rows, P too
 /// where that is one warp.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 128 bytes.
-template <class Traits>
-ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared) {
+/// fusion   what is done with Q, K and O besides: see NoFusion.
+template <class Traits, class Fusion = NoFusion>
+ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsigned char* shared,
+                                 const Fusion& fusion = {}) {
+  static_assert(
+      !Fusion::kChangesInputs || std::is_same_v<typename Traits::K, typename Traits::ElementType>,
+      "attile::sm80: a fusion changes Q and K of one element type, not K in fp8");
   using T = typename Traits::ElementType;
   using Scores = typename Traits::ScoreRegisters;
   using Outputs = typename Traits::OutputRegisters;
@@ -155,6 +163,11 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
   o_frag.clear();
   softmax.reset();
+  if constexpr (Fusion::kChangesInputs) {
+    arch::async_copy_wait<0>();
+    arch::barrier();  // Q has arrived before it is changed; another barrier follows before S
+    fusion.q_loaded(q_smem, at);
+  }
 
   ATTILE_UNROLL_BY(1)
   for (int step = range.first; step < range.last; ++step) {  // lines 6 and 7
@@ -167,6 +180,10 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
     arch::barrier();  // K has arrived before anyone reads it; V has been read before it is loaded
     kv_smem.load_v(kv_tile);
     arch::async_copy_commit();
+    if constexpr (Fusion::kChangesInputs) {
+      fusion.k_loaded(kv_smem.k, here, kv_tile * kBc);
+      arch::barrier();  // K is changed before it is multiplied
+    }
 
     Scores s_frag;
     if (seen) {
@@ -198,7 +215,8 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   }
   const auto rows = [&] { return OneTileSchedule<Traits>(p, arch::opaque(block)).rows(); };
   const auto sinks = row_sinks<Outputs>(p, scale_log2, [&] { return p.coord(rows(), 0); });
-  softmax.finish(o_frag, p.output_scale(rows), row_warps, sinks);   // line 12
+  softmax.finish(o_frag, p.output_scale(rows), row_warps, sinks);  // line 12
+  if constexpr (!std::is_same_v<Fusion, NoFusion>) fusion.output(o_frag, rows());
   store_output(p, arch::opaque(block), shared, o_frag, row_warps);  // line 14
   const WorkTile end = OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
   store_lse<Outputs>(p, p.coord(end, 0), softmax, scale_log2);  // lines 13, 15

@@ -7,10 +7,10 @@
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/vec.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/decode/decode_params.cuh>
 #include <attile/kernel/decode/merge_parts.cuh>
 #include <attile/kernel/decode/split_schedule.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm80/decode_traits.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/tile_coord.cuh>

@@ -12,11 +12,11 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_schedule.cuh>
 #include <attile/kernel/backward/dq_mode.h>
 #include <attile/kernel/backward/dq_order.cuh>
 #include <attile/kernel/backward/q_tile_loop.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/backward_memory.cuh>
 #include <attile/kernel/sm90/backward_params.cuh>
 #include <attile/kernel/sm90/backward_traits.cuh>

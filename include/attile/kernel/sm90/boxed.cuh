@@ -10,7 +10,8 @@
 #include <attile/core/sequences.h>
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
-#include <attile/kernel/problem/work_tile.h>
+#include <attile/core/work_tile.h>
+#include <attile/tile/tensor_map.cuh>
 
 #include <cuda_runtime.h>
 
@@ -22,19 +23,7 @@
 
 namespace attile::sm90 {
 
-/// Returns a tensor as TMA addresses it, and the box of it that fills one panel of a tile: `rows`
-/// rows of each of `packed` neighbouring heads.
-/// Shapes   the result: (dim, head of a pack, row, pack, batch), the contiguous dimension first.
-template <class Tile, class T, class Data>
-arch::BoxedTensor boxed(const Tensor<Data>& t, RowShape shape, int heads, int dim, int packed = 1,
-                        int rows = Tile::kRows) {
-  constexpr int kBytes = sizeof(T);
-  const std::int64_t head_bytes = t.head_stride * kBytes;
-  return {t.data,
-          {dim, packed, shape.rows, heads / packed, shape.batches},
-          {kBytes, head_bytes, t.row_stride * kBytes, head_bytes * packed, t.batch_stride * kBytes},
-          {Tile::Layout::kPanelColumns, packed, rows, 1, 1}};
-}
+using tile::boxed;
 
 /// Says how the batches of tensors, or their pages, are counted by another axis, where sequences
 /// have lengths of their own: batch b adds b * rows to a row's number, or b * heads to a head's.

@@ -8,7 +8,7 @@
 #include <attile/core/math.h>
 #include <attile/core/status.h>
 #include <attile/core/tile_modifier.h>
-#include <attile/kernel/problem/work_tile.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>

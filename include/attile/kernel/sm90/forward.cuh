@@ -7,6 +7,7 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
+#include <attile/kernel/forward/fusion.h>
 #include <attile/kernel/sm90/forward_consumer.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
@@ -166,9 +167,13 @@ namespace attile::sm90 {
 
 /// Computes a block's work tiles.
 /// Scope    all threads of the block. `shared`: Traits::kSharedBytes, aligned to 1024 bytes.
-template <class Traits>
+/// fusion   what is done with O besides: see NoFusion. Q and K stay as TMA loads them.
+template <class Traits, class Fusion = NoFusion>
 ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
-                                 unsigned char* shared) {
+                                 unsigned char* shared, const Fusion& fusion = {}) {
+  static_assert(!Fusion::kChangesInputs,
+                "attile::sm90: a fusion of this family changes O alone; sm80 takes one that "
+                "changes Q and K");
   if constexpr (!arch::kHasWarpgroups) return;
   const ForwardMemory<Traits> smem{shared};
   if (arch::thread_index() == Traits::kConsumers * arch::kWarpgroupSize) {
@@ -184,7 +189,7 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
     produce(p, block, smem);
   } else {
     arch::reg_alloc<Traits::kConsumerRegisters>();
-    ForwardConsumer<Traits>(p, smem, warpgroup).run();
+    ForwardConsumer<Traits, Fusion>(p, smem, warpgroup, fusion).run();
   }
 }
 

@@ -6,8 +6,9 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/core/schedule.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
-#include <attile/kernel/problem/work_tile.h>
+#include <attile/kernel/forward/fusion.h>
 #include <attile/kernel/sm90/forward_epilogue.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_modifier.cuh>
@@ -24,9 +25,6 @@
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/warpgroup.cuh>
-
-#include <type_traits>
-#include <utility>
 
 // A consumer warpgroup of the forward kernel. The lines named are those of FlashAttention-2,
 // Algorithm 1 (arXiv 2307.08691).
@@ -55,7 +53,7 @@ namespace attile::sm90 {
 /// A row that sees none in tiles that are visited has m = -inf, l = 0 and P = 0 to the end, of
 /// which OnlineSoftmax makes the same (`finish`, `lse`). A tile that the mask hides from a row
 /// leaves its m and l as they were.
-template <class Traits>
+template <class Traits, class Fusion = NoFusion>
 class ForwardConsumer {
   static_assert(Traits::kConsumers <= kMostConsumers,
                 "attile::sm90: named barriers are for up to 3 consumer warpgroups");
@@ -69,8 +67,9 @@ class ForwardConsumer {
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
   ATTILE_DEVICE ForwardConsumer(const TmaForwardParams<Traits>& p,
-                                const ForwardMemory<Traits>& smem, int warpgroup)
-      : p_(p), smem_(smem), warpgroup_(warpgroup), sampler_(p.sampler()) {
+                                const ForwardMemory<Traits>& smem, int warpgroup,
+                                const Fusion& fusion)
+      : p_(p), smem_(smem), fusion_(fusion), warpgroup_(warpgroup), sampler_(p.sampler()) {
     if constexpr (Traits::kPacksHeads) {
       ATTILE_UNROLL
       for (int stage = 0; stage < Traits::kQStages; ++stage) {
@@ -307,7 +306,8 @@ class ForwardConsumer {
     const auto sinks =
         row_sinks<Outputs>(p_, scales.scale_log2, [&] { return p_.coord(at, warpgroup_, 0); });
     softmax_.finish(output_.o_frag, done.output_scale(sampler_.keep_scale()), sinks);  // line 12
-    store_o(p_, smem_, warpgroup_, at, output_.o_frag);                                // line 14
+    apply_fusion<Traits>(fusion_, warpgroup_, at, output_.o_frag);
+    store_o(p_, smem_, warpgroup_, at, output_.o_frag);  // line 14
     // Lines 13 and 15.
     store_lse<Outputs>(p_, p_.coord(at, warpgroup_, 0), softmax_, scales.scale_log2);
   }
@@ -382,6 +382,7 @@ class ForwardConsumer {
 
   const TmaForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
+  [[no_unique_address]] HeldFusion<Fusion> fusion_;
   int warpgroup_;
   [[no_unique_address]] Sampler sampler_;
   int number_ = 0;      // of the block's work tiles, the one whose rows are computed

@@ -6,13 +6,16 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
-#include <attile/kernel/problem/work_tile.h>
+#include <attile/kernel/forward/fusion.h>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>
+
+#include <type_traits>
 
 // The epilogue of a consumer warpgroup of the forward kernel: O goes through shared memory, but for
 // one in fp32.
@@ -21,6 +24,18 @@ namespace attile::sm90 {
 
 /// Returns whether this thread is the one of its warpgroup that starts copies of O.
 ATTILE_DEVICE bool is_storing_thread() { return arch::thread_index() % arch::kWarpgroupSize == 0; }
+
+/// Does what a fusion does with O of the rows of `at`, which a warpgroup has normalised in
+/// registers. Scope    all threads of the warpgroup.
+template <class Traits, class Fusion>
+ATTILE_DEVICE void apply_fusion(const Fusion& fusion, int warpgroup, WorkTile at,
+                                typename Traits::OutputRegisters& o_frag) {
+  if constexpr (!std::is_same_v<Fusion, NoFusion>) {
+    static_assert(!Traits::kPacksHeads, "attile::sm90: a fusion takes rows of one head");
+    at.row0 -= warpgroup * kWarpgroupRows;  // register tiles count rows through the block
+    fusion.output(o_frag, at);
+  }
+}
 
 /// Stores O of the rows of `at`, which a warpgroup has normalised in registers (FlashAttention-2,
 /// Algorithm 1, line 14).

@@ -10,11 +10,12 @@
 #include <attile/core/status.h>
 #include <attile/core/tensor.h>
 #include <attile/core/tile_slots.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/forward/forward_kernel.cuh>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/tile/maximum_offset.h>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 

@@ -5,7 +5,7 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/core/sequences.h>
-#include <attile/kernel/problem/work_tile.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/dynamic_schedule.cuh>
 #include <attile/kernel/sm90/forward_memory.cuh>
 #include <attile/kernel/sm90/forward_params.cuh>
@@ -211,8 +211,7 @@ ATTILE_DEVICE void load_elements(const TmaForwardParams<Traits>& p, int block,
 template <class Traits>
 ATTILE_DEVICE void load_columns(const TmaForwardParams<Traits>& p, int block,
                                 const ForwardMemory<Traits>& smem) {
-  using Word = typename Traits::ColumnWord;
-  constexpr int kBc = Traits::kBc, kLaneWords = ceil_div(kBc, arch::kWarpSize);
+  constexpr int kBc = Traits::kBc;
   const int lane = arch::thread_index() % arch::kWarpSize;
   const auto pipeline = smem.k();
   typename Traits::KPipeline::State state;
@@ -221,23 +220,14 @@ ATTILE_DEVICE void load_columns(const TmaForwardParams<Traits>& p, int block,
     const Extent extent = p.extent(at);
     const ScoreBlock block_of_all{
         {at.sequence, at.head, max(at.row0, 0), 0}, extent, 1, extent.kv_len, p.scale};
-    const auto tile =
+    const auto column_tile =
         p.policies.score_mod.column_tile(block_of_all, tile::MathOf<typename Traits::T>());
     ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
-      const int col0 = p.kv_tile(at, step) * kBc + lane;
-      Word words[kLaneWords];
-      ATTILE_UNROLL
-      for (int i = 0; i < kLaneWords; ++i) {
-        words[i] = tile.col(min(col0 + i * arch::kWarpSize, extent.kv_len - 1));
-      }
+      const tile::ColumnWords<decltype(column_tile), kBc> words(
+          column_tile, p.kv_tile(at, step) * kBc, extent.kv_len);
       pipeline.await_empty(state);
-      ATTILE_UNROLL
-      for (int i = 0; i < kLaneWords; ++i) {
-        const int col = lane + i * arch::kWarpSize;
-        if (col < kBc) smem.columns(state.stage)[col] = words[i];
-      }
-      arch::warp_barrier();  // all lanes have written before one says so
+      words.store(smem.columns(state.stage));
       if (lane == 0) pipeline.producer_commit(state);
       state.advance();
     }

@@ -5,7 +5,7 @@
 #include <attile/core/config.h>
 #include <attile/core/mask.h>
 #include <attile/core/schedule.h>
-#include <attile/kernel/problem/work_tile.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/tile/scores.cuh>
 

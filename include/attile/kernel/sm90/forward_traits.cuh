@@ -9,8 +9,8 @@
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/core/tile_modifier.h>
+#include <attile/core/work_tile.h>
 #include <attile/kernel/problem/kernel_traits.h>
-#include <attile/kernel/problem/work_tile.h>
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_tile.cuh>

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+# Run by ctest: compiles a source to PTX, in which exactly the kernels from_N_... of an N above
+# ARCHITECTURE trap. COMPILER, FLAGS (separated by |), SOURCE, PTX, NVCC_ARCHITECTURE, ARCHITECTURE.
+string(REPLACE "|" ";" flags "${FLAGS}")
+execute_process(
+  COMMAND ${COMPILER} ${flags} -arch=compute_${NVCC_ARCHITECTURE} -ptx ${SOURCE} -o ${PTX}
+  RESULT_VARIABLE failed
+  OUTPUT_VARIABLE said
+  ERROR_VARIABLE said)
+if(failed)
+  message(FATAL_ERROR "It does not compile:\n${said}")
+endif()
+file(READ "${PTX}" ptx)
+string(REPLACE ";" "," ptx "${ptx}")
+string(REGEX MATCHALL "\\.entry from_[0-9]+_[a-z0-9_]+" entries "${ptx}")
+set(wrong "")
+set(count 0)
+foreach(entry IN LISTS entries)
+  string(FIND "${ptx}" "${entry}(" begin)
+  string(SUBSTRING "${ptx}" ${begin} -1 body)
+  string(FIND "${body}" "\n}" end)
+  string(SUBSTRING "${body}" 0 ${end} body)
+  string(REGEX MATCH "from_([0-9]+)_.*" name "${entry}")
+  set(lacks OFF)
+  if(CMAKE_MATCH_1 GREATER ARCHITECTURE)
+    set(lacks ON)
+  endif()
+  set(traps OFF)
+  if(body MATCHES "\n[ \t]*trap,")
+    set(traps ON)
+  endif()
+  if(NOT lacks STREQUAL traps)
+    string(APPEND wrong "  ${name}: traps ${traps}\n")
+  endif()
+  math(EXPR count "${count} + 1")
+endforeach()
+if(wrong OR NOT count)
+  message(FATAL_ERROR "compute_${NVCC_ARCHITECTURE}: wrong of ${count} kernels:\n${wrong}")
+endif()
+message(STATUS "${count} kernels")
