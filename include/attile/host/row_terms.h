@@ -6,7 +6,7 @@
 #include <attile/host/panels.h>
 #include <attile/host/parallel.h>
 #include <attile/host/problem.h>
-#include <attile/tile/online_softmax.h>
+#include <attile/tile/sink_gradient.h>
 
 #include <cstdint>
 

@@ -116,8 +116,9 @@ struct MmaTile {
     return reduce(r, floor, [](float m, float a, float b) { return arch::fmax_above(m, a, b); });
   }
   /// Returns the maximum of the warp's elements of a row. Scope: the lanes of a row, together.
-  ATTILE_DEVICE float row_max(int r) const {
-    const float mine = lane_max(r);
+  ATTILE_DEVICE float row_max(int r) const { return max_lanes(lane_max(r)); }
+  /// Returns the maximum of the values of a row's lanes. Scope: the lanes of a row, together.
+  ATTILE_DEVICE static float max_lanes(float mine) {
     const float pair = arch::fmax(mine, arch::shuffle_xor(mine, 1));
     return arch::fmax(pair, arch::shuffle_xor(pair, 2));
   }

@@ -28,25 +28,6 @@ ATTILE_HOST_DEVICE CommonMaximum common_maximum(float m_a, float m_b, float scal
   return {m, softmax_weight(m_a, m, scale_log2), softmax_weight(m_b, m, scale_log2)};
 }
 
-/// Returns D = rowsum(dO * O) of a row with a sink, which is `sum` wherever that is finite. An LSE
-/// that equals the sink says that there are no keys, so that O = 0 and D = 0 whatever dO is, or
-/// that they weigh less than a rounding of LSE: inf * 0, or a NaN, does not reach the sink's
-/// gradient.
-ATTILE_HOST_DEVICE constexpr float delta_beside_sink(float sum, float lse, float sink) {
-  const bool finite = -kInf < sum && sum < kInf;
-  return !finite && lse == sink ? 0.0f : sum;
-}
-
-/// Returns what a row adds to the gradient of its sink: -e^(sink - LSE) delta, in a product of type
-/// Real.
-/// Units    delta: D - dLSE. A row without gradient has lse = +inf and delta = 0. A sink that
-///          weighs nothing, such as one of -inf, gets 0 whatever delta is.
-template <class Real>
-ATTILE_HOST_DEVICE Real sink_gradient_of_row(float sink, float lse, float delta) {
-  const float weight = softmax_weight(sink, lse, kLog2e);
-  return weight == 0.0f ? Real(0) : -Real(weight) * Real(delta);
-}
-
 /// Stands for the sinks of rows that have none. Others have
 ///   kEnabled = true;  logit(r): the sink of row r, natural units, -inf for none;
 ///   scale_log2: as OnlineSoftmax has it;
@@ -144,7 +125,8 @@ struct OnlineSoftmax {
     if constexpr (RowWarps::kOneWarp) return step<kThreshold>(scores, output, scale_log2);
     if (row_warps.any(
             kThreshold == 0 ||
-            above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))))) {
+            lane_maxima(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2)))
+                .above)) {
       Maxima maxima;
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) maxima.x[r] = scores.row_max(r);
@@ -188,23 +170,31 @@ struct OnlineSoftmax {
     return result;
   }
 
-  /// Returns whether a score of this lane exceeds the threshold of its row. Where no threshold has
-  /// its sign bit set, that takes half as many instructions.
+  /// Holds the largest score of each row that this lane has, or the row's threshold where that is
+  /// larger, and whether any exceeds its threshold.
+  struct LaneMaxima {
+    float x[kRows];
+    bool above;
+  };
+  /// Finds them. Where no threshold has its sign bit set, that takes half as many instructions.
   template <class Scores>
-  ATTILE_HOST_DEVICE static bool above(const Scores& scores, const Thresholds& thresholds) {
-    bool above = false;
+  ATTILE_HOST_DEVICE static LaneMaxima lane_maxima(const Scores& scores,
+                                                   const Thresholds& thresholds) {
+    LaneMaxima result{};
     if (thresholds.positive) {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        above |= scores.lane_max_above(r, thresholds.x[r]) > thresholds.x[r];
+        result.x[r] = scores.lane_max_above(r, thresholds.x[r]);
       }
     } else {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        above |= scores.lane_max(r) > thresholds.x[r];
+        result.x[r] = arch::fmax(scores.lane_max(r), thresholds.x[r]);
       }
     }
-    return above;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) result.above |= result.x[r] > thresholds.x[r];
+    return result;
   }
 
   /// Does the first part of a step, for a kernel that has other work between the parts: updates m,
@@ -217,27 +207,40 @@ struct OnlineSoftmax {
     bool needed = true;
     if constexpr (kThreshold > 0) {
       needed = Scores::any_lane(
-          above(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))));
+          lane_maxima(scores, thresholds<Scores>(kThreshold * arch::reciprocal(scale_log2))).above);
     }
     return update_max(scores, scale_log2, needed);
   }
 
   /// Does the same where the kernel has compared the scores itself. `needed`: whether a score of
   /// the warp exceeds its row's threshold, the same in all lanes; if it is false, m and l stay as
-  /// they are. `offset`: how far m is set below the largest score, so that P is above 1.
-  template <class Scores, class Offset = NoMaximumOffset>
-  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed,
-                                          const Offset& offset = {}) {
+  /// they are.
+  template <class Scores>
+  ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};
     result.needed = needed;
-    if (needed) {
-      ATTILE_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const float m_new = arch::fmax(m[r], offset.below(scores.row_max(r)));
-        result.factor[r] = softmax_weight(m[r], m_new, scale_log2);
-        l[r] *= result.factor[r];
-        m[r] = m_new;
-      }
+    if (!needed) return result;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) update_row(result, r, scores.row_max(r), scale_log2);
+    return result;
+  }
+  /// Does it for the rows that have a score above their threshold, without the scores. The others
+  /// keep m and l, and their factor is 1.
+  /// `offset`: how far m is set below the largest score, so that P is above 1.
+  /// Scope    all lanes of a warp. Scores have max_lanes(x) -> the maximum of x over the lanes of a
+  ///          row.
+  template <class Scores, class Offset>
+  ATTILE_HOST_DEVICE Rescaling update_max_above(const LaneMaxima& maxima,
+                                                const Thresholds& thresholds, float scale_log2,
+                                                const Offset& offset) {
+    Rescaling result{};
+    result.needed = Scores::any_lane(maxima.above);
+    if (!result.needed) return result;
+    ATTILE_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const float largest = Scores::max_lanes(maxima.x[r]);
+      const float least = largest > thresholds.x[r] ? offset.below(largest) : m[r];
+      update_row(result, r, least, scale_log2);
     }
     return result;
   }
@@ -343,6 +346,13 @@ struct OnlineSoftmax {
   }
 
  private:
+  /// Raises m of a row to `least`, if it is smaller.
+  ATTILE_HOST_DEVICE void update_row(Rescaling& rescaling, int r, float least, float scale_log2) {
+    const float m_new = arch::fmax(m[r], least);
+    rescaling.factor[r] = softmax_weight(m[r], m_new, scale_log2);
+    l[r] *= rescaling.factor[r];
+    m[r] = m_new;
+  }
   /// Holds what the O of a row's keys, and the value of its sink, have to be multiplied by to be
   /// relative to the larger of m and the sink.
   struct SinkWeights {

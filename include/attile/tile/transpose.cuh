@@ -32,9 +32,11 @@ ATTILE_HOST_DEVICE constexpr int column_of_row(int row) {
 /// Writes an operand of fp8 that lies by rows: to(r, p) = from(BytePairs::element(p),
 /// column_of_row(r)).
 /// Shapes   from (depth, columns), to (columns, depth): multiples of 32.
+/// kPieces  2 or 4: how many pieces of 32 rows and 16 columns a warp loads before it stores the
+///          first one of them; 2 where it has fewer columns than 64. Each takes four registers.
 /// Scope    all lanes of a warp, which is `number` of kWarps that write a part each.
 /// Barriers `arch::fence_async_proxy` by all lanes and a barrier after, before a product reads it.
-template <int kWarps = 1, int Depth, int Cols, class T>
+template <int kWarps = 1, int kPieces = 2, int Depth, int Cols, class T>
 ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
                                      const PanelTile<Depth, Cols, T>& from, int number = 0) {
   using To = PanelTile<Cols, Depth, T>;
@@ -46,25 +48,25 @@ ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
   const std::uint32_t from_base = arch::shared_address(from.data);
   const LaneOffsets<From> from_offsets(lane, 0);
   const LaneOffsets<To> to_offsets(lane % 16, lane / 16);
-  // More at once, or unrolled, take more registers than a producer warp has.
+  // Unrolled loops take more registers than a producer warp has.
+  constexpr int kCols = 16 * (Cols % (kWarps * kPieces * 16) == 0 ? kPieces : 2);
   ATTILE_UNROLL_BY(1)
-  for (int first = number * 32; first < Cols; first += kWarps * 32) {
+  for (int first = number * kCols; first < Cols; first += kWarps * kCols) {
     ATTILE_UNROLL_BY(1)
     for (int row = 0; row < Depth; row += 32) {
       // Of each: rows 2 i and 2 i + 1 of columns 2 c and 2 c + 1, of 8 rows in each word.
-      std::uint32_t x[2][4];
+      std::uint32_t x[kCols / 16][4];
       ATTILE_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int col = first + half * 16;
-        arch::load_matrices_transposed(x[half], from_base + from_offsets.at(row, col));
+      for (int col = 0; col < kCols; col += 16) {
+        arch::load_matrices_transposed(x[col / 16], from_base + from_offsets.at(row, first + col));
       }
       ATTILE_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const auto& w = x[half];
+      for (int col = 0; col < kCols; col += 16) {
+        const auto& w = x[col / 16];
         const std::uint32_t y[4] = {
             arch::every_second_byte<false>(w[0], w[1]), arch::every_second_byte<true>(w[0], w[1]),
             arch::every_second_byte<false>(w[2], w[3]), arch::every_second_byte<true>(w[2], w[3])};
-        arch::store_matrices(to_base + to_offsets.at(first + half * 16, row), y);
+        arch::store_matrices(to_base + to_offsets.at(first + col, row), y);
       }
     }
   }

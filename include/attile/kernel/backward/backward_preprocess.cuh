@@ -19,7 +19,7 @@
 #include <attile/kernel/backward/dq_order.cuh>
 #include <attile/kernel/backward/score_gradient.cuh>
 #include <attile/tile/copy.cuh>
-#include <attile/tile/online_softmax.h>
+#include <attile/tile/sink_gradient.h>
 #include <attile/tile/warp_sum.cuh>
 
 #include <cstddef>

@@ -244,9 +244,9 @@ class ForwardConsumer {
   ATTILE_DEVICE auto modifier_of(int kv_tile) const {
     return tile_modifier<Traits>(p_, smem_, k_state_.stage, coord(kv_tile), scales().scale);
   }
-  /// Applies score modifier and mask to S, and updates m, and l with it (line 9). A warp updates
-  /// all of its rows when a score in one of them exceeds that row's threshold; else it keeps their
-  /// m, and P may exceed 1 (kRescaleThreshold). Returns what O has to be multiplied by.
+  /// Applies score modifier and mask to S, and updates m, and l with it (line 9), of rows in which
+  /// a score exceeds the row's threshold; others keep their m, and P may exceed 1
+  /// (kRescaleThreshold). Returns what O has to be multiplied by.
   template <class AnyModifier>
   ATTILE_DEVICE typename Softmax::Rescaling mask_and_update_max(
       int step, int kv_tile, const AnyModifier& modifier,
@@ -266,9 +266,9 @@ class ForwardConsumer {
       arch::warp_barrier();  // all lanes have read the columns' words before they are replaced
       release_k_and_q(step);
     }
-    const bool above = Softmax::above(s_frag_, thresholds);
-    return softmax_.update_max(s_frag_, scales().scale_log2, Scores::any_lane(above),
-                               p_.maximum_offset(rows()));
+    return softmax_.template update_max_above<Scores>(Softmax::lane_maxima(s_frag_, thresholds),
+                                                      thresholds, scales().scale_log2,
+                                                      p_.maximum_offset(rows()));
   }
   template <class AnyModifier>
   ATTILE_DEVICE void modify_and_mask(int step, int kv_tile, const AnyModifier& modifier) {

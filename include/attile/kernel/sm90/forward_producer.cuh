@@ -131,7 +131,8 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
       }
     }
     if (!is_reordered) {
-      tile::transpose_operand<Traits::kTransposers>(transposed, v_smem, number);
+      tile::transpose_operand<Traits::kTransposers, Traits::kTransposedPieces>(transposed, v_smem,
+                                                                               number);
     }
     arch::fence_async_proxy();  // products read by the async proxy what this lane has written
     arch::warp_barrier();       // all lanes have read the one tile, and written the other
@@ -155,8 +156,8 @@ ATTILE_DEVICE int consumer_part(int warpgroup, int number) {
 
 /// Loads the Q of one consumer warpgroup for every work tile of the block, and writes which rows of
 /// the tile they are (ConsumerRows).
-/// Behind a sequence's last row come zeros and not its neighbour's rows. A warp rescales O when any
-/// of its rows needs it (OnlineSoftmax), so a neighbour's scores would decide this sequence's bits.
+/// Behind a sequence's last row come zeros and not its neighbour's rows, whose scores could make a
+/// warp rescale O.
 /// Scope    one thread.
 template <class Traits>
 ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,

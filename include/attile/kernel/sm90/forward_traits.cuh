@@ -162,6 +162,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kTakesColumns = kFp8Values && P::SequencesType::kUniform;
   /// The warps that transpose it: that of the scheduler, too, where there is none.
   static constexpr int kTransposers = kHasScheduler ? 1 : 2;
+  /// The pieces of V that each of them loads at once, by the registers that it has.
+  static constexpr int kTransposedPieces = kProducerRegisters >= 40 ? 4 : 2;
   using LoadedVPipeline = tile::Pipeline<LoadedVTile, max(kLoadedVStages, 1)>;
   /// S, sums of P V, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;

@@ -11,7 +11,7 @@
 #include <attile/kernel/backward/score_gradient.cuh>
 #include <attile/kernel/standard/rows.cuh>
 #include <attile/kernel/standard/workspace.h>
-#include <attile/tile/online_softmax.h>
+#include <attile/tile/sink_gradient.h>
 
 #include <cstdint>
 
