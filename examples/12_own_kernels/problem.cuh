@@ -26,7 +26,7 @@ inline constexpr float kScale = 0.08838835f;  // 1 / sqrt(kDim)
 inline constexpr float kEpsilon = 1e-6f;
 
 /// A score modifier: it adds a bias for each key of a sequence. What the scores of a column have in
-/// common is read once for all rows of a thread (docs/extending.md).
+/// common is read once for all rows of a thread (docs/masks.md).
 struct KeyBias {
   const float* bias = nullptr;  // (batch, kv_len)
 

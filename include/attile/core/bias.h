@@ -165,7 +165,7 @@ struct BiasGradient {
 /// Adds a bias as AdditiveBias does, and has a gradient: the backward pass also writes dS', summed
 /// as the gradient's strides say, which may differ from the bias's. Hidden scores give 0.
 /// Cost     backward fp32 atomic additions: one for each score that is not hidden, or where rows,
-///          columns or diagonals are summed over, fewer (docs/extending.md).
+///          columns or diagonals are summed over, fewer (docs/masks.md).
 template <Element T = float>
 struct LearnedBias {
   AdditiveBias<T> bias{};
