@@ -14,7 +14,7 @@ import compare_contenders
 from compare_contenders import Refused, Run, c_tensor, group_attention, sampled_heads
 
 E4M3_LARGEST, E5M2_LARGEST = 448.0, 57344.0
-# What docs/contract.md allows besides: of the root of the sum of the squares of P V where P is in
+# What docs/fp8.md allows besides: of the root of the sum of the squares of P V where P is in
 # e4m3; of the sum of |P V| for sums of 14 bits, over at most 256 keys or over all; and of what a
 # score's error of the sum of its |q k| makes of O and LSE.
 PROBABILITIES, PROMOTED_KEYS, STEP_KEYS, STEP, SCORES = 2.0 ** -3, 256, 32, 2.0 ** -13, 2.0 ** -11

@@ -33,7 +33,7 @@
 namespace attile::detail {
 
 /// Runs wgmma, TMA and warp-specialised kernels: 16-bit types, and fp8, on compute capability 9.0,
-/// where TMA can address the tensors (docs/contract.md says which pages).
+/// where TMA can address the tensors (docs/sequences.md says which pages).
 struct Sm90Family {
   static constexpr bool kTakesAll = false;  // only tensors that TMA can address
   /// V in fp8 has steps of 32 keys, which blocks of a mask may be too small for.
