@@ -450,13 +450,13 @@ assert PEERS.keys() <= compare_cells.PEERS.keys()
 
 def rounding(largest, dtype):
     """One rounding of a tensor whose largest magnitude is `largest`: half the spacing of a 16-bit
-    type there, the spacing of fp32 (docs/contract.md)."""
+    type there, the spacing of fp32 (docs/numerics.md)."""
     spacing = math.ldexp(1.0, math.frexp(largest)[1] - 1 - MANTISSA_BITS[dtype])
     return spacing if dtype == "fp32" else spacing / 2
 
 
 def one_by_one(sums, a, b):
-    """sums + a @ b, the terms of each sum added in their order: the plain sums of docs/contract.md.
+    """sums + a @ b, the terms of each sum added in their order: the plain sums of docs/numerics.md.
     A library's product of matrices has partial sums, whose error in fp32 is smaller."""
     for column, row in zip(a.T[:, :, None], b):
         sums = sums.addcmul(column, row)
@@ -585,7 +585,7 @@ class Reference:
     `undropped` is the reference without it."""
 
     LSE_TOLERANCE = 1e-4
-    # Of the sum of a result's terms' absolute values: docs/contract.md.
+    # Of the sum of a result's terms' absolute values: docs/numerics.md.
     THREE_PRODUCTS_ERROR = 2.0 ** -21
 
     def __init__(self, x, direction, dropout=True):
@@ -625,7 +625,7 @@ class Reference:
 
     def _add_sinks(self, x):
         """The sinks' gradient is few numbers, in which the error of the plain computation is luck:
-        what rounding O adds is as docs/contract.md has it."""
+        what rounding O adds is as docs/numerics.md has it."""
         import torch
 
         self.dsinks, allowed = {}, 0.0

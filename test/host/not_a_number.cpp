@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a NaN in Q, K or V reaches in a forward pass (docs/contract.md, "Values").
+// What a NaN in Q, K or V reaches in a forward pass (docs/contract.md, "NaN and infinities").
 #include <attile/host.h>
 
 #include <bit>

@@ -32,7 +32,7 @@ struct Dims {
 };
 
 /// The same for fp32 in TF32 products, without head_dim 1: a score is one product then, and held to
-/// less, as docs/contract.md says.
+/// less, as docs/numerics.md says.
 template <int kD, int kDv = kD, int kAbove = 0>
 struct SplitDims : Dims<kD, kDv, kAbove> {
   static constexpr int kTf32Products = 3;
@@ -118,7 +118,8 @@ template <class Args>
 inline constexpr bool kOutputIsCopied = sizeof(typename Args::Elements::O) == 2;
 
 /// Whether the family sm90 runs the problem where there is one, with tiles of bc keys, by the rules
-/// of docs/index.md and docs/contract.md and not by its code: or the suite would pass without it.
+/// of docs/kernels.md and docs/sequences.md and not by its code: or the suite would pass without
+/// it.
 template <class Args>
 bool sm90_addresses(const Args& a, int bc) {
   const auto addresses = [&](const auto& t, attile::RowShape shape, int heads) {
