@@ -35,7 +35,7 @@ struct Problem {
 };
 
 /// One block for each tile of query rows of each head. ATTILE_KERNEL is __global__, and so on: with
-/// these names the kernel also runs on the simulated machine (docs/simulator.md).
+/// these names the kernel also runs on the simulated machine (docs/testing.md).
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kThreads, 1)
     gated_attention(const ATTILE_GRID_CONSTANT Problem p) {
   tile::SharedCarver carver{arch::dynamic_shared()};

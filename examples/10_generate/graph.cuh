@@ -46,7 +46,7 @@ class Graph {
 
 #else
 
-/// Launches the work each time: the simulated machine (docs/simulator.md) has no graphs.
+/// Launches the work each time: the simulated machine (docs/testing.md) has no graphs.
 class Graph {
  public:
   static constexpr bool kCaptures = false;

@@ -8,8 +8,9 @@ same program.
 Sectors have to agree within 1 %, bank conflicts within 1 % of the wavefronts of their direction:
 those of the instructions, without what the pipe repeats for reasons of its own.
 Wavefronts themselves are shown only: nvcc may read from shared memory less often than the source
-does, or more (docs/simulator.md). A kernel that keeps registers in local memory cannot be compared,
-and fails: lts counts that memory's sectors too, and the simulated machine has no registers to keep.
+does, or more (test/sim/README.md). A kernel that keeps registers in local memory cannot be
+compared, and fails: lts counts that memory's sectors too, and the simulated machine has no
+registers to keep.
 Exit code 77: there is no GPU, or no ncu that may read its counters."""
 import csv
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The simulated machine, for programs with kernels of attile's tests or of your own project: see
-# docs/simulator.md. Needs the target attile::attile, Boost.Context, CUDA's headers and g++.
+# docs/testing.md. Needs the target attile::attile, Boost.Context, CUDA's headers and g++.
 find_package(Boost REQUIRED COMPONENTS context)
 find_package(CUDAToolkit 12.4 REQUIRED)
 add_library(attile_sim OBJECT)

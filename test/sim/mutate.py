@@ -8,7 +8,7 @@ one, and sees whether the suite on the simulated machine notices.
   mutate.py --list               names them: the ctest mutants.list
 
 Prints a Markdown table: each mutant with the report that killed it, or `survived`. A survivor is a
-barrier that nothing needs, or has its reason beside it in docs/simulator.md. Exit code 1: some
+barrier that nothing needs, or has its reason beside it in test/sim/README.md. Exit code 1: some
 survived that are not named there."""
 import argparse
 import concurrent.futures
@@ -232,7 +232,7 @@ def main(argv):
     objects += [str(p) for p in build.glob("libattile_test_yardstick.a")]
     if not objects:
         raise SystemExit(f"mutate.py needs the targets test_sim_* built in {options.build}")
-    reasons = (ROOT / "docs/simulator.md").read_text(encoding="utf-8")
+    reasons = (ROOT / "test/sim/README.md").read_text(encoding="utf-8")
     print("| mutant: without | killed by |\n|---|---|", flush=True)
     unexplained = 0
     suites = dict.fromkeys(suite for mutant in all_mutants for suite in suites_of(mutant))

@@ -22,7 +22,7 @@ namespace {
 using namespace attile_test;
 using attile::sm90::Tuning;
 
-/// Whether TMA can address every tensor of the case, by the rule of docs/index.md.
+/// Whether TMA can address every tensor of the case, by the rule of docs/kernels.md.
 bool is_boxable(const Case& c) {
   const bool whole_rows = c.head_dim % 8 == 0 && c.head_dim_v % 8 == 0;
   return whole_rows && c.layout != Layout::kUnaligned && c.layout != Layout::kReversed &&
