@@ -25,8 +25,8 @@ struct Tiles {
   bool prefetch = false;
 };
 
-// docs/tuning.md gives the measured speed of each row, "Portable tiles", and what spills, "sm80:
-// matrix instructions".
+// bench/log/tuning-portable.md gives the measured speed of each row, and tuning-sm80.md beside it
+// what spills.
 
 /// Returns the tiles of the portable forward kernel for the larger of D and Dv, and for the shared
 /// memory that a block may take. Units: KB of 1024 bytes.

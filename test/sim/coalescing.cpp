@@ -49,7 +49,7 @@ unsigned passes(Different words) {
 
 /// Lanes that go together. A warp takes 128 bytes at a time, so with 8 bytes each half of it goes,
 /// with 16 a quarter; but a read of 16 bytes goes by halves where no quad of lanes reads more than
-/// two addresses (docs/tuning.md, "Shared reads of 16 bytes").
+/// two addresses (bench/log/tuning-portable.md, "Shared reads of 16 bytes").
 int lanes_together(const WarpAccess& access, unsigned bytes, bool halves) {
   if (bytes <= kBankBytes) return kWarpSize;
   const int lanes = static_cast<int>(kBanks * kBankBytes / bytes);

@@ -17,7 +17,7 @@ namespace attile::tile {
 //   tile::matmul_nn(o_frag, p_smem, v_smem);  // O += P V
 //
 // Operands are read along their contiguous direction, up to 4 floats at a time, in one of three
-// ways (docs/tuning.md, "Portable tiles", has the rates). All take any sizes, except that dot
+// ways (bench/log/tuning-portable.md has the rates). All take any sizes, except that dot
 // products take a depth that 4 divides:
 //   A column-major, B row-major      a column of A times a row of B: the fastest
 //   A row-major, B row-major         the same, with 4 columns of A at once

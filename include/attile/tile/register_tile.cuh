@@ -27,7 +27,7 @@ constexpr int run_length(int size, int lanes) {
 /// 16 threads; a thread holds runs of RowRun rows and ColRun columns, each run RowLanes * RowRun
 /// rows (16 * ColRun columns) after the one before. A row stays within one warp: neighbouring lanes
 /// hold two rows, because a 16-byte read takes 2 cycles of shared memory where each quad of lanes
-/// reads at most 2 addresses, and 4 where it reads 4 (docs/tuning.md, "Portable tiles").
+/// reads at most 2 addresses, and 4 where it reads 4 (bench/log/tuning-portable.md).
 ///   constexpr int kRowLanes = kThreads / tile::kColLanes;
 ///   tile::RegisterTile<64, 128, kRowLanes, 4, 4> o_frag;
 ///   o_frag.clear();

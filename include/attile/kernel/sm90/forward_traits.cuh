@@ -117,7 +117,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// The type of P as the left operand of P V.
   using ProbabilityType = std::conditional_t<kFp8Values, __nv_fp8_e4m3, T>;
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
-  /// kernel 1.06 times as fast at D = 64 and 1.13 at D = 128 (docs/tuning.md, "Dropout"). Plain
+  /// kernel 1.06 times as fast at D = 64 and 1.13 at D = 128 (bench/log/tuning-policies.md). Plain
   /// scores gain nothing.
   static constexpr bool kOrdersConsumers = kConsumers > 1 &&
                                            (P::DropoutType::kEnabled || TuningType::kOrders);
