@@ -74,9 +74,9 @@
 //
 // The maximum m is found beside P V of the tile before. The exponentials, which make P, wait for
 // that product, unlike those of arXiv 2407.08608, section 3.2, and run beside products of other
-// consumers: to wait for it behind them was slower (bench/log/tuning-sm90.md). Without kOverlaps P V
-// of a tile comes behind its own softmax, and products run beside the softmax of other consumers
-// alone. Where there are no next rows, or they see no keys, or only
+// consumers: to wait for it behind them was slower (bench/log/tuning-sm90.md). Without kOverlaps
+// P V of a tile comes behind its own softmax, and products run beside the softmax of other
+// consumers alone. Where there are no next rows, or they see no keys, or only
 // such that more than kMaxSkipped tiles are to be skipped before, end_rows ends with O and LSE, and
 // begin_rows follows again.
 //
