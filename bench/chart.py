@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The README's chart, for a light and a dark page: attile beside FlashAttention-3 and cuDNN, from
-log/peers-h200.json, which says how its figures were measured. compare.py draws its own results.
+"""Charts of the README and the documents, for a light and a dark page. compare.py --charts draws
+those of its results; the README's, attile beside FlashAttention-3 and cuDNN, is also drawn from
+log/peers-h200.json, which says how its figures were measured.
 
   chart.py            writes docs/peers-h200-light.svg and docs/peers-h200-dark.svg
   chart.py --check    writes nothing; exit code 1 where they are not what it would write
@@ -11,7 +12,13 @@ import html
 import json
 import math
 import pathlib
+import re
 import sys
+
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import compare_report  # noqa: E402
+from compare_cells import DIRECTIONS, OURS, contender_label  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "bench/log/peers-h200.json"
@@ -23,7 +30,7 @@ THEMES = {
     "dark": {"attile": "#f0802a", "fa3": "#4a8fd0", "cudnn": "#6b7684",
              "page": "#0d1117", "text": "#f0f6fc", "quiet": "#9aa4af", "grid": "#262c35"}}
 LABELS = {"attile": "attile", "fa3": "FlashAttention-3", "cudnn": "cuDNN"}
-DIRECTIONS, MASKS = ("forward", "backward"), ("full", "causal")
+MASKS = ("full", "causal")
 FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
 # Units: pixels, where the chart is not scaled; CEILING and STEP of the axis: TFLOP/s.
@@ -35,21 +42,12 @@ CEILING, STEP = 800, 200
 def chart(data, theme):
     """Forward above, backward below, a panel for each D; under each group of bars the ratio of
     attile to the faster of the other two."""
-    colours = THEMES[theme]
     dims = sorted({cell["D"] for cell in data["cells"]})
     height = TOP + len(DIRECTIONS) * ROW + 4
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}" font-family="{FONT}" font-size="11" role="img">',
-        f"<title>{html.escape(heading(data))}</title>",
-        f"<style>.t{{fill:{colours['text']}}}.q{{fill:{colours['quiet']}}}"
-        f".g{{stroke:{colours['grid']}}}.b{{font-weight:600}}"
-        f".h{{paint-order:stroke;stroke:{colours['page']};stroke-width:3px}}"  # over grid lines
-        + "".join(f".{name}{{fill:{colours[name]}}}" for name in LABELS) + "</style>",
-        f'<rect width="{WIDTH}" height="{height}" fill="{colours["page"]}"/>',
-        text(MARGIN, 26, heading(data), "t b", size=17),
-        text(MARGIN, 46, f"TFLOP/s, higher is better. {data['date']}, commit {data['commit']}; "
-             "all three in one process; batch × length 16384, heads × D 2048", size=12)]
+    commit = f", commit {data['commit']}" if data["commit"] else ""
+    parts = opening(heading(data), height, theme, LABELS)
+    parts.append(text(MARGIN, 46, f"TFLOP/s, higher is better. {data['date']}{commit}; all three "
+                      "in one process; batch × length 16384, heads × D 2048", size=12))
     x = MARGIN
     for name, label in LABELS.items():
         parts.append(f'<rect class="{name}" x="{x}" y="60" width="12" height="12" rx="2"/>')
@@ -66,6 +64,21 @@ def chart(data, theme):
                      if cell["direction"] == direction and cell["D"] == dim]
             parts += panel(LEFT + column * PANEL + 8, top, f"{direction}, D {dim}", cells)
     return "\n".join(parts + ["</svg>"]) + "\n"
+
+
+def opening(title, height, theme, names):
+    """The beginning of a chart: its colours, its ground and its title."""
+    colours = {**compare_report.COLOURS, **THEMES[theme]}
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        f'viewBox="0 0 {WIDTH} {height}" font-family="{FONT}" font-size="11" role="img">',
+        f"<title>{html.escape(title)}</title>",
+        f"<style>.t{{fill:{colours['text']}}}.q{{fill:{colours['quiet']}}}"
+        f".g{{stroke:{colours['grid']}}}.b{{font-weight:600}}"
+        f".h{{paint-order:stroke;stroke:{colours['page']};stroke-width:3px}}"  # over grid lines
+        + "".join(f".{name}{{fill:{colours[name]}}}" for name in names) + "</style>",
+        f'<rect width="{WIDTH}" height="{height}" fill="{colours["page"]}"/>',
+        text(MARGIN, 26, title, "t b", size=17)]
 
 
 def heading(data):
@@ -116,6 +129,95 @@ def panel(left, top, title, cells):
             parts.append(text(middle, base + 32, f"{cell['ratio']:.3f}", "t b", "middle"))
         parts.append(text(start + GROUP + 1.5 * BAR, base + 48, mask, "t", "middle", 12))
     return parts
+
+
+# ---- what compare.py has measured ------------------------------------------------------------
+
+
+def figures(results):
+    """The figures of the README's chart from the group `peers`: the cells that all three have run;
+    None where there are none."""
+    cells = []
+    for row in results["cells"]:
+        name = re.fullmatch(r"bf16 D (\d+) (full|causal), S (\d+k)", row["cell"])
+        found = {label: compare_report.rate_of(row, label) for label in LABELS}
+        if row["group"] != "peers" or not name or not all(found.values()):
+            continue
+        cells.append({"direction": row["direction"], "D": int(name[1]), "mask": name[2],
+                      "S": name[3], **{label: round(rate) for label, rate in found.items()},
+                      "ratio": found[OURS] / max(found["fa3"], found["cudnn"])})
+    run = results["runs"][0]
+    return cells and {"gpu": run["gpu"], "date": run["date"][:10],
+                      "commit": run.get("commit", ""), "cells": cells}
+
+
+LABELS_WIDE, THICK, BETWEEN = 250, 9, 9  # of the names of cells; a bar; rows of bars
+
+
+def bars(results, group, theme):
+    """A row for each cell, a bar for each contender, forward beside backward; behind the bars
+    attile over the fastest peer."""
+    rows = [row for row in results["cells"] if row["group"] == group]
+    directions = [d for d in DIRECTIONS if any(row["direction"] == d for row in rows)]
+    cells = {}
+    for row in rows:
+        cells.setdefault((row["run"], row["cell"]), {})[row["direction"]] = row
+    names = [name for name in compare_report.NAMES
+             if any(compare_report.rate_of(row, name) for row in rows)]
+    largest = max((compare_report.rate_of(row, n) or 0 for row in rows for n in names), default=1)
+    tall = len(names) * THICK + BETWEEN
+    run = results["runs"][rows[0]["run"]]
+    parts = opening(f"{group}, {run['gpu']}", 100 + len(cells) * tall, theme, names)
+    parts.append(text(MARGIN, 46, f"{compare_report.unit(rows[0])}, higher is better; bold: attile "
+                      f"over the fastest peer. {run['date'][:10]}, {run['command']}"[:150]))
+    x = MARGIN
+    for name in names:
+        parts.append(f'<rect class="{name}" x="{x}" y="56" width="12" height="12" rx="2"/>')
+        parts.append(text(x + 17, 66.5, contender_label(name), "t", size=12))
+        x += 36 + 7 * len(contender_label(name))
+    wide = (WIDTH - MARGIN - LABELS_WIDE) / len(directions)
+    for column, direction in enumerate(directions):
+        left = LABELS_WIDE + column * wide
+        parts.append(text(left, 88, direction, "t b", size=13))
+        for i, ((_, cell), line) in enumerate(cells.items()):
+            top = 96 + i * tall
+            if column == 0:
+                parts.append(text(LABELS_WIDE - 10, top + tall / 2, cell, "t", "end",
+                                  min(12, 1.65 * LABELS_WIDE / len(cell))))
+            if direction in line:
+                parts += row_of_bars(line[direction], names, left, top, (wide - 90) / largest)
+    return "\n".join(parts + ["</svg>"]) + "\n"
+
+
+def row_of_bars(row, names, left, top, scale):
+    parts, end = [], 0
+    for i, name in enumerate(names):
+        rate = compare_report.rate_of(row, name)
+        if rate is None:
+            continue
+        y, end = top + i * THICK, max(end, rate * scale)
+        parts.append(f'<rect class="{name}" x="{left:g}" y="{y:g}" width="{rate * scale:.1f}" '
+                     f'height="{THICK - 1}"><title>{html.escape(contender_label(name))}: '
+                     f"{compare_report.number(rate)}</title></rect>")
+        parts.append(text(left + rate * scale + 4, y + THICK - 1, compare_report.number(rate),
+                          size=8.5))
+    ratio = compare_report.ratios(row).get(compare_report.best_peer(row))
+    if ratio:
+        parts.append(text(left + end + 34, top + len(names) * THICK / 2 + 4, f"{ratio:.2f}", "t b",
+                          size=12))
+    return parts
+
+
+def write(results, folder):
+    """The charts of all groups that were measured, in a folder: GROUP-light.svg, GROUP-dark.svg.
+    That of `peers` is the README's where FlashAttention-3 and cuDNN have run."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for group in dict.fromkeys(row["group"] for row in results["cells"]):
+        data = figures(results) if group == "peers" else None
+        for theme in THEMES:
+            drawn = chart(data, theme) if data else bars(results, group, theme)
+            (folder / f"{group}-{theme}.svg").write_text(drawn, encoding="utf-8")
 
 
 def main(arguments):

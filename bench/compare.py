@@ -26,6 +26,7 @@ import time
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import chart  # noqa: E402
 import compare_build  # noqa: E402
 import compare_cells  # noqa: E402
 import compare_report  # noqa: E402
@@ -96,6 +97,8 @@ def parse_arguments(argv):
                         help="folder of the compiled kernels")
     parser.add_argument("--json", help="file, written again after every cell")
     parser.add_argument("--svg", help="file")
+    parser.add_argument("--charts", metavar="FOLDER",
+                        help="charts of each group, GROUP-light.svg and GROUP-dark.svg")
     parser.add_argument("--markdown", help="file; the tables also end the standard output")
     parser.add_argument("--from", nargs="+", dest="earlier", metavar="JSON",
                         help="measure nothing: show the results of these files")
@@ -146,6 +149,16 @@ def gpu_state(properties):
     return {}
 
 
+def commit():
+    """The commit of the sources, where there is a git to ask; else nothing."""
+    git = shutil.which("git")
+    if git is None:
+        return ""
+    answer = subprocess.run([git, "-C", str(compare_build.ROOT), "rev-parse", "--short", "HEAD"],
+                            capture_output=True, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
 def describe_run(torch, options, builder, properties, arguments):
     versions = {"PyTorch": torch.__version__, "CUDA": torch.version.cuda,
                 "cuDNN": torch.backends.cudnn.version(), "nvcc": builder.version}
@@ -164,7 +177,7 @@ def describe_run(torch, options, builder, properties, arguments):
     state = gpu_state(properties)
     return {"gpu": properties.name, "sms": properties.multi_processor_count,
             "driver": state.get("driver_version", "unknown"), "state_before": state,
-            "versions": versions, "sources": builder.sources[:16],
+            "versions": versions, "sources": builder.sources[:16], "commit": commit(),
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "command": shlex.join(["compare.py", *arguments]), "rounds": options.rounds,
             "round_ms": options.round_ms, "cores": os.cpu_count()}
@@ -413,6 +426,8 @@ def show(options, results):
         pathlib.Path(options.markdown).write_text(tables, encoding="utf-8")
     if options.svg:
         pathlib.Path(options.svg).write_text(compare_report.svg(results), encoding="utf-8")
+    if options.charts:
+        chart.write(results, options.charts)
     if options.json:
         compare_report.write_json(options.json, results)
     print(tables, end="")
