@@ -4,6 +4,7 @@
 one, and sees whether the suite on the simulated machine notices.
 
   mutate.py                      all of them
+  mutate.py --table              and writes their table into mutants.md
   mutate.py --only flash1        those in files whose path has this in it
   mutate.py --list               names them: the ctest mutants.list
 
@@ -75,6 +76,7 @@ CALL = re.compile(rf"\b{ORDERS}{ARGUMENTS}")
 # cases, so that those come first.
 RUNS = ((40, 1), (8, 1), (1, 1), (1, 2), (1, 3))
 LONGEST = 3600  # seconds of a run
+TABLE = "| without | reported as | suite |\n|---|---|---|\n"  # the head of that of mutants.md
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|proxy|registers|"
                     r"divergence|barrier|mbarrier|cluster|dependency|deadlock): .*)")
@@ -200,9 +202,24 @@ def try_mutant(folder, number, mutant):
         for suite in suites_of(mutant):
             code, text = run_suite(folder, suite, every, seed, number)
             if code != 0:
-                which = f"suite {suite}, every {every}, seed {seed}"
-                return f"{reason(mutant, text)} ({which})"
+                return reason(mutant, text), f"{suite}, every {every}, seed {seed}"
     return None
+
+
+def table_row(mutant, killer):
+    """A line of mutants.md: the report's kind is enough there."""
+    said, suite = killer or ("**survived**", "")
+    is_report = KILLED.match(f"sim: {said}") or not killer
+    kind = said.partition(":")[0] if is_report else "wrong values"
+    return f"| {mutant.path.name}: `{mutant.text}` | {kind} | {suite} |"
+
+
+def write_table(rows):
+    """Replaces the rows of mutants.md, in the order of the sources."""
+    path = ROOT / "test/sim/mutants.md"
+    text = path.read_text(encoding="utf-8")
+    end = text.index(TABLE) + len(TABLE)
+    path.write_text(text[:end] + "".join(row + "\n" for row in rows), encoding="utf-8")
 
 
 def ordinal(mutant, all_mutants):
@@ -216,10 +233,14 @@ def main(argv):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="part of a path")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--table", action="store_true",
+                        help="all mutants, whose table in mutants.md is then written anew")
     parser.add_argument("--build", default=str(ROOT / "build/test"),
                         help="a build folder in which the targets test_sim_* were made")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(argv)
+    if options.table and options.only:
+        parser.error("--table is of all mutants")
     all_mutants = mutants(options.only)
     if options.list:
         for mutant in all_mutants:
@@ -252,11 +273,16 @@ def main(argv):
                  for number, m in enumerate(all_mutants)}
         tries = {pool.submit(try_mutant, folder, number, all_mutants[number]): number
                  for number in sorted(named, key=named.get)}
+        rows = {}
         for done in concurrent.futures.as_completed(tries):
-            mutant, killer = all_mutants[tries[done]], done.result()
-            unexplained += killer is None and not named[tries[done]]
-            print(f"| {mutant.path.name}:{mutant.line + 1} `{mutant.text}` "
-                  f"| {killer or '**survived**'} |", flush=True)
+            number, killer = tries[done], done.result()
+            mutant = all_mutants[number]
+            unexplained += killer is None and not named[number]
+            rows[number] = table_row(mutant, killer)
+            said = "{} (suite {})".format(*killer) if killer else "**survived**"
+            print(f"| {mutant.path.name}:{mutant.line + 1} `{mutant.text}` | {said} |", flush=True)
+    if options.table:
+        write_table([rows[number] for number in sorted(rows)])
     return 1 if unexplained else 0
 
 
