@@ -248,7 +248,8 @@ def _path(variant):
 
 
 def _say(text):
-    print(f"attile_torch: {text}", file=sys.stderr, flush=True)
+    # One write, as two threads may compile at once.
+    print(f"attile_torch: {text}\n", end="", file=sys.stderr, flush=True)
 
 
 def _compile(variant, path):
