@@ -32,7 +32,7 @@ if(STEP STREQUAL about)
       "  files  ${DATA}: q.npy, k.npy, v.npy,"
       "         and o.npy, which the model itself computed from them" "")
   if(GPU)
-    say("The program, attend, is built for the CPU first; its kernels for the GPU, which take"
+    say("The program, attend, is built for the CPU first, its kernels for the GPU, which take"
         "minutes, after that." "")
   else()
     say("The program, attend, is built for the CPU: no GPU was found here, and none was named." "")
@@ -50,10 +50,10 @@ elseif(STEP STREQUAL cpu OR STEP STREQUAL gpu)
          --device ${device} --cu-seqlens-q ${sentences} --map "${PICTURE}"
          --words "${DATA}/words.txt" --map-head 7)
   say("" "The picture, which word attends to which, is for a browser:" "  ${PICTURE}"
-      "In this head, small words look at the word that they lead to (on, this -> continent);"
+      "In this head, small words look at the word that they lead to (on, this -> continent),"
       "the others rest on [CLS], the token that every text begins with." "")
 elseif(STEP STREQUAL no_gpu)
-  say("For a GPU: cmake --preset demo -DATTILE_ATTEND_GPU=ON, and the same command again; the"
+  say("For a GPU: cmake --preset demo -DATTILE_ATTEND_GPU=ON, and the same command again. The"
       "kernels take minutes to build." "")
 else()
   message(FATAL_ERROR "there is no step '${STEP}'")

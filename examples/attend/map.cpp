@@ -113,8 +113,8 @@ Strings sentences(const Map& map, bool has_nan) {
   const std::string thing = map.words ? "word" : "row of Q or K";
   lines.push_back("Each row is a " + thing + " that looks (a query), each column one that is " +
                   "looked at (a key).");
-  lines.push_back("A square: how much the row takes of the column, exp(scale q·k − LSE). Framed: " +
-                  std::string("the most of its row, which the right says again."));
+  lines.push_back("A square is how much its row takes of its column: exp(scale q·k − LSE).");
+  lines.push_back("The greatest of a row has a frame and is named at the right.");
   lines.push_back("Drawn: " + what_is_drawn(map) + ".");
   if (!map.is_whole()) lines.push_back(what_is_left_out(map) + ".");
   if (map.sinks) lines.push_back("What a row does not take of its keys, its sink takes.");
