@@ -2,7 +2,7 @@
 # How Doxygen reads sources and documents (see Doxyfile.in). In a /// block a formula, set in by two
 # columns more, its source, and a slot ("/// Units    seconds") begin a line of their own. A link to
 # a header leads to its page. Headings lose their code font, which Doxygen 1.9.4 prints as <tt>. Of a
-# <picture> only the image is left, which Doxygen finds by its name.
+# <picture> only the image is left, which Doxygen finds by its name, as it does those in docs/.
 # One line stays one line, so that messages name the right one.
 /^ *\/\/\//s|Alg\. |Alg.\&nbsp;|g
 s|^( *///) {3}([^ ].*)$|\1 <br>\&emsp;\2|
@@ -13,3 +13,4 @@ s|\]\((\.\./)?include/(attile/[^)]*)\)|](@ref \2)|g
 /^##* /s|`||g
 /^ *<(\/?picture|source [^>]*)>$/s|.*||
 s|^ *<img alt="([^"]*)" src="docs/([^"]*)">$|![\1](\2)|
+s|^(!\[[^]]*\]\()\.\./\.\./docs/|\1|

@@ -6,30 +6,25 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <random>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
+
+#include "output_file.h"
 
 namespace npy {
 
 static_assert(std::endian::native == std::endian::little, "npy.h needs a little-endian machine");
 
-struct Error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using Error = example::FileError;
 
 enum class Dtype { kFloat16, kFloat32, kFloat64 };
 
@@ -120,7 +115,9 @@ class HeaderParser {
       const std::string key = quoted();
       expect(':');
       if (key == "descr") {
-        if (peek() == '[') throw Error(path_ + " holds records, not floating-point numbers.");
+        if (peek() == '[')
+          throw Error(path_ +
+                      " holds records, not floating-point numbers: save one field of them.");
         descr_ = quoted();
       } else if (key == "fortran_order") {
         order_ = word();
@@ -201,10 +198,11 @@ class HeaderParser {
     } else if (descr_ != "<f4") {
       for (char& c : descr_) c = c >= ' ' && c <= '~' ? c : '?';  // it is printed
       throw Error(path_ + " has the dtype '" + descr_ +
-                  "', but only '<f2', '<f4' and '<f8' are read.");
+                  "', but only '<f2', '<f4' and '<f8' are read: save x.astype('<f4').");
     }
     if (order_ == "True") {
-      throw Error(path_ + " is in Fortran order, but only C order is read.");
+      throw Error(path_ +
+                  " is in Fortran order, but only C order is read: save np.ascontiguousarray(x).");
     }
     if (order_ != "False") malformed();
     return header;
@@ -230,7 +228,10 @@ inline Header read_header(std::ifstream& in, std::uint64_t& left, const std::str
   if (left < sizeof start) throw Error(path + " is not a .npy file: it is too short.");
   read_bytes(in, start, sizeof start, path);
   if (std::memcmp(start, kMagic, sizeof kMagic) != 0) {
-    throw Error(path + " is not a .npy file: it does not begin with \\x93NUMPY.");
+    const bool zip = start[0] == 'P' && start[1] == 'K';
+    throw Error(path + " is not a .npy file: " +
+                (zip ? "it is an archive, as np.savez writes it; save each array with np.save."
+                     : "it does not begin with \\x93NUMPY; np.save makes one."));
   }
   const unsigned major = start[6];
   if (major < 1 || major > 3 || start[7] != 0) {
@@ -280,8 +281,10 @@ inline Array read(const std::string& path, std::size_t rank) {
 
   const detail::Header header = detail::read_header(in, left, path);
   if (header.shape.size() != rank) {
+    const bool fewer = header.shape.size() < rank;
     throw Error(path + " has rank " + std::to_string(header.shape.size()) + ", but rank " +
-                std::to_string(rank) + " is needed.");
+                std::to_string(rank) + " is needed" +
+                (fewer ? ": x[None] has one more, of 1." : "."));
   }
   const std::int64_t n = count(header.shape, header.dtype, path);
   const std::uint64_t bytes = static_cast<std::uint64_t>(n) * size_of(header.dtype);
@@ -313,88 +316,36 @@ inline Array read(const std::string& path, std::size_t rank) {
 
 // ---- writing --------------------------------------------------------------------------------
 
-/// A file to be written. The constructor fails unless it can be created; `write` fills a temporary
-/// file beside it, which `commit` gives its name. The destructor removes what was not committed.
-class Output {
- public:
-  explicit Output(std::string path) : path_(std::move(path)), target_(path_) {
-    namespace fs = std::filesystem;
-    std::error_code ec;
-    const fs::file_status status = fs::status(path_, ec);
-    if (fs::exists(status)) {
-      if (!fs::is_regular_file(status)) {
-        throw Error(path_ + " cannot be written: it is not a regular file.");
-      }
-      target_ = fs::canonical(path_, ec);  // through a symbolic link, not over it
-      if (ec) unwritable(ec.message());
-    }
-    char suffix[16];
-    std::snprintf(suffix, sizeof suffix, ".%08x", static_cast<unsigned>(std::random_device{}()));
-    temporary_ = target_.string() + suffix;
-    std::FILE* probe = open();  // a probe only: an interrupted computation must leave nothing
-    std::fclose(probe);
-    remove();
-  }
-  ~Output() { remove(); }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
+namespace detail {
 
-  /// Writes `values`, converted to `dtype` ('<f4' or '<f2'), into the temporary file.
-  void write(Dtype dtype, const Shape& shape, const std::vector<float>& values) {
-    std::FILE* file = open();
-    const std::string head = header(dtype, shape);
-    bool ok = std::fwrite(head.data(), 1, head.size(), file) == head.size();
-    if (dtype == Dtype::kFloat32) {
-      ok = ok && std::fwrite(values.data(), 4, values.size(), file) == values.size();
-    } else {
-      std::vector<std::uint16_t> half(values.size());
-      for (std::size_t i = 0; i < half.size(); ++i) half[i] = float_to_half(values[i]);
-      ok = ok && std::fwrite(half.data(), 2, half.size(), file) == half.size();
-    }
-    ok = std::fflush(file) == 0 && ok;
-    if (std::fclose(file) != 0 || !ok) unwritable("the device is full or failed");
-  }
+/// Magic, version, length and the Python literal, whose end is aligned to 64 bytes.
+inline std::string header(Dtype dtype, const Shape& shape) {
+  std::string text = std::string("{'descr': '") + descr(dtype) +
+                     "', 'fortran_order': False, 'shape': " + to_string(shape) + ", }";
+  constexpr std::size_t kPrefix = 10, kAlign = 64;
+  text.append(kAlign - (kPrefix + text.size() + 1) % kAlign, ' ');
+  text += '\n';
+  std::string head("\x93NUMPY\x01\x00", 8);
+  head += static_cast<char>(text.size() & 0xff);
+  head += static_cast<char>(text.size() >> 8);
+  return head + text;
+}
 
-  void commit() {
-    std::error_code ec;
-    std::filesystem::rename(temporary_, target_, ec);
-    if (ec) unwritable(ec.message());
-    exists_ = false;
-  }
+template <class Value>
+std::string_view bytes_of(const std::vector<Value>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)};
+}
 
- private:
-  [[noreturn]] void unwritable(const std::string& reason) const {
-    throw Error(path_ + " cannot be written: " + reason + ".");
-  }
+}  // namespace detail
 
-  std::FILE* open() {
-    std::FILE* file = std::fopen(temporary_.c_str(), "wbx");  // x: never over another's file
-    if (!file) unwritable(std::generic_category().message(errno));
-    exists_ = true;
-    return file;
-  }
-
-  void remove() {
-    if (exists_) std::remove(temporary_.c_str());
-    exists_ = false;
-  }
-
-  static std::string header(Dtype dtype, const Shape& shape) {
-    std::string text = std::string("{'descr': '") + descr(dtype) +
-                       "', 'fortran_order': False, 'shape': " + to_string(shape) + ", }";
-    constexpr std::size_t kPrefix = 10, kAlign = 64;  // magic, version, length; data aligned
-    text.append(kAlign - (kPrefix + text.size() + 1) % kAlign, ' ');
-    text += '\n';
-    std::string head("\x93NUMPY\x01\x00", 8);
-    head += static_cast<char>(text.size() & 0xff);
-    head += static_cast<char>(text.size() >> 8);
-    return head + text;
-  }
-
-  std::string path_;
-  std::filesystem::path target_;
-  std::string temporary_;
-  bool exists_ = false;
-};
+/// Writes `values`, converted to `dtype` ('<f4' or '<f2').
+inline void write(example::OutputFile& file, Dtype dtype, const Shape& shape,
+                  const std::vector<float>& values) {
+  const std::string head = detail::header(dtype, shape);
+  if (dtype == Dtype::kFloat32) return file.write({head, detail::bytes_of(values)});
+  std::vector<std::uint16_t> half(values.size());
+  for (std::size_t i = 0; i < half.size(); ++i) half[i] = float_to_half(values[i]);
+  file.write({head, detail::bytes_of(half)});
+}
 
 }  // namespace npy

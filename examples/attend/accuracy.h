@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "problem.h"
+#include "progress.h"
 #include "run.h"
 
 namespace attend {
@@ -19,9 +21,10 @@ namespace attend {
 /// One tensor's error in max-norm.
 struct Error {
   std::string tensor;
-  double absolute;  ///< max |x - exact|
-  double relative;  ///< that over max |exact|
-  double bound;     ///< the most that `absolute` may be; infinite where there is no bound
+  double absolute;       ///< max |x - exact|
+  double relative;       ///< that over max |exact|
+  double bound;          ///< the most that `absolute` may be; infinite where there is no bound
+  std::size_t nans = 0;  ///< values that are NaN in both
 
   bool within() const { return absolute <= bound; }
 };
@@ -62,9 +65,11 @@ std::vector<double> dense_k(const Problem& p, const std::vector<T>& x, int dim) 
 inline Error error_of(const std::string& tensor, const std::vector<double>& x,
                       const std::vector<double>& exact, double bound) {
   double error = 0, largest = 0;
+  std::size_t nans = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     const bool same = x[i] == exact[i] || (std::isnan(x[i]) && std::isnan(exact[i]));
     if (same) {
+      if (std::isnan(x[i])) ++nans;
       if (std::isfinite(x[i])) largest = std::max(largest, std::abs(x[i]));
       continue;
     }
@@ -74,7 +79,42 @@ inline Error error_of(const std::string& tensor, const std::vector<double>& x,
     if (!std::isfinite(error)) break;
     largest = std::max(largest, std::abs(exact[i]));
   }
-  return {tensor, error, largest > 0 ? error / largest : error, bound};
+  return {tensor, error, largest > 0 ? error / largest : error, bound, nans};
+}
+
+/// The mask of the problem, which says how far the reference is: that asks for the scores of a row
+/// from the first one on.
+struct WatchedMask {
+  Mask mask;
+  Progress* progress = nullptr;
+  int steps = 0;  ///< of a row
+
+  bool visible(attile::ScoreIndex at, attile::Extent extent) const {
+    if (at.col == 0) progress->advance(steps);
+    return mask.visible(at, extent);
+  }
+};
+
+/// The arguments of the reference. A row takes some three times as long backward as forward.
+inline constexpr int kForwardSteps = 1, kBackwardSteps = 3;
+template <class Sequences, class T>
+auto watched_forward_args(const Problem& p, const Pointers<T>& at, Progress& progress) {
+  return forward_args<Sequences>(p, at, WatchedMask{p.mask, &progress, kForwardSteps});
+}
+template <class Sequences, class T>
+auto watched_backward_args(const Problem& p, const Pointers<T>& at, Progress& progress) {
+  return backward_args<Sequences>(p, at, WatchedMask{p.mask, &progress, kBackwardSteps});
+}
+
+/// The steps of all that `errors_of` computes.
+inline std::int64_t steps_of_errors(const Problem& p, bool three_products) {
+  std::int64_t rows = 0;
+  for (int b = 0; b < p.batch; ++b) {
+    if (p.extent(b).kv_len > 0) rows += std::int64_t{p.q_heads} * p.extent(b).q_len;
+  }
+  const int forward = 5 + three_products;
+  const int backward = p.backward ? 3 + three_products + p.sinks : 0;
+  return rows * (forward * kForwardSteps + backward * kBackwardSteps);
 }
 
 /// Standard attention in T, forward and backward.
@@ -102,10 +142,10 @@ void scatter_q(const Problem& p, const std::vector<double>& from, const attile::
 }
 
 template <class Sequences, class T>
-Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse) {
+Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse, Progress& progress) {
   namespace reference = attile::reference;
   Plain plain;
-  const auto forward = forward_args<Sequences>(p, at);
+  const auto forward = watched_forward_args<Sequences>(p, at, progress);
   plain.forward = reference::plain_forward(forward, {.reverse = reverse});
   plain.lse = reference::plain_forward(forward, {.keep_scores = true, .reverse = reverse}).lse;
   if (!p.backward) return plain;
@@ -117,8 +157,8 @@ Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse) {
   Pointers<T> given = at;
   given.o = o.data();
   given.lse = lse.data();
-  plain.backward =
-      reference::plain_backward(backward_args<Sequences>(p, given), {.reverse = reverse});
+  plain.backward = reference::plain_backward(watched_backward_args<Sequences>(p, given, progress),
+                                             {.reverse = reverse});
   return plain;
 }
 
@@ -127,12 +167,14 @@ Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse) {
 /// sums in opposite orders, and the larger error counts: that of few numbers is luck. What three
 /// products of TF32 for each one are off by comes on top.
 template <class Sequences, class T>
-std::vector<Error> errors_of(const Problem& p, Tensors<T>& t, const Run& run) {
+std::vector<Error> errors_of(const Problem& p, Tensors<T>& t, const Run& run, const Pace& pace) {
   namespace reference = attile::reference;
   const Pointers<T> at = t.pointers(p);
-  const auto forward = forward_args<Sequences>(p, at);
-  const Plain there = plain_attention<Sequences>(p, at, false);
-  const Plain back = plain_attention<Sequences>(p, at, true);
+  Progress progress("errors against fp64", pace.progress);
+  progress.expect(steps_of_errors(p, run.three_products));
+  const auto forward = watched_forward_args<Sequences>(p, at, progress);
+  const Plain there = plain_attention<Sequences>(p, at, false, progress);
+  const Plain back = plain_attention<Sequences>(p, at, true, progress);
   const auto bound = []<class U>(U, const auto& exact, const auto& plain, const auto& reversed) {
     return std::max(reference::tolerance<U>(exact, plain),
                     reference::tolerance<U>(exact, reversed));
@@ -147,7 +189,7 @@ std::vector<Error> errors_of(const Problem& p, Tensors<T>& t, const Run& run) {
                                error_of("lse", dense(p, lse, false, p.q_heads, 1), exact.lse,
                                         bound(0.0f, exact.lse, there.lse, back.lse))};
   if (!p.backward) return errors;
-  const auto backward = backward_args<Sequences>(p, at);
+  const auto backward = watched_backward_args<Sequences>(p, at, progress);
   const auto gradients = reference::backward(backward);
   const auto magnitudes =
       run.three_products ? reference::backward_magnitudes(backward) : reference::BackwardResult{};
@@ -170,8 +212,10 @@ std::vector<Error> errors_of(const Problem& p, Tensors<T>& t, const Run& run) {
   return errors;
 }
 template <class T>
-std::vector<Error> errors_against_fp64(const Problem& p, Tensors<T>& t, const Run& run) {
-  return with_sequences(p, [&]<class Sequences>() { return errors_of<Sequences>(p, t, run); });
+std::vector<Error> errors_against_fp64(const Problem& p, Tensors<T>& t, const Run& run,
+                                       const Pace& pace) {
+  return with_sequences(p,
+                        [&]<class Sequences>() { return errors_of<Sequences>(p, t, run, pace); });
 }
 
 /// The error of O against a given one in the same layout.

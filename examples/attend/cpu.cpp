@@ -24,27 +24,30 @@ double elapsed_ms(const Work& work) {
 
 }  // namespace
 
+std::string cpu_name() {
+  return "CPU, up to " + std::to_string(std::thread::hardware_concurrency()) + " threads";
+}
+
 template <class T>
-Run run_on_cpu(const Problem& p, Tensors<T>& tensors) {
+Run run_on_cpu(const Problem& p, Tensors<T>& tensors, const Pace& pace) {
   Run run;
-  run.device = "CPU, up to " + std::to_string(std::thread::hardware_concurrency()) + " threads";
   run.family = "CPU executor";
   run.bytes = tensors.bytes();
   const Pointers<T> at = tensors.pointers(p);
   with_sequences(p, [&]<class Sequences>() {
-    run.forward_ms = median_ms([&] {
+    run.forward = times_of("forward on the CPU", pace, [&] {
       return elapsed_ms([&] { require(attile::host::forward(forward_args<Sequences>(p, at))); });
     });
     if (!p.backward) return;
-    run.backward_ms = median_ms([&] {
+    run.backward = times_of("backward on the CPU", pace, [&] {
       return elapsed_ms([&] { require(attile::host::backward(backward_args<Sequences>(p, at))); });
     });
   });
   return run;
 }
 
-template Run run_on_cpu(const Problem&, Tensors<float>&);
-template Run run_on_cpu(const Problem&, Tensors<__half>&);
-template Run run_on_cpu(const Problem&, Tensors<__nv_bfloat16>&);
+template Run run_on_cpu(const Problem&, Tensors<float>&, const Pace&);
+template Run run_on_cpu(const Problem&, Tensors<__half>&, const Pace&);
+template Run run_on_cpu(const Problem&, Tensors<__nv_bfloat16>&, const Pace&);
 
 }  // namespace attend

@@ -73,15 +73,6 @@ class Stopwatch {
   cudaEvent_t stop_ = nullptr;
 };
 
-std::string device_name() {
-  int device = 0;
-  cudaDeviceProp properties{};
-  require(cudaGetDevice(&device), "be asked for its name");
-  require(cudaGetDeviceProperties(&properties, device), "be asked for its name");
-  return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) +
-         "." + std::to_string(properties.minor);
-}
-
 void require(attile::Check check) {
   if (!check) throw npy::Error(std::string("The GPU refuses: ") + check.why + ".");
 }
@@ -112,25 +103,26 @@ struct DeviceTensors {
 };
 
 template <class Sequences, class T>
-double time_forward(const Problem& p, const Pointers<T>& at, const Stopwatch& watch) {
+Times time_forward(const Problem& p, const Pointers<T>& at, const Stopwatch& watch,
+                   const Pace& pace) {
   const auto args = forward_args<Sequences>(p, at);
   require(attile::dispatch::check(args));
-  return median_ms([&] {
+  return times_of("forward on the GPU", pace, [&] {
     return watch.elapsed_ms([&] { require(attile::dispatch::forward(args), "run the kernels"); });
   });
 }
 
 /// Adds the workspace to `bytes`.
 template <class Sequences, class T>
-double time_backward(const Problem& p, const Pointers<T>& at, const Stopwatch& watch,
-                     std::size_t& bytes) {
+Times time_backward(const Problem& p, const Pointers<T>& at, const Stopwatch& watch,
+                    const Pace& pace, std::size_t& bytes) {
   const auto args = backward_args<Sequences>(p, at);
   require(attile::dispatch::check(args));
   std::size_t size = 0;
   require(attile::dispatch::backward(nullptr, size, args), "run the kernels");
   const DeviceArray<unsigned char> workspace(size);
   bytes += size;
-  return median_ms([&] {
+  return times_of("backward on the GPU", pace, [&] {
     return watch.elapsed_ms([&] {
       require(attile::dispatch::backward(workspace.data(), size, args), "run the kernels");
     });
@@ -162,10 +154,18 @@ std::string why_no_gpu() {
   return count > 0 ? "" : "no CUDA device is there";
 }
 
+std::string gpu_name() {
+  int device = 0;
+  cudaDeviceProp properties{};
+  require(cudaGetDevice(&device), "be asked for its name");
+  require(cudaGetDeviceProperties(&properties, device), "be asked for its name");
+  return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) +
+         "." + std::to_string(properties.minor);
+}
+
 template <class T>
-Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
+Run run_on_gpu(const Problem& p, Tensors<T>& tensors, const Pace& pace) {
   Run run;
-  run.device = device_name();
   run.bytes = tensors.bytes();
   const DeviceTensors<T> device(p, tensors);
   const Pointers<T> at = device.pointers();
@@ -179,8 +179,8 @@ Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
   with_sequences(p, [&]<class Sequences>() {
     run.family = std::max(p.head_dim, p.head_dim_v) <= 128 ? families<128, Sequences>(p, at)
                                                            : families<256, Sequences>(p, at);
-    run.forward_ms = time_forward<Sequences>(p, at, watch);
-    if (p.backward) run.backward_ms = time_backward<Sequences>(p, at, watch, run.bytes);
+    run.forward = time_forward<Sequences>(p, at, watch, pace);
+    if (p.backward) run.backward = time_backward<Sequences>(p, at, watch, pace, run.bytes);
   });
   run.three_products = sizeof(T) == 4 && run.family.find("sm80") != std::string::npos;
   device.o.copy_to(tensors.o);
@@ -193,8 +193,8 @@ Run run_on_gpu(const Problem& p, Tensors<T>& tensors) {
   return run;
 }
 
-template Run run_on_gpu(const Problem&, Tensors<float>&);
-template Run run_on_gpu(const Problem&, Tensors<__half>&);
-template Run run_on_gpu(const Problem&, Tensors<__nv_bfloat16>&);
+template Run run_on_gpu(const Problem&, Tensors<float>&, const Pace&);
+template Run run_on_gpu(const Problem&, Tensors<__half>&, const Pace&);
+template Run run_on_gpu(const Problem&, Tensors<__nv_bfloat16>&, const Pace&);
 
 }  // namespace attend

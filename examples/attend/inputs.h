@@ -16,6 +16,7 @@
 #include "../npy.h"
 #include "options.h"
 #include "problem.h"
+#include "progress.h"
 
 namespace attend {
 
@@ -25,6 +26,7 @@ struct Inputs {
 };
 
 inline Inputs read_inputs(const Options& options) {
+  const Progress progress("reading", options.progress);
   Inputs in;
   in.q = npy::read(options.q, 4);
   in.k = npy::read(options.k, 4);
@@ -59,6 +61,11 @@ inline Extents extents(const std::string& path, const npy::Shape& s, Layout layo
   return e;
 }
 
+/// The end of a sentence on shapes.
+inline std::string if_other_layout(const Options& options) {
+  return options.layout_said ? "." : "; --layout bhsd reads (batch, head, row, dim).";
+}
+
 inline void require_equal(const Extents& a, std::int64_t x, const Extents& b, std::int64_t y,
                           const std::string& what) {
   if (x == y) return;
@@ -71,6 +78,34 @@ inline void require_shape(const std::string& path, const npy::Shape& shape,
   if (shape == expected) return;
   throw npy::Error(path + " has the shape " + npy::to_string(shape) + ", but O has " +
                    npy::to_string(expected) + ".");
+}
+
+/// "(0, 5, 2, 7)": where the `at`-th element of an array is.
+inline std::string index_text(const npy::Shape& shape, std::int64_t at) {
+  npy::Shape index(shape.size());
+  for (std::size_t i = shape.size(); i-- > 0; at /= shape[i]) index[i] = at % shape[i];
+  return npy::to_string(index);
+}
+
+/// A sentence on the values of an input that are no finite numbers; empty where there are none.
+/// Of a sink, -inf is none of them.
+inline std::string not_finite(const npy::Array& array, const std::string& path) {
+  std::int64_t nans = 0, infinities = 0, first = -1;
+  const bool sinks = array.shape.size() == 1;
+  for (std::size_t i = 0; i < array.values.size(); ++i) {
+    const float x = array.values[i];
+    if (std::isfinite(x) || (sinks && x == -attile::kInf)) continue;
+    ++(std::isnan(x) ? nans : infinities);
+    if (first < 0) first = static_cast<std::int64_t>(i);
+  }
+  if (first < 0) return "";
+  const auto some = [](std::int64_t n, const char* what) {
+    return n == 0 ? "" : std::to_string(n) + what;
+  };
+  return path + " holds " + some(nans, " NaN") + (nans > 0 && infinities > 0 ? " and " : "") +
+         some(infinities, " infinite") + " among its " + std::to_string(array.values.size()) +
+         " values, the first one at " + index_text(array.shape, first) +
+         "; what they reach in the outputs is NaN.";
 }
 
 /// The length of the longest packed sequence in a tensor.
@@ -105,7 +140,7 @@ inline Problem make_problem(const Options& options, const Inputs& in) {
   if (q.heads % k.heads != 0) {
     throw npy::Error(k.path + " has " + std::to_string(k.heads) +
                      " heads, which do not divide the " + std::to_string(q.heads) + " of " +
-                     q.path + ".");
+                     q.path + detail::if_other_layout(options));
   }
   Problem p;
   p.layout = options.layout;
@@ -139,6 +174,27 @@ inline Problem make_problem(const Options& options, const Inputs& in) {
   return p;
 }
 
+/// What is odd about inputs that can be computed with, a sentence each.
+inline std::vector<std::string> oddities(const Options& options, const Inputs& in,
+                                         const Problem& p) {
+  std::vector<std::string> sentences;
+  const auto look = [&](const npy::Array& array, const std::string& path) {
+    const std::string sentence = detail::not_finite(array, path);
+    if (!sentence.empty()) sentences.push_back(sentence);
+  };
+  look(in.q, options.q);
+  look(in.k, options.k);
+  look(in.v, options.v);
+  look(in.dout, options.dout);
+  look(in.sinks, options.sinks);
+  if (!options.layout_said && p.kv_rows > 0 && p.kv_heads > p.kv_rows) {
+    sentences.push_back(options.k + " is read as " + std::to_string(p.kv_rows) + " rows of " +
+                        std::to_string(p.kv_heads) +
+                        " heads; if it is (batch, head, row, dim), say --layout bhsd, else bshd.");
+  }
+  return sentences;
+}
+
 /// The values rounded to T; a finite value must stay finite.
 template <class T>
 std::vector<T> rounded(const npy::Array& array, const std::string& path) {
@@ -147,7 +203,8 @@ std::vector<T> rounded(const npy::Array& array, const std::string& path) {
   for (const float x : array.values) {
     values.push_back(attile::from_float<T>(x));
     if (std::isfinite(x) && !std::isfinite(attile::to_float(values.back()))) {
-      throw npy::Error(path + " holds a value that " + attile::element_name<T>() + " cannot hold.");
+      throw npy::Error(path + " holds a value that " + attile::element_name<T>() +
+                       " cannot hold: try another --dtype.");
     }
   }
   return values;

@@ -116,14 +116,14 @@ Pointers<T> pointers_to(AnyTensors& t, const Offsets& offsets) {
 
 /// The policies of every run of packed sequences, or of dense ones. Where no sinks are given, each
 /// is -inf, which adds nothing.
-template <class Sequences>
-using PoliciesOf = attile::Policies<Mask, attile::Sink<>, Sequences>;
+template <class Sequences, class M = Mask>
+using PoliciesOf = attile::Policies<M, attile::Sink<>, Sequences>;
 
 namespace detail {
 
 /// What the arguments of both passes have in common.
-template <class Args, class T>
-Args common_args(const Problem& p, const Pointers<T>& at) {
+template <class Args, class T, class M>
+Args common_args(const Problem& p, const Pointers<T>& at, const M& mask) {
   Args a;
   a.q = p.view(at.q, p.q_rows, p.q_heads, p.head_dim);
   a.k = p.view(at.k, p.kv_rows, p.kv_heads, p.head_dim);
@@ -137,7 +137,7 @@ Args common_args(const Problem& p, const Pointers<T>& at) {
   a.head_dim = p.head_dim;
   a.head_dim_v = p.head_dim_v;
   a.scale = p.scale;
-  a.mask = p.mask;
+  a.mask = mask;
   a.sink.sinks = at.sinks;
   if constexpr (!Args::SequencesType::kUniform) {
     a.sequences = attile::Packed{at.cu_seqlens_q, at.cu_seqlens_k, p.q_rows, p.kv_rows};
@@ -147,18 +147,25 @@ Args common_args(const Problem& p, const Pointers<T>& at) {
 
 }  // namespace detail
 
-template <class Sequences, class T>
-attile::ForwardArgs<T, PoliciesOf<Sequences>> forward_args(const Problem& p,
-                                                           const Pointers<T>& at) {
-  auto a = detail::common_args<attile::ForwardArgs<T, PoliciesOf<Sequences>>>(p, at);
+/// The arguments of a pass, with the problem's mask, or with another one that is equal to it.
+template <class Sequences, class T, class M>
+attile::ForwardArgs<T, PoliciesOf<Sequences, M>> forward_args(const Problem& p,
+                                                              const Pointers<T>& at,
+                                                              const M& mask) {
+  auto a = detail::common_args<attile::ForwardArgs<T, PoliciesOf<Sequences, M>>>(p, at, mask);
   a.o = p.view(at.o, p.q_rows, p.q_heads, p.head_dim_v);
   return a;
 }
-
 template <class Sequences, class T>
-attile::BackwardArgs<T, PoliciesOf<Sequences>> backward_args(const Problem& p,
-                                                             const Pointers<T>& at) {
-  auto a = detail::common_args<attile::BackwardArgs<T, PoliciesOf<Sequences>>>(p, at);
+auto forward_args(const Problem& p, const Pointers<T>& at) {
+  return forward_args<Sequences>(p, at, p.mask);
+}
+
+template <class Sequences, class T, class M>
+attile::BackwardArgs<T, PoliciesOf<Sequences, M>> backward_args(const Problem& p,
+                                                                const Pointers<T>& at,
+                                                                const M& mask) {
+  auto a = detail::common_args<attile::BackwardArgs<T, PoliciesOf<Sequences, M>>>(p, at, mask);
   const T* const o = at.o;
   a.o = p.view(o, p.q_rows, p.q_heads, p.head_dim_v);
   a.dout = p.view(at.dout, p.q_rows, p.q_heads, p.head_dim_v);
@@ -167,6 +174,10 @@ attile::BackwardArgs<T, PoliciesOf<Sequences>> backward_args(const Problem& p,
   a.dv = p.view(at.dv, p.kv_rows, p.kv_heads, p.head_dim_v);
   a.sink.dsinks = at.dsinks;
   return a;
+}
+template <class Sequences, class T>
+auto backward_args(const Problem& p, const Pointers<T>& at) {
+  return backward_args<Sequences>(p, at, p.mask);
 }
 
 /// Calls f with the sequences policy of the problem, a type: f.template operator()<Packed>().

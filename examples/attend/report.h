@@ -32,7 +32,8 @@ inline std::string bytes_text(std::size_t bytes) {
   return text;
 }
 
-inline void print_problem(const Problem& p, const char* dtype) {
+/// The heading, which is there before the wait.
+inline void print_heading(const Problem& p, const char* dtype, const std::string& device) {
   std::printf("shape     batch %d, q_len %d, kv_len %d, q_heads %d, kv_heads %d, D %d, Dv %d\n",
               p.batch, p.q_len, p.kv_len, p.q_heads, p.kv_heads, p.head_dim, p.head_dim_v);
   if (p.is_packed()) {
@@ -42,18 +43,27 @@ inline void print_problem(const Problem& p, const char* dtype) {
   std::printf("run       %s, layout %s, mask %s, scale %.6g%s\n", dtype,
               p.layout == Layout::kBshd ? "bshd" : "bhsd", mask_text(p.mask).c_str(),
               static_cast<double>(p.scale), p.sinks ? ", sinks" : "");
+  std::printf("device    %s\n", device.c_str());
+  std::fflush(stdout);
 }
 
-inline void print_time(const char* pass, double ms, double flops) {
-  std::printf("%-9s %.4g ms, %.3g TFLOP/s\n", pass, ms, ms > 0 ? flops / ms * 1e-9 : 0.0);
+inline void print_times(const char* pass, const Times& t, double flops) {
+  const double ms = t.median_ms;
+  std::printf("%-9s %.4g ms, %.3g TFLOP/s", pass, ms, ms > 0 ? flops / ms * 1e-9 : 0.0);
+  if (t.calls > 1) {
+    std::printf(" (median of %d, %.4g to %.4g ms)", t.calls, t.least_ms, t.most_ms);
+  } else {
+    std::printf(" (one call)");
+  }
+  std::printf("\n");
 }
 
 inline void print_run(const Problem& p, const Run& run) {
-  std::printf("device    %s\n", run.device.c_str());
   std::printf("kernels   %s\n", run.family.c_str());
-  print_time("forward", run.forward_ms, p.forward_flops());
-  if (p.backward) print_time("backward", run.backward_ms, p.backward_flops());
+  print_times("forward", run.forward, p.forward_flops());
+  if (p.backward) print_times("backward", run.backward, p.backward_flops());
   std::printf("memory    %s of inputs, outputs and workspace\n", bytes_text(run.bytes).c_str());
+  std::fflush(stdout);
 }
 
 /// Returns whether all errors are within their bounds.
@@ -65,6 +75,7 @@ inline bool print_errors(const std::string& against, const std::vector<Error>& e
     if (std::isfinite(e.bound)) {
       std::printf(", bound %.2e: %s", e.bound, e.within() ? "within" : "BEYOND THE BOUND");
     }
+    if (e.nans > 0) std::printf(", %zu are NaN in both", e.nans);
     std::printf("\n");
     within = within && e.within();
   }

