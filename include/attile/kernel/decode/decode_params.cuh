@@ -123,7 +123,7 @@ struct DecodeParams : Problem<Traits> {
   }
 
   /// Returns the memory of a part: m and l of part_rows rows, and their O.
-  static constexpr int kOutputColumns = round_up(Traits::kDv, 4);
+  static constexpr int kOutputColumns = round_up(Traits::kDv, 8);  // RowState::kColumns
   ATTILE_DEVICE float* part(int slot) const { return parts + slot * part_floats(part_rows); }
 
   /// Whether all sequences have the same units: where all have the same lengths, and what rows are
