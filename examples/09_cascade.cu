@@ -5,7 +5,8 @@
 // so many that products take more time than reading K and V: `forward` is the call for the prefix,
 // and not `decode`. It gives all keys of a row to one block, so the prefix is cut into parts, which
 // are sequences with the same queries, and `merge` makes one result of theirs. The same step by one
-// call of `decode`, which reads the prefix for each sequence, is held against it and timed beside it.
+// call of `decode`, which reads the prefix for each sequence, is held against it and timed beside
+// it.
 #include <attile/attile.cuh>
 
 #include <algorithm>

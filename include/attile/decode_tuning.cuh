@@ -42,8 +42,8 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int
     const int q_bytes = 2 * 16 * group_warps * d * q_bytes_each;  // of two stages
     // With a float for each row of fp8's queries (DecodeTraits::kScalesQueries).
     const int merged =
-        sm80::merge_floats(dv, warps) + warps * 16 * (state_floats + (fp8 ? 1 : 0));
-    const int others = q_bytes + merged * static_cast<int>(sizeof(float));
+        sm80::merge_pitch(sm80::merge_columns(dv, warps)) + state_floats + (fp8 ? 1 : 0);
+    const int others = q_bytes + warps * 16 * merged * static_cast<int>(sizeof(float));
     // The device keeps 1 KB of each block.
     const int of_block = (shared_kb + 1) * 1024 / blocks - 1024;
     return (of_block - others) / (warps * warp_keys * row_bytes);

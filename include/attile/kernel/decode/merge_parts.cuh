@@ -27,9 +27,9 @@
 namespace attile {
 
 /// Holds the softmax state of a row, and kColumns neighbouring elements of its O, which is not
-/// divided by l. A row that has seen nothing has m = -inf, l = 0, O = 0. With eight columns a thread
-/// weighs a state for half as many elements again as with four, and a block of four warps merges
-/// eight rows of 128 columns at once: every instruction here is on the way of a short call.
+/// divided by l. A row that has seen nothing has m = -inf, l = 0, O = 0. With eight columns a
+/// thread weighs a state for half as many elements again as with four, and a block of four warps
+/// merges eight rows of 128 columns at once: every instruction here is on the way of a short call.
 struct RowState {
   static constexpr int kQuads = 2, kColumns = 4 * kQuads;
   float m = -kInf, l = 0.0f;
@@ -100,9 +100,9 @@ class PartOutput {
     if (part_.parts == 1) read_earlier_lse();
   }
 
-  /// Takes the elements from column `col` on of row `row` of the part: writes O and LSE if it is the
-  /// row tile's only part, else its state to scratch memory. Columns from head_dim_v on are left out
-  /// of O.
+  /// Takes the elements from column `col` on of row `row` of the part: writes O and LSE if it is
+  /// the row tile's only part, else its state to scratch memory. Columns from head_dim_v on are
+  /// left out of O.
   ATTILE_DEVICE void put(int row, int col, const RowState& state) const {
     if (part_.parts == 1) {
       store(row, col, state);
@@ -176,7 +176,8 @@ class PartOutput {
     float of_row, scale_log2;
     ATTILE_DEVICE float logit(int) const { return of_row; }
   };
-  /// Gives it the results of earlier keys: LSE, and those of `count` elements of O that a thread has.
+  /// Gives it the results of earlier keys: LSE, and those of `count` elements of O that a thread
+  /// has.
   template <class T>
   struct RowOfEarlierKeys : RowSink {
     const T* o;

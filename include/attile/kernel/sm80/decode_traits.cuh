@@ -30,12 +30,6 @@ constexpr int merge_columns(int columns, int warps) {
   while (at_a_time() > 16 && warps * 16 * merge_pitch(at_a_time()) > 3 * 1024) ++times;
   return at_a_time();
 }
-/// Returns the floats of that memory. Up to 18 KB it has room for all columns of 8 rows of each
-/// warp: kv heads mostly have no more query heads, and a block merges these with fewer barriers.
-constexpr int merge_floats(int columns, int warps) {
-  const int of_some_columns = warps * 16 * merge_pitch(merge_columns(columns, warps));
-  return max(of_some_columns, min(warps * 8 * merge_pitch(columns), 4608));
-}
 
 /// Holds every constant of a decode kernel for the matrix instructions of compute capability 8.0.
 /// Br      packed rows of a row tile: 16 for each warp of a key group.
@@ -99,7 +93,7 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using VTile = tile::PanelTile<kGroupKeys, kVColumns, V>;
 
   static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
-  static constexpr int kMergeFloats = merge_floats(kVColumns, kWarps);
+  static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);
   static constexpr int kStatesAtOnce = min(kWarps, 4);  ///< merge_states
   /// Returns how many columns of O are merged at once, a multiple of kMergeColumns, where all
   /// states together have so many rows.

@@ -140,9 +140,9 @@ class SequenceBoxes {
   };
 
   /// Returns how the batches of all these tensors are counted: not at all, where all are the same
-  /// memory; by rows, where the rows of each batch follow those of the batch before, or each has one
-  /// row; by heads, likewise; else by as many rows, or heads, as they are apart. `ragged` refuses
-  /// tensors that this does not fit.
+  /// memory; by rows, where the rows of each batch follow those of the batch before, or each has
+  /// one row; by heads, likewise; else by as many rows, or heads, as they are apart. `ragged`
+  /// refuses tensors that this does not fit.
   template <class... Ts>
   static BatchFold fold(RowShape shape, int heads, const Ts&... tensors) {
     if (shape.batches <= 1 || ((tensors.batch_stride == 0) && ...)) return {};
