@@ -92,7 +92,8 @@ struct Sm90Forward {
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
                                       kTiles.element_stages, false, kTileSet == TileSet::kColumns,
-                                      kTiles.output_parts, false, kTiles.overlaps>>;
+                                      kTiles.output_parts, false, kTiles.overlaps,
+                                      kTiles.waits_late>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>

@@ -92,12 +92,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kOutputParts = kPromotes ? TuningType::kOutputParts : 1;
   /// Whether a consumer makes S beside P V of the tile before.
   static constexpr bool kOverlaps = TuningType::kOverlaps;
+  static constexpr bool kWaitsLate = TuningType::kWaitsLate;
   /// How far below a row's maximum m lies: P is 2^kMaximumOffset there. In e4m3 that keeps more of
   /// a row's small P. Units: log2.
-  static constexpr float kMaximumOffset = kFp8Values ? kFp8ProbabilityLog2 : 0;
+  static constexpr float kMaximumOffset = kFp8Values ? fp8_probability_log2(E::kFp8Sums) : 0;
   /// How far a score may exceed m before O is rescaled. P is then at most 2^8, which keeps its
-  /// relative precision in 16 bits, or 2^8.5 in e4m3, whose largest number is 2^8.8. Units: log2.
-  static constexpr float kRescaleThreshold = kFp8Values ? 8.5f : 8.0f;
+  /// relative precision in 16 bits, or in e4m3 2^8.85, of which the nearest number is the largest
+  /// one, 448. Units: log2.
+  static constexpr float kRescaleThreshold = kFp8Values ? 8.85f : 8.0f;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
   /// Whether a tile has rows of several query heads of one kv head (HeadPacking).
