@@ -161,11 +161,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// The pipeline of tiles of V in fp8 before they are transposed: two where there is room for them
   /// beside Q, half of O and 4 KB, so that one is loaded while another one is transposed.
   static constexpr int kLoadedVStages =
-      !kFp8Values                      ? 0
+      !kFp8Values ? 0
       : KPipeline::kBytes + VPipeline::kBytes + 2 * LoadedVTile::kBytes +
-                    kConsumers * kWarpgroupRows * (D + kOutputCols) + 4096 <=
-                arch::kMaxSharedBytes ? 2
-                                      : 1;
+                  kConsumers * kWarpgroupRows * (D + kOutputCols) + 4096 <=
+              arch::kMaxSharedBytes
+          ? 2
+          : 1;
   /// Whether it may also lie by columns, so that its keys are only put into order.
   static constexpr bool kTakesColumns = kFp8Values && P::SequencesType::kUniform;
   /// The warps that transpose it: that of the scheduler, too, where there is none.
