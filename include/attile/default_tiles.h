@@ -99,7 +99,7 @@ enum class TileSet { kAny, kPackedHeads, kLong, kElements, kColumns };
 /// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
   int br, bc, stages, element_stages = 0, output_parts = 1;
-  bool overlaps = true;
+  bool overlaps = true, waits_late = false;
 };
 
 /// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
@@ -159,12 +159,13 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
 constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fast, bool bare) {
   if (dv <= 64) {
     if (!bare) return {128, 128, 2};
-    return promotes ? Sm90Tiles{192, 96, 3} : Sm90Tiles{192, 160, 2};
+    return promotes ? Sm90Tiles{192, 128, 2, 0, 2} : Sm90Tiles{192, 160, 2};
   }
   if (dv <= 128) {
     if (!fast) return {128, 64, 3, 0, 2};
     if (d > 128) return {128, 128, 2, 0, 2};
-    return promotes ? Sm90Tiles{128, 160, 2, 0, 2} : Sm90Tiles{128, bare ? 224 : 160, 2};
+    if (promotes) return {128, 160, 2, 0, 2};
+    return bare ? Sm90Tiles{192, 96, 2, 0, 1, true, true} : Sm90Tiles{128, 160, 2};
   }
   if (!promotes) return {128, fast ? 96 : 32, 2};
   if (!fast) {

@@ -89,10 +89,11 @@ struct Sm90Forward {
       : kTileSet == TileSet::kElements ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
                                        : sm90_general_forward_tiles(max(D, Dv));
-  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                                      kTiles.element_stages, false, kTileSet == TileSet::kColumns,
-                                      kTiles.output_parts, false, kTiles.overlaps>>;
+  using type =
+      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
+                             kTiles.element_stages, false, kTileSet == TileSet::kColumns,
+                             kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>

@@ -103,7 +103,7 @@ struct Elements {
   static constexpr bool kFp8Queries = Fp8<Q> && Fp8<K> &&
                                       (Fp8<V> || (sizeof(V) == sizeof(std::uint16_t) &&
                                                   (std::same_as<V, O> || std::same_as<O, float>)));
-  /// Whether Q, K and V are in fp8, so that P may be multiplied in e4m3 (kFp8ProbabilityLog2).
+  /// Whether Q, K and V are in fp8, so that P may be multiplied in e4m3 (fp8_probability_log2).
   static constexpr bool kAllFp8 = kFp8Queries && Fp8<V>;
   static constexpr Fp8Sums kFp8Sums = kSums;
   static_assert(kSums == Fp8Sums::kPromoted || kAllFp8,
