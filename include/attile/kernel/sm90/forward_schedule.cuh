@@ -9,6 +9,7 @@
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/tile/scores.cuh>
 
+#include <cstdint>
 #include <type_traits>
 
 namespace attile::sm90 {
@@ -28,7 +29,7 @@ namespace attile::sm90 {
 /// A part that is missing sees no tile (TmaForwardParams::tiles_seen).
 template <class Traits>
 class StaticSchedule {
-  static constexpr bool kEven = kEvenRows<Traits>;
+  static constexpr bool kEven = kEvenRows<Traits> && !Traits::kHasScheduler;
   using Items = std::conditional_t<kEven, EvenItems, GrowingItems>;
 
  public:
@@ -37,9 +38,15 @@ class StaticSchedule {
 
   ATTILE_DEVICE bool more() const { return items_.more(); }
   ATTILE_DEVICE void next() { items_.next(); }
-  ATTILE_DEVICE WorkTile tile() const {
+  ATTILE_DEVICE WorkTile tile() const { return tile(items_.item()); }
+  /// Returns the tile of an item, whose batch head is the one that Problem::head_order has in its
+  /// place.
+  ATTILE_DEVICE WorkTile tile(WorkItem item) const {
     const int packs = Traits::kPacksHeads ? p_.packs : p_.q_heads;
-    const WorkItem item = item_of(packs);
+    if constexpr (Problem<Traits>::kOrdersHeads) {
+      if (kEven) item = p_.head_order.in_place_of(item, p_.q_tiles, p_.lead > 0, p_.batch_heads);
+      item.batch_head = p_.ordered_head(item.batch_head, packs);
+    }
     WorkTile at;
     at.sequence = item.batch_head / packs;
     at.head = item.batch_head % packs * p_.packed_heads();
@@ -50,17 +57,12 @@ class StaticSchedule {
     at.kv_tiles = p_.tiles_seen(at, at.row0, rows);
     return at;
   }
+  /// Returns the number of the block's item in the order of all.
+  ATTILE_DEVICE std::int64_t number() const { return items_.number(); }
+  /// Returns the tile with a number.
+  ATTILE_DEVICE WorkTile numbered_tile(int number) const { return tile(items_.item(number)); }
 
  private:
-  /// Returns the item, whose batch head is the one that Problem::head_order has in its place.
-  ATTILE_DEVICE WorkItem item_of(int packs) const {
-    WorkItem item = items_.item();
-    if constexpr (Problem<Traits>::kOrdersHeads) {
-      if (kEven) item = p_.head_order.in_place_of(item, p_.q_tiles, p_.lead > 0, p_.batch_heads);
-      item.batch_head = p_.ordered_head(item.batch_head, packs);
-    }
-    return item;
-  }
   ATTILE_DEVICE static Items items(const TmaForwardParams<Traits>& p, int block) {
     const int blocks = arch::block_count();
     if constexpr (kEven) {
@@ -110,6 +112,9 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
   };
   static constexpr bool kUniform = Problem<Traits>::kUniform;
   using Lengths = std::conditional_t<kUniform, NoLengths, Extent>;
+  /// The tile of K that has the diagonal of the work tile's last row, with kFromDiagonal.
+  struct NoDiagonal {};
+  using Diagonal = std::conditional_t<Traits::kFromDiagonal, int, NoDiagonal>;
 
   TileRange kv_tiles;  ///< the steps at which these rows' tiles of K and V are visited (kv_tile)
   /// Steps of the work tile ahead of these, and after them, whose tiles other consumers' rows see.
@@ -119,6 +124,7 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
   int row0 = 0;  ///< the first of these rows; below 0 where the part is missing
 
   Lengths lengths{};
+  Diagonal diagonal{};
 
   ConsumerRows() = default;
   /// Makes the rows of part `part` of a work tile, which has a part for each consumer.
@@ -127,6 +133,7 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
         sequence(tile.sequence),
         head(tile.head),
         lengths(tile.extent) {
+    if constexpr (Traits::kFromDiagonal) diagonal = p.diagonal_tile(tile);
     const TileRange all = tile.kv_tiles;
     const int rows = p.warpgroup_rows();
     row0 = tile.row0 + part * rows;
