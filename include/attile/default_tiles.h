@@ -178,10 +178,11 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   return {128, dim <= 192 ? 48 : 32, 2};
 }
 
-/// Returns the same where kHasMaskedTiles.
-constexpr Sm90Tiles sm90_masked_forward_tiles(int dim) {
+/// Returns the same where kHasMaskedTiles. `reads`: the mask has tiles of its own, which read memory.
+constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
   if (dim <= 64) return {192, 64, 5};
   if (dim <= 96) return {192, 64, 4};
+  if (dim <= 128) return {128, reads ? 96 : 128, 2};
   return sm90_general_forward_tiles(dim);
 }
 

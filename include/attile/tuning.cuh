@@ -91,7 +91,7 @@ struct Sm90Forward {
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
       : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
-      : kMasked                ? sm90_masked_forward_tiles(max(D, Dv))
+      : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
