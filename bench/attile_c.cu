@@ -305,17 +305,22 @@ attile::Check check(const A& a) {
   return attile::check<kD, kDv>(a);
 }
 
-/// Forward passes take it where sequences have lengths of their own, which it makes faster.
+/// Forward passes take it where it makes them faster: where sequences have lengths of their own, and
+/// under masks that say so (earlier headers have none).
+template <class A>
+constexpr bool kTakesWorkspace = !A::SequencesType::kUniform ||
+                                 requires { requires A::MaskType::kUnevenRows; };
+
 template <class A>
 cudaError_t workspace_of(const A& a, std::size_t& bytes) {
-  if constexpr (!A::SequencesType::kUniform) return attile::forward<kD, kDv>(nullptr, bytes, a);
+  if constexpr (kTakesWorkspace<A>) return attile::forward<kD, kDv>(nullptr, bytes, a);
   bytes = 0;
   return cudaSuccess;
 }
 
 template <class A>
 cudaError_t run(const A& a, const AttileProblem& p) {
-  if constexpr (!A::SequencesType::kUniform) {
+  if constexpr (kTakesWorkspace<A>) {
     std::size_t bytes = p.workspace_bytes;
     return attile::forward<kD, kDv>(p.workspace, bytes, a, p.stream);
   }

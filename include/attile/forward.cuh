@@ -202,7 +202,7 @@ WorkspaceSize workspace_size(const Args& args) {
 }
 
 /// Run `forward` by the two-call habit of `backward`: for callers that treat both alike, and faster
-/// where sequences have lengths of their own.
+/// where sequences have lengths of their own, or the mask kUnevenRows.
 /// Scratch  with a null `workspace` nothing is launched, and `workspace_bytes`, a variable, is set
 ///          to the bytes that the call needs; else device memory of that size, aligned to 16 bytes.
 template <class Traits>
