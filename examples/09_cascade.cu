@@ -81,9 +81,9 @@ class Step {
   template <class AnyArgs>
   AnyArgs common() const {
     return {
-        .q = attile::bshd<const T>(q_.get(), 1, kHeads, kDim),
-        .k = attile::bshd<const T>(k_.get(), kPage, kKvHeads, kDim),
-        .v = attile::bshd<const T>(v_.get(), kPage, kKvHeads, kDim),
+        .q = attile::bshd<const T>(q_.get(), {.rows = 1, .heads = kHeads, .dim = kDim}),
+        .k = attile::bshd<const T>(k_.get(), {.rows = kPage, .heads = kKvHeads, .dim = kDim}),
+        .v = attile::bshd<const T>(v_.get(), {.rows = kPage, .heads = kKvHeads, .dim = kDim}),
         .batch = kBatch,
         .q_heads = kHeads,
         .kv_heads = kKvHeads,
@@ -100,15 +100,15 @@ class Step {
   /// All keys of every sequence.
   Args all() const {
     Args args = common<Args>();
-    args.o = attile::bshd(o_whole_.get(), 1, kHeads, kDim);
+    args.o = attile::bshd(o_whole_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     return args;
   }
   /// One sequence, whose rows are the queries of all: (1, q_heads, batch, dim). Its pages are the
   /// first ones of any line.
   PrefixArgs prefix() const {
     PrefixArgs args = common<PrefixArgs>();
-    args.q = attile::bshd<const T>(q_.get(), kBatch, kHeads, kDim);
-    args.o = attile::bshd(o_prefix_.get(), kBatch, kHeads, kDim);
+    args.q = attile::bshd<const T>(q_.get(), {.rows = kBatch, .heads = kHeads, .dim = kDim});
+    args.o = attile::bshd(o_prefix_.get(), {.rows = kBatch, .heads = kHeads, .dim = kDim});
     args.lse = lse_prefix_;
     args.batch = 1, args.q_len = kBatch, args.kv_len = kPrefix;
     args.sequences.seqused_k = prefix_length_;
@@ -117,11 +117,12 @@ class Step {
   /// The pages behind the prefix, whose results are those of earlier keys.
   SuffixArgs suffix() const {
     SuffixArgs args = common<SuffixArgs>();
-    args.sink.o = attile::bshd<const float>(o_prefix_.get(), 1, kHeads, kDim);
+    args.sink.o =
+        attile::bshd<const float>(o_prefix_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     // (q_heads, batch): a row of the one sequence is a sequence here.
     args.sink.lse = {lse_prefix_.get(), /*batch_stride=*/1, /*head_stride=*/kBatch,
                      /*row_stride=*/0};
-    args.o = attile::bshd(o_.get(), 1, kHeads, kDim);
+    args.o = attile::bshd(o_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     args.kv_len = kSuffix;
     args.sequences.page_table = table_ + kPrefixPages;
     args.sequences.table_stride = kLine;

@@ -113,7 +113,8 @@ Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse) {
   std::vector<T> o(p.statistics() * p.head_dim_v);
   std::vector<float> lse(p.statistics());
   scatter_q(p, plain.forward.o, p.view(o.data(), p.q_rows, p.q_heads, p.head_dim_v), p.head_dim_v);
-  scatter_q(p, plain.lse, attile::bhsd(lse.data(), p.q_rows, p.q_heads, 1), 1);
+  scatter_q(p, plain.lse,
+            attile::bhsd(lse.data(), {.rows = p.q_rows, .heads = p.q_heads, .dim = 1}), 1);
   Pointers<T> given = at;
   given.o = o.data();
   given.lse = lse.data();
@@ -140,7 +141,8 @@ std::vector<Error> errors_of(const Problem& p, Tensors<T>& t, const Run& run) {
   const auto terms =
       run.three_products ? reference::forward_magnitudes(forward) : reference::ForwardResult{};
   const auto exact = reference::forward(forward);
-  const attile::Tensor<const float> lse = attile::bhsd(t.lse.data(), p.q_rows, p.q_heads, 1);
+  const attile::Tensor<const float> lse =
+      attile::bhsd(t.lse.data(), {.rows = p.q_rows, .heads = p.q_heads, .dim = 1});
   std::vector<Error> errors = {error_of("o", dense_q(p, t.o, p.head_dim_v), exact.o,
                                         bound(T{}, exact.o, there.forward.o, back.forward.o) +
                                             reference::three_products_error(terms.o)),
