@@ -251,8 +251,9 @@ A args_of(const AttileProblem& p) {
   }
   set(a.mask, p.policies), set(a.score_mod, p.policies), set(a.dropout, p.policies);
   if constexpr (requires { a.sink.lse; }) {  // EarlierKeys
-    a.sink.o = attile::bshd(p.policies.earlier_o, p.q_len, p.q_heads, kDv);
-    a.sink.lse = attile::bhs(p.policies.earlier_lse, p.q_len, p.q_heads);
+    a.sink.o =
+        attile::bshd(p.policies.earlier_o, {.rows = p.q_len, .heads = p.q_heads, .dim = kDv});
+    a.sink.lse = attile::bhs(p.policies.earlier_lse, {.rows = p.q_len, .heads = p.q_heads});
   } else if constexpr (requires { a.sink; }) {
     set(a.sink, p.policies);
   }

@@ -89,9 +89,9 @@ class Step {
   template <class AnyArgs>
   AnyArgs common() const {
     return {
-        .q = attile::bshd<const T>(q_.get(), 1, kHeads, kDim),
-        .k = attile::bshd<const T>(k_.get(), kPage, kKvHeads, kDim),
-        .v = attile::bshd<const T>(v_.get(), kPage, kKvHeads, kDim),
+        .q = attile::bshd<const T>(q_.get(), {.rows = 1, .heads = kHeads, .dim = kDim}),
+        .k = attile::bshd<const T>(k_.get(), {.rows = kPage, .heads = kKvHeads, .dim = kDim}),
+        .v = attile::bshd<const T>(v_.get(), {.rows = kPage, .heads = kKvHeads, .dim = kDim}),
         .batch = kBatch,
         .q_heads = kHeads,
         .kv_heads = kKvHeads,
@@ -108,16 +108,16 @@ class Step {
   Args all() const {
     Args args = common<Args>();
     args.splits = attile::Splits::fill();
-    args.o = attile::bshd(o_whole_.get(), 1, kHeads, kDim);
+    args.o = attile::bshd(o_whole_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     return args;
   }
   /// A sequence for each part of the prefix, whose rows are the queries of all: (parts, q_heads,
   /// batch, dim). The prefix's pages are the first ones of any line.
   PrefixArgs parts() const {
     PrefixArgs args = common<PrefixArgs>();
-    args.q = attile::bshd<const T>(q_.get(), kBatch, kHeads, kDim);
+    args.q = attile::bshd<const T>(q_.get(), {.rows = kBatch, .heads = kHeads, .dim = kDim});
     args.q.batch_stride = 0;
-    args.o = attile::bshd(o_parts_.get(), kBatch, kHeads, kDim);
+    args.o = attile::bshd(o_parts_.get(), {.rows = kBatch, .heads = kHeads, .dim = kDim});
     args.lse = lse_parts_;
     args.batch = kParts, args.q_len = kBatch, args.kv_len = kPrefix / kParts;
     args.sequences.pages_per_sequence = kPrefixPages / kParts;
@@ -127,13 +127,15 @@ class Step {
   /// The result over the whole prefix, in the place of that over its first part.
   attile::MergeArgs<float> prefix() const {
     return {
-        .parts = {{.o = attile::bshd<const float>(o_parts_.get(), kBatch, kHeads, kDim),
-                   .lse = attile::bhs<const float>(lse_parts_.get(), kBatch, kHeads),
+        .parts = {{.o = attile::bshd<const float>(o_parts_.get(),
+                                                  {.rows = kBatch, .heads = kHeads, .dim = kDim}),
+                   .lse = attile::bhs<const float>(lse_parts_.get(),
+                                                   {.rows = kBatch, .heads = kHeads}),
                    .count = kParts,
                    .o_stride = kRows * kDim,
                    .lse_stride = kRows}},
         .part_tensors = 1,
-        .o = attile::bshd(o_parts_.get(), kBatch, kHeads, kDim),
+        .o = attile::bshd(o_parts_.get(), {.rows = kBatch, .heads = kHeads, .dim = kDim}),
         .lse = lse_prefix_,
         .batch = 1,
         .q_heads = kHeads,
@@ -145,11 +147,12 @@ class Step {
   SuffixArgs suffix() const {
     SuffixArgs args = common<SuffixArgs>();
     args.splits = attile::Splits::fill();
-    args.sink.o = attile::bshd<const float>(o_parts_.get(), 1, kHeads, kDim);
+    args.sink.o =
+        attile::bshd<const float>(o_parts_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     // (q_heads, batch): a row of the one sequence is a sequence here.
     args.sink.lse = {lse_prefix_.get(), /*batch_stride=*/1, /*head_stride=*/kBatch,
                      /*row_stride=*/0};
-    args.o = attile::bshd(o_.get(), 1, kHeads, kDim);
+    args.o = attile::bshd(o_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     args.kv_len = kSuffix;
     args.sequences.page_table = table_ + kPrefixPages;
     args.sequences.table_stride = kLine;

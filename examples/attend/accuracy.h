@@ -133,8 +133,9 @@ struct PackedProblem {
     tensors.v = rows_first(p, t.v, p.kv_len, p.kv_heads, p.head_dim_v);
     tensors.o = rows_first(p, t.o, p.q_len, p.q_heads, p.head_dim_v);
     if (p.backward) tensors.dout = rows_first(p, t.dout, p.q_len, p.q_heads, p.head_dim_v);
-    const auto from = attile::bhsd(t.lse.data(), p.q_len, p.q_heads, 1);
-    const auto to = attile::bhsd(tensors.lse.data(), problem.q_rows, p.q_heads, 1);
+    const auto from = attile::bhsd(t.lse.data(), {.rows = p.q_len, .heads = p.q_heads, .dim = 1});
+    const auto to =
+        attile::bhsd(tensors.lse.data(), {.rows = problem.q_rows, .heads = p.q_heads, .dim = 1});
     for (int b = 0; b < p.batch; ++b) {
       for (int h = 0; h < p.q_heads; ++h) {
         for (int i = 0; i < p.q_len; ++i) *to.row(0, h, b * p.q_len + i) = *from.row(b, h, i);
@@ -147,7 +148,7 @@ struct PackedProblem {
                                    int dim) {
     std::vector<T> copy(x.size());
     const auto from = p.view(x.data(), rows, heads, dim);
-    const auto to = attile::bshd(copy.data(), rows, heads, dim);
+    const auto to = attile::bshd(copy.data(), {.rows = rows, .heads = heads, .dim = dim});
     for (int b = 0; b < p.batch; ++b) {
       for (int h = 0; h < heads; ++h) {
         for (int i = 0; i < rows; ++i) std::copy_n(from.row(b, h, i), dim, to.row(b, h, i));
@@ -204,7 +205,8 @@ Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse, Pro
   std::vector<T> o(p.statistics() * p.head_dim_v);
   std::vector<float> lse(p.statistics());
   scatter_q(p, plain.forward.o, p.view(o.data(), p.q_rows, p.q_heads, p.head_dim_v), p.head_dim_v);
-  scatter_q(p, plain.lse, attile::bhsd(lse.data(), p.q_rows, p.q_heads, 1), 1);
+  scatter_q(p, plain.lse,
+            attile::bhsd(lse.data(), {.rows = p.q_rows, .heads = p.q_heads, .dim = 1}), 1);
   Pointers<T> given = at;
   given.o = o.data();
   given.lse = lse.data();
@@ -237,7 +239,8 @@ std::vector<Error> errors_against_fp64(const Problem& p, const Tensors<T>& t, co
     if (run.three_products) terms = reference::forward_magnitudes(forward);
   }
   const auto exact = reference::forward(forward);
-  const attile::Tensor<const float> lse = attile::bhsd(t.lse.data(), p.q_rows, p.q_heads, 1);
+  const attile::Tensor<const float> lse =
+      attile::bhsd(t.lse.data(), {.rows = p.q_rows, .heads = p.q_heads, .dim = 1});
   std::vector<Error> errors = {error_of("o", dense_q(p, t.o, p.head_dim_v), exact.o,
                                         bound(T{}, exact.o, there.forward.o, back.forward.o) +
                                             reference::three_products_error(terms.o)),

@@ -195,13 +195,22 @@ struct PortableFamily {
   }
 };
 
+/// Says whether there are kernels of these dims; where there are none it is an error, once.
+template <int D, int Dv>
+struct Dims {
+  static constexpr bool kRight = D >= 1 && D <= 256 && Dv >= 1 && Dv <= 256;
+  static_assert(kRight, "attile: D and Dv, as in forward<D, Dv>, must be 1 to 256");
+};
+
 /// Holds families in the order in which they are asked; the last one takes everything.
 template <class Family, class... Others>
 struct Families {
   template <int D, int Dv, class Args, class F>
   static auto forward(const Args& args, const F& f) {
     constexpr bool kIsLast = sizeof...(Others) == 0;
-    if constexpr (kIsLast) {
+    if constexpr (!Dims<D, Dv>::kRight) {
+      return PortableFamily::forward<64, 64>(args, f);  // so that this is the only error
+    } else if constexpr (kIsLast) {
       return Family::template forward<D, Dv>(args, f);
     } else if constexpr (Family::kTakesAll && Family::template kForward<Args, D, Dv>) {
       return Family::template forward<D, Dv>(args, f);
@@ -217,7 +226,9 @@ struct Families {
   template <int D, int Dv, DqMode kMode, class Args, class F>
   static auto backward(const Args& args, const F& f) {
     constexpr bool kIsLast = sizeof...(Others) == 0;
-    if constexpr (kIsLast) {
+    if constexpr (!Dims<D, Dv>::kRight) {
+      return PortableFamily::backward<64, 64, kMode>(args, f);
+    } else if constexpr (kIsLast) {
       return Family::template backward<D, Dv, kMode>(args, f);
     } else if constexpr (Family::kTakesAll && Family::template kBackward<Args, D, Dv, kMode>) {
       return Family::template backward<D, Dv, kMode>(args, f);

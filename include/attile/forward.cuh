@@ -11,6 +11,7 @@
 #include <attile/families.cuh>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/problem/kernel_name.h>
+#include <attile/refused_calls.h>
 
 #include <cstddef>
 #include <optional>
@@ -153,6 +154,8 @@ Check check(const typename Traits::Args& args, const void* workspace,
 template <class Traits>
 [[nodiscard]] cudaError_t forward(const typename Traits::Args& args,
                                   cudaStream_t stream = nullptr) {
+  static_assert(Traits::kDirection == Direction::kForward,
+                "attile: forward takes ForwardTraits and ForwardArgs, not those of backward");
   if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return ok.error;
   return detail::launch_forward<Traits>(args, stream);
 }

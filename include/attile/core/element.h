@@ -126,7 +126,10 @@ inline constexpr bool kIsElements<Elements<Q, K, V, O, kSums>> = true;
 
 template <class E>
 struct AllRoles {
-  using type = Elements<E>;
+  static_assert(Element<E>,
+                "attile: Q, K, V and O are of one type of float, __half and __nv_bfloat16; with "
+                "fp8, name the type of each: Elements<Q, K, V, O>");
+  using type = Elements<std::conditional_t<Element<E>, E, float>>;
 };
 template <class E>
   requires kIsElements<E>

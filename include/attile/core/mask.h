@@ -317,8 +317,11 @@ struct Document {
 
 /// Lets a row see what both masks let it see. Each may be asked about scores that the other one
 /// hides; a mask that reads memory is better as the second one.
-template <Mask A, Mask B>
+template <class A, class B>
 struct And {
+  static_assert(Mask<A> && Mask<B>,
+                "attile: And<A, B> joins two masks, and one of these is no Mask: it wants "
+                "ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) const");
   static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;
   static constexpr bool kIgnoresBatch = attile::kIgnoresBatch<A> && attile::kIgnoresBatch<B>;
   static constexpr bool kIgnoresHead = attile::kIgnoresHead<A> && attile::kIgnoresHead<B>;

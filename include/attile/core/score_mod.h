@@ -254,8 +254,12 @@ struct ApproximateSoftcap {
 };
 
 /// Applies the second modifier to the result of the first one.
-template <ScoreMod First, ScoreMod Second>
+template <class First, class Second>
 struct Then {
+  static_assert(ScoreMod<First> && ScoreMod<Second>,
+                "attile: Then<A, B> joins two score modifiers, and one of these is no ScoreMod: it "
+                "wants template <class Real> ATTILE_HOST_DEVICE ModifiedScore<Real> "
+                "operator()(Real s, ScoreIndex, Extent) const");
   First first{};
   Second second{};
 
