@@ -8,8 +8,8 @@ file(MAKE_DIRECTORY "${WORK}/mine" "${WORK}/installed")
 file(CREATE_LINK "${ATTILE_SOURCE_DIR}" "${WORK}/mine/attile" SYMBOLIC)
 file(READ "${ATTILE_SOURCE_DIR}/docs/calling.md" page)
 
-# block(language file): writes the page's first block of a language to a file.
-function(block language file)
+# quote(language file): writes the page's first block of a language to a file.
+function(quote language file)
   string(FIND "${page}" "```${language}\n" begin)
   string(LENGTH "```${language}\n" length)
   math(EXPR begin "${begin} + ${length}")
@@ -26,8 +26,8 @@ endfunction()
 set(options -G "${GENERATOR}" "-DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}"
             "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}" "-DCMAKE_CUDA_COMPILER=${CUDA_COMPILER}"
             "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURE}")
-block(cmake "${WORK}/mine/CMakeLists.txt")
-block(cpp "${WORK}/mine/main.cu")
+quote(cmake "${WORK}/mine/CMakeLists.txt")
+quote(cpp "${WORK}/mine/main.cu")
 run("${CMAKE_COMMAND}" -S "${WORK}/mine" -B "${WORK}/mine/build" ${options})
 run("${CMAKE_COMMAND}" --build "${WORK}/mine/build")
 execute_process(COMMAND "${WORK}/mine/build/mine" RESULT_VARIABLE code OUTPUT_VARIABLE said)
