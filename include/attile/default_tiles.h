@@ -202,7 +202,7 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
     if (promotes) return {128, 160, 2, 0, 2};
     return bare ? Sm90Tiles{192, 96, 2, 0, 1, true, true} : Sm90Tiles{128, 160, 2};
   }
-  if (!promotes) return {128, fast ? 96 : 32, 2};
+  if (!promotes) return {128, fast ? 96 : 32, 2, 0, 1, true, fast};
   if (!fast) {
     int parts = dv <= 192 ? 3 : 4;
     while (round_up(dv, 32) % (16 * parts) != 0) ++parts;  // each a multiple of 16 columns
