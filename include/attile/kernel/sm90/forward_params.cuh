@@ -338,10 +338,6 @@ struct TmaForwardParams : ForwardParams<Traits> {
   ATTILE_DEVICE int diagonal_tile(const WorkTile& at) const {
     const Extent extent = this->extent(at);
     const int rows = Traits::kConsumers * warpgroup_rows();
-    int lead = this->lead;
-    if constexpr (!Traits::SequencesType::kUniform) {
-      lead = lead_rows(extent.q_len, rows, kWarpgroupRows);
-    }
     const int last = min((at.row0 + lead) / rows * rows + rows - lead, extent.q_len) - 1;
     const int col = min(max(last + extent.shift(), 0), extent.kv_len - 1);
     return max(col, 0) / Traits::kBc;

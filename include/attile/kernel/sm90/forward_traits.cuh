@@ -127,8 +127,9 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kDescends = (kFavorsLateColumns<typename P::ScoreModType> ||
                                      kFavorsDiagonal<typename P::ScoreModType>)&&
                                     !BlockListMask<typename P::MaskType>;
-  static constexpr bool kFromDiagonal =
-      kFavorsDiagonal<typename P::ScoreModType> && kRowsAlike<typename P::MaskType>;
+  static constexpr bool kFromDiagonal = kFavorsDiagonal<typename P::ScoreModType> &&
+                                        kRowsAlike<typename P::MaskType> &&
+                                        P::SequencesType::kUniform;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
   /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
   static constexpr int kMaxSkipped = kOrdersConsumers ? kStages - 1 : kStages;
