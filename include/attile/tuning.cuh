@@ -79,8 +79,8 @@ struct Sm90Forward {
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
   /// The fourth warp of the producer, which counts, has something else to do in some sets.
-  static constexpr bool kCounts = kUnevenRows<M> && Args::SequencesType::kUniform &&
-                                  kTileSet == TileSet::kAny && !E::kAllFp8;
+  static constexpr bool kCounts =
+      kUnevenRows<M> && Args::SequencesType::kUniform && kTileSet == TileSet::kAny && !E::kAllFp8;
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
@@ -93,10 +93,10 @@ struct Sm90Forward {
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
-  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                                      kTiles.element_stages, kCounts, has_columns(kTileSet),
-                                      kTiles.output_parts, false, kTiles.overlaps>>;
+  using type = ForwardOf<
+      Args, D, Dv, kTiles.br, kTiles.bc,
+      sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true, kTiles.element_stages,
+                   kCounts, has_columns(kTileSet), kTiles.output_parts, false, kTiles.overlaps>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>

@@ -236,11 +236,10 @@ void check_pages_that_are_refused() {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite(
-      "sim.sm90",
-      kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies +
-          kEarlierPolicies +
-          policies<kHalfBias, kFullAlibi, kPreparedAlibi, kCachedCausal, kPagedWindow, kPagedPackedEverything>);
+  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
+                                    kSinkPolicies + kBlockPolicies + kEarlierPolicies +
+                                    policies<kHalfBias, kFullAlibi, kPreparedAlibi, kCachedCausal,
+                                             kPagedWindow, kPagedPackedEverything>);
   suite.forward<__half>(
       "128x64", simulated<Two>(kMost),
       kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);

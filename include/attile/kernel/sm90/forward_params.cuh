@@ -25,10 +25,10 @@
 
 namespace attile::sm90 {
 
-/// Says whether all tiles of rows take the same time, but for the first one of each batch head.
+/// Says whether all tiles of rows take the same time, but for the first one of each batch head, and
+/// are not counted.
 template <class Traits>
-inline constexpr bool kEvenRows =
-    Traits::SequencesType::kUniform&& kRowsAlike<typename Traits::MaskType>;
+inline constexpr bool kEvenRows = !Traits::kHasScheduler && kRowsAlike<typename Traits::MaskType>;
 
 /// Says how many query heads of one kv head a tile packs (PackGQA in FlashAttention-3), and how
 /// many rows of each of them a warpgroup computes.
@@ -203,8 +203,8 @@ struct TmaForwardParams : ForwardParams<Traits> {
   int packs;            ///< packs of query heads of each sequence
   int batch_heads;      ///< pairs of a sequence and a pack: batch * packs
   Sections sections{};  ///< the order of batch heads for GrowingItems
-  /// attile::lead_rows of q_len, or 0 without kHasLead. Where sequences have lengths of their own it
-  /// is not used: there DynamicSchedule has that of each one.
+  /// attile::lead_rows of q_len, or 0 without kHasLead. Where sequences have lengths of their own
+  /// it is not used: there DynamicSchedule has that of each one.
   int lead;
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
@@ -234,7 +234,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
       scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes());
       scheduler.items = static_cast<int>(tile_count(args));
     }
-    if constexpr (Traits::SequencesType::kUniform && (Traits::kHasScheduler || !kEvenRows<Traits>)) {
+    if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);
     }
     if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
