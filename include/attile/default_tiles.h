@@ -92,8 +92,8 @@ constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
   return {64, dim <= 64 ? 64 : dim <= 128 ? 32 : 16, 4, 1, 2};
 }
 
-/// Says whether only the mask takes registers in the sm90 forward kernel, and few: what it says of a
-/// row is at most two words. More are spilled with the tiles for these masks.
+/// Says whether only the mask takes registers in the sm90 forward kernel, and few: what it says of
+/// a row is at most two words. More are spilled with the tiles for these masks.
 template <class Args>
 inline constexpr bool kHasMaskedTiles =
     kIsIdentity<typename Args::ScoreModType> && !Args::DropoutType::kEnabled &&
@@ -163,8 +163,7 @@ constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSe
     return small_bc ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
   }
   if (dim <= 128 && small_bc) return {192, 64, 4};
-  if (dim <= 128)
-    return is_long(tile_set) ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
+  if (dim <= 128) return is_long(tile_set) ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
   if (dim <= 192 && dv <= 128) return small_bc ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
   if (dim <= 192) return small_bc ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
   return {128, 64, 2};
@@ -178,7 +177,8 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   return {128, dim <= 192 ? 48 : 32, 2};
 }
 
-/// Returns the same where kHasMaskedTiles. `reads`: the mask has tiles of its own, which read memory.
+/// Returns the same where kHasMaskedTiles. `reads`: the mask has tiles of its own, which read
+/// memory.
 constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
   if (dim <= 64) return {192, 64, 5};
   if (dim <= 96) return {192, 64, 4};

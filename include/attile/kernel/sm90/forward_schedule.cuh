@@ -29,7 +29,7 @@ namespace attile::sm90 {
 /// A part that is missing sees no tile (TmaForwardParams::tiles_seen).
 template <class Traits>
 class StaticSchedule {
-  static constexpr bool kEven = kEvenRows<Traits> && !Traits::kHasScheduler;
+  static constexpr bool kEven = kEvenRows<Traits>;
   using Items = std::conditional_t<kEven, EvenItems, GrowingItems>;
 
  public:
