@@ -15,7 +15,7 @@
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
-#include <attile/tile/maximum_offset.h>
+#include <attile/tile/factor_of_p.h>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 
