@@ -230,6 +230,11 @@ struct BackwardParams : Problem<Traits>,
   ATTILE_HOST_DEVICE bool ascends(int kv_block) const {
     return Traits::kAlternatesFrom > 0 && kv_block >= ascending_from;
   }
+  /// Returns whether its block goes through the query heads of one tile of rows after another
+  /// (QTileLoop). Such kv blocks have numbers of their own, behind those of all others.
+  ATTILE_HOST_DEVICE bool rows_first(int kv_block) const {
+    return Traits::kRowsFirstFrom > 0 && kv_block >= this->batch * this->kv_heads * kv_tiles;
+  }
   /// Returns the counter of the blocks of the pass over K/V blocks that have begun.
   ATTILE_HOST_DEVICE int* begun_counter() const { return dq_semaphores + q_tile_count(); }
   /// Returns the number of slots of kv tiles, of all kv heads: the blocks of that pass.
@@ -309,6 +314,20 @@ ATTILE_HOST_DEVICE constexpr bool alternates(int group_heads) {
 template <class Traits>
 ATTILE_HOST_DEVICE constexpr int descending_heads(int kv_heads, int group_heads) {
   return alternates<Traits>(group_heads) ? (kv_heads + 1) / 2 : kv_heads;
+}
+
+/// Returns whether all kv heads of a packed sequence of `kv_tiles` kv tiles ascend, so that their
+/// longest blocks begin first, and blocks go through the query heads of one tile of rows after
+/// another, from the last rows on. A block then waits for the one before it at its first step, and
+/// no more: they go on at the same pace. An ascending block that goes head by head would wait in
+/// each head for the longer one before it, unless as many blocks of descending heads have begun
+/// before it as a device runs, which long sequences alone have. Nothing but its own keys and the
+/// numbers of heads may decide, because the order of the sums depends on it.
+template <class Traits>
+ATTILE_HOST_DEVICE constexpr bool goes_rows_first(int kv_heads, int group_heads, int kv_tiles) {
+  constexpr int kFills = 96;  // blocks that nearly fill a device
+  return Traits::kRowsFirstFrom > 0 && group_heads >= Traits::kRowsFirstFrom &&
+         descending_heads<Traits>(kv_heads, group_heads) * kv_tiles < kFills;
 }
 
 /// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed

@@ -53,6 +53,15 @@ struct QTileLoop {
     return kv;
   }
   ATTILE_DEVICE void advance() {
+    if constexpr (Traits::kRowsFirstFrom > 0) {
+      if (p.rows_first(kv_block)) {
+        ++head;
+        if (head % p.group_heads != 0) return;
+        head -= p.group_heads;
+        ++head_step;
+        return;
+      }
+    }
     ++head_step;
     enter_head();
   }
