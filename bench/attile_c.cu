@@ -251,8 +251,9 @@ A args_of(const AttileProblem& p) {
   }
   set(a.mask, p.policies), set(a.score_mod, p.policies), set(a.dropout, p.policies);
   if constexpr (requires { a.sink.lse; }) {  // EarlierKeys
-    a.sink.o = attile::bshd(p.policies.earlier_o, p.q_len, p.q_heads, kDv);
-    a.sink.lse = attile::bhs(p.policies.earlier_lse, p.q_len, p.q_heads);
+    a.sink.o =
+        attile::bshd(p.policies.earlier_o, {.rows = p.q_len, .heads = p.q_heads, .dim = kDv});
+    a.sink.lse = attile::bhs(p.policies.earlier_lse, {.rows = p.q_len, .heads = p.q_heads});
   } else if constexpr (requires { a.sink; }) {
     set(a.sink, p.policies);
   }
@@ -305,17 +306,22 @@ attile::Check check(const A& a) {
   return attile::check<kD, kDv>(a);
 }
 
-/// Forward passes take it where sequences have lengths of their own, which it makes faster.
+/// Forward passes take it where it makes them faster: where sequences have lengths of their own, and
+/// under masks that say so (earlier headers have none).
+template <class A>
+constexpr bool kTakesWorkspace = !A::SequencesType::kUniform ||
+                                 requires { requires A::MaskType::kUnevenRows; };
+
 template <class A>
 cudaError_t workspace_of(const A& a, std::size_t& bytes) {
-  if constexpr (!A::SequencesType::kUniform) return attile::forward<kD, kDv>(nullptr, bytes, a);
+  if constexpr (kTakesWorkspace<A>) return attile::forward<kD, kDv>(nullptr, bytes, a);
   bytes = 0;
   return cudaSuccess;
 }
 
 template <class A>
 cudaError_t run(const A& a, const AttileProblem& p) {
-  if constexpr (!A::SequencesType::kUniform) {
+  if constexpr (kTakesWorkspace<A>) {
     std::size_t bytes = p.workspace_bytes;
     return attile::forward<kD, kDv>(p.workspace, bytes, a, p.stream);
   }

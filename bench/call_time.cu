@@ -55,7 +55,7 @@ struct Memory {
     must(cudaMalloc(&workspace, bytes));
   }
   attile::Tensor<T> tensor(int i) const {
-    return attile::bshd(data + i * kElements, kLen, kHeads, kDim);
+    return attile::bshd(data + i * kElements, {.rows = kLen, .heads = kHeads, .dim = kDim});
   }
   template <class Args>
   void describe(Args& args) const {

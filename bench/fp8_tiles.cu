@@ -114,10 +114,13 @@ struct Cell {
 template <class Args, class T>
 Args arguments(const Cell& cell, T* const (&inputs)[3], Bf16* o, float* lse) {
   Args a{};
-  a.q = attile::bshd<const T>(inputs[0], cell.len, cell.heads(), cell.dim);
-  a.k = attile::bshd<const T>(inputs[1], cell.len, cell.heads(), cell.dim);
-  a.v = attile::bshd<const T>(inputs[2], cell.len, cell.heads(), cell.dim);
-  a.o = attile::bshd(o, cell.len, cell.heads(), cell.dim);
+  a.q =
+      attile::bshd<const T>(inputs[0], {.rows = cell.len, .heads = cell.heads(), .dim = cell.dim});
+  a.k =
+      attile::bshd<const T>(inputs[1], {.rows = cell.len, .heads = cell.heads(), .dim = cell.dim});
+  a.v =
+      attile::bshd<const T>(inputs[2], {.rows = cell.len, .heads = cell.heads(), .dim = cell.dim});
+  a.o = attile::bshd(o, {.rows = cell.len, .heads = cell.heads(), .dim = cell.dim});
   a.lse = lse;
   a.batch = cell.batch(), a.q_heads = a.kv_heads = cell.heads();
   a.q_len = a.kv_len = cell.len;

@@ -149,7 +149,8 @@ struct Tensors {
   std::vector<float> lse = std::vector<float>(shape.elements() / shape.dim);
 
   auto view(auto& values) const {
-    return attile::bhsd(values.data(), shape.length, shape.heads, shape.dim);
+    return attile::bhsd(values.data(),
+                        {.rows = shape.length, .heads = shape.heads, .dim = shape.dim});
   }
   template <class Args>
   Args with_sizes(Args args) const {

@@ -76,9 +76,9 @@ struct Problem {
   template <class Args>
   Args sizes() const {
     Args a;
-    a.q = attile::bhsd<const T>(q.data, len, heads, dim);
-    a.k = attile::bhsd<const T>(k.data, len, heads, dim);
-    a.v = attile::bhsd<const T>(v.data, len, heads, dim);
+    a.q = attile::bhsd<const T>(q.data, {.rows = len, .heads = heads, .dim = dim});
+    a.k = attile::bhsd<const T>(k.data, {.rows = len, .heads = heads, .dim = dim});
+    a.v = attile::bhsd<const T>(v.data, {.rows = len, .heads = heads, .dim = dim});
     a.lse = lse.data;
     a.batch = batch, a.q_heads = a.kv_heads = heads, a.q_len = a.kv_len = len;
     return a;
@@ -86,17 +86,17 @@ struct Problem {
   template <class Args>
   Args forward() const {
     Args a = sizes<Args>();
-    a.o = attile::bhsd(o.data, len, heads, dim);
+    a.o = attile::bhsd(o.data, {.rows = len, .heads = heads, .dim = dim});
     return a;
   }
   template <class Args>
   Args backward() const {
     Args a = sizes<Args>();
-    a.o = attile::bhsd<const T>(o.data, len, heads, dim);
-    a.dout = attile::bhsd<const T>(dout.data, len, heads, dim);
-    a.dq = attile::bhsd(dq.data, len, heads, dim);
-    a.dk = attile::bhsd(dk.data, len, heads, dim);
-    a.dv = attile::bhsd(dv.data, len, heads, dim);
+    a.o = attile::bhsd<const T>(o.data, {.rows = len, .heads = heads, .dim = dim});
+    a.dout = attile::bhsd<const T>(dout.data, {.rows = len, .heads = heads, .dim = dim});
+    a.dq = attile::bhsd(dq.data, {.rows = len, .heads = heads, .dim = dim});
+    a.dk = attile::bhsd(dk.data, {.rows = len, .heads = heads, .dim = dim});
+    a.dv = attile::bhsd(dv.data, {.rows = len, .heads = heads, .dim = dim});
     return a;
   }
 

@@ -119,11 +119,13 @@ function(attile_traps_test source nvcc_architecture architecture)
   set_tests_properties(${test} PROPERTIES LABELS compile)
 endfunction()
 
-# attile_compile_fail(name source text...): compiling the source, with warnings as errors, fails and
-# says each text. The source is C++20 unless a line says otherwise: `// standard: c++17`.
+# attile_compile_fail(name source TEXTS text... ERRORS text...): compiling the source, with warnings
+# as errors, fails, says each text, and has these errors and no others. The source is C++20 unless a
+# line says otherwise: `// standard: c++17`.
 # The compiler is run directly: a second cmake --build beside ctest's other tests would meet them
 # in the build directory.
 function(attile_compile_fail name source)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "TEXTS;ERRORS")
   cmake_path(GET source EXTENSION LAST_ONLY extension)
   if(extension STREQUAL ".cu")
     set(compiler "${CMAKE_CUDA_COMPILER}")
@@ -142,24 +144,28 @@ function(attile_compile_fail name source)
   list(APPEND flags -std=${standard} -I${PROJECT_SOURCE_DIR}/include)
   # A list in a test's command line would be split there.
   list(JOIN flags "|" flags)
-  list(JOIN ARGN "|" texts)
+  list(JOIN arg_TEXTS "|" texts)
+  list(JOIN arg_ERRORS "|" errors)
   add_test(
     NAME compile.${name}
     COMMAND
       ${CMAKE_COMMAND} -DCOMPILER=${compiler} -DFLAGS=${flags} -DSOURCE=${source} "-DTEXTS=${texts}"
-      -DOBJECT=${CMAKE_CURRENT_BINARY_DIR}/${name}.o -P
+      "-DERRORS=${errors}" -DOBJECT=${CMAKE_CURRENT_BINARY_DIR}/${name}.o -P
       ${PROJECT_SOURCE_DIR}/cmake/expect_compile_error.cmake)
   set_tests_properties(compile.${name} PROPERTIES LABELS compile TIMEOUT 300)
 endfunction()
 
-# The same for a file that carries its promises itself, in lines that begin with `// promises: `.
+# The same for a file that carries its texts and errors itself, in lines that begin with
+# `// promises: ` or `// error: `.
 function(attile_compile_fail_file source)
   cmake_path(GET source STEM name)
   file(STRINGS "${source}" texts REGEX "^// promises: .")
+  file(STRINGS "${source}" errors REGEX "^// error: .")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
-  if(NOT texts)
-    message(FATAL_ERROR "${source}: no line begins with '// promises: '")
+  if(NOT texts AND NOT errors)
+    message(FATAL_ERROR "${source}: no line begins with '// promises: ' or '// error: '")
   endif()
   list(TRANSFORM texts REPLACE "^// promises: " "")
-  attile_compile_fail(${name} "${source}" ${texts})
+  list(TRANSFORM errors REPLACE "^// error: " "")
+  attile_compile_fail(${name} "${source}" TEXTS ${texts} ERRORS ${errors})
 endfunction()

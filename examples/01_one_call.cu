@@ -15,10 +15,10 @@ int main() {
   const example::DeviceArray<float> q_dev(q), k_dev(k), v_dev(v), o_dev(q.size());
 
   const attile::ForwardArgs<float, attile::Causal> args{
-      .q = attile::bshd<const float>(q_dev.get(), kLen, kHeads, kDim),
-      .k = attile::bshd<const float>(k_dev.get(), kLen, kKvHeads, kDim),
-      .v = attile::bshd<const float>(v_dev.get(), kLen, kKvHeads, kDim),
-      .o = attile::bshd(o_dev.get(), kLen, kHeads, kDim),
+      .q = attile::bshd<const float>(q_dev.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .k = attile::bshd<const float>(k_dev.get(), {.rows = kLen, .heads = kKvHeads, .dim = kDim}),
+      .v = attile::bshd<const float>(v_dev.get(), {.rows = kLen, .heads = kKvHeads, .dim = kDim}),
+      .o = attile::bshd(o_dev.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
       .batch = kBatch,
       .q_heads = kHeads,
       .kv_heads = kKvHeads,

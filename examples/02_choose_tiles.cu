@@ -20,10 +20,10 @@ template <class Traits>
 std::vector<float> run(const __half* q, const __half* k, const __half* v) {
   const example::DeviceArray<__half> o(kHeads * kLen * kDim);
   const typename Traits::Args args{
-      .q = attile::bhsd(q, kLen, kHeads, kDim),
-      .k = attile::bhsd(k, kLen, kHeads, kDim),
-      .v = attile::bhsd(v, kLen, kHeads, kDim),
-      .o = attile::bhsd(o.get(), kLen, kHeads, kDim),
+      .q = attile::bhsd(q, {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .k = attile::bhsd(k, {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .v = attile::bhsd(v, {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .o = attile::bhsd(o.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
       .batch = 1,
       .q_heads = kHeads,
       .kv_heads = kHeads,

@@ -16,10 +16,10 @@ int main() {
   const example::DeviceArray<__nv_bfloat16> v(example::normal<__nv_bfloat16>(size, 3));
   const example::DeviceArray<__nv_bfloat16> o(size), o_library(size);
   Kernel::Args args{
-      .q = attile::bhsd<const __nv_bfloat16>(q.get(), kLen, kHeads, kDim),
-      .k = attile::bhsd<const __nv_bfloat16>(k.get(), kLen, kHeads, kDim),
-      .v = attile::bhsd<const __nv_bfloat16>(v.get(), kLen, kHeads, kDim),
-      .o = attile::bhsd(o.get(), kLen, kHeads, kDim),
+      .q = attile::bhsd<const __nv_bfloat16>(q.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .k = attile::bhsd<const __nv_bfloat16>(k.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .v = attile::bhsd<const __nv_bfloat16>(v.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .o = attile::bhsd(o.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
       .batch = 1,
       .q_heads = kHeads,
       .kv_heads = kHeads,
@@ -47,7 +47,7 @@ int main() {
   for (int i = 0; i < 3; ++i) example::must(cudaGraphLaunch(executable, stream), "replay");
   example::must(cudaStreamSynchronize(stream), "the kernel");
 
-  args.o = attile::bhsd(o_library.get(), kLen, kHeads, kDim);
+  args.o = attile::bhsd(o_library.get(), {.rows = kLen, .heads = kHeads, .dim = kDim});
   example::must(attile::forward<Kernel>(args, stream), "forward");
   example::must(cudaStreamSynchronize(stream), "the kernel");
   std::vector<float> mine, theirs;

@@ -91,7 +91,8 @@ int main() {
   const example::DeviceArray<float> q_dev(q), k_dev(k), v_dev(v), x_dev(x), gate_dev(gate),
       bias_dev(bias), o_dev(size);
   const auto dense = [](auto* data) {
-    return tile::tensor_param(attile::bhsd(data, kLen, kHeads, kDim), kDim);
+    return tile::tensor_param(attile::bhsd(data, {.rows = kLen, .heads = kHeads, .dim = kDim}),
+                              kDim);
   };
   const auto read = [&](const example::DeviceArray<float>& array) {
     return dense(static_cast<const float*>(array.get()));
@@ -106,9 +107,9 @@ int main() {
 
   using Bias = attile::AdditiveBias<float>;
   const attile::ForwardArgs<float, attile::NoMask, Bias> plain{
-      .q = attile::bhsd(q.data(), kLen, kHeads, kDim),
-      .k = attile::bhsd(k.data(), kLen, kHeads, kDim),
-      .v = attile::bhsd(v.data(), kLen, kHeads, kDim),
+      .q = attile::bhsd(q.data(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .k = attile::bhsd(k.data(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .v = attile::bhsd(v.data(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
       .batch = 1,
       .q_heads = kHeads,
       .kv_heads = kHeads,

@@ -65,8 +65,12 @@ int main() {
              v = example::normal<float>(size, 3), dout = example::normal<float>(size, 4);
   const example::DeviceArray<float> q_dev(q), k_dev(k), v_dev(v), dout_dev(dout), o_dev(size),
       lse_dev(kHeads * kLen), dq_dev(size), dk_dev(size), dv_dev(size);
-  const auto read = [](const float* data) { return attile::bhsd(data, kLen, kHeads, kDim); };
-  const auto write = [](float* data) { return attile::bhsd(data, kLen, kHeads, kDim); };
+  const auto read = [](const float* data) {
+    return attile::bhsd(data, {.rows = kLen, .heads = kHeads, .dim = kDim});
+  };
+  const auto write = [](float* data) {
+    return attile::bhsd(data, {.rows = kLen, .heads = kHeads, .dim = kDim});
+  };
 
   attile::ForwardArgs<float, Neighbourhood, Fade> forward{
       .q = read(q_dev.get()),

@@ -32,10 +32,10 @@ struct Step {
   example::DeviceArray<float> lse{kHeads * kLen};
 
   static attile::Tensor<const T> read(const example::DeviceArray<T>& a) {
-    return attile::bshd<const T>(a.get(), kLen, kHeads, kDim);
+    return attile::bshd<const T>(a.get(), {.rows = kLen, .heads = kHeads, .dim = kDim});
   }
   static attile::Tensor<T> write(const example::DeviceArray<T>& a) {
-    return attile::bshd(a.get(), kLen, kHeads, kDim);
+    return attile::bshd(a.get(), {.rows = kLen, .heads = kHeads, .dim = kDim});
   }
 
   /// Runs the forward pass; the loss is summed in fp64, dO is left on the device.

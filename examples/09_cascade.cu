@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 // A cascade: sequences whose text begins alike share the keys of this prefix. A step of generation
 // attends to the prefix once, with the queries of all sequences as the rows of one; then each
-// sequence goes on from that result to its own suffix (EarlierKeys). The same step by one call,
-// which reads the prefix for each sequence, is held against it and timed beside it.
+// sequence goes on from that result to its own suffix (EarlierKeys). The rows of all sequences are
+// so many that products take more time than reading K and V: `forward` is the call for the prefix,
+// and not `decode`. It gives all keys of a row to one block, so the prefix is cut into parts, which
+// are sequences with the same queries, and `merge` makes one result of theirs. The same step by one
+// call of `decode`, which reads the prefix for each sequence, is held against it and timed beside
+// it.
 #include <attile/attile.cuh>
 
 #include <algorithm>
@@ -19,7 +23,10 @@ using PrefixArgs = attile::ForwardArgs<attile::Elements<T, T, T, float>, attile:
 using SuffixArgs = attile::ForwardArgs<T, attile::Paged, attile::EarlierKeys<>>;
 
 constexpr int kBatch = 64, kHeads = 32, kKvHeads = 4, kDim = 128;
-constexpr int kPage = 16, kPrefix = 8192, kSuffix = 256;
+constexpr int kPage = 16, kPrefix = 16384, kSuffix = 512;
+/// As many parts of the prefix as give each multiprocessor a tile of rows: here a head's queries
+/// are one tile, and 32 heads in 4 parts make 128 of them.
+constexpr int kParts = 4;
 constexpr int kPrefixPages = kPrefix / kPage, kSuffixPages = kSuffix / kPage;
 constexpr int kLine = kPrefixPages + kSuffixPages;  // pages of a sequence
 constexpr int kPages = kPrefixPages + kBatch * kSuffixPages;
@@ -41,7 +48,7 @@ std::vector<int> lengths(int others) {
   return keys;
 }
 
-/// A step of generation both ways. Each result has its memory; all calls of `decode` are in one
+/// A step of generation both ways. Each result has its memory; both calls of `decode` are in one
 /// stream, and so share scratch memory.
 class Step {
  public:
@@ -50,17 +57,18 @@ class Step {
         k_(example::normal<T>(kKeys * kDim, 2)),
         v_(example::normal<T>(kKeys * kDim, 3)),
         table_(page_table()),
-        prefix_length_(std::vector<int>{kPrefix}),
+        part_lengths_(std::vector<int>(kParts, kPrefix / kParts)),
         suffix_lengths_(lengths(0)),
         lengths_(lengths(kPrefix)),
-        bytes_(std::max({scratch_bytes(prefix()), scratch_bytes(suffix()), scratch_bytes(all())})),
+        bytes_(std::max(scratch_bytes(suffix()), scratch_bytes(all()))),
         scratch_(bytes_) {
     example::must(attile::reset_workspace(scratch_, bytes_), "reset_workspace");
   }
 
   void in_one_call() const { decode(all()); }
   void as_cascade() const {
-    decode(prefix());
+    example::must(attile::forward<kDim>(parts()), "forward");
+    example::must(attile::merge(prefix()), "merge");
     decode(suffix());
   }
 
@@ -68,7 +76,7 @@ class Step {
   /// most 2^-11 of the largest element.
   bool compare() const {
     double largest = 0;
-    for (const float x : o_prefix_.download()) largest = std::max<double>(largest, std::abs(x));
+    for (const float x : o_parts_.download()) largest = std::max<double>(largest, std::abs(x));
     for (const float x : floats(o_whole_)) largest = std::max<double>(largest, std::abs(x));
     return example::report("O", example::max_difference(floats(o_), floats(o_whole_)),
                            4 * 0x1p-11 * largest);
@@ -81,9 +89,9 @@ class Step {
   template <class AnyArgs>
   AnyArgs common() const {
     return {
-        .q = attile::bshd<const T>(q_.get(), 1, kHeads, kDim),
-        .k = attile::bshd<const T>(k_.get(), kPage, kKvHeads, kDim),
-        .v = attile::bshd<const T>(v_.get(), kPage, kKvHeads, kDim),
+        .q = attile::bshd<const T>(q_.get(), {.rows = 1, .heads = kHeads, .dim = kDim}),
+        .k = attile::bshd<const T>(k_.get(), {.rows = kPage, .heads = kKvHeads, .dim = kDim}),
+        .v = attile::bshd<const T>(v_.get(), {.rows = kPage, .heads = kKvHeads, .dim = kDim}),
         .batch = kBatch,
         .q_heads = kHeads,
         .kv_heads = kKvHeads,
@@ -94,34 +102,57 @@ class Step {
                       .page_size = kPage,
                       .pages = kPages,
                       .seqused_k = lengths_},
-        .splits = attile::Splits::fill(),
     };
   }
   /// All keys of every sequence.
   Args all() const {
     Args args = common<Args>();
-    args.o = attile::bshd(o_whole_.get(), 1, kHeads, kDim);
+    args.splits = attile::Splits::fill();
+    args.o = attile::bshd(o_whole_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     return args;
   }
-  /// One sequence, whose rows are the queries of all: (1, q_heads, batch, dim). Its pages are the
-  /// first ones of any line.
-  PrefixArgs prefix() const {
+  /// A sequence for each part of the prefix, whose rows are the queries of all: (parts, q_heads,
+  /// batch, dim). The prefix's pages are the first ones of any line.
+  PrefixArgs parts() const {
     PrefixArgs args = common<PrefixArgs>();
-    args.q = attile::bshd<const T>(q_.get(), kBatch, kHeads, kDim);
-    args.o = attile::bshd(o_prefix_.get(), kBatch, kHeads, kDim);
-    args.lse = lse_prefix_;
-    args.batch = 1, args.q_len = kBatch, args.kv_len = kPrefix;
-    args.sequences.seqused_k = prefix_length_;
+    args.q = attile::bshd<const T>(q_.get(), {.rows = kBatch, .heads = kHeads, .dim = kDim});
+    args.q.batch_stride = 0;
+    args.o = attile::bshd(o_parts_.get(), {.rows = kBatch, .heads = kHeads, .dim = kDim});
+    args.lse = lse_parts_;
+    args.batch = kParts, args.q_len = kBatch, args.kv_len = kPrefix / kParts;
+    args.sequences.pages_per_sequence = kPrefixPages / kParts;
+    args.sequences.seqused_k = part_lengths_;
     return args;
+  }
+  /// The result over the whole prefix, in the place of that over its first part.
+  attile::MergeArgs<float> prefix() const {
+    return {
+        .parts = {{.o = attile::bshd<const float>(o_parts_.get(),
+                                                  {.rows = kBatch, .heads = kHeads, .dim = kDim}),
+                   .lse = attile::bhs<const float>(lse_parts_.get(),
+                                                   {.rows = kBatch, .heads = kHeads}),
+                   .count = kParts,
+                   .o_stride = kRows * kDim,
+                   .lse_stride = kRows}},
+        .part_tensors = 1,
+        .o = attile::bshd(o_parts_.get(), {.rows = kBatch, .heads = kHeads, .dim = kDim}),
+        .lse = lse_prefix_,
+        .batch = 1,
+        .q_heads = kHeads,
+        .q_len = kBatch,
+        .head_dim_v = kDim,
+    };
   }
   /// The pages behind the prefix, whose results are those of earlier keys.
   SuffixArgs suffix() const {
     SuffixArgs args = common<SuffixArgs>();
-    args.sink.o = attile::bshd<const float>(o_prefix_.get(), 1, kHeads, kDim);
+    args.splits = attile::Splits::fill();
+    args.sink.o =
+        attile::bshd<const float>(o_parts_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     // (q_heads, batch): a row of the one sequence is a sequence here.
     args.sink.lse = {lse_prefix_.get(), /*batch_stride=*/1, /*head_stride=*/kBatch,
                      /*row_stride=*/0};
-    args.o = attile::bshd(o_.get(), 1, kHeads, kDim);
+    args.o = attile::bshd(o_.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     args.kv_len = kSuffix;
     args.sequences.page_table = table_ + kPrefixPages;
     args.sequences.table_stride = kLine;
@@ -150,9 +181,10 @@ class Step {
   }
 
   example::DeviceArray<T> q_, k_, v_;
-  example::DeviceArray<float> o_prefix_{kRows * kDim}, lse_prefix_{kRows};
+  example::DeviceArray<float> o_parts_{kParts * kRows * kDim}, lse_parts_{kParts * kRows};
+  example::DeviceArray<float> lse_prefix_{kRows};
   example::DeviceArray<T> o_{kRows * kDim}, o_whole_{kRows * kDim};
-  example::DeviceArray<int> table_, prefix_length_, suffix_lengths_, lengths_;
+  example::DeviceArray<int> table_, part_lengths_, suffix_lengths_, lengths_;
   std::size_t bytes_;
   example::DeviceArray<unsigned char> scratch_;
 };

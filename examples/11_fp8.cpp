@@ -34,9 +34,9 @@ struct Tensors {
 template <class Args, class Q, class K, class V>
 Args one_head(const std::vector<Q>& q, const std::vector<K>& k, const std::vector<V>& v) {
   Args args{};
-  args.q = attile::bhsd(q.data(), kRows, 1, kDim);
-  args.k = attile::bhsd(k.data(), kKeys, 1, kDim);
-  args.v = attile::bhsd(v.data(), kKeys, 1, kDim);
+  args.q = attile::bhsd(q.data(), {.rows = kRows, .heads = 1, .dim = kDim});
+  args.k = attile::bhsd(k.data(), {.rows = kKeys, .heads = 1, .dim = kDim});
+  args.v = attile::bhsd(v.data(), {.rows = kKeys, .heads = 1, .dim = kDim});
   args.batch = args.q_heads = args.kv_heads = 1;
   args.q_len = kRows, args.kv_len = kKeys, args.head_dim = kDim;
   return args;
@@ -52,15 +52,15 @@ std::vector<double> in_fp8(const Tensors& x) {
   std::vector<E4m3> q(x.q.size()), k(x.k.size()), v(x.v.size());
   Floats scales(3), o(x.q.size());
   auto args = one_head<attile::ForwardArgs<Types>>(q, k, v);
-  args.o = attile::bhsd(o.data(), kRows, 1, kDim);
+  args.o = attile::bhsd(o.data(), {.rows = kRows, .heads = 1, .dim = kDim});
 
   attile::QuantizeArgs<float, Types> from{};
-  from.q = attile::bhsd(x.q.data(), kRows, 1, kDim);
-  from.k = attile::bhsd(x.k.data(), kKeys, 1, kDim);
-  from.v = attile::bhsd(x.v.data(), kKeys, 1, kDim);
-  from.q_out = attile::bhsd(q.data(), kRows, 1, kDim);
-  from.k_out = attile::bhsd(k.data(), kKeys, 1, kDim);
-  from.v_out = attile::bhsd(v.data(), kKeys, 1, kDim);
+  from.q = attile::bhsd(x.q.data(), {.rows = kRows, .heads = 1, .dim = kDim});
+  from.k = attile::bhsd(x.k.data(), {.rows = kKeys, .heads = 1, .dim = kDim});
+  from.v = attile::bhsd(x.v.data(), {.rows = kKeys, .heads = 1, .dim = kDim});
+  from.q_out = attile::bhsd(q.data(), {.rows = kRows, .heads = 1, .dim = kDim});
+  from.k_out = attile::bhsd(k.data(), {.rows = kKeys, .heads = 1, .dim = kDim});
+  from.v_out = attile::bhsd(v.data(), {.rows = kKeys, .heads = 1, .dim = kDim});
   from.q_scale = {&scales[0]}, from.k_scale = {&scales[1]}, from.v_scale = {&scales[2]};
   from.batch = from.q_heads = from.kv_heads = 1;
   from.q_len = kRows, from.kv_len = kKeys, from.head_dim = kDim;

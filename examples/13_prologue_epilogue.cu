@@ -109,10 +109,10 @@ int main() {
   const example::DeviceArray<float> cos_dev(cos), sin_dev(sin);
 
   Kernel::Args args{
-      .q = attile::bhsd<const T>(q_dev.get(), kLen, kHeads, kDim),
-      .k = attile::bhsd<const T>(k_dev.get(), kLen, kKvHeads, kDim),
-      .v = attile::bhsd<const T>(v_dev.get(), kLen, kKvHeads, kDim),
-      .o = attile::bhsd(o_dev.get(), kLen, kHeads, kDim),
+      .q = attile::bhsd<const T>(q_dev.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      .k = attile::bhsd<const T>(k_dev.get(), {.rows = kLen, .heads = kKvHeads, .dim = kDim}),
+      .v = attile::bhsd<const T>(v_dev.get(), {.rows = kLen, .heads = kKvHeads, .dim = kDim}),
+      .o = attile::bhsd(o_dev.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
       .batch = 1,
       .q_heads = kHeads,
       .kv_heads = kKvHeads,
@@ -124,9 +124,10 @@ int main() {
     std::fprintf(stderr, "attention: %s\n", ok.why);
     return 1;
   }
-  const RotaryAndGate fusion{cos_dev.get(), sin_dev.get(),
-                             attile::bhsd<const T>(x_dev.get(), kLen, kHeads, kDim),
-                             attile::bhsd<const T>(gate_dev.get(), kLen, kHeads, kDim)};
+  const RotaryAndGate fusion{
+      cos_dev.get(), sin_dev.get(),
+      attile::bhsd<const T>(x_dev.get(), {.rows = kLen, .heads = kHeads, .dim = kDim}),
+      attile::bhsd<const T>(gate_dev.get(), {.rows = kLen, .heads = kHeads, .dim = kDim})};
   example::must(
       arch::launch(fused, attile::forward_blocks<Kernel>(args), attile::forward_threads<Kernel>(),
                    attile::forward_shared_bytes<Kernel>(), nullptr,

@@ -140,7 +140,7 @@ class Contenders {
   }
 
   attile::Tensor<T> view(const DeviceArray<T>& a) const {
-    return attile::bhsd(a.get(), problem_.len, problem_.heads, D);
+    return attile::bhsd(a.get(), {.rows = problem_.len, .heads = problem_.heads, .dim = D});
   }
 
   /// What both passes have in common.

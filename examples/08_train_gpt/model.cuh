@@ -144,7 +144,7 @@ class Model {
   /// An array of as many columns as the model: heads lie side by side in each row.
   template <class E>
   attile::Tensor<E> all_of(E* array) const {
-    return attile::bshd(array, shape_.len, shape_.heads, kHeadDim);
+    return attile::bshd(array, {.rows = shape_.len, .heads = shape_.heads, .dim = kHeadDim});
   }
 
   /// What both passes are told: Q, K, V, LSE and the sizes.

@@ -226,7 +226,7 @@ class Engine {
     return {.q = heads_of_rows(0),
             .k = cached(layer, false),
             .v = cached(layer, true),
-            .o = attile::bshd(o, step.total(), kQHeads, kDim),
+            .o = attile::bshd(o, {.rows = step.total(), .heads = kQHeads, .dim = kDim}),
             .batch = step.batch(),
             .q_heads = kQHeads,
             .kv_heads = kKvHeads,

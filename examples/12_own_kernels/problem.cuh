@@ -116,16 +116,17 @@ class Problem {
   /// Compares O with the reference, which computes in fp64.
   bool check() const {
     attile::ForwardArgs<T, attile::Causal, KeyBias> args;
-    args.q = attile::bshd(q_.data(), sizes_.len, sizes_.q_heads, kDim);
-    args.k = attile::bshd(k_.data(), sizes_.len, sizes_.kv_heads, kDim);
-    args.v = attile::bshd(v_.data(), sizes_.len, sizes_.kv_heads, kDim);
+    args.q = attile::bshd(q_.data(), {.rows = sizes_.len, .heads = sizes_.q_heads, .dim = kDim});
+    args.k = attile::bshd(k_.data(), {.rows = sizes_.len, .heads = sizes_.kv_heads, .dim = kDim});
+    args.v = attile::bshd(v_.data(), {.rows = sizes_.len, .heads = sizes_.kv_heads, .dim = kDim});
     args.batch = sizes_.batch, args.q_heads = sizes_.q_heads, args.kv_heads = sizes_.kv_heads;
     args.q_len = args.kv_len = sizes_.len, args.head_dim = kDim, args.scale = kScale;
     args.score_mod = {bias_.data()};
     const auto a = attile::reference::forward(args).o;  // (batch, head, row, dim)
     std::vector<double> expected, found;
     const std::vector<T> o = o_dev_.download();
-    const attile::Tensor<const T> o_rows = attile::bshd(o.data(), sizes_.len, sizes_.q_heads, kDim);
+    const attile::Tensor<const T> o_rows =
+        attile::bshd(o.data(), {.rows = sizes_.len, .heads = sizes_.q_heads, .dim = kDim});
     for (std::size_t first = 0; first < a.size(); first += kDim) {
       double squares = 0.0;
       for (int c = 0; c < kDim; ++c) squares += a[first + c] * a[first + c];
@@ -148,10 +149,11 @@ class Problem {
  private:
   template <class X>
   attile::Tensor<X> of_queries(const example::DeviceArray<T>& array) const {
-    return attile::bshd<X>(array.get(), sizes_.len, sizes_.q_heads, kDim);
+    return attile::bshd<X>(array.get(), {.rows = sizes_.len, .heads = sizes_.q_heads, .dim = kDim});
   }
   attile::Tensor<const T> of_keys(const example::DeviceArray<T>& array) const {
-    return attile::bshd<const T>(array.get(), sizes_.len, sizes_.kv_heads, kDim);
+    return attile::bshd<const T>(array.get(),
+                                 {.rows = sizes_.len, .heads = sizes_.kv_heads, .dim = kDim});
   }
 
   Sizes sizes_;

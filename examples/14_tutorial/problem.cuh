@@ -107,10 +107,10 @@ class Problem {
   }
   template <class X>
   attile::Tensor<X> of_queries(X* data) const {
-    return attile::bshd<X>(data, sizes_.len, sizes_.q_heads, kDim);
+    return attile::bshd<X>(data, {.rows = sizes_.len, .heads = sizes_.q_heads, .dim = kDim});
   }
   attile::Tensor<const T> of_keys(const T* data) const {
-    return attile::bshd<const T>(data, sizes_.len, sizes_.kv_heads, kDim);
+    return attile::bshd<const T>(data, {.rows = sizes_.len, .heads = sizes_.kv_heads, .dim = kDim});
   }
 
   Sizes sizes_;

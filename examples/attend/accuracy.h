@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -97,16 +98,67 @@ struct WatchedMask {
 
 /// The arguments of the reference. A row takes some three times as long backward as forward.
 inline constexpr int kForwardSteps = 1, kBackwardSteps = 3;
-template <class Sequences, class T>
+template <class T>
 auto watched_forward_args(const Problem& p, const Pointers<T>& at, Progress& progress) {
-  return forward_args<Sequences>(p, at, WatchedMask{p.mask, &progress, kForwardSteps});
+  return forward_args<attile::Packed>(p, at, WatchedMask{p.mask, &progress, kForwardSteps});
 }
-template <class Sequences, class T>
+template <class T>
 auto watched_backward_args(const Problem& p, const Pointers<T>& at, Progress& progress) {
-  return backward_args<Sequences>(p, at, WatchedMask{p.mask, &progress, kBackwardSteps});
+  return backward_args<attile::Packed>(p, at, WatchedMask{p.mask, &progress, kBackwardSteps});
 }
 
-/// The steps of all that `errors_of` computes.
+/// The problem, and what the reference reads of it, as packed sequences in (row, head, dim) order:
+/// so the reference is compiled for these alone.
+template <class T>
+struct PackedProblem {
+  Problem problem;
+  Tensors<T> tensors;  ///< inputs, O and LSE
+
+  PackedProblem(const Problem& p, const Tensors<T>& t) : problem(p), tensors(t) {
+    if (p.is_packed()) return;
+    const std::int64_t most = std::int64_t{p.batch} * std::max(p.q_len, p.kv_len);
+    if (most > attile::kMaxLength) {
+      throw npy::Error("--check takes at most 2^30 rows of all sequences together.");
+    }
+    problem.layout = Layout::kBshd;
+    problem.batches = 1;
+    problem.q_rows = p.batch * p.q_len;
+    problem.kv_rows = p.batch * p.kv_len;
+    for (int b = 0; b <= p.batch; ++b) {
+      problem.cu_seqlens_q.push_back(b * p.q_len);
+      problem.cu_seqlens_k.push_back(b * p.kv_len);
+    }
+    tensors.q = rows_first(p, t.q, p.q_len, p.q_heads, p.head_dim);
+    tensors.k = rows_first(p, t.k, p.kv_len, p.kv_heads, p.head_dim);
+    tensors.v = rows_first(p, t.v, p.kv_len, p.kv_heads, p.head_dim_v);
+    tensors.o = rows_first(p, t.o, p.q_len, p.q_heads, p.head_dim_v);
+    if (p.backward) tensors.dout = rows_first(p, t.dout, p.q_len, p.q_heads, p.head_dim_v);
+    const auto from = attile::bhsd(t.lse.data(), {.rows = p.q_len, .heads = p.q_heads, .dim = 1});
+    const auto to =
+        attile::bhsd(tensors.lse.data(), {.rows = problem.q_rows, .heads = p.q_heads, .dim = 1});
+    for (int b = 0; b < p.batch; ++b) {
+      for (int h = 0; h < p.q_heads; ++h) {
+        for (int i = 0; i < p.q_len; ++i) *to.row(0, h, b * p.q_len + i) = *from.row(b, h, i);
+      }
+    }
+  }
+
+ private:
+  static std::vector<T> rows_first(const Problem& p, const std::vector<T>& x, int rows, int heads,
+                                   int dim) {
+    std::vector<T> copy(x.size());
+    const auto from = p.view(x.data(), rows, heads, dim);
+    const auto to = attile::bshd(copy.data(), {.rows = rows, .heads = heads, .dim = dim});
+    for (int b = 0; b < p.batch; ++b) {
+      for (int h = 0; h < heads; ++h) {
+        for (int i = 0; i < rows; ++i) std::copy_n(from.row(b, h, i), dim, to.row(b, h, i));
+      }
+    }
+    return copy;
+  }
+};
+
+/// The steps of all that `errors_against_fp64` computes.
 inline std::int64_t steps_of_errors(const Problem& p, bool three_products) {
   std::int64_t rows = 0;
   for (int b = 0; b < p.batch; ++b) {
@@ -141,11 +193,11 @@ void scatter_q(const Problem& p, const std::vector<double>& from, const attile::
   }
 }
 
-template <class Sequences, class T>
+template <class T>
 Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse, Progress& progress) {
   namespace reference = attile::reference;
   Plain plain;
-  const auto forward = watched_forward_args<Sequences>(p, at, progress);
+  const auto forward = watched_forward_args(p, at, progress);
   plain.forward = reference::plain_forward(forward, {.reverse = reverse});
   plain.lse = reference::plain_forward(forward, {.keep_scores = true, .reverse = reverse}).lse;
   if (!p.backward) return plain;
@@ -153,12 +205,13 @@ Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse, Pro
   std::vector<T> o(p.statistics() * p.head_dim_v);
   std::vector<float> lse(p.statistics());
   scatter_q(p, plain.forward.o, p.view(o.data(), p.q_rows, p.q_heads, p.head_dim_v), p.head_dim_v);
-  scatter_q(p, plain.lse, attile::bhsd(lse.data(), p.q_rows, p.q_heads, 1), 1);
+  scatter_q(p, plain.lse,
+            attile::bhsd(lse.data(), {.rows = p.q_rows, .heads = p.q_heads, .dim = 1}), 1);
   Pointers<T> given = at;
   given.o = o.data();
   given.lse = lse.data();
-  plain.backward = reference::plain_backward(watched_backward_args<Sequences>(p, given, progress),
-                                             {.reverse = reverse});
+  plain.backward =
+      reference::plain_backward(watched_backward_args(p, given, progress), {.reverse = reverse});
   return plain;
 }
 
@@ -166,30 +219,35 @@ Plain plain_attention(const Problem& p, const Pointers<T>& at, bool reverse, Pro
 /// the plain computation in T, and one rounding to T. The plain computation is made twice, with
 /// sums in opposite orders, and the larger error counts: that of few numbers is luck. What three
 /// products of TF32 for each one are off by comes on top.
-template <class Sequences, class T>
-std::vector<Error> errors_of(const Problem& p, Tensors<T>& t, const Run& run, const Pace& pace) {
+template <class T>
+std::vector<Error> errors_against_fp64(const Problem& p, const Tensors<T>& t, const Run& run,
+                                       const Pace& pace) {
   namespace reference = attile::reference;
-  const Pointers<T> at = t.pointers(p);
+  PackedProblem<T> packed(p, t);
+  const Pointers<T> at = packed.tensors.pointers(packed.problem);
   Progress progress("errors against fp64", pace.progress);
   progress.expect(steps_of_errors(p, run.three_products));
-  const auto forward = watched_forward_args<Sequences>(p, at, progress);
-  const Plain there = plain_attention<Sequences>(p, at, false, progress);
-  const Plain back = plain_attention<Sequences>(p, at, true, progress);
+  const auto forward = watched_forward_args(packed.problem, at, progress);
+  const Plain there = plain_attention(packed.problem, at, false, progress);
+  const Plain back = plain_attention(packed.problem, at, true, progress);
   const auto bound = []<class U>(U, const auto& exact, const auto& plain, const auto& reversed) {
     return std::max(reference::tolerance<U>(exact, plain),
                     reference::tolerance<U>(exact, reversed));
   };
-  const auto terms =
-      run.three_products ? reference::forward_magnitudes(forward) : reference::ForwardResult{};
+  reference::ForwardResult terms;
+  if constexpr (std::same_as<T, float>) {
+    if (run.three_products) terms = reference::forward_magnitudes(forward);
+  }
   const auto exact = reference::forward(forward);
-  const attile::Tensor<const float> lse = attile::bhsd(t.lse.data(), p.q_rows, p.q_heads, 1);
+  const attile::Tensor<const float> lse =
+      attile::bhsd(t.lse.data(), {.rows = p.q_rows, .heads = p.q_heads, .dim = 1});
   std::vector<Error> errors = {error_of("o", dense_q(p, t.o, p.head_dim_v), exact.o,
                                         bound(T{}, exact.o, there.forward.o, back.forward.o) +
                                             reference::three_products_error(terms.o)),
                                error_of("lse", dense(p, lse, false, p.q_heads, 1), exact.lse,
                                         bound(0.0f, exact.lse, there.lse, back.lse))};
   if (!p.backward) return errors;
-  const auto backward = watched_backward_args<Sequences>(p, at, progress);
+  const auto backward = watched_backward_args(packed.problem, at, progress);
   const auto gradients = reference::backward(backward);
   const auto magnitudes =
       run.three_products ? reference::backward_magnitudes(backward) : reference::BackwardResult{};
@@ -211,13 +269,6 @@ std::vector<Error> errors_of(const Problem& p, Tensors<T>& t, const Run& run, co
                        roots, gradients.dsinks, reference::sink_exponents(backward, exact.lse))));
   return errors;
 }
-template <class T>
-std::vector<Error> errors_against_fp64(const Problem& p, Tensors<T>& t, const Run& run,
-                                       const Pace& pace) {
-  return with_sequences(p,
-                        [&]<class Sequences>() { return errors_of<Sequences>(p, t, run, pace); });
-}
-
 /// The error of O against a given one in the same layout.
 template <class T>
 Error error_against(const std::vector<float>& expected, const Tensors<T>& t) {

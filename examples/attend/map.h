@@ -55,7 +55,7 @@ void weigh(Map& map, const Problem& p, const Tensors<T>& t) {
   const int batch = p.is_packed() ? 0 : map.sequence;
   const auto q = p.view(t.q.data(), p.q_rows, p.q_heads, p.head_dim);
   const auto k = p.view(t.k.data(), p.kv_rows, p.kv_heads, p.head_dim);
-  const auto lse = attile::bhsd(t.lse.data(), p.q_rows, p.q_heads, 1);
+  const auto lse = attile::bhsd(t.lse.data(), {.rows = p.q_rows, .heads = p.q_heads, .dim = 1});
   const bool mean = map.head < 0;
   const int begin = mean ? 0 : map.head, end = mean ? p.q_heads : map.head + 1;
   map.weights.assign(std::size_t(map.drawn.q_len) * map.drawn.kv_len, 0);

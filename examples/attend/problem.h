@@ -48,8 +48,8 @@ struct Problem {
 
   template <class T>
   attile::Tensor<T> view(T* data, int rows, int heads, int dim) const {
-    return layout == Layout::kBshd ? attile::bshd(data, rows, heads, dim)
-                                   : attile::bhsd(data, rows, heads, dim);
+    return layout == Layout::kBshd ? attile::bshd(data, {.rows = rows, .heads = heads, .dim = dim})
+                                   : attile::bhsd(data, {.rows = rows, .heads = heads, .dim = dim});
   }
 
   /// The lengths of one sequence.

@@ -11,3 +11,4 @@
 #include <attile/merge.cuh>
 #include <attile/prepare.cuh>
 #include <attile/quantize.cuh>
+#include <attile/version.h>

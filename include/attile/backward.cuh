@@ -13,6 +13,7 @@
 #include <attile/kernel/backward/sink_gradient.cuh>
 #include <attile/kernel/portable/backward.cuh>
 #include <attile/kernel/problem/kernel_name.h>
+#include <attile/refused_calls.h>
 #include <attile/tuning.cuh>
 
 #include <cstddef>
@@ -184,6 +185,8 @@ template <class Traits>
 [[nodiscard]] cudaError_t backward(void* workspace, WorkspaceBytes workspace_bytes,
                                    const typename Traits::Args& args,
                                    cudaStream_t stream = nullptr) {
+  static_assert(Traits::kDirection == Direction::kBackward,
+                "attile: backward takes BackwardTraits and BackwardArgs, not those of forward");
   if (workspace == nullptr) {
     return detail::answer_size(workspace_bytes, workspace_size<Traits>(args));
   }

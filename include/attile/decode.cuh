@@ -38,12 +38,14 @@ namespace detail {
 /// splits are `none`.
 template <int D, int Dv, class Args, class F>
 auto with_decode_kernel(const Args& args, const F& f) {
-  if constexpr (Sm80Family::kCompiled) {
+  if constexpr (!Dims<D, Dv>::kRight) {
+    return PortableFamily::forward<64, 64>(args, [&](auto kernel) { return f(kernel, args); });
+  } else if constexpr (Sm80Family::kCompiled) {
     if (Sm80Family::kTakesAll || Sm80Family::takes_decode<D, Dv>(args)) {
       return Sm80Family::decode<D, Dv>(args, [&](auto kernel) { return f(kernel, args); });
     }
   }
-  if constexpr (!Sm80Family::kTakesAll) {
+  if constexpr (Dims<D, Dv>::kRight && !Sm80Family::kTakesAll) {
     Args unsplit = args;
     unsplit.splits = {};
     return PortableFamily::forward<D, Dv>(unsplit, [&](auto kernel) { return f(kernel, unsplit); });

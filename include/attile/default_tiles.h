@@ -7,6 +7,7 @@
 #include <attile/core/mask.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
+#include <attile/core/tile_mask.h>
 #include <attile/core/tile_modifier.h>
 
 #include <type_traits>
@@ -91,15 +92,41 @@ constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
   return {64, dim <= 64 ? 64 : dim <= 128 ? 32 : 16, 4, 1, 2};
 }
 
+/// Says whether only the mask takes registers in the sm90 forward kernel, and few: what it says of a
+/// row is at most two words. More are spilled with the tiles for these masks.
+template <class Args>
+inline constexpr bool kHasMaskedTiles =
+    kIsIdentity<typename Args::ScoreModType> && !Args::DropoutType::kEnabled &&
+    sizeof(mask_of_tile(std::declval<const typename Args::MaskType&>(), ScoreIndex(), Extent())
+               .row(0)) <= 8;
+
 /// Names a set of tiles of the sm90 forward kernel: the default, the one for several query heads in
 /// a tile, the one for long sequences, the one with tiles of a score modifier's elements, or the
-/// one with what a score modifier reads for each column.
-enum class TileSet { kAny, kPackedHeads, kLong, kElements, kColumns };
+/// one with what a score modifier reads for each column; the last two also for long sequences.
+enum class TileSet {
+  kAny,
+  kPackedHeads,
+  kLong,
+  kElements,
+  kColumns,
+  kLongElements,
+  kLongColumns,
+};
+
+constexpr bool has_elements(TileSet set) {
+  return set == TileSet::kElements || set == TileSet::kLongElements;
+}
+constexpr bool has_columns(TileSet set) {
+  return set == TileSet::kColumns || set == TileSet::kLongColumns;
+}
+constexpr bool is_long(TileSet set) {
+  return set == TileSet::kLong || set == TileSet::kLongElements || set == TileSet::kLongColumns;
+}
 
 /// Holds the tiles of an sm90 kernel, and its tuning (sm90::Tuning, sm90::BackwardTuning).
 struct Sm90Tiles {
   int br, bc, stages, element_stages = 0, output_parts = 1;
-  bool overlaps = true;
+  bool overlaps = true, waits_late = false;
 };
 
 /// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
@@ -137,7 +164,7 @@ constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSe
   }
   if (dim <= 128 && small_bc) return {192, 64, 4};
   if (dim <= 128)
-    return tile_set == TileSet::kLong ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
+    return is_long(tile_set) ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
   if (dim <= 192 && dv <= 128) return small_bc ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
   if (dim <= 192) return small_bc ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
   return {128, 64, 2};
@@ -151,6 +178,14 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   return {128, dim <= 192 ? 48 : 32, 2};
 }
 
+/// Returns the same where kHasMaskedTiles. `reads`: the mask has tiles of its own, which read memory.
+constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
+  if (dim <= 64) return {192, 64, 5};
+  if (dim <= 96) return {192, 64, 4};
+  if (dim <= 128) return {128, reads ? 96 : 128, 2};
+  return sm90_general_forward_tiles(dim);
+}
+
 /// Returns the tiles where Q, K and V are in fp8. Products take half the time of those of 16 bits,
 /// and the softmax the same, so that the work of a step which does not depend on Bc counts for
 /// more: Bc is the largest that spills nothing. A promoted P V takes registers beside S and O;
@@ -159,12 +194,13 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
 constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fast, bool bare) {
   if (dv <= 64) {
     if (!bare) return {128, 128, 2};
-    return promotes ? Sm90Tiles{192, 96, 3} : Sm90Tiles{192, 160, 2};
+    return promotes ? Sm90Tiles{192, 128, 2, 0, 2} : Sm90Tiles{192, 160, 2};
   }
   if (dv <= 128) {
     if (!fast) return {128, 64, 3, 0, 2};
     if (d > 128) return {128, 128, 2, 0, 2};
-    return promotes ? Sm90Tiles{128, 160, 2, 0, 2} : Sm90Tiles{128, bare ? 224 : 160, 2};
+    if (promotes) return {128, 160, 2, 0, 2};
+    return bare ? Sm90Tiles{192, 96, 2, 0, 1, true, true} : Sm90Tiles{128, 160, 2};
   }
   if (!promotes) return {128, fast ? 96 : 32, 2};
   if (!fast) {

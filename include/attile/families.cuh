@@ -66,8 +66,7 @@ struct Sm90Family {
     using Traits = sm90::DefaultForwardTraits<Args, D, Dv>;
     // Only a sequence's own length may choose its kernel; with other policies q_len is a bound.
     if constexpr (Args::SequencesType::kUniform) {
-      using PackedHeads = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kPackedHeads>;
-      using Long = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kLong>;
+      using PackedHeads = sm90::DefaultForwardTraits<Args, D, Dv, TileSet::kPackedHeads>;
       // Dropout's groups of eight scores, and block lists, are those of one head.
       if constexpr (!Args::DropoutType::kEnabled && !BlockListMask<typename Args::MaskType>) {
         if (sm90::packing_pays<Traits, PackedHeads>(args))
@@ -76,24 +75,26 @@ struct Sm90Family {
       using S = typename Args::ScoreModType;
       if constexpr (kHasColumnTiles<S, StandardMath> && !BlockListMask<typename Args::MaskType> &&
                     !Args::Elements::kFp8Queries) {
-        using Columns = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kColumns>;
-        if (args.score_mod.reads_columns()) return f(std::type_identity<Columns>{});
+        if (args.score_mod.reads_columns()) {
+          return forward_of<D, Dv, TileSet::kColumns, TileSet::kLongColumns>(args, f);
+        }
       }
       if constexpr (kHasElementTiles<Args>) {
-        using Elements = sm90::DefaultForwardTraits<Args, D, Dv, sm90::TileSet::kElements>;
-        if (sm90::runs<Elements>(args)) return f(std::type_identity<Elements>{});
+        using Elements = sm90::DefaultForwardTraits<Args, D, Dv, TileSet::kElements>;
+        if (sm90::runs<Elements>(args)) {
+          return forward_of<D, Dv, TileSet::kElements, TileSet::kLongElements>(args, f);
+        }
       }
-      if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
-        if (sm90::has_long_rows(args, max(D, Dv))) return f(std::type_identity<Long>{});
-      }
+      return forward_of<D, Dv, TileSet::kAny, TileSet::kLong>(args, f);
+    } else {
+      return f(std::type_identity<Traits>{});
     }
-    return f(std::type_identity<Traits>{});
   }
   template <int D, int Dv, DqMode kMode, class Args, class F>
   static auto backward(const Args& args, const F& f) {
     using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
     if constexpr (kHasBackwardElementTiles<Args, D, Dv>) {
-      using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, sm90::TileSet::kElements>;
+      using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kElements>;
       if constexpr (Elements::kBulkDq == Traits::kBulkDq) {
         if (sm90::runs<Elements>(args)) {
           return f(std::type_identity<Elements>{});
@@ -101,6 +102,17 @@ struct Sm90Family {
       }
     }
     return f(std::type_identity<Traits>{});
+  }
+
+ private:
+  /// Calls f for the tiles of `kLongSet` where rows are long, else for those of `kSet`.
+  template <int D, int Dv, TileSet kSet, TileSet kLongSet, class Args, class F>
+  static auto forward_of(const Args& args, const F& f) {
+    if constexpr (std::is_same_v<typename Args::MaskType, Causal>) {
+      using Long = sm90::DefaultForwardTraits<Args, D, Dv, kLongSet>;
+      if (sm90::has_long_rows(args, max(D, Dv))) return f(std::type_identity<Long>{});
+    }
+    return f(std::type_identity<sm90::DefaultForwardTraits<Args, D, Dv, kSet>>{});
   }
 };
 
@@ -183,13 +195,22 @@ struct PortableFamily {
   }
 };
 
+/// Says whether there are kernels of these dims; where there are none it is an error, once.
+template <int D, int Dv>
+struct Dims {
+  static constexpr bool kRight = D >= 1 && D <= 256 && Dv >= 1 && Dv <= 256;
+  static_assert(kRight, "attile: D and Dv, as in forward<D, Dv>, must be 1 to 256");
+};
+
 /// Holds families in the order in which they are asked; the last one takes everything.
 template <class Family, class... Others>
 struct Families {
   template <int D, int Dv, class Args, class F>
   static auto forward(const Args& args, const F& f) {
     constexpr bool kIsLast = sizeof...(Others) == 0;
-    if constexpr (kIsLast) {
+    if constexpr (!Dims<D, Dv>::kRight) {
+      return PortableFamily::forward<64, 64>(args, f);  // so that this is the only error
+    } else if constexpr (kIsLast) {
       return Family::template forward<D, Dv>(args, f);
     } else if constexpr (Family::kTakesAll && Family::template kForward<Args, D, Dv>) {
       return Family::template forward<D, Dv>(args, f);
@@ -205,7 +226,9 @@ struct Families {
   template <int D, int Dv, DqMode kMode, class Args, class F>
   static auto backward(const Args& args, const F& f) {
     constexpr bool kIsLast = sizeof...(Others) == 0;
-    if constexpr (kIsLast) {
+    if constexpr (!Dims<D, Dv>::kRight) {
+      return PortableFamily::backward<64, 64, kMode>(args, f);
+    } else if constexpr (kIsLast) {
       return Family::template backward<D, Dv, kMode>(args, f);
     } else if constexpr (Family::kTakesAll && Family::template kBackward<Args, D, Dv, kMode>) {
       return Family::template backward<D, Dv, kMode>(args, f);

@@ -187,7 +187,8 @@ template <class Traits>
   } else {
     const int v = head_dims(args, Traits::kD, Traits::kDv).v;
     const RowShape shape = args.sequences.q_shape(args.batch, args.q_len);
-    sums = bhsd(static_cast<float*>(workspace), shape.rows, args.q_heads, round_up(v, 4));
+    sums = bhsd(static_cast<float*>(workspace),
+                {.rows = shape.rows, .heads = args.q_heads, .dim = round_up(v, 4)});
   }
   const portable::Flash1Params<Traits> params(as_read, sums, state);
   return arch::launch(portable::flash1_forward_kernel<Traits>, static_cast<unsigned>(blocks),

@@ -11,6 +11,7 @@
 #include <attile/families.cuh>
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/problem/kernel_name.h>
+#include <attile/refused_calls.h>
 
 #include <cstddef>
 #include <optional>
@@ -153,6 +154,8 @@ Check check(const typename Traits::Args& args, const void* workspace,
 template <class Traits>
 [[nodiscard]] cudaError_t forward(const typename Traits::Args& args,
                                   cudaStream_t stream = nullptr) {
+  static_assert(Traits::kDirection == Direction::kForward,
+                "attile: forward takes ForwardTraits and ForwardArgs, not those of backward");
   if (const Check ok = check_arguments(args, Traits::kD, Traits::kDv); !ok) return ok.error;
   return detail::launch_forward<Traits>(args, stream);
 }
@@ -202,7 +205,7 @@ WorkspaceSize workspace_size(const Args& args) {
 }
 
 /// Run `forward` by the two-call habit of `backward`: for callers that treat both alike, and faster
-/// where sequences have lengths of their own.
+/// where sequences have lengths of their own, or the mask kUnevenRows.
 /// Scratch  with a null `workspace` nothing is launched, and `workspace_bytes`, a variable, is set
 ///          to the bytes that the call needs; else device memory of that size, aligned to 16 bytes.
 template <class Traits>

@@ -13,3 +13,4 @@
 #include <attile/host/prepare.h>
 #include <attile/host/problem.h>
 #include <attile/host/quantize.h>
+#include <attile/version.h>

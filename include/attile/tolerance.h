@@ -62,12 +62,12 @@ inline double three_products_error(const std::vector<double>& magnitudes) {
   return std::ldexp(largest_finite(magnitudes), -21);
 }
 
-/// Returns what P in e4m3 (kFp8ProbabilityLog2) adds to the tolerance of O: 2 u r with u = 2^-4,
+/// Returns what P in e4m3 (fp8_probability_log2) adds to the tolerance of O: 2 u r with u = 2^-4,
 /// its rounding, and r the largest root of the sum of the squares of an element's terms P V. Such a
 /// rounding is off by 0.42 u in r.m.s., so that these are about five standard deviations where
-/// roundings are independent. Below 2^-14 of a row's largest P the spacing is that of 2^-17, and
-/// what it makes is small beside that of the largest P, unless its row of V is 0.
-/// `roots`: those of reference::forward_roots.
+/// roundings are independent. Below 2^-14 of a row's largest P the spacing is that of 2^-17 (with
+/// unpromoted sums 2^-12 and 2^-15), and what it makes is small beside that of the largest P,
+/// unless its row of V is 0. `roots`: those of reference::forward_roots.
 inline double fp8_probability_error(const std::vector<double>& roots) {
   return std::ldexp(largest_finite(roots), -3);
 }

@@ -66,8 +66,7 @@ struct Sm90Forward {
   static constexpr bool kLongKeys = kIsForwardOnly<typename Args::SequencesType> &&
                                     std::is_same_v<typename Args::MaskType, Causal>;
   static constexpr bool kEdges = !kRowsAlike<typename Args::MaskType> && !kLongKeys &&
-                                 (kTileSet == TileSet::kAny || kTileSet == TileSet::kElements ||
-                                  kTileSet == TileSet::kColumns);
+                                 !is_long(kTileSet) && kTileSet != TileSet::kPackedHeads;
   /// With dropout three consumers, which have a small Bc up to 128 columns, hide its work better.
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
@@ -75,9 +74,13 @@ struct Sm90Forward {
   /// What comes with K takes few registers, and no branch.
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
-      (kTileSet == TileSet::kColumns && IntervalMask<MaskInTiles<typename Args::MaskType>>);
+      (has_columns(kTileSet) && IntervalMask<MaskInTiles<typename Args::MaskType>>);
   using M = typename Args::MaskType;
   using E = typename Args::Elements;
+  static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
+  /// The fourth warp of the producer, which counts, has something else to do in some sets.
+  static constexpr bool kCounts = kUnevenRows<M> && Args::SequencesType::kUniform &&
+                                  kTileSet == TileSet::kAny && !E::kAllFp8;
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;
@@ -86,13 +89,15 @@ struct Sm90Forward {
                                                     kFast && !Args::DropoutType::kEnabled, kBare))
       : BlockListMask<M>
           ? fitted<M>(sm90_listed_forward_tiles(D, Dv, kFast, Args::DropoutType::kEnabled))
-      : kTileSet == TileSet::kElements ? sm90_element_forward_tiles(max(D, Dv), kEdges)
-      : kFast                          ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
-                                       : sm90_general_forward_tiles(max(D, Dv));
-  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                                      kTiles.element_stages, false, kTileSet == TileSet::kColumns,
-                                      kTiles.output_parts, false, kTiles.overlaps>>;
+      : has_elements(kTileSet) ? sm90_element_forward_tiles(max(D, Dv), kEdges)
+      : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
+      : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
+                               : sm90_general_forward_tiles(max(D, Dv));
+  using type =
+      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
+                             kTiles.element_stages, kCounts, has_columns(kTileSet),
+                             kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>

@@ -25,12 +25,12 @@ int numbers[8];
 
 Args good() {
   Args a{};
-  a.k_new = bshd<const float>(memory[0], kRows, kHeads, kDim);
-  a.v_new = bshd<const float>(memory[1], kRows, kHeads, kDim);
-  a.k = bshd(memory[2], kKeys, kHeads, kDim);
-  a.v = bshd(memory[3], kKeys, kHeads, kDim);
-  a.q = bshd<const float>(memory[4], kRows, 2 * kHeads, kDim);
-  a.q_out = bshd(memory[5], kRows, 2 * kHeads, kDim);
+  a.k_new = bshd<const float>(memory[0], {.rows = kRows, .heads = kHeads, .dim = kDim});
+  a.v_new = bshd<const float>(memory[1], {.rows = kRows, .heads = kHeads, .dim = kDim});
+  a.k = bshd(memory[2], {.rows = kKeys, .heads = kHeads, .dim = kDim});
+  a.v = bshd(memory[3], {.rows = kKeys, .heads = kHeads, .dim = kDim});
+  a.q = bshd<const float>(memory[4], {.rows = kRows, .heads = 2 * kHeads, .dim = kDim});
+  a.q_out = bshd(memory[5], {.rows = kRows, .heads = 2 * kHeads, .dim = kDim});
   a.batch = kBatch, a.q_heads = 2 * kHeads, a.kv_heads = kHeads;
   a.q_len = kRows, a.kv_len = kKeys, a.head_dim = kDim;
   a.rotary = {.cos = memory[6], .sin = memory[7], .rows = kKeys, .dims = 4};
@@ -48,7 +48,9 @@ std::string why(const Change& change) {
 TEST_CASE("append.takes") {
   CHECK(why([](auto&) {}) == "");
   CHECK(why([](auto& a) { a.q.data = nullptr, a.q_out.data = nullptr, a.q_heads = kUnset; }) == "");
-  CHECK(why([](auto& a) { a.q_out = bshd(memory[4], kRows, 2 * kHeads, kDim); }) == "");
+  CHECK(why([](auto& a) {
+          a.q_out = bshd(memory[4], {.rows = kRows, .heads = 2 * kHeads, .dim = kDim});
+        }) == "");
   CHECK(why([](auto& a) { a.k_new.row_stride = 0, a.v_new = a.k_new; }) == "");
   CHECK(why([](auto& a) { a.rotary.rows = 1, a.rotary.seqlens = numbers; }) == "");
   CHECK(why([](auto& a) { a.batch = 0, a.k.data = nullptr, a.rotary = {}; }) == "");
@@ -57,7 +59,7 @@ TEST_CASE("append.takes") {
   CHECK(why([](auto& a) { a.sequences.caches = 0, a.k.data = a.v.data = nullptr; }) == "");
   // In place, with strides of an axis of one element that differ.
   CHECK(why([](auto& a) {
-          a.q_out = bshd(memory[4], kRows, 2 * kHeads, kDim);
+          a.q_out = bshd(memory[4], {.rows = kRows, .heads = 2 * kHeads, .dim = kDim});
           a.batch = 1, a.q_out.batch_stride = 7;
         }) == "");
 }

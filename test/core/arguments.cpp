@@ -104,9 +104,10 @@ TEST_CASE("arguments.scales") {
   all.batch = all.q_heads = all.kv_heads = 1, all.q_len = 2, all.kv_len = 3, all.head_dim = 2;
   F codes[3][6] = {};
   __half o[4];
-  all.q = attile::bhsd<const F>(codes[0], 2, 1, 2),
-  all.k = attile::bhsd<const F>(codes[1], 3, 1, 2);
-  all.v = attile::bhsd<const F>(codes[2], 3, 1, 2), all.o = attile::bhsd(o, 2, 1, 2);
+  all.q = attile::bhsd<const F>(codes[0], {.rows = 2, .heads = 1, .dim = 2}),
+  all.k = attile::bhsd<const F>(codes[1], {.rows = 3, .heads = 1, .dim = 2});
+  all.v = attile::bhsd<const F>(codes[2], {.rows = 3, .heads = 1, .dim = 2}),
+  all.o = attile::bhsd(o, {.rows = 2, .heads = 1, .dim = 2});
   CHECK(attile::check_arguments(all, 0, 0));
   all.q_scale.data = odd;
   CHECK(std::string(attile::check_arguments(all, 0, 0).why) == "q_scale is not aligned to 4 bytes");

@@ -253,7 +253,8 @@ std::string refusal(const S& sequences, int batch = SmallProblem::kBatch,
   SmallProblem problem;
   attile::ForwardArgs<float, S> args{};
   problem.describe(args);
-  args.o = attile::bshd(problem.o, SmallProblem::kQLen, SmallProblem::kQHeads, 8);
+  args.o = attile::bshd(problem.o,
+                        {.rows = SmallProblem::kQLen, .heads = SmallProblem::kQHeads, .dim = 8});
   args.sequences = sequences;
   args.batch = batch;
   args.kv_len = kv_len;
@@ -345,7 +346,8 @@ TEST_CASE("cache.pages_are_there") {
   SmallProblem problem;
   attile::ForwardArgs<float, Paged> args{};
   problem.describe(args);
-  args.o = attile::bshd(problem.o, SmallProblem::kQLen, SmallProblem::kQHeads, 8);
+  args.o = attile::bshd(problem.o,
+                        {.rows = SmallProblem::kQLen, .heads = SmallProblem::kQHeads, .dim = 8});
   args.sequences = {.page_table = numbers,
                     .pages_per_sequence = 2,
                     .page_size = 1,

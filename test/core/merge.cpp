@@ -21,15 +21,15 @@ float memory[7][256];
 
 Args good() {
   Args a{};
-  a.parts[0] = {.o = bshd<const float>(memory[0], kRows, kHeads, kDim),
-                .lse = bhs<const float>(memory[1], kRows, kHeads)};
-  a.parts[1] = {.o = bshd<const float>(memory[2], kRows, kHeads, kDim),
-                .lse = bhs<const float>(memory[3], kRows, kHeads),
+  a.parts[0] = {.o = bshd<const float>(memory[0], {.rows = kRows, .heads = kHeads, .dim = kDim}),
+                .lse = bhs<const float>(memory[1], {.rows = kRows, .heads = kHeads})};
+  a.parts[1] = {.o = bshd<const float>(memory[2], {.rows = kRows, .heads = kHeads, .dim = kDim}),
+                .lse = bhs<const float>(memory[3], {.rows = kRows, .heads = kHeads}),
                 .count = 2,
                 .o_stride = 96,
                 .lse_stride = 12};
   a.part_tensors = 2;
-  a.o = bshd(memory[4], kRows, kHeads, kDim);
+  a.o = bshd(memory[4], {.rows = kRows, .heads = kHeads, .dim = kDim});
   a.lse = memory[5];
   a.batch = kBatch, a.q_heads = kHeads, a.q_len = kRows, a.head_dim_v = kDim;
   a.sink.sinks = memory[6];
@@ -94,8 +94,9 @@ TEST_CASE("merge.refuses_memory_that_is_still_read") {
   CHECK(why([](auto& a) { a.lse = memory[1]; }) == "lse is the memory of the LSE of a part");
   CHECK(why([](auto& a) { a.lse = memory[2]; }) == "lse is the memory of the O of a part");
   CHECK(why([](auto& a) { a.o.data = memory[3]; }) == "o is the memory of the LSE of a part");
-  CHECK(why([](auto& a) { a.o = attile::bhsd(memory[0], kRows, kHeads, kDim); }) ==
-        "o is the memory of the O of a part, but has other strides");
+  CHECK(why([](auto& a) {
+          a.o = attile::bhsd(memory[0], {.rows = kRows, .heads = kHeads, .dim = kDim});
+        }) == "o is the memory of the O of a part, but has other strides");
   __half elements[1];
   float parts[1], lse[1];
   const attile::MergeArgs<__half, float> args{.parts = {{.o = {parts}, .lse = {lse}}},

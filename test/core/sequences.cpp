@@ -98,14 +98,19 @@ std::string refusal(const S& sequences, int q_len = SmallProblem::kQLen,
     return std::string(attile::check_arguments(args, 0, 0).why);
   };
   attile::ForwardArgs<float, S> forward{};
-  forward.o = attile::bshd(problem.o, SmallProblem::kQLen, SmallProblem::kQHeads, 8);
+  forward.o = attile::bshd(problem.o,
+                           {.rows = SmallProblem::kQLen, .heads = SmallProblem::kQHeads, .dim = 8});
   attile::BackwardArgs<float, S> backward{};
   backward.o = forward.o;
-  backward.dout = attile::bshd<const float>(problem.dout, SmallProblem::kQLen,
-                                            SmallProblem::kQHeads, SmallProblem::kDim);
-  backward.dq = attile::bshd(problem.dq, SmallProblem::kQLen, SmallProblem::kQHeads, 8);
-  backward.dk = attile::bshd(problem.dk, SmallProblem::kKvLen, SmallProblem::kKvHeads, 8);
-  backward.dv = attile::bshd(problem.dv, SmallProblem::kKvLen, SmallProblem::kKvHeads, 8);
+  backward.dout = attile::bshd<const float>(
+      problem.dout,
+      {.rows = SmallProblem::kQLen, .heads = SmallProblem::kQHeads, .dim = SmallProblem::kDim});
+  backward.dq = attile::bshd(
+      problem.dq, {.rows = SmallProblem::kQLen, .heads = SmallProblem::kQHeads, .dim = 8});
+  backward.dk = attile::bshd(
+      problem.dk, {.rows = SmallProblem::kKvLen, .heads = SmallProblem::kKvHeads, .dim = 8});
+  backward.dv = attile::bshd(
+      problem.dv, {.rows = SmallProblem::kKvLen, .heads = SmallProblem::kKvHeads, .dim = 8});
   const std::string why = sentence(forward);
   CHECK(sentence(backward) == why);
   return why;

@@ -16,10 +16,10 @@ using attile::detail::overlaps_itself;
 
 TEST_CASE("tensor.dense_layouts") {
   float x[2 * 3 * 4 * 5];
-  const Tensor<float> rows = attile::bshd(x, 3, 4, 5);
+  const Tensor<float> rows = attile::bshd(x, {.rows = 3, .heads = 4, .dim = 5});
   CHECK(rows.row(0, 0, 0) == x);
   CHECK(rows.row(1, 2, 1) == x + ((1 * 3 + 1) * 4 + 2) * 5);
-  const Tensor<float> heads = attile::bhsd(x, 3, 4, 5);
+  const Tensor<float> heads = attile::bhsd(x, {.rows = 3, .heads = 4, .dim = 5});
   CHECK(heads.row(1, 2, 1) == x + ((1 * 4 + 2) * 3 + 1) * 5);
   const Tensor<const float> read = heads;
   CHECK(read.row(1, 2, 1) == heads.row(1, 2, 1));
@@ -33,7 +33,7 @@ TEST_CASE("tensor.offsets_beyond_2_to_the_31") {
   const Tensor<char> t{base, std::int64_t{1} << 33, 3'000'000'000, -9728};
   CHECK(t.row(0, 0, 225304) - base == -2'191'757'312);
   CHECK(t.row(2, 1, 0) - base == (std::int64_t{2} << 33) + 3'000'000'000);
-  const Tensor<char> dense = attile::bshd(base, 1 << 20, 64, 256);
+  const Tensor<char> dense = attile::bshd(base, {.rows = 1 << 20, .heads = 64, .dim = 256});
   CHECK(dense.batch_stride == std::int64_t{1} << 34);
 }
 
@@ -79,8 +79,8 @@ TEST_CASE("tensor.overlap_is_never_missed") {
 TEST_CASE("tensor.usual_layouts_do_not_overlap") {
   const auto fine = [](const Tensor<float>& t) { return !overlaps_itself(t, 2, 4, 10, 64); };
   float* p = nullptr;
-  CHECK(fine(attile::bshd(p, 10, 4, 64)));
-  CHECK(fine(attile::bhsd(p, 10, 4, 64)));
+  CHECK(fine(attile::bshd(p, {.rows = 10, .heads = 4, .dim = 64})));
+  CHECK(fine(attile::bhsd(p, {.rows = 10, .heads = 4, .dim = 64})));
   CHECK(fine({p, 10 * 3 * 256, 64, 3 * 256}));  // packed QKV
   CHECK(fine({p, 640, 2 * 640, 64}));           // (head, batch, row, dim)
   CHECK(fine({p, 64, 2 * 64, 8 * 64}));         // (row, head, batch, dim)

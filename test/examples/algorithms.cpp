@@ -91,7 +91,7 @@ void rows_are_the_references(int len, bool causal) {
     for (float& x : *tensor) x = normal(generator);
   }
   const auto view = [&](const std::vector<float>& x) {
-    return attile::bhsd(x.data(), len, kHeads, kDim);
+    return attile::bhsd(x.data(), {.rows = len, .heads = kHeads, .dim = kDim});
   };
   const auto describe = [&](auto& args) {
     args.q = view(q);

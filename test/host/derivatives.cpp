@@ -94,9 +94,9 @@ struct Inputs {
   template <class Args>
   Args args(const typename Args::ScoreModType& mod) {
     Args a{};
-    a.q = attile::bhsd<const float>(q.data(), kRows, kHeads, kDim);
-    a.k = attile::bhsd<const float>(k.data(), kColumns, kKvHeads, kDim);
-    a.v = attile::bhsd<const float>(v.data(), kColumns, kKvHeads, kDimV);
+    a.q = attile::bhsd<const float>(q.data(), {.rows = kRows, .heads = kHeads, .dim = kDim});
+    a.k = attile::bhsd<const float>(k.data(), {.rows = kColumns, .heads = kKvHeads, .dim = kDim});
+    a.v = attile::bhsd<const float>(v.data(), {.rows = kColumns, .heads = kKvHeads, .dim = kDimV});
     a.batch = kBatch;
     a.q_heads = kHeads;
     a.kv_heads = kKvHeads;
@@ -165,7 +165,8 @@ void check_by(Inputs& inputs, const S& mod, const char* name, std::vector<float>
 template <class S>
 attile::reference::BackwardResult gradients(Inputs& inputs, const S& mod) {
   auto args = inputs.args<attile::BackwardArgs<float, attile::Causal, S>>(mod);
-  args.dout = attile::bhsd<const float>(inputs.dout.data(), kRows, kHeads, kDimV);
+  args.dout =
+      attile::bhsd<const float>(inputs.dout.data(), {.rows = kRows, .heads = kHeads, .dim = kDimV});
   args.dlse = inputs.dlse.data();
   return attile::reference::backward(args);
 }

@@ -55,11 +55,12 @@ TEST_CASE("earlier_keys.fp32_parts_are_merged") {
       lse(3, std::vector<float>(rows));
   attile::MergeArgs<__half, float, attile::Padded> merge{.part_tensors = 3};
   const auto run = [&](auto args, int part) {
-    args.o = attile::bshd(o[part].data(), c.q_len, c.q_heads, c.head_dim);
+    args.o = attile::bshd(o[part].data(), {.rows = c.q_len, .heads = c.q_heads, .dim = c.head_dim});
     args.lse = lse[part].data();
     REQUIRE(std::string(attile::host::forward(args).why) == "");
-    merge.parts[part] = {.o = args.o,
-                         .lse = attile::bhs<const float>(lse[part].data(), c.q_len, c.q_heads)};
+    merge.parts[part] = {
+        .o = args.o,
+        .lse = attile::bhs<const float>(lse[part].data(), {.rows = c.q_len, .heads = c.q_heads})};
   };
   using Part = attile::ForwardArgs<Problem::Types, attile::Padded>;
   run(problem.first(), 0);

@@ -50,10 +50,10 @@ struct Pass {
   float& v_at(int b, int h, int j, int d) { return v[((b * kKvHeads + h) * cols + j) * kDimV + d]; }
 
   void run(int tile_cols) {
-    args.q = attile::bhsd<const float>(q.data(), rows, kHeads, kDim);
-    args.k = attile::bhsd<const float>(k.data(), cols, kKvHeads, kDim);
-    args.v = attile::bhsd<const float>(v.data(), cols, kKvHeads, kDimV);
-    args.o = attile::bhsd(o.data(), rows, kHeads, kDimV);
+    args.q = attile::bhsd<const float>(q.data(), {.rows = rows, .heads = kHeads, .dim = kDim});
+    args.k = attile::bhsd<const float>(k.data(), {.rows = cols, .heads = kKvHeads, .dim = kDim});
+    args.v = attile::bhsd<const float>(v.data(), {.rows = cols, .heads = kKvHeads, .dim = kDimV});
+    args.o = attile::bhsd(o.data(), {.rows = rows, .heads = kHeads, .dim = kDimV});
     args.lse = lse.data();
     args.batch = kBatch;
     args.q_heads = kHeads;

@@ -21,9 +21,9 @@ namespace reference = attile::reference;
 
 TEST_CASE("reference.two_keys_by_hand") {
   const float q[] = {2.0f}, k[] = {0.0f, 0.5f}, v[] = {1.0f, 3.0f};
-  attile::ForwardArgs<float> a{.q = attile::bshd<const float>(q, 1, 1, 1),
-                               .k = attile::bshd<const float>(k, 2, 1, 1),
-                               .v = attile::bshd<const float>(v, 2, 1, 1),
+  attile::ForwardArgs<float> a{.q = attile::bshd<const float>(q, {.rows = 1, .heads = 1, .dim = 1}),
+                               .k = attile::bshd<const float>(k, {.rows = 2, .heads = 1, .dim = 1}),
+                               .v = attile::bshd<const float>(v, {.rows = 2, .heads = 1, .dim = 1}),
                                .batch = 1,
                                .q_heads = 1,
                                .kv_heads = 1,
@@ -66,9 +66,12 @@ TEST_CASE("reference.fp8_is_numbers") {
   using E = attile::Elements<__nv_fp8_e5m2, __nv_fp8_e4m3, __nv_fp8_e5m2, __half>;
   attile::ForwardArgs<E, attile::Causal, attile::Softcap> fp8{};
   describe(fp8);
-  fp8.q = attile::bhsd<const __nv_fp8_e5m2>(q_codes.data(), kKeys, 2 * kHeads, kDim);
-  fp8.k = attile::bhsd<const __nv_fp8_e4m3>(k_codes.data(), kKeys, kHeads, kDim);
-  fp8.v = attile::bhsd<const __nv_fp8_e5m2>(v_codes.data(), kKeys, kHeads, kDim);
+  fp8.q = attile::bhsd<const __nv_fp8_e5m2>(q_codes.data(),
+                                            {.rows = kKeys, .heads = 2 * kHeads, .dim = kDim});
+  fp8.k = attile::bhsd<const __nv_fp8_e4m3>(k_codes.data(),
+                                            {.rows = kKeys, .heads = kHeads, .dim = kDim});
+  fp8.v = attile::bhsd<const __nv_fp8_e5m2>(v_codes.data(),
+                                            {.rows = kKeys, .heads = kHeads, .dim = kDim});
   fp8.q_scale = {q_scales, 0, 1}, fp8.k_scale = {k_scales, 0, 1}, fp8.v_scale = {v_scales, 0, 1};
   const auto found = reference::forward(fp8);
   // Of each kv head by itself, with its scale as a factor of the scale and of O.
@@ -76,9 +79,12 @@ TEST_CASE("reference.fp8_is_numbers") {
     attile::ForwardArgs<float, attile::Causal, attile::Softcap> wide{};
     describe(wide);
     wide.q_heads = 2, wide.kv_heads = 1;
-    wide.q = attile::bhsd<const float>(q.data() + 2 * h * kKeys * kDim, kKeys, 2, kDim);
-    wide.k = attile::bhsd<const float>(k.data() + h * kKeys * kDim, kKeys, 1, kDim);
-    wide.v = attile::bhsd<const float>(v.data() + h * kKeys * kDim, kKeys, 1, kDim);
+    wide.q = attile::bhsd<const float>(q.data() + 2 * h * kKeys * kDim,
+                                       {.rows = kKeys, .heads = 2, .dim = kDim});
+    wide.k = attile::bhsd<const float>(k.data() + h * kKeys * kDim,
+                                       {.rows = kKeys, .heads = 1, .dim = kDim});
+    wide.v = attile::bhsd<const float>(v.data() + h * kKeys * kDim,
+                                       {.rows = kKeys, .heads = 1, .dim = kDim});
     wide.scale = attile::scale_of(wide, kDim) * q_scales[h] * k_scales[h];
     const auto wanted = reference::forward(wide);
     for (std::size_t i = 0; i < wanted.lse.size(); ++i) {
@@ -236,16 +242,17 @@ TEST_CASE("reference.tf32_rounds_the_operands_of_products_to_eleven_bits") {
 
   // One key: LSE = S. Halves are rounded away from zero.
   float q[] = {0.0f}, k[] = {1.0f};
-  attile::ForwardArgs<float> one{.q = attile::bshd<const float>(q, 1, 1, 1),
-                                 .k = attile::bshd<const float>(k, 1, 1, 1),
-                                 .v = attile::bshd<const float>(k, 1, 1, 1),
-                                 .batch = 1,
-                                 .q_heads = 1,
-                                 .kv_heads = 1,
-                                 .q_len = 1,
-                                 .kv_len = 1,
-                                 .head_dim = 1,
-                                 .scale = 1.0f};
+  attile::ForwardArgs<float> one{
+      .q = attile::bshd<const float>(q, {.rows = 1, .heads = 1, .dim = 1}),
+      .k = attile::bshd<const float>(k, {.rows = 1, .heads = 1, .dim = 1}),
+      .v = attile::bshd<const float>(k, {.rows = 1, .heads = 1, .dim = 1}),
+      .batch = 1,
+      .q_heads = 1,
+      .kv_heads = 1,
+      .q_len = 1,
+      .kv_len = 1,
+      .head_dim = 1,
+      .scale = 1.0f};
   const auto score = [&](float x) {
     q[0] = x;
     return reference::plain_forward(one, {.tf32 = true}).lse[0];
@@ -388,8 +395,9 @@ TEST_CASE("reference.fp8_errors") {
   const auto q = numbers(1, kRows * kDim), k = numbers(2, kKeys * kDim),
              v = numbers(3, kKeys * kDim);
   attile::ForwardArgs<float> args{};
-  args.q = attile::bhsd(q.data(), kRows, 1, kDim), args.k = attile::bhsd(k.data(), kKeys, 1, kDim);
-  args.v = attile::bhsd(v.data(), kKeys, 1, kDim);
+  args.q = attile::bhsd(q.data(), {.rows = kRows, .heads = 1, .dim = kDim}),
+  args.k = attile::bhsd(k.data(), {.rows = kKeys, .heads = 1, .dim = kDim});
+  args.v = attile::bhsd(v.data(), {.rows = kKeys, .heads = 1, .dim = kDim});
   args.batch = args.q_heads = args.kv_heads = 1;
   args.q_len = kRows, args.kv_len = kKeys, args.head_dim = kDim;
   const auto exact = reference::forward(args);

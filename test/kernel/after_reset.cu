@@ -20,8 +20,8 @@ std::vector<unsigned short> output() {
   REQUIRE(cudaMemset(data, 0x31, kElements * sizeof(T)) == cudaSuccess);
   REQUIRE(cudaMemset(data + kElements, 0xFF, kElements * sizeof(T)) == cudaSuccess);
   attile::ForwardArgs<T> args{};
-  args.q = args.k = args.v = attile::bshd<const T>(data, kLen, 1, kDim);
-  args.o = attile::bshd(data + kElements, kLen, 1, kDim);
+  args.q = args.k = args.v = attile::bshd<const T>(data, {.rows = kLen, .heads = 1, .dim = kDim});
+  args.o = attile::bshd(data + kElements, {.rows = kLen, .heads = 1, .dim = kDim});
   args.batch = args.q_heads = args.kv_heads = 1;
   args.q_len = args.kv_len = kLen;
   REQUIRE(attile::forward<kDim>(args) == cudaSuccess);

@@ -52,9 +52,11 @@ struct Problem {
   Device<float> lse{static_cast<std::size_t>(batch) * heads * len};
 
   attile::Tensor<const T> in(const Device<T>& x) const {
-    return attile::bhsd<const T>(x.get(), len, heads, dim);
+    return attile::bhsd<const T>(x.get(), {.rows = len, .heads = heads, .dim = dim});
   }
-  attile::Tensor<T> out(const Device<T>& x) const { return attile::bhsd(x.get(), len, heads, dim); }
+  attile::Tensor<T> out(const Device<T>& x) const {
+    return attile::bhsd(x.get(), {.rows = len, .heads = heads, .dim = dim});
+  }
   Forward forward() const {
     Forward a;
     a.q = in(q), a.k = in(k), a.v = in(v), a.o = out(o), a.lse = lse.get();
@@ -348,17 +350,18 @@ TEST_CASE("head_dim 192 alone is enough for kernels of D 192 and Dv 128") {
   const Device<T> in(3 * kLen * kHeads * 192), out(2 * kLen * kHeads * 128);
   REQUIRE_CUDA(cudaMemset(in.get(), 0x11, in.bytes()));
   const auto run = [&](int head_dim_v, T* to) {
-    attile::ForwardArgs<T> args{.q = attile::bshd<const T>(in.get(), kLen, kHeads, 192),
-                                .k = attile::bshd<const T>(in.get() + 7, kLen, kHeads, 192),
-                                .v = attile::bshd<const T>(in.get() + 9, kLen, kHeads, 128),
-                                .o = attile::bshd(to, kLen, kHeads, 128),
-                                .batch = 1,
-                                .q_heads = kHeads,
-                                .kv_heads = kHeads,
-                                .q_len = kLen,
-                                .kv_len = kLen,
-                                .head_dim = 192,
-                                .head_dim_v = head_dim_v};
+    attile::ForwardArgs<T> args{
+        .q = attile::bshd<const T>(in.get(), {.rows = kLen, .heads = kHeads, .dim = 192}),
+        .k = attile::bshd<const T>(in.get() + 7, {.rows = kLen, .heads = kHeads, .dim = 192}),
+        .v = attile::bshd<const T>(in.get() + 9, {.rows = kLen, .heads = kHeads, .dim = 128}),
+        .o = attile::bshd(to, {.rows = kLen, .heads = kHeads, .dim = 128}),
+        .batch = 1,
+        .q_heads = kHeads,
+        .kv_heads = kHeads,
+        .q_len = kLen,
+        .kv_len = kLen,
+        .head_dim = 192,
+        .head_dim_v = head_dim_v};
     return attile::forward<192, 128>(args);
   };
   REQUIRE_CUDA(run(0, out.get()));
@@ -403,8 +406,9 @@ TEST_CASE("the one call has larger tiles of keys for many rows under a causal ma
   const auto has = [&](auto wanted, int q_len) {
     auto* const anywhere = reinterpret_cast<__nv_bfloat16*>(1 << 20);
     args.q_len = args.kv_len = q_len;
-    args.q = args.k = args.v = attile::bhsd<const __nv_bfloat16>(anywhere, q_len, 1, 128);
-    args.o = attile::bhsd(anywhere + q_len * 128, q_len, 1, 128);
+    args.q = args.k = args.v =
+        attile::bhsd<const __nv_bfloat16>(anywhere, {.rows = q_len, .heads = 1, .dim = 128});
+    args.o = attile::bhsd(anywhere + q_len * 128, {.rows = q_len, .heads = 1, .dim = 128});
     return attile::with_forward_kernel<128>(
         args, [&](auto kernel) { return std::is_same_v<decltype(kernel), decltype(wanted)>; });
   };

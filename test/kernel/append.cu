@@ -36,10 +36,10 @@ TEST_CASE("append ends, whatever device memory says") {
 TEST_CASE("append refuses bad arguments before a launch") {
   const Device<float> rows(8), k(8), v(8);
   attile::AppendArgs<float, attile::Cached> args{
-      .k_new = attile::bshd<const float>(rows.get(), 1, 1, 8),
-      .v_new = attile::bshd<const float>(rows.get(), 1, 1, 8),
-      .k = attile::bshd(k.get(), 1, 1, 8),
-      .v = attile::bshd(v.get(), 1, 1, 8),
+      .k_new = attile::bshd<const float>(rows.get(), {.rows = 1, .heads = 1, .dim = 8}),
+      .v_new = attile::bshd<const float>(rows.get(), {.rows = 1, .heads = 1, .dim = 8}),
+      .k = attile::bshd(k.get(), {.rows = 1, .heads = 1, .dim = 8}),
+      .v = attile::bshd(v.get(), {.rows = 1, .heads = 1, .dim = 8}),
       .batch = 1,
       .kv_heads = 1,
       .q_len = 1,

@@ -122,9 +122,12 @@ struct Inputs {
   Args args(int first, int batch) const {
     using attile::bshd;
     Args a{};
-    a.q = bshd<const T>(q.get() + first * rows * D, s.q_len, s.q_heads, D);
-    a.k = bshd<const T>(k.get() + first * keys * D, s.kv_len, s.kv_heads, D);
-    a.v = bshd<const T>(v.get() + first * keys * Dv, s.kv_len, s.kv_heads, Dv);
+    a.q =
+        bshd<const T>(q.get() + first * rows * D, {.rows = s.q_len, .heads = s.q_heads, .dim = D});
+    a.k = bshd<const T>(k.get() + first * keys * D,
+                        {.rows = s.kv_len, .heads = s.kv_heads, .dim = D});
+    a.v = bshd<const T>(v.get() + first * keys * Dv,
+                        {.rows = s.kv_len, .heads = s.kv_heads, .dim = Dv});
     a.batch = batch;
     a.q_heads = s.q_heads, a.kv_heads = s.kv_heads;
     a.q_len = s.q_len, a.kv_len = s.kv_len;
@@ -206,7 +209,7 @@ template <class Family, class M, class S, class T, int D, int Dv>
 void run_forward(const Inputs<T, D, Dv>& in, const Outputs<T, D, Dv>& out, int first, int batch) {
   using Args = attile::ForwardArgs<T, M, S>;
   auto a = in.template args<Args>(first, batch);
-  a.o = attile::bshd(out.o.get(), in.s.q_len, in.s.q_heads, Dv);
+  a.o = attile::bshd(out.o.get(), {.rows = in.s.q_len, .heads = in.s.q_heads, .dim = Dv});
   a.lse = out.lse.get();
   REQUIRE(Family::template forward<Args, D, Dv>(a) == cudaSuccess);
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
@@ -238,12 +241,14 @@ void run_backward(const Inputs<T, D, Dv>& in, const Outputs<T, D, Dv>& made,
   auto a = in.template args<Args>(first, batch);
   const Shape& s = in.s;
   const std::size_t row = first * in.rows;
-  a.o = attile::bshd<const T>(made.o.get() + row * Dv, s.q_len, s.q_heads, Dv);
-  a.dout = attile::bshd<const T>(in.dout.get() + row * Dv, s.q_len, s.q_heads, Dv);
+  a.o = attile::bshd<const T>(made.o.get() + row * Dv,
+                              {.rows = s.q_len, .heads = s.q_heads, .dim = Dv});
+  a.dout = attile::bshd<const T>(in.dout.get() + row * Dv,
+                                 {.rows = s.q_len, .heads = s.q_heads, .dim = Dv});
   a.lse = made.lse.get() + row;
-  a.dq = attile::bshd(out.dq.get(), s.q_len, s.q_heads, D);
-  a.dk = attile::bshd(out.dk.get(), s.kv_len, s.kv_heads, D);
-  a.dv = attile::bshd(out.dv.get(), s.kv_len, s.kv_heads, Dv);
+  a.dq = attile::bshd(out.dq.get(), {.rows = s.q_len, .heads = s.q_heads, .dim = D});
+  a.dk = attile::bshd(out.dk.get(), {.rows = s.kv_len, .heads = s.kv_heads, .dim = D});
+  a.dv = attile::bshd(out.dv.get(), {.rows = s.kv_len, .heads = s.kv_heads, .dim = Dv});
   std::size_t bytes = 0;
   const auto call = [&](void* workspace) {
     return Family::template backward<Args, D, Dv, kMode>(workspace, bytes, a);

@@ -117,10 +117,10 @@ struct Generation {
   }
   Args<attile::Paged> args(Splits splits) const {
     Args<attile::Paged> a{};
-    a.q = attile::bshd<const T>(q.get(), 1, kHeads, kDim);
-    a.k = attile::bshd<const T>(k.get(), kPage, kKvHeads, kDim);
-    a.v = attile::bshd<const T>(v.get(), kPage, kKvHeads, kDim);
-    a.o = attile::bshd<T>(o.get(), 1, kHeads, kDim);
+    a.q = attile::bshd<const T>(q.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
+    a.k = attile::bshd<const T>(k.get(), {.rows = kPage, .heads = kKvHeads, .dim = kDim});
+    a.v = attile::bshd<const T>(v.get(), {.rows = kPage, .heads = kKvHeads, .dim = kDim});
+    a.o = attile::bshd<T>(o.get(), {.rows = 1, .heads = kHeads, .dim = kDim});
     a.lse = lse.get();
     a.batch = kBatch, a.q_heads = kHeads, a.kv_heads = kKvHeads;
     a.q_len = 1, a.kv_len = kLongest;

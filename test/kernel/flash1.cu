@@ -21,7 +21,9 @@ template <class A>
 A problem(float* memory) {
   constexpr int kSize = kLen * kHeads * kDim;
   int next = 0;
-  const auto tensor = [&] { return attile::bshd(memory + kSize * next++, kLen, kHeads, kDim); };
+  const auto tensor = [&] {
+    return attile::bshd(memory + kSize * next++, {.rows = kLen, .heads = kHeads, .dim = kDim});
+  };
   A a{};
   a.q = tensor();
   a.k = tensor();

@@ -38,10 +38,11 @@ struct Memory {
 
   Args args() const {
     Args a;
-    a.q = attile::bhsd<const __half>(data, kLen, kHeads, kDim);
-    a.k = attile::bhsd<const __half>(data + kSize, kLen, kHeads, kDim);
-    a.v = attile::bhsd<const __half>(data + 2 * kSize, kLen, kHeads, kDim);
-    a.o = attile::bhsd(data + 3 * kSize, kLen, kHeads, kDim);
+    a.q = attile::bhsd<const __half>(data, {.rows = kLen, .heads = kHeads, .dim = kDim});
+    a.k = attile::bhsd<const __half>(data + kSize, {.rows = kLen, .heads = kHeads, .dim = kDim});
+    a.v =
+        attile::bhsd<const __half>(data + 2 * kSize, {.rows = kLen, .heads = kHeads, .dim = kDim});
+    a.o = attile::bhsd(data + 3 * kSize, {.rows = kLen, .heads = kHeads, .dim = kDim});
     a.batch = 1, a.q_heads = a.kv_heads = kHeads, a.q_len = a.kv_len = kLen;
     return a;
   }

@@ -105,9 +105,9 @@ struct Training {
   }
   template <class Args>
   void describe(Args& a) const {
-    a.q = attile::bshd<const T>(q.get(), kTotal, kHeads, kDim);
-    a.k = attile::bshd<const T>(k.get(), kTotal, kKvHeads, kDim);
-    a.v = attile::bshd<const T>(v.get(), kTotal, kKvHeads, kDim);
+    a.q = attile::bshd<const T>(q.get(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
+    a.k = attile::bshd<const T>(k.get(), {.rows = kTotal, .heads = kKvHeads, .dim = kDim});
+    a.v = attile::bshd<const T>(v.get(), {.rows = kTotal, .heads = kKvHeads, .dim = kDim});
     a.lse = lse.get();
     a.batch = kBatch, a.q_heads = kHeads, a.kv_heads = kKvHeads;
     a.q_len = a.kv_len = kLongest;
@@ -116,17 +116,17 @@ struct Training {
   OneCall::ForwardArgs forward() const {
     OneCall::ForwardArgs a{};
     describe(a);
-    a.o = attile::bshd<T>(o.get(), kTotal, kHeads, kDim);
+    a.o = attile::bshd<T>(o.get(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
     return a;
   }
   OneCall::BackwardArgs backward() const {
     OneCall::BackwardArgs a{};
     describe(a);
-    a.o = attile::bshd<const T>(o.get(), kTotal, kHeads, kDim);
-    a.dout = attile::bshd<const T>(dout.get(), kTotal, kHeads, kDim);
-    a.dq = attile::bshd<T>(dq.get(), kTotal, kHeads, kDim);
-    a.dk = attile::bshd<T>(dk.get(), kTotal, kKvHeads, kDim);
-    a.dv = attile::bshd<T>(dv.get(), kTotal, kKvHeads, kDim);
+    a.o = attile::bshd<const T>(o.get(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
+    a.dout = attile::bshd<const T>(dout.get(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
+    a.dq = attile::bshd<T>(dq.get(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
+    a.dk = attile::bshd<T>(dk.get(), {.rows = kTotal, .heads = kKvHeads, .dim = kDim});
+    a.dv = attile::bshd<T>(dv.get(), {.rows = kTotal, .heads = kKvHeads, .dim = kDim});
     return a;
   }
 };
@@ -213,12 +213,16 @@ TEST_CASE("packed.the forward pass repeats where blocks have many work tiles") {
     fill_with_random<<<kBlocks, kThreads>>>(x->get(), x->bytes() / 4, seed += 77);
   }
   OneCall::ForwardArgs a{};
-  a.q = attile::bshd<const T>(reinterpret_cast<const T*>(q.get()), total, kHeads, kDim);
-  a.k = attile::bshd<const T>(reinterpret_cast<const T*>(k.get()), total, kKvHeads, kDim);
-  a.v = attile::bshd<const T>(reinterpret_cast<const T*>(v.get()), total, kKvHeads, kDim);
+  a.q = attile::bshd<const T>(reinterpret_cast<const T*>(q.get()),
+                              {.rows = total, .heads = kHeads, .dim = kDim});
+  a.k = attile::bshd<const T>(reinterpret_cast<const T*>(k.get()),
+                              {.rows = total, .heads = kKvHeads, .dim = kDim});
+  a.v = attile::bshd<const T>(reinterpret_cast<const T*>(v.get()),
+                              {.rows = total, .heads = kKvHeads, .dim = kDim});
   a.lse = lse.get();
   a.batch = kBatch, a.q_heads = kHeads, a.kv_heads = kKvHeads, a.q_len = a.kv_len = total;
-  a.o = attile::bshd<T>(reinterpret_cast<T*>(o.get()), total, kHeads, kDim);
+  a.o =
+      attile::bshd<T>(reinterpret_cast<T*>(o.get()), {.rows = total, .heads = kHeads, .dim = kDim});
   a.sequences = attile::Packed{cu_seqlens.get(), cu_seqlens.get(), total, total};
   std::size_t bytes = 0;
   REQUIRE(attile::forward<kDim>(nullptr, bytes, a) == cudaSuccess);
@@ -227,7 +231,8 @@ TEST_CASE("packed.the forward pass repeats where blocks have many work tiles") {
   for (int i = 0; i < 60; ++i) {
     const Device<std::uint32_t>& to = i == 0 ? first : o;
     REQUIRE(cudaMemset(to.get(), 0xFF, to.bytes()) == cudaSuccess);
-    a.o = attile::bshd<T>(reinterpret_cast<T*>(to.get()), total, kHeads, kDim);
+    a.o = attile::bshd<T>(reinterpret_cast<T*>(to.get()),
+                          {.rows = total, .heads = kHeads, .dim = kDim});
     if (i % 3 == 0) {
       REQUIRE(OneCall::forward(a) == cudaSuccess);
     } else {
@@ -253,10 +258,10 @@ TEST_CASE("packed.nothing is read before a tensor") {
     REQUIRE(cudaMemset(x.get<T>(), 0, kTotal * kHeads * kDim * sizeof(T)) == cudaSuccess);
   }
   OneCall::ForwardArgs a{};
-  a.q = attile::bshd<const T>(memory[0].get<T>(), kTotal, kHeads, kDim);
-  a.k = attile::bshd<const T>(memory[1].get<T>(), kTotal, kHeads, kDim);
-  a.v = attile::bshd<const T>(memory[2].get<T>(), kTotal, kHeads, kDim);
-  a.o = attile::bshd<T>(memory[3].get<T>(), kTotal, kHeads, kDim);
+  a.q = attile::bshd<const T>(memory[0].get<T>(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
+  a.k = attile::bshd<const T>(memory[1].get<T>(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
+  a.v = attile::bshd<const T>(memory[2].get<T>(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
+  a.o = attile::bshd<T>(memory[3].get<T>(), {.rows = kTotal, .heads = kHeads, .dim = kDim});
   a.lse = lse.get();
   a.batch = 3, a.q_heads = a.kv_heads = kHeads, a.q_len = a.kv_len = kTotal;
   a.sequences = attile::Packed{offsets.get(), offsets.get(), kTotal, kTotal};

@@ -53,10 +53,13 @@ struct Memory {
 
   Args args() const {
     Args a;
-    a.q = attile::bhsd<const __half>(data, kLen, heads, kDim);
-    a.k = attile::bhsd<const __half>(data + batch * rows(), kKeys, kv_heads, kDim);
-    a.v = attile::bhsd<const __half>(data + batch * (rows() + columns()), kKeys, kv_heads, kDim);
-    a.o = attile::bhsd(data + batch * (rows() + 2 * columns()), kLen, heads, kDim);
+    a.q = attile::bhsd<const __half>(data, {.rows = kLen, .heads = heads, .dim = kDim});
+    a.k = attile::bhsd<const __half>(data + batch * rows(),
+                                     {.rows = kKeys, .heads = kv_heads, .dim = kDim});
+    a.v = attile::bhsd<const __half>(data + batch * (rows() + columns()),
+                                     {.rows = kKeys, .heads = kv_heads, .dim = kDim});
+    a.o = attile::bhsd(data + batch * (rows() + 2 * columns()),
+                       {.rows = kLen, .heads = heads, .dim = kDim});
     a.batch = batch, a.q_heads = heads, a.kv_heads = kv_heads, a.q_len = kLen, a.kv_len = kKeys;
     return a;
   }
@@ -122,9 +125,9 @@ TEST_CASE("gradients that copies cannot address are another kernel's") {
   args.lse = reinterpret_cast<float*>(gradients);
   REQUIRE(cudaMemset(gradients, 0, 2 * kLen * sizeof(float)) == cudaSuccess);
   __half* const outputs = gradients + 2 * kLen * 2;
-  args.dq = attile::bhsd(outputs, kLen, 2, kDim);
-  args.dk = attile::bhsd(outputs + kRoom, kKeys, 1, kDim);
-  args.dv = attile::bhsd(outputs + 2 * kRoom, kKeys, 1, kDim);
+  args.dq = attile::bhsd(outputs, {.rows = kLen, .heads = 2, .dim = kDim});
+  args.dk = attile::bhsd(outputs + kRoom, {.rows = kKeys, .heads = 1, .dim = kDim});
+  args.dv = attile::bhsd(outputs + 2 * kRoom, {.rows = kKeys, .heads = 1, .dim = kDim});
   const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
   const auto named = [&](const BackwardArgs& a) {
     return attile::with_backward_kernel<kDim>(a, family);

@@ -123,15 +123,18 @@ TEST_CASE("standard: more rows or scores than can be are refused") {
   SmallProblem problem;
   auto args = problem.forward();
   args.k.row_stride = args.v.row_stride = SmallProblem::kDim;
-  args.q = args.o = attile::bhsd(problem.q, 1 << 29, 4, SmallProblem::kDim);
+  args.q = args.o =
+      attile::bhsd(problem.q, {.rows = 1 << 29, .heads = 4, .dim = SmallProblem::kDim});
   args.o.data = problem.o;
   args.q_len = 1 << 29;
   CHECK(standard::check(args).why ==
         std::string("batch * heads * length must be below 2^31 for standard attention"));
   args.q_len = 1 << 27;
   args.kv_len = 1 << 28;
-  args.k = attile::bhsd<const float>(problem.k, 1 << 28, 2, SmallProblem::kDim);
-  args.v = attile::bhsd<const float>(problem.v, 1 << 28, 2, SmallProblem::kDim);
+  args.k = attile::bhsd<const float>(problem.k,
+                                     {.rows = 1 << 28, .heads = 2, .dim = SmallProblem::kDim});
+  args.v = attile::bhsd<const float>(problem.v,
+                                     {.rows = 1 << 28, .heads = 2, .dim = SmallProblem::kDim});
   CHECK(standard::check(args).why ==
         std::string("the scores of standard attention take more memory than any device has"));
 }
@@ -175,7 +178,7 @@ struct DeviceProblem {
     REQUIRE(cudaMemcpy(data, ones.data(), ones.size() * sizeof(float), cudaMemcpyHostToDevice) ==
             cudaSuccess);
     const auto tensor = [&](int i) {
-      return attile::bshd(data + i * kElements, kLen, kHeads, kDim);
+      return attile::bshd(data + i * kElements, {.rows = kLen, .heads = kHeads, .dim = kDim});
     };
     forward = {.q = tensor(0),
                .k = tensor(1),

@@ -24,6 +24,8 @@ using Packed128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kPackedHeads>
 using Elements64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>>;
+using LongElements64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kLongElements>>;
+using LongColumns64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kLongColumns>>;
 using Columns64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kColumns>>;
 using Columns128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kColumns>>;
 using Elements192 = GpuExecutor<Dims<192, 192, 96>, Sm90DefaultTiles<TileSet::kElements>>;
@@ -72,6 +74,8 @@ const bool kRegistered = [] {
   suite.forward<__half>("elements64", Elements64{}, policies<kHalfBias>);
   suite.forward<__half>("columns64", Columns64{},
                         in_full(policies<kBias, kLearnedBiasDropout>, policies<kHalfBias>));
+  suite.forward<__half>("long_elements64", LongElements64{}, in_full(policies<kHalfBias>));
+  suite.forward<__half>("long_columns64", LongColumns64{}, in_full(policies<kBias>));
   suite.forward<__nv_bfloat16>("columns128", Columns128{}, in_full(policies<kBias, kHalfBias>));
   suite.forward<__nv_bfloat16>("elements96", Elements96{}, in_full(policies<kHalfBias>));
   suite.forward<__half>("elements128", Elements128{}, in_full(policies<kHalfBias>));

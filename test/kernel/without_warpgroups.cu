@@ -35,9 +35,9 @@ struct Memory {
   template <class Args>
   Args args() const {
     Args a;
-    a.q = attile::bhsd<const __half>(tensor(0), kLen, kHeads, kDim);
-    a.k = attile::bhsd<const __half>(tensor(1), kLen, kHeads, kDim);
-    a.v = attile::bhsd<const __half>(tensor(2), kLen, kHeads, kDim);
+    a.q = attile::bhsd<const __half>(tensor(0), {.rows = kLen, .heads = kHeads, .dim = kDim});
+    a.k = attile::bhsd<const __half>(tensor(1), {.rows = kLen, .heads = kHeads, .dim = kDim});
+    a.v = attile::bhsd<const __half>(tensor(2), {.rows = kLen, .heads = kHeads, .dim = kDim});
     a.lse = lse();
     a.batch = 1, a.q_heads = a.kv_heads = kHeads, a.q_len = a.kv_len = kLen;
     return a;
@@ -51,15 +51,17 @@ TEST_CASE("without warpgroups' instructions the one calls run the sm80 kernels")
   const auto family = [](auto kernel) { return std::string(decltype(kernel)::type::kFamily); };
   const Memory memory;
   auto forward = memory.args<Forward>();
-  forward.o = attile::bhsd(memory.tensor(3), kLen, kHeads, kDim);
+  forward.o = attile::bhsd(memory.tensor(3), {.rows = kLen, .heads = kHeads, .dim = kDim});
   CHECK(attile::with_forward_kernel<kDim>(forward, family) == "sm80");
   CHECK(attile::forward<kDim>(forward) == cudaSuccess);
   auto backward = memory.args<Backward>();
-  backward.o = attile::bhsd<const __half>(memory.tensor(3), kLen, kHeads, kDim);
-  backward.dout = attile::bhsd<const __half>(memory.tensor(4), kLen, kHeads, kDim);
-  backward.dq = attile::bhsd(memory.tensor(5), kLen, kHeads, kDim);
-  backward.dk = attile::bhsd(memory.tensor(6), kLen, kHeads, kDim);
-  backward.dv = attile::bhsd(memory.tensor(7), kLen, kHeads, kDim);
+  backward.o =
+      attile::bhsd<const __half>(memory.tensor(3), {.rows = kLen, .heads = kHeads, .dim = kDim});
+  backward.dout =
+      attile::bhsd<const __half>(memory.tensor(4), {.rows = kLen, .heads = kHeads, .dim = kDim});
+  backward.dq = attile::bhsd(memory.tensor(5), {.rows = kLen, .heads = kHeads, .dim = kDim});
+  backward.dk = attile::bhsd(memory.tensor(6), {.rows = kLen, .heads = kHeads, .dim = kDim});
+  backward.dv = attile::bhsd(memory.tensor(7), {.rows = kLen, .heads = kHeads, .dim = kDim});
   CHECK(attile::with_backward_kernel<kDim>(backward, family) == "sm80");
   std::size_t bytes = 0;
   REQUIRE(attile::backward<kDim>(nullptr, bytes, backward) == cudaSuccess);

@@ -17,8 +17,8 @@ TEMPLATE_TEST_CASE("a kernel that was not built for the device is refused with a
   T* data = nullptr;
   REQUIRE(cudaMalloc(&data, 4096 * sizeof(T)) == cudaSuccess);
   attile::ForwardArgs<T> args;
-  args.q = args.k = args.v = attile::bhsd<const T>(data, 16, 1, 16);
-  args.o = attile::bhsd(data + 2048, 16, 1, 16);
+  args.q = args.k = args.v = attile::bhsd<const T>(data, {.rows = 16, .heads = 1, .dim = 16});
+  args.o = attile::bhsd(data + 2048, {.rows = 16, .heads = 1, .dim = 16});
   args.batch = args.q_heads = args.kv_heads = 1;
   args.q_len = args.kv_len = 16;
   const attile::Check said = attile::check<16>(args);

@@ -13,10 +13,10 @@ int main() {
   const float q[4] = {1, 2, 3, 4};
   const float v[4] = {5, 6, 7, 8};
   float o[4] = {};
-  attile::ForwardArgs<float> args{.q = attile::bhsd(q, 1, 1, 4),
-                                  .k = attile::bhsd(q, 1, 1, 4),
-                                  .v = attile::bhsd(v, 1, 1, 4),
-                                  .o = attile::bhsd(o, 1, 1, 4),
+  attile::ForwardArgs<float> args{.q = attile::bhsd(q, {.rows = 1, .heads = 1, .dim = 4}),
+                                  .k = attile::bhsd(q, {.rows = 1, .heads = 1, .dim = 4}),
+                                  .v = attile::bhsd(v, {.rows = 1, .heads = 1, .dim = 4}),
+                                  .o = attile::bhsd(o, {.rows = 1, .heads = 1, .dim = 4}),
                                   .batch = 1,
                                   .q_heads = 1,
                                   .kv_heads = 1,

@@ -30,10 +30,10 @@ std::vector<typename Traits::ElementType> forward(float scale, float temperature
   const example::DeviceArray<T> q(numbers<T>(1)), k(numbers<T>(2)), v(numbers<T>(3));
   const example::DeviceArray<T> o(std::vector<T>(kLen * kDim));
   typename Traits::Args args;
-  args.q = attile::bhsd<const T>(q.get(), kLen, 1, kDim);
-  args.k = attile::bhsd<const T>(k.get(), kLen, 1, kDim);
-  args.v = attile::bhsd<const T>(v.get(), kLen, 1, kDim);
-  args.o = attile::bhsd(o.get(), kLen, 1, kDim);
+  args.q = attile::bhsd<const T>(q.get(), {.rows = kLen, .heads = 1, .dim = kDim});
+  args.k = attile::bhsd<const T>(k.get(), {.rows = kLen, .heads = 1, .dim = kDim});
+  args.v = attile::bhsd<const T>(v.get(), {.rows = kLen, .heads = 1, .dim = kDim});
+  args.o = attile::bhsd(o.get(), {.rows = kLen, .heads = 1, .dim = kDim});
   args.batch = args.q_heads = args.kv_heads = 1;
   args.q_len = args.kv_len = kLen;
   args.scale = scale;

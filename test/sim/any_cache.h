@@ -51,10 +51,10 @@ void run_any_cache() {
                lines = any(2, kBatch, kLines - 1), pad = any(3, kBatch, 20),
                used_q = any(4, kBatch, kRows);
     typename Traits::Args args;
-    args.q = attile::bhsd<const T>(q.get(), kRows, 1, kD);
-    args.k = attile::bhsd<const K>(k.get(), kPage, 1, kD);
-    args.v = attile::bhsd<const V>(v.get(), kPage, 1, kD);
-    args.o = attile::bhsd(o.get(), kRows, 1, kD);
+    args.q = attile::bhsd<const T>(q.get(), {.rows = kRows, .heads = 1, .dim = kD});
+    args.k = attile::bhsd<const K>(k.get(), {.rows = kPage, .heads = 1, .dim = kD});
+    args.v = attile::bhsd<const V>(v.get(), {.rows = kPage, .heads = 1, .dim = kD});
+    args.o = attile::bhsd(o.get(), {.rows = kRows, .heads = 1, .dim = kD});
     args.batch = kBatch, args.q_heads = args.kv_heads = 1, args.head_dim = kD;
     args.q_len = kRows, args.kv_len = seed % 2 == 0 ? 1 << 30 : 60;
     args.mask = {static_cast<int>(seed) * 9 - 10, 0};

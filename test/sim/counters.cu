@@ -29,10 +29,10 @@ void forward(int heads, int q_len, int kv_len) {
              v = tensor<T>(heads, kv_len, D, 3), o = tensor<T>(heads, q_len, D, 4);
   using Args = attile::ForwardArgs<T, attile::Causal>;
   const Args args{
-      .q = attile::bhsd<const T>(q.get(), q_len, heads, D),
-      .k = attile::bhsd<const T>(k.get(), kv_len, heads, D),
-      .v = attile::bhsd<const T>(v.get(), kv_len, heads, D),
-      .o = attile::bhsd(o.get(), q_len, heads, D),
+      .q = attile::bhsd<const T>(q.get(), {.rows = q_len, .heads = heads, .dim = D}),
+      .k = attile::bhsd<const T>(k.get(), {.rows = kv_len, .heads = heads, .dim = D}),
+      .v = attile::bhsd<const T>(v.get(), {.rows = kv_len, .heads = heads, .dim = D}),
+      .o = attile::bhsd(o.get(), {.rows = q_len, .heads = heads, .dim = D}),
       .batch = 1,
       .q_heads = heads,
       .kv_heads = heads,
@@ -54,8 +54,12 @@ void backward(int heads, int len) {
              dout = tensor<T>(heads, len, D, 5), dq = tensor<T>(heads, len, D, 6),
              dk = tensor<T>(heads, len, D, 7), dv = tensor<T>(heads, len, D, 8);
   const auto lse = tensor<float>(heads, len, 1, 9);
-  const auto in = [&](const Array<T>& x) { return attile::bhsd<const T>(x.get(), len, heads, D); };
-  const auto out = [&](const Array<T>& x) { return attile::bhsd(x.get(), len, heads, D); };
+  const auto in = [&](const Array<T>& x) {
+    return attile::bhsd<const T>(x.get(), {.rows = len, .heads = heads, .dim = D});
+  };
+  const auto out = [&](const Array<T>& x) {
+    return attile::bhsd(x.get(), {.rows = len, .heads = heads, .dim = D});
+  };
   attile::BackwardArgs<T> args;
   args.q = in(q), args.k = in(k), args.v = in(v), args.o = in(o), args.dout = in(dout);
   args.dq = out(dq), args.dk = out(dk), args.dv = out(dv);

@@ -50,18 +50,18 @@ void holds(const char* name) {
   const example::DeviceArray<T> q(example::normal<T>(size, 1)), k(example::normal<T>(keys, 2)),
       v(example::normal<T>(keys, 3)), o(size), o_fused(size);
   typename Kernel::Args args;
-  args.q = attile::bshd<const T>(q.get(), kQ, kHeads, kDim);
-  args.k = attile::bshd<const T>(k.get(), kKv, kKvHeads, kDim);
-  args.v = attile::bshd<const T>(v.get(), kKv, kKvHeads, kDim);
+  args.q = attile::bshd<const T>(q.get(), {.rows = kQ, .heads = kHeads, .dim = kDim});
+  args.k = attile::bshd<const T>(k.get(), {.rows = kKv, .heads = kKvHeads, .dim = kDim});
+  args.v = attile::bshd<const T>(v.get(), {.rows = kKv, .heads = kKvHeads, .dim = kDim});
   args.batch = kBatch, args.q_heads = kHeads, args.kv_heads = kKvHeads;
   args.q_len = kQ, args.kv_len = kKv;
-  args.o = attile::bshd(o.get(), kQ, kHeads, kDim);
+  args.o = attile::bshd(o.get(), {.rows = kQ, .heads = kHeads, .dim = kDim});
   if (const attile::Check ok = attile::check<Kernel>(args); !ok) {
     std::printf("%s: not here: %s\n", name, ok.why);
     return;
   }
   example::must(attile::forward<Kernel>(args), name);
-  args.o = attile::bshd(o_fused.get(), kQ, kHeads, kDim);
+  args.o = attile::bshd(o_fused.get(), {.rows = kQ, .heads = kHeads, .dim = kDim});
   example::must(
       arch::launch(fused<Kernel>, attile::forward_blocks<Kernel>(args),
                    attile::forward_threads<Kernel>(), attile::forward_shared_bytes<Kernel>(),

@@ -72,18 +72,18 @@ struct OneHead {
  private:
   typename Traits::Args arguments() const {
     typename Traits::Args args;
-    args.q = attile::bhsd<const T>(q.get(), q_len, 1, kD);
-    args.k = attile::bhsd<const T>(k.get(), kv_len, 1, kD);
-    args.v = attile::bhsd<const T>(v.get(), kv_len, 1, kD);
+    args.q = attile::bhsd<const T>(q.get(), {.rows = q_len, .heads = 1, .dim = kD});
+    args.k = attile::bhsd<const T>(k.get(), {.rows = kv_len, .heads = 1, .dim = kD});
+    args.v = attile::bhsd<const T>(v.get(), {.rows = kv_len, .heads = 1, .dim = kD});
     args.lse = lse.get();
     args.batch = args.q_heads = args.kv_heads = 1;
     args.q_len = q_len, args.kv_len = kv_len, args.head_dim = kD;
-    args.o = attile::bhsd(o.get(), q_len, 1, kD);
+    args.o = attile::bhsd(o.get(), {.rows = q_len, .heads = 1, .dim = kD});
     if constexpr (Traits::kDirection == attile::Direction::kBackward) {
-      args.dout = attile::bhsd<const T>(dout.get(), q_len, 1, kD);
-      args.dq = attile::bhsd(dq.get(), q_len, 1, kD);
-      args.dk = attile::bhsd(dk.get(), kv_len, 1, kD);
-      args.dv = attile::bhsd(dv.get(), kv_len, 1, kD);
+      args.dout = attile::bhsd<const T>(dout.get(), {.rows = q_len, .heads = 1, .dim = kD});
+      args.dq = attile::bhsd(dq.get(), {.rows = q_len, .heads = 1, .dim = kD});
+      args.dk = attile::bhsd(dk.get(), {.rows = kv_len, .heads = 1, .dim = kD});
+      args.dv = attile::bhsd(dv.get(), {.rows = kv_len, .heads = 1, .dim = kD});
     }
     return args;
   }

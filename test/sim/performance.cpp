@@ -45,9 +45,9 @@ std::uint64_t bytes_of(double rows) {
 
 template <class Args>
 void describe(Args& args, const Array& q, const Array& k, const Array& v, Extent extent) {
-  args.q = attile::bhsd(q.get(), extent.q_len, kHeads, kDim);
-  args.k = attile::bhsd(k.get(), extent.kv_len, kHeads, kDim);
-  args.v = attile::bhsd(v.get(), extent.kv_len, kHeads, kDim);
+  args.q = attile::bhsd(q.get(), {.rows = extent.q_len, .heads = kHeads, .dim = kDim});
+  args.k = attile::bhsd(k.get(), {.rows = extent.kv_len, .heads = kHeads, .dim = kDim});
+  args.v = attile::bhsd(v.get(), {.rows = extent.kv_len, .heads = kHeads, .dim = kDim});
   args.batch = 1;
   args.q_heads = args.kv_heads = kHeads;
   args.q_len = extent.q_len, args.kv_len = extent.kv_len;
@@ -66,7 +66,7 @@ void forward_reads_what_it_must(const M& mask, Extent extent) {
               o = tensor(extent.q_len), lse = tensor(extent.q_len, 1);
   Args args;
   args.mask = mask;
-  args.o = attile::bhsd(o.get(), extent.q_len, kHeads, kDim);
+  args.o = attile::bhsd(o.get(), {.rows = extent.q_len, .heads = kHeads, .dim = kDim});
   args.lse = lse.get();
   describe(args, q, k, v, extent);
   sim::reset_counters();
@@ -111,12 +111,12 @@ void backward_reads_what_it_must(const M& mask, Extent extent) {
               dq = tensor(extent.q_len), dk = tensor(extent.kv_len), dv = tensor(extent.kv_len);
   Args args;
   args.mask = mask;
-  args.o = attile::bhsd(o.get(), extent.q_len, kHeads, kDim);
+  args.o = attile::bhsd(o.get(), {.rows = extent.q_len, .heads = kHeads, .dim = kDim});
   args.lse = lse.get();
-  args.dout = attile::bhsd(dout.get(), extent.q_len, kHeads, kDim);
-  args.dq = attile::bhsd(dq.get(), extent.q_len, kHeads, kDim);
-  args.dk = attile::bhsd(dk.get(), extent.kv_len, kHeads, kDim);
-  args.dv = attile::bhsd(dv.get(), extent.kv_len, kHeads, kDim);
+  args.dout = attile::bhsd(dout.get(), {.rows = extent.q_len, .heads = kHeads, .dim = kDim});
+  args.dq = attile::bhsd(dq.get(), {.rows = extent.q_len, .heads = kHeads, .dim = kDim});
+  args.dk = attile::bhsd(dk.get(), {.rows = extent.kv_len, .heads = kHeads, .dim = kDim});
+  args.dv = attile::bhsd(dv.get(), {.rows = extent.kv_len, .heads = kHeads, .dim = kDim});
   describe(args, q, k, v, extent);
   std::size_t bytes = 0;
   REQUIRE(attile::backward<Traits>(nullptr, bytes, args) == cudaSuccess);
@@ -162,10 +162,10 @@ std::vector<sim::LaunchCounts> counted_forward() {
   const auto k = ones<K>(kKvLen * kD);
   const auto v = ones<V>(kKvLen * kD);
   typename Traits::Args args;
-  args.q = attile::bhsd<const Q>(q.get(), kLen, 1, kD);
-  args.k = attile::bhsd<const K>(k.get(), kKvLen, 1, kD);
-  args.v = attile::bhsd<const V>(v.get(), kKvLen, 1, kD);
-  args.o = attile::bhsd(o.get(), kLen, 1, kD);
+  args.q = attile::bhsd<const Q>(q.get(), {.rows = kLen, .heads = 1, .dim = kD});
+  args.k = attile::bhsd<const K>(k.get(), {.rows = kKvLen, .heads = 1, .dim = kD});
+  args.v = attile::bhsd<const V>(v.get(), {.rows = kKvLen, .heads = 1, .dim = kD});
+  args.o = attile::bhsd(o.get(), {.rows = kLen, .heads = 1, .dim = kD});
   args.batch = args.q_heads = args.kv_heads = 1;
   args.q_len = kLen, args.kv_len = kKvLen, args.head_dim = kD;
   sim::count_instructions(true);

@@ -175,7 +175,8 @@ void maps() {
     if (ok || std::strstr(ok.why, part) == nullptr) fail("make_map", what);
   };
   arch::TensorMap map;
-  const attile::Tensor<__half> whole = attile::bhsd(data.get(), 64, 1, 64);
+  const attile::Tensor<__half> whole =
+      attile::bhsd(data.get(), {.rows = 64, .heads = 1, .dim = 64});
   if (!tile::make_map<Tile>(map, whole, {1, 64}, 1, 64)) fail("make_map", "a whole tensor");
   refuses("dim", tile::make_map<Tile>(map, whole, {1, 64}, 1, 65), "dim must be");
   refuses("no rows", tile::make_map<Tile>(map, whole, {1, 0}, 1, 64), "1 to 2^32 batches");

@@ -79,10 +79,10 @@ void run_falling_offsets() {
   const auto kv = filled<__half>(std::size_t{kKeys} * 64, 1.0f);
   const auto o = filled<__half>(std::size_t{kRows} * kHeads * 64, 1.0f);
   const Traits::Args args{
-      .q = attile::bshd<const __half>(q.get(), kRows, kHeads, 64),
-      .k = attile::bshd<const __half>(kv.get(), kKeys, 1, 64),
-      .v = attile::bshd<const __half>(kv.get(), kKeys, 1, 64),
-      .o = attile::bshd(o.get(), kRows, kHeads, 64),
+      .q = attile::bshd<const __half>(q.get(), {.rows = kRows, .heads = kHeads, .dim = 64}),
+      .k = attile::bshd<const __half>(kv.get(), {.rows = kKeys, .heads = 1, .dim = 64}),
+      .v = attile::bshd<const __half>(kv.get(), {.rows = kKeys, .heads = 1, .dim = 64}),
+      .o = attile::bshd(o.get(), {.rows = kRows, .heads = kHeads, .dim = 64}),
       .batch = kBatch,
       .q_heads = kHeads,
       .kv_heads = 1,
@@ -122,10 +122,10 @@ void check_bits_beside_padding() {
     };
     const auto q = numbers(1, 1), k = numbers(kKeys, 2), v = numbers(kKeys, 3), o = numbers(1, 4);
     const Traits::Args args{
-        .q = attile::bshd<const __half>(q.get(), 1, 1, 64),
-        .k = attile::bshd<const __half>(k.get(), kKeys, 1, 64),
-        .v = attile::bshd<const __half>(v.get(), kKeys, 1, 64),
-        .o = attile::bshd(o.get(), 1, 1, 64),
+        .q = attile::bshd<const __half>(q.get(), {.rows = 1, .heads = 1, .dim = 64}),
+        .k = attile::bshd<const __half>(k.get(), {.rows = kKeys, .heads = 1, .dim = 64}),
+        .v = attile::bshd<const __half>(v.get(), {.rows = kKeys, .heads = 1, .dim = 64}),
+        .o = attile::bshd(o.get(), {.rows = 1, .heads = 1, .dim = 64}),
         .batch = batch,
         .q_heads = 1,
         .kv_heads = 1,

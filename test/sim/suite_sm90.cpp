@@ -193,10 +193,10 @@ std::vector<float> beside_neighbour(float size, const S& mod = {}) {
   const Ints q_first(std::vector<int>{0, kRows}), q_len(std::vector<int>{kRows, 30});
   const Ints kv_first(std::vector<int>{0, kKeys}), kv_len(std::vector<int>{kKeys, kKeys});
   Args args;
-  args.q = attile::bshd<const __half>(q.get(), kAll, 1, kDim);
-  args.k = attile::bshd<const __half>(k.get(), kAll, 1, kDim);
-  args.v = attile::bshd<const __half>(v.get(), kAll, 1, kDim);
-  args.o = attile::bshd(o.get(), kAll, 1, kDim);
+  args.q = attile::bshd<const __half>(q.get(), {.rows = kAll, .heads = 1, .dim = kDim});
+  args.k = attile::bshd<const __half>(k.get(), {.rows = kAll, .heads = 1, .dim = kDim});
+  args.v = attile::bshd<const __half>(v.get(), {.rows = kAll, .heads = 1, .dim = kDim});
+  args.o = attile::bshd(o.get(), {.rows = kAll, .heads = 1, .dim = kDim});
   args.lse = lse.get();
   args.batch = 2, args.q_heads = args.kv_heads = 1, args.q_len = kRows, args.kv_len = kKeys;
   args.score_mod = mod;

@@ -22,13 +22,14 @@ template <class Q, class K, class V, class Inner, Fp8Layout kLayout = Fp8Layout:
 using Promoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kPromoted, kLayout>;
 template <class Q, class K, class V, class Inner>
 using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
-template <int Br, int Bc, class Dim, int kStages, int kParts, bool kOrders, bool kOverlaps>
-using Fp8OrSm80 = GpuExecutor<
-    Dim,
-    Sm90Tiles<Br, Bc, Tuning<kStages, false, true, 0, false, false, kParts, kOrders, kOverlaps>>>;
+template <int Br, int Bc, class Dim, int kStages, int kParts, bool kOrders, bool kOverlaps,
+          bool kWaitsLate = false>
+using Fp8OrSm80 = GpuExecutor<Dim, Sm90Tiles<Br, Bc,
+                                             Tuning<kStages, false, true, 0, false, false, kParts,
+                                                    kOrders, kOverlaps, kWaitsLate>>>;
 using Fp8Two = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, true>;
 using Fp8Three = Fp8OrSm80<192, 32, Dims<64>, 3, 2, false, true>;
-using Fp8Ordered = Fp8OrSm80<128, 64, Dims<64>, 2, 1, true, true>;
+using Fp8Ordered = Fp8OrSm80<128, 64, Dims<64>, 2, 1, true, true, true>;
 using Fp8Apart = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, false>;
 using Fp8Wide = Fp8OrSm80<128, 160, Dims<128, 128, 64>, 2, 2, false, true>;
 using Fp8Deep = GpuExecutor<Dims<256, 256, 128>, Sm90DefaultTiles<>>;

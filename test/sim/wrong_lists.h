@@ -89,9 +89,9 @@ void forward_of_wrong_lists(int rows, int keys) {
   for (int seed = 0; seed < (kTestFull ? 6 : 3); ++seed) {
     const WrongLists<typename Traits::MaskType> lists(rows, keys, seed, true);
     typename Traits::Args args;
-    args.q = attile::bhsd<const T>(q.get(), rows, 1, kD);
-    args.k = args.v = attile::bhsd<const T>(kv.get(), keys, 1, kD);
-    args.o = attile::bhsd(o.get(), rows, 1, kD);
+    args.q = attile::bhsd<const T>(q.get(), {.rows = rows, .heads = 1, .dim = kD});
+    args.k = args.v = attile::bhsd<const T>(kv.get(), {.rows = keys, .heads = 1, .dim = kD});
+    args.o = attile::bhsd(o.get(), {.rows = rows, .heads = 1, .dim = kD});
     args.lse = lse.get();
     args.batch = args.q_heads = args.kv_heads = 1;
     args.q_len = rows, args.kv_len = keys, args.head_dim = kD;

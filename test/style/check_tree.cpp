@@ -242,6 +242,17 @@ class Checker {
   std::vector<Report> reports_;
 };
 
+// A package manager knows its registry, or is told a mirror of it.
+constexpr std::string_view kRegistries[] = {
+    "pypi"
+    ".org",
+    "pythonhosted"
+    ".org",
+    "conan"
+    ".io",
+    "vcpkg"
+    ".io"};
+
 void Checker::check_text(const File& file) {
   const bool limited = file.is_source() || file.is_cmake() || file.ends_with(".py");
   for (std::size_t i = 0; i < file.lines.size(); ++i) {
@@ -258,6 +269,9 @@ void Checker::check_text(const File& file) {
               "ME") {
         report(file, i, "'" + std::string(word.text) + "': file an issue, or do it");
       }
+    }
+    for (const std::string_view host : kRegistries) {
+      if (line.find(host) != line.npos) report(file, i, "the host of a package registry");
     }
   }
   if (!file.text.empty() && !file.text.ends_with('\n')) {
@@ -644,8 +658,8 @@ std::string read(const fs::path& path) {
 }
 
 bool is_checked(const fs::path& path) {
-  static const std::set<std::string> kExtensions = {".h",  ".cuh",   ".cpp", ".cu",  ".in",
-                                                    ".md", ".cmake", ".py",  ".json"};
+  static const std::set<std::string> kExtensions = {".h",     ".cuh", ".cpp",  ".cu", ".in",  ".md",
+                                                    ".cmake", ".py",  ".json", ".sh", ".toml"};
   static const std::set<std::string> kNames = {"CMakeLists.txt", "run", ".clang-format"};
   return kExtensions.count(path.extension().string()) || kNames.count(path.filename().string());
 }
@@ -792,6 +806,10 @@ std::vector<Planted> planted_violations() {
                  "FIX"
                  "ME\n",
                  1, "file an issue"});
+  all.push_back({"docs/registry.md",
+                 "pypi"
+                 ".org\n",
+                 1, "the host of a package registry"});
   for (const char* call : {"printf(\"\")", "std::fprintf(f, \"\")", "exit(1)", "throw 1",
                            "std::abort()", "assert(x)", "std::cout << 1"}) {
     in(kernel, std::string("inline void f() { ") + call + "; }\n", 2, "never prints, throws");

@@ -31,9 +31,9 @@ struct SmallProblem {
 
   template <class Args>
   void describe(Args& a) {
-    a.q = attile::bshd<const float>(q, kQLen, kQHeads, kDim);
-    a.k = attile::bhsd<const float>(k, kKvLen, kKvHeads, kDim);
-    a.v = attile::bshd<const float>(v, kKvLen, kKvHeads, kDim);
+    a.q = attile::bshd<const float>(q, {.rows = kQLen, .heads = kQHeads, .dim = kDim});
+    a.k = attile::bhsd<const float>(k, {.rows = kKvLen, .heads = kKvHeads, .dim = kDim});
+    a.v = attile::bshd<const float>(v, {.rows = kKvLen, .heads = kKvHeads, .dim = kDim});
     a.lse = lse;
     a.batch = kBatch;
     a.q_heads = kQHeads;
@@ -48,7 +48,7 @@ struct SmallProblem {
   attile::ForwardArgs<float, M, S, P> forward() {
     attile::ForwardArgs<float, M, S, P> a{};
     describe(a);
-    a.o = attile::bshd(o, kQLen, kQHeads, kDim);
+    a.o = attile::bshd(o, {.rows = kQLen, .heads = kQHeads, .dim = kDim});
     return a;
   }
 
@@ -56,12 +56,12 @@ struct SmallProblem {
   attile::BackwardArgs<float, M, S, P> backward() {
     attile::BackwardArgs<float, M, S, P> a{};
     describe(a);
-    a.o = attile::bshd<const float>(o, kQLen, kQHeads, kDim);
-    a.dout = attile::bhsd<const float>(dout, kQLen, kQHeads, kDim);
+    a.o = attile::bshd<const float>(o, {.rows = kQLen, .heads = kQHeads, .dim = kDim});
+    a.dout = attile::bhsd<const float>(dout, {.rows = kQLen, .heads = kQHeads, .dim = kDim});
     a.dlse = dlse;
-    a.dq = attile::bshd(dq, kQLen, kQHeads, kDim);
-    a.dk = attile::bhsd(dk, kKvLen, kKvHeads, kDim);
-    a.dv = attile::bshd(dv, kKvLen, kKvHeads, kDim);
+    a.dq = attile::bshd(dq, {.rows = kQLen, .heads = kQHeads, .dim = kDim});
+    a.dk = attile::bhsd(dk, {.rows = kKvLen, .heads = kKvHeads, .dim = kDim});
+    a.dv = attile::bshd(dv, {.rows = kKvLen, .heads = kKvHeads, .dim = kDim});
     return a;
   }
 };
@@ -303,8 +303,9 @@ void bad_earlier_keys(const Bad& bad) {
   const auto with = [&]<class T>(const char* name, const char* why, T* o, const float* lse,
                                  const auto& spoil) {
     bad.template with<attile::EarlierKeys<std::remove_const_t<T>>>(name, why, [&](auto& a) {
-      a.sink.o = attile::bshd<const T>(o, kQLen, kQHeads, SmallProblem::kDim);
-      a.sink.lse = attile::bhs(lse, kQLen, kQHeads);
+      a.sink.o =
+          attile::bshd<const T>(o, {.rows = kQLen, .heads = kQHeads, .dim = SmallProblem::kDim});
+      a.sink.lse = attile::bhs(lse, {.rows = kQLen, .heads = kQHeads});
       spoil(a);
     });
   };

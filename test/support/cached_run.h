@@ -59,7 +59,7 @@ class CachedRun {
     const int lines = static_cast<int>(batch_.sequences.size());
     Args a{};
     const auto rows = [&](auto* data, int rows, int heads) {
-      return attile::bshd(data, rows, heads, D);
+      return attile::bshd(data, {.rows = rows, .heads = heads, .dim = D});
     };
     const int q_rows = kPacked ? places_.packed_rows : batch_.q_len;
     a.q = rows(static_cast<const T*>(q_.get()), q_rows, q_heads_);

@@ -82,7 +82,7 @@ class KeysInParts {
   Whole whole() {
     Whole a = described<Whole>(-1);
     a.sink = {sinks.data()};
-    a.o = attile::bshd(o.data(), c.q_len, c.q_heads, c.head_dim);
+    a.o = attile::bshd(o.data(), {.rows = c.q_len, .heads = c.q_heads, .dim = c.head_dim});
     a.lse = lse.data();
     return a;
   }
@@ -103,7 +103,7 @@ class KeysInParts {
   Last last() {
     Last a = described<Last>(parts() - 1);
     a.sink = {fp32_output(), fp32_lse()};
-    a.o = attile::bshd(o.data(), c.q_len, c.q_heads, c.head_dim);
+    a.o = attile::bshd(o.data(), {.rows = c.q_len, .heads = c.q_heads, .dim = c.head_dim});
     a.lse = lse.data();
     return a;
   }
@@ -160,9 +160,11 @@ class KeysInParts {
   Args described(int part) {
     const int begin = part <= 0 ? 0 : c.ends[part - 1], end = part < 0 ? kv_len : c.ends[part];
     Args a{};
-    a.q = attile::bshd<const T>(q.data(), c.q_len, c.q_heads, c.head_dim);
-    a.k = attile::bshd<const T>(k.data(), kPaged ? kPage : kv_rows, c.kv_heads, c.head_dim);
-    a.v = attile::bshd<const T>(v.data(), kPaged ? kPage : kv_rows, c.kv_heads, c.head_dim);
+    a.q = attile::bshd<const T>(q.data(), {.rows = c.q_len, .heads = c.q_heads, .dim = c.head_dim});
+    a.k = attile::bshd<const T>(
+        k.data(), {.rows = kPaged ? kPage : kv_rows, .heads = c.kv_heads, .dim = c.head_dim});
+    a.v = attile::bshd<const T>(
+        v.data(), {.rows = kPaged ? kPage : kv_rows, .heads = c.kv_heads, .dim = c.head_dim});
     a.batch = c.batch, a.q_heads = c.q_heads, a.kv_heads = c.kv_heads;
     a.q_len = c.q_len, a.head_dim = c.head_dim;
     if constexpr (S::kUniform || kPadded) {
@@ -222,10 +224,11 @@ class KeysInParts {
     return x;
   }
   attile::Tensor<float> fp32_output() {
-    return attile::bshd(o32.data(), c.q_len, c.q_heads, c.head_dim);
+    return attile::bshd(o32.data(), {.rows = c.q_len, .heads = c.q_heads, .dim = c.head_dim});
   }
   attile::Tensor<const float> fp32_lse() {
-    return attile::bhs<const float>(lse32.data(), kPacked ? cu_q.back() : c.q_len, c.q_heads);
+    return attile::bhs<const float>(lse32.data(),
+                                    {.rows = kPacked ? cu_q.back() : c.q_len, .heads = c.q_heads});
   }
 
   int kv_rows = 0;

@@ -79,10 +79,12 @@ void check_fp8_scales(const Executor& executor, int dim, int dim_v,
                    0.013f, 3.7f, 1.0f, 2.2f, 0.6f, 9.0f,  // of V
                    1.7f, 0.9f, 0.6f, 1.2f, 0.7f, 1.3f}};
   attile::ForwardArgs<E, attile::Causal, attile::Softcap> args{
-      .q = attile::bhsd<const Q>(p.q.data(), kRows, kHeads, dim),
-      .k = attile::bshd<const typename E::K>(p.k.data(), kKeys, kKvHeads, dim),
-      .v = attile::bshd<const typename E::V>(p.v.data(), kKeys, kKvHeads, dim_v),
-      .o = attile::bhsd(p.o.data(), kRows, kHeads, dim_v),
+      .q = attile::bhsd<const Q>(p.q.data(), {.rows = kRows, .heads = kHeads, .dim = dim}),
+      .k = attile::bshd<const typename E::K>(p.k.data(),
+                                             {.rows = kKeys, .heads = kKvHeads, .dim = dim}),
+      .v = attile::bshd<const typename E::V>(p.v.data(),
+                                             {.rows = kKeys, .heads = kKvHeads, .dim = dim_v}),
+      .o = attile::bhsd(p.o.data(), {.rows = kRows, .heads = kHeads, .dim = dim_v}),
       .lse = p.lse.data(),
       .batch = kBatch,
       .q_heads = kHeads,
@@ -141,10 +143,10 @@ auto one_head(Fp8Problem<E>& p, int rows, int keys, int dim) {
   using Q = typename E::Q;
   p.o.resize(static_cast<std::size_t>(rows) * dim), p.lse.resize(rows);
   attile::ForwardArgs<E> args{
-      .q = attile::bhsd<const Q>(p.q.data(), rows, 1, dim),
-      .k = attile::bhsd<const typename E::K>(p.k.data(), keys, 1, dim),
-      .v = attile::bhsd<const typename E::V>(p.v.data(), keys, 1, dim),
-      .o = attile::bhsd(p.o.data(), rows, 1, dim),
+      .q = attile::bhsd<const Q>(p.q.data(), {.rows = rows, .heads = 1, .dim = dim}),
+      .k = attile::bhsd<const typename E::K>(p.k.data(), {.rows = keys, .heads = 1, .dim = dim}),
+      .v = attile::bhsd<const typename E::V>(p.v.data(), {.rows = keys, .heads = 1, .dim = dim}),
+      .o = attile::bhsd(p.o.data(), {.rows = rows, .heads = 1, .dim = dim}),
       .lse = p.lse.data(),
       .batch = 1,
       .q_heads = 1,
@@ -405,8 +407,9 @@ void check_fp8_one_column(const Executor& executor) {
   for (int key = 0; key < kKeys; ++key) p.v[key * kApart] = rounded<typename E::V>(2.0f);
   auto args = one_head(p, kRows, kKeys, kDim);
   p.o.resize(kRows);
-  args.v = attile::bshd<const typename E::V>(p.v.data(), kKeys, 1, kApart);
-  args.o = attile::bshd(p.o.data(), kRows, 1, 1);
+  args.v =
+      attile::bshd<const typename E::V>(p.v.data(), {.rows = kKeys, .heads = 1, .dim = kApart});
+  args.o = attile::bshd(p.o.data(), {.rows = kRows, .heads = 1, .dim = 1});
   args.head_dim_v = 1;
   args.v_col_stride = 2 * kApart;
   REQUIRE(std::string(executor.forward(args, p.regions()).why) == "");

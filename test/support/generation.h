@@ -157,15 +157,15 @@ class Generation {
   }
   template <class X>
   static attile::Tensor<X> rows_of(std::vector<T>& rows, int heads) {
-    return attile::bshd<X>(rows.data(), kLongest, heads, kD);
+    return attile::bshd<X>(rows.data(), {.rows = kLongest, .heads = heads, .dim = kD});
   }
   template <class X>
   static attile::Tensor<X> rows_of(const Device<T>& rows, int heads) {
-    return attile::bshd<X>(rows.get(), kMostRows, heads, kD);
+    return attile::bshd<X>(rows.get(), {.rows = kMostRows, .heads = heads, .dim = kD});
   }
   template <class X>
   static attile::Tensor<X> pages_of(const Device<T>& pages) {
-    return attile::bshd<X>(pages.get(), kPage, kKvHeads, kD);
+    return attile::bshd<X>(pages.get(), {.rows = kPage, .heads = kKvHeads, .dim = kD});
   }
   template <class X>
   static void put(const Device<X>& to, const std::vector<X>& values) {

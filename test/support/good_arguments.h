@@ -48,12 +48,12 @@ void visit_good(const Visit& visit) {
             a.o.data = problem.q;
           });
   forward.template with<attile::EarlierKeys<>>("earlier keys in place", nullptr, [](auto& a) {
-    a.sink = {a.o, attile::bhs<const float>(a.lse, a.q_len, a.q_heads)};
+    a.sink = {a.o, attile::bhs<const float>(a.lse, {.rows = a.q_len, .heads = a.q_heads})};
   });
   forward.template with<attile::EarlierKeys<>>(
       "earlier keys in place, strides that are not read", nullptr, [](auto& a) {
         a.batch = 1;
-        a.sink = {a.o, attile::bhs<const float>(a.lse, a.q_len, a.q_heads)};
+        a.sink = {a.o, attile::bhs<const float>(a.lse, {.rows = a.q_len, .heads = a.q_heads})};
         a.sink.o.batch_stride = a.sink.lse.batch_stride = 7;
       });
   forward.template with<attile::EarlierKeys<>>("earlier keys, no rows", nullptr, [](auto& a) {

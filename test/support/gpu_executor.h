@@ -70,23 +70,25 @@ template <class E, class P>
 attile::Arguments<attile::Direction::kForward, E, P> forward_of(
     const attile::Arguments<attile::Direction::kBackward, E, P>& a, typename E::O* o) {
   const int dim = attile::head_dims(a, 0, 0).v;
-  return {.q = a.q,
-          .k = a.k,
-          .v = a.v,
-          .o = attile::bhsd(o, a.sequences.q_shape(a.batch, a.q_len).rows, a.q_heads, dim),
-          .batch = a.batch,
-          .q_heads = a.q_heads,
-          .kv_heads = a.kv_heads,
-          .q_len = a.q_len,
-          .kv_len = a.kv_len,
-          .head_dim = a.head_dim,
-          .head_dim_v = a.head_dim_v,
-          .scale = a.scale,
-          .mask = a.mask,
-          .score_mod = a.score_mod,
-          .dropout = a.dropout,
-          .sequences = a.sequences,
-          .sink = a.sink};
+  return {
+      .q = a.q,
+      .k = a.k,
+      .v = a.v,
+      .o = attile::bhsd(
+          o, {.rows = a.sequences.q_shape(a.batch, a.q_len).rows, .heads = a.q_heads, .dim = dim}),
+      .batch = a.batch,
+      .q_heads = a.q_heads,
+      .kv_heads = a.kv_heads,
+      .q_len = a.q_len,
+      .kv_len = a.kv_len,
+      .head_dim = a.head_dim,
+      .head_dim_v = a.head_dim_v,
+      .scale = a.scale,
+      .mask = a.mask,
+      .score_mod = a.score_mod,
+      .dropout = a.dropout,
+      .sequences = a.sequences,
+      .sink = a.sink};
 }
 
 /// Calls one pass with a workspace of just the size that it asks for.

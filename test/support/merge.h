@@ -340,13 +340,15 @@ class PartsOfAWhole {
   template <class At>
   Args args(const At& at) {
     Args a{};
-    a.parts[0] = {.o = attile::bhsd<const T>(at(part_o.data()), kRows, kHeads, kDim),
-                  .lse = attile::bhs<const float>(at(part_lse.data()), kRows, kHeads),
-                  .count = kParts,
-                  .o_stride = kRowsOfAll * kDim,
-                  .lse_stride = kRowsOfAll};
+    a.parts[0] = {
+        .o =
+            attile::bhsd<const T>(at(part_o.data()), {.rows = kRows, .heads = kHeads, .dim = kDim}),
+        .lse = attile::bhs<const float>(at(part_lse.data()), {.rows = kRows, .heads = kHeads}),
+        .count = kParts,
+        .o_stride = kRowsOfAll * kDim,
+        .lse_stride = kRowsOfAll};
     a.part_tensors = 1;
-    a.o = attile::bhsd(at(o.data()), kRows, kHeads, kDim);
+    a.o = attile::bhsd(at(o.data()), {.rows = kRows, .heads = kHeads, .dim = kDim});
     a.lse = at(lse.data());
     a.batch = 1, a.q_heads = kHeads, a.q_len = kRows, a.head_dim_v = kDim;
     if constexpr (K::kEnabled) a.sink.sinks = at(sinks.data());

@@ -50,15 +50,16 @@ inline void check_merge_of_a_merge() {
   const Device<float> o_ab(kElements), lse_ab(kRows), o_twice(kElements), lse_twice(kRows);
   const Device<float> o_once(kElements), lse_once(kRows);
   const auto part = [](const Device<float>& x, const Device<float>& its_lse) {
-    return attile::PartTensor<float>{.o = attile::bhsd<const float>(x.get(), kRows, 1, kDim),
-                                     .lse = attile::bhs<const float>(its_lse.get(), kRows, 1)};
+    return attile::PartTensor<float>{
+        .o = attile::bhsd<const float>(x.get(), {.rows = kRows, .heads = 1, .dim = kDim}),
+        .lse = attile::bhs<const float>(its_lse.get(), {.rows = kRows, .heads = 1})};
   };
   attile::MergeArgs<float> args{.batch = 1, .q_heads = 1, .q_len = kRows, .head_dim_v = kDim};
   const auto merge = [&](std::vector<attile::PartTensor<float>> parts, const Device<float>& to,
                          const Device<float>& its_lse) {
     std::copy(parts.begin(), parts.end(), args.parts);
     args.part_tensors = static_cast<int>(parts.size());
-    args.o = attile::bhsd(to.get(), kRows, 1, kDim);
+    args.o = attile::bhsd(to.get(), {.rows = kRows, .heads = 1, .dim = kDim});
     args.lse = its_lse.get();
     REQUIRE(attile::merge(args) == cudaSuccess);
   };

@@ -130,8 +130,9 @@ class PackedRun {
 
   template <class X>
   attile::Tensor<X> rows(const Array& x, bool of_queries) const {
-    return attile::bshd<X>(x.get(), (of_queries ? cu_q_ : cu_k_).back(),
-                           of_queries ? q_heads_ : kv_heads_, D);
+    return attile::bshd<X>(x.get(), {.rows = (of_queries ? cu_q_ : cu_k_).back(),
+                                     .heads = of_queries ? q_heads_ : kv_heads_,
+                                     .dim = D});
   }
   std::vector<T> empty(bool of_queries) const {
     const std::size_t rows = (of_queries ? cu_q_ : cu_k_).back();

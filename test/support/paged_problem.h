@@ -56,10 +56,10 @@ struct PagedProblem {
                                      kKvHeads * kDim};
     };
     Args a{};
-    a.q = attile::bshd<const T>(q.get(), kRows, kHeads, kDim);
+    a.q = attile::bshd<const T>(q.get(), {.rows = kRows, .heads = kHeads, .dim = kDim});
     a.k = pages_of(k.get());
     a.v = pages_of(v.get());
-    a.o = attile::bshd(o.get(), kRows, kHeads, kDim);
+    a.o = attile::bshd(o.get(), {.rows = kRows, .heads = kHeads, .dim = kDim});
     a.batch = kBatch, a.q_heads = kHeads, a.kv_heads = kKvHeads;
     a.q_len = kRows, a.kv_len = kEntries * kPage, a.head_dim = kDim;
     a.mask = {70, 0};

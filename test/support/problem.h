@@ -300,7 +300,8 @@ class Problem : public ProblemData<T, OutputOf<T, kPolicy>> {
       if (!this->in_place_) return a;
       a.sink.o = a.o;
       const attile::RowShape shape = a.sequences.q_shape(a.batch, a.q_len);
-      if (a.lse != nullptr) a.sink.lse = attile::bhs<const float>(a.lse, shape.rows, a.q_heads);
+      if (a.lse != nullptr)
+        a.sink.lse = attile::bhs<const float>(a.lse, {.rows = shape.rows, .heads = a.q_heads});
     }
     return a;
   }

@@ -159,8 +159,11 @@ constexpr int fitting_columns(int tile) {
 ///          of blocks which rows of blocks see it. The forward pass does without these.
 /// Units    `batches` and `heads` are those of the problem, or 1 for lists that all have in common;
 ///          q_blocks and kv_blocks are at least what q_len and kv_len take.
-template <Mask M = NoMask, int QBlock = 128, int KvBlock = 128>
+template <class M = NoMask, int QBlock = 128, int KvBlock = 128>
 struct BlockSparse {
+  static_assert(Mask<M>,
+                "attile: BlockSparse<M> is about a mask M, and this is no Mask: it wants "
+                "ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) const");
   /// The lists are made for the lengths that all sequences have in common.
   static constexpr bool kUniformOnly = true;
   static_assert(QBlock > 0 && QBlock % 64 == 0 && KvBlock > 0 && KvBlock % 64 == 0,

@@ -126,7 +126,8 @@ Check check_earlier_keys(const Args& a, int head_dim_v) {
       return refuse("o is the memory of the o of EarlierKeys, but has other strides");
     }
   }
-  if (lse == earlier_lse && !same(bhs(a.lse, shape.rows, a.q_heads), earlier.lse)) {
+  if (lse == earlier_lse &&
+      !same(bhs(a.lse, {.rows = shape.rows, .heads = a.q_heads}), earlier.lse)) {
     return refuse("lse is the memory of the lse of EarlierKeys, which has other strides");
   }
   return {};

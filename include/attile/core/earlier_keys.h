@@ -14,7 +14,7 @@ namespace attile {
 /// score modifier, the mask or dropout applies to them. A sink belongs to a row once: the call for
 /// the first keys has it.
 /// Shapes   o (batch, q_heads, q_len, head_dim_v), lse (batch, q_heads, q_len), with any strides.
-///          LSE as `forward` writes it is bhs(lse, q_len, q_heads).
+///          LSE as `forward` writes it is bhs(lse, {.rows = q_len, .heads = q_heads}).
 /// Units    LSE in natural logarithms.
 /// Empty    a row with LSE_0 = -inf has seen nothing, whatever its O_0 holds; one that sees nothing
 ///          now has O = O_0 and LSE = LSE_0.

@@ -103,7 +103,7 @@ struct Elements {
   static constexpr bool kFp8Queries = Fp8<Q> && Fp8<K> &&
                                       (Fp8<V> || (sizeof(V) == sizeof(std::uint16_t) &&
                                                   (std::same_as<V, O> || std::same_as<O, float>)));
-  /// Whether Q, K and V are in fp8, so that P may be multiplied in e4m3 (kFp8ProbabilityLog2).
+  /// Whether Q, K and V are in fp8, so that P may be multiplied in e4m3 (fp8_probability_log2).
   static constexpr bool kAllFp8 = kFp8Queries && Fp8<V>;
   static constexpr Fp8Sums kFp8Sums = kSums;
   static_assert(kSums == Fp8Sums::kPromoted || kAllFp8,
@@ -126,7 +126,10 @@ inline constexpr bool kIsElements<Elements<Q, K, V, O, kSums>> = true;
 
 template <class E>
 struct AllRoles {
-  using type = Elements<E>;
+  static_assert(Element<E>,
+                "attile: Q, K, V and O are of one type of float, __half and __nv_bfloat16; with "
+                "fp8, name the type of each: Elements<Q, K, V, O>");
+  using type = Elements<std::conditional_t<Element<E>, E, float>>;
 };
 template <class E>
   requires kIsElements<E>

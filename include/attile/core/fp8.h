@@ -98,9 +98,11 @@ enum class Fp8Sums {
   kUnpromoted
 };
 
-/// Is the log2 of the factor of P in e4m3, whose largest number in a row is 2^8 of at most 448, so
-/// that the smallest normal one is 2^-14 of the largest one, and the smallest of all 2^-17.
-inline constexpr int kFp8ProbabilityLog2 = 8;
+/// Returns the log2 of the factor of P in e4m3: the largest number of a row is 2^8 of at most 448,
+/// so that the smallest normal one is 2^-14 of the largest one, and the smallest of all 2^-17.
+/// Unpromoted sums, which are less exact, have 2^6: then a row's maximum may rise by 2.85 and not
+/// 0.85 before O is multiplied by a factor, which promoted sums have in their addition.
+constexpr int fp8_probability_log2(Fp8Sums sums) { return sums == Fp8Sums::kPromoted ? 8 : 6; }
 
 /// Holds the scales of a tensor in fp8, whose numbers are x = scale * stored: one for each sequence
 /// and kv head, or one for several of them, by strides of 0. `{scale}` names one for the tensor,

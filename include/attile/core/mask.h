@@ -133,6 +133,15 @@ struct NoMask {
 template <class M>
 inline constexpr bool kRowsAlike = std::is_same_v<M, NoMask>;
 
+/// Says whether the numbers of keys that tiles of rows see follow no order that a schedule could
+/// know: those of documents, say. A mask declares it by a member of this name, true. Kernels then
+/// give the next tile to the block that is free first, where they have scratch memory for that.
+template <class M>
+inline constexpr bool kUnevenRows = [] {
+  if constexpr (requires { M::kUnevenRows; }) return bool(M::kUnevenRows);
+  return false;
+}();
+
 /// Lets row i see column j iff j <= i + kv_len - q_len: bottom-right aligned.
 struct Causal {
   static constexpr bool kIntervals = true;
@@ -308,12 +317,16 @@ struct Document {
 
 /// Lets a row see what both masks let it see. Each may be asked about scores that the other one
 /// hides; a mask that reads memory is better as the second one.
-template <Mask A, Mask B>
+template <class A, class B>
 struct And {
+  static_assert(Mask<A> && Mask<B>,
+                "attile: And<A, B> joins two masks, and one of these is no Mask: it wants "
+                "ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) const");
   static constexpr bool kIntervals = IntervalMask<A> && IntervalMask<B>;
   static constexpr bool kIgnoresBatch = attile::kIgnoresBatch<A> && attile::kIgnoresBatch<B>;
   static constexpr bool kIgnoresHead = attile::kIgnoresHead<A> && attile::kIgnoresHead<B>;
   static constexpr bool kUniformOnly = attile::kUniformOnly<A> || attile::kUniformOnly<B>;
+  static constexpr bool kUnevenRows = attile::kUnevenRows<A> || attile::kUnevenRows<B>;
 
   A first{};
   B second{};

@@ -26,7 +26,7 @@ template <Element T>
 struct PartTensor {
   Tensor<const T> o{};  ///< (batch, q_heads, q_len, head_dim_v) of the first part
   /// (batch, q_heads, q_len) of the first part, natural units: LSE as `forward` writes it is
-  /// bhs(lse, q_len, q_heads).
+  /// bhs(lse, {.rows = q_len, .heads = q_heads}).
   Tensor<const float> lse{};
   int count = 1;                ///< of parts
   std::int64_t o_stride = 0;    ///< of the O of a part to that of the next one

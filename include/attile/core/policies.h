@@ -116,14 +116,33 @@ struct Chosen<Old, Policy, None, true> {
   using type = std::conditional_t<kKeepsOld, Old, Policy>;
 };
 
+/// Say what a type that is no policy was meant to be.
+template <class Policy>
+inline constexpr bool kHasVisible = [] {
+  if constexpr (requires { &Policy::visible; }) return true;
+  return false;
+}();
+template <class Policy>
+inline constexpr bool kHasCall = [] {
+  if constexpr (requires { &Policy::operator(); }) return true;
+  return std::is_invocable_v<Policy, float> || std::is_invocable_v<Policy, float, ScoreIndex> ||
+         std::is_invocable_v<Policy, float, ScoreIndex, Extent>;
+}();
+
 template <Mask M, ScoreMod S, Dropout P, Sequences Q, AttentionSink K, class Policy>
 struct WithPolicy<PolicyBundle<M, S, P, Q, K>, Policy> {
   static constexpr int kKinds = int{Mask<Policy>} + ScoreMod<Policy> + Dropout<Policy> +
                                 Sequences<Policy> + AttentionSink<Policy>;
-  static_assert(
-      kKinds != 0,
-      "attile: this type is no policy: neither a Mask, nor a ScoreMod, nor a Dropout, nor "
-      "a Sequences, nor an AttentionSink has all that its concept asks for");
+  static_assert(kKinds != 0 || !kHasVisible<Policy>,
+                "attile: no Mask: it wants ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) "
+                "const, in a type that is trivially copyable");
+  static_assert(kKinds != 0 || kHasVisible<Policy> || !kHasCall<Policy>,
+                "attile: no ScoreMod: it wants template <class Real> ATTILE_HOST_DEVICE "
+                "ModifiedScore<Real> operator()(Real s, ScoreIndex, Extent) const, in a type that "
+                "is trivially copyable");
+  static_assert(kKinds != 0 || kHasVisible<Policy> || kHasCall<Policy>,
+                "attile: no policy: a Mask has visible, a ScoreMod operator(), and a Dropout, a "
+                "Sequences or an AttentionSink all that its concept asks for");
   static_assert(kKinds < 2, "attile: a policy is of one kind: this type could be two");
   static_assert(ScoreMod<Policy> || !kHasGradient<Policy>,
                 "attile: only a score modifier has a gradient, kHasGradient");

@@ -34,6 +34,7 @@ inline const char* table_fault(const void* table, const char* if_null, const cha
 ///          the problem; for each batch, q_len intervals of columns and kv_len intervals of rows.
 struct SortedDocument {
   static constexpr bool kIntervals = true;
+  static constexpr bool kUnevenRows = true;
   static constexpr bool kUniformOnly = true;
   using Entry = Vec<int, 2>;  ///< begin and end of an interval
 
@@ -88,6 +89,7 @@ struct SortedDocument {
 ///          of the problem. For each batch it has a summary for every kGranule columns, the
 ///          intervals of q_len rows, and a summary for every kGranule rows.
 struct RowIntervals {
+  static constexpr bool kUnevenRows = true;
   static constexpr bool kUniformOnly = true;
   static constexpr int kGranule = 16;
   using Entry = Vec<int, 4>;  ///< begin and end of two intervals

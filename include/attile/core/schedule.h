@@ -289,8 +289,9 @@ class GrowingItems {
   ATTILE_HOST_DEVICE constexpr bool more() const {
     return number() < std::int64_t{batch_heads_} * q_tiles_;
   }
-  ATTILE_HOST_DEVICE constexpr WorkItem item() const {
-    const int item = static_cast<int>(number());
+  ATTILE_HOST_DEVICE constexpr WorkItem item() const { return item(static_cast<int>(number())); }
+  /// Returns the item with a number, in the order in which they begin.
+  ATTILE_HOST_DEVICE constexpr WorkItem item(int item) const {
     const int size = sections_.batch_heads;
     const int later = max(batch_heads_ / size, 1) - 1;  // sections after the first one
     const int section = min(item / (size * q_tiles_), later);
@@ -302,13 +303,12 @@ class GrowingItems {
     return {before + rest % here, q_tile};
   }
   ATTILE_HOST_DEVICE constexpr void next() { ++wave_; }
-
- private:
   ATTILE_HOST_DEVICE constexpr std::int64_t number() const {
     const bool backwards = !sections_.alternates && wave_ % 2 == 1;
     return std::int64_t{wave_} * blocks_ + (backwards ? blocks_ - 1 - block_ : block_);
   }
 
+ private:
   int block_, blocks_, q_tiles_, batch_heads_;
   Sections sections_;
   int wave_ = 0;

@@ -60,10 +60,18 @@ inline constexpr bool kFavorsLateColumns = [] {
   return false;
 }();
 
+/// Says whether a modifier tends to make the scores near the diagonal column = row + kv_len - q_len
+/// the largest of a row. Kernels may then begin there; results differ by rounding alone.
+template <class S>
+inline constexpr bool kFavorsDiagonal = [] {
+  if constexpr (requires { S::kFavorsDiagonal; }) return bool(S::kFavorsDiagonal);
+  return false;
+}();
+
 /// Adds ALiBi (arXiv 2108.12409): s - slope * |i + kv_len - q_len - j|.
 /// Shapes   slopes: (q_heads), or (batch, q_heads) with batch_stride = q_heads.
 struct Alibi {
-  static constexpr bool kFavorsLateColumns = true;
+  static constexpr bool kFavorsDiagonal = true;
 
   const float* slopes = nullptr;
   std::int64_t batch_stride = 0;
@@ -80,23 +88,27 @@ struct Alibi {
     return {std::fma(-slope, Real(distance < 0 ? -distance : distance), s), Real(1)};
   }
 
-  /// Distances are sums of floats: exact up to 2^24, and beyond rounded as floats are.
+  /// Distances are sums of floats: exact up to 2^24, and beyond rounded as floats are. What a score
+  /// gets depends on its row and column by their difference alone, which is a constant of the code:
+  /// scores with the same one have it in common.
   struct Tile {
     using Modifier = Alibi;
     static constexpr bool kReadsMemory = false;
     float scale, slope, distance;  ///< of the first score
     int rows, cols;
 
-    ATTILE_HOST_DEVICE float row(int dr) const { return distance + static_cast<float>(dr); }
-    ATTILE_HOST_DEVICE float col(int dc) const { return static_cast<float>(dc); }
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, float row, float col) const {
-      return {std::fma(scale, x, -slope * std::fabs(row - col)), 1.0f};
+    ATTILE_HOST_DEVICE int row(int dr) const { return dr; }
+    ATTILE_HOST_DEVICE int col(int dc) const { return dc; }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int row, int col) const {
+      const float further = static_cast<float>(row - col);
+      return {std::fma(scale, x, -slope * std::fabs(distance + further)), 1.0f};
     }
     template <class Products, class F>
     ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
       const bool below = distance >= static_cast<float>(cols - 1);
       if (products.all(below || distance <= static_cast<float>(1 - rows))) {
-        f(OneSided{scale, below ? slope : -slope, distance});
+        const float towards = below ? slope : -slope;
+        f(OneSided{scale, towards, -towards * distance});
       } else {
         f(*this);
       }
@@ -105,14 +117,13 @@ struct Alibi {
   /// Is for scores that are all on one side of the diagonal.
   struct OneSided {
     static constexpr bool kReadsMemory = false;
-    float scale, slope, distance;
+    float scale, slope, of_first;  ///< of_first: what is added to the first score
 
-    ATTILE_HOST_DEVICE float row(int dr) const {
-      return -slope * (distance + static_cast<float>(dr));
-    }
-    ATTILE_HOST_DEVICE float col(int dc) const { return static_cast<float>(dc); }
-    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, float row, float col) const {
-      return {std::fma(scale, x, std::fma(slope, col, row)), 1.0f};
+    ATTILE_HOST_DEVICE int row(int dr) const { return dr; }
+    ATTILE_HOST_DEVICE int col(int dc) const { return dc; }
+    ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int row, int col) const {
+      const float nearer = static_cast<float>(col - row);
+      return {std::fma(scale, x, std::fma(slope, nearer, of_first)), 1.0f};
     }
   };
   template <class Math>
@@ -243,8 +254,12 @@ struct ApproximateSoftcap {
 };
 
 /// Applies the second modifier to the result of the first one.
-template <ScoreMod First, ScoreMod Second>
+template <class First, class Second>
 struct Then {
+  static_assert(ScoreMod<First> && ScoreMod<Second>,
+                "attile: Then<A, B> joins two score modifiers, and one of these is no ScoreMod: it "
+                "wants template <class Real> ATTILE_HOST_DEVICE ModifiedScore<Real> "
+                "operator()(Real s, ScoreIndex, Extent) const");
   First first{};
   Second second{};
 
@@ -252,6 +267,8 @@ struct Then {
   static constexpr bool kHasGradient = attile::kHasGradient<First> || attile::kHasGradient<Second>;
   static constexpr bool kFavorsLateColumns =
       attile::kFavorsLateColumns<First> || attile::kFavorsLateColumns<Second>;
+  static constexpr bool kFavorsDiagonal =
+      attile::kFavorsDiagonal<First> || attile::kFavorsDiagonal<Second>;
 
   const char* fault() const {
     const char* inner = policy_fault(first);

@@ -43,23 +43,77 @@ struct RowTensor {
   }
 };
 
+namespace detail {
+
+/// Is a number that has to be given.
+struct Given {
+  std::int64_t value;
+
+  constexpr Given(std::int64_t given) : value(given) {}
+  constexpr operator std::int64_t() const { return value; }
+};
+/// Stands first in an aggregate whose members are given by name alone: a number is none of it.
+struct ByName {};
+
+}  // namespace detail
+
+/// Holds the extents of a dense array, all of them by name, as rows and heads are easily swapped:
+/// `{.rows = 2048, .heads = 32, .dim = 128}`.
+struct DenseShape {
+  detail::ByName by_name{};
+  detail::Given rows;  ///< of one sequence
+  detail::Given heads;
+  detail::Given dim;
+};
+
+/// Holds the extents of a dense array of one number for each row: `{.rows = 2048, .heads = 32}`.
+struct DenseRows {
+  detail::ByName by_name{};
+  detail::Given rows;
+  detail::Given heads;
+};
+
 /// Returns a dense (batch, row, head, dim) array: rows of all heads interleaved.
+///   attile::bshd(q, {.rows = 2048, .heads = 32, .dim = 128})
 template <class T>
-constexpr Tensor<T> bshd(T* data, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
-  return {data, rows * heads * dim, dim, heads * dim};
+constexpr Tensor<T> bshd(T* data, const DenseShape& shape) {
+  return {data, shape.rows * shape.heads * shape.dim, shape.dim, shape.heads * shape.dim};
 }
 
 /// Returns a dense (batch, head, row, dim) array: each head's rows in one piece.
 template <class T>
-constexpr Tensor<T> bhsd(T* data, std::int64_t rows, std::int64_t heads, std::int64_t dim) {
-  return {data, heads * rows * dim, rows * dim, dim};
+constexpr Tensor<T> bhsd(T* data, const DenseShape& shape) {
+  return {data, shape.heads * shape.rows * shape.dim, shape.rows * shape.dim, shape.dim};
 }
 
 /// Returns a dense (batch, head, row) array of one number for each row, such as LSE, as a tensor of
 /// dim 1.
 template <class T>
-constexpr Tensor<T> bhs(T* data, std::int64_t rows, std::int64_t heads) {
-  return bhsd(data, rows, heads, 1);
+constexpr Tensor<T> bhs(T* data, const DenseRows& shape) {
+  return bhsd(data, {.rows = shape.rows, .heads = shape.heads, .dim = 1});
+}
+
+/// Refuse extents by position.
+template <class T, class... Others>
+  requires(sizeof...(Others) == 3)
+constexpr Tensor<T> bshd(T* data, const Others&...) {
+  static_assert(sizeof...(Others) != 3,
+                "attile: bshd(data, {.rows = n, .heads = h, .dim = d}): extents are named");
+  return {data};
+}
+template <class T, class... Others>
+  requires(sizeof...(Others) == 3)
+constexpr Tensor<T> bhsd(T* data, const Others&...) {
+  static_assert(sizeof...(Others) != 3,
+                "attile: bhsd(data, {.rows = n, .heads = h, .dim = d}): extents are named");
+  return {data};
+}
+template <class T, class... Others>
+  requires(sizeof...(Others) == 2)
+constexpr Tensor<T> bhs(T* data, const Others&...) {
+  static_assert(sizeof...(Others) != 2,
+                "attile: bhs(data, {.rows = n, .heads = h}): extents are named");
+  return {data};
 }
 
 }  // namespace attile

@@ -12,22 +12,32 @@
 
 namespace attile {
 
+namespace detail {
+
+/// Says whether an argument is a variable of another arithmetic type than std::size_t, a pointer,
+/// or a value of a type that is no integer.
+template <class Other, class Plain = std::remove_cvref_t<Other>>
+inline constexpr bool kIsNoSize =
+    (std::is_arithmetic_v<Plain> && !std::is_same_v<Plain, std::size_t> &&
+     std::is_lvalue_reference_v<Other>) ||
+    std::is_floating_point_v<Plain> || std::is_same_v<Plain, bool> || std::is_pointer_v<Plain>;
+
+}  // namespace detail
+
 /// Refers to the caller's std::size_t with the size of the scratch memory: a variable can be set to
 /// the size that is needed, while a constant or a temporary serves the second call alone.
 class WorkspaceBytes {
  public:
   WorkspaceBytes(std::size_t& variable) : bytes_(&variable), variable_(&variable) {}
   WorkspaceBytes(const std::size_t& constant) : bytes_(&constant) {}
-  /// Refuses a variable of another type, which could not be set.
+  /// Refuses a variable of another type, which could not be set, a pointer, and what is no size.
   template <class Other>
-    requires(std::is_arithmetic_v<Other>)
-  WorkspaceBytes(Other&)
-  = delete;
-  /// Refuses a type that is no size.
-  template <class Other>
-    requires(std::is_floating_point_v<Other> || std::is_same_v<Other, bool>)
-  WorkspaceBytes(Other&&)
-  = delete;
+    requires(detail::kIsNoSize<Other>)
+  WorkspaceBytes(Other&&) : bytes_(nullptr) {
+    static_assert(!detail::kIsNoSize<Other>,
+                  "attile: workspace_bytes is a variable of type std::size_t, which a call with a "
+                  "null workspace sets, or a std::size_t");
+  }
 
   std::size_t value() const { return *bytes_; }
   /// Returns the variable that can be set; null for a constant.

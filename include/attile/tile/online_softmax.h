@@ -213,8 +213,7 @@ struct OnlineSoftmax {
   }
 
   /// Does the same where the kernel has compared the scores itself. `needed`: whether a score of
-  /// the warp exceeds its row's threshold, the same in all lanes; if it is false, m and l stay as
-  /// they are.
+  /// the warp exceeds its row's threshold, the same in all lanes; if not, m and l stay.
   template <class Scores>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};

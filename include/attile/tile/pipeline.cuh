@@ -42,6 +42,11 @@ struct PipelineState {
   int parity = 0;
 
   ATTILE_DEVICE void advance() {
+    if constexpr (kStages == 2) {  // two instructions, where the lines below are five
+      parity ^= stage;
+      stage = 1 - stage;
+      return;
+    }
     if (++stage < kStages) return;
     stage = 0;
     parity ^= 1;

@@ -123,23 +123,25 @@ struct DecodeParams : Problem<Traits> {
   }
 
   /// Returns the memory of a part: m and l of part_rows rows, and their O.
-  static constexpr int kOutputColumns = round_up(Traits::kDv, 4);
+  static constexpr int kOutputColumns = round_up(Traits::kDv, 8);  // RowState::kColumns
   ATTILE_DEVICE float* part(int slot) const { return parts + slot * part_floats(part_rows); }
 
   /// Whether all sequences have the same units: where all have the same lengths, and what rows are
   /// expected to see does not depend on the sequence.
   static constexpr bool kAlike = Base::kUniform && (!IntervalMask<typename Base::MaskType> ||
                                                     kIgnoresBatch<typename Base::MaskType>);
-  /// Returns what there is to do for a sequence.
-  ATTILE_DEVICE SequenceWork work_of(int sequence) const {
+  /// Returns what there is to do for a sequence. `rehearses`: as if it had all rows and keys, so
+  /// that no device memory is read.
+  ATTILE_DEVICE SequenceWork work_of(int sequence, bool rehearses) const {
     WorkTile at{.sequence = sequence};
-    this->read_lengths(at);
+    at.extent = this->bounds;
+    if (!rehearses) this->read_lengths(at);
     SequenceWork work{.extent = this->extent(at),
                       .q_origin = this->q_origin(at),
                       .kv_origin = this->kv_origin(at)};
     if (work.extent.q_len <= 0) return work;
     work.row_tiles = ceil_div(work.extent.q_len * packed_heads, kBr);
-    const TileRange seen = expected_keys(at, work.extent);
+    const TileRange seen = rehearses ? all_keys(work.extent) : expected_keys(at, work.extent);
     work.first_unit = unit_tiles.divmod(seen.first).quotient;
     const auto last = unit_tiles.divmod(seen.last);
     work.units_of_tile = max(last.quotient + (last.remainder > 0 ? 1 : 0) - work.first_unit, 1);
@@ -159,8 +161,11 @@ struct DecodeParams : Problem<Traits> {
     if constexpr (IntervalMask<typename Base::MaskType>) {
       return this->keys_seen(at, 0, 0, lengths.q_len);
     } else {
-      return {0, 0, 0, ceil_div(lengths.kv_len, kBc)};
+      return all_keys(lengths);
     }
+  }
+  ATTILE_DEVICE static TileRange all_keys(const Extent& lengths) {
+    return {0, 0, 0, ceil_div(lengths.kv_len, kBc)};
   }
 
   static int heads_that_share(const Args& args) {
@@ -173,9 +178,9 @@ struct DecodeParams : Problem<Traits> {
   static int tiles_of_head(const Args& args) {
     return static_cast<int>(ceil_div(rows_of_head(args), std::int64_t{kBr}));
   }
-  /// Returns the most blocks at a time, so many on each multiprocessor.
-  static std::int64_t most_blocks(const Args& args, int of_each) {
-    const int blocks = min(arch::multiprocessors() * of_each, kMostBlocks);
+  /// Returns the most blocks at a time.
+  static std::int64_t most_blocks(const Args& args) {
+    const int blocks = min(arch::multiprocessors() * Traits::kBlocksPerSm, kMostBlocks);
     return args.max_blocks > 0 ? min(blocks, args.max_blocks) : blocks;
   }
   /// Returns the row tiles of all heads and sequences where each has q_len rows.
@@ -183,25 +188,20 @@ struct DecodeParams : Problem<Traits> {
     return std::int64_t{args.batch} * (args.q_heads / heads_that_share(args)) * tiles_of_head(args);
   }
   /// Returns `pieces`: 1 with kNone, 0 with kFixed. With kFill it is the runs of a row tile that
-  /// give each multiprocessor one run, or if these leave more than an eighth of them without work
-  /// two, up to kBlocksPerSm. It is 1 where row tiles are more than blocks, and never more than
-  /// leave a run a tile for each stage. Keys in pages want kBlocksPerSm at once: one block looks
-  /// its pages up while the other one's keys arrive.
+  /// give each multiprocessor kBlocksPerSm runs, of which one computes while the keys of others
+  /// arrive; 0 if these leave more than an eighth of the blocks without work. It is 1 where row
+  /// tiles are more than blocks, and never more than leave a run a tile for each stage.
   static int pieces_of(const Args& args) {
     const std::int64_t tiles = tiles_of(args);
     if (args.splits.kind == Splits::Kind::kFixed || tiles == 0 || tiles > kMostUnits) return 0;
     if (args.splits.kind == Splits::Kind::kNone) return 1;
     // The first tiles of a run, one for each stage, arrive together.
     const int units = max(ceil_div(longest_lengths(args).kv_len, kBc * Traits::kStages), 1);
-    for (int of_each = Base::kPaged ? Traits::kBlocksPerSm : 1; of_each <= Traits::kBlocksPerSm;
-         ++of_each) {
-      const std::int64_t most = most_blocks(args, of_each);
-      const std::int64_t rounds = ceil_div(tiles, most);
-      const std::int64_t each = rounds > 1 ? 1 : min<std::int64_t>(most / tiles, units);
-      if (rounds == 1 && each == units) return units;
-      if (rounds * most - each * tiles <= rounds * most / 8) return static_cast<int>(each);
-    }
-    return 0;
+    const std::int64_t most = most_blocks(args);
+    const std::int64_t rounds = ceil_div(tiles, most);
+    const std::int64_t each = rounds > 1 ? 1 : min<std::int64_t>(most / tiles, units);
+    if (rounds == 1 && each == units) return units;
+    return rounds * most - each * tiles <= rounds * most / 8 ? static_cast<int>(each) : 0;
   }
   /// Returns part_rows. It is even, so that O after m and l is aligned to 16 bytes.
   static int rows_of_parts(const Args& args) {
@@ -235,7 +235,7 @@ struct DecodeParams : Problem<Traits> {
   static int slots_of(const Args& args) {
     switch (args.splits.kind) {
       case Splits::Kind::kFill:
-        return static_cast<int>(2 * min(unit_bound(args), most_blocks(args, Traits::kBlocksPerSm)));
+        return static_cast<int>(2 * min(unit_bound(args), most_blocks(args)));
       case Splits::Kind::kFixed:
         return static_cast<int>(min<std::int64_t>(unit_bound(args), kMostUnits));
       default:

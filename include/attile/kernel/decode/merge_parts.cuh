@@ -26,11 +26,22 @@
 
 namespace attile {
 
-/// Holds the softmax state of a row, and four neighbouring elements of its O, which is not divided
-/// by l. A row that has seen nothing has m = -inf, l = 0, O = 0.
+/// Holds the softmax state of a row, and kColumns neighbouring elements of its O, which is not
+/// divided by l. A row that has seen nothing has m = -inf, l = 0, O = 0. With eight columns a
+/// thread weighs a state for half as many elements again as with four, and a block of four warps
+/// merges eight rows of 128 columns at once: every instruction here is on the way of a short call.
 struct RowState {
+  static constexpr int kQuads = 2, kColumns = 4 * kQuads;
   float m = -kInf, l = 0.0f;
-  Float4 o{};
+  Float4 o[kQuads]{};
+
+  ATTILE_DEVICE float& element(int e) { return o[e / 4][e % 4]; }
+  ATTILE_DEVICE const float& element(int e) const { return o[e / 4][e % 4]; }
+  /// Reads the elements of O from there on.
+  ATTILE_DEVICE void load_o(const float* from) {
+    ATTILE_UNROLL
+    for (int quad = 0; quad < kQuads; ++quad) o[quad] = arch::load<4>(from + 4 * quad);
+  }
 };
 
 /// Returns the state of a row over the keys of `count` states, which are merged kAtOnce at a time:
@@ -52,13 +63,15 @@ ATTILE_DEVICE RowState merge_states(int before, int count, float scale_log2, con
     row.m = m;
     row.l *= kept;
     ATTILE_UNROLL
-    for (int e = 0; e < 4; ++e) row.o[e] *= kept;
+    for (int e = 0; e < RowState::kColumns; ++e) row.element(e) *= kept;
     ATTILE_UNROLL
     for (int i = 0; i < kAtOnce; ++i) {
       const float weight = tile::softmax_weight(states[i].m, m, scale_log2);
       row.l = arch::fma(states[i].l, weight, row.l);
       ATTILE_UNROLL
-      for (int e = 0; e < 4; ++e) row.o[e] = arch::fma(states[i].o[e], weight, row.o[e]);
+      for (int e = 0; e < RowState::kColumns; ++e) {
+        row.element(e) = arch::fma(states[i].element(e), weight, row.element(e));
+      }
     }
   }
   return row;
@@ -87,7 +100,7 @@ class PartOutput {
     if (part_.parts == 1) read_earlier_lse();
   }
 
-  /// Takes four elements, from column `col` on, of row `row` of the part: writes O and LSE if it is
+  /// Takes the elements from column `col` on of row `row` of the part: writes O and LSE if it is
   /// the row tile's only part, else its state to scratch memory. Columns from head_dim_v on are
   /// left out of O.
   ATTILE_DEVICE void put(int row, int col, const RowState& state) const {
@@ -97,7 +110,9 @@ class PartOutput {
     }
     float* const memory = p_.part(part_.slot);
     if (col == 0) arch::store(memory + 2 * row, Vec<float, 2>{state.m, state.l});
-    arch::store(outputs(memory) + row * kColumns + col, state.o);
+    float* const to = outputs(memory) + row * kColumns + col;
+    ATTILE_UNROLL
+    for (int quad = 0; quad < RowState::kQuads; ++quad) arch::store(to + 4 * quad, state.o[quad]);
   }
 
   /// Ends a part after its last `put`. The block that ends the last part of a row tile merges all
@@ -114,7 +129,7 @@ class PartOutput {
       arch::barrier();  // all of it has been read before it is used, and before LSE is written
     }
     for (int i = arch::thread_index(); i < part_.rows * kVectors; i += Traits::kThreads) {
-      const int row = i / kVectors, col = i % kVectors * 4;
+      const int row = i / kVectors, col = i % kVectors * RowState::kColumns;
       // From m and l of this row in a part, its O is so far away.
       const int to_outputs = 2 * (p_.part_rows - row) + row * kColumns + col;
       const float* from = p_.part(part_.first_slot) + 2 * row;
@@ -124,7 +139,8 @@ class PartOutput {
           part_.parts_before, part_.parts, scale_log2_, [&](bool there, RowState& state) {
             if (!there) return;
             const Vec<float, 2> m_l = arch::load<2>(from);
-            state = {m_l[0], m_l[1], arch::load<4>(from + to_outputs)};
+            state.m = m_l[0], state.l = m_l[1];
+            state.load_o(from + to_outputs);
             from = behind;
             behind += step;
           });
@@ -138,18 +154,21 @@ class PartOutput {
  private:
   static constexpr bool kHasEarlierKeys = kIsEarlierKeys<typename Traits::SinkType>;
   static constexpr int kColumns = DecodeParams<Traits>::kOutputColumns;
-  static constexpr int kVectors = kColumns / 4;
+  static constexpr int kVectors = kColumns / RowState::kColumns;
   static constexpr int kPartsAtOnce = DecodeParams<Traits>::kPartsAtOnce;
 
-  /// Gives OnlineSoftmax::finish four elements of one row, which one thread has.
+  /// Gives OnlineSoftmax::finish the elements of one row that a thread has.
   struct OneRow {
-    Float4& o;
+    RowState& row;
     ATTILE_DEVICE static float sum_lanes(float sum) { return sum; }
     ATTILE_DEVICE void scale_row(int, float factor) const {
       ATTILE_UNROLL
-      for (int e = 0; e < 4; ++e) o[e] *= factor;
+      for (int e = 0; e < RowState::kColumns; ++e) row.element(e) *= factor;
     }
-    ATTILE_DEVICE void clear_row(int) const { o = {}; }
+    ATTILE_DEVICE void clear_row(int) const {
+      ATTILE_UNROLL
+      for (Float4& quad : row.o) quad = {};
+    }
   };
   /// Gives it the row's sink.
   struct RowSink {
@@ -157,15 +176,17 @@ class PartOutput {
     float of_row, scale_log2;
     ATTILE_DEVICE float logit(int) const { return of_row; }
   };
-  /// Gives it the results of earlier keys: LSE, and up to four elements of O.
+  /// Gives it the results of earlier keys: LSE, and those of `count` elements of O that a thread
+  /// has.
   template <class T>
   struct RowOfEarlierKeys : RowSink {
     const T* o;
     int count;
     ATTILE_DEVICE void add_value(const OneRow& output, int, float weight) const {
       ATTILE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        if (e < count) output.o[e] = arch::fma(to_float(o[e]), weight, output.o[e]);
+      for (int e = 0; e < RowState::kColumns; ++e) {
+        float& element = output.row.element(e);
+        if (e < count) element = arch::fma(to_float(o[e]), weight, element);
       }
     }
   };
@@ -220,7 +241,7 @@ class PartOutput {
     const ScoreIndex at = index_of(row);
     tile::OnlineSoftmax<1> softmax{{state.m}, {state.l}};
     const auto sink = last_term(row, at, col);
-    const OneRow output{state.o};
+    const OneRow output{state};
     softmax.finish(output, output_scale_, sink);
     if (col == 0 && p_.lse.data != nullptr) {
       float lse = softmax.lse(0, scale_log2_);
@@ -230,16 +251,20 @@ class PartOutput {
     using TO = typename Traits::OutputType;
     const RowOrigin origin = p_.q_origin(part_.at);
     TO* const to = p_.o.tensor.row(origin.batch, at.head, std::int64_t{origin.row} + at.row) + col;
-    Vec<TO, 4> v;
     ATTILE_UNROLL
-    for (int e = 0; e < 4; ++e) v[e] = from_float<TO>(state.o[e]);
-    if (p_.o.vectors != 0 && col < p_.head_dim_v) {
-      arch::store(to, v);
-      return;
-    }
-    ATTILE_UNROLL
-    for (int e = 0; e < 4; ++e) {
-      if (col + e < p_.head_dim_v) to[e] = v[e];
+    for (int quad = 0; quad < RowState::kQuads; ++quad) {
+      const int first = 4 * quad, count = p_.head_dim_v - col - first;
+      Vec<TO, 4> v;
+      ATTILE_UNROLL
+      for (int e = 0; e < 4; ++e) v[e] = from_float<TO>(state.o[quad][e]);
+      if (p_.o.vectors != 0) {
+        if (count > 0) arch::store(to + first, v);
+      } else {
+        ATTILE_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          if (e < count) to[first + e] = v[e];
+        }
+      }
     }
   }
 

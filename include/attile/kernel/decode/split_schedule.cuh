@@ -71,15 +71,23 @@ ATTILE_DEVICE bool any_thread(bool x) {
 /// each other for ever; scratch memory would want `reset_workspace`.
 /// What runs before the first loads is on the way of every call, and nothing hides its latency: it
 /// has few instructions, and no more divisions than it needs.
-/// Scope    all threads of the block, for the constructor; all lanes of a warp for `next`.
+/// Scope    all threads of the block, for `begin`; all lanes of a warp for `next`.
 template <class Traits>
 class SplitSchedule {
  public:
-  /// `shared`: kSharedBytes, which are free again when it returns.
   static constexpr int kSharedBytes = Traits::kThreads / arch::kWarpSize * sizeof(int);
 
-  ATTILE_DEVICE SplitSchedule(const DecodeParams<Traits>& p, int block, unsigned char* shared)
-      : p_(p), splits_(p.splits), run_(block) {
+  ATTILE_DEVICE explicit SplitSchedule(const DecodeParams<Traits>& p) : p_(p) {}
+
+  /// Goes to the first part of a block. With `rehearses` it reads no device memory: parts are those
+  /// of sequences with all rows and keys, and have a kv tile without keys, and no row.
+  /// `shared`: kSharedBytes, which are free again when it returns.
+  ATTILE_DEVICE void begin(int block, unsigned char* shared, bool rehearses) {
+    const DecodeParams<Traits>& p = p_;
+    rehearses_ = rehearses;
+    splits_ = p.splits;
+    run_ = block;
+    unit_ = end_ = 0;
     const Window window = read_window(0, 0);
     const int units = count_units(window, shared);
     // Offsets of packed queries that fall may give more rows than there are.
@@ -205,6 +213,12 @@ class SplitSchedule {
     at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
     const int last_row = p_.packed_heads.divmod(part.packed_row0 + part.rows - 1).quotient;
     const int count = last_row - at.row0 + 1;
+    if (rehearses_) {  // not even the mask is asked, which may read device memory
+      part.rows = 0;
+      at.extent.kv_len = 0;
+      at.kv_tiles.last = Problem<Traits>::kUniform ? 0 : 1;
+      return;
+    }
     TileRange seen = p_.keys_seen(at, at.head, at.row0, count);
     at.first_key = p_.first_key_seen(at, at.head, at.row0, count);
     if constexpr (!kIgnoresHead<typename Traits::MaskType>) {
@@ -227,7 +241,7 @@ class SplitSchedule {
     Window window{.first = first};
     if constexpr (kAlike) return window;  // nobody looks at it
     const int sequence = first + arch::thread_index() % arch::kWarpSize;
-    if (sequence < p_.batch) window.work = p_.work_of(sequence);
+    if (sequence < p_.batch) window.work = p_.work_of(sequence, rehearses_);
     window.end = add(before, sum_to_lane(window.work.units));
     return window;
   }
@@ -260,7 +274,7 @@ class SplitSchedule {
   /// the block.
   ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
-      work_ = p_.work_of(0);
+      work_ = p_.work_of(0, rehearses_);
       period_ = work_.units_of_tile;
       return p_.batch * work_.units;
     }
@@ -277,7 +291,7 @@ class SplitSchedule {
     int mine = 0;
     bool is_other = false;
     for (int sequence = thread; sequence < p_.batch; sequence += Traits::kThreads) {
-      const SequenceWork work = p_.work_of(sequence);
+      const SequenceWork work = p_.work_of(sequence, rehearses_);
       mine = add(mine, work.units);
       is_other |= differs(work);
     }
@@ -310,12 +324,13 @@ class SplitSchedule {
   }
 
   const DecodeParams<Traits>& p_;
-  Splits::Kind splits_;
+  bool rehearses_ = false;
+  Splits::Kind splits_{};
   bool are_alike_ = kAlike;   ///< whether all row tiles have as many units
   bool is_periodic_ = false;  ///< whether row tiles are cut by themselves, alike
   EvenCut cut_{};             ///< of a row tile's units then, else of all
   int period_ = 0;            ///< the units of a row tile, where all are alike
-  int runs_ = 0, run_;        ///< all, and the block's
+  int runs_ = 0, run_ = 0;    ///< all, and the block's
   int unit_ = 0, end_ = 0;    ///< what is left of the run
   int sequence_ = -1;         ///< the sequence whose units begin at begin_
   SequenceWork work_{};       ///< of that sequence

@@ -76,8 +76,14 @@ class TileLoads {
   using K = typename Traits::K;
 
  public:
-  ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, int block, unsigned char* shared)
-      : p_(p), shared_(shared), schedule_(p, block, shared) {
+  ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
+      : p_(p), shared_(shared), schedule_(p) {}
+
+  /// Goes to the block's first part (SplitSchedule::begin).
+  ATTILE_DEVICE void begin(int block, bool rehearses) {
+    number_ = -1;
+    loaded_ = used_ = 0;
+    schedule_.begin(block, shared_, rehearses);
     enter_part();
   }
 
@@ -239,7 +245,7 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
 /// Scope    all threads of the block.
 template <class Traits>
 ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
-                                TileLoads<Traits>& loads, unsigned char* shared) {
+                                TileLoads<Traits>& loads, unsigned char* shared, bool rehearses) {
   using Outputs = typename Traits::OutputRegisters;
   const float scale = p.score_scale(part.at);
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
@@ -256,7 +262,8 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   for (int tile = tiles.first;; ++tile) {           // line 6
     loads.load_ahead();                             // line 7
     if (tile == tiles.first) loads.complete(part);  // while the first tiles are on their way
-    if (tile >= tiles.last) break;                  // and those of the next part are on theirs
+    if (rehearses) return;
+    if (tile >= tiles.last) break;  // and those of the next part are on theirs
     loads.await_tile();
     if (tile == tiles.first) {
       arch::barrier();  // Q has arrived before all groups read it, and this tile
@@ -293,10 +300,26 @@ template <class Traits>
 ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsigned char* shared) {
   // A step of generation is a chain of short kernels: this one begins while the one before ends,
   // and reads nothing that could be its result until it has ended. The next one may do the same.
-  arch::await_dependencies();
-  arch::launch_dependents();
-  TileLoads<Traits> loads(p, block, shared);
-  for (SplitPart part; loads.begin_part(part);) compute_part<Traits>(p, part, loads, shared);
+  // Until then it rehearses what comes before the first loads: caches have its instructions and the
+  // parameter when they are wanted. A large cache of keys, or the weights of a layer, drive them
+  // out of L2 between two calls, and they come from there one after another (docs/tuning.md).
+  TileLoads<Traits> loads(p, shared);
+  ATTILE_UNROLL_BY(1)
+  for (int pass = 0; pass < 2; ++pass) {
+    const bool rehearses = pass == 0;
+    if (!rehearses) {
+      arch::async_copy_wait<0>();  // the zeros are there before anything replaces them
+      arch::await_dependencies();
+      arch::launch_dependents();
+    }
+    loads.begin(block, rehearses);
+    for (SplitPart part; loads.begin_part(part);) {
+      // Where keys lie in pages, that would leave loads too few registers.
+      if (rehearses && Traits::Params::kPaged) break;
+      compute_part<Traits>(p, part, loads, shared, rehearses);
+      if (rehearses) break;
+    }
+  }
 }
 
 }  // namespace attile::sm80

@@ -107,15 +107,18 @@ ATTILE_DEVICE void merge_warps(
       }
     }
     arch::barrier();  // all warps have written their states before they are read
-    const int vectors = min(columns, Traits::kVColumns - col0) / 4;
+    const int vectors = min(columns, Traits::kVColumns - col0) / RowState::kColumns;
     for (int i = arch::thread_index(); i < rows * vectors; i += Traits::kThreads) {
-      const int row = i / vectors, col = i % vectors * 4;
+      const int row = i / vectors, col = i % vectors * RowState::kColumns;
       if (col0 + col >= Traits::kDv) continue;
       int of_all = row;
       const float* from = o + row * pitch + col;
       const RowState sum = merge_states<Traits::kStatesAtOnce>(
           0, states, scale_log2, [&](bool there, RowState& state) {
-            if (there) state = {m[of_all], l[of_all], arch::load<4>(from)};
+            if (there) {
+              state.m = m[of_all], state.l = l[of_all];
+              state.load_o(from);
+            }
             of_all += state_rows;
             from += rows * pitch;
           });

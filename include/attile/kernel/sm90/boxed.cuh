@@ -139,12 +139,13 @@ class SequenceBoxes {
     BatchFold q, kv;
   };
 
-  /// Returns how the batches of all these tensors are counted: by rows, where the rows of each
-  /// batch follow those of the batch before, or each has one row; by heads, likewise; else by as
-  /// many rows, or heads, as they are apart. `ragged` refuses tensors that this does not fit.
+  /// Returns how the batches of all these tensors are counted: not at all, where all are the same
+  /// memory; by rows, where the rows of each batch follow those of the batch before, or each has
+  /// one row; by heads, likewise; else by as many rows, or heads, as they are apart. `ragged`
+  /// refuses tensors that this does not fit.
   template <class... Ts>
   static BatchFold fold(RowShape shape, int heads, const Ts&... tensors) {
-    if (shape.batches <= 1) return {};
+    if (shape.batches <= 1 || ((tensors.batch_stride == 0) && ...)) return {};
     const auto are_apart = [&](std::int64_t count, auto stride_of) {
       return count > 0 && count <= INT_MAX &&
              ((tensors.batch_stride == count * stride_of(tensors)) && ...);

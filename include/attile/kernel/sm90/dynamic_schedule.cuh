@@ -15,6 +15,7 @@
 #include <attile/kernel/sm90/forward_schedule.cuh>
 
 #include <cstdint>
+#include <type_traits>
 
 // How the producer threads of the forward kernel get the block's work tiles. Without kHasScheduler
 // each thread works them out by a StaticSchedule of its own. With it, which is where sequences have
@@ -95,6 +96,34 @@ class DynamicSchedule {
   WorkTile at_{};
 };
 
+/// Makes a block's work tiles with kHasScheduler where all sequences have the same lengths: those
+/// of StaticSchedule, in its order, but by the counter, so that blocks end together however many
+/// keys tiles of rows see. Without scratch memory they are those of StaticSchedule.
+template <class Traits>
+class CountedSchedule {
+ public:
+  ATTILE_DEVICE CountedSchedule(const TmaForwardParams<Traits>& p, int block)
+      : p_(p), own_(p, block) {}
+
+  /// Goes on to the block's next work tile. Returns whether there is one. Scope    one thread.
+  ATTILE_DEVICE bool next() {
+    int* const counter = p_.scheduler.counter;
+    if (counter != nullptr) {
+      number_ = arch::fetch_add(counter, 1);
+    } else {
+      number_ = static_cast<int>(min<std::int64_t>(own_.number(), p_.scheduler.items));
+      own_.next();
+    }
+    return number_ < p_.scheduler.items;
+  }
+  ATTILE_DEVICE WorkTile tile() const { return own_.numbered_tile(number_); }
+
+ private:
+  const TmaForwardParams<Traits>& p_;
+  StaticSchedule<Traits> own_;
+  int number_ = 0;
+};
+
 /// Reads the work tiles that `run_scheduler` makes, as StaticSchedule gives them.
 /// Scope    one thread of kScheduleReaders. `lanes` are the lanes of its warp that read, too.
 /// Hazards  all lanes that load Q read a tile from the same address, so the compiler takes its head
@@ -129,7 +158,9 @@ class ScheduleReader {
 template <class Traits>
 ATTILE_DEVICE void run_scheduler(const TmaForwardParams<Traits>& p, int block,
                                  const ForwardMemory<Traits>& smem) {
-  DynamicSchedule<Traits> tiles(p, block);
+  using Made = std::conditional_t<Traits::SequencesType::kUniform, CountedSchedule<Traits>,
+                                  DynamicSchedule<Traits>>;
+  Made tiles(p, block);
   bool more = true;
   // With parity 1 the first wait returns at once.
   for (int parity = 1; more; parity ^= 1) {

@@ -137,14 +137,13 @@ class ForwardConsumer {
       signal_next_turn();
       if constexpr (!Traits::kColumns) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
-      if constexpr (Traits::kOverlaps) {
-        smem_.v().consumer_wait(v_state_.next());
-        end_output<0>();
-      } else {
-        smem_.v().consumer_wait(v_state_);
+      if constexpr (!Traits::kWaitsLate) {
+        smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
       }
+      if constexpr (Traits::kOverlaps) end_output<0>();
       output_.rescale(rescaling);   // line 10: O <- diag(e^(m_old - m_new)) O
       make_probabilities(kv_tile);  // line 9
+      if constexpr (Traits::kWaitsLate) smem_.v().consumer_wait(v_state_);
       if constexpr (!Traits::kOverlaps) multiply_values(true);  // line 10, of this tile
     }
   }
@@ -207,7 +206,7 @@ class ForwardConsumer {
     tile::start_transposed_product(s_frag_, smem_.q(warpgroup_).tile(q_state_.stage), k_smem);
   }
   /// Begins O += P V (line 10), or with `adds` false O = P V, of the rows' first tile (line 5). V
-  /// has arrived: the wait for it is ahead of make_probabilities.
+  /// has arrived: the wait for it stands beside make_probabilities.
   ATTILE_DEVICE void start_output(bool adds) {
     output_.start(p_left_, smem_.v().tile(v_state_.stage), adds, s_frag_);
   }
@@ -364,6 +363,7 @@ class ForwardConsumer {
   /// Returns the tile of K and V of a step. With block lists the answer comes from device memory,
   /// and is asked for before products are waited for.
   ATTILE_DEVICE int kv_tile_of(int step) const {
+    if constexpr (Traits::kFromDiagonal) return p_.from_diagonal(rows().diagonal, step);
     WorkTile at = rows().at(p_);
     at.kv_tiles = kv_tiles_;
     return p_.kv_tile(at, step);

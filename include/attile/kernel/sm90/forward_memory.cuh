@@ -58,7 +58,7 @@ struct ForwardMemory {
                                                           stage * Traits::kColumnBytes);
   }
   /// The rows that a warpgroup computes of the block's work tile `number`.
-  ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, int number) const {
+  ATTILE_DEVICE ConsumerRows<Traits>& rows(int warpgroup, unsigned number) const {
     constexpr int kSlots = Traits::kRowBuffers;
     static_assert(kSlots * sizeof(ConsumerRows<Traits>) == Traits::kRowsBytes,
                   "attile::sm90::ForwardMemory: kRowsBytes is kRowBuffers ConsumerRows");

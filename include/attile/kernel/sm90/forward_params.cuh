@@ -201,9 +201,9 @@ struct TmaForwardParams : ForwardParams<Traits> {
   HeadPacking packing;
   int packs;            ///< packs of query heads of each sequence
   int batch_heads;      ///< pairs of a sequence and a pack: batch * packs
-  Sections sections{};  ///< the order of batch heads where not kEvenRows
-  /// attile::lead_rows of q_len, or 0 without kHasLead. With kHasScheduler it is not used: there
-  /// DynamicSchedule has that of each sequence.
+  Sections sections{};  ///< the order of batch heads for GrowingItems
+  /// attile::lead_rows of q_len, or 0 without kHasLead. Where sequences have lengths of their own
+  /// it is not used: there DynamicSchedule has that of each one.
   int lead;
   [[no_unique_address]] ElementMap<(Traits::kElementStages > 0)> elements;
   [[no_unique_address]] SequenceBoxes<typename Traits::SequencesType> boxes;
@@ -232,7 +232,9 @@ struct TmaForwardParams : ForwardParams<Traits> {
     if constexpr (Traits::kHasScheduler) {
       scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes());
       scheduler.items = static_cast<int>(tile_count(args));
-    } else if constexpr (!kEvenRows<Traits>) {
+    }
+    if constexpr (Traits::SequencesType::kUniform &&
+                  (Traits::kHasScheduler || !kEvenRows<Traits>)) {
       sections = sections_of(args);
     }
     if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
@@ -317,13 +319,32 @@ struct TmaForwardParams : ForwardParams<Traits> {
     }
   }
   /// Returns the tile of K and V that is visited at a step of at.kv_tiles: with kDescends the last
-  /// one of a sequence is that of step 0.
+  /// one of a sequence is that of step 0, with kFromDiagonal that of the diagonal.
   ATTILE_DEVICE int kv_tile(const WorkTile& at, int step) const {
-    if constexpr (Traits::kDescends) {
+    if constexpr (Traits::kFromDiagonal) {
+      return from_diagonal(diagonal_tile(at), step);
+    } else if constexpr (Traits::kDescends) {
       return ceil_div(this->extent(at).kv_len, Traits::kBc) - 1 - step;
     } else {
       return Base::kv_tile(at, step);
     }
+  }
+  /// Returns the tile of a step where that of step 0 is `diagonal`.
+  ATTILE_DEVICE static int from_diagonal(int diagonal, int step) {
+    return step <= diagonal ? diagonal - step : step;
+  }
+  /// Returns the tile of K that has the diagonal of the last row of a work tile, of which `at` may
+  /// also have a part: it is the same for all parts.
+  ATTILE_DEVICE int diagonal_tile(const WorkTile& at) const {
+    const Extent extent = this->extent(at);
+    const int rows = Traits::kConsumers * warpgroup_rows();
+    int lead = this->lead;
+    if constexpr (!Traits::SequencesType::kUniform) {
+      lead = lead_rows(extent.q_len, rows, kWarpgroupRows);
+    }
+    const int last = min((at.row0 + lead) / rows * rows + rows - lead, extent.q_len) - 1;
+    const int col = min(max(last + extent.shift(), 0), extent.kv_len - 1);
+    return max(col, 0) / Traits::kBc;
   }
   /// Returns the tiles of K and V that `rows` rows, from row `from` on, of any of a tile's heads
   /// see, as the steps at which they are visited. `from` may be below 0, where there are no rows.
@@ -336,7 +357,13 @@ struct TmaForwardParams : ForwardParams<Traits> {
         range = hull(range, this->keys_seen(at, at.head + i, first, count));
       }
     }
-    if constexpr (Traits::kDescends) {
+    if constexpr (Traits::kFromDiagonal) {
+      // All rows see all keys, so that only the last tile may not be full.
+      if (range.full_last < range.last && diagonal_tile(at) == range.last - 1) {
+        range.full_first = 1;
+        range.full_last = range.last;
+      }
+    } else if constexpr (Traits::kDescends) {
       return range.reversed(ceil_div(this->extent(at).kv_len, Traits::kBc));
     }
     return range;

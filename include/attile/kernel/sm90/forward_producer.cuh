@@ -90,6 +90,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
     if constexpr (Traits::kHasScheduler) {
       if (allows_at >= at.kv_tiles.last) schedule.allow_next();  // there is nothing to load
     }
+    ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       if constexpr (Traits::kHasScheduler) {
         if (step == allows_at) schedule.allow_next();

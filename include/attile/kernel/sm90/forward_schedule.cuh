@@ -9,6 +9,7 @@
 #include <attile/kernel/sm90/forward_params.cuh>
 #include <attile/tile/scores.cuh>
 
+#include <cstdint>
 #include <type_traits>
 
 namespace attile::sm90 {
@@ -28,7 +29,7 @@ namespace attile::sm90 {
 /// A part that is missing sees no tile (TmaForwardParams::tiles_seen).
 template <class Traits>
 class StaticSchedule {
-  static constexpr bool kEven = kEvenRows<Traits>;
+  static constexpr bool kEven = kEvenRows<Traits> && !Traits::kHasScheduler;
   using Items = std::conditional_t<kEven, EvenItems, GrowingItems>;
 
  public:
@@ -37,9 +38,15 @@ class StaticSchedule {
 
   ATTILE_DEVICE bool more() const { return items_.more(); }
   ATTILE_DEVICE void next() { items_.next(); }
-  ATTILE_DEVICE WorkTile tile() const {
+  ATTILE_DEVICE WorkTile tile() const { return tile(items_.item()); }
+  /// Returns the tile of an item, whose batch head is the one that Problem::head_order has in its
+  /// place.
+  ATTILE_DEVICE WorkTile tile(WorkItem item) const {
     const int packs = Traits::kPacksHeads ? p_.packs : p_.q_heads;
-    const WorkItem item = item_of(packs);
+    if constexpr (Problem<Traits>::kOrdersHeads) {
+      if (kEven) item = p_.head_order.in_place_of(item, p_.q_tiles, p_.lead > 0, p_.batch_heads);
+      item.batch_head = p_.ordered_head(item.batch_head, packs);
+    }
     WorkTile at;
     at.sequence = item.batch_head / packs;
     at.head = item.batch_head % packs * p_.packed_heads();
@@ -50,17 +57,12 @@ class StaticSchedule {
     at.kv_tiles = p_.tiles_seen(at, at.row0, rows);
     return at;
   }
+  /// Returns the number of the block's item in the order of all.
+  ATTILE_DEVICE std::int64_t number() const { return items_.number(); }
+  /// Returns the tile with a number.
+  ATTILE_DEVICE WorkTile numbered_tile(int number) const { return tile(items_.item(number)); }
 
  private:
-  /// Returns the item, whose batch head is the one that Problem::head_order has in its place.
-  ATTILE_DEVICE WorkItem item_of(int packs) const {
-    WorkItem item = items_.item();
-    if constexpr (Problem<Traits>::kOrdersHeads) {
-      if (kEven) item = p_.head_order.in_place_of(item, p_.q_tiles, p_.lead > 0, p_.batch_heads);
-      item.batch_head = p_.ordered_head(item.batch_head, packs);
-    }
-    return item;
-  }
   ATTILE_DEVICE static Items items(const TmaForwardParams<Traits>& p, int block) {
     const int blocks = arch::block_count();
     if constexpr (kEven) {
@@ -97,12 +99,21 @@ struct RowScales<Traits, false> {
   ATTILE_DEVICE static float output_scale(float keep_scale) { return keep_scale; }
 };
 
+/// Holds the tile of K that has the diagonal of a work tile's last row, with kFromDiagonal.
+template <bool kThere>
+struct RowDiagonal {
+  int diagonal = 0;
+};
+template <>
+struct RowDiagonal<false> {};
+
 /// Holds which rows of a work tile one consumer warpgroup computes, and the tiles of K and V that
 /// they see. The producer of its Q writes it. After the block's last work tile comes one without
 /// rows (`is_end`). What a reader can work out again from these members (WorkTile::kv_head) is
 /// left out, because the main loop reads them back from shared memory.
 template <class Traits>
-struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales> {
+struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>,
+                                  RowDiagonal<Traits::kFromDiagonal> {
   /// The sequence's lengths, where it has lengths of its own. Else they are the parameter's.
   struct NoLengths {
     NoLengths() = default;
@@ -127,6 +138,7 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
         sequence(tile.sequence),
         head(tile.head),
         lengths(tile.extent) {
+    if constexpr (Traits::kFromDiagonal) this->diagonal = p.diagonal_tile(tile);
     const TileRange all = tile.kv_tiles;
     const int rows = p.warpgroup_rows();
     row0 = tile.row0 + part * rows;

@@ -92,12 +92,14 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kOutputParts = kPromotes ? TuningType::kOutputParts : 1;
   /// Whether a consumer makes S beside P V of the tile before.
   static constexpr bool kOverlaps = TuningType::kOverlaps;
+  static constexpr bool kWaitsLate = TuningType::kWaitsLate;
   /// How far below a row's maximum m lies: P is 2^kMaximumOffset there. In e4m3 that keeps more of
   /// a row's small P. Units: log2.
-  static constexpr float kMaximumOffset = kFp8Values ? kFp8ProbabilityLog2 : 0;
+  static constexpr float kMaximumOffset = kFp8Values ? fp8_probability_log2(E::kFp8Sums) : 0;
   /// How far a score may exceed m before O is rescaled. P is then at most 2^8, which keeps its
-  /// relative precision in 16 bits, or 2^8.5 in e4m3, whose largest number is 2^8.8. Units: log2.
-  static constexpr float kRescaleThreshold = kFp8Values ? 8.5f : 8.0f;
+  /// relative precision in 16 bits, or in e4m3 2^8.85, of which the nearest number is the largest
+  /// one, 448. Units: log2.
+  static constexpr float kRescaleThreshold = kFp8Values ? 8.85f : 8.0f;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
   /// Whether a tile has rows of several query heads of one kv head (HeadPacking).
@@ -122,9 +124,13 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kOrdersConsumers = kConsumers > 1 &&
                                            (P::DropoutType::kEnabled || TuningType::kOrders);
   /// Whether tiles of K and V are visited from the last to the first: where later columns have the
-  /// larger scores m hardly ever grows, and O is not rescaled.
-  static constexpr bool kDescends =
-      kFavorsLateColumns<typename P::ScoreModType> && !BlockListMask<typename P::MaskType>;
+  /// larger scores m hardly ever grows, and O is not rescaled. With kFromDiagonal those behind the
+  /// diagonal of a work tile's last row are visited after that, from the first to the last.
+  static constexpr bool kDescends = (kFavorsLateColumns<typename P::ScoreModType> ||
+                                     kFavorsDiagonal<typename P::ScoreModType>)&&
+                                    !BlockListMask<typename P::MaskType>;
+  static constexpr bool kFromDiagonal =
+      kFavorsDiagonal<typename P::ScoreModType> && kRowsAlike<typename P::MaskType>;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
   /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
   static constexpr int kMaxSkipped = kOrdersConsumers ? kStages - 1 : kStages;
@@ -156,8 +162,15 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static_assert(!TuningType::kCounts || (kElementStages == 0 && !kPacksHeads),
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
-  /// The pipeline of tiles of V in fp8 before they are transposed.
-  static constexpr int kLoadedVStages = kFp8Values ? (kOutputCols <= 128 ? 2 : 1) : 0;
+  /// The pipeline of tiles of V in fp8 before they are transposed: two where there is room for them
+  /// beside Q, half of O and 4 KB, so that one is loaded while another one is transposed.
+  static constexpr int kLoadedVStages =
+      !kFp8Values ? 0
+      : KPipeline::kBytes + VPipeline::kBytes + 2 * LoadedVTile::kBytes +
+                  kConsumers * kWarpgroupRows * (D + kOutputCols) + 4096 <=
+              arch::kMaxSharedBytes
+          ? 2
+          : 1;
   /// Whether it may also lie by columns, so that its keys are only put into order.
   static constexpr bool kTakesColumns = kFp8Values && P::SequencesType::kUniform;
   /// The warps that transpose it: that of the scheduler, too, where there is none.

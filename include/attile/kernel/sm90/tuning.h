@@ -44,9 +44,11 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Orders      consumers begin S one after another, as they do with dropout.
 /// Overlaps    a consumer makes S beside P V of the tile before. Without it S, and sums of P V, are
 ///             not in registers at the same time.
+/// WaitsLate   a consumer waits for V of a tile behind the tile's exponentials, and not ahead of
+///             them. P V begins later then where V is there, and earlier where it comes late.
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
           bool Counts = false, bool Columns = false, int OutputParts = 1, bool Orders = false,
-          bool Overlaps = true>
+          bool Overlaps = true, bool WaitsLate = false>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -60,6 +62,7 @@ struct Tuning {
   static constexpr int kOutputParts = OutputParts;
   static constexpr bool kOrders = Orders;
   static constexpr bool kOverlaps = Overlaps;
+  static constexpr bool kWaitsLate = WaitsLate;
   static constexpr bool kColumns = Columns;
 
   /// The traits that attile::ForwardTraits takes with this tuning.

@@ -42,8 +42,8 @@ auto with_softmax_kernel(int cols, const Visit& visit) {
 /// Returns the dense matrices of all query heads' scores.
 template <class X, class Args>
 Matrices<X> per_score(const Args& args, const Sizes& sizes, X* data) {
-  return per_q_head(bhsd(data, args.q_len, args.q_heads, args.kv_len), args.q_len, args.kv_len,
-                    sizes.group);
+  return per_q_head(bhsd(data, {.rows = args.q_len, .heads = args.q_heads, .dim = args.kv_len}),
+                    args.q_len, args.kv_len, sizes.group);
 }
 
 /// Computes P, dropout(P) and LSE from S, which may be the memory of P.
@@ -143,7 +143,7 @@ cudaError_t group_gradient(const Products& products, ProductSize size, float alp
   if (sums == nullptr) {
     return products.sum_of_group<Form::kTN>(size, alpha, x, y, per_kv_head(out, kv_len, dim));
   }
-  const Tensor<float> dense = bhsd(sums, kv_len, products.kv_heads, dim);
+  const Tensor<float> dense = bhsd(sums, {.rows = kv_len, .heads = products.kv_heads, .dim = dim});
   if (const auto error =
           products.sum_of_group<Form::kTN>(size, alpha, x, y, per_kv_head(dense, kv_len, dim))) {
     return error;
