@@ -173,7 +173,7 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
     while (round_up(dv, 32) % (16 * parts) != 0) ++parts;  // each a multiple of 16 columns
     return {128, 64, 2, 0, parts, false};
   }
-  return dv <= 192 ? Sm90Tiles{128, 96, 2, 0, 2, false} : Sm90Tiles{128, 128, 2, 0, 2, false};
+  return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true};
 }
 
 /// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of
