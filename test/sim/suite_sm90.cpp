@@ -342,6 +342,14 @@ const bool kRegistered = [] {
                    KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
+  // Several kv tiles, whose blocks go row by row through the query heads, and head by head.
+  suite.test("packed_causal", "both", "bits_of_several_kv_tiles", [] {
+    using Both = ByTraits<KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward,
+                          KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward>;
+    check_packed_bits<Both>(300, 400, 4, 1);
+    check_packed_bits<Both>(300, 400, 4, 2);
+    CHECK(machine_reports() == "");
+  });
   suite.test("earlier", "forward", "parts_are_the_whole", [] {
     const auto run = on_device([]<class Args>(const Args& args) {
       return attile::forward<attile::sm90::DefaultForwardTraits<Args, 32>>(args);

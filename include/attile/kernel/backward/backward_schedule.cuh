@@ -53,7 +53,7 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
 /// Where kAlternatesFrom says so, half of the heads ascend, all but the first `descending` ones:
 /// they begin with the first tile, and their blocks with the last rows. Which heads those are must
 /// depend neither on the number of sequences nor on the device, because the order of the sums
-/// depends on it.
+/// depends on it. Where none descends, all ascend (goes_rows_first).
 template <class Traits>
 ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int heads, int tiles,
                                   int begun) {
@@ -68,9 +68,8 @@ ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int 
 }
 
 /// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
-/// has none. Batch heads go in Problem::head_order. Packed sequences begin one after another
-/// (find_by_warp), and with kAccumulate the kv heads of each, too: `share` is a sequence, the
-/// number of its slots of kv tiles, and the number of this block among those of all its kv heads.
+/// has none. Batch heads go in Problem::head_order. Of packed sequences those with equally many
+/// slots of kv tiles (SequenceRun) begin as those of a dense problem do, runs one after another.
 /// Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
