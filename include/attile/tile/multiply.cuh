@@ -114,7 +114,7 @@ struct MultiplyOperands {
 template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
   requires(sizeof(T) <= 2 || kProducts == Products::k1xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
-  static_assert(MultiplyOperands<A, B>::kValid);
+  static_assert(MultiplyOperands<A, B>::kValid, "attile::tile::multiply: wrong operands");
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
   static_assert(Acc::kLaneColumns == kResultLaneColumns<B>,
@@ -157,7 +157,7 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
 template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
   requires(sizeof(T) == 4 && kProducts == Products::k3xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
-  static_assert(MultiplyOperands<A, B>::kValid);
+  static_assert(MultiplyOperands<A, B>::kValid, "attile::tile::multiply: wrong operands");
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
   constexpr int kSteps = 2;  // the steps of the depth in one sum
