@@ -288,6 +288,7 @@ void print_map(const std::string& path, const Map& map) {
   std::printf("map       %s: %s\n", path.c_str(), what_is_drawn(map).c_str());
   if (!map.is_whole()) std::printf("  %s.\n", what_is_left_out(map).c_str());
   // The greatest square of each column, of the five columns where it is the greatest.
+  std::printf("  strongest, one for each key:\n");
   std::vector<std::pair<double, std::string>> columns;
   for (int col = 0; col < map.drawn.kv_len; ++col) {
     int most = 0;
@@ -301,7 +302,7 @@ void print_map(const std::string& path, const Map& map) {
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   columns.resize(std::min<std::size_t>(columns.size(), 5));
   for (const auto& [weight, text] : columns) {
-    std::printf("  %-28s %s\n", text.c_str(), percent(weight).c_str());
+    std::printf("    %-28s %s\n", text.c_str(), percent(weight).c_str());
   }
 }
 

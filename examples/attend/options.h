@@ -48,7 +48,8 @@ inline constexpr const char* kHelp =
     "                these numbers to the next one, in tensors of batch 1; those of keys are the\n"
     "                same where they are not given. LSE is (1, head, row)\n"
     "  --map         draws exp(scale Q K^T - LSE), how much each query takes of each key, as an\n"
-    "                SVG: of one sequence, at most 64 queries and 64 keys\n"
+    "                SVG: of one sequence, at most 64 queries and 64 keys; five keys are printed,\n"
+    "                each with the query that takes most of it\n"
     "  --words       a text file with a line for each row of K: the labels of the map\n"
     "  --map-head    the query head that is drawn, from 0 (default: the mean of all)\n"
     "  --map-sequence  the sequence that is drawn, from 0, of a batch or packed (default 0)\n"
@@ -286,6 +287,10 @@ inline void check_together(const Options& o) {
     throw UsageError("--cu-seqlens-q and --cu-seqlens-k have different numbers of offsets.");
   }
   check_paths(o);
+  const std::string suffix = std::filesystem::path(o.map).extension().string();
+  if (!suffix.empty() && suffix != ".svg" && suffix != ".SVG") {
+    throw UsageError("--map writes an SVG: its name may end in .svg, not in '" + suffix + "'.");
+  }
 }
 
 }  // namespace detail

@@ -249,6 +249,7 @@ template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Ar
 /// `forward`.
 template <int D, int Dv = D, DqMode kMode = DqMode::kAccumulate, BackwardPass Args>
 const char* kernel_name(const Args& args) {
+  if (arch::device_architecture() == 0 || !check_arguments(args, D, Dv)) return detail::kNoKernel;
   return with_backward_kernel<D, Dv, kMode>(
       args, [](auto kernel) { return kernel_name<typename decltype(kernel)::type>(); });
 }

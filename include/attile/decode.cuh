@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/device.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
@@ -131,9 +132,10 @@ template <int D, int Dv = D, ForwardPass Args>
   return arch::clear(workspace, bytes, stream);
 }
 
-/// Returns the name of the kernel that `decode` runs for these arguments.
+/// Returns the name of the kernel that `decode` runs for these arguments, as `kernel_name` does.
 template <int D, int Dv = D, ForwardPass Args>
 const char* decode_kernel_name(const Args& args) {
+  if (arch::device_architecture() == 0 || !check_arguments(args, D, Dv)) return detail::kNoKernel;
   return detail::with_decode_kernel<D, Dv>(args, [](auto kernel, const Args&) {
     return kernel_name<typename decltype(kernel)::type>();
   });

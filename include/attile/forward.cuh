@@ -237,9 +237,11 @@ template <int D, int Dv = D, ForwardPass Args>
 }
 
 /// Returns the name of the kernel that the one-call `forward` runs for these arguments: "sm90
-/// forward, Br 128, Bc 128, D 128, Dv 128".
+/// forward, Br 128, Bc 128, D 128, Dv 128"; "no kernel: check says why" without a device or with
+/// arguments that no kernel takes.
 template <int D, int Dv = D, ForwardPass Args>
 const char* kernel_name(const Args& args) {
+  if (arch::device_architecture() == 0 || !check_arguments(args, D, Dv)) return detail::kNoKernel;
   return with_forward_kernel<D, Dv>(
       args, [](auto kernel) { return kernel_name<typename decltype(kernel)::type>(); });
 }

@@ -283,6 +283,10 @@ TEST_CASE("kernel_name says which kernel the one call runs") {
   const auto backward = attile::with_backward_kernel<64>(problem.backward(), name);
   CHECK(attile::kernel_name<64>(problem.forward()) == forward);
   CHECK(attile::kernel_name<64>(problem.backward()) == backward);
+  const std::string none = "no kernel: check says why";
+  CHECK(attile::kernel_name<64>(attile::ForwardArgs<float>{}) == none);
+  CHECK(attile::kernel_name<64>(attile::BackwardArgs<float>{}) == none);
+  CHECK(attile::decode_kernel_name<64>(attile::ForwardArgs<float>{}) == none);
   using Portable = attile::ForwardTraits<64, 32, 60, float, Causal, attile::NoScoreMod,
                                          attile::NoDropout, 40, attile::portable::Tuning<128>>;
   static_assert(std::string_view(attile::kernel_name<Portable>()) ==

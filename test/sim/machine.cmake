@@ -19,10 +19,16 @@ set(ATTILE_SIM_DIR ${CMAKE_CURRENT_LIST_DIR})
 
 # attile_sim_executable(target source): kernels in `source` see the simulated attile/arch/, and
 # call the machine at every load and store. Not with less than -O2: of an element that is passed to
-# a function by value, GCC shows the load only where the function is inlined.
+# a function by value, GCC shows the load only where the function is inlined. The C++ compiler gets
+# a file that includes the source, which so stays nvcc's in other targets.
 function(attile_sim_executable target source)
-  set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
-  add_executable(${target} ${source})
+  if(NOT CMAKE_CXX_COMPILER_LOADED)
+    message(FATAL_ERROR "attile: the simulated machine needs C++: project(... LANGUAGES CXX)")
+  endif()
+  cmake_path(ABSOLUTE_PATH source NORMALIZE)
+  set(unit ${CMAKE_CURRENT_BINARY_DIR}/${target}.sim.cpp)
+  file(CONFIGURE OUTPUT ${unit} CONTENT "#include \"${source}\"\n")
+  add_executable(${target} ${unit})
   target_compile_options(
     ${target} PRIVATE -O2 -g1 -Wall -Wextra -Wno-restrict -Wno-unknown-pragmas -fsanitize=thread
                       -fno-optimize-sibling-calls --param tsan-instrument-func-entry-exit=0)

@@ -135,11 +135,13 @@ struct WithPolicy<PolicyBundle<M, S, P, Q, K>, Policy> {
                                 Sequences<Policy> + AttentionSink<Policy>;
   static_assert(kKinds != 0 || !kHasVisible<Policy>,
                 "attile: no Mask: it wants ATTILE_HOST_DEVICE bool visible(ScoreIndex, Extent) "
-                "const, in a type that is trivially copyable");
+                "const, in a type that is trivially copyable; static_assert(attile::Mask<M>) says "
+                "which of these is missing");
   static_assert(kKinds != 0 || kHasVisible<Policy> || !kHasCall<Policy>,
                 "attile: no ScoreMod: it wants template <class Real> ATTILE_HOST_DEVICE "
                 "ModifiedScore<Real> operator()(Real s, ScoreIndex, Extent) const, in a type that "
-                "is trivially copyable");
+                "is trivially copyable; static_assert(attile::ScoreMod<S>) says which of these is "
+                "missing");
   static_assert(kKinds != 0 || kHasVisible<Policy> || kHasCall<Policy>,
                 "attile: no policy: a Mask has visible, a ScoreMod operator(), and a Dropout, a "
                 "Sequences or an AttentionSink all that its concept asks for");

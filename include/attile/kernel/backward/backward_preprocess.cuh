@@ -8,6 +8,7 @@
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/device_policy.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
@@ -165,6 +166,7 @@ inline constexpr std::size_t kPreprocessSharedBytes =
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
     backward_preprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
+  detail::require_device_policies<typename Traits::Policies>();
   using Products = RowProducts<typename Traits::ElementType>;
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr int kWarp = arch::kWarpSize;

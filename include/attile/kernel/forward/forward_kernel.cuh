@@ -8,6 +8,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/core/args.h>
 #include <attile/core/check.h>
+#include <attile/core/device_policy.h>
 #include <attile/core/earlier_keys.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
@@ -162,6 +163,7 @@ ATTILE_DEVICE void store_lse(const ForwardParams<Traits>& p, const Coord& coord,
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     forward_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
+  detail::require_device_policies<typename Traits::Policies>();
   forward_block<Traits>(p, arch::block_index(), arch::dynamic_shared());
 }
 

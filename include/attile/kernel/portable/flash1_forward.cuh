@@ -5,6 +5,7 @@
 #include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
+#include <attile/core/device_policy.h>
 #include <attile/core/schedule.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/portable/flash1_params.cuh>
@@ -198,6 +199,7 @@ ATTILE_DEVICE void flash1_forward_slab(const Flash1Params<Traits>& p, const Work
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     flash1_forward_kernel(const ATTILE_GRID_CONSTANT Flash1Params<Traits> p) {
+  detail::require_device_policies<typename Traits::Policies>();
   if constexpr (kHasSavedState<typename Traits::DropoutType>) {
     if (arch::block_index() == 0 && arch::thread_index() == 0 && p.rng != nullptr) {  // line 1
       p.rng[0] = p.policies.dropout.current_seed();

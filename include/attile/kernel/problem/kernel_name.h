@@ -39,6 +39,9 @@ inline constexpr StaticText kKernelName = [] {
   return name;
 }();
 
+/// Stands for the name where no kernel runs: without a device, or with arguments that are refused.
+inline constexpr const char* kNoKernel = "no kernel: check says why";
+
 }  // namespace detail
 
 /// Returns the family, the direction and the tiles of a kernel: "sm90 forward, Br 128, Bc 128, D
