@@ -306,11 +306,11 @@ attile::Check check(const A& a) {
   return attile::check<kD, kDv>(a);
 }
 
-/// Forward passes take it where it makes them faster: where sequences have lengths of their own, and
-/// under masks that say so (earlier headers have none).
+/// Forward passes take it where it makes them faster.
 template <class A>
-constexpr bool kTakesWorkspace = !A::SequencesType::kUniform ||
-                                 requires { requires A::MaskType::kUnevenRows; };
+constexpr bool kTakesWorkspace = !A::SequencesType::kUniform || requires {
+  requires A::MaskType::kUnevenRows;
+};
 
 template <class A>
 cudaError_t workspace_of(const A& a, std::size_t& bytes) {

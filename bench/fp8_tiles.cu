@@ -170,10 +170,10 @@ class Contest {
   }
   /// Adds a kernel with these tiles (sm90::Tuning).
   template <Fp8Sums kSums, int Br, int Bc, int kStages, int kParts = 1, bool kOverlaps = true,
-            bool kOrders = false>
+            bool kOrders = false, bool kWaitsLate = false>
   void add_tiles() {
-    using Tuning =
-        attile::sm90::Tuning<kStages, false, true, 0, false, false, kParts, kOrders, kOverlaps>;
+    using Tuning = attile::sm90::Tuning<kStages, false, true, 0, false, false, kParts, kOrders,
+                                        kOverlaps, kWaitsLate>;
     using Traits = typename Tuning::template Forward<Br, Bc, D, Types<kSums>,
                                                      typename Args<kSums>::Policies, D>;
     add<Traits>(kSums == Fp8Sums::kPromoted ? "promoted" : "unpromoted", "");
@@ -186,6 +186,7 @@ class Contest {
     if (Traits::kOutputParts > 1) tiles += ", " + std::to_string(Traits::kOutputParts) + " parts";
     if (!Traits::kOverlaps) tiles += ", apart";
     if (Traits::kOrdersConsumers) tiles += ", in order";
+    if (Traits::kWaitsLate) tiles += ", late";
     contenders_.push_back({kind, tiles + note, [a] { return attile::forward<Traits>(a); }});
   }
   void add_all() {
@@ -204,7 +205,7 @@ class Contest {
     constexpr auto kPromoted = Fp8Sums::kPromoted, kUnpromoted = Fp8Sums::kUnpromoted;
     if constexpr (D == 64) {
       add_tiles<kPromoted, 192, 96, 3, 1, true, true>();
-      add_tiles<kPromoted, 192, 128, 2, 2>();
+      add_tiles<kPromoted, 192, 96, 3>();
       add_tiles<kPromoted, 192, 128, 2, 1, false>();
       add_tiles<kPromoted, 192, 128, 2, 1, false, true>();
       add_tiles<kPromoted, 128, 128, 3>();
@@ -223,17 +224,17 @@ class Contest {
       add_tiles<kPromoted, 128, 192, 2, 2, false>();
       add_tiles<kPromoted, 128, 224, 2, 2, false>();
       add_tiles<kPromoted, 128, 224, 2, 2, false, true>();
-      add_tiles<kPromoted, 192, 96, 2, 2, false>();
+      add_tiles<kPromoted, 192, 96, 2, 2, false, false, true>();
       add_tiles<kUnpromoted, 128, 128, 3>();
       add_tiles<kUnpromoted, 128, 160, 2>();
-      add_tiles<kUnpromoted, 128, 192, 2>();
-      add_tiles<kUnpromoted, 128, 224, 2, 1, true, true>();
+      add_tiles<kUnpromoted, 128, 224, 2>();
+      add_tiles<kUnpromoted, 192, 96, 2>();
     } else {
-      add_tiles<kPromoted, 128, 128, 2, 2, false, true>();
+      add_tiles<kPromoted, 128, 128, 2, 2, false>();
       add_tiles<kPromoted, 128, 64, 2, 4>();
       add_tiles<kPromoted, 128, 64, 3, 4, false>();
       add_tiles<kUnpromoted, 128, 64, 3>();
-      add_tiles<kUnpromoted, 128, 96, 2, 1, true, true>();
+      add_tiles<kUnpromoted, 128, 96, 2>();
     }
   }
 

@@ -101,7 +101,7 @@ class Problem {
         q_dev_(q_),
         k_dev_(k_),
         v_dev_(v_),
-        o_dev_(sizes.queries()),
+        o_dev_(std::vector<T>(sizes.queries(), attile::from_float<T>(NAN))),  // unwritten rows show
         bias_dev_(bias_),
         gain_dev_(gain_) {}
 

@@ -92,8 +92,8 @@ constexpr Sm80ForwardTiles sm80_fp32_forward_tiles(int dim) {
   return {64, dim <= 64 ? 64 : dim <= 128 ? 32 : 16, 4, 1, 2};
 }
 
-/// Says whether only the mask takes registers in the sm90 forward kernel, and few: what it says of a
-/// row is at most two words. More are spilled with the tiles for these masks.
+/// Says whether only the mask takes registers in the sm90 forward kernel, and few: what it says of
+/// a row is at most two words. More are spilled with the tiles for these masks.
 template <class Args>
 inline constexpr bool kHasMaskedTiles =
     kIsIdentity<typename Args::ScoreModType> && !Args::DropoutType::kEnabled &&
@@ -163,8 +163,7 @@ constexpr Sm90Tiles sm90_fast_forward_tiles(int d, int dv, bool small_bc, TileSe
     return small_bc ? Sm90Tiles{192, 64, 4} : Sm90Tiles{rows_of_tile, 96, 3};
   }
   if (dim <= 128 && small_bc) return {192, 64, 4};
-  if (dim <= 128)
-    return is_long(tile_set) ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
+  if (dim <= 128) return is_long(tile_set) ? Sm90Tiles{192, 80, 3} : Sm90Tiles{128, 128, 2};
   if (dim <= 192 && dv <= 128) return small_bc ? Sm90Tiles{128, 64, 4} : Sm90Tiles{128, 112, 2};
   if (dim <= 192) return small_bc ? Sm90Tiles{128, 64, 3} : Sm90Tiles{128, 96, 2};
   return {128, 64, 2};
@@ -178,7 +177,8 @@ constexpr Sm90Tiles sm90_general_forward_tiles(int dim) {
   return {128, dim <= 192 ? 48 : 32, 2};
 }
 
-/// Returns the same where kHasMaskedTiles. `reads`: the mask has tiles of its own, which read memory.
+/// Returns the same where kHasMaskedTiles. `reads`: the mask has tiles of its own, which read
+/// memory.
 constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
   if (dim <= 64) return {192, 64, 5};
   if (dim <= 96) return {192, 64, 4};
@@ -188,9 +188,11 @@ constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
 
 /// Returns the tiles where Q, K and V are in fp8. Products take half the time of those of 16 bits,
 /// and the softmax the same, so that the work of a step which does not depend on Bc counts for
-/// more: Bc is the largest that spills nothing. A promoted P V takes registers beside S and O;
-/// above 128 columns of O it takes those of S. `fast`: on the fast path without dropout; `bare`:
-/// also without a modifier, with a mask that takes no registers, and for sequences of one length.
+/// more: Bc is the largest that spills nothing, but for unpromoted sums of 65 to 128 columns, of
+/// which three consumers are faster than a larger Bc of two. A promoted P V takes registers beside
+/// S and O; above 128 columns of O it takes those of S. `fast`: on the fast path without dropout;
+/// `bare`: also without a modifier, with a mask that takes no registers, and for sequences of one
+/// length.
 constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fast, bool bare) {
   if (dv <= 64) {
     if (!bare) return {128, 128, 2};
@@ -202,13 +204,13 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
     if (promotes) return {128, 160, 2, 0, 2};
     return bare ? Sm90Tiles{192, 96, 2, 0, 1, true, true} : Sm90Tiles{128, 160, 2};
   }
-  if (!promotes) return {128, fast ? 96 : 32, 2};
+  if (!promotes) return {128, fast ? 96 : 32, 2, 0, 1, true, fast};
   if (!fast) {
     int parts = dv <= 192 ? 3 : 4;
     while (round_up(dv, 32) % (16 * parts) != 0) ++parts;  // each a multiple of 16 columns
     return {128, 64, 2, 0, parts, false};
   }
-  return dv <= 192 ? Sm90Tiles{128, 96, 2, 0, 2, false} : Sm90Tiles{128, 128, 2, 0, 2, false};
+  return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true};
 }
 
 /// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of

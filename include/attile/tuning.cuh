@@ -79,8 +79,8 @@ struct Sm90Forward {
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
   /// The fourth warp of the producer, which counts, has something else to do in some sets.
-  static constexpr bool kCounts = kUnevenRows<M> && Args::SequencesType::kUniform &&
-                                  kTileSet == TileSet::kAny && !E::kAllFp8;
+  static constexpr bool kCounts =
+      kUnevenRows<M> && Args::SequencesType::kUniform && kTileSet == TileSet::kAny && !E::kAllFp8;
   static constexpr bool kBare =
       (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>)&&kPlainScores<Args> &&
       Args::SequencesType::kUniform && kTileSet != TileSet::kPackedHeads;

@@ -366,9 +366,9 @@ string(JOIN "' '" words ${slow})
 set(command "${slow}")
 execute_process(COMMAND sh -c "exec '${ATTEND}' '${words}' 2>&1" RESULT_VARIABLE code
                 OUTPUT_VARIABLE stdout)
-set(half_way "attend: errors against fp64: [0-9]+ % after [0-9]+ s, about [0-9]+ s to go\n")
-if(NOT code EQUAL 0 OR NOT stdout MATCHES
-                       "^shape .*\ndevice .*${half_way}(.*\n)?error against fp64\n")
+set(first "^(attend: reading: [^\n]*\n)*shape .*\ndevice ")
+set(then "attend: errors against fp64: [0-9]+ % after [0-9]+ s, about [0-9]+ s to go\n")
+if(NOT code EQUAL 0 OR NOT stdout MATCHES "${first}.*${then}(.*\n)?error against fp64\n")
   wrong("must print the heading, then how far it is, then the errors")
 endif()
 find_program(script script) # of util-linux: a terminal

@@ -122,13 +122,18 @@ inline constexpr bool kOutputIsCopied = sizeof(typename Args::Elements::O) == 2;
 /// it.
 template <class Args>
 bool sm90_addresses(const Args& a, int bc) {
+  // Sequences of their own lengths may share what is read, if no other tensor's batches count with
+  // it.
+  const auto is_repeated = [](const auto& t) {
+    return Args::kIsForward && !Args::SequencesType::kUniform && t.batch_stride == 0;
+  };
   const auto addresses = [&](const auto& t, attile::RowShape shape, int heads) {
     const auto steps = [&](std::int64_t stride, int count) {
       return count == 1 || (stride > 0 && stride * int{sizeof *t.data} % 16 == 0);
     };
     return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 &&
-           steps(t.batch_stride, shape.batches) && steps(t.head_stride, heads) &&
-           steps(t.row_stride, shape.rows);
+           (is_repeated(t) || steps(t.batch_stride, shape.batches)) &&
+           steps(t.head_stride, heads) && steps(t.row_stride, shape.rows);
   };
   // What copies write has rows of whole units of 16 bytes.
   const auto whole = [](const auto& t, int dim) { return dim * int{sizeof *t.data} % 16 == 0; };
@@ -142,8 +147,8 @@ bool sm90_addresses(const Args& a, int bc) {
   if (!no_rows && !no_keys && a.v_col_stride != 1) {
     // V by columns is the matrix of which a row is a column, and whose sequences have one length.
     const attile::Tensor columns{a.v.data, a.v.batch_stride, a.v.head_stride, a.v_col_stride};
-    const bool is_boxed = Args::SequencesType::kUniform &&
-                          addresses(columns, {keys.batches, dim_v}, a.kv_heads);
+    const bool is_boxed =
+        Args::SequencesType::kUniform && addresses(columns, {keys.batches, dim_v}, a.kv_heads);
     if (!is_boxed) return false;
   }
   if constexpr (!Args::SequencesType::kUniform) {

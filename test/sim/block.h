@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <source_location>
+#include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -36,6 +37,7 @@ struct Wait {
   int barrier = 0;
   unsigned count = 0;
   const Mbarrier* mbarrier = nullptr;
+  std::string caller = {};  ///< the line that calls the function of tile/ where it waits
 };
 
 /// An asynchronous copy. Its group: how many the thread had closed when it began.

@@ -170,6 +170,8 @@ class Machine {
   void report(std::string kind, const std::string& text);
   void report_fault(const Fault& fault, const std::string& what);
   void report_deadlock();
+  void ask_for_callers();
+  std::string waits_of(const Block& block) const;
   std::string who(int thread, std::int64_t block) const;
   std::string who() const { return who(current_->index, current_->block->index); }
 
@@ -197,6 +199,7 @@ class Machine {
   };
   std::map<const void*, Released> released_;  ///< what the last release of each address told
   Epoch now_ = 0;
+  bool asks_ = false;      ///< where those who wait were called
   bool progress_ = false;  ///< since those who poll last ran
 
   fiber host_;

@@ -312,6 +312,10 @@ void Machine::switch_out(State state) {
 void Machine::wait(State state, const Wait& wait) {
   current_->wait = wait;
   switch_out(state);
+  while (asks_) {
+    current_->wait.caller = calling_line();
+    switch_out(state);
+  }
 }
 
 void Machine::keep_counts() {
@@ -535,7 +539,7 @@ void Machine::access(const void* address, std::size_t bytes, Touch touch, const 
     const std::string space = in_shared ? "shared memory + " : "device memory, at ";
     return who() + verb + std::to_string(bytes) + " bytes of " + space +
            hex(shadow != nullptr || in_shared ? offset : reinterpret_cast<std::size_t>(p)) + " (" +
-           place_of(pc) + ")";
+           place_here(pc) + ")";
   };
   if (shadow == nullptr) {
     report("bounds", what() + (in_shared ? ": the launch asked for " +
@@ -690,13 +694,14 @@ void Machine::report_fault(const Fault& fault, const std::string& what) {
                                     "), and no await_dependencies lies between");
   }
   const auto other = [&] { return who(fault.thread, fault.block - launch_begin_) + " "; };
+  const bool is_thread = fault.thread < static_cast<int>(grid_.threads);
   const std::string where = "(" + place_of(fault.pc) + ")";
   switch (fault.kind) {
     case Fault::Kind::kUninitialised:
       return report("uninitialised", what + ", some of which nobody has written");
     case Fault::Kind::kInFlight:
-      return report("in flight", what + ", which the copy of " + other() + where +
-                                     " is still writing: it has not waited for it");
+      return report("in flight", what + ", which " + (is_thread ? "the copy of " : "") + other() +
+                                     where + " is still writing: nothing has waited for it");
     case Fault::Kind::kProxy:
       return report("proxy", what + ", which " + other() + "has written " + where +
                                  ", and no fence_async_proxy of that thread, or of those who told "
@@ -710,36 +715,69 @@ void Machine::report_fault(const Fault& fault, const std::string& what) {
   }
 }
 
-void Machine::report_deadlock() {
+/// Each thread that waits in a function of tile/ goes on for as long as it takes to say who called
+/// that.
+void Machine::ask_for_callers() {
+  asks_ = true;
+  for (Block& block : blocks_) {
+    for (unsigned t = 0; t < block.size; ++t) {
+      Thread& thread = *block.threads[t];
+      const bool waits = thread.state == State::kWaiting || thread.state == State::kPolling;
+      if (waits && std::strstr(thread.wait.at.file_name(), "/attile/tile/") != nullptr) {
+        resume(thread);
+      }
+    }
+  }
+  asks_ = false;
+}
+
+/// What the threads of a block wait for.
+std::string Machine::waits_of(const Block& block) const {
+  std::map<std::string, std::vector<int>> waits;
+  for (unsigned t = 0; t < block.size; ++t) {
+    const Thread& thread = *block.threads[t];
+    if (thread.state == State::kEnded) continue;
+    std::string what = thread.wait.what;
+    if (thread.state == State::kPolling) {
+      what = "another value than " + std::to_string(thread.polled_value) + what;
+    } else if (thread.wait.barrier != 0) {
+      what = "barrier " + std::to_string(thread.wait.barrier) + " of " +
+             std::to_string(thread.wait.count) + " threads at ";
+    } else if (const Mbarrier* const barrier = thread.wait.mbarrier) {
+      what = "the end of phase " + std::to_string(barrier->phase) + " of the mbarrier at " +
+             shared_text(barrier->offset) + ", to which " + std::to_string(barrier->pending) +
+             " arrivals and " + std::to_string(barrier->bytes) + " bytes have yet to come, at ";
+    }
+    what += place_of(thread.wait.at);
+    if (!thread.wait.caller.empty()) what += ", from " + thread.wait.caller;
+    waits[what].push_back(thread.index);
+  }
   std::string text;
+  for (const auto& [what, threads] : waits) {
+    text += " " + std::to_string(threads.size()) + " threads (" + std::to_string(threads.front()) +
+            " first) wait for " + what + ";";
+  }
+  return text + " " + std::to_string(block.ended) + " have ended. ";
+}
+
+void Machine::report_deadlock() {
+  ask_for_callers();
+  std::vector<std::pair<std::string, std::string>> blocks;  // their numbers, and what they wait for
   int last = -1;
   for (const Block& block : blocks_) {
     if (block.size == 0) continue;
-    std::map<std::string, std::vector<int>> waits;
-    for (unsigned t = 0; t < block.size; ++t) {
-      const Thread& thread = *block.threads[t];
-      if (thread.state == State::kEnded) continue;
-      std::string what = thread.wait.what;
-      if (thread.state == State::kPolling) {
-        what = "another value than " + std::to_string(thread.polled_value) + what;
-      } else if (thread.wait.barrier != 0) {
-        what = "barrier " + std::to_string(thread.wait.barrier) + " of " +
-               std::to_string(thread.wait.count) + " threads at ";
-      } else if (const Mbarrier* const barrier = thread.wait.mbarrier) {
-        what = "the end of phase " + std::to_string(barrier->phase) + " of the mbarrier at " +
-               shared_text(barrier->offset) + ", to which " + std::to_string(barrier->pending) +
-               " arrivals and " + std::to_string(barrier->bytes) + " bytes have yet to come, at ";
-      }
-      waits[what + place_of(thread.wait.at)].push_back(thread.index);
-    }
-    text += "block " + std::to_string(block.index) + ":";
-    for (const auto& [what, threads] : waits) {
-      text += " " + std::to_string(threads.size()) + " threads (" +
-              std::to_string(threads.front()) + " first) wait for " + what + ";";
-    }
-    text += " " + std::to_string(block.ended) + " have ended. ";
     last = std::max(last, block.index);
+    const std::string waits = waits_of(block), number = std::to_string(block.index);
+    const auto same = std::find_if(blocks.begin(), blocks.end(),
+                                   [&](const auto& other) { return other.second == waits; });
+    if (same == blocks.end()) {
+      blocks.emplace_back("block " + number, waits);
+    } else {
+      same->first += ", and block " + number + " alike";
+    }
   }
+  std::string text;
+  for (const auto& [numbers, waits] : blocks) text += numbers + ":" + waits;
   const int later = static_cast<int>(grid_.blocks) - last - 1;
   report("deadlock", text + std::to_string(later) + " later blocks have not begun");
 }

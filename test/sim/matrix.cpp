@@ -87,14 +87,14 @@ void multiply_add(float (&d)[4], const Factors<kDepth>& x) {
   Words largest{};  // the bits of magnitudes have the order of the magnitudes
   for (const Doubles& term : terms) {
     plain_sum += term;
-    const Words magnitude = std::bit_cast<Words>(term) & kMagnitude;
+    const Words magnitude = reinterpret_cast<Words>(term) & kMagnitude;
     largest = magnitude > largest ? magnitude : largest;
   }
   // In units of that last bit, which are powers of two, the terms are whole numbers below
   // 2^(kBits + 1).
   static_assert(kDepth + 1 < (1u << (30 - kBits)), "the sum of so many of them is an int");
   constexpr double kUnits = 1 << kBits;
-  const Doubles power = std::bit_cast<Doubles>(largest & kExponent);
+  const Doubles power = reinterpret_cast<Doubles>(largest & kExponent);
   const Doubles units = kUnits / power;
   Ints sum{};
   for (const Doubles& term : terms) sum += __builtin_convertvector(term * units, Ints);

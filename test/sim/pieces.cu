@@ -179,11 +179,14 @@ void maps() {
       attile::bhsd(data.get(), {.rows = 64, .heads = 1, .dim = 64});
   if (!tile::make_map<Tile>(map, whole, {1, 64}, 1, 64)) fail("make_map", "a whole tensor");
   refuses("dim", tile::make_map<Tile>(map, whole, {1, 64}, 1, 65), "dim must be");
-  refuses("no rows", tile::make_map<Tile>(map, whole, {1, 0}, 1, 64), "not empty");
+  refuses("no rows", tile::make_map<Tile>(map, whole, {1, 0}, 1, 64), "1 to 2^32 batches");
   refuses(
       "an odd address",
       tile::make_map<Tile>(map, attile::Tensor<__half>{data.get() + 1, 0, 0, 64}, {1, 8}, 1, 64),
-      "16 bytes");
+      "whose address");
+  refuses("rows of 60 apart",
+          tile::make_map<Tile>(map, attile::Tensor<__half>{data.get(), 0, 0, 60}, {1, 8}, 1, 60),
+          "apart");
   refuses("rows of 63", tile::make_map<Tile>(map, whole, {1, 8}, 1, 63), "is written");
   const attile::Tensor<const __half> read = whole;
   if (!tile::make_map<Tile>(map, read, {1, 8}, 1, 63)) fail("make_map", "rows that are read");

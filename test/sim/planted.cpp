@@ -8,7 +8,9 @@
 #include <attile/arch/memory.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/tile_mma.cuh>
 
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -20,6 +22,7 @@
 namespace {
 
 namespace arch = attile::arch;
+namespace tile = attile::tile;
 
 constexpr int kThreads = 64;
 
@@ -768,6 +771,44 @@ TEST_CASE("planted.matrices") {
   const auto found = multiply_reports<true, false>();
   REQUIRE(found.size() == 1);
   CHECK((found.front().kind == "race" || found.front().kind == "uninitialised"));
+}
+
+enum class Slip { kNone, kNoBarrier, kNoClear };
+
+/// out = A A^T, by pieces of tile/, the sums rescaled by 0 before as those of a first tile are.
+template <Slip kSlip>
+void square(float* out, const __half* a) {
+  using Tile = tile::PanelTile<32, 32, __half>;
+  using Sums = tile::MmaTile<32, 32, 2>;
+  tile::SharedCarver carver{arch::dynamic_shared()};
+  const auto a_smem = carver.take<Tile>();
+  tile::load_async<kThreads>(a_smem, tile::Matrix<const __half>{a, 32, 32, 32, 1}, 0);
+  arch::async_copy_commit();
+  arch::async_copy_wait<0>();
+  if (kSlip != Slip::kNoBarrier) arch::barrier();
+  Sums sums;
+  if (kSlip != Slip::kNoClear) sums.clear();
+  for (int r = 0; r < Sums::kRegRows; ++r) sums.scale_row(r, 0.0f);
+  tile::multiply<__half>(sums, tile::SharedLeft(a_smem, Sums::warp_row()),
+                         tile::SharedRightTransposed(a_smem));
+  tile::store(tile::Matrix<float>{out, 32, 32, 32, 1}, sums, 0);
+}
+
+TEST_CASE("planted.tiles") {
+  const example::DeviceArray<__half> a(std::vector<__half>(32 * 32, __float2half(1.0f)));
+  const Numbers out = zeros(32 * 32);
+  const __half* const from = a.get();
+  CHECK(reports_of(1, 2048, square<Slip::kNone>, out.get(), from).empty());
+  CHECK(out.download() == std::vector<float>(32 * 32, 32.0f));
+  // The line of a piece, and the one that calls it.
+  const auto found = reports_of(1, 2048, square<Slip::kNoBarrier>, out.get(), from);
+  REQUIRE(found.size() == 1);
+  CAPTURE(found.front().text);
+  CHECK(found.front().text.find("mma_operands.cuh:") != std::string::npos);
+  CHECK(found.front().text.find(", from planted.cpp:") != std::string::npos);
+  // Registers are not looked at; they begin as NaN.
+  CHECK(reports_of(1, 2048, square<Slip::kNoClear>, out.get(), from).empty());
+  for (const float x : out.download()) CHECK(std::isnan(x));
 }
 
 TEST_CASE("planted.a_grid_that_no_device_takes") {

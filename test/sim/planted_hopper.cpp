@@ -11,6 +11,7 @@
 #include <attile/arch/wgmma.cuh>
 #include <attile/core/element.h>
 #include <attile/core/panel_layout.h>
+#include <attile/tile_wgmma.cuh>
 
 #include <algorithm>
 #include <cstddef>
@@ -25,6 +26,7 @@
 namespace {
 
 namespace arch = attile::arch;
+namespace tile = attile::tile;
 
 using Halves = example::DeviceArray<__half>;
 using Reports = std::vector<sim::Report>;
@@ -386,6 +388,24 @@ TEST_CASE("planted.hopper.phases") {
   check_report(reports_of(64, 64, phases<2>, 0), {"mbarrier"},
                {"thread 40 of block", "phase 0", "which is in phase 2 already"});
   check_report(reports_of(64, 64, no_barrier), {"mbarrier"}, {"which nobody has initialised"});
+}
+
+using OneTile = tile::Pipeline<tile::PanelTile<kSize, kSize, __half>, 1>;
+
+/// One warp waits for a tile that nobody loads.
+void nobody_loads() {
+  tile::SharedCarver carver{arch::dynamic_shared()};
+  const auto pipeline = carver.take<OneTile>();
+  tile::init_pipelines(1, pipeline);
+  if (arch::thread_index() < 32) static_cast<void>(pipeline.consumer_wait({}));
+}
+
+TEST_CASE("planted.hopper.a_deadlock_in_a_piece_tells_who_calls_it") {
+  sim::set_residency(2);
+  check_report(reports_of(64, tile::shared_bytes<OneTile>, nobody_loads), {"deadlock"},
+               {"block 0, and block 1 alike:", " 32 threads (0 first) wait for the end of phase 0",
+                "pipeline.cuh:", ", from planted_hopper.cpp:"});
+  sim::set_residency(0);
 }
 
 enum class Order { kAllWait, kOneWaits, kOneWaitsAndMeets };

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unwind.h>
 #include <vector>
 
 namespace sim {
@@ -18,9 +19,7 @@ std::string file_name(std::string path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
-/// The lines that a place in the program stands for: the one in the innermost of the functions that
-/// were inlined there first.
-std::vector<std::string> lines_of(const void* pc) {
+std::vector<std::string> find_lines(const void* pc) {
   Dl_info info{};
   if (pc == nullptr || dladdr(pc, &info) == 0) return {};
   // The return address lies behind the call.
@@ -40,7 +39,28 @@ std::vector<std::string> lines_of(const void* pc) {
   return lines;
 }
 
+/// The lines that a place in the program stands for: the one in the innermost of the functions that
+/// were inlined there first.
+const std::vector<std::string>& lines_of(const void* pc) {
+  static std::map<const void*, std::vector<std::string>> known;
+  const auto [found, is_new] = known.try_emplace(pc);
+  if (is_new) found->second = find_lines(pc);
+  return found->second;
+}
+
 bool is_in(const std::string& line, const char* folder) { return line.find(folder) != line.npos; }
+
+/// The running thread's return addresses, the innermost first.
+std::vector<const void*> callers() {
+  std::vector<const void*> addresses;
+  const auto add = [](_Unwind_Context* context, void* to) {
+    auto& all = *static_cast<std::vector<const void*>*>(to);
+    all.push_back(reinterpret_cast<const void*>(_Unwind_GetIP(context)));
+    return all.size() < 32 ? _URC_NO_REASON : _URC_END_OF_STACK;
+  };
+  _Unwind_Backtrace(add, &addresses);
+  return addresses;
+}
 
 }  // namespace
 
@@ -59,6 +79,28 @@ std::string place_of(const void* pc) {
   }
   if (place.empty()) place = "an unknown place";
   return place;
+}
+
+std::string calling_line(const void* pc) {
+  bool is_there = pc == nullptr, is_in_tile = false;
+  for (const void* const caller : callers()) {
+    is_there = is_there || caller == pc;
+    if (!is_there) continue;
+    for (const std::string& line : lines_of(caller)) {
+      if (is_in(line, "/attile/arch/")) continue;
+      if (!is_in(line, "/attile/tile/") && is_in_tile) return file_name(line);
+      is_in_tile = is_in_tile || is_in(line, "/attile/tile/");
+    }
+  }
+  return {};
+}
+
+std::string place_here(const void* pc) {
+  const std::string place = place_of(pc);
+  const auto& lines = lines_of(pc);
+  if (lines.empty() || !is_in(lines.back(), "/attile/tile/")) return place;
+  const std::string caller = calling_line(pc);
+  return caller.empty() ? place : place + ", from " + caller;
 }
 
 std::string place_of(const std::source_location& at) {

@@ -236,18 +236,18 @@ void check_pages_that_are_refused() {
 
 const bool kRegistered = [] {
   using enum Policy;
-  const Suite suite(
-      "sim.sm90",
-      kSimulatedPolicies + kLearnedPolicies + kSequencePolicies + kSinkPolicies + kBlockPolicies +
-          kEarlierPolicies +
-          policies<kHalfBias, kPreparedAlibi, kCachedCausal, kPagedWindow, kPagedPackedEverything>);
+  const Suite suite("sim.sm90", kSimulatedPolicies + kLearnedPolicies + kSequencePolicies +
+                                    kSinkPolicies + kBlockPolicies + kEarlierPolicies +
+                                    policies<kHalfBias, kFullAlibi, kPreparedAlibi, kCachedCausal,
+                                             kPagedWindow, kPagedPackedEverything>);
   suite.forward<__half>(
       "128x64", simulated<Two>(kMost),
       kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
-  suite.forward<__half>("128x64", simulated<Two>(kMost), policies<kCachedCausal, kEarlier>);
+  suite.forward<__half>("128x64", simulated<Two>(kMost),
+                        policies<kCachedCausal, kEarlier, kFullAlibi>);
   suite.forward<__nv_bfloat16>(
       "192x32", simulated<Three>(kMost),
-      policies<kCausal, kPackedCausal, kPreparedAlibi, kEarlierEverything> +
+      policies<kCausal, kFullAlibi, kPackedCausal, kPreparedAlibi, kEarlierEverything> +
           in_full(policies<kCachedPackedAlibi>));
   // Also with more work tiles than blocks: a window that makes a consumer skip tiles of K and V
   // ahead of more work, and dropout, with which consumers are ordered. And all policies at once.
@@ -256,7 +256,7 @@ const bool kRegistered = [] {
                                policies<kEverything>);
   suite.forward<__nv_bfloat16>("64x64", simulated<Plain>(kMost), policies<kCausal>);
   suite.forward<__half>("packed", simulated<Packed>(kMost),
-                        policies<kCausal, kRowIntervals, kSink, kEarlier>);
+                        policies<kCausal, kRowIntervals, kSink, kEarlier, kFullAlibi>);
   suite.forward<__half>("packed_or_sm80", simulated<PackedOrSm80>(kMost), policies<kNone>);
   suite.forward<__half>("counted", simulated<Counted>(kMost),
                         policies<kCausalSortedDocument, kRowIntervals, kKeyPadding>);
@@ -342,6 +342,14 @@ const bool kRegistered = [] {
                    KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<Columns::Kernels, __half, kPackedCausal>::Backward,
                    KernelsOf<RolesInOrder::Kernels, __half, kPackedCausal>::Backward>(suite, 4, 2);
+  // Several kv tiles, whose blocks go row by row through the query heads, and head by head.
+  suite.test("packed_causal", "both", "bits_of_several_kv_tiles", [] {
+    using Both = ByTraits<KernelsOf<Two::Kernels, __half, kPackedCausal>::Forward,
+                          KernelsOf<InOrder::Kernels, __half, kPackedCausal>::Backward>;
+    check_packed_bits<Both>(300, 400, 4, 1);
+    check_packed_bits<Both>(300, 400, 4, 2);
+    CHECK(machine_reports() == "");
+  });
   suite.test("earlier", "forward", "parts_are_the_whole", [] {
     const auto run = on_device([]<class Args>(const Args& args) {
       return attile::forward<attile::sm90::DefaultForwardTraits<Args, 32>>(args);

@@ -95,6 +95,8 @@ struct CombinationOf<Policy::kPreparedAlibi>
 template <>
 struct CombinationOf<Policy::kAlibi> : Combination<Causal, attile::Alibi> {};
 template <>
+struct CombinationOf<Policy::kFullAlibi> : Combination<attile::Alibi> {};
+template <>
 struct CombinationOf<Policy::kSoftcap> : Combination<attile::Softcap> {};
 template <>
 struct CombinationOf<Policy::kBias> : Combination<attile::AdditiveBias<float>> {};

@@ -36,6 +36,7 @@
   X(causal_row_intervals, kCausalRowIntervals)       \
   X(prepared_alibi, kPreparedAlibi)                  \
   X(alibi, kAlibi)                                   \
+  X(full_alibi, kFullAlibi)                          \
   X(softcap, kSoftcap)                               \
   X(bias, kBias)                                     \
   X(half_bias, kHalfBias)                            \
@@ -100,9 +101,9 @@ inline constexpr auto kMaskPolicies =
              Policy::kKeyPadding, Policy::kCausalKeyPadding, Policy::kSortedDocument,
              Policy::kCausalSortedDocument, Policy::kRowIntervals, Policy::kCausalRowIntervals>;
 inline constexpr auto kModifierPolicies =
-    policies<Policy::kPreparedAlibi, Policy::kAlibi, Policy::kSoftcap, Policy::kBias,
-             Policy::kHalfBias, Policy::kSoftcapAlibi, Policy::kDropout, Policy::kCausalDropout,
-             Policy::kUser, Policy::kEverything>;
+    policies<Policy::kPreparedAlibi, Policy::kAlibi, Policy::kFullAlibi, Policy::kSoftcap,
+             Policy::kBias, Policy::kHalfBias, Policy::kSoftcapAlibi, Policy::kDropout,
+             Policy::kCausalDropout, Policy::kUser, Policy::kEverything>;
 /// Those that learn: forward they are as the others, so that few executors run that.
 inline constexpr auto kLearnedPolicies =
     policies<Policy::kLearned, Policy::kLearnedDropout, Policy::kLearnedBias,

@@ -22,21 +22,32 @@ struct TmaCoord {
   int c0, c1, c2, c3, c4;
 };
 
-/// Returns whether copies can address a tensor: its data and strides are multiples of 16 bytes, the
-/// strides of dimensions with more than one element are positive and less than 2^40, and its sizes
-/// are at most 2^32.
-inline bool boxable(const BoxedTensor& tensor) {
-  if (tensor.data == nullptr || reinterpret_cast<std::uintptr_t>(tensor.data) % 16 != 0) {
-    return false;
+/// Returns why copies cannot address a tensor, or null where they can: its data and strides are
+/// multiples of 16 bytes, the strides of dimensions with more than one element are positive and
+/// less than 2^40, and its sizes are at most 2^32.
+inline const char* box_fault(const BoxedTensor& tensor) {
+  if (tensor.data == nullptr) return "TMA copies no tensor whose address is null";
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) % 16 != 0) {
+    return "TMA copies tensors whose address is a multiple of 16 bytes";
   }
   for (int i = 0; i < 5; ++i) {
-    if (tensor.size[i] < 1 || tensor.size[i] > std::int64_t{1} << 32) return false;
+    if (tensor.size[i] < 1 || tensor.size[i] > std::int64_t{1} << 32) {
+      return "TMA copies tensors that have 1 to 2^32 batches, heads, rows and columns";
+    }
     if (i == 0 || tensor.size[i] == 1) continue;
     const std::int64_t stride = tensor.stride_bytes[i];
-    if (stride % 16 != 0 || stride <= 0 || stride >= std::int64_t{1} << 40) return false;
+    if (stride % 16 != 0) {
+      return "TMA copies tensors whose batches, heads and rows are multiples of 16 bytes apart";
+    }
+    if (stride <= 0 || stride >= std::int64_t{1} << 40) {
+      return "TMA copies tensors whose strides are above 0 and below 2^40 bytes";
+    }
   }
-  return true;
+  return nullptr;
 }
+
+/// Returns whether copies can address a tensor.
+inline bool boxable(const BoxedTensor& tensor) { return box_fault(tensor) == nullptr; }
 
 /// Returns whether copies can also write a tensor. A store writes whole units of 16 bytes: where a
 /// row ends inside a unit, it overwrites the memory behind the row. A load has zeros there.

@@ -31,4 +31,14 @@ ATTILE_DEVICE void await_dependencies() {
 #endif
 }
 
+/// Returns whether a kernel that `launch_dependent` launches may begin before the previous one has
+/// ended.
+ATTILE_DEVICE constexpr bool may_begin_early() {
+#if __CUDA_ARCH__ >= 900
+  return true;
+#else
+  return false;
+#endif
+}
+
 }  // namespace attile::arch

@@ -171,6 +171,7 @@ struct BlockSparse {
                 "the tiles of every kernel must divide them");
   static constexpr int kQBlock = QBlock;
   static constexpr int kKvBlock = KvBlock;
+  static constexpr bool kUnevenRows = true;
 
   M inner{};
   int batches = 1, heads = 1;

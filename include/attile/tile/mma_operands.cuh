@@ -7,6 +7,7 @@
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/arch/unset.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/fp8.h>
@@ -127,7 +128,7 @@ class RegisterLeft {
   static constexpr bool kPaired = true;
   static constexpr bool kInRegisters = true;
 
-  RegisterLeft() = default;
+  ATTILE_BEGINS_UNSET(RegisterLeft, words_)
   ATTILE_DEVICE explicit RegisterLeft(const Registers& p) {
     ATTILE_UNROLL
     for (int r = 0; r < Registers::kRegRows; ++r) {
@@ -183,6 +184,8 @@ class LoadedLeft {
 template <class Tile>
 class SharedRight {
  public:
+  static constexpr int kDepth = Tile::kRows;
+
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : reader_(tile, detail::lane() % 16, detail::lane() / 16), first_(first) {}
 
@@ -201,6 +204,8 @@ template <class Tile>
   requires(sizeof(typename Tile::Element) == 4)
 class SharedRight<Tile> {
  public:
+  static constexpr int kDepth = Tile::kRows;
+
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : tile_(tile), first_(first) {}
 
@@ -229,6 +234,7 @@ template <class Tile>
   requires(Fp8<typename Tile::Element>)
 class SharedRight<Tile> {
  public:
+  static constexpr int kDepth = Tile::kRows;
   static constexpr int kLaneColumns = 4;  ///< of the result
 
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
@@ -258,6 +264,7 @@ template <class Tile, bool kConverts = Fp8<typename Tile::Element>>
 class SharedRightTransposed {
  public:
   using Element = typename Tile::Element;
+  static constexpr int kDepth = Tile::kCols;
 
   ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
       : reader_(tile, first + detail::lane() % 8 + detail::lane() / 16 * 8,
@@ -276,6 +283,8 @@ class SharedRightTransposed {
 template <class Tile>
 class SharedRightTransposed<Tile, true> {
  public:
+  static constexpr int kDepth = Tile::kCols;
+
   ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
       : reader_(tile, first + detail::lane() % 16, 0) {}
 

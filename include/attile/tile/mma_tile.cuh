@@ -7,6 +7,7 @@
 #include <attile/arch/memory.cuh>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
+#include <attile/arch/unset.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/fp8.h>
@@ -53,6 +54,7 @@ struct MmaTile {
   static constexpr int kRegCols = kWarpCols / 4;
 
   float x[kRegRows][kRegCols];
+  ATTILE_BEGINS_UNSET(MmaTile, x)
 
   /// Return the first row and the first column of the tile that this thread's warp holds.
   ATTILE_DEVICE static int warp_row() { return warp_row_of(arch::opaque(arch::thread_index())); }

@@ -226,8 +226,7 @@ struct OnlineSoftmax {
   /// Does it for the rows that have a score above their threshold, without the scores. The others
   /// keep m and l, and their factor is 1.
   /// `offset`: how far m is set below the largest score, so that P is above 1.
-  /// Scope    all lanes of a warp. Scores have max_lanes(x) -> the maximum of x over the lanes of a
-  ///          row.
+  /// Scope    all lanes of a warp. Scores have max_lanes(x) -> the maximum of x over a row's lanes.
   template <class Scores, class Offset>
   ATTILE_HOST_DEVICE Rescaling update_max_above(const LaneMaxima& maxima,
                                                 const Thresholds& thresholds, float scale_log2,

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
+#include <attile/arch/unset.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/tile/warp_sum.cuh>
@@ -49,6 +50,7 @@ struct RegisterTile {
   static constexpr bool kExactCols = Cols % kColStep == 0;
 
   float x[kRegRows][kRegCols];
+  ATTILE_BEGINS_UNSET(RegisterTile, x)
 
   /// Returns the row of the tile to which x[r] belongs.
   ATTILE_DEVICE static int row(int r) { return row_lane() * RowRun + row_offset(r); }

@@ -53,11 +53,7 @@ template <class Tile, class Data>
     return refuse("make_map: dim must be 1 to the columns of the tile");
   }
   const arch::BoxedTensor box = boxed<Tile, T>(tensor, shape, heads, dim);
-  if (!arch::boxable(box)) {
-    return refuse(
-        "make_map: TMA copies boxes of tensors that are not empty, whose address and strides are "
-        "multiples of 16 bytes, and whose strides are above 0 and below 2^40 bytes");
-  }
+  if (const char* const why = arch::box_fault(box)) return refuse(why);
   // A store writes whole units of 16 bytes, and would write past a row that ends inside one.
   if (!std::is_const_v<Data> && !arch::storable(box)) {
     return refuse("make_map: a tensor that is written has rows of a multiple of 16 bytes");

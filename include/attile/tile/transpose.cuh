@@ -32,9 +32,8 @@ ATTILE_HOST_DEVICE constexpr int column_of_row(int row) {
 /// Writes an operand of fp8 that lies by rows: to(r, p) = from(BytePairs::element(p),
 /// column_of_row(r)).
 /// Shapes   from (depth, columns), to (columns, depth): multiples of 32.
-/// kPieces  2 or 4: how many pieces of 32 rows and 16 columns a warp has at once, of which it loads
-///          one half while it stores the other; 2 where it has fewer columns than 64. Each takes
-///          four registers.
+/// kPieces  2 or 4: how many pieces of 32 rows and 16 columns a warp loads before it stores the
+///          first one of them; 2 where it has fewer columns than 64. Each takes four registers.
 /// Scope    all lanes of a warp, which is `number` of kWarps that write a part each.
 /// Barriers `arch::fence_async_proxy` by all lanes and a barrier after, before a product reads it.
 template <int kWarps = 1, int kPieces = 2, int Depth, int Cols, class T>
@@ -49,40 +48,26 @@ ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
   const std::uint32_t from_base = arch::shared_address(from.data);
   const LaneOffsets<From> from_offsets(lane, 0);
   const LaneOffsets<To> to_offsets(lane % 16, lane / 16);
-  constexpr int kCols = 16 * (Cols % (kWarps * kPieces * 16) == 0 ? kPieces : 2);
-  constexpr int kHalf = kCols / 2;
-  // Of each piece: rows 2 i and 2 i + 1 of columns 2 c and 2 c + 1, of 8 rows in each word.
-  using Pieces = std::uint32_t[kHalf / 16][4];
-  const auto load = [&](Pieces& x, int row, int first) {
-    ATTILE_UNROLL
-    for (int col = 0; col < kHalf; col += 16) {
-      arch::load_matrices_transposed(x[col / 16], from_base + from_offsets.at(row, first + col));
-    }
-  };
-  const auto store = [&](const Pieces& x, int row, int first) {
-    ATTILE_UNROLL
-    for (int col = 0; col < kHalf; col += 16) {
-      const auto& w = x[col / 16];
-      const std::uint32_t y[4] = {
-          arch::every_second_byte<false>(w[0], w[1]), arch::every_second_byte<true>(w[0], w[1]),
-          arch::every_second_byte<false>(w[2], w[3]), arch::every_second_byte<true>(w[2], w[3])};
-      arch::store_matrices(to_base + to_offsets.at(first + col, row), y);
-    }
-  };
-  Pieces even, odd;
-  load(even, 0, number * kCols);
   // Unrolled loops take more registers than a producer warp has.
+  constexpr int kCols = 16 * (Cols % (kWarps * kPieces * 16) == 0 ? kPieces : 2);
   ATTILE_UNROLL_BY(1)
   for (int first = number * kCols; first < Cols; first += kWarps * kCols) {
     ATTILE_UNROLL_BY(1)
     for (int row = 0; row < Depth; row += 32) {
-      load(odd, row, first + kHalf);
-      store(even, row, first);
-      // The next piece; behind the last one some piece once more, which nobody stores.
-      const bool is_last_row = row + 32 == Depth;
-      const int next = first + kWarps * kCols;
-      load(even, is_last_row ? 0 : row + 32, is_last_row && next < Cols ? next : first);
-      store(odd, row, first + kHalf);
+      // Of each: rows 2 i and 2 i + 1 of columns 2 c and 2 c + 1, of 8 rows in each word.
+      std::uint32_t x[kCols / 16][4];
+      ATTILE_UNROLL
+      for (int col = 0; col < kCols; col += 16) {
+        arch::load_matrices_transposed(x[col / 16], from_base + from_offsets.at(row, first + col));
+      }
+      ATTILE_UNROLL
+      for (int col = 0; col < kCols; col += 16) {
+        const auto& w = x[col / 16];
+        const std::uint32_t y[4] = {
+            arch::every_second_byte<false>(w[0], w[1]), arch::every_second_byte<true>(w[0], w[1]),
+            arch::every_second_byte<false>(w[2], w[3]), arch::every_second_byte<true>(w[2], w[3])};
+        arch::store_matrices(to_base + to_offsets.at(first + col, row), y);
+      }
     }
   }
 }

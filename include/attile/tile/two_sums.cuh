@@ -20,6 +20,7 @@ inline constexpr int kOneSumDepth = 96;
 template <class Registers>
 struct TwoSums {
   static constexpr int kCols = Registers::kCols;
+  static constexpr int kWarpRows = Registers::kWarpRows;
 
   Registers& even;
   Registers& odd;

@@ -44,6 +44,24 @@ ATTILE_DEVICE constexpr int columns_step(int k) {
   return k * 32 / Layout::kRowBytes * Layout::kPanelBytes + k * 32 % Layout::kRowBytes;
 }
 
+/// Says whether a warpgroup's product can be added to a register tile.
+template <class Acc>
+inline constexpr bool kOfWarpgroup = Acc::kWarpRows == 16;
+
+/// Is a tile in shared memory that a product reads.
+template <class Tile>
+concept WgmmaTile = requires {
+  typename Tile::Element;
+  typename Tile::Layout;
+};
+
+/// Is a left operand in registers.
+template <class A>
+concept WgmmaLeft = requires {
+  typename A::Element;
+  A::kDepth;
+};
+
 /// Begins d = A B^T + d, or d = A B^T where `accumulate` is false, of one step of the depth.
 /// `a`: a descriptor, or a piece in registers.
 template <class TA, class TB, int kColumnsOver4, class Left>
@@ -70,6 +88,15 @@ template <bool kAdds = false, class Acc, class A, class B>
   requires(A::kCols > 0)
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int a_row = 0,
                                             int b_row = 0) {
+  static_assert(detail::kOfWarpgroup<Acc>,
+                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
+                "that an MmaTile has 16 for each of its warps");
+  static_assert(detail::WgmmaTile<A> && detail::WgmmaTile<B>,
+                "attile::tile::start_transposed_product: the operands are PanelTiles in shared "
+                "memory; the left one may be in registers, as a RegisterLeft<T, Scores>");
+  static_assert(A::kCols == B::kCols && Acc::kCols <= B::kRows,
+                "attile::tile::start_transposed_product: a is (rows, depth), b is (columns, "
+                "depth)");
   using TA = typename A::Element;
   const arch::WgmmaOperand left = detail::wgmma_operand(a, a_row * A::Layout::kRowBytes);
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
@@ -92,6 +119,12 @@ template <bool kMayAdd = false, class Acc, class A, class B>
   requires(A::kDepth > 0)
 ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, int b_row,
                                             bool adds = true) {
+  static_assert(detail::kOfWarpgroup<Acc>,
+                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
+                "that an MmaTile has 16 for each of its warps");
+  static_assert(A::kDepth <= B::kCols && Acc::kCols <= B::kRows,
+                "attile::tile::start_transposed_product: a is (rows, depth), b is (columns, "
+                "depth)");
   using TA = typename A::Element;
   const arch::WgmmaOperand right = detail::wgmma_operand(b, b_row * B::Layout::kRowBytes);
   // The compiler could move writes to `acc` below the products, which read it.
@@ -112,6 +145,9 @@ ATTILE_DEVICE void start_transposed_product(Acc& acc, const A& a, const B& b, in
 template <class Acc, class A, class B>
 ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col, const B& b,
                                                  int b_col) {
+  static_assert(detail::kOfWarpgroup<Acc>,
+                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
+                "that an MmaTile has 16 for each of its warps");
   using T = typename A::Element;
   static_assert(A::kRows == B::kRows && A::Layout::kRowBytes == 128,
                 "attile::tile: of A, whole panels of 64 columns are taken, as deep as B");
@@ -136,6 +172,15 @@ ATTILE_DEVICE void start_left_transposed_product(Acc& acc, const A& a, int a_col
 template <class Acc, class A, class B>
 ATTILE_DEVICE void start_product(Acc& acc, const A& a, const B& b, int b_row = 0,
                                  bool adds = true) {
+  static_assert(detail::kOfWarpgroup<Acc>,
+                "attile::tile: of the result of a warpgroup's product each warp has 16 rows, so "
+                "that an MmaTile has 16 for each of its warps");
+  static_assert(detail::WgmmaLeft<A> && detail::WgmmaTile<B>,
+                "attile::tile::start_product: the left operand is in registers, as a "
+                "RegisterLeft<T, Scores>, and the right one is a PanelTile; of two tiles in shared "
+                "memory there is start_transposed_product");
+  static_assert(A::kDepth <= B::kRows && Acc::kCols <= B::kCols,
+                "attile::tile::start_product: a is (rows, depth), b is (depth, columns)");
   using T = typename B::Element;
   static_assert(sizeof(T) == 2 && std::is_same_v<T, typename A::Element>,
                 "attile::tile: operands whose rows are the depth have one 16-bit element type");

@@ -12,6 +12,7 @@
 #include <attile/core/tile_slots.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/dq_mode.h>
+#include <attile/kernel/backward/kv_head_order.h>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/tile/copy.cuh>
 
@@ -230,6 +231,11 @@ struct BackwardParams : Problem<Traits>,
   ATTILE_HOST_DEVICE bool ascends(int kv_block) const {
     return Traits::kAlternatesFrom > 0 && kv_block >= ascending_from;
   }
+  /// Returns whether its block goes through the query heads of one tile of rows after another
+  /// (QTileLoop). Such kv blocks have numbers of their own, behind those of all others.
+  ATTILE_HOST_DEVICE bool rows_first(int kv_block) const {
+    return Traits::kRowsFirstFrom > 0 && kv_block >= this->batch * this->kv_heads * kv_tiles;
+  }
   /// Returns the counter of the blocks of the pass over K/V blocks that have begun.
   ATTILE_HOST_DEVICE int* begun_counter() const { return dq_semaphores + q_tile_count(); }
   /// Returns the number of slots of kv tiles, of all kv heads: the blocks of that pass.
@@ -297,45 +303,6 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
       Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
   const std::size_t bytes = max<std::size_t>(ready_at + ready + sinks, 16);
   return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, bytes};
-}
-
-/// Returns whether half of the kv heads, which `group_heads` query heads read each, ascend: see
-/// kv_block_of.
-template <class Traits>
-ATTILE_HOST_DEVICE constexpr bool alternates(int group_heads) {
-  return Traits::kAlternatesFrom > 0 && group_heads >= Traits::kAlternatesFrom;
-}
-/// Returns how many of a sequence's kv heads descend.
-template <class Traits>
-ATTILE_HOST_DEVICE constexpr int descending_heads(int kv_heads, int group_heads) {
-  return alternates<Traits>(group_heads) ? (kv_heads + 1) / 2 : kv_heads;
-}
-
-/// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed
-/// depends on it. With kInOrder a block waits for a step of the one before it, so that one block of
-/// a head can begin in each step, while as many blocks end in a step as the device runs at a time,
-/// over the steps of a block. The result is twice that, since dQ is in flight for longer than a
-/// step; where heads alternate, it is at least what fills a device.
-/// In other modes it is one, because blocks of one head share what L2 holds. But where blocks are
-/// few, and a mask makes them uneven, it is what fills a device, so that the longest begin first.
-/// `heads`: kv heads, of all sequences, or of one where they are packed. `q_tiles`, `kv_tiles`: of
-/// each.
-template <class Traits>
-ATTILE_HOST_DEVICE constexpr int heads_in_flight(std::int64_t heads, int group_heads, int q_tiles,
-                                                 int kv_tiles) {
-  if (heads == 0 || q_tiles == 0 || kv_tiles == 0) return 1;
-  constexpr int kDeviceBlocks = 128;
-  std::int64_t in_flight = 1;
-  if constexpr (Traits::kDqMode == DqMode::kInOrder) {
-    constexpr int kMostBlocks = 256;
-    in_flight = ceil_div<std::int64_t>(kMostBlocks, std::int64_t{group_heads} * q_tiles);
-    if (alternates<Traits>(group_heads)) {
-      in_flight = max<std::int64_t>(in_flight, ceil_div(kDeviceBlocks, kv_tiles));
-    }
-  } else if constexpr (Traits::kHeadsInFlight && !kRowsAlike<typename Traits::MaskType>) {
-    if (heads * kv_tiles <= 8 * kDeviceBlocks) in_flight = kDeviceBlocks / kv_tiles;
-  }
-  return static_cast<int>(max<std::int64_t>(min(in_flight, heads), 1));
 }
 
 template <class Traits>

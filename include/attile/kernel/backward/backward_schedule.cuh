@@ -28,8 +28,12 @@ inline constexpr bool kHeadMajor = Traits::kAlternatesFrom > 0;
 /// Returns the work tile of a kv block. Its head is the first one that reads the kv head.
 template <class Traits>
 ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_block) {
-  const int batch_head = kv_block / p.kv_tiles;
+  int batch_head = kv_block / p.kv_tiles;
   const int index = kv_block % p.kv_tiles;
+  if constexpr (Traits::kRowsFirstFrom > 0) {
+    const int batch_heads = p.batch * p.kv_heads;
+    if (batch_head >= batch_heads) batch_head -= batch_heads;
+  }
   WorkTile at;
   at.sequence = kHeadMajor<Traits> ? batch_head % p.batch : batch_head / p.kv_heads;
   at.kv_head = kHeadMajor<Traits> ? batch_head / p.batch : batch_head % p.kv_heads;
@@ -49,49 +53,66 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
 /// Where kAlternatesFrom says so, half of the heads ascend, all but the first `descending` ones:
 /// they begin with the first tile, and their blocks with the last rows. Which heads those are must
 /// depend neither on the number of sequences nor on the device, because the order of the sums
-/// depends on it.
+/// depends on it. Where none descends, all ascend (goes_rows_first).
 template <class Traits>
 ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int heads, int tiles,
                                   int begun) {
   if constexpr (Traits::kAlternatesFrom > 0) {
-    return AlternatingHeads{rounds, descending, heads}.tile(begun, tiles);
-  } else {
-    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-    const HeadRounds::Round round = rounds.round_of(begun / tiles);
-    const int among = begun - round.first * tiles;
-    const int index = kInOrder ? tiles - 1 - among / round.heads : among / round.heads;
-    return {round.first + among % round.heads, index};
+    if (descending > 0) return AlternatingHeads{rounds, descending, heads}.tile(begun, tiles);
   }
+  const bool descends = Traits::kDqMode == DqMode::kInOrder && descending > 0;
+  const HeadRounds::Round round = rounds.round_of(begun / tiles);
+  const int among = begun - round.first * tiles;
+  const int begun_before = among / round.heads;
+  return {round.first + among % round.heads, descends ? tiles - 1 - begun_before : begun_before};
 }
 
 /// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
-/// has none. Batch heads go in Problem::head_order. Packed sequences begin one after another
-/// (find_by_warp), and with kAccumulate the kv heads of each, too: `share` is a sequence, the
-/// number of its slots of kv tiles, and the number of this block among those of all its kv heads.
+/// has none. Batch heads go in Problem::head_order. Of packed sequences those with equally many
+/// slots of kv tiles (SequenceRun) begin as those of a dense problem do, runs one after another.
 /// Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    const auto share = find_by_warp(p.kv_slots(), begun, p.kv_heads);
+    constexpr bool kWaits = Traits::kDqMode == DqMode::kInOrder;
+    const auto lengths = [&](int sequence) {
+      return p.policies.sequences.extent(sequence, p.bounds);
+    };
+    const auto kind = [&](int sequence) {
+      if constexpr (Traits::kRowsFirstFrom > 0) {
+        const int kv_tiles = ceil_div(lengths(sequence).kv_len, Traits::kBc);
+        return int{goes_rows_first<Traits>(p.kv_heads, p.group_heads, kv_tiles)};
+      } else {
+        return 0;
+      }
+    };
+    const SequenceRun run = find_run_by_warp(p.kv_slots(), begun, p.kv_heads, kind);
+    if (run.sequences == 0) return -1;
+    const int first = run.sequence(0);  // whose lengths decide for all, about the speed alone
+    const bool rows_first = kind(first) != 0;
+    const int heads = run.sequences * p.kv_heads;
+    const int down = rows_first ? 0 : descending_heads<Traits>(p.kv_heads, p.group_heads);
+    const int descending = run.sequences * down;
+    // A sequence mostly has a slot more than tiles.
+    const int in_flight =
+        heads_in_flight<Traits>(p.kv_blocks() / run.slots, p.group_heads,
+                                ceil_div(lengths(first).q_len, Traits::kBr), max(run.slots - 1, 1));
+    const HeadRounds rounds(rows_first ? heads : descending, in_flight);
+    const auto [number, index] = begun_tile<Traits>(rounds, descending, heads, run.slots, run.item);
+    // The descending heads of all sequences of the run come before the ascending ones.
+    const bool is_down = number < descending;
+    const int of_each = is_down ? down : p.kv_heads - down;
+    const int among = is_down ? number : number - descending;
+    const int sequence = run.sequence(among / of_each);
+    const int head = among % of_each + (is_down ? 0 : down);
     // Where offsets of rows decrease, which is wrong, sequences may have slots of rows in common,
     // and so semaphores (q_tile_number): each could wait for kv tiles that the other lacks. So with
     // kInOrder nobody computes such a sequence, and its dK and dV are not written.
-    constexpr bool kWaits = Traits::kDqMode == DqMode::kInOrder;
-    if (!share.is_sequence || (kWaits && !is_found_by_warp(p.q_slots(), share.sequence))) return -1;
-    const int descending = descending_heads<Traits>(p.kv_heads, p.group_heads);
-    int heads = 1;
-    if constexpr (kWaits) {
-      const int q_len = p.policies.sequences.extent(share.sequence, p.bounds).q_len;
-      heads = heads_in_flight<Traits>(p.kv_heads, p.group_heads, ceil_div(q_len, Traits::kBr),
-                                      share.slots);
-    }
-    const HeadRounds rounds(descending, heads);
-    const auto [head, index] =
-        begun_tile<Traits>(rounds, descending, p.kv_heads, share.slots, share.item);
+    if (kWaits && !is_found_by_warp(p.q_slots(), sequence)) return -1;
     // Keys behind a sequence that belong to none give it more slots than the longest one has tiles.
     if (index >= p.kv_tiles) return -1;
-    const int batch_head =
-        kHeadMajor<Traits> ? head * p.batch + share.sequence : share.sequence * p.kv_heads + head;
+    int batch_head = kHeadMajor<Traits> ? head * p.batch + sequence : sequence * p.kv_heads + head;
+    if (rows_first) batch_head += p.batch * p.kv_heads;
     return batch_head * p.kv_tiles + index;
   } else {
     constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;

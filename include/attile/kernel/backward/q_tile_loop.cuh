@@ -14,8 +14,10 @@ namespace attile {
 
 /// Goes through the tiles of query rows that see a kv block, over all query heads of its kv head:
 /// in each head from the first tile to the last, and where the kv tiles ascend from the last to the
-/// first; with a mask of block lists in the order of the list. It keeps the number of the kv block,
-/// and computes from it what is rarely needed, which spares registers.
+/// first; with a mask of block lists in the order of the list. With rows_first it goes from the
+/// last tile to the first, and in each through all query heads, for which the mask is the same. It
+/// keeps the number of the kv block, and computes from it what is rarely needed, which spares
+/// registers.
 template <class Traits>
 struct QTileLoop {
   const BackwardParams<Traits>& p;
@@ -53,6 +55,15 @@ struct QTileLoop {
     return kv;
   }
   ATTILE_DEVICE void advance() {
+    if constexpr (Traits::kRowsFirstFrom > 0) {
+      if (p.rows_first(kv_block)) {
+        ++head;
+        if (head % p.group_heads != 0) return;
+        head -= p.group_heads;
+        ++head_step;
+        return;
+      }
+    }
     ++head_step;
     enter_head();
   }

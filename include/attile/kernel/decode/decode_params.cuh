@@ -122,8 +122,12 @@ struct DecodeParams : Problem<Traits> {
     return {};
   }
 
+  /// Is how many times four columns of a row's O a thread merges. With eight columns it weighs a
+  /// state half as often, and a block of four warps has eight rows of 128 columns at once: all this
+  /// is on the way of a short call. Above 128 columns there are no registers for it.
+  static constexpr int kOutputQuads = Traits::kDv <= 128 ? 2 : 1;
+  static constexpr int kOutputColumns = round_up(Traits::kDv, 4 * kOutputQuads);
   /// Returns the memory of a part: m and l of part_rows rows, and their O.
-  static constexpr int kOutputColumns = round_up(Traits::kDv, 8);  // RowState::kColumns
   ATTILE_DEVICE float* part(int slot) const { return parts + slot * part_floats(part_rows); }
 
   /// Whether all sequences have the same units: where all have the same lengths, and what rows are

@@ -26,12 +26,11 @@
 
 namespace attile {
 
-/// Holds the softmax state of a row, and kColumns neighbouring elements of its O, which is not
-/// divided by l. A row that has seen nothing has m = -inf, l = 0, O = 0. With eight columns a
-/// thread weighs a state for half as many elements again as with four, and a block of four warps
-/// merges eight rows of 128 columns at once: every instruction here is on the way of a short call.
+/// Holds the softmax state of a row, and 4 Quads neighbouring elements of its O, which is not
+/// divided by l. A row that has seen nothing has m = -inf, l = 0, O = 0.
+template <int Quads>
 struct RowState {
-  static constexpr int kQuads = 2, kColumns = 4 * kQuads;
+  static constexpr int kQuads = Quads, kColumns = 4 * Quads;
   float m = -kInf, l = 0.0f;
   Float4 o[kQuads]{};
 
@@ -48,7 +47,7 @@ struct RowState {
 /// these are read before the first of them is used, so that memory answers them together.
 /// `next(there, state)` reads the next one, if it is there. `before` states that are not there come
 /// first.
-template <int kAtOnce, class Next>
+template <int kAtOnce, class RowState, class Next>
 ATTILE_DEVICE RowState merge_states(int before, int count, float scale_log2, const Next& next) {
   RowState row;
   ATTILE_UNROLL_BY(1)
@@ -83,6 +82,8 @@ ATTILE_DEVICE RowState merge_states(int before, int count, float scale_log2, con
 template <class Traits>
 class PartOutput {
  public:
+  using RowState = attile::RowState<DecodeParams<Traits>::kOutputQuads>;
+
   /// `earlier_lse`: shared memory for a float of each row, used only where there are earlier keys.
   ATTILE_DEVICE PartOutput(const DecodeParams<Traits>& p, const SplitPart& part, float scale_log2,
                            float* earlier_lse)
@@ -135,7 +136,7 @@ class PartOutput {
       const float* from = p_.part(part_.first_slot) + 2 * row;
       const float* behind = p_.part(part_.second_slot) + 2 * row;
       const std::int64_t step = p_.part(part_.slot_step) - p_.part(0);
-      const RowState sum = merge_states<kPartsAtOnce>(
+      const auto sum = merge_states<kPartsAtOnce, RowState>(
           part_.parts_before, part_.parts, scale_log2_, [&](bool there, RowState& state) {
             if (!there) return;
             const Vec<float, 2> m_l = arch::load<2>(from);

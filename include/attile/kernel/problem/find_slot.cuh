@@ -60,11 +60,26 @@ ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slot
 /// Names the order in which a grid takes the sequences of a range.
 enum class SlotOrder { kLongestFirst, kOfSequences };
 
-/// Returns whose an item of a grid over slots is. `per_slot`: the items of a slot. Where offsets
-/// decrease it finds a sequence for all of its slots or for none. Scope    all lanes of a warp.
-template <SlotOrder kOrder = SlotOrder::kLongestFirst, Axis kAxis, int kTile, class S>
-ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item, int per_slot) {
-  using Share = typename TileSlots<kAxis, kTile, S>::Share;
+/// Is a run of sequences that have as many slots as each other, and are of one kind, in the order
+/// in which a grid takes them. `sequences`: 0 where an item is nobody's.
+struct SequenceRun {
+  int sequences = 0;
+  int slots = 0;  ///< of each
+  int item = 0;   ///< the item's number among those of the run
+  int first = 0;  ///< the first sequence of the range
+  int rank = -1;  ///< of this lane's sequence in the run; below 0 where that is not in it
+
+  /// Returns the n-th sequence of the run. Scope    all lanes of a warp.
+  ATTILE_DEVICE int sequence(int n) const { return first + arch::first_lane(rank == n); }
+};
+
+/// Returns the run whose an item of a grid over slots is, of which each slot has `per_slot`. Where
+/// offsets decrease it finds a sequence for all of its slots or for none. Where the grid does not
+/// sort, each sequence is a run. kind(sequence): 0 or 1, by its own lengths.
+/// Scope    all lanes of a warp.
+template <SlotOrder kOrder = SlotOrder::kLongestFirst, Axis kAxis, int kTile, class S, class Kind>
+ATTILE_DEVICE SequenceRun find_run_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item,
+                                           int per_slot, const Kind& kind) {
   constexpr int kShort = 1024 / kTile;  // slots of sequences that need not be sorted
   const int lane = arch::thread_index() % arch::kWarpSize;
   const int slot = item / per_slot;
@@ -72,19 +87,40 @@ ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int ite
   const bool is_mine = lane < range.sequences;
   const int sequence = range.first + (is_mine ? lane : 0);
   const int mine = range.slots;
-  int before = slots.first(sequence) - range.begin;  // slots of sequences that come before this one
+  int before = slots.first(sequence) - range.begin;  // slots of runs that come before this one
+  int rank = 0, alike = 1;
   if (kOrder == SlotOrder::kLongestFirst && range.is_whole && arch::any_lane(mine > kShort)) {
-    before = 0;
+    before = alike = 0;
+    const int key = 2 * mine + kind(sequence);
+    ATTILE_UNROLL_BY(8)
     for (int i = 0; i < range.sequences; ++i) {
-      const int others = arch::shuffle(mine, i);
-      if (others > mine || (others == mine && i < lane)) before += others;
+      const int others = arch::shuffle(key, i);
+      if (others > key) before += others / 2;
+      if (others == key) {
+        ++alike;
+        if (i < lane) ++rank;
+      }
     }
   }
   const int among = slot - range.begin;
-  const int found = arch::first_lane(is_mine && before <= among && among < before + mine);
-  if (!range.is_whole || found == arch::kWarpSize) return Share{};
-  return Share{range.first + found, arch::shuffle(mine, found),
-               item - (range.begin + arch::shuffle(before, found)) * per_slot, true};
+  const int found = arch::first_lane(is_mine && before <= among && among < before + mine * alike);
+  if (!range.is_whole || found == arch::kWarpSize) return {};
+  const int begin = arch::shuffle(before, found);
+  return {arch::shuffle(alike, found), arch::shuffle(mine, found),
+          item - (range.begin + begin) * per_slot, range.first,
+          is_mine && before == begin ? rank : -1};
+}
+
+/// Returns whose an item of a grid over slots is, likewise, where the sequences of a run follow
+/// each other.
+template <SlotOrder kOrder = SlotOrder::kLongestFirst, Axis kAxis, int kTile, class S>
+ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item, int per_slot) {
+  using Share = typename TileSlots<kAxis, kTile, S>::Share;
+  const SequenceRun run = find_run_by_warp<kOrder>(slots, item, per_slot, [](int) { return 0; });
+  if (run.sequences == 0) return Share{};
+  const int items = run.slots * per_slot;
+  const int n = run.item / items;
+  return Share{run.sequence(n), run.slots, run.item - n * items, true};
 }
 
 /// Returns whether find_by_warp finds a sequence. Scope    all lanes of a warp.

@@ -57,6 +57,9 @@ struct KernelTraits {
   /// The least number of query heads of a kv head with which half of the kv heads of an ordered
   /// backward pass ascend (`kv_block_of`); 0 where they never do.
   static constexpr int kAlternatesFrom = 0;
+  /// The least number with which blocks of packed sequences go through the query heads of one tile
+  /// of rows after another (`goes_rows_first`); 0 where they never do.
+  static constexpr int kRowsFirstFrom = 0;
   /// Whether warps that do nothing else acquire the dQ semaphores, in as few registers as needed.
   static constexpr bool kDqSemaphoreWarps = false;
   /// Whether the pass over K/V blocks writes the zeros of the sum of dQ itself.

@@ -305,7 +305,7 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   // out of L2 between two calls, and they come from there one after another (docs/tuning.md).
   TileLoads<Traits> loads(p, shared);
   ATTILE_UNROLL_BY(1)
-  for (int pass = 0; pass < 2; ++pass) {
+  for (int pass = Traits::kRehearses && arch::may_begin_early() ? 0 : 1; pass < 2; ++pass) {
     const bool rehearses = pass == 0;
     if (!rehearses) {
       arch::async_copy_wait<0>();  // the zeros are there before anything replaces them

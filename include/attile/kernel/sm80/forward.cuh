@@ -91,25 +91,29 @@ ATTILE_DEVICE void add_values(typename Traits::OutputRegisters& o_frag,
 
 /// Stores O by way of shared memory, so that whole rows are written. There it overwrites Q, which
 /// all warps have read before the block's last barrier. O in fp32 of 16-bit inputs is stored from
-/// registers.
+/// registers. Returns the work tile, which takes no registers beside O.
 template <class Traits>
-ATTILE_DEVICE void store_output(const ForwardParams<Traits>& p, int block, unsigned char* shared,
-                                const typename Traits::OutputRegisters& o_frag,
-                                const typename Traits::RowWarps& row_warps) {
+ATTILE_DEVICE WorkTile store_output(const ForwardParams<Traits>& p, int block,
+                                    unsigned char* shared,
+                                    const typename Traits::OutputRegisters& o_frag,
+                                    const typename Traits::RowWarps& row_warps) {
   using Outputs = typename Traits::OutputRegisters;
   if constexpr (!Traits::kStagesOutput) {
     if constexpr (kIsEarlierKeys<typename Traits::SinkType>) {
       row_warps.barrier();  // the warps of a row have read the LSE that its LSE may replace
     }
-    store_fp32_output(p, p.coord(OneTileSchedule<Traits>(p, block).rows(), 0), o_frag);
+    const WorkTile at = OneTileSchedule<Traits>(p, block).rows();
+    store_fp32_output(p, p.coord(at, 0), o_frag);
+    return at;
   } else {
     const typename Traits::OTile o_smem{shared};
     tile::stage(o_smem, o_frag);
     row_warps.barrier();  // the warps of a row have written its O before they read it; no others do
-    const WorkTile at = OneTileSchedule<Traits>(p, block).tile();
+    const WorkTile at = OneTileSchedule<Traits>(p, block).rows();
     constexpr int kRows = Outputs::kWarpRows / Traits::kWarpsN;
     const int warp_of_row = Outputs::warp_col() / Outputs::kWarpCols;
     tile::store_rows<kRows>(p.o_of(at), o_smem, Outputs::warp_row() + warp_of_row * kRows, at.row0);
+    return at;
   }
 }
 
@@ -217,8 +221,7 @@ ATTILE_DEVICE void forward_block(const ForwardParams<Traits>& p, int block, unsi
   const auto sinks = row_sinks<Outputs>(p, scale_log2, [&] { return p.coord(rows(), 0); });
   softmax.finish(o_frag, p.output_scale(rows), row_warps, sinks);  // line 12
   if constexpr (!std::is_same_v<Fusion, NoFusion>) fusion.output(o_frag, rows());
-  store_output(p, arch::opaque(block), shared, o_frag, row_warps);  // line 14
-  const WorkTile end = OneTileSchedule<Traits>(p, arch::opaque(block)).tile();
+  const WorkTile end = store_output(p, arch::opaque(block), shared, o_frag, row_warps);  // line 14
   store_lse<Outputs>(p, p.coord(end, 0), softmax, scale_log2);  // lines 13, 15
 }
 

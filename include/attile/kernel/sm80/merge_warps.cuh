@@ -65,6 +65,7 @@ ATTILE_DEVICE void merge_warps(
     const PartOutput<Traits>& output, int rows, bool divides_keys, float scale_log2,
     unsigned char* shared) {
   using Outputs = typename Traits::OutputRegisters;
+  using RowState = typename PartOutput<Traits>::RowState;
   using ByKeys = WarpShare<Traits, true>;
   using ByRows = WarpShare<Traits, false>;
   const int states = divides_keys ? ByKeys::kStates : ByRows::kStates;
@@ -113,7 +114,7 @@ ATTILE_DEVICE void merge_warps(
       if (col0 + col >= Traits::kDv) continue;
       int of_all = row;
       const float* from = o + row * pitch + col;
-      const RowState sum = merge_states<Traits::kStatesAtOnce>(
+      const auto sum = merge_states<Traits::kStatesAtOnce, RowState>(
           0, states, scale_log2, [&](bool there, RowState& state) {
             if (there) {
               state.m = m[of_all], state.l = l[of_all];

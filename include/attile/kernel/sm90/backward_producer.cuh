@@ -43,8 +43,8 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                               const BackwardMemory<Traits>& smem) {
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
+  const WorkTile kv = kv_work_tile(p, kv_block);
   {
-    const WorkTile kv = kv_work_tile(p, kv_block);
     const arch::TmaCoord keys = p.keys(kv, kv.kv_tile() * Traits::kBc);
     const tile::PipelineState<1> state;
     smem.k().producer_acquire(state);
@@ -63,7 +63,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   typename Traits::ElementPipeline::State element_state;
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance()) {
-    const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
+    const WorkTile at = loop.tile(kv);
     const arch::TmaCoord rows = p.queries(at);
     const Statistics statistics = smem.statistics(state.stage);
     q_pipeline.await_empty(state);
@@ -126,7 +126,7 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   const DqOrder<Traits> order(p);
   const int offset = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kShares);
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
-  const std::uint32_t dq = arch::shared_address(smem.dq() + offset);
+  const std::uint32_t dq = arch::shared_address(smem.dq(kInOrder ? adder : 0) + offset);
   smem.await_zero_filled();
   arch::fence_async_proxy_global();  // TMA adds to zeros that threads may have written
   const WorkTile kv = kv_work_tile(p, kv_block);
@@ -151,7 +151,7 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
     }
     arch::bulk_commit();
     arch::bulk_wait_read<0>();
-    arch::mbarrier_arrive(smem.dq_read(adder));
+    arch::mbarrier_arrive(smem.dq_read(kInOrder ? adder % Traits::kDqBuffers : adder));
     if constexpr (kInOrder) {
       arch::bulk_wait<0>();  // it is added before the next one's turn
       order.release(at, at.kv_tile());

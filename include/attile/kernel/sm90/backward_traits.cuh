@@ -132,11 +132,16 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// step until the block before it has added its dQ. With kProductPerWarpgroup that takes long,
   /// which only long blocks make up for. Off the fast path there are no registers for it, and block
   /// lists do not say which blocks are long.
-  static constexpr int kAlternatesFrom = kMode != DqMode::kInOrder ||
-                                                 kRowsAlike<typename P::MaskType> ||
-                                                 BlockListMask<typename P::MaskType> || !kFastPath
-                                             ? 0
-                                             : (kProductPerWarpgroup ? 2 : 1);
+  static constexpr bool kMayAscend = kMode == DqMode::kInOrder &&
+                                     !kRowsAlike<typename P::MaskType> &&
+                                     !BlockListMask<typename P::MaskType> && kFastPath;
+  static constexpr int kAlternatesFrom = !kMayAscend ? 0 : kProductPerWarpgroup ? 2 : 1;
+  /// Where sequences are packed, and at least so many query heads read a kv head, all kv heads of a
+  /// sequence that is not long ascend, and blocks go through the query heads of one tile of rows
+  /// after another (goes_rows_first); 0: none ever does.
+  static constexpr int kRowsFirstFrom =
+      kMayAscend && kIsPacked<typename P::SequencesType> && kIgnoresHead<typename P::MaskType> ? 3
+                                                                                               : 0;
 
   /// Warpgroups that divide the columns of dQ among them: all where dQ has only 64 rows, else 1,
   /// as they divide its rows.
@@ -260,6 +265,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       !kProductPerWarpgroup &&
       (kFastPath || kMode == DqMode::kAccumulate) &&  // in order it costs registers
       kDqOffset + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
+  /// Tiles of dQ that are staged at a time: with kInOrder each of the two warps that add has its
+  /// own where there is room, so that a step need not wait until the one before has had its turn.
+  static constexpr int kDqBuffers =
+      kBulkDq && kMode == DqMode::kInOrder &&
+              kDqOffset + 2 * kDqBytes + kSmallBytes <= arch::kMaxSharedBytes
+          ? 2
+          : 1;
   /// Whether instead consumers add dQ from registers in order, while two producer warps acquire and
   /// release the semaphore for them.
   static constexpr bool kDqSemaphoreWarps = !kBulkDq && kMode == DqMode::kInOrder;
@@ -276,7 +288,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       "which the warps that add staged dQ wait for preprocessing; choose Bc = 64 or 128");
   /// Where statistics, the rows of dS, the barriers and the sums of a score modifier's gradient
   /// begin, and the shared memory of a block.
-  static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
+  static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBuffers * kDqBytes : 0);
   static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;
   static constexpr std::size_t kBarrierOffset = kDqRowsOffset + (kDsTiles + 1) * kDqRowsBytes;
   static constexpr std::size_t kGradientOffset =

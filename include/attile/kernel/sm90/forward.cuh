@@ -118,13 +118,13 @@
 // Deadlock. Nobody waits for ever. Count the tiles of K and V through the block. K(y) is loaded
 // when all consumers have released K(y - kStages), and V(j) when all have released V(j - kStages).
 // A consumer waits for K(y) with every K before it released, and for V(j) with K(j) and every V
-// before V(j - 1) released. A wait for the next Q counts here as one for the first K of its work
-// tile: all K before that have been released. Which is the earliest V that a consumer may still
-// hold while it waits for K(y)? It is V(y - 1), but in `end_rows` V(h), the last one of its rows,
-// while it skips up to kMaxSkipped tiles of K, which are kStages, or fewer (see Order):
-// y <= h + kStages + 1. Where it would have to skip more, it releases V(h) first.
-// Suppose that all consumers wait, none for a tile that is loaded. If none waits for a V, the
-// lowest K that one waits for can be loaded: all have released the K before it. If some do, let
+// before V(j - 1) released, with kWaitsLate that one, too. A wait for the next Q counts here as one
+// for the first K of its work tile: all K before that have been released. Which is the earliest V
+// that a consumer may still hold while it waits for K(y)? It is V(y - 1), but in `end_rows` V(h),
+// the last one of its rows, while it skips up to kMaxSkipped tiles of K, which are kStages, or
+// fewer (see Order): y <= h + kStages + 1. Where it would have to skip more, it releases V(h)
+// first. Suppose that all consumers wait, none for a tile that is loaded. If none waits for a V,
+// the lowest K that one waits for can be loaded: all have released the K before it. If some do, let
 // V(j) be the first such V. It is not loaded, so somebody holds V(j - kStages) and waits for K(x),
 // with x <= (j - kStages) + kStages + 1 = j + 1. The lowest K(y) that one waits for has y <= j + 1.
 // It can be loaded, because y - kStages < j with kStages >= 2: those who wait for a K have released

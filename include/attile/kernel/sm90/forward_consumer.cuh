@@ -363,7 +363,7 @@ class ForwardConsumer {
   /// Returns the tile of K and V of a step. With block lists the answer comes from device memory,
   /// and is asked for before products are waited for.
   ATTILE_DEVICE int kv_tile_of(int step) const {
-    if constexpr (Traits::kFromDiagonal) return p_.from_diagonal(rows().diagonal, step);
+    if constexpr (Traits::kFromDiagonal) return p_.from_diagonal(rows().lengths.tile, step);
     WorkTile at = rows().at(p_);
     at.kv_tiles = kv_tiles_;
     return p_.kv_tile(at, step);

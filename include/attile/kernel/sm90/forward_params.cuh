@@ -24,10 +24,10 @@
 
 namespace attile::sm90 {
 
-/// Says whether all tiles of rows take the same time, but for the first one of each batch head.
+/// Says whether all tiles of rows take the same time, but for the first one of each batch head, and
+/// are not counted.
 template <class Traits>
-inline constexpr bool kEvenRows =
-    Traits::SequencesType::kUniform&& kRowsAlike<typename Traits::MaskType>;
+inline constexpr bool kEvenRows = !Traits::kHasScheduler && kRowsAlike<typename Traits::MaskType>;
 
 /// Says how many query heads of one kv head a tile packs (PackGQA in FlashAttention-3), and how
 /// many rows of each of them a warpgroup computes.
@@ -233,8 +233,7 @@ struct TmaForwardParams : ForwardParams<Traits> {
       scheduler.l2_keys = static_cast<int>(kL2Bytes / key_bytes());
       scheduler.items = static_cast<int>(tile_count(args));
     }
-    if constexpr (Traits::SequencesType::kUniform &&
-                  (Traits::kHasScheduler || !kEvenRows<Traits>)) {
+    if constexpr (Traits::SequencesType::kUniform && !kEvenRows<Traits>) {
       sections = sections_of(args);
     }
     if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
@@ -338,10 +337,6 @@ struct TmaForwardParams : ForwardParams<Traits> {
   ATTILE_DEVICE int diagonal_tile(const WorkTile& at) const {
     const Extent extent = this->extent(at);
     const int rows = Traits::kConsumers * warpgroup_rows();
-    int lead = this->lead;
-    if constexpr (!Traits::SequencesType::kUniform) {
-      lead = lead_rows(extent.q_len, rows, kWarpgroupRows);
-    }
     const int last = min((at.row0 + lead) / rows * rows + rows - lead, extent.q_len) - 1;
     const int col = min(max(last + extent.shift(), 0), extent.kv_len - 1);
     return max(col, 0) / Traits::kBc;

@@ -29,7 +29,7 @@ namespace attile::sm90 {
 /// A part that is missing sees no tile (TmaForwardParams::tiles_seen).
 template <class Traits>
 class StaticSchedule {
-  static constexpr bool kEven = kEvenRows<Traits> && !Traits::kHasScheduler;
+  static constexpr bool kEven = kEvenRows<Traits>;
   using Items = std::conditional_t<kEven, EvenItems, GrowingItems>;
 
  public:
@@ -99,28 +99,26 @@ struct RowScales<Traits, false> {
   ATTILE_DEVICE static float output_scale(float keep_scale) { return keep_scale; }
 };
 
-/// Holds the tile of K that has the diagonal of a work tile's last row, with kFromDiagonal.
-template <bool kThere>
-struct RowDiagonal {
-  int diagonal = 0;
-};
-template <>
-struct RowDiagonal<false> {};
-
 /// Holds which rows of a work tile one consumer warpgroup computes, and the tiles of K and V that
 /// they see. The producer of its Q writes it. After the block's last work tile comes one without
 /// rows (`is_end`). What a reader can work out again from these members (WorkTile::kv_head) is
 /// left out, because the main loop reads them back from shared memory.
 template <class Traits>
-struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>,
-                                  RowDiagonal<Traits::kFromDiagonal> {
+struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales> {
   /// The sequence's lengths, where it has lengths of its own. Else they are the parameter's.
   struct NoLengths {
     NoLengths() = default;
     ATTILE_DEVICE explicit NoLengths(Extent) {}
   };
   static constexpr bool kUniform = Problem<Traits>::kUniform;
-  using Lengths = std::conditional_t<kUniform, NoLengths, Extent>;
+  /// The tile of K that has the diagonal of the work tile's last row, with kFromDiagonal.
+  struct Diagonal {
+    int tile = 0;
+    Diagonal() = default;
+    ATTILE_DEVICE explicit Diagonal(Extent) {}
+  };
+  using OfUniform = std::conditional_t<Traits::kFromDiagonal, Diagonal, NoLengths>;
+  using Lengths = std::conditional_t<kUniform, OfUniform, Extent>;
 
   TileRange kv_tiles;  ///< the steps at which these rows' tiles of K and V are visited (kv_tile)
   /// Steps of the work tile ahead of these, and after them, whose tiles other consumers' rows see.
@@ -138,7 +136,7 @@ struct alignas(16) ConsumerRows : RowScales<Traits, Problem<Traits>::kHasScales>
         sequence(tile.sequence),
         head(tile.head),
         lengths(tile.extent) {
-    if constexpr (Traits::kFromDiagonal) this->diagonal = p.diagonal_tile(tile);
+    if constexpr (Traits::kFromDiagonal) lengths.tile = p.diagonal_tile(tile);
     const TileRange all = tile.kv_tiles;
     const int rows = p.warpgroup_rows();
     row0 = tile.row0 + part * rows;

@@ -126,11 +126,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Whether tiles of K and V are visited from the last to the first: where later columns have the
   /// larger scores m hardly ever grows, and O is not rescaled. With kFromDiagonal those behind the
   /// diagonal of a work tile's last row are visited after that, from the first to the last.
-  static constexpr bool kDescends = (kFavorsLateColumns<typename P::ScoreModType> ||
-                                     kFavorsDiagonal<typename P::ScoreModType>)&&
-                                    !BlockListMask<typename P::MaskType>;
-  static constexpr bool kFromDiagonal =
-      kFavorsDiagonal<typename P::ScoreModType> && kRowsAlike<typename P::MaskType>;
+  static constexpr bool kDescends =
+      (kFavorsLateColumns<typename P::ScoreModType> ||
+       kFavorsDiagonal<typename P::ScoreModType>)&&!BlockListMask<typename P::MaskType>;
+  static constexpr bool kFromDiagonal = kFavorsDiagonal<typename P::ScoreModType> &&
+                                        kRowsAlike<typename P::MaskType> &&
+                                        P::SequencesType::kUniform;
   /// The most tiles of K that a consumer skips while it holds V of the tile before them. With more,
   /// consumers could wait for each other for ever ("Deadlock" and "Order" in forward.cuh).
   static constexpr int kMaxSkipped = kOrdersConsumers ? kStages - 1 : kStages;

@@ -10,5 +10,6 @@ namespace attile::arch {
 
 inline void launch_dependents() {}
 inline void await_dependencies() { sim::await_dependencies(); }
+constexpr bool may_begin_early() { return true; }
 
 }  // namespace attile::arch

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/config.h>
+#include <attile/core/mask.h>
+#include <attile/core/math.h>
+#include <attile/kernel/backward/dq_mode.h>
+
+#include <cstdint>
+
+// In which direction the kv heads of a backward pass go through their kv tiles, and how many of
+// them at a time.
+
+namespace attile {
+
+/// Returns whether half of the kv heads, which `group_heads` query heads read each, ascend: see
+/// kv_block_of.
+template <class Traits>
+ATTILE_HOST_DEVICE constexpr bool alternates(int group_heads) {
+  return Traits::kAlternatesFrom > 0 && group_heads >= Traits::kAlternatesFrom;
+}
+/// Returns how many of a sequence's kv heads descend.
+template <class Traits>
+ATTILE_HOST_DEVICE constexpr int descending_heads(int kv_heads, int group_heads) {
+  return alternates<Traits>(group_heads) ? (kv_heads + 1) / 2 : kv_heads;
+}
+
+/// Returns whether all kv heads of a packed sequence of `kv_tiles` kv tiles ascend, so that their
+/// longest blocks begin first, and blocks go through the query heads of one tile of rows after
+/// another, from the last rows on. A block then waits for the one before it at its first step, and
+/// no more: they go on at the same pace. An ascending block that goes head by head would wait in
+/// each head for the longer one before it, unless as many blocks of descending heads have begun
+/// before it as a device runs, which long sequences alone have. Nothing but its own keys and the
+/// numbers of heads may decide, because the order of the sums depends on it.
+template <class Traits>
+ATTILE_HOST_DEVICE constexpr bool goes_rows_first(int kv_heads, int group_heads, int kv_tiles) {
+  constexpr int kFills = 96;  // blocks that nearly fill a device
+  return Traits::kRowsFirstFrom > 0 && group_heads >= Traits::kRowsFirstFrom &&
+         descending_heads<Traits>(kv_heads, group_heads) * kv_tiles < kFills;
+}
+
+/// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed
+/// depends on it. With kInOrder a block waits for a step of the one before it, so that one block of
+/// a head can begin in each step, while as many blocks end in a step as the device runs at a time,
+/// over the steps of a block. The result is twice that, since dQ is in flight for longer than a
+/// step; where heads alternate, it is at least what fills a device.
+/// In other modes it is one, because blocks of one head share what L2 holds. But where blocks are
+/// few, and a mask makes them uneven, it is what fills a device, so that the longest begin first.
+/// `heads`: kv heads, of all sequences, or of one where they are packed. `q_tiles`, `kv_tiles`: of
+/// each.
+template <class Traits>
+ATTILE_HOST_DEVICE constexpr int heads_in_flight(std::int64_t heads, int group_heads, int q_tiles,
+                                                 int kv_tiles) {
+  if (heads == 0 || q_tiles == 0 || kv_tiles == 0) return 1;
+  constexpr int kDeviceBlocks = 128;
+  std::int64_t in_flight = 1;
+  if constexpr (Traits::kDqMode == DqMode::kInOrder) {
+    constexpr int kMostBlocks = 256;
+    in_flight = ceil_div<std::int64_t>(kMostBlocks, std::int64_t{group_heads} * q_tiles);
+    if (alternates<Traits>(group_heads)) {
+      in_flight = max<std::int64_t>(in_flight, ceil_div(kDeviceBlocks, kv_tiles));
+    }
+  } else if constexpr (Traits::kHeadsInFlight && !kRowsAlike<typename Traits::MaskType>) {
+    if (heads * kv_tiles <= 8 * kDeviceBlocks) in_flight = kDeviceBlocks / kv_tiles;
+  }
+  return static_cast<int>(max<std::int64_t>(min(in_flight, heads), 1));
+}
+
+}  // namespace attile
