@@ -32,10 +32,11 @@ if(STEP STREQUAL about)
       "  files  ${DATA}: q.npy, k.npy, v.npy,"
       "         and o.npy, which the model itself computed from them" "")
   if(GPU)
-    say("The program, attend, is built for the CPU first, its kernels for the GPU, which take"
-        "minutes, after that." "")
+    say("The program, attend, is built for the CPU first, which takes a minute or two, its kernels"
+        "for the GPU, which take some minutes, after that." "")
   else()
-    say("The program, attend, is built for the CPU: no GPU was found here, and none was named." "")
+    say("The program, attend, is built for the CPU, which takes a minute or two: no GPU was found"
+        "here, and none was named." "")
   endif()
 elseif(STEP STREQUAL cpu OR STEP STREQUAL gpu)
   set(device auto)

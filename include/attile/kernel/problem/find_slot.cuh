@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/attributes.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
