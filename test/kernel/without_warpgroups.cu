@@ -2,6 +2,7 @@
 // This file is built for compute capability 9.0 without the instructions of 90a: the sm90 kernels
 // are empty in it.
 #include <attile/attile.cuh>
+#include <attile/tile_wgmma.cuh>
 
 #include <string>
 
@@ -44,7 +45,22 @@ struct Memory {
   }
 };
 
+/// A kernel of one's own, as docs/pieces.md has them.
+ATTILE_KERNEL void own_kernel(float* x) {
+  if constexpr (!attile::arch::kHasWarpgroups) return;
+  attile::arch::reg_dealloc<24>();
+  *x = 1.0f;
+}
+
 }  // namespace
+
+TEST_CASE("without warpgroups' instructions a kernel of one's own is refused") {
+  if (attile::arch::device_architecture() != 900) SKIP_CASE("no device of compute capability 9.0");
+  const attile::Check said = attile::arch::check_launch(own_kernel, 1024, 1, 900);
+  CHECK(said.error == cudaErrorNoKernelImageForDevice);
+  REQUIRE(said.why != nullptr);
+  CHECK(std::string(said.why).find("for sm_90a, not sm_90") != std::string::npos);
+}
 
 TEST_CASE("without warpgroups' instructions the one calls run the sm80 kernels") {
   if (attile::arch::device_architecture() != 900) SKIP_CASE("no device of compute capability 9.0");

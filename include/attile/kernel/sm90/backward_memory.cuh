@@ -81,11 +81,8 @@ struct BackwardMemory {
   ATTILE_DEVICE typename Traits::DvTile dv(int warpgroup) const {
     return {data + Traits::kDvOffset + warpgroup * Traits::DvTile::kBytes};
   }
-  /// Returns where dQ of a step's tile is staged, in the layout of dq_accum.
-  ATTILE_DEVICE float* dq(int step) const {
-    return reinterpret_cast<float*>(data + Traits::kDqOffset +
-                                    step % Traits::kDqBuffers * Traits::kDqBytes);
-  }
+  /// Returns where dQ of a tile is staged, in the layout of dq_accum.
+  ATTILE_DEVICE float* dq() const { return reinterpret_cast<float*>(data + Traits::kDqOffset); }
 
   /// Returns what adds to the gradient of a score modifier for a warp, of those that make dS.
   ATTILE_DEVICE typename Traits::Gradient gradient(int warp) const {
@@ -102,9 +99,9 @@ struct BackwardMemory {
   /// staged.
   ATTILE_DEVICE arch::Mbarrier* dq_staged(int adder) const { return step_barrier() + 1 + adder; }
   /// Returns the barrier of which a phase ends when staged dQ has been read: the part of a consumer
-  /// warpgroup, which one adder adds, or with kInOrder all that is staged in a buffer.
-  ATTILE_DEVICE arch::Mbarrier* dq_read(int part) const {
-    return dq_staged(Traits::kDqAdders + part);
+  /// warpgroup, which one adder adds, or with kInOrder all of it.
+  ATTILE_DEVICE arch::Mbarrier* dq_read(int warpgroup) const {
+    return dq_staged(Traits::kDqAdders + (Traits::kDqMode == DqMode::kInOrder ? 0 : warpgroup));
   }
   /// Returns the query head and the first row of a tile of dS, with kProductPerWarpgroup. Behind
   /// the last one the head is -1.
@@ -163,7 +160,7 @@ struct BackwardMemory {
         constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
         for (int i = 0; Traits::kBulkDq && i < Traits::kDqAdders; ++i) {
           arch::mbarrier_init(dq_staged(i), kInOrder ? kReleasingWarps : kWarps);
-          if (i < Traits::kDqBuffers || !kInOrder) arch::mbarrier_init(dq_read(i), 1);
+          if (i == 0 || !kInOrder) arch::mbarrier_init(dq_read(i), 1);
         }
       }
       if constexpr (Traits::kDqSemaphoreWarps) {

@@ -126,7 +126,7 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   const DqOrder<Traits> order(p);
   const int offset = kInOrder ? 0 : adder * (Traits::kBr * Traits::kQkColumns / kShares);
   const bool sends = !kInOrder || arch::thread_index() % arch::kWarpSize == 0;
-  const std::uint32_t dq = arch::shared_address(smem.dq(kInOrder ? adder : 0) + offset);
+  const std::uint32_t dq = arch::shared_address(smem.dq() + offset);
   smem.await_zero_filled();
   arch::fence_async_proxy_global();  // TMA adds to zeros that threads may have written
   const WorkTile kv = kv_work_tile(p, kv_block);
@@ -151,7 +151,7 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
     }
     arch::bulk_commit();
     arch::bulk_wait_read<0>();
-    arch::mbarrier_arrive(smem.dq_read(kInOrder ? adder % Traits::kDqBuffers : adder));
+    arch::mbarrier_arrive(smem.dq_read(adder));
     if constexpr (kInOrder) {
       arch::bulk_wait<0>();  // it is added before the next one's turn
       order.release(at, at.kv_tile());

@@ -265,13 +265,6 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       !kProductPerWarpgroup &&
       (kFastPath || kMode == DqMode::kAccumulate) &&  // in order it costs registers
       kDqOffset + kDqBytes + kSmallBytes <= arch::kMaxSharedBytes;
-  /// Tiles of dQ that are staged at a time: with kInOrder each of the two warps that add has its
-  /// own where there is room, so that a step need not wait until the one before has had its turn.
-  static constexpr int kDqBuffers =
-      kBulkDq && kMode == DqMode::kInOrder &&
-              kDqOffset + 2 * kDqBytes + kSmallBytes <= arch::kMaxSharedBytes
-          ? 2
-          : 1;
   /// Whether instead consumers add dQ from registers in order, while two producer warps acquire and
   /// release the semaphore for them.
   static constexpr bool kDqSemaphoreWarps = !kBulkDq && kMode == DqMode::kInOrder;
@@ -288,7 +281,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       "which the warps that add staged dQ wait for preprocessing; choose Bc = 64 or 128");
   /// Where statistics, the rows of dS, the barriers and the sums of a score modifier's gradient
   /// begin, and the shared memory of a block.
-  static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBuffers * kDqBytes : 0);
+  static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
   static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;
   static constexpr std::size_t kBarrierOffset = kDqRowsOffset + (kDsTiles + 1) * kDqRowsBytes;
   static constexpr std::size_t kGradientOffset =

@@ -147,21 +147,19 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// Signals that this warp has staged dS of its step, and read dS of the step before. The barrier
   /// of the warp in it also stands between the tiles of a score modifier's gradient (GradientSums).
   ATTILE_DEVICE void arrive_step() const { arrive_warp(smem.step_barrier()); }
-  /// Waits until a producer warp has read the dQ that is staged where that of a step goes: this
-  /// consumer's part of it, or with kInOrder all.
-  ATTILE_DEVICE void await_dq_read(int step) const {
-    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-    constexpr int kBuffers = Traits::kDqBuffers;
+  /// Waits until a producer warp has read the staged dQ of the first `tiles` tiles, so that dQ of
+  /// the next one can overwrite it: this consumer's part of it, or with kInOrder all, which has one
+  /// barrier for the two warps that add alternate tiles.
+  ATTILE_DEVICE void await_dq_read(int tiles) const {
     if constexpr (Traits::kBulkDq) {
-      arch::mbarrier_wait(smem.dq_read(kInOrder ? step % kBuffers : number),
-                          (step / kBuffers & 1) ^ 1);
+      arch::mbarrier_wait(smem.dq_read(number), (tiles & 1) ^ 1);
     }
   }
   /// Adds dQ of a step's tile to dq_accum, or with kBulkDq stages it for `add_staged_dq`.
   ATTILE_DEVICE void add_dq(const Stage& stage, int step, const DqRegisters& dq) const {
     constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
     if constexpr (Traits::kBulkDq) {
-      float* const mine = smem.dq(step) + dq_accum_begin<Traits>();
+      float* const mine = smem.dq() + dq_accum_begin<Traits>();
       for_each_of_dq<Traits>(dq, [&](int r, int c, const Float4& x) {
         arch::store(mine + dq_accum_offset<Traits>(r, c), x);
       });
