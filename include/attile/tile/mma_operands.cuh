@@ -184,7 +184,7 @@ class LoadedLeft {
 template <class Tile>
 class SharedRight {
  public:
-  static constexpr int kDepth = Tile::kRows;
+  static constexpr int kDepth = Tile::kRows, kCols = Tile::kCols;
 
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : reader_(tile, detail::lane() % 16, detail::lane() / 16), first_(first) {}
@@ -204,7 +204,7 @@ template <class Tile>
   requires(sizeof(typename Tile::Element) == 4)
 class SharedRight<Tile> {
  public:
-  static constexpr int kDepth = Tile::kRows;
+  static constexpr int kDepth = Tile::kRows, kCols = Tile::kCols;
 
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
       : tile_(tile), first_(first) {}
@@ -234,7 +234,7 @@ template <class Tile>
   requires(Fp8<typename Tile::Element>)
 class SharedRight<Tile> {
  public:
-  static constexpr int kDepth = Tile::kRows;
+  static constexpr int kDepth = Tile::kRows, kCols = Tile::kCols;
   static constexpr int kLaneColumns = 4;  ///< of the result
 
   ATTILE_DEVICE explicit SharedRight(const Tile& tile, int first = 0)
@@ -273,7 +273,7 @@ template <class Tile, bool kConverts = Fp8<typename Tile::Element>>
 class SharedRightTransposed {
  public:
   using Element = typename Tile::Element;
-  static constexpr int kDepth = Tile::kCols;
+  static constexpr int kDepth = Tile::kCols, kCols = Tile::kRows;
 
   ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
       : reader_(tile, first + detail::lane() % 8 + detail::lane() / 16 * 8,
@@ -292,7 +292,7 @@ class SharedRightTransposed {
 template <class Tile>
 class SharedRightTransposed<Tile, true> {
  public:
-  static constexpr int kDepth = Tile::kCols;
+  static constexpr int kDepth = Tile::kCols, kCols = Tile::kRows;
 
   ATTILE_DEVICE explicit SharedRightTransposed(const Tile& tile, int first = 0)
       : reader_(tile, first + detail::lane() % 16, 0) {}

@@ -93,13 +93,13 @@ inline constexpr int kResultLaneColumns = [] {
 }();
 
 /// Refuses, in words, operands that no product has.
-template <class A, class B>
+template <class Acc, class A, class B>
 struct MultiplyOperands {
   static_assert(
       requires { A::kDepth; } && requires { B::kDepth; },
       "attile::tile::multiply: an operand is a SharedLeft, a RegisterLeft, a SharedRight "
       "or the like, which reads a tile, and not the tile itself");
-  static_assert(A::kDepth == B::kDepth,
+  static_assert(A::kDepth <= B::kDepth && Acc::kCols <= B::kCols,
                 "attile::tile::multiply: a is (rows, depth), b is (depth, columns); of a tile that "
                 "is (columns, depth), as K is, b is a SharedRightTransposed");
   static constexpr bool kValid = true;
@@ -114,7 +114,7 @@ struct MultiplyOperands {
 template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
   requires(sizeof(T) <= 2 || kProducts == Products::k1xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
-  static_assert(MultiplyOperands<A, B>::kValid, "attile::tile::multiply: wrong operands");
+  static_assert(MultiplyOperands<Acc, A, B>::kValid, "attile::tile::multiply: wrong operands");
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
   static_assert(Acc::kLaneColumns == kResultLaneColumns<B>,
@@ -157,7 +157,7 @@ ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
 template <class T, Products kProducts = Products::k3xTf32, class Acc, class A, class B>
   requires(sizeof(T) == 4 && kProducts == Products::k3xTf32)
 ATTILE_DEVICE void multiply(Acc& acc, const A& a, const B& b) {
-  static_assert(MultiplyOperands<A, B>::kValid, "attile::tile::multiply: wrong operands");
+  static_assert(MultiplyOperands<Acc, A, B>::kValid, "attile::tile::multiply: wrong operands");
   constexpr int kDown = Acc::kWarpRows / 16;
   constexpr int kAlong = Acc::kWarpCols / 16;
   constexpr int kSteps = 2;  // the steps of the depth in one sum
