@@ -257,15 +257,6 @@ class SharedRight<Tile> {
   int first_;
 };
 
-/// Is the first kRows rows of a right operand whose tile has more.
-///   tile::multiply<T>(o_frag, p_left, tile::FirstRows<16, tile::SharedRight<Tile>>(v_smem));
-template <int kRows, class Right>
-struct FirstRows : Right {
-  static_assert(kRows <= Right::kDepth, "attile::tile::FirstRows: the operand has fewer rows");
-  using Right::Right;
-  static constexpr int kDepth = kRows;
-};
-
 /// Reads a right operand from shared memory, stored as its transpose (columns, depth).
 ///   tile::multiply<T>(s_frag, q_left, tile::SharedRightTransposed(k_smem));
 /// kConverts  whether its elements of fp8 are converted to those of the left operand.

@@ -237,8 +237,7 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   softmax.template step_exactly<typename Traits::Factor>(s_frag, o_frag, scale_log2);  // line 9
   if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
   const tile::RegisterLeft<T, Scores> p_left(s_frag);
-  using VRight = tile::FirstRows<Share::kKeys, tile::SharedRight<typename Traits::VTile>>;
-  const VRight v_right(loads.v().from_row(Share::first_key()));
+  const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
   tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);  // line 10
 }
 
