@@ -12,7 +12,7 @@
 #include <attile/core/tile_slots.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/dq_mode.h>
-#include <attile/kernel/backward/kv_head_order.h>
+#include <attile/kernel/backward/kv_head_schedule.h>
 #include <attile/kernel/problem/problem.cuh>
 #include <attile/tile/copy.cuh>
 
@@ -235,6 +235,10 @@ struct BackwardParams : Problem<Traits>,
   /// (QTileLoop). Such kv blocks have numbers of their own, behind those of all others.
   ATTILE_HOST_DEVICE bool rows_first(int kv_block) const {
     return Traits::kRowsFirstFrom > 0 && kv_block >= this->batch * this->kv_heads * kv_tiles;
+  }
+  /// Returns the query head behind `head` in its group, and behind the last one the first.
+  ATTILE_HOST_DEVICE int next_in_group(int head) const {
+    return (head + 1) % this->group_heads == 0 ? head + 1 - this->group_heads : head + 1;
   }
   /// Returns the counter of the blocks of the pass over K/V blocks that have begun.
   ATTILE_HOST_DEVICE int* begun_counter() const { return dq_semaphores + q_tile_count(); }

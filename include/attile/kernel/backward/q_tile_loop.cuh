@@ -57,10 +57,9 @@ struct QTileLoop {
   ATTILE_DEVICE void advance() {
     if constexpr (Traits::kRowsFirstFrom > 0) {
       if (p.rows_first(kv_block)) {
-        ++head;
-        if (head % p.group_heads != 0) return;
-        head -= p.group_heads;
-        ++head_step;
+        const int last = head;
+        head = p.next_in_group(last);
+        if (head <= last) ++head_step;  // the group's heads have had this tile
         return;
       }
     }
