@@ -236,7 +236,8 @@ void check_fp8_columns(const Executor& executor, int dim, Fp8Products products) 
       for (int j = 0; j < keys; ++j) {
         for (int c = 0; c < dim; ++c) p.v[c * stride + j] = rows[j * dim + c];
       }
-      args.v = {.data = p.v.data(), .row_stride = 1};
+      // With the type: nvcc forgets designators where the object's type depends on a parameter.
+      args.v = attile::Tensor<const typename E::V>{.data = p.v.data(), .row_stride = 1};
       args.v_col_stride = stride;
       CHECK(reference::forward(args).o == exact.o);
       check();
