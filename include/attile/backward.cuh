@@ -116,7 +116,9 @@ Check check_backward(const typename Traits::Args& args) {
   std::int64_t most =
       max(max(blocks.preprocess, blocks.kv_blocks), max(blocks.q_tiles, blocks.postprocess));
   // Kv blocks are numbered by the bounds (kv_block_of).
-  const int numbers = Traits::kRowsFirstFrom > 0 ? 2 : 1;  // of each (BackwardParams::rows_first)
+  // Of each, where it may go rows first (BackwardParams::rows_first).
+  const int numbers =
+      Traits::kRowsFirstFrom > 0 && args.q_heads >= Traits::kRowsFirstFrom * args.kv_heads ? 2 : 1;
   most = max(most, std::int64_t{numbers} * args.batch * args.kv_heads *
                        ceil_div(args.kv_len, Traits::kBc));
   return arch::check_launch(kv_kernel<Traits>(), Traits::kKvSharedBytes, most,

@@ -227,6 +227,18 @@ const bool kRegistered = [] {
     check_bits_in_chunks<Cached>(230, 4, 2, 0, set);
     CHECK(machine_reports() == "");
   });
+  // Rows beside each other have the diagonal in different places of a lane's keys.
+  suite.test("cached_causal", "forward", "bits_in_chunks_with_alibi", [] {
+    using Args = attile::ForwardArgs<__half, attile::Causal, attile::Alibi, attile::Cached>;
+    using Alibi =
+        DecodeByTraits<DecodeTiles<32, 64, DecodeTuning<4, 2, 2>>::Forward<Args, Dims<64>>>;
+    static const example::DeviceArray<float> slopes(std::vector<float>(12, 0.3535534f));
+    for (const int keys : {4 * Alibi::kBc, 4 * Alibi::kBc + 1, 4 * Alibi::kBc + 2}) {
+      check_bits_in_chunks<Alibi>(keys, 12, 4, 0,
+                                  [](auto& args) { args.score_mod.slopes = slopes.get(); });
+    }
+    CHECK(machine_reports() == "");
+  });
   // A window hides the first keys of some rows of a call: they have parts ahead that see nothing.
   suite.test("paged_window", "forward", "bits_in_chunks_of_a_window", [] {
     using Fp32Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;

@@ -125,10 +125,11 @@ constexpr DataAxes data_axes(const S& mod) {
 ///
 ///     tile.simplify(products, f)
 /// may be there: it calls f with a tile that costs less and can stand for this one, or with this
-/// one. products.all(condition) says whether a condition holds for all threads of the warp, and
-/// products.all_within(limit) whether |x| <= limit for all that their tiles are applied to, those
-/// of hidden scores, too. So a tile for small products must give the same bits as this one: which
-/// of them a row meets depends on memory behind its sequence.
+/// one. products.all(condition) says whether a condition holds for all threads of the warp; it says
+/// no where a row's bits may not depend on the rows beside it. products.all_within(limit) says
+/// whether |x| <= limit for all that their tiles are applied to, those of hidden scores, too. So a
+/// tile for small products must give the same bits as this one: which of them a row meets depends
+/// on memory behind its sequence.
 ///
 /// This one is that of a modifier that says nothing.
 template <class S, class Math>

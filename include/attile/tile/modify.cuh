@@ -27,12 +27,12 @@ namespace attile::tile {
 
 /// Holds the raw scores of rows [begin, end) of a thread's registers, as a modifier may ask about
 /// them (TileModifier). Scope    all lanes of a warp.
-template <class Registers>
+template <class Registers, bool kRowsAlone>
 struct ProductsOf {
   Registers& scores;
   int begin, end;
 
-  ATTILE_DEVICE bool all(bool condition) const { return !arch::any_lane(!condition); }
+  ATTILE_DEVICE bool all(bool condition) const { return !kRowsAlone && on_all_lanes(condition); }
   ATTILE_DEVICE bool all_within(float limit) const {
     float largest = 0.0f;
     ATTILE_UNROLL
@@ -45,8 +45,11 @@ struct ProductsOf {
         largest = arch::fmax(largest, std::fabs(score));
       }
     }
-    return all(largest <= limit);
+    return on_all_lanes(largest <= limit);
   }
+
+ private:
+  ATTILE_DEVICE static bool on_all_lanes(bool condition) { return !arch::any_lane(!condition); }
 };
 
 /// Applies a modifier's tile to scores in a thread's registers. Where it reads memory a row behind
@@ -92,7 +95,8 @@ class Modifier {
           begin, begin + kRows);
       };
       if constexpr (kSimplifies) {
-        simplify(group.tile, ProductsOf<Registers>{scores, begin, begin + kRows}, call);
+        simplify(group.tile, ProductsOf<Registers, kRowsAlone<Coord>>{scores, begin, begin + kRows},
+                 call);
       } else {
         call(group.tile);
       }

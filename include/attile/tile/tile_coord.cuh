@@ -59,4 +59,16 @@ struct PackedHeadsCoord {
   }
 };
 
+/// Is a Coord whose rows get the same bits whichever rows are beside them, as those of a sequence
+/// that has them one by one, or some at a time.
+template <class Coord>
+struct RowsAlone : Coord {
+  static constexpr bool kRowsAlone = true;
+};
+template <class Coord>
+RowsAlone(Coord) -> RowsAlone<Coord>;
+
+template <class Coord>
+inline constexpr bool kRowsAlone = requires { Coord::kRowsAlone; };
+
 }  // namespace attile::tile

@@ -134,8 +134,8 @@ struct DecodeParams : Problem<Traits> {
   /// expected to see does not depend on the sequence.
   static constexpr bool kAlike = Base::kUniform && (!IntervalMask<typename Base::MaskType> ||
                                                     kIgnoresBatch<typename Base::MaskType>);
-  /// Returns what there is to do for a sequence. `rehearses`: as if it had all rows and keys, so
-  /// that no device memory is read.
+  /// Returns what there is to do for a sequence. `rehearses`: as if it had one row and all keys,
+  /// so that no device memory is read.
   ATTILE_DEVICE SequenceWork work_of(int sequence, bool rehearses) const {
     WorkTile at{.sequence = sequence};
     at.extent = this->bounds;
@@ -144,12 +144,15 @@ struct DecodeParams : Problem<Traits> {
                       .q_origin = this->q_origin(at),
                       .kv_origin = this->kv_origin(at)};
     if (work.extent.q_len <= 0) return work;
+    if (rehearses) work.extent.q_len = 1;  // a bound of rows may be far above what there is
     work.row_tiles = ceil_div(work.extent.q_len * packed_heads, kBr);
     const TileRange seen = rehearses ? all_keys(work.extent) : expected_keys(at, work.extent);
     work.first_unit = unit_tiles.divmod(seen.first).quotient;
     const auto last = unit_tiles.divmod(seen.last);
     work.units_of_tile = max(last.quotient + (last.remainder > 0 ? 1 : 0) - work.first_unit, 1);
-    work.units = min(row_heads * work.row_tiles * work.units_of_tile, kMostUnits);
+    // In a rehearsal the bound of keys may be above what the host made units for.
+    const std::int64_t units = std::int64_t{row_heads} * work.row_tiles * work.units_of_tile;
+    work.units = static_cast<int>(min<std::int64_t>(units, kMostUnits));
     return work;
   }
 

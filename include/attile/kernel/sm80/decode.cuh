@@ -247,7 +247,7 @@ template <class Traits>
 ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
                                 TileLoads<Traits>& loads, unsigned char* shared, bool rehearses) {
   using Outputs = typename Traits::OutputRegisters;
-  const float scale = p.score_scale(part.at);
+  const float scale = rehearses ? 1.0f : p.score_scale(part.at);  // may be in device memory
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = Traits::kGroupWarps == 1 ||

@@ -47,10 +47,10 @@ struct WarpShare {
     const int col0 = key + state() * kKeys;
     const Extent lengths = p.extent(at);
     if constexpr (Traits::kPacksHeads) {
-      return tile::PackedHeadsCoord{at.sequence,    at.head,      0, col0, lengths, -row0,
-                                    p.packed_heads, lengths.q_len};
+      return tile::RowsAlone{tile::PackedHeadsCoord{at.sequence, at.head, 0, col0, lengths, -row0,
+                                                    p.packed_heads, lengths.q_len}};
     } else {
-      return tile::TileCoord{at.sequence, at.head, row0, col0, lengths};
+      return tile::RowsAlone{tile::TileCoord{at.sequence, at.head, row0, col0, lengths}};
     }
   }
 };
