@@ -90,7 +90,9 @@ struct Alibi {
 
   /// Distances are sums of floats: exact up to 2^24, and beyond rounded as floats are. What a score
   /// gets depends on its row and column by their difference alone, which is a constant of the code:
-  /// scores with the same one have it in common.
+  /// scores with the same one have it in common. With kExact what is subtracted, which may be far
+  /// larger than the score, is not rounded by itself.
+  template <bool kExact>
   struct Tile {
     using Modifier = Alibi;
     static constexpr bool kReadsMemory = false;
@@ -100,11 +102,13 @@ struct Alibi {
     ATTILE_HOST_DEVICE int row(int dr) const { return dr; }
     ATTILE_HOST_DEVICE int col(int dc) const { return dc; }
     ATTILE_HOST_DEVICE ModifiedScore<float> operator()(float x, int row, int col) const {
-      const float further = static_cast<float>(row - col);
-      return {std::fma(scale, x, -slope * std::fabs(distance + further)), 1.0f};
+      const float far = std::fabs(distance + static_cast<float>(row - col));
+      if constexpr (kExact) return {std::fma(-slope, far, scale * x), 1.0f};
+      return {std::fma(scale, x, -slope * far), 1.0f};
     }
     template <class Products, class F>
     ATTILE_HOST_DEVICE void simplify(const Products& products, const F& f) const {
+      if constexpr (kExact) return f(*this);
       const bool below = distance >= static_cast<float>(cols - 1);
       if (products.all(below || distance <= static_cast<float>(1 - rows))) {
         const float towards = below ? slope : -slope;
@@ -127,7 +131,7 @@ struct Alibi {
     }
   };
   template <class Math>
-  ATTILE_HOST_DEVICE Tile of_tile(const ScoreBlock& block, const Math&) const {
+  ATTILE_HOST_DEVICE Tile<Math::kExact> of_tile(const ScoreBlock& block, const Math&) const {
     const ScoreIndex i = block.first;
     return {block.scale, slopes[i.batch * batch_stride + i.head],
             static_cast<float>(i.row + block.extent.shift() - i.col), block.rows, block.cols};

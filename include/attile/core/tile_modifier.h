@@ -24,6 +24,9 @@ struct ModifiedScore {
 /// Gives a score modifier its mathematical functions: those of the standard library. A kernel has
 /// faster ones where its results are of 16 bits (tile::FastMath).
 struct StandardMath {
+  /// Whether results have more than 16 bits.
+  static constexpr bool kExact = true;
+
   struct Tanh {
     float outer, inner;
     ATTILE_HOST_DEVICE float operator()(float x) const { return outer * std::tanh(inner * x); }

@@ -21,6 +21,8 @@ struct SafeMath : StandardMath {
 
 /// Gives a score modifier functions of the machine's own instructions, for results of 16 bits.
 struct FastMath : SafeMath {
+  static constexpr bool kExact = false;
+
   /// tanh(y) / y for |y| <= 0.6 as a polynomial of y^2, whose relative error these coefficients
   /// minimise: 2^-23.3.
   static constexpr float kNear = 0.6f;
