@@ -26,8 +26,8 @@ struct Sm80DecodeTiles {
 /// or one; fp8 takes two, because each warp of a group converts all of its keys. A warp has 16 keys
 /// of a step, or 32 of fp8, so that a stage has as many bytes. Of these the largest tiles are taken
 /// of which two stages fit shared memory, with as many as fit, up to six. Two blocks of a
-/// multiprocessor, where both fit, load while one of them merges (docs/tuning.md). `state_floats`:
-/// DecodeTraits::kStateFloats.
+/// multiprocessor, where both fit, load while one of them merges (bench/log/tuning-decode.md).
+/// `state_floats`: DecodeTraits::kStateFloats.
 constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int kv_bytes_each,
                                             int shared_kb, int state_floats) {
   const int columns = d + dv;

@@ -238,7 +238,8 @@ struct Sm90BackwardTiles {
 };
 /// Returns the tiles of the sm90 backward kernel. A step with a modifier and dropout is so long
 /// that 128 rows, which go in two parts, take more instructions than the caches have: with 64 rows
-/// D = 64 is 1.17 times as fast at 1k, and the same at 4k (H200, docs/tuning.md).
+/// D = 64 takes 2.13 and not 2.57 times as long as a plain pass at 1k, and as long as with 128 at
+/// 4k (H200, causal, bench/log/tuning-policies.md).
 constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_long_steps) {
   const int larger = max(dim, dim_v);
   if (larger <= 128) return {larger <= 96 && !has_long_steps ? 128 : 64, 128, 2, 1};

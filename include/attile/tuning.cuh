@@ -166,11 +166,11 @@ using detail::TileSet;
 
 /// Returns the q_len from which on `Causal` takes the kernel of TileSet::kLong, whose larger Bc
 /// gains where a mask's edge is a small part of what rows see, and loses as much elsewhere
-/// (docs/tuning.md; other masks are not measured).
+/// (bench/log/tuning-sm90.md; other masks are not measured).
 constexpr int long_sequence(int dim) { return dim <= 64 ? 1536 : 4096; }
 /// Says whether a call's rows are so long: by that, or because there are four times as many keys as
-/// queries, where D = 128 takes 0.80 to 1.00 of the time of the other tiles (docs/tuning.md; up to
-/// 64 columns are not measured).
+/// queries, where D = 128 takes 0.80 to 1.00 of the time of the other tiles
+/// (bench/log/tuning-decode.md; up to 64 columns are not measured).
 template <class Args>
 bool has_long_rows(const Args& args, int dim) {
   return args.q_len >= long_sequence(dim) || (dim > 64 && args.kv_len / 4 >= args.q_len);

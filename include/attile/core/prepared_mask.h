@@ -177,7 +177,8 @@ struct RowIntervals {
     return static_cast<unsigned>(ceil_div(length, kGranule));
   }
   /// Returns g + 1, in a way from which the compiler does not see how often a loop runs: unrolled,
-  /// it would take registers that the warps of a kernel in order do not have (docs/tuning.md).
+  /// it would take registers that the warps of a kernel in order do not have
+  /// (bench/log/tuning-sm90.md).
   ATTILE_HOST_DEVICE static int next(int g) { return max(g + 1, g | 1); }
   /// Returns whether a row with this entry sees a column.
   ATTILE_HOST_DEVICE static bool contains(const Entry& seen, int col) {

@@ -80,8 +80,8 @@ ATTILE_HOST_DEVICE constexpr TileRange row_tiles(const M& mask, int batch, int h
 
 /// Returns how many rows of a batch head's first tile lie before row 0. The last tile ends with the
 /// last row, or less than `warpgroup_rows` after it, so that the first one lacks the rows of whole
-/// warpgroups. Under a causal mask its rows see least; a tile with few warpgroups takes nearly as
-/// long as a whole one (docs/tuning.md).
+/// warpgroups. Under a causal mask its rows see least; one warpgroup alone
+/// takes two thirds of the time of three for a step (bench/log/tuning-sm90.md).
 ATTILE_HOST_DEVICE constexpr int lead_rows(int q_len, int tile_rows, int warpgroup_rows) {
   return (round_up(q_len, tile_rows) - q_len) / warpgroup_rows * warpgroup_rows;
 }

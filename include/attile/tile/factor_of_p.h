@@ -3,7 +3,9 @@
 
 #include <attile/core/config.h>
 
-// Two ways in which an OnlineSoftmax makes P larger than 1, for types with few exponents.
+// Two ways in which an OnlineSoftmax makes P larger than 1, for types with few exponents. An offset
+// of m costs instructions only where m changes. A factor of P costs some for each row and step, but
+// leaves m alone, and so LSE.
 
 namespace attile::tile {
 
@@ -12,8 +14,9 @@ namespace attile::tile {
 struct MaximumOffset {
   float offset;
 
-  /// Returns the m of a largest score. Scores of 2^18 times the offset keep their own: so far apart
-  /// numbers lie there that the difference could be any.
+  /// Returns the m of a largest score. From 2^18 offsets on m is the score itself. Before, the
+  /// difference is rounded by at most 1/64 of the offset: of 8 log2 units by 1/8, of the 0.85 that
+  /// P then has below the largest number of e4m3.
   ATTILE_HOST_DEVICE float below(float largest) const {
     const float limit = offset * 0x1p18f;
     return -limit < largest && largest < limit ? largest - offset : largest;
@@ -24,8 +27,8 @@ struct NoMaximumOffset {
 };
 
 /// Says which factor P has, so that a type with few exponents holds small P: 2^Log2. Unlike an
-/// offset of m it leaves the rounding of m alone, and LSE with it. Where the exponent of the
-/// largest P is as uncertain as its own size, because m is so large, P has none.
+/// offset of m it leaves the rounding of m alone, and LSE with it. From |m * scale_log2| = 2^21 on,
+/// where rounding moves the exponent of P by up to 1/8 and more, P has no factor.
 template <int Log2>
 struct FactorOfP {
   static constexpr int kLog2 = Log2;

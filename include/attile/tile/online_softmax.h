@@ -90,9 +90,9 @@ struct OnlineSoftmax {
     exponentiate(scores, scale_log2);
   }
 
-  /// Processes a tile as `step` without a threshold does, and leaves O alone where no maximum of
-  /// the warp's rows has risen: the bits are the same, as its factors are 1. Scope    all lanes of
-  /// a warp. P, and so l and O, have the factor of FactorOfP, which `remove_factor` takes off.
+  /// Processes a tile as `step` without a threshold does, and leaves O alone where the factors of
+  /// all rows of the warp are 1: where all have seen a key, and no maximum has risen. P, and so l
+  /// and O, have the factor of FactorOfP, which `remove_factor` takes off. Scope    a whole warp.
   template <class Factor = FactorOfP<0>, class Scores, class Output>
   ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2) {
     bool had_factor[kRows];
@@ -116,8 +116,8 @@ struct OnlineSoftmax {
     exponentiate<Factor>(scores, scale_log2);
   }
 
-  /// Processes a tile as above where each warp of a row holds some columns of the scores and of the
-  /// output. tile::RowWarps says what `row_warps` has to offer.
+  /// Processes a tile as the first `step` where each warp of a row holds some columns of the scores
+  /// and of the output. tile::RowWarps says what `row_warps` has to offer.
   /// Scope    all threads of the warps of a row.
   template <int kThreshold, class Scores, class Output, class RowWarps>
   ATTILE_DEVICE void step(Scores& scores, Output& output, float scale_log2,
@@ -153,7 +153,7 @@ struct OnlineSoftmax {
   /// Holds, for each row, the number that a score has to exceed for O to be rescaled.
   struct Thresholds {
     float x[kRows];
-    bool positive;  ///< whether no threshold has its sign bit set, in any lane of the warp
+    bool signs_clear;  ///< whether no threshold has its sign bit set, in any lane of the warp
   };
   /// Returns the thresholds of the rows.
   /// Units    rescale_threshold: those of the scores, kThreshold / scale_log2.
@@ -166,7 +166,7 @@ struct OnlineSoftmax {
       result.x[r] = m[r] == -kInf ? -kInf : m[r] + rescale_threshold;
       negative |= arch::has_sign(result.x[r]);
     }
-    result.positive = !Scores::any_lane(negative);
+    result.signs_clear = !Scores::any_lane(negative);
     return result;
   }
 
@@ -176,12 +176,12 @@ struct OnlineSoftmax {
     float x[kRows];
     bool above;
   };
-  /// Finds them. Where no threshold has its sign bit set, that takes half as many instructions.
+  /// Returns them. With signs_clear they are compared as integers: half as many instructions.
   template <class Scores>
   ATTILE_HOST_DEVICE static LaneMaxima lane_maxima(const Scores& scores,
                                                    const Thresholds& thresholds) {
     LaneMaxima result{};
-    if (thresholds.positive) {
+    if (thresholds.signs_clear) {
       ATTILE_UNROLL
       for (int r = 0; r < kRows; ++r) {
         result.x[r] = scores.lane_max_above(r, thresholds.x[r]);
@@ -212,8 +212,8 @@ struct OnlineSoftmax {
     return update_max(scores, scale_log2, needed);
   }
 
-  /// Does the same where the kernel has compared the scores itself. `needed`: whether a score of
-  /// the warp exceeds its row's threshold, the same in all lanes; if not, m and l stay.
+  /// Updates m and l so where the kernel has compared the scores itself. `needed`: whether a score
+  /// of the warp exceeds its row's threshold, the same in all lanes; if not, m and l stay.
   template <class Scores>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};
@@ -223,8 +223,8 @@ struct OnlineSoftmax {
     for (int r = 0; r < kRows; ++r) update_row(result, r, scores.row_max(r), scale_log2);
     return result;
   }
-  /// Does it for the rows that have a score above their threshold, without the scores. The others
-  /// keep m and l, and their factor is 1.
+  /// Updates m and l so, without the scores, of rows that have a score above their threshold. The
+  /// others keep m and l, and have the factor 1, or 0 where they have seen no key.
   /// `offset`: how far m is set below the largest score, so that P is above 1.
   /// Scope    all lanes of a warp. Scores have max_lanes(x) -> the maximum of x over a row's lanes.
   template <class Scores, class Offset>
@@ -237,8 +237,8 @@ struct OnlineSoftmax {
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const float largest = Scores::max_lanes(maxima.x[r]);
-      const float least = largest > thresholds.x[r] ? offset.below(largest) : m[r];
-      update_row(result, r, least, scale_log2);
+      const float candidate = largest > thresholds.x[r] ? offset.below(largest) : m[r];
+      update_row(result, r, candidate, scale_log2);
     }
     return result;
   }
@@ -286,7 +286,7 @@ struct OnlineSoftmax {
     }
   }
 
-  /// Does what `finish` does where each warp of a row holds some columns.
+  /// Divides O by l as below where each warp of a row holds some columns.
   /// Scope    all threads of the warps of a row.
   /// Barriers one of these warps since their last `step`, whose exchanged values this overwrites.
   template <class Output, class RowWarps, class Sinks>
@@ -336,7 +336,7 @@ struct OnlineSoftmax {
     return arch::fma(m[r], scale_log2 * kLn2, arch::log(l[r]));
   }
 
-  /// Returns the same of a row with a sink, which `finish` has added.
+  /// Returns LSE of a row with a sink, which `finish` has added.
   ATTILE_HOST_DEVICE float lse(int r, float scale_log2, float sink) const {
     // A finite sink of any size is above the maximum of no keys.
     const bool above = m[r] == -kInf || sink_above_maximum(r, scale_log2, sink) > 0.0f;
@@ -344,9 +344,10 @@ struct OnlineSoftmax {
   }
 
  private:
-  /// Raises m of a row to `least`, if it is smaller.
-  ATTILE_HOST_DEVICE void update_row(Rescaling& rescaling, int r, float least, float scale_log2) {
-    const float m_new = arch::fmax(m[r], least);
+  /// Raises m of a row to `candidate`, if it is smaller.
+  ATTILE_HOST_DEVICE void update_row(Rescaling& rescaling, int r, float candidate,
+                                     float scale_log2) {
+    const float m_new = arch::fmax(m[r], candidate);
     rescaling.factor[r] = softmax_weight(m[r], m_new, scale_log2);
     l[r] *= rescaling.factor[r];
     m[r] = m_new;

@@ -52,7 +52,7 @@ namespace attile {
 ///    one when its part has been added, and `await_ready` waits for those of all kv blocks of a kv
 ///    head, so that dQ of the first heads is written while the last kv blocks still run (worth
 ///    1.8 % in the mean of the 18 backward benchmarks of group `peers`: H200, 2026-11-24,
-///    docs/tuning.md). Without it the kernel that writes dQ waits for the whole pass.
+///    bench/log/tuning-sm90.md). Without it the kernel that writes dQ waits for the whole pass.
 ///
 /// A chunk, a turn and readiness are handed on by a store.release of one lane (zero_fill_chunk,
 /// release, signal_ready), after a barrier of those that wrote, or after bulk_wait where TMA wrote,

@@ -64,7 +64,7 @@ ATTILE_DEVICE bool any_thread(bool x) {
 /// all sequences are alike, and as many as the host expects, each of them is cut into
 /// DecodeParams::pieces runs. Several runs of a row tile are those of as many blocks; where it is
 /// one run, a block may have several. Neighbouring kv heads, which lie beside each other in memory,
-/// are then read at the same keys at the same time (docs/tuning.md).
+/// are then read at the same keys at the same time (bench/log/tuning-decode.md).
 /// Lengths are read from device memory, by each warp for 32 sequences at a time, its window; and by
 /// all threads together to count the units of more sequences than that. They must not change
 /// while the kernel runs: the warps of a block would disagree about its parts, and might wait for

@@ -170,7 +170,8 @@ ATTILE_DEVICE void store_dk_dv(const BackwardParams<Traits>& p, int kv_block,
 }
 
 /// Says which coordinates of its kv tile a loop keeps, and which it computes anew, so that they do
-/// not take a register that spills. It was found by trial on all architectures (docs/tuning.md).
+/// not take a register that spills. It was found by trial on all architectures
+/// (bench/log/tuning-sm80.md).
 enum class Kept {
   kBatchAndCol0,
   kBatch,    ///< also col0, but nothing computed from it

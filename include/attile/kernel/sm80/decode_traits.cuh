@@ -88,7 +88,8 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// three more. A row of Q becomes fp16 times a power of two (tile::scale_to_half), and P has a
   /// factor, so that neither loses what bf16 has.
   static constexpr bool kScalesQueries = std::same_as<T, __nv_bfloat16> && Fp8<K> && Fp8<V>;
-  using Factor = tile::FactorOfP<kScalesQueries ? 14 : 0>;        ///< twice that where m is rounded
+  /// With it P is below 2^15, and so in the range of fp16, even where m * scale_log2 is rounded.
+  using Factor = tile::FactorOfP<kScalesQueries ? 14 : 0>;
   using Product = std::conditional_t<kScalesQueries, __half, T>;  ///< of the products' operands
   using QTile = tile::PanelTile<Br, kQkColumns, T>;
   using ScaledQTile = tile::PanelTile<Br, kQkColumns, Product>;  ///< in the place of a QTile
