@@ -48,8 +48,8 @@ struct SlotCounts<false> {};
 /// Returns whether the pass itself writes the zeros of the sum of dQ of a sequence: where the
 /// blocks of a kv head run together, each zero-fill chunk is worth its atomics, and L2 has room for
 /// what some hundred blocks write ahead. On an H200 it is 4 % faster with 8 MB of sum for a kv
-/// head, and 3 % slower with 16 MB, in chunks of 32 and 64 KB (bench/log/tuning-sm90.md); others are
-/// not measured.
+/// head, and 3 % slower with 16 MB, in chunks of 32 and 64 KB (bench/log/tuning-sm90.md); others
+/// are not measured.
 template <class Traits>
 ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent lengths) {
   if (!Traits::kZeroFillsInPass || group_heads == 0 || lengths.kv_len == 0) return false;

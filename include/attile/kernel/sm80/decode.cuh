@@ -302,19 +302,23 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
   // and reads nothing that could be its result until it has ended. The next one may do the same.
   // Until then it rehearses what comes before the first loads: caches have its instructions and the
   // parameter when they are wanted. A large cache of keys, or the weights of a layer, drive them
-  // out of L2 between two calls, and they come from there one after another (docs/tuning.md).
+  // out of L2 between two calls, and they are read from device memory, one line after another
+  // (bench/log/tuning-decode.md).
   TileLoads<Traits> loads(p, shared);
   ATTILE_UNROLL_BY(1)
   for (int pass = Traits::kRehearses && arch::may_begin_early() ? 0 : 1; pass < 2; ++pass) {
     const bool rehearses = pass == 0;
     if (!rehearses) {
-      arch::async_copy_wait<0>();  // the zeros are there before anything replaces them
+      // The rehearsal's copies (zeros, as it has no keys) have landed before this pass fills the
+      // same stages.
+      arch::async_copy_wait<0>();
       arch::await_dependencies();
       arch::launch_dependents();
     }
     loads.begin(block, rehearses);
     for (SplitPart part; loads.begin_part(part);) {
-      // Where keys lie in pages, that would leave loads too few registers.
+      // Where keys lie in pages, an instance of compute_part that rehearses would leave loads too
+      // few registers, so that the schedule alone is rehearsed.
       if (rehearses && Traits::Params::kPaged) break;
       compute_part<Traits>(p, part, loads, shared, rehearses);
       if (rehearses) break;

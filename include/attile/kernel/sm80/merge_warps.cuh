@@ -55,7 +55,7 @@ struct WarpShare {
   }
 };
 
-/// Merges the states of a part's rows, and puts out each row.
+/// Merges the states of a part's rows, and writes each row.
 /// Scope    all threads of the block.
 /// Barriers it ends with one of the block.
 template <class Traits>

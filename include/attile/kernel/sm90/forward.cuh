@@ -76,9 +76,8 @@
 // that product, unlike those of arXiv 2407.08608, section 3.2, and run beside products of other
 // consumers: to wait for it behind them was slower (bench/log/tuning-sm90.md). Without kOverlaps
 // P V of a tile comes behind its own softmax, and products run beside the softmax of other
-// consumers alone. Where there are no next rows, or they see no keys, or only
-// such that more than kMaxSkipped tiles are to be skipped before, end_rows ends with O and LSE, and
-// begin_rows follows again.
+// consumers alone. end_rows does not begin the next rows if there are none, if they see no keys, or
+// if more than kMaxSkipped tiles lie between; then begin_rows begins them.
 //
 // With kPersistent (Tuning) a block computes several work tiles, else one. Each of its producer
 // threads goes through the block's work tiles by a StaticSchedule of its own

@@ -38,9 +38,10 @@ namespace attile::sm90 {
 /// O += P V of tile i - 1, after which O is rescaled to the m of tile i. S of tile i and P V of
 /// tile i - 1 run at the same time (arXiv 2407.08608, section 3.2), and the maximum of S is found
 /// beside P V. `begin_rows` goes before the loop and makes S and P of the rows' first tile.
-/// `end_rows` comes after it and makes P V of their last tile. Beside that it makes S of the next
-/// rows' first tile, which is worth 5.7 % in the mean of the 18 forward benchmarks of group `peers`
-/// (H200, 2026-11-24, docs/tuning.md).
+/// `end_rows` comes after it and makes P V of their last tile, and beside that S of the next rows'
+/// first tile, which is worth 5.7 % in the mean of the 18 forward benchmarks of group `peers`
+/// (H200, 2026-11-24, bench/log/tuning-sm90.md). Without kOverlaps P V of each tile comes behind its
+/// own softmax instead: of the first one where its S is made, of the others in their step.
 ///
 /// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
 /// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
@@ -108,7 +109,7 @@ class ForwardConsumer {
       output_.o_frag.clear();
       store_output(next);
     }
-    start_scores();  // line 8
+    start_scores();  // line 8; from here on as in end_rows, where C7514 says why
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
@@ -123,9 +124,9 @@ class ForwardConsumer {
   }
 
   /// Does lines 6 to 11: lines 8 and 9 for all tiles of K and V but the rows' first one, whose P is
-  /// there, and line 10 for all but their last one, which end_rows does. Line 10 stands twice: the
-  /// product of the tile before, and then the factor, which belongs to this tile's m. (The paper
-  /// prints the inverse of the factor.)
+  /// there, and line 10 for all but their last one, which end_rows does; without kOverlaps for all
+  /// but their first one. Line 10 stands twice: the product, of the tile before with kOverlaps, and
+  /// the factor, which belongs to this tile's m. (The paper prints the inverse of the factor.)
   ATTILE_DEVICE void kv_loop() {
     ATTILE_UNROLL_BY(1)
     for (int step = kv_tiles_.first + 1; step < kv_tiles_.last; ++step) {
@@ -148,7 +149,7 @@ class ForwardConsumer {
     }
   }
 
-  /// Finishes the rows: makes P V of their last tile, and stores O and LSE (lines 12 to 15). If the
+  /// Finishes the rows: with kOverlaps P V of their last tile; O and LSE (lines 12 to 15). If the
   /// next rows see keys, and at most kMaxSkipped tiles are to be skipped until then, it begins them
   /// too: S of their first tile is made while O leaves, and P of it is there in the end. Returns
   /// whether it has begun them.

@@ -48,8 +48,8 @@ struct ForwardMemory {
         data + Traits::kLoadedVOffset,
         barriers() + Traits::kPipelineBarriers - 2 * Traits::kLoadedVStages);
   }
-  /// Whether a stage of these has no tile, because there are no more.
-  ATTILE_DEVICE int& is_last_v(int stage) const {
+  /// Whether a stage of these is the one behind the last V, which has no tile.
+  ATTILE_DEVICE int& is_end_of_v(int stage) const {
     return reinterpret_cast<int*>(data + Traits::kLastVOffset)[stage];
   }
   /// The words of the columns of a stage of K; only with kColumns.
@@ -92,7 +92,7 @@ struct ForwardMemory {
       v().init(Traits::kConsumers * kWarps, Traits::kFp8Values ? Traits::kTransposers : 1);
       if constexpr (Traits::kFp8Values) {
         loaded_v().init(Traits::kTransposers);
-        for (int stage = 0; stage < Traits::kLoadedVStages; ++stage) is_last_v(stage) = false;
+        for (int stage = 0; stage < Traits::kLoadedVStages; ++stage) is_end_of_v(stage) = false;
       }
       if constexpr (Traits::kHasScheduler) {
         arch::mbarrier_init(work_tile_full(), 1);

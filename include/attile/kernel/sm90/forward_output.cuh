@@ -27,8 +27,8 @@ class ForwardOutput {
   using VTile = typename Traits::VTile;
   using Rescaling = typename tile::OnlineSoftmax<Scores::kRegRows>::Rescaling;
   static constexpr int kParts = Traits::kOutputParts;
-  /// Registers of S are free without kOverlaps; but nvcc 13.0 keeps both, where they are not one
-  /// variable.
+  /// Without kOverlaps S is dead when P V begins, so that its registers can hold the sums. nvcc
+  /// 13.0 shares them only where both are one variable, so of one type.
   static constexpr bool kHasSums =
       Traits::kPromotes && (Traits::kOverlaps || !std::is_same_v<Sums, Scores>);
   struct Empty {};
@@ -44,13 +44,14 @@ class ForwardOutput {
       for (float& factor : factor_) factor = 1.0f;
     }
   }
-  /// Begins O += P V, or with `adds` false O = P V. With kPromotes all parts but the last one are
-  /// made, and that one is begun. `s_frag`: S, which is not read.
+  /// Begins O += P V, or with `adds` false O = P V. With kPromotes `adds` is ignored, as `reset`
+  /// has made O 0: all parts but the last one are made, and that one is begun. `scratch`, of all
+  /// functions: registers that the sums may take; S in them is lost.
   ATTILE_DEVICE void start(const Probabilities& p_left, const VTile& v_smem, bool adds,
-                           Scores& s_frag) {
+                           Scores& scratch) {
     if constexpr (Traits::kPromotes) {
-      start_part(0, p_left, v_smem, s_frag);
-      make_parts<0>(p_left, v_smem, s_frag);
+      start_part(0, p_left, v_smem, scratch);
+      make_parts<0>(p_left, v_smem, scratch);
     } else if constexpr (Traits::kFp8Values) {
       tile::start_transposed_product<true>(o_frag, p_left, v_smem, 0, adds);
     } else {
@@ -59,31 +60,31 @@ class ForwardOutput {
   }
   /// Begins a part of P V, with kPromotes.
   ATTILE_DEVICE void start_part(int part, const Probabilities& p_left, const VTile& v_smem,
-                                Scores& s_frag) {
-    tile::start_transposed_product(sums(s_frag), p_left, v_smem, part * Sums::kCols);
+                                Scores& scratch) {
+    tile::start_transposed_product(sums(scratch), p_left, v_smem, part * Sums::kCols);
   }
   /// Adds all parts of P V but the last one to O, of which the first one has been begun, and begins
   /// the next part after each. kPending: the products begun after the first part.
   template <int kPending>
-  ATTILE_DEVICE void make_parts(const Probabilities& p_left, const VTile& v_smem, Scores& s_frag) {
+  ATTILE_DEVICE void make_parts(const Probabilities& p_left, const VTile& v_smem, Scores& scratch) {
     ATTILE_UNROLL
     for (int part = 0; part + 1 < kParts; ++part) {
       if (part == 0) {
-        tile::wait_product<kPending>(sums(s_frag));
+        tile::wait_product<kPending>(sums(scratch));
       } else {
-        tile::wait_product<0>(sums(s_frag));
+        tile::wait_product<0>(sums(scratch));
       }
-      promote(part, s_frag);
-      start_part(part + 1, p_left, v_smem, s_frag);
+      promote(part, scratch);
+      start_part(part + 1, p_left, v_smem, scratch);
     }
   }
   /// Waits for P V, behind which kPending products have been begun, and adds its last part to O
   /// where it is promoted.
   template <int kPending>
-  ATTILE_DEVICE void end(Scores& s_frag) {
+  ATTILE_DEVICE void end(Scores& scratch) {
     if constexpr (Traits::kPromotes) {
-      tile::wait_product<kPending>(sums(s_frag));
-      promote(kParts - 1, s_frag);
+      tile::wait_product<kPending>(sums(scratch));
+      promote(kParts - 1, scratch);
     } else {
       tile::wait_product<kPending>(o_frag);
     }
@@ -102,15 +103,15 @@ class ForwardOutput {
 
  private:
   /// Adds a part of P V, which is complete, to O.
-  ATTILE_DEVICE void promote(int part, Scores& s_frag) {
-    tile::scale_and_add(o_frag, part * Sums::kCols, factor_, sums(s_frag));
+  ATTILE_DEVICE void promote(int part, Scores& scratch) {
+    tile::scale_and_add(o_frag, part * Sums::kCols, factor_, sums(scratch));
   }
   /// Returns where P V is made, with kPromotes.
-  ATTILE_DEVICE Sums& sums([[maybe_unused]] Scores& s_frag) {
+  ATTILE_DEVICE Sums& sums([[maybe_unused]] Scores& scratch) {
     if constexpr (kHasSums) {
       return sum_frag_;
     } else {
-      return s_frag;
+      return scratch;
     }
   }
 

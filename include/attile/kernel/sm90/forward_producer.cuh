@@ -19,7 +19,8 @@
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
 // score modifier, if TMA copies these, or a warp for what the modifier reads for each column. Each
 // goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
-// more thread makes these (dynamic_schedule.cuh).
+// more thread makes these (dynamic_schedule.cuh). With V in fp8 warp 0 loads both K and V, and warp
+// 1, and warp 3 where no scheduler runs, transpose V.
 
 namespace attile::sm90 {
 
@@ -52,7 +53,8 @@ ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTil
 }
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
-/// tiles sees; V in fp8 beside K, for the warps that transpose it.
+/// tiles sees; V in fp8 beside K, for the warps that transpose it. `pipeline`, `map`: those of K or
+/// of V, and with V in fp8 those of K.
 /// Behind a sequence's last key TMA writes zeros (`ragged`). The mask replaces such a score by
 /// -inf, whatever K is. P is 0 then, but 0 * NaN is NaN, so V must be no neighbour's there.
 /// Scope    Traits::kKvLanes lanes of a warp, from the first one on.
@@ -100,10 +102,10 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
     }
   }
   if constexpr (Traits::kFp8Values) {
-    if (kLanes > 1 && arch::thread_index() % arch::kWarpSize != 0) return;
+    if (arch::thread_index() % arch::kWarpSize != 0) return;
     const auto v = smem.loaded_v();
     v.await_empty(v_state);
-    smem.is_last_v(v_state.stage) = true;
+    smem.is_end_of_v(v_state.stage) = true;
     static_cast<void>(v.expect(v_state, 0));
   }
 }
@@ -120,7 +122,7 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
   typename Traits::VPipeline::State to_write;
   for (;;) {
     const auto v_smem = loaded.consumer_wait(to_read);
-    if (smem.is_last_v(to_read.stage)) return;
+    if (smem.is_end_of_v(to_read.stage)) return;
     pipeline.await_empty(to_write);
     const auto transposed = pipeline.tile(to_write.stage);
     bool is_reordered = false;
@@ -176,13 +178,13 @@ ATTILE_DEVICE void load_q(const TmaForwardParams<Traits>& p, int block,
     // that it has stored O of the rows before those: the ConsumerRows that it may still read are
     // those of the last kQStages tiles, none of which is overwritten (ForwardTraits::kRowBuffers).
     pipeline.await_empty(state);
-    smem.rows(warpgroup, number) = rows;
+    smem.rows(warpgroup, number) = rows;  // before Q is full, else the consumer could read old rows
     pipeline.producer_acquire(state, p.warpgroup_rows() * p.packed_heads());
     pipeline.load(state, p.maps.q, box);
     state.advance();
   }
   pipeline.await_empty(state);
-  smem.rows(warpgroup, number) = ConsumerRows<Traits>();  // the end
+  smem.rows(warpgroup, number) = ConsumerRows<Traits>();  // the end, likewise
   static_cast<void>(pipeline.expect(state, 0));
 }
 

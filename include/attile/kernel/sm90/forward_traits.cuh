@@ -84,7 +84,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Registers of a producer thread, and of a consumer thread, which gets what is left.
   static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = consumer_registers(kConsumers, kProducerRegisters);
-  /// Whether V is in fp8, and is transposed on the way (VTransposer): P is in e4m3 then.
+  /// Whether V is in fp8, and is transposed on the way (transpose_v): P is in e4m3 then.
   static constexpr bool kFp8Values = E::kAllFp8;
   /// Whether each product P V has a sum of its own, which is added to O in fp32 (Fp8Sums). Its
   /// columns are made in kOutputParts parts, one after another, so that it takes fewer registers.
@@ -97,8 +97,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// a row's small P. Units: log2.
   static constexpr float kMaximumOffset = kFp8Values ? fp8_probability_log2(E::kFp8Sums) : 0;
   /// How far a score may exceed m before O is rescaled. P is then at most 2^8, which keeps its
-  /// relative precision in 16 bits, or in e4m3 2^8.85, of which the nearest number is the largest
-  /// one, 448. Units: log2.
+  /// relative precision in 16 bits, or in e4m3 2^8.85, which rounds to 448, its largest number.
+  /// Units: log2.
   static constexpr float kRescaleThreshold = kFp8Values ? 8.85f : 8.0f;
   /// Stages of the pipelines of K and of V.
   static constexpr int kStages = TuningType::kStages;
@@ -164,7 +164,8 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
                 "attile::sm90::ForwardTraits: work tiles are counted for rows of one head, and not "
                 "with tiles of a modifier's elements");
   /// The pipeline of tiles of V in fp8 before they are transposed: two where there is room for them
-  /// beside Q, half of O and 4 KB, so that one is loaded while another one is transposed.
+  /// beside Q, half of O, and 4 KB for rows, barriers and alignment, so that one is loaded while
+  /// another one is transposed.
   static constexpr int kLoadedVStages =
       !kFp8Values ? 0
       : KPipeline::kBytes + VPipeline::kBytes + 2 * LoadedVTile::kBytes +
@@ -248,7 +249,7 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   /// Barriers of the pipelines: two for each stage of each Q, of K, of V and of the elements.
   static constexpr int kPipelineBarriers =
       2 * (kConsumers * (kQStages + kElementStages) + 2 * kStages + kLoadedVStages);
-  /// Where the ends of V (ForwardMemory::is_last_v) and the scheduler's work tile begin, and the
+  /// Where the ends of V (ForwardMemory::is_end_of_v) and the scheduler's work tile begin, and the
   /// bytes of dynamic shared memory of a block.
   static constexpr std::size_t kLastVOffset =
       kBarrierOffset + sizeof(arch::Mbarrier) * (kPipelineBarriers + kScheduleBarriers);
