@@ -30,6 +30,7 @@ template <class Traits>
 ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_block) {
   int batch_head = kv_block / p.kv_tiles;
   const int index = kv_block % p.kv_tiles;
+  // Kv blocks that go rows first have numbers behind all others (BackwardParams::rows_first).
   if constexpr (Traits::kRowsFirstFrom > 0) {
     const int batch_heads = p.batch * p.kv_heads;
     if (batch_head >= batch_heads) batch_head -= batch_heads;
@@ -73,12 +74,12 @@ ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int 
 /// Scope    all lanes of a warp.
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
+  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    constexpr bool kWaits = Traits::kDqMode == DqMode::kInOrder;
     const auto lengths = [&](int sequence) {
       return p.policies.sequences.extent(sequence, p.bounds);
     };
-    const auto kind = [&](int sequence) {
+    const auto rows_first = [&](int sequence) {
       if constexpr (Traits::kRowsFirstFrom > 0) {
         const int kv_tiles = ceil_div(lengths(sequence).kv_len, Traits::kBc);
         return int{goes_rows_first<Traits>(p.kv_heads, p.group_heads, kv_tiles)};
@@ -86,36 +87,37 @@ ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
         return 0;
       }
     };
-    const SequenceRun run = find_run_by_warp(p.kv_slots(), begun, p.kv_heads, kind);
+    const SequenceRun run = find_run_by_warp(p.kv_slots(), begun, p.kv_heads, rows_first);
     if (run.sequences == 0) return -1;
     const int first = run.sequence(0);  // whose lengths decide for all, about the speed alone
-    const bool rows_first = kind(first) != 0;
+    const bool is_rows_first = rows_first(first) != 0;
     const int heads = run.sequences * p.kv_heads;
-    const int down = rows_first ? 0 : descending_heads<Traits>(p.kv_heads, p.group_heads);
-    const int descending = run.sequences * down;
+    const int descending_per_sequence =
+        is_rows_first ? 0 : descending_heads<Traits>(p.kv_heads, p.group_heads);
+    const int descending = run.sequences * descending_per_sequence;
     // A sequence mostly has a slot more than tiles.
     const int in_flight =
         heads_in_flight<Traits>(p.kv_blocks() / run.slots, p.group_heads,
                                 ceil_div(lengths(first).q_len, Traits::kBr), max(run.slots - 1, 1));
-    const HeadRounds rounds(rows_first ? heads : descending, in_flight);
-    const auto [number, index] = begun_tile<Traits>(rounds, descending, heads, run.slots, run.item);
+    const HeadRounds rounds(is_rows_first ? heads : descending, in_flight);
+    const auto [head_number, index] =
+        begun_tile<Traits>(rounds, descending, heads, run.slots, run.item);
     // The descending heads of all sequences of the run come before the ascending ones.
-    const bool is_down = number < descending;
-    const int of_each = is_down ? down : p.kv_heads - down;
-    const int among = is_down ? number : number - descending;
+    const bool descends = head_number < descending;
+    const int of_each = descends ? descending_per_sequence : p.kv_heads - descending_per_sequence;
+    const int among = descends ? head_number : head_number - descending;
     const int sequence = run.sequence(among / of_each);
-    const int head = among % of_each + (is_down ? 0 : down);
+    const int head = among % of_each + (descends ? 0 : descending_per_sequence);
     // Where offsets of rows decrease, which is wrong, sequences may have slots of rows in common,
     // and so semaphores (q_tile_number): each could wait for kv tiles that the other lacks. So with
     // kInOrder nobody computes such a sequence, and its dK and dV are not written.
-    if (kWaits && !is_found_by_warp(p.q_slots(), sequence)) return -1;
+    if (kInOrder && !is_found_by_warp(p.q_slots(), sequence)) return -1;
     // Keys behind a sequence that belong to none give it more slots than the longest one has tiles.
     if (index >= p.kv_tiles) return -1;
     int batch_head = kHeadMajor<Traits> ? head * p.batch + sequence : sequence * p.kv_heads + head;
-    if (rows_first) batch_head += p.batch * p.kv_heads;
+    if (is_rows_first) batch_head += p.batch * p.kv_heads;
     return batch_head * p.kv_tiles + index;
   } else {
-    constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
     static_assert(!(kHeadMajor<Traits> && BackwardParams<Traits>::kOrdersHeads),
                   "attile: which heads ascend follows from the number of the batch head");
     if (!kInOrder && (!Traits::kHeadsInFlight || p.rounds.one_each())) {
@@ -134,11 +136,12 @@ ATTILE_DEVICE bool has_keys(const BackwardParams<Traits>& p, int kv_block) {
          (kv_block >= 0 && p.has_keys(kv_work_tile(p, kv_block)));
 }
 
-/// Returns the tile of query rows that the `tile`-th block of the kernel after the pass stores. The
-/// heads that the pass ends with come last, so that the blocks that begin first need not wait.
+/// Returns the tile of query rows that a block of the kernel after the pass stores, behind which
+/// `blocks_after` blocks begin (q_tile_of_block, which counts down). Tiles are rotated, so that the
+/// blocks that begin last get the heads that the pass ends with, and the first ones need not wait.
 template <class Traits>
-ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
-  if (p.kv_tiles == 0) return tile;
+ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int blocks_after) {
+  if (p.kv_tiles == 0) return blocks_after;
   std::int64_t late_tiles = 0;
   if constexpr (BackwardParams<Traits>::kPackedSequences) {  // a wave, and a head that it completes
     constexpr int kTiles = ceil_div(Traits::kBc, Traits::kBr);
@@ -149,7 +152,8 @@ ATTILE_DEVICE int late_heads_last(const BackwardParams<Traits>& p, int tile) {
     late_tiles = std::int64_t{late_heads} * p.group_heads * p.q_tiles;
   }
   const int late = static_cast<int>(min<std::int64_t>(late_tiles, arch::block_count()));
-  const int number = tile < late ? tile - late + arch::block_count() : tile - late;
+  const int number =
+      blocks_after < late ? blocks_after - late + arch::block_count() : blocks_after - late;
   return p.in_head_order(number, p.q_tiles, p.q_heads);
 }
 

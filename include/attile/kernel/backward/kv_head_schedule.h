@@ -34,16 +34,17 @@ ATTILE_HOST_DEVICE constexpr int descending_heads(int kv_heads, int group_heads)
 /// numbers of heads may decide, because the order of the sums depends on it.
 template <class Traits>
 ATTILE_HOST_DEVICE constexpr bool goes_rows_first(int kv_heads, int group_heads, int kv_tiles) {
-  constexpr int kFills = 96;  // blocks that nearly fill a device
+  // Blocks that nearly fill a device. It decides the order of sums: never tune it by device.
+  constexpr int kFills = 96;
   return Traits::kRowsFirstFrom > 0 && group_heads >= Traits::kRowsFirstFrom &&
          descending_heads<Traits>(kv_heads, group_heads) * kv_tiles < kFills;
 }
 
 /// Returns how many kv heads begin a tile each before one of them begins its next one. Only speed
-/// depends on it. With kInOrder a block waits for a step of the one before it, so that one block of
-/// a head can begin in each step, while as many blocks end in a step as the device runs at a time,
-/// over the steps of a block. The result is twice that, since dQ is in flight for longer than a
-/// step; where heads alternate, it is at least what fills a device.
+/// depends on it. With kInOrder block n + 1 of a head can begin one step after block n, while a
+/// device that runs B blocks ends B / steps blocks in a step, `steps` being those of a block: so
+/// many heads keep it busy. The result is twice that, as dQ is in flight for longer than a step;
+/// where heads alternate, it is at least what fills a device.
 /// In other modes it is one, because blocks of one head share what L2 holds. But where blocks are
 /// few, and a mask makes them uneven, it is what fills a device, so that the longest begin first.
 /// `heads`: kv heads, of all sequences, or of one where they are packed. `q_tiles`, `kv_tiles`: of
@@ -55,7 +56,7 @@ ATTILE_HOST_DEVICE constexpr int heads_in_flight(std::int64_t heads, int group_h
   constexpr int kDeviceBlocks = 128;
   std::int64_t in_flight = 1;
   if constexpr (Traits::kDqMode == DqMode::kInOrder) {
-    constexpr int kMostBlocks = 256;
+    constexpr int kMostBlocks = 2 * kDeviceBlocks;
     in_flight = ceil_div<std::int64_t>(kMostBlocks, std::int64_t{group_heads} * q_tiles);
     if (alternates<Traits>(group_heads)) {
       in_flight = max<std::int64_t>(in_flight, ceil_div(kDeviceBlocks, kv_tiles));

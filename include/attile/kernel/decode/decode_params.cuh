@@ -59,13 +59,13 @@ struct DecodeParams : Problem<Traits> {
   static constexpr int kMostUnits = (1 << 30) - 1;
 
   Splits::Kind splits;
-  FastDivmod unit_tiles;    ///< kv tiles of a unit
-  FastDivmod packed_heads;  ///< query heads that share row tiles
-  int row_heads;            ///< heads that have row tiles of their own: q_heads / packed_heads
-  int head_tiles;           ///< row tiles of a head with q_len rows
-  FastDivmod pieces;  ///< runs of a row tile where all are alike (SplitSchedule); 0: not so cut
-  int part_rows;      ///< packed rows that a part has room for in scratch memory
-  int slots;          ///< parts that scratch memory has room for
+  FastDivmod unit_tiles;         ///< kv tiles of a unit
+  FastDivmod packed_heads;       ///< query heads that share row tiles
+  int row_heads;                 ///< heads that have row tiles of their own: q_heads / packed_heads
+  int head_tiles;                ///< row tiles of a head with q_len rows
+  FastDivmod runs_per_row_tile;  ///< where all are alike (SplitSchedule); 0: not so cut
+  int part_rows;                 ///< packed rows that a part has room for in scratch memory
+  int slots;                     ///< parts that scratch memory has room for
   /// For each run: how many blocks have ended their parts of the row tile that begins in the run
   /// and ends in a later one. 0 before and after each launch.
   int* tickets = nullptr;
@@ -79,7 +79,7 @@ struct DecodeParams : Problem<Traits> {
         packed_heads(heads_that_share(args)),
         row_heads(args.q_heads / packed_heads),
         head_tiles(tiles_of_head(args)),
-        pieces(pieces_of(args)),
+        runs_per_row_tile(runs_per_row_tile_of(args)),
         part_rows(rows_of_parts(args)),
         slots(slots_of(args)) {}
 
@@ -89,8 +89,8 @@ struct DecodeParams : Problem<Traits> {
     if (args.splits.kind == Splits::Kind::kNone) {
       return min<std::int64_t>(row_tile_bound(args), kMostBlocks);
     }
-    const int pieces = pieces_of(args);
-    const std::int64_t runs = pieces > 0 ? tiles_of(args) * pieces : kMostBlocks;
+    const int each = runs_per_row_tile_of(args);
+    const std::int64_t runs = each > 0 ? tiles_of(args) * each : kMostBlocks;
     return min<std::int64_t>(min(unit_bound(args), runs), kMostBlocks);
   }
   /// Returns the bytes of scratch memory of a call.
@@ -194,11 +194,11 @@ struct DecodeParams : Problem<Traits> {
   static std::int64_t tiles_of(const Args& args) {
     return std::int64_t{args.batch} * (args.q_heads / heads_that_share(args)) * tiles_of_head(args);
   }
-  /// Returns `pieces`: 1 with kNone, 0 with kFixed. With kFill it is the runs of a row tile that
-  /// give each multiprocessor kBlocksPerSm runs, of which one computes while the keys of others
-  /// arrive; 0 if these leave more than an eighth of the blocks without work. It is 1 where row
-  /// tiles are more than blocks, and never more than leave a run a tile for each stage.
-  static int pieces_of(const Args& args) {
+  /// Returns runs_per_row_tile: 1 with kNone, 0 with kFixed. With kFill it is the runs of a row
+  /// tile that give each multiprocessor kBlocksPerSm runs, of which one computes while the keys of
+  /// others arrive; 0 if these leave more than an eighth of the blocks without work. It is 1 where
+  /// row tiles are more than blocks, and never more than leave a run a tile for each stage.
+  static int runs_per_row_tile_of(const Args& args) {
     const std::int64_t tiles = tiles_of(args);
     if (args.splits.kind == Splits::Kind::kFixed || tiles == 0 || tiles > kMostUnits) return 0;
     if (args.splits.kind == Splits::Kind::kNone) return 1;

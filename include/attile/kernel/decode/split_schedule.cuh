@@ -51,7 +51,9 @@ ATTILE_DEVICE bool any_thread(bool x) {
   return arch::barrier_any(15, Traits::kThreads, x);
 }
 
-/// Gives a block its parts, one after another. The units of all sequences (SequenceWork) are
+/// Gives a block its parts, one after another. A unit is one kv tile of a row tile, or with kFixed
+/// one split; where there are too many to count, it is several kv tiles. A run is what a block
+/// takes at a time: units that follow each other. The units of all sequences (SequenceWork) are
 /// numbered: sequence by sequence, in each row tile by row tile, a head's row tiles together, and
 /// in a row tile by rising keys. They are cut into runs, of which block i has runs i, i + blocks,
 /// and so on. A block's parts are, by
@@ -62,9 +64,9 @@ ATTILE_DEVICE bool any_thread(bool x) {
 ///   kFixed  the units of its run, each by itself.
 /// Each block has at most one run, of nearly equal lengths (EvenCut). But where the row tiles of
 /// all sequences are alike, and as many as the host expects, each of them is cut into
-/// DecodeParams::pieces runs. Several runs of a row tile are those of as many blocks; where it is
-/// one run, a block may have several. Neighbouring kv heads, which lie beside each other in memory,
-/// are then read at the same keys at the same time (bench/log/tuning-decode.md).
+/// DecodeParams::runs_per_row_tile runs. Several runs of a row tile are those of as many blocks;
+/// where it is one run, a block may have several. Neighbouring kv heads, which lie beside each
+/// other in memory, are then read at the same keys at the same time (bench/log/tuning-decode.md).
 /// Lengths are read from device memory, by each warp for 32 sequences at a time, its window; and by
 /// all threads together to count the units of more sequences than that. They must not change
 /// while the kernel runs: the warps of a block would disagree about its parts, and might wait for
@@ -135,9 +137,9 @@ class SplitSchedule {
   /// middle of.
   ATTILE_DEVICE void complete(SplitPart& part) const {
     if (splits_ == Splits::Kind::kNone) return;
-    if (is_periodic_) {
-      part.runs = p_.pieces;
-      part.first_run = p_.pieces.divmod(part.run).quotient * part.runs;
+    if (cuts_row_tiles_) {
+      part.runs = p_.runs_per_row_tile;
+      part.first_run = p_.runs_per_row_tile.divmod(part.run).quotient * part.runs;
     } else {
       part.first_run = cut_.run_of(part.first_unit);
       part.runs = cut_.run_of(part.first_unit + part.units - 1) - part.first_run + 1;
@@ -172,16 +174,18 @@ class SplitSchedule {
   /// counted by the runs from that of its first unit to that of its last one, and are merged when
   /// all of them have come.
   ATTILE_DEVICE void set_cut(int units) {
-    const int row_tiles = p_.batch * p_.row_heads * p_.head_tiles;  // counted by pieces_of
+    const int row_tiles =
+        p_.batch * p_.row_heads * p_.head_tiles;  // as runs_per_row_tile_of counts
     // With several runs of a row tile a block may have only one run: there are slots for one.
-    is_periodic_ = are_alike_ && p_.pieces > 0 && period_ >= p_.pieces &&
-                   units == std::int64_t{row_tiles} * period_ &&
-                   (p_.pieces == 1 || row_tiles * p_.pieces <= arch::block_count());
-    if (is_periodic_) {
-      const auto each = p_.pieces.divmod(period_);
+    cuts_row_tiles_ =
+        are_alike_ && p_.runs_per_row_tile > 0 && units_per_row_tile_ >= p_.runs_per_row_tile &&
+        units == std::int64_t{row_tiles} * units_per_row_tile_ &&
+        (p_.runs_per_row_tile == 1 || row_tiles * p_.runs_per_row_tile <= arch::block_count());
+    if (cuts_row_tiles_) {
+      const auto each = p_.runs_per_row_tile.divmod(units_per_row_tile_);
       cut_.length = each.quotient;
       cut_.longer = each.remainder;
-      runs_ = row_tiles * p_.pieces;
+      runs_ = row_tiles * p_.runs_per_row_tile;
     } else {
       runs_ = min(arch::block_count(), units);
       if (runs_ > 0) cut_ = EvenCut(units, runs_);
@@ -190,9 +194,10 @@ class SplitSchedule {
   /// Begins the run of that number; returns false where there is none.
   ATTILE_DEVICE bool set_run() {
     if (run_ >= runs_) return false;
-    const auto [group, piece] = is_periodic_ ? p_.pieces.divmod(run_) : FastDivmod::Result{0, run_};
-    unit_ = group * period_ + static_cast<int>(cut_.first(piece));
-    end_ = group * period_ + static_cast<int>(cut_.first(piece + 1));
+    const auto [row_tile, run_of_tile] =
+        cuts_row_tiles_ ? p_.runs_per_row_tile.divmod(run_) : FastDivmod::Result{0, run_};
+    unit_ = row_tile * units_per_row_tile_ + static_cast<int>(cut_.first(run_of_tile));
+    end_ = row_tile * units_per_row_tile_ + static_cast<int>(cut_.first(run_of_tile + 1));
     return true;
   }
   /// Divides numbers that are not negative.
@@ -275,13 +280,13 @@ class SplitSchedule {
   ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
       work_ = p_.work_of(0, rehearses_);
-      period_ = work_.units_of_tile;
+      units_per_row_tile_ = work_.units_of_tile;
       return p_.batch * work_.units;
     }
-    period_ = arch::shuffle(window.work.units_of_tile, 0);
+    units_per_row_tile_ = arch::shuffle(window.work.units_of_tile, 0);
     const int units = arch::shuffle(window.work.units, 0);
     const auto differs = [&](const SequenceWork& work) {
-      return work.units_of_tile != period_ || work.units != units;
+      return work.units_of_tile != units_per_row_tile_ || work.units != units;
     };
     const int thread = arch::thread_index();
     if (p_.batch <= arch::kWarpSize) {
@@ -326,14 +331,14 @@ class SplitSchedule {
   const DecodeParams<Traits>& p_;
   bool rehearses_ = false;
   Splits::Kind splits_{};
-  bool are_alike_ = kAlike;   ///< whether all row tiles have as many units
-  bool is_periodic_ = false;  ///< whether row tiles are cut by themselves, alike
-  EvenCut cut_{};             ///< of a row tile's units then, else of all
-  int period_ = 0;            ///< the units of a row tile, where all are alike
-  int runs_ = 0, run_ = 0;    ///< all, and the block's
-  int unit_ = 0, end_ = 0;    ///< what is left of the run
-  int sequence_ = -1;         ///< the sequence whose units begin at begin_
-  SequenceWork work_{};       ///< of that sequence
+  bool are_alike_ = kAlike;      ///< whether all row tiles have as many units
+  bool cuts_row_tiles_ = false;  ///< whether row tiles are cut by themselves, alike
+  EvenCut cut_{};                ///< of a row tile's units then, else of all
+  int units_per_row_tile_ = 0;   ///< the units of a row tile, where all are alike
+  int runs_ = 0, run_ = 0;       ///< all, and the block's
+  int unit_ = 0, end_ = 0;       ///< what is left of the run
+  int sequence_ = -1;            ///< the sequence whose units begin at begin_
+  SequenceWork work_{};          ///< of that sequence
   int begin_ = 0;
 };
 

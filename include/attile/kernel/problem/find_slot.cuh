@@ -9,9 +9,10 @@
 
 #include <climits>
 
-// How a warp of a grid over slots (TileSlots) finds the sequence of an item, where sequences are
-// packed. The sequences are cut into ranges of at most 32, each of which a warp reads at once, a
-// sequence a lane: it waits for device memory once among 32 sequences, and three times among 32768.
+// Finds sequences: how a warp of a grid over slots (TileSlots) finds the one that an item belongs
+// to, where sequences are packed. The sequences are cut into ranges of at most 32, each of which a
+// warp reads at once, a sequence a lane: it waits for device memory once among 32 sequences, and
+// three times among 32768.
 //
 // Grids take the ranges in order, and within one the longest sequences first, unless all are short,
 // so that what a grid ends with are short ones. Slots in device memory (scratch rows, semaphores,
@@ -36,7 +37,8 @@ ATTILE_DEVICE SequenceRange range_by_warp(const TileSlots<kAxis, kTile, S>& slot
   const int ranges = ceil_div(slots.sequences(), arch::kWarpSize);
   const int size = ceil_div(slots.sequences(), ranges);
   int found = 0, past = ranges;
-  int begun = 0, ended = INT_MAX;  // what the offsets before and behind say
+  // The largest begin seen at or before the slot, and the smallest after it.
+  int begun = 0, ended = INT_MAX;
   bool is_sorted = true;
   while (past - found > 1) {
     const int step = ceil_div(past - found, arch::kWarpSize);
@@ -74,10 +76,10 @@ struct SequenceRun {
   ATTILE_DEVICE int sequence(int n) const { return first + arch::first_lane(rank == n); }
 };
 
-/// Returns the run whose an item of a grid over slots is, of which each slot has `per_slot`. Where
-/// offsets decrease it finds a sequence for all of its slots or for none. Where the grid does not
-/// sort, each sequence is a run. kind(sequence): 0 or 1, by its own lengths.
-/// Scope    all lanes of a warp.
+/// Returns the run of sequences that item `item` of a grid over slots belongs to; each slot has
+/// `per_slot` items. Where offsets decrease it finds a sequence for all of its slots or for none.
+/// Where the grid does not sort, each sequence is a run. kind(sequence): 0 or 1, by its own
+/// lengths. Scope    all lanes of a warp.
 template <SlotOrder kOrder = SlotOrder::kLongestFirst, Axis kAxis, int kTile, class S, class Kind>
 ATTILE_DEVICE SequenceRun find_run_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item,
                                            int per_slot, const Kind& kind) {
@@ -92,7 +94,7 @@ ATTILE_DEVICE SequenceRun find_run_by_warp(const TileSlots<kAxis, kTile, S>& slo
   int rank = 0, alike = 1;
   if (kOrder == SlotOrder::kLongestFirst && range.is_whole && arch::any_lane(mine > kShort)) {
     before = alike = 0;
-    const int key = 2 * mine + kind(sequence);
+    const int key = 2 * mine + kind(sequence);  // key / 2 is the slots, key % 2 the kind
     ATTILE_UNROLL_BY(8)
     for (int i = 0; i < range.sequences; ++i) {
       const int others = arch::shuffle(key, i);
@@ -112,8 +114,8 @@ ATTILE_DEVICE SequenceRun find_run_by_warp(const TileSlots<kAxis, kTile, S>& slo
           is_mine && before == begin ? rank : -1};
 }
 
-/// Returns whose an item of a grid over slots is, likewise, where the sequences of a run follow
-/// each other.
+/// Returns the sequence that an item of a grid over slots belongs to (find_run_by_warp), if the
+/// items of each sequence of a run follow each other.
 template <SlotOrder kOrder = SlotOrder::kLongestFirst, Axis kAxis, int kTile, class S>
 ATTILE_DEVICE auto find_by_warp(const TileSlots<kAxis, kTile, S>& slots, int item, int per_slot) {
   using Share = typename TileSlots<kAxis, kTile, S>::Share;

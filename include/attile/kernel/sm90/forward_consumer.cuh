@@ -40,8 +40,8 @@ namespace attile::sm90 {
 /// beside P V. `begin_rows` goes before the loop and makes S and P of the rows' first tile.
 /// `end_rows` comes after it and makes P V of their last tile, and beside that S of the next rows'
 /// first tile, which is worth 5.7 % in the mean of the 18 forward benchmarks of group `peers`
-/// (H200, 2026-11-24, bench/log/tuning-sm90.md). Without kOverlaps P V of each tile comes behind its
-/// own softmax instead: of the first one where its S is made, of the others in their step.
+/// (H200, 2026-11-24, bench/log/tuning-sm90.md). Without kOverlaps P V of each tile comes behind
+/// its own softmax instead: of the first one where its S is made, of the others in their step.
 ///
 /// Register tiles count rows through all warpgroups of a block (tile::MmaTile), and
 /// TmaForwardParams::coord subtracts the 64 * warpgroup_ rows that precede this consumer's.
