@@ -102,7 +102,7 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
     }
   }
   if constexpr (Traits::kFp8Values) {
-    if (arch::thread_index() % arch::kWarpSize != 0) return;
+    if (kLanes > 1 && arch::thread_index() % arch::kWarpSize != 0) return;  // else one is here
     const auto v = smem.loaded_v();
     v.await_empty(v_state);
     smem.is_end_of_v(v_state.stage) = true;
