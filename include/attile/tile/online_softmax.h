@@ -117,8 +117,7 @@ struct OnlineSoftmax {
   }
 
   /// Processes a tile as the first `step` where each warp of a row holds some columns of the scores
-  /// and of the output. tile::RowWarps says what `row_warps` has to offer.
-  /// Scope    all threads of the warps of a row.
+  /// and of the output. `row_warps`: as tile::RowWarps. Scope    all threads of the warps of a row.
   template <int kThreshold, class Scores, class Output, class RowWarps>
   ATTILE_DEVICE void step(Scores& scores, Output& output, float scale_log2,
                           const RowWarps& row_warps) {
@@ -176,7 +175,7 @@ struct OnlineSoftmax {
     float x[kRows];
     bool above;
   };
-  /// Returns them. With signs_clear they are compared as integers: half as many instructions.
+  /// Returns the LaneMaxima. With signs_clear it compares integers: half as many instructions.
   template <class Scores>
   ATTILE_HOST_DEVICE static LaneMaxima lane_maxima(const Scores& scores,
                                                    const Thresholds& thresholds) {
@@ -212,8 +211,8 @@ struct OnlineSoftmax {
     return update_max(scores, scale_log2, needed);
   }
 
-  /// Updates m and l so where the kernel has compared the scores itself. `needed`: whether a score
-  /// of the warp exceeds its row's threshold, the same in all lanes; if not, m and l stay.
+  /// Updates m, and l as above, where the kernel has compared the scores itself. `needed`: whether
+  /// a score of the warp exceeds its row's threshold, the same in all lanes; if not, m and l stay.
   template <class Scores>
   ATTILE_HOST_DEVICE Rescaling update_max(const Scores& scores, float scale_log2, bool needed) {
     Rescaling result{};
@@ -224,7 +223,7 @@ struct OnlineSoftmax {
     }
     return result;
   }
-  /// Updates m and l so, without the scores, of rows that have a score above their threshold. The
+  /// Updates m, and l as above, of rows with a score above their threshold, without the scores. The
   /// others keep m and l, and have the factor 1, or 0 where they have seen no key.
   /// `offset`: how far m is set below the largest score, so that P is above 1.
   /// Scope    all lanes of a warp. Scores have max_lanes(x) -> the maximum of x over a row's lanes.
