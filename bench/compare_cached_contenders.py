@@ -46,6 +46,7 @@ class Inputs:
         self.cell = cell
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[
             cell.dtype]
+        self.plain = self.dtype
         self.scale = 1.0 / math.sqrt(cell.d)
         self.causal = False  # PyTorch's causal mask is another one where there are more keys
         generator = torch.Generator(device=device).manual_seed(1)
