@@ -72,11 +72,13 @@ struct Affine {
 /// Slopes of the heads and a bias for each row and column, the same for all batch elements.
 struct PolicyArrays {
   Device<float> slopes, bias;
+  Device<__half> half_bias;
   std::int64_t columns;
 
   explicit PolicyArrays(const Shape& s)
       : slopes(random_values<float>(s.q_heads, 21)),
         bias(random_values<float>(std::size_t(s.q_len) * s.kv_len, 22)),
+        half_bias(random_values<__half>(std::size_t(s.q_len) * s.kv_len, 23)),
         columns(s.kv_len) {}
 
   template <class Policy>
@@ -91,6 +93,8 @@ struct PolicyArrays {
       policy.slopes = slopes.get();
     } else if constexpr (std::is_same_v<Policy, attile::AdditiveBias<float>>) {
       policy = Policy{.bias = bias.get(), .row_stride = columns};
+    } else if constexpr (std::is_same_v<Policy, attile::AdditiveBias<__half>>) {
+      policy = Policy{.bias = half_bias.get(), .row_stride = columns};
     } else if constexpr (std::is_same_v<Policy, Affine>) {
       policy = Policy{1.25f, 0.375f};
     } else {
@@ -285,6 +289,7 @@ void backward_alone_and_together(const Shape& shape) {
 [[maybe_unused]] constexpr Shape kFewRows{"packed heads", 70, 32, 4, 3, 600};
 constexpr Shape kFewHeads{"108 tiles", 3, 6, 6, 700, 700};
 constexpr Shape kFewGroups{"108 tiles, grouped", 3, 6, 2, 700, 700};
+constexpr Shape kBiased{"768 tiles", 16, 12, 12, 512, 512};
 [[maybe_unused]] constexpr Shape kSmall{"120 tiles", 5, 6, 3, 250, 250};
 
 TEST_CASE("batch_bits.forward") {
@@ -318,6 +323,11 @@ TEST_CASE("batch_bits.backward") {
   backward_alone_and_together<OneCall, Bf16, 128, DqMode::kInOrder, attile::Causal>(kGrouped);
   backward_alone_and_together<OneCall, Bf16, 64, DqMode::kInOrder, attile::Causal>(kFewHeads);
   backward_alone_and_together<OneCall, Bf16, 256, DqMode::kInOrder, attile::Causal>(kFewGroups);
+  // Tiles of a bias that TMA copies are replaced while other warps and blocks load.
+  backward_alone_and_together<OneCall, __half, 64, DqMode::kAccumulate, attile::NoMask,
+                              attile::AdditiveBias<__half>>(kBiased);
+  backward_alone_and_together<OneCall, __half, 128, DqMode::kAccumulate, attile::Causal,
+                              attile::AdditiveBias<__half>>(kBiased);
 #if ATTILE_TEST_FULL
   backward_alone_and_together<OneCall, Bf16, 128, DqMode::kInOrder, attile::Causal>(kOddHeads);
   backward_alone_and_together<OneCall, Bf16, 128, DqMode::kAccumulate, attile::Causal>(kGrouped);

@@ -74,19 +74,25 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// Scope    all lanes of a warp.
   ATTILE_DEVICE auto read_elements(int step, int row) const {
     if constexpr (Traits::kElementStages > 0) {
-      constexpr int kStages = Traits::kElementStages;
-      const typename Traits::ElementPipeline::State state{step % kStages, step / kStages & 1};
-      const auto elements_smem = smem.elements().consumer_wait(state);
-      const tile::TransposedElements<Scores, typename Traits::ElementTile> elements(elements_smem,
-                                                                                    row);
-      if (row + Traits::kPartRows == Traits::kBr) {
-        arch::warp_barrier();  // all lanes have read the elements before they are replaced
-        smem.elements().consumer_release(state);
-      }
-      return elements;
+      const auto elements_smem = smem.elements().consumer_wait(element_state(step));
+      return tile::TransposedElements<Scores, typename Traits::ElementTile>(elements_smem, row);
     } else {
       return tile::NoElements();
     }
+  }
+  /// Releases the elements of a step's tile behind its last part. They have been used: an arrival
+  /// at the barrier overtakes loads for whose results nothing has waited, and their rows would be
+  /// replaced before they are read.
+  ATTILE_DEVICE void release_elements(int step, int row) const {
+    if constexpr (Traits::kElementStages > 0) {
+      if (row + Traits::kPartRows != Traits::kBr) return;
+      arch::warp_barrier();  // by all lanes
+      smem.elements().consumer_release(element_state(step));
+    }
+  }
+  ATTILE_DEVICE static auto element_state(int step) {
+    constexpr int kStages = Traits::kElementStages;
+    return typename Traits::ElementPipeline::State{step % kStages, step / kStages & 1};
   }
   /// Waits for S^T, and makes P^T of it (line 11), before dP is there. Returns dropout(P)^T, but
   /// for its factor keep_scale, as the left operand of dV, and leaves P^T * score_mod'(scale S)^T,
@@ -112,6 +118,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse,
                                frag.keep_bits, frag.shown, elements);
     }
+    release_elements(step, row);
     return Left(p_dropped);
   }
   /// Waits for dP^T, and makes dS^T of it and of the factor that make_p has left (line 14).
