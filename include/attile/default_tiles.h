@@ -208,7 +208,8 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
   if (!fast) {
     int parts = dv <= 192 ? 3 : 4;
     while (round_up(dv, 32) % (16 * parts) != 0) ++parts;  // each a multiple of 16 columns
-    return {128, dv <= 192 ? 64 : 32, 2, 0, parts, false};  // with 64 keys and dropout it spills
+    // With 64 keys and dropout 256 columns spill.
+    return {128, dv <= 192 ? 64 : 32, 2, 0, parts, false};
   }
   return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true};
 }
