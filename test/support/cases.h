@@ -612,11 +612,12 @@ inline constexpr auto kCases = [] {
        .kv_heads = 2, .q_len = 40, .kv_len = 130, .dlse = true, .pointers = true},
       {.name = "alibi_130_40", .policy = kAlibi, .q_heads = 2, .kv_heads = 2, .q_len = 130,
        .kv_len = 40},
-      // Without a mask keys lie on both sides of the diagonal, which may leave the keys.
+      // Without a mask keys lie on both sides of the diagonal, which may leave the keys. Scores stay
+      // below 64, as what fp32 resolves of larger ones is what decides the errors.
       {.name = "full_alibi_130_200", .policy = kFullAlibi, .q_heads = 1, .kv_heads = 1,
        .q_len = 130, .kv_len = 200, .head_dim = 16},
-      {.name = "full_alibi_300_70", .policy = kFullAlibi, .q_heads = 1, .kv_heads = 1,
-       .q_len = 300, .kv_len = 70, .head_dim = 16},
+      {.name = "full_alibi_130_70", .policy = kFullAlibi, .q_heads = 1, .kv_heads = 1,
+       .q_len = 130, .kv_len = 70, .head_dim = 16},
       {.name = "full_alibi_200_192", .policy = kFullAlibi, .q_heads = 1, .kv_heads = 1,
        .q_len = 200, .kv_len = 192, .head_dim = 16},
       {.name = "full_alibi_heads_8_1", .policy = kFullAlibi, .q_heads = 8, .kv_heads = 1,
