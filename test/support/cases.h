@@ -612,8 +612,8 @@ inline constexpr auto kCases = [] {
        .kv_heads = 2, .q_len = 40, .kv_len = 130, .dlse = true, .pointers = true},
       {.name = "alibi_130_40", .policy = kAlibi, .q_heads = 2, .kv_heads = 2, .q_len = 130,
        .kv_len = 40},
-      // Without a mask keys lie on both sides of the diagonal, which may leave the keys. Scores stay
-      // below 64, as what fp32 resolves of larger ones is what decides the errors.
+      // Without a mask keys lie on both sides of the diagonal, which may leave the keys. Scores are
+      // below 64: what fp32 resolves of larger ones decides the errors.
       {.name = "full_alibi_130_200", .policy = kFullAlibi, .q_heads = 1, .kv_heads = 1,
        .q_len = 130, .kv_len = 200, .head_dim = 16},
       {.name = "full_alibi_130_70", .policy = kFullAlibi, .q_heads = 1, .kv_heads = 1,
