@@ -14,6 +14,13 @@
 
 namespace attile::detail {
 
+/// Says whether a policy joins two others.
+template <class P>
+concept Pair = requires(const P& policy) {
+  policy.first;
+  policy.second;
+};
+
 /// Calls what kernels call of a mask, and of those that it joins.
 template <Mask M>
 ATTILE_DEVICE void mask_wants_ATTILE_HOST_DEVICE(const M& mask) {
@@ -26,10 +33,7 @@ ATTILE_DEVICE void mask_wants_ATTILE_HOST_DEVICE(const M& mask) {
     const auto tile = mask.of_tile(ScoreIndex(), Extent());
     static_cast<void>(tile.visible(tile.row(0), tile.col(0)));
   }
-  if constexpr (requires {
-                  mask.first;
-                  mask.second;
-                }) {
+  if constexpr (Pair<M>) {
     if constexpr (Mask<decltype(mask.first)> && Mask<decltype(mask.second)>) {
       mask_wants_ATTILE_HOST_DEVICE(mask.first);
       mask_wants_ATTILE_HOST_DEVICE(mask.second);
@@ -48,10 +52,7 @@ ATTILE_DEVICE void modifier_wants_ATTILE_HOST_DEVICE(const S& mod) {
     const auto tile = mod.of_tile(ScoreBlock(), StandardMath());
     static_cast<void>(apply_tile(tile, 0.0f, tile.row(0), tile.col(0)));
   }
-  if constexpr (requires {
-                  mod.first;
-                  mod.second;
-                }) {
+  if constexpr (Pair<S>) {
     if constexpr (ScoreMod<decltype(mod.first)> && ScoreMod<decltype(mod.second)>) {
       modifier_wants_ATTILE_HOST_DEVICE(mod.first);
       modifier_wants_ATTILE_HOST_DEVICE(mod.second);
