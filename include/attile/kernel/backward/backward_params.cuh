@@ -36,14 +36,15 @@ struct SinkParts {
 template <>
 struct SinkParts<false> {};
 
-/// Holds the numbers of slots (TileSlots) of packed sequences. It is empty where they are not
-/// packed.
+/// Holds the numbers of slots (TileSlots) of packed sequences, and which kv blocks they have. It is
+/// empty where sequences are not packed.
 template <bool kThere>
-struct SlotCounts {
+struct PackedSlots {
   int all_q_slots = 0, all_kv_slots = 0;
+  int* kv_block_list = nullptr;  ///< of each block of the pass (list_kv_blocks)
 };
 template <>
-struct SlotCounts<false> {};
+struct PackedSlots<false> {};
 
 /// Returns whether the pass itself writes the zeros of the sum of dQ of a sequence: where the
 /// blocks of a kv head run together, each zero-fill chunk is worth its atomics, and L2 has room for
@@ -66,7 +67,7 @@ ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent len
 template <class Traits>
 struct BackwardParams : Problem<Traits>,
                         SinkParts<Traits::SinkType::kEnabled>,
-                        SlotCounts<kIsPacked<typename Traits::SequencesType>> {
+                        PackedSlots<kIsPacked<typename Traits::SequencesType>> {
   static constexpr bool kPackedSequences = kIsPacked<typename Traits::SequencesType>;
   using typename Problem<Traits>::T;
   using typename Problem<Traits>::MaskType;
@@ -269,10 +270,11 @@ struct BackwardParams : Problem<Traits>,
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
 ///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
+///         kv_block_list: 4 for each kv tile of each kv head, where sequences are packed.
 ///         A tile that only a bound lets be counts as one.
 /// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
-  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, bytes;
+  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, kv_block_list, bytes;
 };
 
 /// Return the numbers of slots of tiles of query rows, and of kv tiles, of one head.
@@ -305,8 +307,10 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t ready_at = behind + semaphores + zero_fill;
   const std::size_t sinks =
       Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
-  const std::size_t bytes = max<std::size_t>(ready_at + ready + sinks, 16);
-  return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, bytes};
+  const std::size_t list = kIsPacked<typename Traits::SequencesType> ? sizeof(int) * kv_blocks : 0;
+  const std::size_t list_at = ready_at + ready + sinks;
+  const std::size_t bytes = max<std::size_t>(list_at + list, 16);
+  return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, list_at, bytes};
 }
 
 template <class Traits>
@@ -350,6 +354,9 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   }
   if constexpr (Traits::SinkType::kEnabled) {
     this->sink_parts = static_cast<float*>(part(parts.sink_parts));
+  }
+  if constexpr (kPackedSequences) {
+    this->kv_block_list = static_cast<int*>(part(parts.kv_block_list));
   }
 }
 

@@ -179,6 +179,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   if constexpr (kHasGradient<typename Traits::ScoreModType>) {
     clear_gradient<kPreprocessThreads<Traits>>(p.policies.score_mod, p.score_shape());
   }
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    list_kv_blocks<kPreprocessThreads<Traits>>(p);
+  }
   if (p.q_tile_count() == 0) return;
   const DqOrder<Traits> order(p);
   order.template reset<kPreprocessThreads<Traits>>();

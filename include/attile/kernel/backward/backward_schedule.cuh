@@ -129,11 +129,39 @@ ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   }
 }
 
-/// Returns whether a kv block, as kv_block_of gives it, has keys.
+/// Lists the kv blocks of packed sequences for the pass: of the n-th block to begin kv_block_of, or
+/// -1 where that has no keys. Found by each block of the pass, they would take it a part of its
+/// time: a multiprocessor runs one block at a time, and here many warps.
+/// Scope    all threads of a grid of blocks of kThreads.
+template <int kThreads, class Traits>
+ATTILE_DEVICE void list_kv_blocks(const BackwardParams<Traits>& p) {
+  const int thread = arch::thread_index();
+  const int warps = arch::block_count() * (kThreads / arch::kWarpSize);
+  std::int64_t begun = (arch::block_index() * kThreads + thread) / arch::kWarpSize;
+  ATTILE_UNROLL_BY(1)
+  for (; begun < p.kv_blocks(); begun += warps) {
+    const int kv_block = kv_block_of(p, static_cast<int>(begun));
+    const bool computes = kv_block >= 0 && p.has_keys(kv_work_tile(p, kv_block));
+    if (thread % arch::kWarpSize == 0) p.kv_block_list[begun] = computes ? kv_block : -1;
+  }
+}
+
+/// Returns the kv block of the n-th block to begin; of packed sequences from the list, behind the
+/// end of preprocessing.
+template <class Traits>
+ATTILE_DEVICE int begun_kv_block(const BackwardParams<Traits>& p, int begun) {
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    return p.kv_block_list[begun];
+  } else {
+    return kv_block_of(p, begun);
+  }
+}
+
+/// Returns whether a kv block, as begun_kv_block gives it, has keys.
 template <class Traits>
 ATTILE_DEVICE bool has_keys(const BackwardParams<Traits>& p, int kv_block) {
-  return Traits::SequencesType::kUniform ||
-         (kv_block >= 0 && p.has_keys(kv_work_tile(p, kv_block)));
+  if constexpr (BackwardParams<Traits>::kPackedSequences) return kv_block >= 0;
+  return Traits::SequencesType::kUniform || p.has_keys(kv_work_tile(p, kv_block));
 }
 
 /// Returns the tile of query rows that a block of the kernel after the pass stores, behind which

@@ -105,7 +105,7 @@ ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block
   // time its block begins, and still in L2.
   const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
   if (p.zero_fill_flags != nullptr && ahead < p.kv_blocks()) {
-    const int later = kv_block_of(p, ahead);
+    const int later = begun_kv_block(p, ahead);
     if (has_keys(p, later) && p.pass_fills(kv_work_tile(p, later))) {
       order.zero_fill_chunk(later);
     }
