@@ -21,7 +21,7 @@
 
 namespace attile {
 
-/// Returns the kv block of this block of the grid (begun_kv_block). With kInOrder blocks are counted
+/// Returns the kv block of this block of the grid (kv_block_of). With kInOrder blocks are counted
 /// as they begin, by a counter that preprocessing sets, and one thread reads the number for all.
 /// Scope    all threads of the block, before anything is written to dynamic shared memory.
 template <class Traits>
@@ -29,12 +29,12 @@ ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
   if constexpr (Traits::kDqMode != DqMode::kInOrder) {
     // The list has been written before it is read.
     if (BackwardParams<Traits>::kPackedSequences) arch::await_dependencies();
-    return begun_kv_block(p, arch::block_index());
+    return kv_block_of(p, arch::block_index());
   }
   int* const shared = reinterpret_cast<int*>(arch::dynamic_shared());
   if (arch::thread_index() == 0) {
     arch::await_dependencies();  // counter and semaphores are reset before they are used
-    *shared = begun_kv_block(p, arch::fetch_add(p.begun_counter(), 1));
+    *shared = kv_block_of(p, arch::fetch_add(p.begun_counter(), 1));
   }
   arch::barrier();  // the number is written before anyone reads it
   const int kv_block = *shared;

@@ -36,12 +36,15 @@ struct SinkParts {
 template <>
 struct SinkParts<false> {};
 
+/// Is the number of ints that a kv block of packed sequences has in kv_block_list.
+inline constexpr int kKvBlockInts = 8;
+
 /// Holds the numbers of slots (TileSlots) of packed sequences, and which kv blocks they have. It is
 /// empty where sequences are not packed.
 template <bool kThere>
 struct PackedSlots {
   int all_q_slots = 0, all_kv_slots = 0;
-  int* kv_block_list = nullptr;  ///< of each block of the pass (list_kv_blocks)
+  int* kv_block_list = nullptr;  ///< for each block of the pass what list_kv_blocks writes
 };
 template <>
 struct PackedSlots<false> {};
@@ -230,12 +233,13 @@ struct BackwardParams : Problem<Traits>,
   }
   /// Returns whether the kv tiles of a kv block's kv head ascend (`kv_block_of`).
   ATTILE_HOST_DEVICE bool ascends(int kv_block) const {
-    return Traits::kAlternatesFrom > 0 && kv_block >= ascending_from;
+    return Traits::kAlternatesFrom > 0 &&
+           kv_block >= (kPackedSequences ? kv_blocks() : ascending_from);
   }
   /// Returns whether its block goes through the query heads of one tile of rows after another
-  /// (QTileLoop). Such kv blocks have numbers of their own, behind those of all others.
+  /// (QTileLoop).
   ATTILE_HOST_DEVICE bool rows_first(int kv_block) const {
-    return Traits::kRowsFirstFrom > 0 && kv_block >= this->batch * this->kv_heads * kv_tiles;
+    return Traits::kRowsFirstFrom > 0 && kv_block >= 2 * kv_blocks();
   }
   /// Returns the query head behind `head` in its group, and behind the last one the first.
   ATTILE_HOST_DEVICE int next_in_group(int head) const {
@@ -270,7 +274,7 @@ struct BackwardParams : Problem<Traits>,
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
 ///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
-///         kv_block_list: 4 for each kv tile of each kv head, where sequences are packed.
+///         kv_block_list: 32 for each kv tile of each kv head, where sequences are packed.
 ///         A tile that only a bound lets be counts as one.
 /// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
@@ -307,8 +311,9 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t ready_at = behind + semaphores + zero_fill;
   const std::size_t sinks =
       Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
-  const std::size_t list = kIsPacked<typename Traits::SequencesType> ? sizeof(int) * kv_blocks : 0;
-  const std::size_t list_at = ready_at + ready + sinks;
+  const std::size_t list =
+      kIsPacked<typename Traits::SequencesType> ? sizeof(int) * kKvBlockInts * kv_blocks : 0;
+  const std::size_t list_at = round_up<std::size_t>(ready_at + ready + sinks, 16);
   const std::size_t bytes = max<std::size_t>(list_at + list, 16);
   return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, list_at, bytes};
 }

@@ -78,13 +78,12 @@ class DqOrder {
 
   // 1. Zeros.
 
-  /// Fills the chunk of a kv block with zeros, unless somebody has claimed it.
+  /// Fills the chunk of a kv block, `kv`, with zeros, unless somebody has claimed it.
   /// Scope    all lanes of a warp.
-  ATTILE_DEVICE void zero_fill_chunk(int kv_block) const {
+  ATTILE_DEVICE void zero_fill_chunk(const WorkTile& kv) const {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const int number = flag_number(kv_block);
+    const int number = p_.kv_tile_number(kv);
     if (arch::uniform(lane == 0 ? arch::fetch_add(claimed(number), 1) : 0) != 0) return;
-    const WorkTile kv = kv_work_tile(p_, kv_block);
     const std::int64_t floats = p_.group_scratch_rows(kv) * Traits::kDqCols;
     float* const accum = p_.dq_accum_of(kv);  // of its first head and row
     constexpr int kStep = arch::kWarpSize * 4;
@@ -102,19 +101,19 @@ class DqOrder {
   /// Waits until the dq_accum of the kv block's query heads is zeros. Each lane looks at some
   /// chunks: what it has acquired counts for all behind a barrier of the warp.
   /// Scope    all lanes of a warp.
-  ATTILE_DEVICE void await_zero_fill(int kv_block) const {
-    const WorkTile kv = kv_work_tile(p_, kv_block);
-    const int first = kv_block - kv.kv_tile();
+  ATTILE_DEVICE void await_zero_fill(const WorkTile& kv) const {
+    const int first = p_.kv_tile_number(kv) - kv.kv_tile();  // of the kv head
     const int kv_tiles = p_.kv_tiles_of(kv);
-    const int shift = flag_number(kv_block) - kv_block;  // from kv blocks to flags
     const int lane = arch::thread_index() % arch::kWarpSize;
     ATTILE_UNROLL_BY(1)
     for (int i = 0; i < kv_tiles; i += arch::kWarpSize) {
-      const int mine = i + lane < kv_tiles ? first + i + lane : kv_block;
-      while (arch::any_lane(arch::load_acquire(filled(mine + shift)) == 0)) {
-        const int found = arch::first_lane(arch::load_acquire(claimed(mine + shift)) == 0);
+      const int mine = first + min(i + lane, kv_tiles - 1);
+      while (arch::any_lane(arch::load_acquire(filled(mine)) == 0)) {
+        const int found = arch::first_lane(arch::load_acquire(claimed(mine)) == 0);
         if (found < arch::kWarpSize) {
-          zero_fill_chunk(i + found < kv_tiles ? first + i + found : kv_block);
+          WorkTile unclaimed = kv;
+          unclaimed.kv_tiles.first = min(i + found, kv_tiles - 1);
+          zero_fill_chunk(unclaimed);
         }
       }
     }

@@ -96,18 +96,20 @@ ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block
                                 const BackwardMemory<Traits>& smem) {
   const DqOrder<Traits> order(p);
   arch::await_dependencies();  // preprocessing has written the zeros, or reset the flags
-  if (p.pass_fills(kv_work_tile(p, kv_block))) {
-    order.zero_fill_chunk(kv_block);
-    order.await_zero_fill(kv_block);
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  if (p.pass_fills(kv)) {
+    order.zero_fill_chunk(kv);
+    order.await_zero_fill(kv);
   }
   arrive_warp(smem.zero_filled());
   // A multiprocessor runs one block at a time. Two such rounds ahead, the chunk is filled by the
   // time its block begins, and still in L2.
   const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
   if (p.zero_fill_flags != nullptr && ahead < p.kv_blocks()) {
-    const int later = begun_kv_block(p, ahead);
-    if (has_keys(p, later) && p.pass_fills(kv_work_tile(p, later))) {
-      order.zero_fill_chunk(later);
+    const int later = kv_block_of(p, ahead);
+    if (has_keys(p, later)) {
+      const WorkTile later_kv = kv_work_tile(p, later);
+      if (p.pass_fills(later_kv)) order.zero_fill_chunk(later_kv);
     }
   }
 }
