@@ -62,7 +62,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   tile::PipelineState<Traits::kStages> state;
   typename Traits::ElementPipeline::State element_state;
   ATTILE_UNROLL_BY(1)
-  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance()) {
+  for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance()) {
     const WorkTile at = loop.tile(kv);
     const arch::TmaCoord rows = p.queries(at);
     const Statistics statistics = smem.statistics(state.stage);
@@ -134,7 +134,7 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   const WorkTile kv = kv_work_tile(p, kv_block);
   int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
+  for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
     if (kInOrder && step % kEvery != adder) continue;
     const WorkTile at = loop.tile(kv);
     float* const accum = p.dq_accum_of(at) + offset;
@@ -174,8 +174,9 @@ ATTILE_DEVICE void run_dq_semaphore(const TmaBackwardParams<Traits>& p, int kv_b
   const DqOrder<Traits> order(p);
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
   int step = 0;
+  QTileLoop<Traits> loop(p, kv_block, kv_work_tile(p, kv_block));
   ATTILE_UNROLL_BY(1)
-  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
+  for (; loop.more(); loop.advance(), ++step) {
     const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
     if (acquires) {
       const bool writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
