@@ -81,11 +81,17 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int number = q_tile_of_block<Traits>();
   if constexpr (Traits::kSignalsDqReady) number = late_heads_last(p, number);
-  const WorkTile at = p.row_tile(number, p.q_tiles);
+  // The list of packed sequences is complete, as it is where the pass signals dQ: its blocks have
+  // waited for it before the last of them let this kernel begin.
+  if constexpr (!Traits::kSignalsDqReady && BackwardParams<Traits>::kPackedSequences) {
+    arch::await_dependencies();
+  }
+  bool is_computed;
+  const WorkTile at = listed_row_tile(p, number, is_computed);
   if constexpr (!Traits::kSignalsDqReady) {
     arch::await_dependencies();  // the sum is complete before it is read
   } else if (p.has_rows(at)) {
-    DqOrder<Traits>(p).await_ready(at);
+    DqOrder<Traits>(p).await_ready(at, is_computed);
   }
   if (p.has_rows(at)) store_dq(p, at, arch::dynamic_shared());
   // Without this, a kernel that waits for the end of this one might run before that of the pass.

@@ -36,15 +36,16 @@ struct SinkParts {
 template <>
 struct SinkParts<false> {};
 
-/// Is the number of ints that a kv block of packed sequences has in kv_block_list.
-inline constexpr int kKvBlockInts = 8;
+/// Is the number of ints of a listed work tile (ListedTile).
+inline constexpr int kListedInts = 8;
 
-/// Holds the numbers of slots (TileSlots) of packed sequences, and which kv blocks they have. It is
-/// empty where sequences are not packed.
+/// Holds the numbers of slots (TileSlots) of packed sequences, and what preprocessing has found in
+/// them (list_tiles). It is empty where sequences are not packed.
 template <bool kThere>
 struct PackedSlots {
   int all_q_slots = 0, all_kv_slots = 0;
-  int* kv_block_list = nullptr;  ///< for each block of the pass what list_kv_blocks writes
+  int* kv_block_list = nullptr;  ///< the kv block of each block of the pass
+  int* q_tile_list = nullptr;    ///< the tile of query rows of each block of the kernel behind it
 };
 template <>
 struct PackedSlots<false> {};
@@ -274,11 +275,11 @@ struct BackwardParams : Problem<Traits>,
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
 ///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
-///         kv_block_list: 32 for each kv tile of each kv head, where sequences are packed.
+///         Where sequences are packed, lists: 32 for each of those tiles of either kind.
 ///         A tile that only a bound lets be counts as one.
 /// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
-  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, kv_block_list, bytes;
+  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, lists, bytes;
 };
 
 /// Return the numbers of slots of tiles of query rows, and of kv tiles, of one head.
@@ -312,7 +313,8 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t sinks =
       Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
   const std::size_t list =
-      kIsPacked<typename Traits::SequencesType> ? sizeof(int) * kKvBlockInts * kv_blocks : 0;
+      kIsPacked<typename Traits::SequencesType> ? sizeof(int) * kListedInts * (kv_blocks + q_tiles)
+                                                : 0;
   const std::size_t list_at = round_up<std::size_t>(ready_at + ready + sinks, 16);
   const std::size_t bytes = max<std::size_t>(list_at + list, 16);
   return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, list_at, bytes};
@@ -361,7 +363,8 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
     this->sink_parts = static_cast<float*>(part(parts.sink_parts));
   }
   if constexpr (kPackedSequences) {
-    this->kv_block_list = static_cast<int*>(part(parts.kv_block_list));
+    this->kv_block_list = static_cast<int*>(part(parts.lists));
+    this->q_tile_list = this->kv_block_list + std::int64_t{kListedInts} * kv_blocks();
   }
 }
 

@@ -187,6 +187,9 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   order.template reset<kPreprocessThreads<Traits>>();
   const int number = q_tile_of_block<Traits>();
   const WorkTile tile = p.row_tile(number, p.q_tiles);
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    if (thread < kWarp) list_row_tile(p, number, tile);
+  }
   if (!p.has_rows(tile)) {
     if constexpr (Traits::SinkType::kEnabled) clear_sink_parts(p, tile, number);
     return;

@@ -27,6 +27,27 @@ namespace attile {
 template <class Traits>
 inline constexpr bool kHeadMajor = Traits::kAlternatesFrom > 0;
 
+/// Writes a work tile of packed sequences to a list in device memory, with the lengths of its
+/// sequence and where that begins, so that who reads it reads nothing else. `head`: the query head
+/// or the kv head; `tile`: the number of its tile; `kind`: what else is said of it.
+ATTILE_DEVICE void list_tile(int* list, std::int64_t number, const WorkTile& at, int head, int tile,
+                             int kind) {
+  int* const listed = list + kListedInts * number;
+  arch::store(listed, Vec<int, 4>{at.sequence, head, tile, kind});
+  arch::store(listed + 4, Vec<int, 4>{at.extent.q_len, at.extent.kv_len, at.q_origin.row,
+                                      at.kv_origin.row});
+}
+/// Returns what list_tile has written of the tile, and reads the rest of a work tile.
+ATTILE_DEVICE Vec<int, 4> listed_tile(const int* list, std::int64_t number) {
+  return arch::load<4>(list + kListedInts * number);
+}
+ATTILE_DEVICE void read_listed_lengths(WorkTile& at, const int* list, std::int64_t number) {
+  const Vec<int, 4> lengths = arch::load<4>(list + kListedInts * number + 4);
+  at.extent = {lengths[0], lengths[1]};
+  at.q_origin.row = lengths[2];
+  at.kv_origin.row = lengths[3];
+}
+
 /// Returns the work tile of a kv block. Its head is the first one that reads the kv head. Of packed
 /// sequences it is listed (list_kv_blocks).
 template <class Traits>
@@ -36,14 +57,11 @@ ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_bloc
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
     if (p.rows_first(kv_block)) kv_block -= p.kv_blocks();
     if (p.ascends(kv_block)) kv_block -= p.kv_blocks();
-    const int* const listed = p.kv_block_list + std::int64_t{kKvBlockInts} * kv_block;
-    const Vec<int, 4> tile = arch::load<4>(listed), lengths = arch::load<4>(listed + 4);
-    at.sequence = tile[0];
-    at.kv_head = tile[1];
-    index = tile[2];
-    at.extent = {lengths[0], lengths[1]};
-    at.q_origin.row = lengths[2];
-    at.kv_origin.row = lengths[3];
+    const Vec<int, 4> listed = listed_tile(p.kv_block_list, kv_block);
+    at.sequence = listed[0];
+    at.kv_head = listed[1];
+    index = listed[2];
+    read_listed_lengths(at, p.kv_block_list, kv_block);
   } else {
     const int batch_head = kv_block / p.kv_tiles;
     index = kv_block % p.kv_tiles;
@@ -154,11 +172,7 @@ ATTILE_DEVICE void list_kv_blocks(const BackwardParams<Traits>& p) {
   for (; begun < p.kv_blocks(); begun += warps) {
     const auto [at, order] = packed_kv_block(p, static_cast<int>(begun));
     if (thread % arch::kWarpSize != 0) continue;
-    int* const listed = p.kv_block_list + kKvBlockInts * begun;
-    arch::store(listed,
-                Vec<int, 4>{at.sequence, at.kv_head, at.kv_tile(), static_cast<int>(order)});
-    arch::store(listed + 4, Vec<int, 4>{at.extent.q_len, at.extent.kv_len, at.q_origin.row,
-                                        at.kv_origin.row});
+    list_tile(p.kv_block_list, begun, at, at.kv_head, at.kv_tile(), static_cast<int>(order));
   }
 }
 
@@ -170,8 +184,8 @@ template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    const Vec<int, 4> tile = arch::load<4>(p.kv_block_list + std::int64_t{kKvBlockInts} * begun);
-    return tile[0] < 0 ? -1 : begun + tile[3] * p.kv_blocks();
+    const Vec<int, 4> listed = listed_tile(p.kv_block_list, begun);
+    return listed[0] < 0 ? -1 : begun + listed[3] * p.kv_blocks();
   } else {
     static_assert(!(kHeadMajor<Traits> && BackwardParams<Traits>::kOrdersHeads),
                   "attile: which heads ascend follows from the number of the batch head");
@@ -189,6 +203,39 @@ template <class Traits>
 ATTILE_DEVICE bool has_keys(const BackwardParams<Traits>& p, int kv_block) {
   if constexpr (BackwardParams<Traits>::kPackedSequences) return kv_block >= 0;
   return Traits::SequencesType::kUniform || p.has_keys(kv_work_tile(p, kv_block));
+}
+
+/// Returns the work tile of a tile of query rows (Problem::row_tile), of packed sequences from the
+/// list, behind the end of preprocessing. `is_computed`: whether the pass adds to its dQ.
+template <class Traits>
+ATTILE_DEVICE WorkTile listed_row_tile(const BackwardParams<Traits>& p, int number,
+                                       bool& is_computed) {
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    const Vec<int, 4> listed = listed_tile(p.q_tile_list, number);
+    WorkTile at;
+    at.sequence = listed[0];
+    at.head = listed[1];
+    at.kv_head = at.head / p.group_heads;
+    at.row0 = listed[2] * Traits::kBr;
+    read_listed_lengths(at, p.q_tile_list, number);
+    is_computed = listed[3] != 0;
+    return at;
+  } else {
+    const WorkTile at = p.row_tile(number, p.q_tiles);
+    is_computed = p.kv_tiles_of(at) > 0;
+    return at;
+  }
+}
+/// Lists a tile of query rows of packed sequences for the kernel behind the pass.
+/// Scope    all lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE void list_row_tile(const BackwardParams<Traits>& p, int number, const WorkTile& at) {
+  const bool has_rows = at.sequence >= 0 && p.has_rows(at);
+  // Where offsets decrease, which is wrong, the pass leaves sequences out (find_run_by_warp).
+  const bool is_computed =
+      has_rows && p.kv_tiles_of(at) > 0 && is_found_by_warp(p.kv_slots(), at.sequence);
+  if (arch::thread_index() % arch::kWarpSize != 0) return;
+  list_tile(p.q_tile_list, number, at, at.head, at.row0 / Traits::kBr, is_computed);
 }
 
 /// Returns the tile of query rows that a block of the kernel after the pass stores, behind which

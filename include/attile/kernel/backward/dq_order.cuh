@@ -170,14 +170,9 @@ class DqOrder {
     arch::store_release(
         p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * flag_number(kv_block) + part, 1);
   }
-  /// Waits until dq_accum of a tile of rows is complete.
+  /// Waits until dq_accum of a tile of rows is complete. `is_computed`: whether the pass adds to it.
   /// Scope    all threads of a block of Traits::kDqThreads.
-  ATTILE_DEVICE void await_ready(const WorkTile& at) const {
-    const int kv_tiles = p_.kv_tiles_of(at);
-    bool is_computed = kv_tiles > 0;
-    if constexpr (BackwardParams<Traits>::kPackedSequences) {
-      is_computed = is_computed && is_found_by_warp(p_.kv_slots(), at.sequence);
-    }
+  ATTILE_DEVICE void await_ready(const WorkTile& at, bool is_computed) const {
     if (!is_computed) {
       arch::await_dependencies();  // nothing adds: preprocessing's zeros are complete
       return;
@@ -185,7 +180,7 @@ class DqOrder {
     static_assert(!kHeadMajor<Traits>, "attile::DqOrder: kv blocks go sequence by sequence");
     const int* const flags =
         p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * p_.kv_tile_number(at);
-    const int count = kv_tiles * Traits::kDqReadyFlags;
+    const int count = p_.kv_tiles_of(at) * Traits::kDqReadyFlags;
     for (int i = arch::thread_index(); i < count; i += Traits::kDqThreads) {
       while (arch::load_acquire(flags + i) == 0) {
       }
