@@ -27,8 +27,14 @@ namespace attile {
 template <class Traits>
 ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
   if constexpr (Traits::kDqMode != DqMode::kInOrder) {
-    // The list has been written before it is read.
-    if (BackwardParams<Traits>::kPackedSequences) arch::await_dependencies();
+    if constexpr (BackwardParams<Traits>::kPackedSequences) {
+      arch::await_dependencies();  // the list has been written before it is read
+      if constexpr (Traits::kSignalsDqReady) {
+        if (arch::block_index() == 0 && arch::thread_index() == 0) {
+          DqOrder<Traits>(p).signal_listed();
+        }
+      }
+    }
     return kv_block_of(p, arch::block_index());
   }
   int* const shared = reinterpret_cast<int*>(arch::dynamic_shared());
@@ -81,11 +87,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int number = q_tile_of_block<Traits>();
   if constexpr (Traits::kSignalsDqReady) number = late_heads_last(p, number);
-  // The list of packed sequences is complete, as it is where the pass signals dQ: its blocks have
-  // waited for it before the last of them let this kernel begin.
-  if constexpr (!Traits::kSignalsDqReady && BackwardParams<Traits>::kPackedSequences) {
-    arch::await_dependencies();
-  }
+  if constexpr (BackwardParams<Traits>::kPackedSequences) DqOrder<Traits>(p).await_listed();
   bool is_computed;
   const WorkTile at = listed_row_tile(p, number, is_computed);
   if constexpr (!Traits::kSignalsDqReady) {

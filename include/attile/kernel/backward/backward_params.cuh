@@ -46,6 +46,7 @@ struct PackedSlots {
   int all_q_slots = 0, all_kv_slots = 0;
   int* kv_block_list = nullptr;  ///< the kv block of each block of the pass
   int* q_tile_list = nullptr;    ///< the tile of query rows of each block of the kernel behind it
+  int* listed_flag = nullptr;    ///< kSignalsDqReady: see DqOrder
 };
 template <>
 struct PackedSlots<false> {};
@@ -275,7 +276,7 @@ struct BackwardParams : Problem<Traits>,
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
 ///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
-///         Where sequences are packed, lists: 32 for each of those tiles of either kind.
+///         Where sequences are packed, lists: 32 for each of those tiles of either kind, and 4.
 ///         A tile that only a bound lets be counts as one.
 /// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
@@ -313,7 +314,7 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t sinks =
       Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
   const std::size_t list =
-      kIsPacked<typename Traits::SequencesType> ? sizeof(int) * kListedInts * (kv_blocks + q_tiles)
+      kIsPacked<typename Traits::SequencesType> ? sizeof(int) * (kListedInts * (kv_blocks + q_tiles) + 1)
                                                 : 0;
   const std::size_t list_at = round_up<std::size_t>(ready_at + ready + sinks, 16);
   const std::size_t bytes = max<std::size_t>(list_at + list, 16);
@@ -365,6 +366,7 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   if constexpr (kPackedSequences) {
     this->kv_block_list = static_cast<int*>(part(parts.lists));
     this->q_tile_list = this->kv_block_list + std::int64_t{kListedInts} * kv_blocks();
+    this->listed_flag = this->q_tile_list + kListedInts * q_tile_count();
   }
 }
 

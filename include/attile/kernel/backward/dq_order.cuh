@@ -53,6 +53,8 @@ namespace attile {
 ///    head, so that dQ of the first heads is written while the last kv blocks still run (worth
 ///    1.8 % in the mean of the 18 backward benchmarks of group `peers`: H200, 2026-11-24,
 ///    bench/log/tuning-sm90.md). Without it the kernel that writes dQ waits for the whole pass.
+///    Where sequences are packed that kernel reads its tiles from a list of preprocessing's, and
+///    one more flag hands that on, too: `signal_listed`, `await_listed`.
 ///
 /// A chunk, a turn and readiness are handed on by a store.release of one lane (zero_fill_chunk,
 /// release, signal_ready), after a barrier of those that wrote, or after bulk_wait where TMA wrote,
@@ -73,6 +75,7 @@ class DqOrder {
     }
     if constexpr (Traits::kSignalsDqReady) {
       fill<kThreads>(p_.dq_ready_flags, std::int64_t{Traits::kDqReadyFlags} * p_.kv_blocks(), 0);
+      if constexpr (BackwardParams<Traits>::kPackedSequences) fill<kThreads>(p_.listed_flag, 1, 0);
     }
   }
 
@@ -164,6 +167,15 @@ class DqOrder {
 
   // 3. Readiness.
 
+  /// Says that the lists of tiles of packed sequences are complete.
+  /// Scope    one thread of the pass, behind the end of preprocessing.
+  ATTILE_DEVICE void signal_listed() const { arch::store_release(p_.listed_flag, 1); }
+  /// Waits for that. Scope    each thread of the kernel behind the pass that reads the lists.
+  ATTILE_DEVICE void await_listed() const {
+    if (!Traits::kSignalsDqReady || p_.kv_blocks() == 0) return arch::await_dependencies();
+    while (arch::load_acquire(p_.listed_flag) == 0) {
+    }
+  }
   /// Says that part `part` of a kv block's dQ has been added. Scope    one thread, after all that
   /// added it.
   ATTILE_DEVICE void signal_ready(int kv_block, int part) const {
