@@ -36,16 +36,16 @@ struct SinkParts {
 template <>
 struct SinkParts<false> {};
 
-/// Is the number of ints of a listed work tile (ListedTile).
+/// Is the number of ints that a work tile takes in a list (list_tile).
 inline constexpr int kListedInts = 8;
 
-/// Holds the numbers of slots (TileSlots) of packed sequences, and what preprocessing has found in
-/// them (list_tiles). It is empty where sequences are not packed.
+/// Holds the numbers of slots (TileSlots) of packed sequences, and the lists of tiles that
+/// preprocessing makes of them (list_tile). It is empty where sequences are not packed.
 template <bool kThere>
 struct PackedSlots {
   int all_q_slots = 0, all_kv_slots = 0;
   int* kv_block_list = nullptr;  ///< the kv block of each block of the pass
-  int* q_tile_list = nullptr;    ///< the tile of query rows of each block of the kernel behind it
+  int* q_tile_list = nullptr;    ///< the tile of query rows of each block of the kernel after it
   int* listed_flag = nullptr;    ///< kSignalsDqReady: see DqOrder
 };
 template <>
@@ -313,12 +313,13 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t ready_at = behind + semaphores + zero_fill;
   const std::size_t sinks =
       Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
-  const std::size_t list =
-      kIsPacked<typename Traits::SequencesType> ? sizeof(int) * (kListedInts * (kv_blocks + q_tiles) + 1)
-                                                : 0;
-  const std::size_t list_at = round_up<std::size_t>(ready_at + ready + sinks, 16);
-  const std::size_t bytes = max<std::size_t>(list_at + list, 16);
-  return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, list_at, bytes};
+  const std::size_t lists_at = round_up<std::size_t>(ready_at + ready + sinks, 16);
+  std::size_t lists = 0;
+  if constexpr (kIsPacked<typename Traits::SequencesType>) {
+    lists = sizeof(int) * (kListedInts * (kv_blocks + q_tiles) + 1);
+  }
+  const std::size_t bytes = max<std::size_t>(lists_at + lists, 16);
+  return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, lists_at, bytes};
 }
 
 template <class Traits>

@@ -16,8 +16,9 @@
 
 // These functions map the blocks of a backward pass to work tiles: to tiles of K and V in the pass
 // over them, to tiles of query rows in the kernels before and after it. A kv block is one tile of
-// Bc keys of one kv head of one sequence, which one block of the pass computes; kv blocks are
-// numbered through the problem, as many for each sequence as there are tiles of the bound kv_len.
+// Bc keys of one kv head of one sequence, which one block of the pass computes. Kv blocks are
+// numbered through the problem, as many for each sequence as there are tiles of the bound kv_len,
+// or where sequences are packed in the order in which they begin.
 
 namespace attile {
 
@@ -34,8 +35,8 @@ ATTILE_DEVICE void list_tile(int* list, std::int64_t number, const WorkTile& at,
                              int kind) {
   int* const listed = list + kListedInts * number;
   arch::store(listed, Vec<int, 4>{at.sequence, head, tile, kind});
-  arch::store(listed + 4, Vec<int, 4>{at.extent.q_len, at.extent.kv_len, at.q_origin.row,
-                                      at.kv_origin.row});
+  arch::store(listed + 4,
+              Vec<int, 4>{at.extent.q_len, at.extent.kv_len, at.q_origin.row, at.kv_origin.row});
 }
 /// Returns what list_tile has written of the tile, and reads the rest of a work tile.
 ATTILE_DEVICE Vec<int, 4> listed_tile(const int* list, std::int64_t number) {

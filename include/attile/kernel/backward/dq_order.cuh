@@ -182,7 +182,8 @@ class DqOrder {
     arch::store_release(
         p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * flag_number(kv_block) + part, 1);
   }
-  /// Waits until dq_accum of a tile of rows is complete. `is_computed`: whether the pass adds to it.
+  /// Waits until dq_accum of a tile of rows is complete.
+  /// `is_computed`: whether the pass adds to it.
   /// Scope    all threads of a block of Traits::kDqThreads.
   ATTILE_DEVICE void await_ready(const WorkTile& at, bool is_computed) const {
     if (!is_computed) {

@@ -54,8 +54,8 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   }
   // Behind this wait preprocessing is complete: the statistics, its zeros and what DqOrder resets
   // are there. That holds for the consumers, too, which wait for a stage of Q or its end. The warps
-  // that add staged dQ wait by await_zero_filled, and with kInOrder the whole block has waited in
-  // find_kv_block.
+  // that add staged dQ wait by await_zero_filled, and with kInOrder, or where sequences are packed,
+  // the block has waited in find_kv_block.
   arch::await_dependencies();
   // The next kernel may not begin earlier: it would read flags that preprocessing has not reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
