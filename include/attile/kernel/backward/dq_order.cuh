@@ -172,7 +172,10 @@ class DqOrder {
   ATTILE_DEVICE void signal_listed() const { arch::store_release(p_.listed_flag, 1); }
   /// Waits for that. Scope    each thread of the kernel behind the pass that reads the lists.
   ATTILE_DEVICE void await_listed() const {
-    if (!Traits::kSignalsDqReady || p_.kv_blocks() == 0) return arch::await_dependencies();
+    if (!Traits::kSignalsDqReady || p_.kv_blocks() == 0) {
+      arch::await_dependencies();
+      return;
+    }
     while (arch::load_acquire(p_.listed_flag) == 0) {
     }
   }
