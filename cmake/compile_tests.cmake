@@ -17,13 +17,13 @@ endfunction()
 # a header says has one meaning whatever comes before.
 function(attile_header_tests)
   attile_header_sources(alone h cpp all reversed)
-  attile_header_program(cxx ${alone} ${all} ${reversed})
+  attile_header_program(cxx ${alone} ${all} ${reversed} linkage/calls.cpp)
 
   attile_header_sources(alone cuh cu all reversed)
   add_library(headers_ptx OBJECT ${alone})
   attile_own(headers_ptx)
   attile_ptx_only(headers_ptx)
-  attile_header_program(cuda ${all} ${reversed})
+  attile_header_program(cuda ${all} ${reversed} package/kernel.cu)
   target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
 endfunction()
 
@@ -53,11 +53,21 @@ function(attile_header_sources alone extension source_extension all reversed)
   endforeach()
 endfunction()
 
+# attile_warn_more(target): a project that has a copy of include/ and asks its compilers for more
+# warnings than attile's own build does, as errors.
+function(attile_warn_more target)
+  set(warnings -Wshadow -Wconversion -Wsign-conversion)
+  list(JOIN warnings "," for_host)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
+                                           "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${for_host}>")
+endfunction()
+
 # attile_header_program(language sources...): that they link is the test compile.headers_LANGUAGE.
 function(attile_header_program language)
   set(target headers_${language})
   add_executable(${target} "${PROJECT_SOURCE_DIR}/test/linkage/main.cpp" ${ARGN})
   attile_own(${target})
+  attile_warn_more(${target})
   attile_for_one_architecture(${target})
   add_test(NAME compile.${target} COMMAND ${target})
   set_tests_properties(compile.${target} PROPERTIES LABELS compile)
