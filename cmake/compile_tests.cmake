@@ -18,6 +18,8 @@ endfunction()
 function(attile_header_tests)
   attile_header_sources(alone h cpp all reversed)
   attile_header_program(cxx ${alone} ${all} ${reversed} linkage/calls.cpp)
+  # Only what the compiler says of it is of interest.
+  set_source_files_properties(linkage/calls.cpp PROPERTIES COMPILE_OPTIONS -O0)
 
   attile_header_sources(alone cuh cu all reversed)
   add_library(headers_ptx OBJECT ${alone})
