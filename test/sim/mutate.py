@@ -311,11 +311,12 @@ def main(argv):
                 raise SystemExit(f"suite, every, seed {case}: fails without a mutant:\n"
                                  f"{text[-2000:]}")
         # Survivors run for longest: those that are known come last, and each line when it is known.
-        named = {number: f"the {ORDINALS[which - 1]} `{text}` in {pathlib.Path(path).name}" in reasons
-                 for number, (path, text, which, _) in enumerate(keys(all_mutants))}
+        names = keys(all_mutants)
+        named = {i: f"the {ORDINALS[which - 1]} `{text}` in {pathlib.Path(path).name}" in reasons
+                 for i, (path, text, which, _) in enumerate(names)}
         tries = {pool.submit(try_mutant, folder, number, all_mutants[number]): number
                  for number in sorted(named, key=named.get)}
-        found, names = {}, keys(all_mutants)
+        found = {}
         for done in concurrent.futures.as_completed(tries):
             number, killer = tries[done], done.result()
             mutant = all_mutants[number]

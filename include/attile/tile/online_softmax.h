@@ -60,8 +60,7 @@ inline constexpr bool kHaveValues = requires(const Sinks& sinks, Output& output)
 /// Empty    a row that has seen no visible score has m = -inf, l = 0.
 template <int kRows>
 struct OnlineSoftmax {
-  Array<float, kRows> m;
-  Array<float, kRows> l;
+  Array<float, kRows> m, l;
 
   /// Makes every row empty.
   ATTILE_HOST_DEVICE void reset() {
