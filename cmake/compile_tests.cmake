@@ -25,7 +25,7 @@ function(attile_header_tests)
   add_library(headers_ptx OBJECT ${alone})
   attile_own(headers_ptx)
   attile_ptx_only(headers_ptx)
-  attile_header_program(cuda ${all} ${reversed} package/kernel.cu)
+  attile_header_program(cuda ${all} ${reversed} linkage/calls.cu)
   target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
 endfunction()
 
@@ -53,15 +53,6 @@ function(attile_header_sources alone extension source_extension all reversed)
     set(${${whole}} "${source}" PARENT_SCOPE)
     list(REVERSE includes)
   endforeach()
-endfunction()
-
-# attile_warn_more(target): a project that has a copy of include/ and asks its compilers for more
-# warnings than attile's own build does, as errors.
-function(attile_warn_more target)
-  set(warnings -Wshadow -Wconversion -Wsign-conversion)
-  list(JOIN warnings "," for_host)
-  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
-                                           "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${for_host}>")
 endfunction()
 
 # attile_header_program(language sources...): that they link is the test compile.headers_LANGUAGE.
