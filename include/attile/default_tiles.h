@@ -187,6 +187,10 @@ constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
   return sm90_general_forward_tiles(dim);
 }
 
+/// The rows that share a kv head from which on V in fp8 of more than 128 columns is transposed ahead
+/// (bench/log/tuning-fp8.md).
+inline constexpr int kTransposedFromRows = 4096;
+
 /// Returns the tiles where Q, K and V are in fp8. Products take half the time of those of 16 bits,
 /// and the softmax the same, so that the work of a step which does not depend on Bc counts for
 /// more: Bc is the largest that spills nothing, but for unpromoted sums of 65 to 128 columns, of
@@ -194,7 +198,6 @@ constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
 /// S and O; above 128 columns of O it takes those of S. `fast`: on the fast path without dropout;
 /// `bare`: also without a modifier, with a mask that takes no registers, and for sequences of one
 /// length.
-inline constexpr int kTransposedFromRows = 2048;
 constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fast, bool bare) {
   if (dv <= 64) {
     if (!bare) return {128, 128, 2};

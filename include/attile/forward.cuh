@@ -242,8 +242,8 @@ template <int D, int Dv = D, ForwardPass Args>
   }
   Check ok = check_arguments(args, D, Dv);
   if (ok) {
-    ok = check_workspace(workspace, workspace_bytes.value(),
-                         detail::forward_workspace<D, Dv>(args));
+    ok =
+        check_workspace(workspace, workspace_bytes.value(), detail::forward_workspace<D, Dv>(args));
   }
   if (!ok) return ok.error;
   return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {

@@ -29,7 +29,7 @@ using Fp8OrSm80 =
                                Tuning<kStages, false, true, 0, false, false, kParts, kOrders,
                                       kOverlaps, kWaitsLate, kTransposedFromRows>>>;
 using Fp8Two = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, true>;
-using Fp8Three = Fp8OrSm80<192, 32, Dims<64>, 3, 2, false, true>;
+using Fp8Three = Fp8OrSm80<192, 32, Dims<64>, 3, 4, false, true>;
 using Fp8Ordered = Fp8OrSm80<128, 64, Dims<64>, 2, 1, true, true, true>;
 using Fp8Ahead = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, true, false, 1>;
 using Fp8Apart = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, false>;

@@ -107,7 +107,9 @@ struct TmaForwardParams : ForwardParams<Traits> {
   static std::size_t workspace_bytes(const typename Traits::Args& args) {
     const std::size_t counter = Base::workspace_bytes(args);
     if constexpr (Traits::kTransposesAhead) {
-      if (transposes_ahead(args)) return counter + transposed_values(args, nullptr).bytes();
+      if (transposes_ahead(args)) {
+        return counter + kValuesAlignment + transposed_values(args, nullptr).bytes();
+      }
     }
     return counter;
   }
@@ -127,8 +129,9 @@ struct TmaForwardParams : ForwardParams<Traits> {
                                     [[maybe_unused]] cudaStream_t stream) {
     if constexpr (Traits::kTransposesAhead) {
       if (!maps.has_keys || !transposes_ahead(args)) return cudaSuccess;
+      const auto from = reinterpret_cast<std::uintptr_t>(workspace) + Base::workspace_bytes(args);
       auto values = transposed_values(
-          args, static_cast<unsigned char*>(workspace) + Base::workspace_bytes(args));
+          args, reinterpret_cast<void*>(round_up<std::uintptr_t>(from, kValuesAlignment)));
       if (maps.v_by_columns) values.col_stride = args.v_col_stride;
       maps.v_is_transposed = true;
       const auto boxed = values.template boxed<typename Traits::VTile>();
@@ -259,18 +262,22 @@ struct TmaForwardParams : ForwardParams<Traits> {
   }
 
  private:
+  /// The alignment of V that is transposed ahead: else the rows of TMA's boxes would cross sectors.
+  static constexpr std::size_t kValuesAlignment = 128;
   /// Returns whether so many rows read V that transposing it ahead takes less time than it saves.
   static bool transposes_ahead(const typename Traits::Args& args) {
-    return std::int64_t{args.q_len} * (args.q_heads / args.kv_heads) >=
-           Traits::kTransposedFromRows;
+    return std::int64_t{args.q_len} * (args.q_heads / args.kv_heads) >= Traits::kTransposedFromRows;
   }
   /// Returns V by rows, and where it is transposed to.
   static auto transposed_values(const typename Traits::Args& args, void* to) {
     using V = typename Traits::Elements::V;
-    return TransposedValues<V>{args.v,        1,
+    return TransposedValues<V>{args.v,
+                               1,
                                static_cast<V*>(to),
-                               args.batch,    args.kv_heads,
-                               args.kv_len,   head_dims(args, Traits::kD, Traits::kDv).v};
+                               args.batch,
+                               args.kv_heads,
+                               args.kv_len,
+                               head_dims(args, Traits::kD, Traits::kDv).v};
   }
   /// Returns the rows of each packed head in a tile of the block.
   static int tile_rows(HeadPacking packing) { return Traits::kConsumers * packing.rows; }

@@ -20,7 +20,8 @@
 // score modifier, if TMA copies these, or a warp for what the modifier reads for each column. Each
 // goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
 // more thread makes these (dynamic_schedule.cuh). With V in fp8 warp 0 loads both K and V, and warp
-// 1, and warp 3 where no scheduler runs, transpose V.
+// 1, and warp 3 where no scheduler runs, transpose V; but where that has been done ahead of the
+// kernel (transposed_values.cuh) V is loaded as in 16 bits.
 
 namespace attile::sm90 {
 
@@ -158,7 +159,8 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
       is_reordered = p.maps.v_by_columns;
       if (is_reordered) {
         const auto columns = smem.loaded_v_columns().tile(to_read.stage);
-        tile::reorder_operand<Traits::kTransposers>(transposed, columns, number);
+        tile::reorder_operand<Traits::kTransposers, Traits::kReorderedPieces>(transposed, columns,
+                                                                              number);
       }
     }
     if (!is_reordered) {
