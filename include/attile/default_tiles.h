@@ -187,8 +187,8 @@ constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
   return sm90_general_forward_tiles(dim);
 }
 
-/// The rows that share a kv head from which on V in fp8 of more than 128 columns is transposed ahead
-/// (bench/log/tuning-fp8.md).
+/// The rows that share a kv head from which on V in fp8 of more than 128 columns is transposed
+/// ahead (bench/log/tuning-fp8.md).
 inline constexpr int kTransposedFromRows = 4096;
 
 /// Returns the tiles where Q, K and V are in fp8. Products take half the time of those of 16 bits,

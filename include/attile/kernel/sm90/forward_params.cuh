@@ -14,7 +14,7 @@
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/element_tiles.cuh>
-#include <attile/kernel/sm90/forward_maps.cuh>
+#include <attile/kernel/sm90/forward_map_params.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
 #include <attile/kernel/sm90/transposed_values.cuh>
 #include <attile/tile/online_softmax.h>

@@ -2,15 +2,13 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
-#include <attile/arch/boxed_tensor.h>
 #include <attile/arch/fp8.cuh>
 #include <attile/arch/launch.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
-#include <attile/core/math.h>
-#include <attile/core/tensor.h>
 #include <attile/core/vec.h>
+#include <attile/kernel/sm90/transposed_params.cuh>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/transpose.cuh>
 
@@ -22,41 +20,6 @@
 // bandwidth of shared memory that its products want.
 
 namespace attile::sm90 {
-
-/// The keys and columns that a block transposes, and its threads.
-inline constexpr int kTransposedKeys = 128, kTransposedCols = 128, kTransposeThreads = 256;
-/// The bytes from one key to the next in its shared memory.
-inline constexpr int kTransposedPitch = kTransposedCols + 16;
-
-/// Holds the parameter of the kernel that transposes V.
-/// Shapes   from: element (key, col) of a head at key * from.row_stride + col * col_stride, one of
-///          which is 1; to: (batch, kv_heads, cols(), keys()), dense, both in the order of a
-///          product (tile::transpose_operand), with zeros where `from` has no element.
-template <class V>
-struct TransposedValues {
-  Tensor<const V> from;
-  std::int64_t col_stride;
-  V* to;
-  int batch, kv_heads, kv_len, dim;
-
-  ATTILE_HOST_DEVICE int keys() const { return round_up(kv_len, kTransposedKeys); }
-  ATTILE_HOST_DEVICE int cols() const { return round_up(dim, 16); }
-  ATTILE_HOST_DEVICE std::int64_t head_stride() const { return std::int64_t{cols()} * keys(); }
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(std::int64_t{batch} * kv_heads * head_stride());
-  }
-  ATTILE_HOST_DEVICE int key_tiles() const { return keys() / kTransposedKeys; }
-  ATTILE_HOST_DEVICE int col_tiles() const { return ceil_div(cols(), kTransposedCols); }
-  std::int64_t blocks() const { return std::int64_t{batch} * kv_heads * key_tiles() * col_tiles(); }
-  /// Describes `to` as TMA addresses it, and the box of it that fills one panel of a Tile.
-  template <class Tile>
-  arch::BoxedTensor boxed() const {
-    return {to,
-            {keys(), 1, cols(), kv_heads, batch},
-            {1, 16, keys(), head_stride(), kv_heads * head_stride()},
-            {Tile::Layout::kPanelColumns, 1, Tile::kRows, 1, 1}};
-  }
-};
 
 /// 16 elements of fp8.
 using Words = Vec<std::uint32_t, 4>;
@@ -100,24 +63,16 @@ ATTILE_DEVICE void copy_lines(const V* from, std::int64_t stride, int lines, int
 template <class V>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kTransposeThreads, 4)
     transpose_values_kernel(const ATTILE_GRID_CONSTANT TransposedValues<V> p) {
-  int tile = arch::block_index();
-  const int key0 = tile % p.key_tiles() * kTransposedKeys;
-  tile /= p.key_tiles();
-  const int col0 = tile % p.col_tiles() * kTransposedCols;
-  tile /= p.col_tiles();
-  const int head = tile % p.kv_heads, sequence = tile / p.kv_heads;
-  const V* const from = p.from.row(sequence, head, key0) + col0 * p.col_stride;
-  const int keys = p.kv_len - key0, cols = p.dim - col0;  // that `from` has, of this tile or more
-  V* const head_to = p.to + (std::int64_t{sequence} * p.kv_heads + head) * p.head_stride() + key0;
+  const auto part = p.tile(arch::block_index());
   // Writes 16 keys of a column, which are in order.
   const auto store = [&](int col, int key, const Words& x) {
-    const int row = col0 + tile::row_of_column(col);
-    if (row >= p.cols()) return;
-    arch::store(reinterpret_cast<std::uint32_t*>(head_to + row * std::int64_t{p.keys()} + key), x);
+    const int row = tile::row_of_column(col);
+    if (row >= part.rows) return;
+    arch::store(reinterpret_cast<std::uint32_t*>(part.to + row * std::int64_t{p.keys()} + key), x);
   };
   if (p.col_stride != 1) {
     detail::copy_lines<kTransposedCols, kTransposedKeys>(
-        from, p.col_stride, cols, keys,
+        part.from, p.col_stride, part.cols, part.keys,
         [&](int col, int key, const Words& x) { store(col, key, tile::in_operand_order(x)); });
     return;
   }
@@ -126,11 +81,12 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kTransposeThreads, 4)
     return reinterpret_cast<std::uint32_t*>(shared + key * kTransposedPitch + col);
   };
   detail::copy_lines<kTransposedKeys, kTransposedCols>(
-      from, p.from.row_stride, keys, cols,
+      part.from, p.from.row_stride, part.keys, part.cols,
       [&](int key, int col, const Words& x) { arch::store(words(key, col), x); });
   arch::barrier();
   // A thread has 16 keys of 4 columns; two neighbours write 32 bytes of a row.
-  static_assert(kTransposedKeys * kTransposedCols / 64 == kTransposeThreads);
+  static_assert(kTransposedKeys * kTransposedCols / 64 == kTransposeThreads,
+                "attile::sm90: a thread transposes 16 keys of 4 columns");
   const int i = arch::thread_index();
   const int key = (i % 2 + i / (kTransposedCols / 2) * 2) * 16;
   const int col = i / 2 % (kTransposedCols / 4) * 4;
