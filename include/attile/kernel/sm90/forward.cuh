@@ -148,9 +148,10 @@
 // the next Q may hold.
 //   V in fp8, not transposed ahead. One thread loads K and V in turn, and V(j) is there when it is
 // transposed. K(y) is then loaded only behind V(y - 1), whose stage wants V(y - 1 - kLoadedVStages)
-// transposed, so all must have released V(y - 1 - kLoadedVStages - kStages). For the lowest K(y) that one waits for
-// they have, as who waits for it holds no V before V(y - 1 - kStages), and who waits for V(j) or a
-// later V none before V(j - 1). And V(j) is loaded right behind K(j), which has been loaded.
+// transposed, so all must have released V(y - 1 - kLoadedVStages - kStages). For the lowest K(y)
+// that one waits for they have, as who waits for it holds no V before V(y - 1 - kStages), and who
+// waits for V(j) or a later V none before V(j - 1). And V(j) is loaded right behind K(j), which has
+// been loaded.
 //   Elements of the score modifier are loaded by threads that wait for one consumer alone, which
 // has released those before.
 //   Warps of a consumer release one by one, but wait for nothing but these tiles and each other.

@@ -39,8 +39,8 @@ struct TransposedValues {
   ATTILE_HOST_DEVICE int key_tiles() const { return keys() / kTransposedKeys; }
   ATTILE_HOST_DEVICE int col_tiles() const { return ceil_div(cols(), kTransposedCols); }
   std::int64_t blocks() const { return std::int64_t{batch} * kv_heads * key_tiles() * col_tiles(); }
-  /// Names what a block transposes: elements (key, col) from `from` on, of which `keys` and `cols` or
-  /// fewer are there, to rows of `to`, the first of which are `rows`.
+  /// Names what a block transposes: elements (key, col) from `from` on, of which `keys` and `cols`
+  /// or fewer are there, to rows of `to`, of which there are `rows` or fewer.
   struct Tile {
     const V* from;
     V* to;
