@@ -23,13 +23,11 @@ struct SplitPart {
   /// row0 is the first row of any of them: not each packed row from there on is one of the tile's.
   WorkTile at;
   int packed_row0 = 0;         ///< the row tile's first packed row (DecodeParams)
-  int rows = 0;                ///< the packed rows that there are, up to Br
   bool is_last_of_run = true;  ///< whether the run has no further part of the row tile
+  int from = 0, to = 0;        ///< which of the row tile's units this part has
 
-  // For SplitSchedule::complete: the row tile's units, the first of them that this part has, and
-  // the run that the part is of.
-  int first_unit = 0, units = 1, from = 0, run = 0;
-
+  // SplitSchedule::whole_part alone sets these, and at.row0.
+  int rows = 0;  ///< the packed rows that there are, up to Br
   // Of a row tile that is split:
   int parts = 1;
   /// With kFixed, how many parts the first one has before it among those that are merged with it:
@@ -53,10 +51,13 @@ ATTILE_DEVICE bool any_thread(bool x) {
 
 /// Gives a block its parts, one after another. A unit is one kv tile of a row tile, or with kFixed
 /// one split; where there are too many to count, it is several kv tiles. A run is what a block
-/// takes at a time: units that follow each other. The units of all sequences (SequenceWork) are
-/// numbered: sequence by sequence, in each row tile by row tile, a head's row tiles together, and
-/// in a row tile by rising keys. They are cut into runs, of which block i has runs i, i + blocks,
-/// and so on. A block's parts are, by
+/// takes at a time: units that follow each other. Units belong to strands: each head that has row
+/// tiles of its own has one, or where these heads are too many for that all have one together
+/// (DecodeParams::strands). The units of a strand are numbered: sequence by sequence, in each row
+/// tile by row tile, a head's row tiles together, and in a row tile by rising keys. All strands are
+/// cut alike; run r is run r / strands of strand r % strands. Block i has runs i, i + blocks, and
+/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same keys
+/// at the same time (bench/log/tuning-decode.md). A block's parts are, by
 ///   kNone   the whole row tiles that begin in its run: a long one may leave the next runs without
 ///           work;
 ///   kFill   its run, cut where row tiles end: a row tile has a part in each run that reaches into
@@ -65,8 +66,7 @@ ATTILE_DEVICE bool any_thread(bool x) {
 /// Each block has at most one run, of nearly equal lengths (EvenCut). But where the row tiles of
 /// all sequences are alike, and as many as the host expects, each of them is cut into
 /// DecodeParams::runs_per_row_tile runs. Several runs of a row tile are those of as many blocks;
-/// where it is one run, a block may have several. Neighbouring kv heads, which lie beside each
-/// other in memory, are then read at the same keys at the same time (bench/log/tuning-decode.md).
+/// where it is one run, a block may have several.
 /// Lengths are read from device memory, by each warp for 32 sequences at a time, its window; and by
 /// all threads together to count the units of more sequences than that. They must not change
 /// while the kernel runs: the warps of a block would disagree about its parts, and might wait for
@@ -94,69 +94,80 @@ class SplitSchedule {
     const int units = count_units(window, shared);
     // Offsets of packed queries that fall may give more rows than there are.
     const bool is_fixed = splits_ == Splits::Kind::kFixed;
-    if (units == kMostUnits || (is_fixed && units > p.slots)) splits_ = Splits::Kind::kNone;
+    if (units == kMostUnits || (is_fixed && std::int64_t{units} * p.strands > p.slots)) {
+      splits_ = Splits::Kind::kNone;
+    }
     set_cut(units);
     if (set_run() && !kAlike) take(unit_, window);
   }
 
-  /// Sets what the block loads next of a part; returns false after the last one.
-  ATTILE_DEVICE bool next(SplitPart& part) {
+  /// Goes to the next part, as far as its loads need it; returns false after the last one.
+  ATTILE_DEVICE bool next() {
     for (;;) {
       if (unit_ >= end_) {
         run_ += arch::block_count();
         if (!set_run()) return false;
       }
       if (!find(unit_)) return false;
-      const int units = work_.units_of_tile;
-      const int row_tile = quotient(unit_ - begin_, units);  // of all heads
-      part = {};
-      part.run = run_;
-      part.first_unit = begin_ + row_tile * units;
-      part.units = units;
-      part.from = unit_ - part.first_unit;
-      int to = units;
+      const int units = units_of_tile_;
+      const int row_tile = quotient(unit_ - begin_, units);  // of the strand's heads
+      part_.from = unit_ - begin_ - row_tile * units;
+      part_.to = units;
       if (splits_ == Splits::Kind::kFill) {
-        to = min(units, part.from + end_ - unit_);
+        part_.to = min(units, part_.from + end_ - unit_);
       } else if (splits_ == Splits::Kind::kFixed) {
-        to = part.from + 1;
+        part_.to = part_.from + 1;
       }
-      unit_ += to - part.from;
-      if (splits_ == Splits::Kind::kNone && part.from > 0) continue;  // it begins in another run
-      if (splits_ == Splits::Kind::kFixed) {
-        part.parts_before = work_.first_unit % DecodeParams<Traits>::kPartsAtOnce;
-      }
-      part.is_last_of_run = to == units || unit_ == end_;
-      set_row_tile(part, row_tile, to);
+      unit_ += part_.to - part_.from;
+      if (splits_ == Splits::Kind::kNone && part_.from > 0) continue;  // it begins in another run
+      part_.is_last_of_run = part_.to == units || unit_ == end_;
+      set_row_tile(row_tile);
       return true;
     }
   }
+  /// Returns the part, without what `whole_part` adds.
+  ATTILE_DEVICE const SplitPart& part() const { return part_; }
+  /// Returns how many packed rows the part has.
+  ATTILE_DEVICE int rows_of_part() const {
+    return min(Traits::kBr, part_.at.extent.q_len * p_.packed_heads - part_.packed_row0);
+  }
 
-  /// Sets which runs share a part's row tile, and the slots of its parts. With kFixed each unit
-  /// has a slot; with kFill each run has two, of which the second one is for the row tile that
-  /// begins in it and does not end there, and the first one for the row tile that it begins in the
-  /// middle of.
-  ATTILE_DEVICE void complete(SplitPart& part) const {
-    if (splits_ == Splits::Kind::kNone) return;
+  /// Returns the part with the runs that share its row tile, and the slots of the row tile's parts.
+  /// With kFixed each unit has a slot; with kFill each run has two, of which the second one is for
+  /// the row tile that begins in it and does not end there, and the first one for the row tile that
+  /// it begins in the middle of.
+  ATTILE_DEVICE SplitPart whole_part() const {
+    SplitPart part = part_;
+    part.rows = rows_of_part();
+    part.at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
+    if (splits_ == Splits::Kind::kNone) return part;
+    const int strands = p_.strands;
+    const auto [run, strand] = p_.strands.divmod(run_);
+    const int first_unit = unit_ - part.to;  // of the row tile
+    int first_run = 0;                       // likewise, of the strand's
     if (cuts_row_tiles_) {
       part.runs = p_.runs_per_row_tile;
-      part.first_run = p_.runs_per_row_tile.divmod(part.run).quotient * part.runs;
+      first_run = p_.runs_per_row_tile.divmod(run).quotient * part.runs;
     } else {
-      part.first_run = cut_.run_of(part.first_unit);
-      part.runs = cut_.run_of(part.first_unit + part.units - 1) - part.first_run + 1;
+      first_run = cut_.run_of(first_unit);
+      part.runs = cut_.run_of(first_unit + units_of_tile_ - 1) - first_run + 1;
     }
+    part.first_run = first_run * strands + strand;
     if (splits_ == Splits::Kind::kFixed) {
-      part.parts = part.units;
-      part.slot = part.first_unit + part.from;
-      part.first_slot = part.first_unit;
-      part.second_slot = part.first_unit + 1;
-      part.slot_step = 1;
+      part.parts_before = first_unit_ % DecodeParams<Traits>::kPartsAtOnce;
+      part.parts = units_of_tile_;
+      part.first_slot = first_unit * strands + strand;
+      part.slot = part.first_slot + part.from * strands;
+      part.slot_step = strands;
     } else {
       part.parts = part.runs;
-      part.slot = 2 * part.run + (part.from == 0 ? 1 : 0);
+      part.slot = 2 * run_ + (part.from == 0 ? 1 : 0);
       part.first_slot = 2 * part.first_run + 1;
-      part.second_slot = 2 * part.first_run + 2;
-      part.slot_step = 2;
+      part.slot_step = 2 * strands;
     }
+    part.second_slot =
+        part.first_slot + part.slot_step - (splits_ == Splits::Kind::kFill ? 1 : 0);
+    return part;
   }
 
  private:
@@ -170,75 +181,74 @@ class SplitSchedule {
     int end = 0;          ///< the number of the unit behind its last one
   };
 
-  /// Cuts the units of all sequences into runs, of which none is empty: a row tile's parts are
-  /// counted by the runs from that of its first unit to that of its last one, and are merged when
-  /// all of them have come.
+  /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted by
+  /// the runs from that of its first unit to that of its last one, and are merged when all of them
+  /// have come.
   ATTILE_DEVICE void set_cut(int units) {
-    const int row_tiles =
-        p_.batch * p_.row_heads * p_.head_tiles;  // as runs_per_row_tile_of counts
+    // Of a strand, as runs_per_row_tile_of counts them.
+    const int row_tiles = p_.batch * p_.strand_heads * p_.head_tiles;
     // With several runs of a row tile a block may have only one run: there are slots for one.
+    const std::int64_t all_row_tiles = std::int64_t{row_tiles} * p_.strands;
     cuts_row_tiles_ =
-        are_alike_ && p_.runs_per_row_tile > 0 && units_per_row_tile_ >= p_.runs_per_row_tile &&
-        units == std::int64_t{row_tiles} * units_per_row_tile_ &&
-        (p_.runs_per_row_tile == 1 || row_tiles * p_.runs_per_row_tile <= arch::block_count());
+        are_alike_ && p_.runs_per_row_tile > 0 && units_of_tile_ >= p_.runs_per_row_tile &&
+        units == std::int64_t{row_tiles} * units_of_tile_ &&
+        (p_.runs_per_row_tile == 1 || all_row_tiles * p_.runs_per_row_tile <= arch::block_count());
     if (cuts_row_tiles_) {
-      const auto each = p_.runs_per_row_tile.divmod(units_per_row_tile_);
+      const auto each = p_.runs_per_row_tile.divmod(units_of_tile_);
       cut_.length = each.quotient;
       cut_.longer = each.remainder;
       runs_ = row_tiles * p_.runs_per_row_tile;
     } else {
-      runs_ = min(arch::block_count(), units);
+      runs_ = min(max(p_.strands.divmod(arch::block_count()).quotient, 1), units);
       if (runs_ > 0) cut_ = EvenCut(units, runs_);
     }
   }
   /// Begins the run of that number; returns false where there is none.
   ATTILE_DEVICE bool set_run() {
-    if (run_ >= runs_) return false;
+    const int run = p_.strands.divmod(run_).quotient;
+    if (run >= runs_) return false;
     const auto [row_tile, run_of_tile] =
-        cuts_row_tiles_ ? p_.runs_per_row_tile.divmod(run_) : FastDivmod::Result{0, run_};
-    unit_ = row_tile * units_per_row_tile_ + static_cast<int>(cut_.first(run_of_tile));
-    end_ = row_tile * units_per_row_tile_ + static_cast<int>(cut_.first(run_of_tile + 1));
+        cuts_row_tiles_ ? p_.runs_per_row_tile.divmod(run) : FastDivmod::Result{0, run};
+    unit_ = row_tile * units_of_tile_ + static_cast<int>(cut_.first(run_of_tile));
+    end_ = row_tile * units_of_tile_ + static_cast<int>(cut_.first(run_of_tile + 1));
     return true;
   }
   /// Divides numbers that are not negative.
   ATTILE_DEVICE static int quotient(unsigned x, unsigned by) { return static_cast<int>(x / by); }
 
-  /// Sets the rows of a part, and the kv tiles of its units, up to `to` of the row tile's.
-  ATTILE_DEVICE void set_row_tile(SplitPart& part, int row_tile, int to) const {
+  /// Sets the head and the rows of the part, and the kv tiles of its units.
+  /// `row_tile`: of the sequence and the strand.
+  ATTILE_DEVICE void set_row_tile(int row_tile) {
+    SplitPart& part = part_;
     WorkTile& at = part.at;
-    at.sequence = sequence_;
-    at.extent = work_.extent;
-    at.q_origin = work_.q_origin;
-    at.kv_origin = work_.kv_origin;
-    const int pack = work_.row_tiles == 1 ? row_tile : quotient(row_tile, work_.row_tiles);
-    at.head = pack * p_.packed_heads;
-    at.kv_head = p_.packed_heads == p_.group_heads ? pack : quotient(at.head, p_.group_heads);
-    part.packed_row0 = (row_tile - pack * work_.row_tiles) * Traits::kBr;
-    part.rows = min(Traits::kBr, work_.extent.q_len * p_.packed_heads - part.packed_row0);
-    at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
-    const int last_row = p_.packed_heads.divmod(part.packed_row0 + part.rows - 1).quotient;
-    const int count = last_row - at.row0 + 1;
+    const int pack = row_tiles_ == 1 ? row_tile : quotient(row_tile, row_tiles_);
+    at.head = (pack + p_.strands.divmod(run_).remainder) * p_.packed_heads;
+    at.kv_head = quotient(at.head, p_.group_heads);
+    part.packed_row0 = (row_tile - pack * row_tiles_) * Traits::kBr;
     if (rehearses_) {  // not even the mask is asked, which may read device memory
-      part.rows = 0;
-      at.extent.kv_len = 0;
-      at.kv_tiles.last = Problem<Traits>::kUniform ? 0 : 1;
+      at.extent = {};
+      at.kv_tiles = {.last = Problem<Traits>::kUniform ? 0 : 1};
       return;
     }
-    TileRange seen = p_.keys_seen(at, at.head, at.row0, count);
-    at.first_key = p_.first_key_seen(at, at.head, at.row0, count);
+    const int rows = rows_of_part();
+    const int row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
+    const int last_row = p_.packed_heads.divmod(part.packed_row0 + rows - 1).quotient;
+    const int count = last_row - row0 + 1;
+    TileRange seen = p_.keys_seen(at, at.head, row0, count);
+    at.first_key = p_.first_key_seen(at, at.head, row0, count);
     if constexpr (!kIgnoresHead<typename Traits::MaskType>) {
       ATTILE_UNROLL_BY(1)
-      for (int i = 0; i < min(part.rows, int{p_.packed_heads}); ++i) {
+      for (int i = 0; i < min(rows, int{p_.packed_heads}); ++i) {
         const int head = at.head + p_.packed_heads.divmod(part.packed_row0 + i).remainder;
-        const TileRange of_head = p_.keys_seen(at, head, at.row0, count);
+        const TileRange of_head = p_.keys_seen(at, head, row0, count);
         seen = i == 0 ? of_head : hull(seen, of_head);
-        const int first_key = p_.first_key_seen(at, head, at.row0, count);
+        const int first_key = p_.first_key_seen(at, head, row0, count);
         at.first_key = i == 0 ? first_key : min(at.first_key, first_key);
       }
     }
-    const auto kv_tile = [&](int unit) { return (work_.first_unit + unit) * p_.unit_tiles; };
+    const auto kv_tile = [&](int unit) { return (first_unit_ + unit) * p_.unit_tiles; };
     at.kv_tiles = seen.between(part.from == 0 ? 0 : kv_tile(part.from),
-                               to == part.units ? INT_MAX : kv_tile(to));
+                               part.to == units_of_tile_ ? INT_MAX : kv_tile(part.to));
   }
 
   /// Returns the sequences from `first` on, whose first unit has the number `before`.
@@ -251,42 +261,59 @@ class SplitSchedule {
     return window;
   }
 
+  /// Makes a sequence with its work the current one.
+  ATTILE_DEVICE void set_work(int sequence, const SequenceWork& work) {
+    using Sequences = typename Traits::SequencesType;
+    part_.at.sequence = sequence;
+    row_tiles_ = work.row_tiles;
+    first_unit_ = work.first_unit;
+    units_of_tile_ = work.units_of_tile;
+    units_ = work.units;
+    part_.at.extent = work.extent;
+    part_.at.q_origin = work.q_origin;
+    part_.at.kv_origin = work.kv_origin;
+    // What follows from the number of the sequence takes no registers.
+    if constexpr (!kIsPackedAlong<Sequences, Axis::kRows>) {
+      part_.at.q_origin = p_.policies.sequences.q_origin(sequence);
+    }
+    if constexpr (!kIsForwardOnly<Sequences> && !kIsPackedAlong<Sequences, Axis::kKeys>) {
+      part_.at.kv_origin = p_.policies.sequences.kv_origin(sequence);
+    }
+  }
   /// Moves on to the sequence that has a unit, or if no sequence of the window has it to the
   /// window's last one. Scope    all lanes of a warp.
   ATTILE_DEVICE void take(int unit, const Window& window) {
     const int lane = min(arch::first_lane(unit < window.end), arch::kWarpSize - 1);
-    work_ = arch::shuffle_words(window.work, lane);
-    sequence_ = window.first + lane;
-    begin_ = arch::shuffle(window.end, lane) - work_.units;
+    set_work(window.first + lane, arch::shuffle_words(window.work, lane));
+    begin_ = arch::shuffle(window.end, lane) - units_;
   }
   /// Moves on to the sequence that has a unit. Units are asked for in rising order. Returns
   /// false where there is none, so that no access is out of bounds even if lengths change.
   ATTILE_DEVICE bool find(int unit) {
     if constexpr (kAlike) {
-      sequence_ = unit / work_.units;
-      begin_ = sequence_ * work_.units;
+      part_.at.sequence = unit / units_;
+      begin_ = part_.at.sequence * units_;
     } else {
       ATTILE_UNROLL_BY(1)
-      while (unit >= begin_ + work_.units && sequence_ < p_.batch) {
-        take(unit, read_window(sequence_ + 1, begin_ + work_.units));
+      while (unit >= begin_ + units_ && part_.at.sequence < p_.batch) {
+        take(unit, read_window(part_.at.sequence + 1, begin_ + units_));
       }
     }
-    return sequence_ < p_.batch;
+    return part_.at.sequence < p_.batch;
   }
 
   /// Returns the units of all sequences, and sets whether all have as many, and as many in each
-  /// row tile. Where that is known it sets work_, which is that of each. Scope    all threads of
-  /// the block.
+  /// row tile. Where that is known it sets the work, which is that of each. Scope    all threads
+  /// of the block.
   ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
-      work_ = p_.work_of(0, rehearses_);
-      units_per_row_tile_ = work_.units_of_tile;
-      return p_.batch * work_.units;
+      set_work(0, p_.work_of(0, rehearses_));
+      return p_.batch * units_;
     }
-    units_per_row_tile_ = arch::shuffle(window.work.units_of_tile, 0);
+    units_of_tile_ = arch::shuffle(window.work.units_of_tile, 0);
     const int units = arch::shuffle(window.work.units, 0);
     const auto differs = [&](const SequenceWork& work) {
-      return work.units_of_tile != units_per_row_tile_ || work.units != units;
+      return work.units_of_tile != units_of_tile_ || work.units != units;
     };
     const int thread = arch::thread_index();
     if (p_.batch <= arch::kWarpSize) {
@@ -334,12 +361,12 @@ class SplitSchedule {
   bool are_alike_ = kAlike;      ///< whether all row tiles have as many units
   bool cuts_row_tiles_ = false;  ///< whether row tiles are cut by themselves, alike
   EvenCut cut_{};                ///< of a row tile's units then, else of all
-  int units_per_row_tile_ = 0;   ///< the units of a row tile, where all are alike
-  int runs_ = 0, run_ = 0;       ///< all, and the block's
-  int unit_ = 0, end_ = 0;       ///< what is left of the run
-  int sequence_ = -1;            ///< the sequence whose units begin at begin_
-  SequenceWork work_{};          ///< of that sequence
-  int begin_ = 0;
+  int runs_ = 0;                 ///< of a strand
+  int run_ = 0;                  ///< the block's, of all
+  int unit_ = 0, end_ = 0;       ///< what is left of the run, behind the part
+  SplitPart part_{.at = {.sequence = -1}};
+  // Of the part's sequence, as SequenceWork has them, and the number of its first unit.
+  int row_tiles_ = 0, first_unit_ = 0, units_of_tile_ = 0, units_ = 0, begin_ = 0;
 };
 
 }  // namespace attile

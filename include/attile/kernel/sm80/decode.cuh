@@ -27,16 +27,16 @@
 
 // Decode: few rows of queries against many keys, which is as fast as K and V are read. A block has
 // parts of row tiles (SplitSchedule), one after another. Its key groups divide the keys among them:
-// each has the next kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 rows.
-// Where a row tile has no more, all warps divide the keys, too, and each keeps S, P, O, m and l of
-// these rows over its own keys; else, and with Splits::kFixed, the warps of a group divide the
-// rows: a row's sums then have the same order whichever rows share its tile. For a block of four
-// warps in two groups, by the keys of a step and the rows:
+// each has the next kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 or 32
+// rows, kWarpRows. Where a row tile has no more, all warps divide the keys, too, and each keeps S,
+// P, O, m and l of these rows over its own keys; else, and with Splits::kFixed, the warps of a
+// group divide the rows: a row's sums then have the same order whichever rows share its tile. For a
+// block of four warps in two groups, with 32 rows of a warp, by the keys of a step and the rows:
 //
-//       at most 16 rows                      17 to 32 rows
+//       at most 32 rows                      33 to 64 rows
 //       keys 0   16   32   48                keys  0       32
 //           |w 0 |w 1 |w 2 |w 3 |         rows  0 |  w 0   |  w 2   |
-//                                         rows 16 |  w 1   |  w 3   |
+//                                         rows 32 |  w 1   |  w 3   |
 //           '--group 0'--group 1'                 'group 0-'group 1-'
 //
 // Groups meet at the first tile of a part, for Q, and at its end, where the states of the warps
@@ -87,23 +87,35 @@ class TileLoads {
     enter_part();
   }
 
-  /// Sets the block's next part; returns false after the last one. Loads may then go on into the
+  /// Goes to the block's next part; returns false after the last one. Loads may then go on into the
   /// part after it, whose Q takes the stage of the part before this one.
   /// Barriers all threads are past the last one of that part's merge.
-  ATTILE_DEVICE bool begin_part(SplitPart& part) {
+  ATTILE_DEVICE bool begin_part() {
     if (!has_part_) return false;
-    part = part_;
     is_begun_ = true;
     q_ = q_stage();
     return true;
   }
-  /// Sets what of a part its loads do not need (SplitSchedule::complete).
-  ATTILE_DEVICE void complete(SplitPart& part) const { schedule_.complete(part); }
+  /// Return the part, from begin_part to the next load, and its rows.
+  ATTILE_DEVICE const SplitPart& part() const { return schedule_.part(); }
+  ATTILE_DEVICE int rows() const { return schedule_.rows_of_part(); }
+  /// Returns where one thread writes the part, as a step wants the registers. From begin_part to
+  /// the next load.
+  ATTILE_DEVICE SplitPart& shared_part() const {
+    return reinterpret_cast<SplitPart*>(shared_ + Traits::kPartsOffset)[number_ % Traits::kQStages];
+  }
   /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
-  ATTILE_DEVICE void load_ahead() {
+  /// `writes`: writes the part, too, while its first tiles are on their way.
+  /// Barriers one of the block before shared_part is read.
+  ATTILE_DEVICE void load_ahead(bool writes) {
     for (;;) {
-      for (; tile_ < part_.at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
-      if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
+      for (; tile_ < part().at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
+      if (writes) {
+        const SplitPart whole = schedule_.whole_part();
+        if (arch::thread_index() == 0) shared_part() = whole;
+        writes = false;
+      }
+      if (tile_ < part().at.kv_tiles.last || !is_begun_) return;
       enter_part();
     }
   }
@@ -145,17 +157,17 @@ class TileLoads {
   ATTILE_DEVICE void enter_part() {
     ++number_;
     is_begun_ = false;
-    has_part_ = schedule_.next(part_);
-    if (has_part_) tile_ = part_.at.kv_tiles.first;
+    has_part_ = schedule_.next();
+    if (has_part_) tile_ = part().at.kv_tiles.first;
   }
   ATTILE_DEVICE void load_tile() {
     const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
     const int thread = arch::thread_index() % Traits::kGroupThreads;
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
-    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
+    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part().at), v_smem, p_.v_of(part().at),
                                             key, thread);
-    if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
+    if (tile_ == part().at.kv_tiles.first) load_q(q_stage());
     arch::async_copy_commit();
     ++loaded_;
   }
@@ -165,16 +177,17 @@ class TileLoads {
   ATTILE_DEVICE void load_q(const typename Traits::QTile& q_smem) const {
     using Layout = typename Traits::QTile::Layout;
     constexpr int kUnit = Layout::kUnitElements;
-    const RowOrigin origin = p_.q_origin(part_.at);
+    const RowOrigin origin = p_.q_origin(part().at);
     const auto row_of = [&](int r) {
-      const auto [row, head] = p_.packed_heads.divmod(part_.packed_row0 + r);
-      return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
+      const auto [row, head] = p_.packed_heads.divmod(part().packed_row0 + r);
+      return p_.q.tensor.row(origin.batch, part().at.head + head, std::int64_t{origin.row} + row);
     };
-    const int units = round_up(part_.rows, Traits::kWarpRows) * Layout::kUnits;
+    const int rows = schedule_.rows_of_part();
+    const int units = round_up(rows, Traits::kWarpRows) * Layout::kUnits;
     for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
       const int r = i / Layout::kUnits, col = i % Layout::kUnits * kUnit;
-      const bool there = r < part_.rows && col < p_.head_dim;
-      const T* const from = row_of(r < part_.rows ? r : 0) + (there ? col : 0);
+      const bool there = r < rows && col < p_.head_dim;
+      const T* const from = row_of(r < rows ? r : 0) + (there ? col : 0);
       if (p_.q.vectors != 0) {
         tile::copy_left_async<K>(q_smem, r, i % Layout::kUnits, from, there);
       } else {
@@ -197,8 +210,7 @@ class TileLoads {
   const DecodeParams<Traits>& p_;
   unsigned char* shared_;
   SplitSchedule<Traits> schedule_;
-  SplitPart part_{};            // the part whose tiles are loaded
-  bool has_part_ = false;       // whether there is one
+  bool has_part_ = false;       // whether it has a part whose tiles are loaded
   bool is_begun_ = false;       // whether it is also the one that is computed
   int number_ = -1;             // of that part among the block's
   int tile_ = 0;                // of that part: the next one to load
@@ -244,14 +256,17 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
 /// Computes O and LSE of a row tile, or the state of a part of it.
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
-                                TileLoads<Traits>& loads, unsigned char* shared, bool rehearses) {
+ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>& loads,
+                                unsigned char* shared, bool rehearses) {
   using Outputs = typename Traits::OutputRegisters;
-  const float scale = rehearses ? 1.0f : p.score_scale(part.at);  // may be in device memory
+  const float scale = rehearses ? 1.0f : p.score_scale(loads.part().at);  // may be in device memory
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
-  const TileRange tiles = part.at.kv_tiles;
-  const bool divides_keys = Traits::kGroupWarps == 1 ||
-                            (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
+  const int first_tile = loads.part().at.kv_tiles.first;
+  const int last_tile = loads.part().at.kv_tiles.last;
+  const bool divides_keys =
+      Traits::kGroupWarps == 1 ||
+      (loads.rows() <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
+  const SplitPart& part = loads.shared_part();
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
   float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
@@ -259,21 +274,20 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   softmax.reset();
 
   ATTILE_UNROLL_BY(1)
-  for (int tile = tiles.first;; ++tile) {           // line 6
-    loads.load_ahead();                             // line 7
-    if (tile == tiles.first) loads.complete(part);  // while the first tiles are on their way
+  for (int tile = first_tile;; ++tile) {                // line 6
+    loads.load_ahead(tile == first_tile && !rehearses);  // line 7
     if (rehearses) return;
-    if (tile >= tiles.last) break;  // and those of the next part are on theirs
-    loads.await_tile();
-    if (tile == tiles.first) {
-      arch::barrier();  // Q has arrived before all groups read it, and this tile
+    if (tile < last_tile) loads.await_tile();
+    if (tile == first_tile) {
+      arch::barrier();  // Q has arrived before all groups read it, this tile, and the part
       if constexpr (Traits::kScalesQueries) {
         tile::scale_to_half<Traits::kThreads>(loads.q(), part.rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
-    } else {
+    } else if (tile < last_tile) {
       loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
+    if (tile >= last_tile) break;  // while the first tiles of the next part are on their way
     if (divides_keys) {
       compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
                                             o_frag, softmax);
@@ -316,11 +330,11 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
       arch::launch_dependents();
     }
     loads.begin(block, rehearses);
-    for (SplitPart part; loads.begin_part(part);) {
+    while (loads.begin_part()) {
       // Where keys lie in pages, an instance of compute_part that rehearses would leave loads too
       // few registers, so that the schedule alone is rehearsed.
       if (rehearses && Traits::Params::kPaged) break;
-      compute_part<Traits>(p, part, loads, shared, rehearses);
+      compute_part<Traits>(p, loads, shared, rehearses);
       if (rehearses) break;
     }
   }
