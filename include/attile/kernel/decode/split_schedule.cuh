@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/fast_divmod.h>
@@ -79,36 +80,34 @@ class SplitSchedule {
  public:
   static constexpr int kSharedBytes = Traits::kThreads / arch::kWarpSize * sizeof(int);
 
-  ATTILE_DEVICE explicit SplitSchedule(const DecodeParams<Traits>& p) : p_(p) {}
-
   /// Goes to the first part of a block. With `rehearses` it reads no device memory: parts are those
   /// of sequences with all rows and keys, and have a kv tile without keys, and no row.
   /// `shared`: kSharedBytes, which are free again when it returns.
-  ATTILE_DEVICE void begin(int block, unsigned char* shared, bool rehearses) {
-    const DecodeParams<Traits>& p = p_;
+  ATTILE_DEVICE void begin(const DecodeParams<Traits>& p, int block, unsigned char* shared,
+                           bool rehearses) {
     rehearses_ = rehearses;
     splits_ = p.splits;
     run_ = block;
     unit_ = end_ = 0;
-    const Window window = read_window(0, 0);
-    const int units = count_units(window, shared);
+    const Window window = read_window(p, 0, 0);
+    const int units = count_units(p, window, shared);
     // Offsets of packed queries that fall may give more rows than there are.
     const bool is_fixed = splits_ == Splits::Kind::kFixed;
     if (units == kMostUnits || (is_fixed && std::int64_t{units} * p.strands > p.slots)) {
       splits_ = Splits::Kind::kNone;
     }
-    set_cut(units);
-    if (set_run() && !kAlike) take(unit_, window);
+    set_cut(p, units);
+    if (set_run(p) && !kAlike) take(p, unit_, window);
   }
 
   /// Goes to the next part, as far as its loads need it; returns false after the last one.
-  ATTILE_DEVICE bool next() {
+  ATTILE_DEVICE bool next(const DecodeParams<Traits>& p) {
     for (;;) {
       if (unit_ >= end_) {
         run_ += arch::block_count();
-        if (!set_run()) return false;
+        if (!set_run(p)) return false;
       }
-      if (!find(unit_)) return false;
+      if (!find(p, unit_)) return false;
       const int units = units_of_tile_;
       const int row_tile = quotient(unit_ - begin_, units);  // of the strand's heads
       part_.from = unit_ - begin_ - row_tile * units;
@@ -121,33 +120,33 @@ class SplitSchedule {
       unit_ += part_.to - part_.from;
       if (splits_ == Splits::Kind::kNone && part_.from > 0) continue;  // it begins in another run
       part_.is_last_of_run = part_.to == units || unit_ == end_;
-      set_row_tile(row_tile);
+      set_row_tile(p, row_tile);
       return true;
     }
   }
   /// Returns the part, without what `whole_part` adds.
   ATTILE_DEVICE const SplitPart& part() const { return part_; }
   /// Returns how many packed rows the part has.
-  ATTILE_DEVICE int rows_of_part() const {
-    return min(Traits::kBr, part_.at.extent.q_len * p_.packed_heads - part_.packed_row0);
+  ATTILE_DEVICE int rows_of_part(const DecodeParams<Traits>& p) const {
+    return min(Traits::kBr, part_.at.extent.q_len * p.packed_heads - part_.packed_row0);
   }
 
   /// Returns the part with the runs that share its row tile, and the slots of the row tile's parts.
   /// With kFixed each unit has a slot; with kFill each run has two, of which the second one is for
   /// the row tile that begins in it and does not end there, and the first one for the row tile that
   /// it begins in the middle of.
-  ATTILE_DEVICE SplitPart whole_part() const {
+  ATTILE_DEVICE SplitPart whole_part(const DecodeParams<Traits>& p) const {
     SplitPart part = part_;
-    part.rows = rows_of_part();
-    part.at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
+    part.rows = rows_of_part(p);
+    part.at.row0 = p.packed_heads.divmod(part.packed_row0).quotient;
     if (splits_ == Splits::Kind::kNone) return part;
-    const int strands = p_.strands;
-    const auto [run, strand] = p_.strands.divmod(run_);
+    const int strands = p.strands;
+    const auto [run, strand] = p.strands.divmod(run_);
     const int first_unit = unit_ - part.to;  // of the row tile
     int first_run = 0;                       // likewise, of the strand's
     if (cuts_row_tiles_) {
-      part.runs = p_.runs_per_row_tile;
-      first_run = p_.runs_per_row_tile.divmod(run).quotient * part.runs;
+      part.runs = p.runs_per_row_tile;
+      first_run = p.runs_per_row_tile.divmod(run).quotient * part.runs;
     } else {
       first_run = cut_.run_of(first_unit);
       part.runs = cut_.run_of(first_unit + units_of_tile_ - 1) - first_run + 1;
@@ -184,31 +183,31 @@ class SplitSchedule {
   /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted by
   /// the runs from that of its first unit to that of its last one, and are merged when all of them
   /// have come.
-  ATTILE_DEVICE void set_cut(int units) {
+  ATTILE_DEVICE void set_cut(const DecodeParams<Traits>& p, int units) {
     // Of a strand, as runs_per_row_tile_of counts them.
-    const int row_tiles = p_.batch * p_.strand_heads * p_.head_tiles;
+    const int row_tiles = p.batch * p.strand_heads * p.head_tiles;
     // With several runs of a row tile a block may have only one run: there are slots for one.
-    const std::int64_t all_row_tiles = std::int64_t{row_tiles} * p_.strands;
+    const std::int64_t all_row_tiles = std::int64_t{row_tiles} * p.strands;
     cuts_row_tiles_ =
-        are_alike_ && p_.runs_per_row_tile > 0 && units_of_tile_ >= p_.runs_per_row_tile &&
+        are_alike_ && p.runs_per_row_tile > 0 && units_of_tile_ >= p.runs_per_row_tile &&
         units == std::int64_t{row_tiles} * units_of_tile_ &&
-        (p_.runs_per_row_tile == 1 || all_row_tiles * p_.runs_per_row_tile <= arch::block_count());
+        (p.runs_per_row_tile == 1 || all_row_tiles * p.runs_per_row_tile <= arch::block_count());
     if (cuts_row_tiles_) {
-      const auto each = p_.runs_per_row_tile.divmod(units_of_tile_);
+      const auto each = p.runs_per_row_tile.divmod(units_of_tile_);
       cut_.length = each.quotient;
       cut_.longer = each.remainder;
-      runs_ = row_tiles * p_.runs_per_row_tile;
+      runs_ = row_tiles * p.runs_per_row_tile;
     } else {
-      runs_ = min(max(p_.strands.divmod(arch::block_count()).quotient, 1), units);
+      runs_ = min(max(p.strands.divmod(arch::block_count()).quotient, 1), units);
       if (runs_ > 0) cut_ = EvenCut(units, runs_);
     }
   }
   /// Begins the run of that number; returns false where there is none.
-  ATTILE_DEVICE bool set_run() {
-    const int run = p_.strands.divmod(run_).quotient;
+  ATTILE_DEVICE bool set_run(const DecodeParams<Traits>& p) {
+    const int run = p.strands.divmod(run_).quotient;
     if (run >= runs_) return false;
     const auto [row_tile, run_of_tile] =
-        cuts_row_tiles_ ? p_.runs_per_row_tile.divmod(run) : FastDivmod::Result{0, run};
+        cuts_row_tiles_ ? p.runs_per_row_tile.divmod(run) : FastDivmod::Result{0, run};
     unit_ = row_tile * units_of_tile_ + static_cast<int>(cut_.first(run_of_tile));
     end_ = row_tile * units_of_tile_ + static_cast<int>(cut_.first(run_of_tile + 1));
     return true;
@@ -218,51 +217,51 @@ class SplitSchedule {
 
   /// Sets the head and the rows of the part, and the kv tiles of its units.
   /// `row_tile`: of the sequence and the strand.
-  ATTILE_DEVICE void set_row_tile(int row_tile) {
+  ATTILE_DEVICE void set_row_tile(const DecodeParams<Traits>& p, int row_tile) {
     SplitPart& part = part_;
     WorkTile& at = part.at;
     const int pack = row_tiles_ == 1 ? row_tile : quotient(row_tile, row_tiles_);
-    at.head = (pack + p_.strands.divmod(run_).remainder) * p_.packed_heads;
-    at.kv_head = quotient(at.head, p_.group_heads);
+    at.head = (pack + p.strands.divmod(run_).remainder) * p.packed_heads;
+    at.kv_head = quotient(at.head, p.group_heads);
     part.packed_row0 = (row_tile - pack * row_tiles_) * Traits::kBr;
     if (rehearses_) {  // not even the mask is asked, which may read device memory
       at.extent = {};
       at.kv_tiles = {.last = Problem<Traits>::kUniform ? 0 : 1};
       return;
     }
-    const int rows = rows_of_part();
-    const int row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
-    const int last_row = p_.packed_heads.divmod(part.packed_row0 + rows - 1).quotient;
+    const int rows = rows_of_part(p);
+    const int row0 = p.packed_heads.divmod(part.packed_row0).quotient;
+    const int last_row = p.packed_heads.divmod(part.packed_row0 + rows - 1).quotient;
     const int count = last_row - row0 + 1;
-    TileRange seen = p_.keys_seen(at, at.head, row0, count);
-    at.first_key = p_.first_key_seen(at, at.head, row0, count);
+    TileRange seen = p.keys_seen(at, at.head, row0, count);
+    at.first_key = p.first_key_seen(at, at.head, row0, count);
     if constexpr (!kIgnoresHead<typename Traits::MaskType>) {
       ATTILE_UNROLL_BY(1)
-      for (int i = 0; i < min(rows, int{p_.packed_heads}); ++i) {
-        const int head = at.head + p_.packed_heads.divmod(part.packed_row0 + i).remainder;
-        const TileRange of_head = p_.keys_seen(at, head, row0, count);
+      for (int i = 0; i < min(rows, int{p.packed_heads}); ++i) {
+        const int head = at.head + p.packed_heads.divmod(part.packed_row0 + i).remainder;
+        const TileRange of_head = p.keys_seen(at, head, row0, count);
         seen = i == 0 ? of_head : hull(seen, of_head);
-        const int first_key = p_.first_key_seen(at, head, row0, count);
+        const int first_key = p.first_key_seen(at, head, row0, count);
         at.first_key = i == 0 ? first_key : min(at.first_key, first_key);
       }
     }
-    const auto kv_tile = [&](int unit) { return (first_unit_ + unit) * p_.unit_tiles; };
+    const auto kv_tile = [&](int unit) { return (first_unit_ + unit) * p.unit_tiles; };
     at.kv_tiles = seen.between(part.from == 0 ? 0 : kv_tile(part.from),
                                part.to == units_of_tile_ ? INT_MAX : kv_tile(part.to));
   }
 
   /// Returns the sequences from `first` on, whose first unit has the number `before`.
-  ATTILE_DEVICE Window read_window(int first, int before) const {
+  ATTILE_DEVICE Window read_window(const DecodeParams<Traits>& p, int first, int before) const {
     Window window{.first = first};
     if constexpr (kAlike) return window;  // nobody looks at it
     const int sequence = first + arch::thread_index() % arch::kWarpSize;
-    if (sequence < p_.batch) window.work = p_.work_of(sequence, rehearses_);
+    if (sequence < p.batch) window.work = p.work_of(sequence, rehearses_);
     window.end = add(before, sum_to_lane(window.work.units));
     return window;
   }
 
   /// Makes a sequence with its work the current one.
-  ATTILE_DEVICE void set_work(int sequence, const SequenceWork& work) {
+  ATTILE_DEVICE void set_work(const DecodeParams<Traits>& p, int sequence, const SequenceWork& work) {
     using Sequences = typename Traits::SequencesType;
     part_.at.sequence = sequence;
     row_tiles_ = work.row_tiles;
@@ -274,41 +273,41 @@ class SplitSchedule {
     part_.at.kv_origin = work.kv_origin;
     // What follows from the number of the sequence takes no registers.
     if constexpr (!kIsPackedAlong<Sequences, Axis::kRows>) {
-      part_.at.q_origin = p_.policies.sequences.q_origin(sequence);
+      part_.at.q_origin = p.policies.sequences.q_origin(sequence);
     }
     if constexpr (!kIsForwardOnly<Sequences> && !kIsPackedAlong<Sequences, Axis::kKeys>) {
-      part_.at.kv_origin = p_.policies.sequences.kv_origin(sequence);
+      part_.at.kv_origin = p.policies.sequences.kv_origin(sequence);
     }
   }
   /// Moves on to the sequence that has a unit, or if no sequence of the window has it to the
   /// window's last one. Scope    all lanes of a warp.
-  ATTILE_DEVICE void take(int unit, const Window& window) {
+  ATTILE_DEVICE void take(const DecodeParams<Traits>& p, int unit, const Window& window) {
     const int lane = min(arch::first_lane(unit < window.end), arch::kWarpSize - 1);
-    set_work(window.first + lane, arch::shuffle_words(window.work, lane));
+    set_work(p, window.first + lane, arch::shuffle_words(window.work, lane));
     begin_ = arch::shuffle(window.end, lane) - units_;
   }
   /// Moves on to the sequence that has a unit. Units are asked for in rising order. Returns
   /// false where there is none, so that no access is out of bounds even if lengths change.
-  ATTILE_DEVICE bool find(int unit) {
+  ATTILE_DEVICE bool find(const DecodeParams<Traits>& p, int unit) {
     if constexpr (kAlike) {
       part_.at.sequence = unit / units_;
       begin_ = part_.at.sequence * units_;
     } else {
       ATTILE_UNROLL_BY(1)
-      while (unit >= begin_ + units_ && part_.at.sequence < p_.batch) {
-        take(unit, read_window(part_.at.sequence + 1, begin_ + units_));
+      while (unit >= begin_ + units_ && part_.at.sequence < p.batch) {
+        take(p, unit, read_window(p, part_.at.sequence + 1, begin_ + units_));
       }
     }
-    return part_.at.sequence < p_.batch;
+    return part_.at.sequence < p.batch;
   }
 
   /// Returns the units of all sequences, and sets whether all have as many, and as many in each
   /// row tile. Where that is known it sets the work, which is that of each. Scope    all threads
   /// of the block.
-  ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
+  ATTILE_DEVICE int count_units(const DecodeParams<Traits>& p, const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
-      set_work(0, p_.work_of(0, rehearses_));
-      return p_.batch * units_;
+      set_work(p, 0, p.work_of(0, rehearses_));
+      return p.batch * units_;
     }
     units_of_tile_ = arch::shuffle(window.work.units_of_tile, 0);
     const int units = arch::shuffle(window.work.units, 0);
@@ -316,14 +315,14 @@ class SplitSchedule {
       return work.units_of_tile != units_of_tile_ || work.units != units;
     };
     const int thread = arch::thread_index();
-    if (p_.batch <= arch::kWarpSize) {
-      are_alike_ = !arch::any_lane(thread % arch::kWarpSize < p_.batch && differs(window.work));
+    if (p.batch <= arch::kWarpSize) {
+      are_alike_ = !arch::any_lane(thread % arch::kWarpSize < p.batch && differs(window.work));
       return arch::shuffle(window.end, arch::kWarpSize - 1);
     }
     int mine = 0;
     bool is_other = false;
-    for (int sequence = thread; sequence < p_.batch; sequence += Traits::kThreads) {
-      const SequenceWork work = p_.work_of(sequence, rehearses_);
+    for (int sequence = thread; sequence < p.batch; sequence += Traits::kThreads) {
+      const SequenceWork work = p.work_of(sequence, rehearses_);
       mine = add(mine, work.units);
       is_other |= differs(work);
     }
@@ -346,7 +345,7 @@ class SplitSchedule {
   ATTILE_DEVICE static int add(int a, int b) { return min(a + b, kMostUnits); }
   /// Returns the sum of the x of the lanes up to this one. Scope    all lanes of a warp.
   ATTILE_DEVICE static int sum_to_lane(int x) {
-    const int lane = arch::thread_index() % arch::kWarpSize;
+    const int lane = arch::opaque(arch::thread_index()) % arch::kWarpSize;
     ATTILE_UNROLL
     for (int step = 1; step < arch::kWarpSize; step *= 2) {
       const int before = arch::shuffle(x, max(lane - step, 0));
@@ -355,7 +354,6 @@ class SplitSchedule {
     return x;
   }
 
-  const DecodeParams<Traits>& p_;
   bool rehearses_ = false;
   Splits::Kind splits_{};
   bool are_alike_ = kAlike;      ///< whether all row tiles have as many units

@@ -4,6 +4,7 @@
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/grid_dependency.cuh>
+#include <attile/arch/opaque.h>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
@@ -74,17 +75,19 @@ class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
+  using Schedule = SplitSchedule<Traits>;
 
  public:
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
-      : p_(p), shared_(shared), schedule_(p) {}
+      : p_(p), shared_(shared) {}
 
   /// Goes to the block's first part (SplitSchedule::begin).
   ATTILE_DEVICE void begin(int block, bool rehearses) {
     number_ = -1;
     loaded_ = used_ = 0;
-    schedule_.begin(block, shared_, rehearses);
-    enter_part();
+    Schedule schedule;
+    schedule.begin(p_, block, shared_, rehearses);
+    enter_part(schedule);
   }
 
   /// Goes to the block's next part; returns false after the last one. Loads may then go on into the
@@ -93,16 +96,14 @@ class TileLoads {
   ATTILE_DEVICE bool begin_part() {
     if (!has_part_) return false;
     is_begun_ = true;
-    q_ = q_stage();
     return true;
   }
   /// Return the part, from begin_part to the next load, and its rows.
-  ATTILE_DEVICE const SplitPart& part() const { return schedule_.part(); }
-  ATTILE_DEVICE int rows() const { return schedule_.rows_of_part(); }
-  /// Returns where one thread writes the part, as a step wants the registers. From begin_part to
-  /// the next load.
+  ATTILE_DEVICE const SplitPart& part() const { return schedule().part(); }
+  ATTILE_DEVICE int rows() const { return schedule().rows_of_part(p_); }
+  /// Returns the part that is computed, which one thread writes: a step wants the registers.
   ATTILE_DEVICE SplitPart& shared_part() const {
-    return reinterpret_cast<SplitPart*>(shared_ + Traits::kPartsOffset)[number_ % Traits::kQStages];
+    return reinterpret_cast<SplitPart*>(shared_ + Traits::kPartsOffset)[computed() % Traits::kQStages];
   }
   /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
   /// `writes`: writes the part, too, while its first tiles are on their way.
@@ -111,12 +112,12 @@ class TileLoads {
     for (;;) {
       for (; tile_ < part().at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
       if (writes) {
-        const SplitPart whole = schedule_.whole_part();
+        const SplitPart whole = schedule().whole_part(p_);
         if (arch::thread_index() == 0) shared_part() = whole;
         writes = false;
       }
       if (tile_ < part().at.kv_tiles.last || !is_begun_) return;
-      enter_part();
+      enter_part(schedule());
     }
   }
   /// Waits until this thread's copies of the next tile have landed, and those of the part's Q with
@@ -138,12 +139,12 @@ class TileLoads {
   }
 
   /// These refer to the part's Q, and to the next tile of K and V.
-  ATTILE_DEVICE typename Traits::QTile q() const { return q_; }
-  ATTILE_DEVICE typename Traits::ScaledQTile scaled_q() const { return {q_.data}; }
+  ATTILE_DEVICE typename Traits::QTile q() const { return q_stage(computed()); }
+  ATTILE_DEVICE typename Traits::ScaledQTile scaled_q() const { return {q().data}; }
   ATTILE_DEVICE typename Traits::KTile k() const { return {stage(used_)}; }
   ATTILE_DEVICE typename Traits::VTile v() const { return {stage(used_) + Traits::KTile::kBytes}; }
 
-  ATTILE_DEVICE static int group() { return arch::thread_index() / Traits::kGroupThreads; }
+  ATTILE_DEVICE static int group() { return thread() / Traits::kGroupThreads; }
   ATTILE_DEVICE static void barrier_of_group() {
     if constexpr (Traits::kGroupWarps == 1) {
       arch::warp_barrier();
@@ -153,21 +154,32 @@ class TileLoads {
   }
 
  private:
-  /// Goes on to the next part, if there is one.
-  ATTILE_DEVICE void enter_part() {
+  /// Goes on to the next part of a schedule, if there is one.
+  ATTILE_DEVICE void enter_part(Schedule schedule) {
     ++number_;
     is_begun_ = false;
-    has_part_ = schedule_.next();
-    if (has_part_) tile_ = part().at.kv_tiles.first;
+    has_part_ = schedule.next(p_);
+    if (has_part_) tile_ = schedule.part().at.kv_tiles.first;
+    arch::warp_barrier();  // all lanes have read the schedule before it is written
+    if (thread() % arch::kWarpSize == 0) this->schedule() = schedule;
+    arch::warp_barrier();  // it has been written before they read it
   }
+  /// Refers to the schedule of the warp, whose registers are for the products.
+  ATTILE_DEVICE Schedule& schedule() const {
+    return reinterpret_cast<Schedule*>(shared_ + Traits::kSchedulesOffset)[thread() / arch::kWarpSize];
+  }
+  /// Returns the number of the part that is computed.
+  ATTILE_DEVICE int computed() const { return is_begun_ ? number_ : number_ - 1; }
+  /// Returns the thread's number, of which no product's registers go to what follows from it.
+  ATTILE_DEVICE static int thread() { return arch::opaque(arch::thread_index()); }
   ATTILE_DEVICE void load_tile() {
     const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
-    const int thread = arch::thread_index() % Traits::kGroupThreads;
+    const int thread = this->thread() % Traits::kGroupThreads;
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
     tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part().at), v_smem, p_.v_of(part().at),
                                             key, thread);
-    if (tile_ == part().at.kv_tiles.first) load_q(q_stage());
+    if (tile_ == part().at.kv_tiles.first) load_q(q_stage(number_));
     arch::async_copy_commit();
     ++loaded_;
   }
@@ -182,9 +194,9 @@ class TileLoads {
       const auto [row, head] = p_.packed_heads.divmod(part().packed_row0 + r);
       return p_.q.tensor.row(origin.batch, part().at.head + head, std::int64_t{origin.row} + row);
     };
-    const int rows = schedule_.rows_of_part();
+    const int rows = this->rows();
     const int units = round_up(rows, Traits::kWarpRows) * Layout::kUnits;
-    for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
+    for (int i = thread(); i < units; i += Traits::kThreads) {
       const int r = i / Layout::kUnits, col = i % Layout::kUnits * kUnit;
       const bool there = r < rows && col < p_.head_dim;
       const T* const from = row_of(r < rows ? r : 0) + (there ? col : 0);
@@ -199,8 +211,8 @@ class TileLoads {
     }
   }
 
-  ATTILE_DEVICE typename Traits::QTile q_stage() const {
-    return {shared_ + number_ % Traits::kQStages * Traits::QTile::kBytes};
+  ATTILE_DEVICE typename Traits::QTile q_stage(int number) const {
+    return {shared_ + number % Traits::kQStages * Traits::QTile::kBytes};
   }
   ATTILE_DEVICE unsigned char* stage(int number) const {
     return shared_ + Traits::kQStages * Traits::QTile::kBytes + group() * Traits::kGroupBytes +
@@ -209,12 +221,10 @@ class TileLoads {
 
   const DecodeParams<Traits>& p_;
   unsigned char* shared_;
-  SplitSchedule<Traits> schedule_;
   bool has_part_ = false;       // whether it has a part whose tiles are loaded
   bool is_begun_ = false;       // whether it is also the one that is computed
   int number_ = -1;             // of that part among the block's
   int tile_ = 0;                // of that part: the next one to load
-  typename Traits::QTile q_{};  // of the part that is computed
   int loaded_ = 0, used_ = 0;   // tiles
 };
 
@@ -261,27 +271,27 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>
   using Outputs = typename Traits::OutputRegisters;
   const float scale = rehearses ? 1.0f : p.score_scale(loads.part().at);  // may be in device memory
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
-  const int first_tile = loads.part().at.kv_tiles.first;
   const int last_tile = loads.part().at.kv_tiles.last;
   const bool divides_keys =
       Traits::kGroupWarps == 1 ||
       (loads.rows() <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
-  const SplitPart& part = loads.shared_part();
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
   float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
   o_frag.clear();
   softmax.reset();
+  bool is_first = true;
 
   ATTILE_UNROLL_BY(1)
-  for (int tile = first_tile;; ++tile) {                // line 6
-    loads.load_ahead(tile == first_tile && !rehearses);  // line 7
+  for (int tile = loads.part().at.kv_tiles.first;; ++tile) {  // line 6
+    loads.load_ahead(is_first && !rehearses);                 // line 7
     if (rehearses) return;
     if (tile < last_tile) loads.await_tile();
-    if (tile == first_tile) {
+    if (is_first) {
+      is_first = false;
       arch::barrier();  // Q has arrived before all groups read it, this tile, and the part
       if constexpr (Traits::kScalesQueries) {
-        tile::scale_to_half<Traits::kThreads>(loads.q(), part.rows, factors);
+        tile::scale_to_half<Traits::kThreads>(loads.q(), loads.shared_part().rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
     } else if (tile < last_tile) {
@@ -289,10 +299,10 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>
     }
     if (tile >= last_tile) break;  // while the first tiles of the next part are on their way
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
+      compute_tile<WarpShare<Traits, true>>(p, loads.shared_part(), loads, tile, factors, scale, scale_log2,
                                             o_frag, softmax);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, factors, scale, scale_log2,
+      compute_tile<WarpShare<Traits, false>>(p, loads.shared_part(), loads, tile, factors, scale, scale_log2,
                                              o_frag, softmax);
     }
     loads.release_tile();
@@ -301,6 +311,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>
     softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);
   }
   float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
+  const SplitPart& part = loads.shared_part();
   const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.

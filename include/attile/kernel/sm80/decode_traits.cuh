@@ -117,9 +117,12 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kStateFloats = kIsEarlierKeys<typename P::SinkType> ? 3 : 2;
   static constexpr std::size_t kPartsOffset =
       kStatesOffset + kStateFloats * kStateRows * sizeof(float);
-  /// Are the bytes of a block's part and of its next one, as threads share them.
-  static constexpr std::size_t kPartBytes = round_up(kQStages * sizeof(SplitPart), std::size_t{16});
-  static constexpr std::size_t kFactorsOffset = kPartsOffset + kPartBytes;
+  /// Are the bytes of a block's part and of its next one, and of a schedule for each warp.
+  static constexpr std::size_t kPartBytes = kQStages * sizeof(SplitPart);
+  static constexpr std::size_t kScheduleBytes = kWarps * sizeof(SplitSchedule<DecodeTraits>);
+  static constexpr std::size_t kSchedulesOffset = kPartsOffset + kPartBytes;
+  static constexpr std::size_t kFactorsOffset =
+      round_up(kSchedulesOffset + kScheduleBytes, std::size_t{16});
   static constexpr std::size_t kMergeOffset =
       kFactorsOffset + (kScalesQueries ? Br * sizeof(float) : 0);
   static constexpr std::size_t kSharedBytes = kMergeOffset + sizeof(float) * kMergeFloats;
