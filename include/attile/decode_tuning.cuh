@@ -15,26 +15,24 @@ namespace detail {
 /// Holds the tiles of the sm80 decode kernel, and its tuning (sm80::DecodeTuning).
 struct Sm80DecodeTiles {
   int br, bc, warps, key_groups, stages, blocks;
-
 };
 
 /// Returns the tiles of the sm80 decode kernel, for rows of K, and of V, of so many columns.
 /// Units    bytes of an element of Q, and of one of K and V; KB.
-/// Up to 256 columns of K and V together, of 16 bits or fp8, leave registers for 32 rows of a warp,
-/// which then loads each piece of K and V from shared memory for twice as many rows, and groups of
-/// two warps have 64 packed rows. More columns, and fp32, leave registers for 16 rows of two warps,
-/// or one. A warp has 16 keys of a step, or 32 of fp8, so that a stage has as many bytes. Of these
-/// the largest tiles are taken of which two stages fit shared memory, with as many as fit, up to
-/// six. Two blocks of a multiprocessor, where both fit, load while one of them merges
-/// (bench/log/tuning-decode.md).
-/// `state_floats`: DecodeTraits::kStateFloats.
+/// Up to 256 columns of K and V together, of 16 bits, leave registers for 32 rows of a warp, which
+/// then loads each piece of K and V from shared memory for twice as many rows: a group of two warps
+/// has 64 packed rows. More columns, and fp8, which is converted, leave them for 16 rows, and fp32
+/// above 128 columns for one warp's. A warp has 16 keys of a step, or 32 of fp8, so that a stage
+/// has as many bytes. Of these the largest tiles are taken of which two stages fit shared memory,
+/// with as many as fit, up to six. Two blocks of a multiprocessor, where both fit, load while one
+/// of them merges (bench/log/tuning-decode.md). `state_floats`: DecodeTraits::kStateFloats.
 constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int kv_bytes_each,
                                             int shared_kb, int state_floats) {
   const int columns = d + dv;
   const int row_bytes = columns * kv_bytes_each;
   const bool fp8 = kv_bytes_each == 1;
   const int most = (q_bytes_each == 4 ? columns <= 128 : columns <= 384) ? 2 : 1;
-  const int warp_rows = q_bytes_each == 4 || columns > 256 ? 16 : 32;
+  const int warp_rows = q_bytes_each == 4 || columns > 256 || fp8 ? 16 : 32;
   const int warp_keys = fp8 && columns <= 384 ? 32 : 16;
   const auto stages = [&](int warps, int group_warps, int blocks) {
     const int q_bytes = 2 * warp_rows * group_warps * d * q_bytes_each;  // of two stages
@@ -42,13 +40,14 @@ constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int
     // With a float for each row of fp8's queries (DecodeTraits::kScalesQueries).
     const int merged =
         sm80::merge_pitch(sm80::merge_columns(dv, rows)) + state_floats + (fp8 ? 1 : 0);
-    const int others = q_bytes + rows * merged * static_cast<int>(sizeof(float));
+    const int others =
+        q_bytes + rows * merged * static_cast<int>(sizeof(float)) + sm80::schedule_bytes(warps);
     // The device keeps 1 KB of each block.
     const int of_block = (shared_kb + 1) * 1024 / blocks - 1024;
     return (of_block - others) / (warps * warp_keys * row_bytes);
   };
-  for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
-    for (int warps = 4; warps >= max(group_warps, 2); warps /= 2) {
+  for (int warps = 4; warps >= 2; warps /= 2) {
+    for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
       for (int blocks = 2; blocks >= 1; --blocks) {
         const int count = stages(warps, group_warps, blocks);
         if (count >= 2) {

@@ -198,7 +198,8 @@ struct DecodeParams : Problem<Traits> {
   /// divide the blocks with at most an eighth left over.
   static int strands_of(const Args& args) {
     const std::int64_t blocks = most_blocks(args), heads = args.q_heads / heads_that_share(args);
-    return 0 < heads && heads <= blocks && blocks % heads <= blocks / 8 ? static_cast<int>(heads) : 1;
+    return 0 < heads && heads <= blocks && blocks % heads <= blocks / 8 ? static_cast<int>(heads)
+                                                                        : 1;
   }
   /// Returns the row tiles of all heads and sequences where each has q_len rows.
   static std::int64_t tiles_of(const Args& args) {

@@ -57,8 +57,8 @@ ATTILE_DEVICE bool any_thread(bool x) {
 /// (DecodeParams::strands). The units of a strand are numbered: sequence by sequence, in each row
 /// tile by row tile, a head's row tiles together, and in a row tile by rising keys. All strands are
 /// cut alike; run r is run r / strands of strand r % strands. Block i has runs i, i + blocks, and
-/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same keys
-/// at the same time (bench/log/tuning-decode.md). A block's parts are, by
+/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same
+/// keys at the same time (bench/log/tuning-decode.md). A block's parts are, by
 ///   kNone   the whole row tiles that begin in its run: a long one may leave the next runs without
 ///           work;
 ///   kFill   its run, cut where row tiles end: a row tile has a part in each run that reaches into
@@ -164,8 +164,7 @@ class SplitSchedule {
       part.first_slot = 2 * part.first_run + 1;
       part.slot_step = 2 * strands;
     }
-    part.second_slot =
-        part.first_slot + part.slot_step - (splits_ == Splits::Kind::kFill ? 1 : 0);
+    part.second_slot = part.first_slot + part.slot_step - (splits_ == Splits::Kind::kFill ? 1 : 0);
     return part;
   }
 
@@ -180,9 +179,9 @@ class SplitSchedule {
     int end = 0;          ///< the number of the unit behind its last one
   };
 
-  /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted by
-  /// the runs from that of its first unit to that of its last one, and are merged when all of them
-  /// have come.
+  /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted
+  /// by the runs from that of its first unit to that of its last one, and are merged when all of
+  /// them have come.
   ATTILE_DEVICE void set_cut(const DecodeParams<Traits>& p, int units) {
     // Of a strand, as runs_per_row_tile_of counts them.
     const int row_tiles = p.batch * p.strand_heads * p.head_tiles;
@@ -261,7 +260,8 @@ class SplitSchedule {
   }
 
   /// Makes a sequence with its work the current one.
-  ATTILE_DEVICE void set_work(const DecodeParams<Traits>& p, int sequence, const SequenceWork& work) {
+  ATTILE_DEVICE void set_work(const DecodeParams<Traits>& p, int sequence,
+                              const SequenceWork& work) {
     using Sequences = typename Traits::SequencesType;
     part_.at.sequence = sequence;
     row_tiles_ = work.row_tiles;
@@ -304,7 +304,8 @@ class SplitSchedule {
   /// Returns the units of all sequences, and sets whether all have as many, and as many in each
   /// row tile. Where that is known it sets the work, which is that of each. Scope    all threads
   /// of the block.
-  ATTILE_DEVICE int count_units(const DecodeParams<Traits>& p, const Window& window, unsigned char* shared) {
+  ATTILE_DEVICE int count_units(const DecodeParams<Traits>& p, const Window& window,
+                                unsigned char* shared) {
     if constexpr (kAlike) {
       set_work(p, 0, p.work_of(0, rehearses_));
       return p.batch * units_;

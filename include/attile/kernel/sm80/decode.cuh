@@ -52,14 +52,22 @@
 // device memory, and become fp16 when a warp loads the pieces of a product (mma_operands.cuh), and
 // queries in bf16 once for each part (Traits::kScalesQueries).
 //
+// Registers are for the products: what a thread needs of the schedule from part to part is in
+// shared memory, for each warp, because warps of different groups go on to a part at different
+// times. A part as a whole is there once for the block. What follows from a thread's number is
+// computed where it is needed (arch::opaque).
+//
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
 //     of the group read it; all of them have read it before the next one replaces it
-//   of the block, in compute_part: Q and the first tile have arrived before others read them; and
-//     where Q becomes fp16 another one: it has before others read it
+//   warp barriers, in enter_part: all lanes have read the warp's schedule before its first lane
+//     writes it, and it is written before they read it again
+//   of the block, in compute_part: Q, the first tile and the part have arrived before others read
+//     them; and where Q becomes fp16 another one: it has before others read it
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
-//     stage is filled again, and a part is written before a ticket says so
+//     stage is filled again, those of a part before the part after the next one takes its place,
+//     and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
 //     are written before they are read; and one of the block: they are read before what follows
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
@@ -103,7 +111,8 @@ class TileLoads {
   ATTILE_DEVICE int rows() const { return schedule().rows_of_part(p_); }
   /// Returns the part that is computed, which one thread writes: a step wants the registers.
   ATTILE_DEVICE SplitPart& shared_part() const {
-    return reinterpret_cast<SplitPart*>(shared_ + Traits::kPartsOffset)[computed() % Traits::kQStages];
+    return reinterpret_cast<SplitPart*>(shared_ +
+                                        Traits::kPartsOffset)[computed() % Traits::kQStages];
   }
   /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
   /// `writes`: writes the part, too, while its first tiles are on their way.
@@ -166,7 +175,8 @@ class TileLoads {
   }
   /// Refers to the schedule of the warp, whose registers are for the products.
   ATTILE_DEVICE Schedule& schedule() const {
-    return reinterpret_cast<Schedule*>(shared_ + Traits::kSchedulesOffset)[thread() / arch::kWarpSize];
+    return reinterpret_cast<Schedule*>(shared_ +
+                                       Traits::kSchedulesOffset)[thread() / arch::kWarpSize];
   }
   /// Returns the number of the part that is computed.
   ATTILE_DEVICE int computed() const { return is_begun_ ? number_ : number_ - 1; }
@@ -221,11 +231,11 @@ class TileLoads {
 
   const DecodeParams<Traits>& p_;
   unsigned char* shared_;
-  bool has_part_ = false;       // whether it has a part whose tiles are loaded
-  bool is_begun_ = false;       // whether it is also the one that is computed
-  int number_ = -1;             // of that part among the block's
-  int tile_ = 0;                // of that part: the next one to load
-  int loaded_ = 0, used_ = 0;   // tiles
+  bool has_part_ = false;      // whether it has a part whose tiles are loaded
+  bool is_begun_ = false;      // whether it is also the one that is computed
+  int number_ = -1;            // of that part among the block's
+  int tile_ = 0;               // of that part: the next one to load
+  int loaded_ = 0, used_ = 0;  // tiles
 };
 
 /// Takes a tile into the state of the warp's rows, by the forward pass of FlashAttention-2 (arXiv
@@ -272,9 +282,8 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>
   const float scale = rehearses ? 1.0f : p.score_scale(loads.part().at);  // may be in device memory
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const int last_tile = loads.part().at.kv_tiles.last;
-  const bool divides_keys =
-      Traits::kGroupWarps == 1 ||
-      (loads.rows() <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
+  const bool divides_keys = Traits::kGroupWarps == 1 ||
+                            (loads.rows() <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
   float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
@@ -286,24 +295,26 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>
   for (int tile = loads.part().at.kv_tiles.first;; ++tile) {  // line 6
     loads.load_ahead(is_first && !rehearses);                 // line 7
     if (rehearses) return;
-    if (tile < last_tile) loads.await_tile();
+    const bool is_there = tile < last_tile;
+    if (is_there) loads.await_tile();
     if (is_first) {
       is_first = false;
       arch::barrier();  // Q has arrived before all groups read it, this tile, and the part
       if constexpr (Traits::kScalesQueries) {
+        if (!is_there) break;
         tile::scale_to_half<Traits::kThreads>(loads.q(), loads.shared_part().rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
-    } else if (tile < last_tile) {
+    } else if (is_there) {
       loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
-    if (tile >= last_tile) break;  // while the first tiles of the next part are on their way
+    if (!is_there) break;  // while the first tiles of the next part are on their way
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, loads.shared_part(), loads, tile, factors, scale, scale_log2,
-                                            o_frag, softmax);
+      compute_tile<WarpShare<Traits, true>>(p, loads.shared_part(), loads, tile, factors, scale,
+                                            scale_log2, o_frag, softmax);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, loads.shared_part(), loads, tile, factors, scale, scale_log2,
-                                             o_frag, softmax);
+      compute_tile<WarpShare<Traits, false>>(p, loads.shared_part(), loads, tile, factors, scale,
+                                             scale_log2, o_frag, softmax);
     }
     loads.release_tile();
   }

@@ -24,13 +24,17 @@ namespace attile::sm80 {
 ATTILE_HOST_DEVICE constexpr int merge_pitch(int columns) { return columns + 8; }
 /// Returns the columns of O that there is memory for when all warps of a block have all of their
 /// rows, `rows` together, to merge: all, or of equal shares the largest that keep it within 12 KB,
-/// or 16.
+/// or of more than 128 columns within 8 KB, or 16.
 constexpr int merge_columns(int columns, int rows) {
+  const int most = (columns <= 128 ? 12 : 8) * 1024 / static_cast<int>(sizeof(float));
   int times = 1;
   const auto at_a_time = [&] { return round_up(ceil_div(columns, times), 16); };
-  while (at_a_time() > 16 && rows * merge_pitch(at_a_time()) > 3 * 1024) ++times;
+  while (at_a_time() > 16 && rows * merge_pitch(at_a_time()) > most) ++times;
   return at_a_time();
 }
+
+/// Returns the bytes for the two parts that a block computes next, and a schedule for each warp.
+constexpr int schedule_bytes(int warps) { return 2 * 112 + warps * 176; }
 
 /// Holds every constant of a decode kernel for the matrix instructions of compute capability 8.0.
 /// Br      packed rows of a row tile: 16 or 32 for each warp of a key group.
@@ -83,8 +87,7 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kVColumns = round_up(Dv, tile::kTileColumns<V>);
   template <int kWarpKeys>
   using ScoreRegisters = tile::MmaTile<kStateRows, kWarpKeys, kWarps>;
-  using OutputRegisters =
-      tile::MmaTile<kStateRows, kVColumns, kWarps, 1, tile::kLaneColumnsOf<V>>;
+  using OutputRegisters = tile::MmaTile<kStateRows, kVColumns, kWarps, 1, tile::kLaneColumnsOf<V>>;
   /// Whether products with K and V in fp8 are of fp16 although queries are bf16. fp16 has all
   /// numbers of fp8, which the device converts to it by one instruction for two, and to bf16 by
   /// three more. A row of Q becomes fp16 times a power of two (tile::scale_to_half), and P has a
@@ -117,12 +120,10 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kStateFloats = kIsEarlierKeys<typename P::SinkType> ? 3 : 2;
   static constexpr std::size_t kPartsOffset =
       kStatesOffset + kStateFloats * kStateRows * sizeof(float);
-  /// Are the bytes of a block's part and of its next one, and of a schedule for each warp.
-  static constexpr std::size_t kPartBytes = kQStages * sizeof(SplitPart);
-  static constexpr std::size_t kScheduleBytes = kWarps * sizeof(SplitSchedule<DecodeTraits>);
-  static constexpr std::size_t kSchedulesOffset = kPartsOffset + kPartBytes;
-  static constexpr std::size_t kFactorsOffset =
-      round_up(kSchedulesOffset + kScheduleBytes, std::size_t{16});
+  static constexpr std::size_t kSchedulesOffset = kPartsOffset + kQStages * sizeof(SplitPart);
+  static constexpr std::size_t kFactorsOffset = kPartsOffset + schedule_bytes(kWarps);
+  static_assert(kQStages * sizeof(SplitPart) + kWarps * sizeof(SplitSchedule<DecodeTraits>) <=
+                schedule_bytes(kWarps));
   static constexpr std::size_t kMergeOffset =
       kFactorsOffset + (kScalesQueries ? Br * sizeof(float) : 0);
   static constexpr std::size_t kSharedBytes = kMergeOffset + sizeof(float) * kMergeFloats;
