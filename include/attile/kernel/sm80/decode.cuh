@@ -302,7 +302,8 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>
       arch::barrier();  // Q has arrived before all groups read it, this tile, and the part
       if constexpr (Traits::kScalesQueries) {
         if (!is_there) break;
-        tile::scale_to_half<Traits::kThreads>(loads.q(), loads.shared_part().rows, factors);
+        const int rows = round_up(loads.shared_part().rows, Traits::kWarpRows);  // as loaded
+        tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
     } else if (is_there) {
