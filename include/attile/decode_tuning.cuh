@@ -14,55 +14,51 @@ namespace detail {
 
 /// Holds the tiles of the sm80 decode kernel, and its tuning (sm80::DecodeTuning).
 struct Sm80DecodeTiles {
-  int br, bc, warps, key_groups, stages, blocks;
+  int bc, warps, key_groups, stages, blocks;
+
+  constexpr int br() const { return 16 * warps / key_groups; }
 };
 
-/// Returns the tiles of the sm80 decode kernel, for rows of K, and of V, of so many columns.
+/// Returns the tiles of the sm80 decode kernel for rows of K, and of V, of so many columns.
 /// Units    bytes of an element of Q, and of one of K and V; KB.
-/// Up to 256 columns of K and V together, of 16 bits, leave registers for 32 rows of a warp, which
-/// then loads each piece of K and V from shared memory for twice as many rows: a group of two warps
-/// has 64 packed rows. More columns, and fp8, which is converted, leave them for 16 rows, and fp32
-/// above 128 columns for one warp's. A warp has 16 keys of a step, or 32 of fp8, so that a stage
-/// has as many bytes. Of these the largest tiles are taken of which two stages fit shared memory,
-/// with as many as fit, up to six. Two blocks of a multiprocessor, where both fit, load while one
-/// of them merges (bench/log/tuning-decode.md). `state_floats`: DecodeTraits::kStateFloats.
+/// A group of four warps takes registers for the scores of 16 rows and 64 keys, beside O: up to 256
+/// columns of K and V together, of 16 bits. More columns, and fp32, leave registers for two warps,
+/// or one; fp8 takes two, because each warp of a group converts all of its keys. A warp has 16 keys
+/// of a step, or 32 of fp8, so that a stage has as many bytes. Of these the largest tiles are taken
+/// of which two stages fit shared memory, with as many as fit, up to six. Two blocks of a
+/// multiprocessor, where both fit, load while one of them merges (bench/log/tuning-decode.md).
+/// `state_floats`: DecodeTraits::kStateFloats.
 constexpr Sm80DecodeTiles sm80_decode_tiles(int d, int dv, int q_bytes_each, int kv_bytes_each,
                                             int shared_kb, int state_floats) {
   const int columns = d + dv;
   const int row_bytes = columns * kv_bytes_each;
   const bool fp8 = kv_bytes_each == 1;
-  const int most = (q_bytes_each == 4 ? columns <= 128 : columns <= 384) ? 2 : 1;
-  const int warp_rows = q_bytes_each == 4 || columns > 256 || fp8 ? 16 : 32;
+  const int most = q_bytes_each == 4        ? (columns <= 128 ? 2 : 1)
+                   : columns <= 256 && !fp8 ? 4
+                   : columns <= 384         ? 2
+                                            : 1;
   const int warp_keys = fp8 && columns <= 384 ? 32 : 16;
   const auto stages = [&](int warps, int group_warps, int blocks) {
-    const int q_bytes = 2 * warp_rows * group_warps * d * q_bytes_each;  // of two stages
-    const int rows = warps * warp_rows;                                  // of all states
+    const int q_bytes = 2 * 16 * group_warps * d * q_bytes_each;  // of two stages
     // With a float for each row of fp8's queries (DecodeTraits::kScalesQueries).
     const int merged =
-        sm80::merge_pitch(sm80::merge_columns(dv, rows)) + state_floats + (fp8 ? 1 : 0);
-    const int others =
-        q_bytes + rows * merged * static_cast<int>(sizeof(float)) + sm80::schedule_bytes(warps);
+        sm80::merge_pitch(sm80::merge_columns(dv, warps)) + state_floats + (fp8 ? 1 : 0);
+    const int others = q_bytes + warps * 16 * merged * static_cast<int>(sizeof(float));
     // The device keeps 1 KB of each block.
     const int of_block = (shared_kb + 1) * 1024 / blocks - 1024;
     return (of_block - others) / (warps * warp_keys * row_bytes);
   };
-  for (int warps = 4; warps >= 2; warps /= 2) {
-    for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
+  for (int group_warps = most; group_warps >= 1; group_warps /= 2) {
+    for (int warps = 4; warps >= max(group_warps, 2); warps /= 2) {
       for (int blocks = 2; blocks >= 1; --blocks) {
         const int count = stages(warps, group_warps, blocks);
         if (count >= 2) {
-          return {.br = warp_rows * group_warps,
-                  .bc = warp_keys * warps,
-                  .warps = warps,
-                  .key_groups = warps / group_warps,
-                  .stages = min(count, 6),
-                  .blocks = blocks};
+          return {warp_keys * warps, warps, warps / group_warps, min(count, 6), blocks};
         }
       }
     }
   }
-  // fp32 of 256 columns where a block can have 99 KB.
-  return {.br = 16, .bc = 16, .warps = 1, .key_groups = 1, .stages = 1, .blocks = 1};
+  return {16, 1, 1, 1, 1};  // fp32 of 256 columns where a block can have 99 KB
 }
 
 template <class Args, int D, int Dv, int kSharedKb>
@@ -73,7 +69,7 @@ struct Sm80Decode {
       round_up(D, kColumns), round_up(Dv, kColumns), sizeof(typename E::Q), sizeof(typename E::K),
       kSharedKb, kIsEarlierKeys<typename Args::SinkType> ? 3 : 2);
   using type = sm80::DecodeTraits<
-      kTiles.br, kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
+      kTiles.br(), kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
       sm80::DecodeTuning<kTiles.warps, kTiles.key_groups, kTiles.stages, kTiles.blocks>>;
   static_assert(type::kSharedBytes <= kSharedKb * 1024,
                 "attile: the default tiles of a decode kernel do not fit the shared memory");

@@ -61,9 +61,8 @@ struct DecodeParams : Problem<Traits> {
   Splits::Kind splits;
   FastDivmod unit_tiles;         ///< kv tiles of a unit
   FastDivmod packed_heads;       ///< query heads that share row tiles
-  int row_heads;                 ///< heads that have row tiles of their own: q_heads / packed_heads
   FastDivmod strands;            ///< of which each has units of its own (SplitSchedule)
-  int strand_heads;              ///< row_heads / strands
+  int strand_heads;              ///< heads of a strand that have row tiles of their own
   int head_tiles;                ///< row tiles of a head with q_len rows
   FastDivmod runs_per_row_tile;  ///< where all are alike (SplitSchedule); 0: not so cut
   int part_rows;                 ///< packed rows that a part has room for in scratch memory
@@ -79,9 +78,8 @@ struct DecodeParams : Problem<Traits> {
         splits(args.splits.kind),
         unit_tiles(tiles_of_unit(args)),
         packed_heads(heads_that_share(args)),
-        row_heads(args.q_heads / packed_heads),
         strands(strands_of(args)),
-        strand_heads(row_heads / strands),
+        strand_heads(args.q_heads / packed_heads / strands),
         head_tiles(tiles_of_head(args)),
         runs_per_row_tile(runs_per_row_tile_of(args)),
         part_rows(rows_of_parts(args)),
@@ -198,8 +196,8 @@ struct DecodeParams : Problem<Traits> {
   /// divide the blocks with at most an eighth left over.
   static int strands_of(const Args& args) {
     const std::int64_t blocks = most_blocks(args), heads = args.q_heads / heads_that_share(args);
-    return 0 < heads && heads <= blocks && blocks % heads <= blocks / 8 ? static_cast<int>(heads)
-                                                                        : 1;
+    const bool divide = 0 < heads && heads <= blocks && blocks % heads <= blocks / 8;
+    return divide ? static_cast<int>(heads) : 1;
   }
   /// Returns the row tiles of all heads and sequences where each has q_len rows.
   static std::int64_t tiles_of(const Args& args) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
-#include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/fast_divmod.h>
@@ -24,11 +23,13 @@ struct SplitPart {
   /// row0 is the first row of any of them: not each packed row from there on is one of the tile's.
   WorkTile at;
   int packed_row0 = 0;         ///< the row tile's first packed row (DecodeParams)
+  int rows = 0;                ///< the packed rows that there are, up to Br
   bool is_last_of_run = true;  ///< whether the run has no further part of the row tile
-  int from = 0, to = 0;        ///< which of the row tile's units this part has
 
-  // SplitSchedule::whole_part alone sets these, and at.row0.
-  int rows = 0;  ///< the packed rows that there are, up to Br
+  // For SplitSchedule::complete: the row tile's units, the first of them that this part has, and
+  // the run that the part is of.
+  int first_unit = 0, units = 1, from = 0, run = 0;
+
   // Of a row tile that is split:
   int parts = 1;
   /// With kFixed, how many parts the first one has before it among those that are merged with it:
@@ -53,12 +54,12 @@ ATTILE_DEVICE bool any_thread(bool x) {
 /// Gives a block its parts, one after another. A unit is one kv tile of a row tile, or with kFixed
 /// one split; where there are too many to count, it is several kv tiles. A run is what a block
 /// takes at a time: units that follow each other. Units belong to strands: each head that has row
-/// tiles of its own has one, or where these heads are too many for that all have one together
+/// tiles of its own has one, or where these heads do not divide the blocks all have one together
 /// (DecodeParams::strands). The units of a strand are numbered: sequence by sequence, in each row
 /// tile by row tile, a head's row tiles together, and in a row tile by rising keys. All strands are
 /// cut alike; run r is run r / strands of strand r % strands. Block i has runs i, i + blocks, and
-/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same
-/// keys at the same time (bench/log/tuning-decode.md). A block's parts are, by
+/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same keys
+/// at the same time (bench/log/tuning-decode.md). A block's parts are, by
 ///   kNone   the whole row tiles that begin in its run: a long one may leave the next runs without
 ///           work;
 ///   kFill   its run, cut where row tiles end: a row tile has a part in each run that reaches into
@@ -80,92 +81,89 @@ class SplitSchedule {
  public:
   static constexpr int kSharedBytes = Traits::kThreads / arch::kWarpSize * sizeof(int);
 
+  ATTILE_DEVICE explicit SplitSchedule(const DecodeParams<Traits>& p) : p_(p) {}
+
   /// Goes to the first part of a block. With `rehearses` it reads no device memory: parts are those
   /// of sequences with all rows and keys, and have a kv tile without keys, and no row.
   /// `shared`: kSharedBytes, which are free again when it returns.
-  ATTILE_DEVICE void begin(const DecodeParams<Traits>& p, int block, unsigned char* shared,
-                           bool rehearses) {
+  ATTILE_DEVICE void begin(int block, unsigned char* shared, bool rehearses) {
+    const DecodeParams<Traits>& p = p_;
     rehearses_ = rehearses;
     splits_ = p.splits;
     run_ = block;
     unit_ = end_ = 0;
-    const Window window = read_window(p, 0, 0);
-    const int units = count_units(p, window, shared);
+    const Window window = read_window(0, 0);
+    const int units = count_units(window, shared);
     // Offsets of packed queries that fall may give more rows than there are.
     const bool is_fixed = splits_ == Splits::Kind::kFixed;
-    if (units == kMostUnits || (is_fixed && std::int64_t{units} * p.strands > p.slots)) {
-      splits_ = Splits::Kind::kNone;
-    }
-    set_cut(p, units);
-    if (set_run(p) && !kAlike) take(p, unit_, window);
+    const bool is_too_many = is_fixed && std::int64_t{units} * p.strands > p.slots;
+    if (units == kMostUnits || is_too_many) splits_ = Splits::Kind::kNone;
+    set_cut(units);
+    if (set_run() && !kAlike) take(unit_, window);
   }
 
-  /// Goes to the next part, as far as its loads need it; returns false after the last one.
-  ATTILE_DEVICE bool next(const DecodeParams<Traits>& p) {
+  /// Sets what the block loads next of a part; returns false after the last one.
+  ATTILE_DEVICE bool next(SplitPart& part) {
     for (;;) {
       if (unit_ >= end_) {
         run_ += arch::block_count();
-        if (!set_run(p)) return false;
+        if (!set_run()) return false;
       }
-      if (!find(p, unit_)) return false;
-      const int units = units_of_tile_;
+      if (!find(unit_)) return false;
+      const int units = work_.units_of_tile;
       const int row_tile = quotient(unit_ - begin_, units);  // of the strand's heads
-      part_.from = unit_ - begin_ - row_tile * units;
-      part_.to = units;
+      part = {};
+      part.run = run_;
+      part.first_unit = begin_ + row_tile * units;
+      part.units = units;
+      part.from = unit_ - part.first_unit;
+      int to = units;
       if (splits_ == Splits::Kind::kFill) {
-        part_.to = min(units, part_.from + end_ - unit_);
+        to = min(units, part.from + end_ - unit_);
       } else if (splits_ == Splits::Kind::kFixed) {
-        part_.to = part_.from + 1;
+        to = part.from + 1;
       }
-      unit_ += part_.to - part_.from;
-      if (splits_ == Splits::Kind::kNone && part_.from > 0) continue;  // it begins in another run
-      part_.is_last_of_run = part_.to == units || unit_ == end_;
-      set_row_tile(p, row_tile);
+      unit_ += to - part.from;
+      if (splits_ == Splits::Kind::kNone && part.from > 0) continue;  // it begins in another run
+      if (splits_ == Splits::Kind::kFixed) {
+        part.parts_before = work_.first_unit % DecodeParams<Traits>::kPartsAtOnce;
+      }
+      part.is_last_of_run = to == units || unit_ == end_;
+      set_row_tile(part, row_tile, to);
       return true;
     }
   }
-  /// Returns the part, without what `whole_part` adds.
-  ATTILE_DEVICE const SplitPart& part() const { return part_; }
-  /// Returns how many packed rows the part has.
-  ATTILE_DEVICE int rows_of_part(const DecodeParams<Traits>& p) const {
-    return min(Traits::kBr, part_.at.extent.q_len * p.packed_heads - part_.packed_row0);
-  }
 
-  /// Returns the part with the runs that share its row tile, and the slots of the row tile's parts.
-  /// With kFixed each unit has a slot; with kFill each run has two, of which the second one is for
-  /// the row tile that begins in it and does not end there, and the first one for the row tile that
-  /// it begins in the middle of.
-  ATTILE_DEVICE SplitPart whole_part(const DecodeParams<Traits>& p) const {
-    SplitPart part = part_;
-    part.rows = rows_of_part(p);
-    part.at.row0 = p.packed_heads.divmod(part.packed_row0).quotient;
-    if (splits_ == Splits::Kind::kNone) return part;
-    const int strands = p.strands;
-    const auto [run, strand] = p.strands.divmod(run_);
-    const int first_unit = unit_ - part.to;  // of the row tile
-    int first_run = 0;                       // likewise, of the strand's
+  /// Sets which runs share a part's row tile, and the slots of its parts. With kFixed each unit
+  /// has a slot; with kFill each run has two, of which the second one is for the row tile that
+  /// begins in it and does not end there, and the first one for the row tile that it begins in the
+  /// middle of.
+  ATTILE_DEVICE void complete(SplitPart& part) const {
+    if (splits_ == Splits::Kind::kNone) return;
+    const int strands = p_.strands;
+    const auto [run, strand] = p_.strands.divmod(part.run);
+    int first_run = 0;  // of the strand's
     if (cuts_row_tiles_) {
-      part.runs = p.runs_per_row_tile;
-      first_run = p.runs_per_row_tile.divmod(run).quotient * part.runs;
+      part.runs = p_.runs_per_row_tile;
+      first_run = p_.runs_per_row_tile.divmod(run).quotient * part.runs;
     } else {
-      first_run = cut_.run_of(first_unit);
-      part.runs = cut_.run_of(first_unit + units_of_tile_ - 1) - first_run + 1;
+      first_run = cut_.run_of(part.first_unit);
+      part.runs = cut_.run_of(part.first_unit + part.units - 1) - first_run + 1;
     }
     part.first_run = first_run * strands + strand;
     if (splits_ == Splits::Kind::kFixed) {
-      part.parts_before = first_unit_ % DecodeParams<Traits>::kPartsAtOnce;
-      part.parts = units_of_tile_;
-      part.first_slot = first_unit * strands + strand;
+      part.parts = part.units;
+      part.first_slot = part.first_unit * strands + strand;
       part.slot = part.first_slot + part.from * strands;
+      part.second_slot = part.first_slot + strands;
       part.slot_step = strands;
     } else {
       part.parts = part.runs;
-      part.slot = 2 * run_ + (part.from == 0 ? 1 : 0);
+      part.slot = 2 * part.run + (part.from == 0 ? 1 : 0);
       part.first_slot = 2 * part.first_run + 1;
+      part.second_slot = 2 * (part.first_run + strands);
       part.slot_step = 2 * strands;
     }
-    part.second_slot = part.first_slot + part.slot_step - (splits_ == Splits::Kind::kFill ? 1 : 0);
-    return part;
   }
 
  private:
@@ -179,151 +177,137 @@ class SplitSchedule {
     int end = 0;          ///< the number of the unit behind its last one
   };
 
-  /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted
-  /// by the runs from that of its first unit to that of its last one, and are merged when all of
-  /// them have come.
-  ATTILE_DEVICE void set_cut(const DecodeParams<Traits>& p, int units) {
+  /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted by
+  /// the runs from that of its first unit to that of its last one, and are merged when all of them
+  /// have come.
+  ATTILE_DEVICE void set_cut(int units) {
     // Of a strand, as runs_per_row_tile_of counts them.
-    const int row_tiles = p.batch * p.strand_heads * p.head_tiles;
+    const int row_tiles = p_.batch * p_.strand_heads * p_.head_tiles;
     // With several runs of a row tile a block may have only one run: there are slots for one.
-    const std::int64_t all_row_tiles = std::int64_t{row_tiles} * p.strands;
     cuts_row_tiles_ =
-        are_alike_ && p.runs_per_row_tile > 0 && units_of_tile_ >= p.runs_per_row_tile &&
-        units == std::int64_t{row_tiles} * units_of_tile_ &&
-        (p.runs_per_row_tile == 1 || all_row_tiles * p.runs_per_row_tile <= arch::block_count());
+        are_alike_ && p_.runs_per_row_tile > 0 && units_per_row_tile_ >= p_.runs_per_row_tile &&
+        units == std::int64_t{row_tiles} * units_per_row_tile_ &&
+        (p_.runs_per_row_tile == 1 ||
+         row_tiles * p_.strands * p_.runs_per_row_tile <= arch::block_count());
     if (cuts_row_tiles_) {
-      const auto each = p.runs_per_row_tile.divmod(units_of_tile_);
+      const auto each = p_.runs_per_row_tile.divmod(units_per_row_tile_);
       cut_.length = each.quotient;
       cut_.longer = each.remainder;
-      runs_ = row_tiles * p.runs_per_row_tile;
+      runs_ = row_tiles * p_.runs_per_row_tile;
     } else {
-      runs_ = min(max(p.strands.divmod(arch::block_count()).quotient, 1), units);
+      runs_ = min(max(p_.strands.divmod(arch::block_count()).quotient, 1), units);
       if (runs_ > 0) cut_ = EvenCut(units, runs_);
     }
   }
   /// Begins the run of that number; returns false where there is none.
-  ATTILE_DEVICE bool set_run(const DecodeParams<Traits>& p) {
-    const int run = p.strands.divmod(run_).quotient;
+  ATTILE_DEVICE bool set_run() {
+    const int run = p_.strands.divmod(run_).quotient;
     if (run >= runs_) return false;
     const auto [row_tile, run_of_tile] =
-        cuts_row_tiles_ ? p.runs_per_row_tile.divmod(run) : FastDivmod::Result{0, run};
-    unit_ = row_tile * units_of_tile_ + static_cast<int>(cut_.first(run_of_tile));
-    end_ = row_tile * units_of_tile_ + static_cast<int>(cut_.first(run_of_tile + 1));
+        cuts_row_tiles_ ? p_.runs_per_row_tile.divmod(run) : FastDivmod::Result{0, run};
+    unit_ = row_tile * units_per_row_tile_ + static_cast<int>(cut_.first(run_of_tile));
+    end_ = row_tile * units_per_row_tile_ + static_cast<int>(cut_.first(run_of_tile + 1));
     return true;
   }
   /// Divides numbers that are not negative.
   ATTILE_DEVICE static int quotient(unsigned x, unsigned by) { return static_cast<int>(x / by); }
 
-  /// Sets the head and the rows of the part, and the kv tiles of its units.
-  /// `row_tile`: of the sequence and the strand.
-  ATTILE_DEVICE void set_row_tile(const DecodeParams<Traits>& p, int row_tile) {
-    SplitPart& part = part_;
+  /// Sets the head and the rows of a part, and the kv tiles of its units, up to `to` of the row
+  /// tile's. `row_tile`: of the sequence and the strand.
+  ATTILE_DEVICE void set_row_tile(SplitPart& part, int row_tile, int to) const {
     WorkTile& at = part.at;
-    const int pack = row_tiles_ == 1 ? row_tile : quotient(row_tile, row_tiles_);
-    at.head = (pack + p.strands.divmod(run_).remainder) * p.packed_heads;
-    at.kv_head = quotient(at.head, p.group_heads);
-    part.packed_row0 = (row_tile - pack * row_tiles_) * Traits::kBr;
+    at.sequence = sequence_;
+    at.extent = work_.extent;
+    at.q_origin = work_.q_origin;
+    at.kv_origin = work_.kv_origin;
+    const int pack = work_.row_tiles == 1 ? row_tile : quotient(row_tile, work_.row_tiles);
+    const int head = pack + p_.strands.divmod(run_).remainder;  // of those with their own row tiles
+    at.head = head * p_.packed_heads;
+    at.kv_head = p_.packed_heads == p_.group_heads ? head : quotient(at.head, p_.group_heads);
+    part.packed_row0 = (row_tile - pack * work_.row_tiles) * Traits::kBr;
+    part.rows = min(Traits::kBr, work_.extent.q_len * p_.packed_heads - part.packed_row0);
+    at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
+    const int last_row = p_.packed_heads.divmod(part.packed_row0 + part.rows - 1).quotient;
+    const int count = last_row - at.row0 + 1;
     if (rehearses_) {  // not even the mask is asked, which may read device memory
-      at.extent = {};
-      at.kv_tiles = {.last = Problem<Traits>::kUniform ? 0 : 1};
+      part.rows = 0;
+      at.extent.kv_len = 0;
+      at.kv_tiles.last = Problem<Traits>::kUniform ? 0 : 1;
       return;
     }
-    const int rows = rows_of_part(p);
-    const int row0 = p.packed_heads.divmod(part.packed_row0).quotient;
-    const int last_row = p.packed_heads.divmod(part.packed_row0 + rows - 1).quotient;
-    const int count = last_row - row0 + 1;
-    TileRange seen = p.keys_seen(at, at.head, row0, count);
-    at.first_key = p.first_key_seen(at, at.head, row0, count);
+    TileRange seen = p_.keys_seen(at, at.head, at.row0, count);
+    at.first_key = p_.first_key_seen(at, at.head, at.row0, count);
     if constexpr (!kIgnoresHead<typename Traits::MaskType>) {
       ATTILE_UNROLL_BY(1)
-      for (int i = 0; i < min(rows, int{p.packed_heads}); ++i) {
-        const int head = at.head + p.packed_heads.divmod(part.packed_row0 + i).remainder;
-        const TileRange of_head = p.keys_seen(at, head, row0, count);
+      for (int i = 0; i < min(part.rows, int{p_.packed_heads}); ++i) {
+        const int head = at.head + p_.packed_heads.divmod(part.packed_row0 + i).remainder;
+        const TileRange of_head = p_.keys_seen(at, head, at.row0, count);
         seen = i == 0 ? of_head : hull(seen, of_head);
-        const int first_key = p.first_key_seen(at, head, row0, count);
+        const int first_key = p_.first_key_seen(at, head, at.row0, count);
         at.first_key = i == 0 ? first_key : min(at.first_key, first_key);
       }
     }
-    const auto kv_tile = [&](int unit) { return (first_unit_ + unit) * p.unit_tiles; };
+    const auto kv_tile = [&](int unit) { return (work_.first_unit + unit) * p_.unit_tiles; };
     at.kv_tiles = seen.between(part.from == 0 ? 0 : kv_tile(part.from),
-                               part.to == units_of_tile_ ? INT_MAX : kv_tile(part.to));
+                               to == part.units ? INT_MAX : kv_tile(to));
   }
 
   /// Returns the sequences from `first` on, whose first unit has the number `before`.
-  ATTILE_DEVICE Window read_window(const DecodeParams<Traits>& p, int first, int before) const {
+  ATTILE_DEVICE Window read_window(int first, int before) const {
     Window window{.first = first};
     if constexpr (kAlike) return window;  // nobody looks at it
     const int sequence = first + arch::thread_index() % arch::kWarpSize;
-    if (sequence < p.batch) window.work = p.work_of(sequence, rehearses_);
+    if (sequence < p_.batch) window.work = p_.work_of(sequence, rehearses_);
     window.end = add(before, sum_to_lane(window.work.units));
     return window;
   }
 
-  /// Makes a sequence with its work the current one.
-  ATTILE_DEVICE void set_work(const DecodeParams<Traits>& p, int sequence,
-                              const SequenceWork& work) {
-    using Sequences = typename Traits::SequencesType;
-    part_.at.sequence = sequence;
-    row_tiles_ = work.row_tiles;
-    first_unit_ = work.first_unit;
-    units_of_tile_ = work.units_of_tile;
-    units_ = work.units;
-    part_.at.extent = work.extent;
-    part_.at.q_origin = work.q_origin;
-    part_.at.kv_origin = work.kv_origin;
-    // What follows from the number of the sequence takes no registers.
-    if constexpr (!kIsPackedAlong<Sequences, Axis::kRows>) {
-      part_.at.q_origin = p.policies.sequences.q_origin(sequence);
-    }
-    if constexpr (!kIsForwardOnly<Sequences> && !kIsPackedAlong<Sequences, Axis::kKeys>) {
-      part_.at.kv_origin = p.policies.sequences.kv_origin(sequence);
-    }
-  }
   /// Moves on to the sequence that has a unit, or if no sequence of the window has it to the
   /// window's last one. Scope    all lanes of a warp.
-  ATTILE_DEVICE void take(const DecodeParams<Traits>& p, int unit, const Window& window) {
+  ATTILE_DEVICE void take(int unit, const Window& window) {
     const int lane = min(arch::first_lane(unit < window.end), arch::kWarpSize - 1);
-    set_work(p, window.first + lane, arch::shuffle_words(window.work, lane));
-    begin_ = arch::shuffle(window.end, lane) - units_;
+    work_ = arch::shuffle_words(window.work, lane);
+    sequence_ = window.first + lane;
+    begin_ = arch::shuffle(window.end, lane) - work_.units;
   }
   /// Moves on to the sequence that has a unit. Units are asked for in rising order. Returns
   /// false where there is none, so that no access is out of bounds even if lengths change.
-  ATTILE_DEVICE bool find(const DecodeParams<Traits>& p, int unit) {
+  ATTILE_DEVICE bool find(int unit) {
     if constexpr (kAlike) {
-      part_.at.sequence = unit / units_;
-      begin_ = part_.at.sequence * units_;
+      sequence_ = unit / work_.units;
+      begin_ = sequence_ * work_.units;
     } else {
       ATTILE_UNROLL_BY(1)
-      while (unit >= begin_ + units_ && part_.at.sequence < p.batch) {
-        take(p, unit, read_window(p, part_.at.sequence + 1, begin_ + units_));
+      while (unit >= begin_ + work_.units && sequence_ < p_.batch) {
+        take(unit, read_window(sequence_ + 1, begin_ + work_.units));
       }
     }
-    return part_.at.sequence < p.batch;
+    return sequence_ < p_.batch;
   }
 
   /// Returns the units of all sequences, and sets whether all have as many, and as many in each
-  /// row tile. Where that is known it sets the work, which is that of each. Scope    all threads
-  /// of the block.
-  ATTILE_DEVICE int count_units(const DecodeParams<Traits>& p, const Window& window,
-                                unsigned char* shared) {
+  /// row tile. Where that is known it sets work_, which is that of each. Scope    all threads of
+  /// the block.
+  ATTILE_DEVICE int count_units(const Window& window, unsigned char* shared) {
     if constexpr (kAlike) {
-      set_work(p, 0, p.work_of(0, rehearses_));
-      return p.batch * units_;
+      work_ = p_.work_of(0, rehearses_);
+      units_per_row_tile_ = work_.units_of_tile;
+      return p_.batch * work_.units;
     }
-    units_of_tile_ = arch::shuffle(window.work.units_of_tile, 0);
+    units_per_row_tile_ = arch::shuffle(window.work.units_of_tile, 0);
     const int units = arch::shuffle(window.work.units, 0);
     const auto differs = [&](const SequenceWork& work) {
-      return work.units_of_tile != units_of_tile_ || work.units != units;
+      return work.units_of_tile != units_per_row_tile_ || work.units != units;
     };
     const int thread = arch::thread_index();
-    if (p.batch <= arch::kWarpSize) {
-      are_alike_ = !arch::any_lane(thread % arch::kWarpSize < p.batch && differs(window.work));
+    if (p_.batch <= arch::kWarpSize) {
+      are_alike_ = !arch::any_lane(thread % arch::kWarpSize < p_.batch && differs(window.work));
       return arch::shuffle(window.end, arch::kWarpSize - 1);
     }
     int mine = 0;
     bool is_other = false;
-    for (int sequence = thread; sequence < p.batch; sequence += Traits::kThreads) {
-      const SequenceWork work = p.work_of(sequence, rehearses_);
+    for (int sequence = thread; sequence < p_.batch; sequence += Traits::kThreads) {
+      const SequenceWork work = p_.work_of(sequence, rehearses_);
       mine = add(mine, work.units);
       is_other |= differs(work);
     }
@@ -346,7 +330,7 @@ class SplitSchedule {
   ATTILE_DEVICE static int add(int a, int b) { return min(a + b, kMostUnits); }
   /// Returns the sum of the x of the lanes up to this one. Scope    all lanes of a warp.
   ATTILE_DEVICE static int sum_to_lane(int x) {
-    const int lane = arch::opaque(arch::thread_index()) % arch::kWarpSize;
+    const int lane = arch::thread_index() % arch::kWarpSize;
     ATTILE_UNROLL
     for (int step = 1; step < arch::kWarpSize; step *= 2) {
       const int before = arch::shuffle(x, max(lane - step, 0));
@@ -355,17 +339,19 @@ class SplitSchedule {
     return x;
   }
 
+  const DecodeParams<Traits>& p_;
   bool rehearses_ = false;
   Splits::Kind splits_{};
   bool are_alike_ = kAlike;      ///< whether all row tiles have as many units
   bool cuts_row_tiles_ = false;  ///< whether row tiles are cut by themselves, alike
   EvenCut cut_{};                ///< of a row tile's units then, else of all
+  int units_per_row_tile_ = 0;   ///< the units of a row tile, where all are alike
   int runs_ = 0;                 ///< of a strand
   int run_ = 0;                  ///< the block's, of all
-  int unit_ = 0, end_ = 0;       ///< what is left of the run, behind the part
-  SplitPart part_{.at = {.sequence = -1}};
-  // Of the part's sequence, as SequenceWork has them, and the number of its first unit.
-  int row_tiles_ = 0, first_unit_ = 0, units_of_tile_ = 0, units_ = 0, begin_ = 0;
+  int unit_ = 0, end_ = 0;       ///< what is left of the run
+  int sequence_ = -1;            ///< the sequence whose units begin at begin_
+  SequenceWork work_{};          ///< of that sequence
+  int begin_ = 0;
 };
 
 }  // namespace attile

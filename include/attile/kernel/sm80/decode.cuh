@@ -4,7 +4,6 @@
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/grid_dependency.cuh>
-#include <attile/arch/opaque.h>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
@@ -28,16 +27,16 @@
 
 // Decode: few rows of queries against many keys, which is as fast as K and V are read. A block has
 // parts of row tiles (SplitSchedule), one after another. Its key groups divide the keys among them:
-// each has the next kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 or 32
-// rows, kWarpRows. Where a row tile has no more, all warps divide the keys, too, and each keeps S,
-// P, O, m and l of these rows over its own keys; else, and with Splits::kFixed, the warps of a
-// group divide the rows: a row's sums then have the same order whichever rows share its tile. For a
-// block of four warps in two groups, with 32 rows of a warp, by the keys of a step and the rows:
+// each has the next kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 rows.
+// Where a row tile has no more, all warps divide the keys, too, and each keeps S, P, O, m and l of
+// these rows over its own keys; else, and with Splits::kFixed, the warps of a group divide the
+// rows: a row's sums then have the same order whichever rows share its tile. For a block of four
+// warps in two groups, by the keys of a step and the rows:
 //
-//       at most 32 rows                      33 to 64 rows
+//       at most 16 rows                      17 to 32 rows
 //       keys 0   16   32   48                keys  0       32
 //           |w 0 |w 1 |w 2 |w 3 |         rows  0 |  w 0   |  w 2   |
-//                                         rows 32 |  w 1   |  w 3   |
+//                                         rows 16 |  w 1   |  w 3   |
 //           '--group 0'--group 1'                 'group 0-'group 1-'
 //
 // Groups meet at the first tile of a part, for Q, and at its end, where the states of the warps
@@ -52,22 +51,14 @@
 // device memory, and become fp16 when a warp loads the pieces of a product (mma_operands.cuh), and
 // queries in bf16 once for each part (Traits::kScalesQueries).
 //
-// Registers are for the products: what a thread needs of the schedule from part to part is in
-// shared memory, for each warp, because warps of different groups go on to a part at different
-// times. A part as a whole is there once for the block. What follows from a thread's number is
-// computed where it is needed (arch::opaque).
-//
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
 //     of the group read it; all of them have read it before the next one replaces it
-//   warp barriers, in enter_part: all lanes have read the warp's schedule before its first lane
-//     writes it, and it is written before they read it again
-//   of the block, in compute_part: Q, the first tile and the part have arrived before others read
-//     them; and where Q becomes fp16 another one: it has before others read it
+//   of the block, in compute_part: Q and the first tile have arrived before others read them; and
+//     where Q becomes fp16 another one: it has before others read it
 //   of the block, in merge_warps: states are written before others read them; they are read before
 //     the next columns' or the next part's are written, the last reads of Q are done before its
-//     stage is filled again, those of a part before the part after the next one takes its place,
-//     and a part is written before a ticket says so
+//     stage is filled again, and a part is written before a ticket says so
 //   15 (any_thread), in SplitSchedule, with more sequences than a warp has lanes: the warps' sums
 //     are written before they are read; and one of the block: they are read before what follows
 //   15, in PartOutput: what the thread that took the last ticket has acquired, all have
@@ -83,50 +74,37 @@ class TileLoads {
   static constexpr int kStages = Traits::kStages;
   using T = typename Traits::ElementType;
   using K = typename Traits::K;
-  using Schedule = SplitSchedule<Traits>;
 
  public:
   ATTILE_DEVICE TileLoads(const DecodeParams<Traits>& p, unsigned char* shared)
-      : p_(p), shared_(shared) {}
+      : p_(p), shared_(shared), schedule_(p) {}
 
   /// Goes to the block's first part (SplitSchedule::begin).
   ATTILE_DEVICE void begin(int block, bool rehearses) {
     number_ = -1;
     loaded_ = used_ = 0;
-    Schedule schedule;
-    schedule.begin(p_, block, shared_, rehearses);
-    enter_part(schedule);
+    schedule_.begin(block, shared_, rehearses);
+    enter_part();
   }
 
-  /// Goes to the block's next part; returns false after the last one. Loads may then go on into the
+  /// Sets the block's next part; returns false after the last one. Loads may then go on into the
   /// part after it, whose Q takes the stage of the part before this one.
   /// Barriers all threads are past the last one of that part's merge.
-  ATTILE_DEVICE bool begin_part() {
+  ATTILE_DEVICE bool begin_part(SplitPart& part) {
     if (!has_part_) return false;
+    part = part_;
     is_begun_ = true;
+    q_ = q_stage();
     return true;
   }
-  /// Return the part, from begin_part to the next load, and its rows.
-  ATTILE_DEVICE const SplitPart& part() const { return schedule().part(); }
-  ATTILE_DEVICE int rows() const { return schedule().rows_of_part(p_); }
-  /// Returns the part that is computed, which one thread writes: a step wants the registers.
-  ATTILE_DEVICE SplitPart& shared_part() const {
-    return reinterpret_cast<SplitPart*>(shared_ +
-                                        Traits::kPartsOffset)[computed() % Traits::kQStages];
-  }
+  /// Sets what of a part its loads do not need (SplitSchedule::complete).
+  ATTILE_DEVICE void complete(SplitPart& part) const { schedule_.complete(part); }
   /// Loads tiles while a stage is free, of the part that is computed and of the one after it.
-  /// `writes`: writes the part, too, while its first tiles are on their way.
-  /// Barriers one of the block before shared_part is read.
-  ATTILE_DEVICE void load_ahead(bool writes) {
+  ATTILE_DEVICE void load_ahead() {
     for (;;) {
-      for (; tile_ < part().at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
-      if (writes) {
-        const SplitPart whole = schedule().whole_part(p_);
-        if (arch::thread_index() == 0) shared_part() = whole;
-        writes = false;
-      }
-      if (tile_ < part().at.kv_tiles.last || !is_begun_) return;
-      enter_part(schedule());
+      for (; tile_ < part_.at.kv_tiles.last && loaded_ - used_ < kStages; ++tile_) load_tile();
+      if (tile_ < part_.at.kv_tiles.last || !is_begun_) return;
+      enter_part();
     }
   }
   /// Waits until this thread's copies of the next tile have landed, and those of the part's Q with
@@ -148,12 +126,12 @@ class TileLoads {
   }
 
   /// These refer to the part's Q, and to the next tile of K and V.
-  ATTILE_DEVICE typename Traits::QTile q() const { return q_stage(computed()); }
-  ATTILE_DEVICE typename Traits::ScaledQTile scaled_q() const { return {q().data}; }
+  ATTILE_DEVICE typename Traits::QTile q() const { return q_; }
+  ATTILE_DEVICE typename Traits::ScaledQTile scaled_q() const { return {q_.data}; }
   ATTILE_DEVICE typename Traits::KTile k() const { return {stage(used_)}; }
   ATTILE_DEVICE typename Traits::VTile v() const { return {stage(used_) + Traits::KTile::kBytes}; }
 
-  ATTILE_DEVICE static int group() { return thread() / Traits::kGroupThreads; }
+  ATTILE_DEVICE static int group() { return arch::thread_index() / Traits::kGroupThreads; }
   ATTILE_DEVICE static void barrier_of_group() {
     if constexpr (Traits::kGroupWarps == 1) {
       arch::warp_barrier();
@@ -163,33 +141,21 @@ class TileLoads {
   }
 
  private:
-  /// Goes on to the next part of a schedule, if there is one.
-  ATTILE_DEVICE void enter_part(Schedule schedule) {
+  /// Goes on to the next part, if there is one.
+  ATTILE_DEVICE void enter_part() {
     ++number_;
     is_begun_ = false;
-    has_part_ = schedule.next(p_);
-    if (has_part_) tile_ = schedule.part().at.kv_tiles.first;
-    arch::warp_barrier();  // all lanes have read the schedule before it is written
-    if (thread() % arch::kWarpSize == 0) this->schedule() = schedule;
-    arch::warp_barrier();  // it has been written before they read it
+    has_part_ = schedule_.next(part_);
+    if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
-  /// Refers to the schedule of the warp, whose registers are for the products.
-  ATTILE_DEVICE Schedule& schedule() const {
-    return reinterpret_cast<Schedule*>(shared_ +
-                                       Traits::kSchedulesOffset)[thread() / arch::kWarpSize];
-  }
-  /// Returns the number of the part that is computed.
-  ATTILE_DEVICE int computed() const { return is_begun_ ? number_ : number_ - 1; }
-  /// Returns the thread's number, of which no product's registers go to what follows from it.
-  ATTILE_DEVICE static int thread() { return arch::opaque(arch::thread_index()); }
   ATTILE_DEVICE void load_tile() {
     const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
-    const int thread = this->thread() % Traits::kGroupThreads;
+    const int thread = arch::thread_index() % Traits::kGroupThreads;
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
-    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part().at), v_smem, p_.v_of(part().at),
+    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
                                             key, thread);
-    if (tile_ == part().at.kv_tiles.first) load_q(q_stage(number_));
+    if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
     arch::async_copy_commit();
     ++loaded_;
   }
@@ -199,17 +165,16 @@ class TileLoads {
   ATTILE_DEVICE void load_q(const typename Traits::QTile& q_smem) const {
     using Layout = typename Traits::QTile::Layout;
     constexpr int kUnit = Layout::kUnitElements;
-    const RowOrigin origin = p_.q_origin(part().at);
+    const RowOrigin origin = p_.q_origin(part_.at);
     const auto row_of = [&](int r) {
-      const auto [row, head] = p_.packed_heads.divmod(part().packed_row0 + r);
-      return p_.q.tensor.row(origin.batch, part().at.head + head, std::int64_t{origin.row} + row);
+      const auto [row, head] = p_.packed_heads.divmod(part_.packed_row0 + r);
+      return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
     };
-    const int rows = this->rows();
-    const int units = round_up(rows, Traits::kWarpRows) * Layout::kUnits;
-    for (int i = thread(); i < units; i += Traits::kThreads) {
+    const int units = round_up(part_.rows, Traits::kWarpRows) * Layout::kUnits;
+    for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
       const int r = i / Layout::kUnits, col = i % Layout::kUnits * kUnit;
-      const bool there = r < rows && col < p_.head_dim;
-      const T* const from = row_of(r < rows ? r : 0) + (there ? col : 0);
+      const bool there = r < part_.rows && col < p_.head_dim;
+      const T* const from = row_of(r < part_.rows ? r : 0) + (there ? col : 0);
       if (p_.q.vectors != 0) {
         tile::copy_left_async<K>(q_smem, r, i % Layout::kUnits, from, there);
       } else {
@@ -221,8 +186,8 @@ class TileLoads {
     }
   }
 
-  ATTILE_DEVICE typename Traits::QTile q_stage(int number) const {
-    return {shared_ + number % Traits::kQStages * Traits::QTile::kBytes};
+  ATTILE_DEVICE typename Traits::QTile q_stage() const {
+    return {shared_ + number_ % Traits::kQStages * Traits::QTile::kBytes};
   }
   ATTILE_DEVICE unsigned char* stage(int number) const {
     return shared_ + Traits::kQStages * Traits::QTile::kBytes + group() * Traits::kGroupBytes +
@@ -231,11 +196,14 @@ class TileLoads {
 
   const DecodeParams<Traits>& p_;
   unsigned char* shared_;
-  bool has_part_ = false;      // whether it has a part whose tiles are loaded
-  bool is_begun_ = false;      // whether it is also the one that is computed
-  int number_ = -1;            // of that part among the block's
-  int tile_ = 0;               // of that part: the next one to load
-  int loaded_ = 0, used_ = 0;  // tiles
+  SplitSchedule<Traits> schedule_;
+  SplitPart part_{};            // the part whose tiles are loaded
+  bool has_part_ = false;       // whether there is one
+  bool is_begun_ = false;       // whether it is also the one that is computed
+  int number_ = -1;             // of that part among the block's
+  int tile_ = 0;                // of that part: the next one to load
+  typename Traits::QTile q_{};  // of the part that is computed
+  int loaded_ = 0, used_ = 0;   // tiles
 };
 
 /// Takes a tile into the state of the warp's rows, by the forward pass of FlashAttention-2 (arXiv
@@ -276,46 +244,42 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
 /// Computes O and LSE of a row tile, or the state of a part of it.
 /// Scope    all threads of the block.
 template <class Traits>
-ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>& loads,
-                                unsigned char* shared, bool rehearses) {
+ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
+                                TileLoads<Traits>& loads, unsigned char* shared, bool rehearses) {
   using Outputs = typename Traits::OutputRegisters;
-  const float scale = rehearses ? 1.0f : p.score_scale(loads.part().at);  // may be in device memory
+  const float scale = rehearses ? 1.0f : p.score_scale(part.at);  // may be in device memory
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
-  const int last_tile = loads.part().at.kv_tiles.last;
+  const TileRange tiles = part.at.kv_tiles;
   const bool divides_keys = Traits::kGroupWarps == 1 ||
-                            (loads.rows() <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
+                            (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
   float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
   o_frag.clear();
   softmax.reset();
-  bool is_first = true;
 
   ATTILE_UNROLL_BY(1)
-  for (int tile = loads.part().at.kv_tiles.first;; ++tile) {  // line 6
-    loads.load_ahead(is_first && !rehearses);                 // line 7
+  for (int tile = tiles.first;; ++tile) {           // line 6
+    loads.load_ahead();                             // line 7
+    if (tile == tiles.first) loads.complete(part);  // while the first tiles are on their way
     if (rehearses) return;
-    const bool is_there = tile < last_tile;
-    if (is_there) loads.await_tile();
-    if (is_first) {
-      is_first = false;
-      arch::barrier();  // Q has arrived before all groups read it, this tile, and the part
+    if (tile >= tiles.last) break;  // and those of the next part are on theirs
+    loads.await_tile();
+    if (tile == tiles.first) {
+      arch::barrier();  // Q has arrived before all groups read it, and this tile
       if constexpr (Traits::kScalesQueries) {
-        if (!is_there) break;
-        const int rows = round_up(loads.shared_part().rows, Traits::kWarpRows);  // as loaded
-        tile::scale_to_half<Traits::kThreads>(loads.q(), rows, factors);
+        tile::scale_to_half<Traits::kThreads>(loads.q(), part.rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
-    } else if (is_there) {
+    } else {
       loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
-    if (!is_there) break;  // while the first tiles of the next part are on their way
     if (divides_keys) {
-      compute_tile<WarpShare<Traits, true>>(p, loads.shared_part(), loads, tile, factors, scale,
-                                            scale_log2, o_frag, softmax);
+      compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
+                                            o_frag, softmax);
     } else if constexpr (Traits::kGroupWarps > 1) {
-      compute_tile<WarpShare<Traits, false>>(p, loads.shared_part(), loads, tile, factors, scale,
-                                             scale_log2, o_frag, softmax);
+      compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, factors, scale, scale_log2,
+                                             o_frag, softmax);
     }
     loads.release_tile();
   }
@@ -323,7 +287,6 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, TileLoads<Traits>
     softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);
   }
   float* const states = reinterpret_cast<float*>(shared + Traits::kStatesOffset);
-  const SplitPart& part = loads.shared_part();
   const PartOutput<Traits> output(p, part, scale_log2, states + 2 * Outputs::kRows);
   // Lines 12 to 15 of a row tile's only part, or its state; then these lines of the other row
   // tiles.
@@ -353,11 +316,11 @@ ATTILE_DEVICE void forward_block(const DecodeParams<Traits>& p, int block, unsig
       arch::launch_dependents();
     }
     loads.begin(block, rehearses);
-    while (loads.begin_part()) {
+    for (SplitPart part; loads.begin_part(part);) {
       // Where keys lie in pages, an instance of compute_part that rehearses would leave loads too
       // few registers, so that the schedule alone is rehearsed.
       if (rehearses && Traits::Params::kPaged) break;
-      compute_part<Traits>(p, loads, shared, rehearses);
+      compute_part<Traits>(p, part, loads, shared, rehearses);
       if (rehearses) break;
     }
   }

@@ -22,22 +22,17 @@ namespace attile::sm80 {
 /// Returns the floats from row to row of the memory in which so many columns of O are merged: 8
 /// more keep the rows of a half warp's stores in different banks.
 ATTILE_HOST_DEVICE constexpr int merge_pitch(int columns) { return columns + 8; }
-/// Returns the columns of O that there is memory for when all warps of a block have all of their
-/// rows, `rows` together, to merge: all, or of equal shares the largest that keep it within 12 KB,
-/// or of more than 128 columns within 8 KB, or 16.
-constexpr int merge_columns(int columns, int rows) {
-  const int most = (columns <= 128 ? 12 : 8) * 1024 / static_cast<int>(sizeof(float));
+/// Returns the columns of O that there is memory for when all warps of a block have 16 rows to
+/// merge: all, or of equal shares the largest that keep it within 12 KB, or 16.
+constexpr int merge_columns(int columns, int warps) {
   int times = 1;
   const auto at_a_time = [&] { return round_up(ceil_div(columns, times), 16); };
-  while (at_a_time() > 16 && rows * merge_pitch(at_a_time()) > most) ++times;
+  while (at_a_time() > 16 && warps * 16 * merge_pitch(at_a_time()) > 3 * 1024) ++times;
   return at_a_time();
 }
 
-/// Returns the bytes for the two parts that a block computes next, and a schedule for each warp.
-constexpr int schedule_bytes(int warps) { return 2 * 112 + warps * 176; }
-
 /// Holds every constant of a decode kernel for the matrix instructions of compute capability 8.0.
-/// Br      packed rows of a row tile: 16 or 32 for each warp of a key group.
+/// Br      packed rows of a row tile: 16 for each warp of a key group.
 /// Bc      keys of a step of the block: a multiple of 16 for each warp.
 /// D, Dv   the largest head_dim and head_dim_v it takes, up to 256; smaller ones are padded inside.
 template <int Br, int Bc, int D, class E, class P, int Dv, class TuningType>
@@ -62,7 +57,7 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kAwaitsDependencies = true;
   /// Whether a block rehearses (forward_block): where it has registers left for that.
   static constexpr bool kRehearses =
-      max(D, Dv) <= 128 && kIsIdentity<typename P::ScoreModType> && !P::DropoutType::kEnabled;
+      sizeof(T) == 2 && max(D, Dv) <= 128 && kIsIdentity<typename P::ScoreModType> && !P::DropoutType::kEnabled;
   /// Whether the query heads of a kv head share row tiles.
   static constexpr bool kPacksHeads = !P::DropoutType::kEnabled;
   static constexpr int kWarps = TuningType::kWarps;
@@ -71,23 +66,23 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kGroupWarps = kWarps / kKeyGroups;
   static constexpr int kGroupThreads = kGroupWarps * 32;
   static constexpr int kGroupKeys = Bc / kKeyGroups;
-  /// Is the number of rows that a warp has.
-  static constexpr int kWarpRows = Br / kGroupWarps;
-  static_assert(Br % kGroupWarps == 0 && (kWarpRows == 16 || kWarpRows == 32),
-                "attile::sm80::DecodeTraits: Br must be 16 or 32 for each warp of a key group");
+  static_assert(Br == 16 * kGroupWarps,
+                "attile::sm80::DecodeTraits: Br must be 16 for each warp of a key group");
   static_assert(Bc % (16 * kWarps) == 0,
                 "attile::sm80::DecodeTraits: Bc must be a multiple of 16 for each warp");
   static constexpr int kThreads = kWarps * 32;
   static constexpr int kBlocksPerSm = TuningType::kBlocksPerSm;
   static constexpr Products kProducts = TuningType::kProducts;
 
-  // S, P and O of all warps are one tile, one warp's rows after another's (WarpShare).
-  static constexpr int kStateRows = kWarps * kWarpRows;
+  /// Is the number of rows that a warp has.
+  static constexpr int kWarpRows = 16;
+  // S, P and O of all warps are one tile, one warp's 16 rows after another's (WarpShare).
   static constexpr int kQkColumns = round_up(D, tile::kTileColumns<K>);
   static constexpr int kVColumns = round_up(Dv, tile::kTileColumns<V>);
   template <int kWarpKeys>
-  using ScoreRegisters = tile::MmaTile<kStateRows, kWarpKeys, kWarps>;
-  using OutputRegisters = tile::MmaTile<kStateRows, kVColumns, kWarps, 1, tile::kLaneColumnsOf<V>>;
+  using ScoreRegisters = tile::MmaTile<kWarps * kWarpRows, kWarpKeys, kWarps>;
+  using OutputRegisters =
+      tile::MmaTile<kWarps * kWarpRows, kVColumns, kWarps, 1, tile::kLaneColumnsOf<V>>;
   /// Whether products with K and V in fp8 are of fp16 although queries are bf16. fp16 has all
   /// numbers of fp8, which the device converts to it by one instruction for two, and to bf16 by
   /// three more. A row of Q becomes fp16 times a power of two (tile::scale_to_half), and P has a
@@ -101,8 +96,8 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using KTile = tile::PanelTile<kGroupKeys, kQkColumns, K>;
   using VTile = tile::PanelTile<kGroupKeys, kVColumns, V>;
 
-  static constexpr int kMergeColumns = merge_columns(kVColumns, kStateRows);
-  static constexpr int kMergeFloats = kStateRows * merge_pitch(kMergeColumns);
+  static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
+  static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);
   static constexpr int kStatesAtOnce = min(kWarps, 4);  ///< merge_states
   /// Returns how many columns of O are merged at once, a multiple of kMergeColumns, where all
   /// states together have so many rows.
@@ -118,12 +113,8 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kStatesOffset = kQStages * QTile::kBytes + kKeyGroups * kGroupBytes;
   /// Of a state's row: m, l, and where there are earlier keys their LSE.
   static constexpr int kStateFloats = kIsEarlierKeys<typename P::SinkType> ? 3 : 2;
-  static constexpr std::size_t kPartsOffset =
-      kStatesOffset + kStateFloats * kStateRows * sizeof(float);
-  static constexpr std::size_t kSchedulesOffset = kPartsOffset + kQStages * sizeof(SplitPart);
-  static constexpr std::size_t kFactorsOffset = kPartsOffset + schedule_bytes(kWarps);
-  static_assert(kQStages * sizeof(SplitPart) + kWarps * sizeof(SplitSchedule<DecodeTraits>) <=
-                schedule_bytes(kWarps));
+  static constexpr std::size_t kFactorsOffset =
+      kStatesOffset + kStateFloats * kWarps * kWarpRows * sizeof(float);
   static constexpr std::size_t kMergeOffset =
       kFactorsOffset + (kScalesQueries ? Br * sizeof(float) : 0);
   static constexpr std::size_t kSharedBytes = kMergeOffset + sizeof(float) * kMergeFloats;
