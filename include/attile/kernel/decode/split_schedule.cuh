@@ -59,8 +59,8 @@ ATTILE_DEVICE bool any_thread(bool x) {
 /// (DecodeParams::strands). The units of a strand are numbered: sequence by sequence, in each row
 /// tile by row tile, a head's row tiles together, and in a row tile by rising keys. All strands are
 /// cut alike; run r is run r / strands of strand r % strands. Block i has runs i, i + blocks, and
-/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same keys
-/// at the same time (bench/log/tuning-decode.md). A block's parts are, by
+/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same
+/// keys at the same time (bench/log/tuning-decode.md). A block's parts are, by
 ///   kNone   the whole row tiles that begin in its run: a long one may leave the next runs without
 ///           work;
 ///   kFill   its run, cut where row tiles end: a row tile has a part in each run that reaches into
@@ -178,18 +178,18 @@ class SplitSchedule {
     int end = 0;          ///< the number of the unit behind its last one
   };
 
-  /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted by
-  /// the runs from that of its first unit to that of its last one, and are merged when all of them
-  /// have come.
+  /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted
+  /// by the runs from that of its first unit to that of its last one, and are merged when all of
+  /// them have come.
   ATTILE_DEVICE void set_cut(int units) {
     // Of a strand, as runs_per_row_tile_of counts them.
     const int row_tiles = p_.batch * p_.strand_heads * p_.head_tiles;
     // With several runs of a row tile a block may have only one run: there are slots for one.
-    cuts_row_tiles_ =
-        are_alike_ && p_.runs_per_row_tile > 0 && units_per_row_tile_ >= p_.runs_per_row_tile &&
-        units == std::int64_t{row_tiles} * units_per_row_tile_ &&
-        (p_.runs_per_row_tile == 1 ||
-         row_tiles * p_.strands * p_.runs_per_row_tile <= arch::block_count());
+    cuts_row_tiles_ = are_alike_ && p_.runs_per_row_tile > 0 &&
+                      units_per_row_tile_ >= p_.runs_per_row_tile &&
+                      units == std::int64_t{row_tiles} * units_per_row_tile_ &&
+                      (p_.runs_per_row_tile == 1 ||
+                       row_tiles * p_.strands * p_.runs_per_row_tile <= arch::block_count());
     if (cuts_row_tiles_) {
       const auto each = p_.runs_per_row_tile.divmod(units_per_row_tile_);
       cut_.length = each.quotient;
