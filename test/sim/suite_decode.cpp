@@ -25,11 +25,11 @@ using attile::sm80::DecodeTuning;
 template <int Br, int Bc, class Tuning, SplitKind kSplits, class Dim = Dims<64>>
 using Decode = DecodeExecutor<Dim, DecodeTiles<Br, Bc, Tuning>, kSplits>;
 
-// A warp in each of two key groups; two warps in each, which share rows or keys; one block of one
-// warp with one stage.
+// A warp in each of two key groups; two warps in each, which share rows or keys; a warpgroup; one
+// block of one warp with one stage.
 using Groups = Decode<16, 32, DecodeTuning<2, 2, 3>, SplitKind::kFill>;
 using Rows = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kNone>;
-using RowsFill = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill>;
+using RowsFill = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFill>;
 using Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;
 using One = Decode<16, 16, DecodeTuning<1, 1, 1>, SplitKind::kNone>;
 using Wide = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<256, 256, 64>>;

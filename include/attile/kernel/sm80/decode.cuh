@@ -32,11 +32,11 @@
 // Decode: few rows of queries against many keys, which is as fast as K and V are read. A block has
 // parts of row tiles (SplitSchedule), one after another. Its key groups divide the keys among them:
 // each has the next kGroupKeys of every Bc keys, and loads them for itself, each warp as many. A
-// warp has 16 rows.
-// Where a row tile has no more, all warps divide the keys, too, and each keeps S, P, O, m and l of
-// these rows over its own keys; else, and with Splits::kFixed, the warps of a group divide the
-// rows: a row's sums then have the same order whichever rows share its tile. For a block of four
-// warps in two groups, by the keys of a step and the rows:
+// warp has 16 rows. Where a row tile has no more, all warps divide the keys, too, and each keeps S,
+// P, O, m and l of these rows over its own keys, those that it loads; else, and with
+// Splits::kFixed, the warps of a group divide the rows: a row's sums then have the same order
+// whichever rows share its tile. For a block of four warps in two groups, by the keys of a step and
+// the rows:
 //
 //       at most 16 rows                      17 to 32 rows
 //       keys 0   16   32   48                keys  0       32
@@ -46,7 +46,10 @@
 //
 // Groups meet at the first tile of a part, for Q, and at its end, where the states of the warps
 // that have the same rows are merged, and become O and LSE, or the state of the part; between these
-// no group waits for another one.
+// no group waits for another one, and no warp where warps divide the keys.
+//
+// Four warps of one group that divide 64 rows are a warpgroup: in code for 90a it multiplies these
+// rows by wgmma, which reads K and V from shared memory once for all of them (kByWarpgroup).
 //
 // Loads run ahead of the products (TileLoads): each group fills its kStages stages, of which it
 // reads one, with the next tiles of the part and of the part after it, so that a block whose part
@@ -60,6 +63,8 @@
 //   barrier_of_keys (of a warp where warps divide the keys, else of a key group): keys have arrived
 //     before others of the warp or the group read them; all of these have read them before the next
 //     ones replace them
+//   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
+//     wgmma reads it
 //   of the block, in compute_part: Q and the first tile have arrived before others read them; and
 //     where Q becomes fp16 another one: it has before others read it
 //   of the block, in merge_warps: states are written before others read them; they are read before
