@@ -113,7 +113,7 @@ class RowPlaces<true, kThreads, kRows, kSide> {
   }
   /// Returns the place of this lane's row in a step, a constant.
   ATTILE_DEVICE RowOrigin get(int step) const {
-    const int lane = arch::opaque(arch::thread_index()) % kLanes;
+    const int lane = arch::thread_index() % kLanes;
     return arch::shuffle_words(found_[step / kSide], step % kSide * kRowsOfStep + lane / kSide);
   }
 

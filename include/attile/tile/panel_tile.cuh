@@ -147,14 +147,12 @@ class WordReader {
 /// Barriers one before, when others still read the tile; before others read the new one, the wait
 ///          for the group (`arch::async_copy_wait`) and a barrier. Rows that cannot be moved 16
 ///          bytes at a time are written before the call returns.
-///          `places` are those of the tile's rows. kLoaded: the rows that are loaded, all by
-///          default.
-template <int kThreads, int kLoaded = 0, int Rows, int Cols, class T, RowSource M, class Places>
+///          `places` are those of the tile's rows.
+template <int kThreads, int Rows, int Cols, class T, RowSource M, class Places>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
                               int number, const Places& places) {
   using Layout = typename PanelTile<Rows, Cols, T>::Layout;
   constexpr unsigned kUnit = Layout::kUnitElements;
-  constexpr unsigned kRows = kLoaded > 0 ? kLoaded : Rows;
   const unsigned thread = static_cast<unsigned>(arch::opaque(number));
   if (arch::opaque(source.vectors) != 0) {
     // A step copies kDown rows of all panels; neighbouring threads copy neighbouring units of a
@@ -172,10 +170,10 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
     const std::uint32_t base_row = base + first * Layout::kRowBytes;
     const std::uint32_t base_unit = unit ^ Layout::swizzle(first);
     ATTILE_UNROLL
-    for (unsigned i = 0; i < ceil_div<unsigned>(kRows, kDown); ++i, cursor.advance()) {
+    for (unsigned i = 0; i < ceil_div<unsigned>(Rows, kDown); ++i, cursor.advance()) {
       const unsigned step = i * kDown;
       const T* const from = cursor.get(static_cast<int>(step));
-      if (kRows % kDown != 0 && first + step >= kRows) break;
+      if (Rows % kDown != 0 && first + step >= Rows) break;
       const std::uint32_t to =
           kSteady ? base_row + step * Layout::kRowBytes + (base_unit ^ Layout::swizzle(step)) * 16
                   : base + Layout::offset(first + step, unit);
@@ -189,7 +187,7 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
   } else {
     constexpr unsigned kRun = sizeof(T) == 1 ? 2 : 1;  // neighbours that a thread copies
     ATTILE_UNROLL_BY(1)
-    for (unsigned i = thread * kRun; i < kRows * Cols; i += kThreads * kRun) {
+    for (unsigned i = thread * kRun; i < Rows * Cols; i += kThreads * kRun) {
       const int r = i / Cols;
       const int c = i % Cols;
       Vec<T, kRun> run;
@@ -205,8 +203,8 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
 }
 
 /// Is what says where the rows of a tile are that kThreads threads load from a matrix M.
-template <class M, int kThreads, class Tile, int kRows = Tile::kRows>
-using PlacesOf = RowPlaces<kLiesInPages<M>, kThreads, kRows, Tile::Layout::kPanelUnits>;
+template <class M, int kThreads, class Tile>
+using PlacesOf = RowPlaces<kLiesInPages<M>, kThreads, Tile::kRows, Tile::Layout::kPanelUnits>;
 
 template <int kThreads, int Rows, int Cols, class T, RowSource M>
 ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& source, int row0,
@@ -215,18 +213,17 @@ ATTILE_DEVICE void load_async(const PanelTile<Rows, Cols, T>& shared, const M& s
   load_async<kThreads>(shared, source, row0, number, places);
 }
 
-/// Begins to load the same kRows rows of K and of V, which lie at the same places.
-template <int kThreads, int kRows, class KTile, class VTile, RowSource K, RowSource V>
+/// Begins to load the same rows of K and of V, which lie at the same places.
+template <int kThreads, class KTile, class VTile, RowSource K, RowSource V>
 ATTILE_DEVICE void load_async(const KTile& k_shared, const K& k, const VTile& v_shared, const V& v,
                               int row0, int number) {
-  using Places = PlacesOf<K, kThreads, KTile, kRows>;
-  using VPlaces = PlacesOf<V, kThreads, VTile, kRows>;
+  using Places = PlacesOf<K, kThreads, KTile>;
   const Places places(k, row0, number);
-  load_async<kThreads, kRows>(k_shared, k, row0, number, places);
-  if constexpr (std::same_as<Places, VPlaces>) {
-    load_async<kThreads, kRows>(v_shared, v, row0, number, places);
+  load_async<kThreads>(k_shared, k, row0, number, places);
+  if constexpr (std::same_as<Places, PlacesOf<V, kThreads, VTile>>) {
+    load_async<kThreads>(v_shared, v, row0, number, places);
   } else {
-    load_async<kThreads, kRows>(v_shared, v, row0, number, VPlaces(v, row0, number));
+    load_async<kThreads>(v_shared, v, row0, number);
   }
 }
 

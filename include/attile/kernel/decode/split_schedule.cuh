@@ -2,7 +2,6 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
-#include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/fast_divmod.h>
@@ -331,7 +330,7 @@ class SplitSchedule {
   ATTILE_DEVICE static int add(int a, int b) { return min(a + b, kMostUnits); }
   /// Returns the sum of the x of the lanes up to this one. Scope    all lanes of a warp.
   ATTILE_DEVICE static int sum_to_lane(int x) {
-    const int lane = arch::opaque(arch::thread_index()) % arch::kWarpSize;
+    const int lane = arch::thread_index() % arch::kWarpSize;
     ATTILE_UNROLL
     for (int step = 1; step < arch::kWarpSize; step *= 2) {
       const int before = arch::shuffle(x, max(lane - step, 0));

@@ -5,7 +5,6 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/grid_dependency.cuh>
-#include <attile/arch/opaque.h>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
@@ -31,12 +30,11 @@
 
 // Decode: few rows of queries against many keys, which is as fast as K and V are read. A block has
 // parts of row tiles (SplitSchedule), one after another. Its key groups divide the keys among them:
-// each has the next kGroupKeys of every Bc keys, and loads them for itself, each warp as many. A
-// warp has 16 rows. Where a row tile has no more, all warps divide the keys, too, and each keeps S,
-// P, O, m and l of these rows over its own keys, those that it loads; else, and with
-// Splits::kFixed, the warps of a group divide the rows: a row's sums then have the same order
-// whichever rows share its tile. For a block of four warps in two groups, by the keys of a step and
-// the rows:
+// each has the next kGroupKeys of every Bc keys, and loads them for itself. A warp has 16 rows.
+// Where a row tile has no more, all warps divide the keys, too, and each keeps S, P, O, m and l of
+// these rows over its own keys; else, and with Splits::kFixed, the warps of a group divide the
+// rows: a row's sums then have the same order whichever rows share its tile. For a block of four
+// warps in two groups, by the keys of a step and the rows:
 //
 //       at most 16 rows                      17 to 32 rows
 //       keys 0   16   32   48                keys  0       32
@@ -46,7 +44,7 @@
 //
 // Groups meet at the first tile of a part, for Q, and at its end, where the states of the warps
 // that have the same rows are merged, and become O and LSE, or the state of the part; between these
-// no group waits for another one, and no warp where warps divide the keys.
+// no group waits for another one.
 //
 // Four warps of one group that divide 64 rows are a warpgroup: in code for 90a it multiplies these
 // rows by wgmma, which reads K and V from shared memory once for all of them (kByWarpgroup).
@@ -60,9 +58,8 @@
 // queries in bf16 once for each part (Traits::kScalesQueries).
 //
 // Barriers
-//   barrier_of_keys (of a warp where warps divide the keys, else of a key group): keys have arrived
-//     before others of the warp or the group read them; all of these have read them before the next
-//     ones replace them
+//   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
+//     of the group read it; all of them have read it before the next one replaces it
 //   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
 //     wgmma reads it
 //   of the block, in compute_part: Q and the first tile have arrived before others read them; and
@@ -142,8 +139,8 @@ class TileLoads {
     }
   }
   /// Frees the stage of a tile after its last read. Scope    all threads of the group.
-  ATTILE_DEVICE void release_tile(bool divides_keys) {
-    barrier_of_keys(divides_keys);  // all have read the keys before the next ones replace them
+  ATTILE_DEVICE void release_tile() {
+    barrier_of_group();  // all have read the tile before the next one replaces it
     ++used_;
   }
 
@@ -154,10 +151,8 @@ class TileLoads {
   ATTILE_DEVICE typename Traits::VTile v() const { return {stage(used_) + Traits::KTile::kBytes}; }
 
   ATTILE_DEVICE static int group() { return arch::thread_index() / Traits::kGroupThreads; }
-  /// Is a barrier of all who read the keys that one of them has loaded: of a warp where warps
-  /// divide the keys, else of the key group.
-  ATTILE_DEVICE static void barrier_of_keys(bool divides_keys) {
-    if (Traits::kGroupWarps == 1 || divides_keys) {
+  ATTILE_DEVICE static void barrier_of_group() {
+    if constexpr (Traits::kGroupWarps == 1) {
       arch::warp_barrier();
     } else {
       arch::barrier(1 + group(), Traits::kGroupThreads);
@@ -173,16 +168,12 @@ class TileLoads {
     if (has_part_) tile_ = part_.at.kv_tiles.first;
   }
   ATTILE_DEVICE void load_tile() {
-    // Each warp loads the keys that are its own where warps divide the keys (WarpShare).
-    constexpr int kKeys = Traits::kWarpKeys;
-    const int thread = arch::opaque(arch::thread_index());
-    const int warp = thread / arch::kWarpSize, lane = thread % arch::kWarpSize;
-    const int row = warp * kKeys % Traits::kGroupKeys;  // of the group's tile
+    const int key = tile_ * Traits::kBc + group() * Traits::kGroupKeys;
+    const int thread = arch::thread_index() % Traits::kGroupThreads;
     const typename Traits::KTile k_smem{stage(loaded_)};
     const typename Traits::VTile v_smem{stage(loaded_) + Traits::KTile::kBytes};
-    tile::load_async<arch::kWarpSize, kKeys>(k_smem.from_row(row), p_.k_of(part_.at),
-                                             v_smem.from_row(row), p_.v_of(part_.at),
-                                             tile_ * Traits::kBc + warp * kKeys, lane);
+    tile::load_async<Traits::kGroupThreads>(k_smem, p_.k_of(part_.at), v_smem, p_.v_of(part_.at),
+                                            key, thread);
     if (tile_ == part_.at.kv_tiles.first) load_q(q_stage());
     arch::async_copy_commit();
     ++loaded_;
@@ -315,7 +306,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
     } else {
-      loads.barrier_of_keys(divides_keys);  // the keys have arrived before others read them
+      loads.barrier_of_group();  // the tile has arrived before others of the group read it
     }
     if (divides_keys) {
       compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
@@ -324,7 +315,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
       compute_tile<WarpShare<Traits, false>>(p, part, loads, tile, factors, scale, scale_log2,
                                              o_frag, softmax);
     }
-    loads.release_tile(divides_keys);
+    loads.release_tile();
   }
   if constexpr (Traits::kScalesQueries) {
     softmax.template remove_factor<typename Traits::Factor>(o_frag, scale_log2);

@@ -67,7 +67,6 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr int kGroupWarps = kWarps / kKeyGroups;
   static constexpr int kGroupThreads = kGroupWarps * 32;
   static constexpr int kGroupKeys = Bc / kKeyGroups;
-  static constexpr int kWarpKeys = Bc / kWarps;  ///< that a warp loads
   static_assert(Br == 16 * kGroupWarps,
                 "attile::sm80::DecodeTraits: Br must be 16 for each warp of a key group");
   static_assert(Bc % (16 * kWarps) == 0,
