@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/halves.h>
 #include <attile/arch/math.h>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
@@ -13,6 +14,7 @@
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/scores.cuh>
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -54,9 +56,39 @@ struct KeepGroups<MmaTile<Rows, Cols, kWarps, kWarpsN>> {
   }
 };
 
-/// Of a transposed tile a lane holds four scores of each of two groups, in rows r and r + 1, and
-/// its neighbour in the next column the other four of both. Each calls for one group, and they
-/// exchange halves of the words.
+/// Calls for the groups of a transposed tile, and calls f(r, c, pair) for each word of 16 random bits
+/// of two scores: of (r, c) in the lower half, and of (r + 1, c) in the upper one.
+/// Of these tiles a lane holds four scores of each of two groups, in rows r and r + 1, and its
+/// neighbour in the next column the other four of both. Each calls for one group, and they exchange
+/// halves of the words. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+template <class Registers, class Sampler, class F>
+ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sampler& sampler, F&& f) {
+  const int col = coord.col0 + Registers::col(0);
+  const bool odd = col % 2 != 0;
+  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
+  const std::uint32_t col_group = sampler.col_group(col);
+  // An even lane has the lower halves of its own words and gives the upper ones; an odd lane has
+  // the upper halves, which belong to the later row, and gives the lower ones.
+  const std::uint32_t given = odd ? 0x5410u : 0x7632u;
+  const std::uint32_t first_col = odd ? 0x3254u : 0x5410u;
+  const std::uint32_t second_col = odd ? 0x3276u : 0x7610u;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; r += 4) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      const PhiloxBlock random =
+          sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
+      ATTILE_UNROLL
+      for (int i = 0; i < 4; i += 2) {
+        const std::uint32_t first = random.word[i], second = random.word[i + 1];
+        const std::uint32_t taken = arch::shuffle_xor(arch::bytes(first, second, given), 4);
+        f(r + i, c, arch::bytes(first, taken, first_col));
+        f(r + i, c + 1, arch::bytes(second, taken, second_col));
+      }
+    }
+  }
+}
+
 template <int Rows, int Cols, int kWarps, int kWarpsN>
 struct KeepGroups<TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>> {
   using Registers = TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>;
@@ -64,30 +96,10 @@ struct KeepGroups<TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>> {
 
   template <class Sampler, class F>
   ATTILE_DEVICE static void for_each(const TileCoord& coord, const Sampler& sampler, F&& f) {
-    const int col = coord.col0 + Registers::col(0);
-    const bool odd = col % 2 != 0;
-    const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
-    const std::uint32_t col_group = sampler.col_group(col);
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; r += 4) {
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; c += 2) {
-        const PhiloxBlock random =
-            sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
-        ATTILE_UNROLL
-        for (int i = 0; i < 4; i += 2) {
-          const std::uint32_t mine = arch::halves(random.word[i], random.word[i + 1], odd);
-          const std::uint32_t given = arch::halves(random.word[i], random.word[i + 1], !odd);
-          const std::uint32_t taken = arch::shuffle_xor(given, 4);
-          const std::uint32_t even_row = odd ? taken : mine;
-          const std::uint32_t odd_row = odd ? mine : taken;
-          f(r + i, c, sampler.keeps(even_row << 16));
-          f(r + i, c + 1, sampler.keeps(even_row));
-          f(r + i + 1, c, sampler.keeps(odd_row << 16));
-          f(r + i + 1, c + 1, sampler.keeps(odd_row));
-        }
-      }
-    }
+    for_each_transposed_pair<Registers>(coord, sampler, [&](int r, int c, std::uint32_t pair) {
+      f(r, c, sampler.keeps(pair << 16));
+      f(r + 1, c, sampler.keeps(pair));
+    });
   }
 };
 
@@ -100,6 +112,8 @@ inline constexpr bool kKeepsInGroups =
 template <class Registers, class Sampler>
 class KeepBits : ScoreBits<Registers> {
  public:
+  static constexpr bool kSigns = false;
+
   KeepBits() = default;
   /// Makes the decisions. Where the sampler makes them one by one, the loop is not unrolled, so
   /// that its code occurs once for 32 scores, and scores beyond the extent count as dropped, so
@@ -141,11 +155,126 @@ class KeepBits : ScoreBits<Registers> {
 template <class Registers>
 class KeepBits<Registers, NoDropout::Sampler> {
  public:
+  static constexpr bool kSigns = false;
+
   KeepBits() = default;
   template <class Coord>
   ATTILE_DEVICE KeepBits(const Coord&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }
   ATTILE_DEVICE float dp_minus_delta(int, int, float dp, float delta) const { return dp - delta; }
+};
+
+/// Answers for two scores at once, whose random bits are the halves of a word.
+template <class Sampler>
+class KeepHalves {
+ public:
+  ATTILE_DEVICE explicit KeepHalves(const Sampler& sampler) {
+    // With a threshold of 0 all are kept: the larger one of x and 1 is at least 1.
+    const std::uint32_t threshold = sampler.threshold >> 16;
+    const std::uint32_t dropped = threshold > 0 ? threshold - 1 : 1;
+    largest_dropped_ = dropped * 0x10001u;
+    minus_dropped_ = (threshold > 0 ? (0u - dropped) & 0xFFFFu : 0) * 0x10001u;
+  }
+  /// Returns 1 in each half whose score is kept, and 0 in others.
+  ATTILE_DEVICE std::uint32_t ones(std::uint32_t word) const {
+    return arch::add_min_of_halves(arch::max_of_halves(word, largest_dropped_), minus_dropped_,
+                                   0x10001u);
+  }
+  /// Returns all bits of each half whose score is kept.
+  ATTILE_DEVICE std::uint32_t mask(std::uint32_t word) const { return ones(word) * 0xFFFFu; }
+
+ private:
+  std::uint32_t largest_dropped_, minus_dropped_;
+};
+
+/// Holds dropout's decisions for P as a left operand of 16-bit elements (RegisterLeft): a mask for
+/// each of its words. A group of eight scores is a piece of the operand.
+///   const tile::KeepMasks<Scores, Sampler> masks(coord, sampler);  // beside the product S
+///   p_left.keep(masks);                                            // dropout(P), but for keep_scale
+template <class Registers, class Sampler>
+class KeepMasks {
+  static_assert(Registers::kRegRows == 2, "attile::tile::KeepMasks: a warp has 16 rows");
+
+ public:
+  KeepMasks() = default;
+  /// Makes the decisions. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+  ATTILE_DEVICE KeepMasks(const TileCoord& coord, const Sampler& sampler) {
+    const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0));
+    const std::uint32_t col_group = sampler.col_group(coord.col0 + Registers::col(0));
+    ATTILE_UNROLL
+    for (int k = 0; k < kPieces; ++k) {
+      const PhiloxBlock random =
+          sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
+      ATTILE_UNROLL
+      for (int i = 0; i < 4; ++i) words_[k][i % 2 * 2 + i / 2] = arch::opaque(random.word[i]);
+    }
+    const KeepHalves<Sampler> keep(sampler);
+    ATTILE_UNROLL
+    for (auto& piece : words_) {
+      ATTILE_UNROLL
+      for (std::uint32_t& word : piece) word = keep.mask(word);
+    }
+  }
+
+  /// Returns the mask of word w of piece k: all bits of a half are set where its score is kept.
+  ATTILE_DEVICE std::uint32_t word(int k, int w) const { return words_[k][w]; }
+
+ private:
+  static constexpr int kPieces = Registers::kRegCols / 4;
+  std::uint32_t words_[kPieces][4];
+};
+
+/// Holds dropout's decisions for the scores of a transposed tile, as the random bits that make
+/// them, until P is there. P then gets their answers as its sign: P >= 0, and of a dropped score it
+/// becomes -P. So that no other register has to keep them until dP is there, and
+///   dropout(P) = max(P, 0),   dS = (P + |P|) / 2 * dP * keep_scale - |P| * delta.
+/// All P have a factor of keep_scale / 2. With kPacked a bit for each score is kept until then,
+/// which takes more instructions, and not 16.
+template <class Registers, class Sampler, bool kPacked>
+class KeepSigns {
+ public:
+  static constexpr bool kSigns = true;
+  /// What dV of a dropout(P) with that factor has to be multiplied by.
+  static constexpr float kDvScale = 2.0f;
+
+  KeepSigns() = default;
+  /// Makes the decisions. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+  ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler) : sampler_(sampler) {
+    const KeepHalves<Sampler> keep(sampler);
+    for_each_transposed_pair<Registers>(
+        coord, sampler, [&](int r, int c, std::uint32_t pair) {
+          const int i = r / 2 * Registers::kRegCols + c;
+          if constexpr (kPacked) {
+            words_[i / 16] |= keep.ones(pair) << (i % 16);
+          } else {
+            words_[i] = pair;
+          }
+        });
+    for (std::uint32_t& word : words_) word = arch::opaque(word);
+  }
+
+  /// Returns the base-2 logarithm of the factor of P.
+  ATTILE_DEVICE float log2_factor() const { return arch::log2(0.5f * sampler_.keep_scale()); }
+  /// Returns whether a score is kept.
+  ATTILE_DEVICE bool keep(int r, int c) const {
+    const int i = r / 2 * Registers::kRegCols + c;
+    if constexpr (kPacked) return (words_[i / 16] >> (i % 16 + r % 2 * 16) & 1u) != 0;
+    return sampler_.keeps(r % 2 == 0 ? words_[i] << 16 : words_[i]);
+  }
+  /// Returns what `ds` wants of a row's delta.
+  ATTILE_DEVICE float scaled(float delta) const {
+    return delta * (2.0f * arch::reciprocal(sampler_.keep_scale()));
+  }
+  /// Returns P * (dropout(dP) - delta). `signed_p` may have another factor that is not negative.
+  ATTILE_DEVICE static float ds(float signed_p, float dp, float scaled_delta) {
+    const float magnitude = std::fabs(signed_p);
+    return arch::fma(signed_p + magnitude, dp, -(magnitude * scaled_delta));
+  }
+
+ private:
+  static constexpr int kPairs = Registers::kRegRows / 2 * Registers::kRegCols;
+  std::uint32_t words_[kPacked ? kPairs / 16 : kPairs] = {};
+  Sampler sampler_;
 };
 
 /// Sets P = dropout(P), without the factor 1 / (1 - p). `bits`: KeepBits.

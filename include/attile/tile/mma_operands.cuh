@@ -4,6 +4,7 @@
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/fp8.cuh>
+#include <attile/arch/halves.h>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
@@ -146,6 +147,30 @@ class RegisterLeft {
               word_of(from_floats<T>(p.x[r][c], p.x[r][c + 1]));
         }
       }
+    }
+  }
+
+  /// Returns the same of a result with 0 in place of negative numbers. T: 16 bits.
+  ATTILE_DEVICE static RegisterLeft positive(const Registers& p) {
+    RegisterLeft left;
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; ++r) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        left.words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2] =
+            arch::positive_halves<T>(p.x[r][c], p.x[r][c + 1]);
+      }
+    }
+    return left;
+  }
+
+  /// Sets elements to 0 where the bits of their masks are 0. `masks`: tile::KeepMasks.
+  template <class Masks>
+  ATTILE_DEVICE void keep(const Masks& masks) {
+    ATTILE_UNROLL
+    for (int k = 0; k < kDepth / kStepDepth<T>; ++k) {
+      ATTILE_UNROLL
+      for (int w = 0; w < 4; ++w) words_[0][k][w] &= masks.word(k, w);
     }
   }
 

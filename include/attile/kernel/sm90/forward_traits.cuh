@@ -13,6 +13,7 @@
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/tuning.h>
+#include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/modifier_math.h>
 #include <attile/tile/panel_tile.cuh>
@@ -118,6 +119,12 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       std::conditional_t<kFp8Values, tile::PanelTile<kOutputCols, Bc, typename E::V>, LoadedVTile>;
   /// The type of P as the left operand of P V.
   using ProbabilityType = std::conditional_t<kFp8Values, __nv_fp8_e4m3, T>;
+  /// Whether dropout's decisions are made beside the products, as masks of P as an operand.
+  static constexpr bool kMasksP = [] {
+    using Sampler = typename P::DropoutType::Sampler;
+    return !kFp8Values && tile::kKeepsInGroups<tile::MmaTile<Br, Bc, kConsumers * 4>,
+                                               tile::TileCoord, Sampler>;
+  }();
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
   /// kernel 1.06 times as fast at D = 64 and 1.13 at D = 128 (bench/log/tuning-policies.md). Plain
   /// scores gain nothing.
