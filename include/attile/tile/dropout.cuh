@@ -273,7 +273,7 @@ class KeepSigns {
 
  private:
   static constexpr int kPairs = Registers::kRegRows / 2 * Registers::kRegCols;
-  std::uint32_t words_[kPacked ? kPairs / 16 : kPairs] = {};
+  std::uint32_t words_[kPacked ? ceil_div(kPairs, 16) : kPairs] = {};
   Sampler sampler_;
 };
 
