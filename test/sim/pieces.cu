@@ -200,15 +200,21 @@ ATTILE_KERNEL void keep(float* out, attile::PhiloxDropout dropout) {
   const auto sampler = dropout.sampler(4);
   using Sampler = std::remove_const_t<decltype(sampler)>;
   const tile::TileCoord coord{1, 2, 16, 48, {200, 200}};
-  const tile::KeepMasks<Scores, Sampler> masks(coord, sampler);
+  Scores ones;
+  for (auto& row : ones.x) {
+    for (float& x : row) x = 1.0f;
+  }
+  tile::RegisterLeft<__half, Scores> p_left(ones);
+  tile::drop(p_left, coord, sampler);
   const tile::KeepBits<Scores, Sampler> bits(coord, sampler);
   const tile::KeepSigns<Rows, Sampler, true> packed(coord, sampler);
   const tile::KeepSigns<Rows, Sampler, false> words(coord, sampler);
   for (int r = 0; r < Scores::kRegRows; ++r) {
     for (int c = 0; c < Scores::kRegCols; ++c) {
-      const std::uint32_t mask = masks.word(c / 4, c / 2 % 2 * 2 + r % 2) >> (c % 2 * 16) & 0xFFFFu;
+      const std::uint32_t word = p_left.piece(0, c / 4)[c / 2 % 2 * 2 + r % 2];
+      const std::uint32_t half = word >> (c % 2 * 16) & 0xFFFFu;
       float* const at = out + Scores::row(r) * 32 + Scores::col(c);
-      at[0] = mask == 0xFFFFu ? 1.0f : mask == 0 ? 0.0f : 2.0f;
+      at[0] = half == 0x3C00u ? 1.0f : half == 0 ? 0.0f : 2.0f;  // 1.0 in fp16
       at[kRows * 32] = bits.keep(r, c) ? 1.0f : 0.0f;
       float* const transposed = out + 2 * kRows * 32 + Rows::row(c) * kRows + Rows::col(r);
       transposed[0] = packed.keep(c, r) ? 1.0f : 0.0f;

@@ -11,6 +11,7 @@
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/philox.h>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/scores.cuh>
 
@@ -56,39 +57,9 @@ struct KeepGroups<MmaTile<Rows, Cols, kWarps, kWarpsN>> {
   }
 };
 
-/// Calls for the groups of a transposed tile, and calls f(r, c, pair) for each word of 16 random bits
-/// of two scores: of (r, c) in the lower half, and of (r + 1, c) in the upper one.
-/// Of these tiles a lane holds four scores of each of two groups, in rows r and r + 1, and its
-/// neighbour in the next column the other four of both. Each calls for one group, and they exchange
-/// halves of the words. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
-template <class Registers, class Sampler, class F>
-ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sampler& sampler, F&& f) {
-  const int col = coord.col0 + Registers::col(0);
-  const bool odd = col % 2 != 0;
-  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
-  const std::uint32_t col_group = sampler.col_group(col);
-  // An even lane has the lower halves of its own words and gives the upper ones; an odd lane has
-  // the upper halves, which belong to the later row, and gives the lower ones.
-  const std::uint32_t given = odd ? 0x5410u : 0x7632u;
-  const std::uint32_t first_col = odd ? 0x3254u : 0x5410u;
-  const std::uint32_t second_col = odd ? 0x3276u : 0x7610u;
-  ATTILE_UNROLL
-  for (int r = 0; r < Registers::kRegRows; r += 4) {
-    ATTILE_UNROLL
-    for (int c = 0; c < Registers::kRegCols; c += 2) {
-      const PhiloxBlock random =
-          sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
-      ATTILE_UNROLL
-      for (int i = 0; i < 4; i += 2) {
-        const std::uint32_t first = random.word[i], second = random.word[i + 1];
-        const std::uint32_t taken = arch::shuffle_xor(arch::bytes(first, second, given), 4);
-        f(r + i, c, arch::bytes(first, taken, first_col));
-        f(r + i, c + 1, arch::bytes(second, taken, second_col));
-      }
-    }
-  }
-}
-
+/// Of a transposed tile a lane holds four scores of each of two groups, in rows r and r + 1, and
+/// its neighbour in the next column the other four of both. Each calls for one group, and they
+/// exchange halves of the words.
 template <int Rows, int Cols, int kWarps, int kWarpsN>
 struct KeepGroups<TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>> {
   using Registers = TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>;
@@ -96,10 +67,30 @@ struct KeepGroups<TransposedRegisters<MmaTile<Rows, Cols, kWarps, kWarpsN>>> {
 
   template <class Sampler, class F>
   ATTILE_DEVICE static void for_each(const TileCoord& coord, const Sampler& sampler, F&& f) {
-    for_each_transposed_pair<Registers>(coord, sampler, [&](int r, int c, std::uint32_t pair) {
-      f(r, c, sampler.keeps(pair << 16));
-      f(r + 1, c, sampler.keeps(pair));
-    });
+    const int col = coord.col0 + Registers::col(0);
+    const bool odd = col % 2 != 0;
+    const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
+    const std::uint32_t col_group = sampler.col_group(col);
+    ATTILE_UNROLL
+    for (int r = 0; r < Registers::kRegRows; r += 4) {
+      ATTILE_UNROLL
+      for (int c = 0; c < Registers::kRegCols; c += 2) {
+        const PhiloxBlock random =
+            sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
+        ATTILE_UNROLL
+        for (int i = 0; i < 4; i += 2) {
+          const std::uint32_t mine = arch::halves(random.word[i], random.word[i + 1], odd);
+          const std::uint32_t given = arch::halves(random.word[i], random.word[i + 1], !odd);
+          const std::uint32_t taken = arch::shuffle_xor(given, 4);
+          const std::uint32_t even_row = odd ? taken : mine;
+          const std::uint32_t odd_row = odd ? mine : taken;
+          f(r + i, c, sampler.keeps(even_row << 16));
+          f(r + i, c + 1, sampler.keeps(even_row));
+          f(r + i + 1, c, sampler.keeps(odd_row << 16));
+          f(r + i + 1, c + 1, sampler.keeps(odd_row));
+        }
+      }
+    }
   }
 };
 
@@ -187,42 +178,37 @@ class KeepHalves {
   std::uint32_t largest_dropped_, minus_dropped_;
 };
 
-/// Holds dropout's decisions for P as a left operand of 16-bit elements (RegisterLeft): a mask for
-/// each of its words. A group of eight scores is a piece of the operand.
-///   const tile::KeepMasks<Scores, Sampler> masks(coord, sampler);  // beside the product S
-///   p_left.keep(masks);                                            // dropout(P), but for keep_scale
-template <class Registers, class Sampler>
-class KeepMasks {
-  static_assert(Registers::kRegRows == 2, "attile::tile::KeepMasks: a warp has 16 rows");
-
- public:
-  KeepMasks() = default;
-  /// Makes the decisions. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
-  ATTILE_DEVICE KeepMasks(const TileCoord& coord, const Sampler& sampler) {
-    const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0));
-    const std::uint32_t col_group = sampler.col_group(coord.col0 + Registers::col(0));
+/// Makes the random bits of a transposed tile as its KeepGroups does, and calls f(r, c, pair) for
+/// each two of its scores: `pair` has those of (r, c) in the lower half, and of (r + 1, c) in the
+/// upper one. This takes fewer instructions, and a register more, which KeepBits has not everywhere.
+/// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+template <class Registers, class Sampler, class F>
+ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sampler& sampler, F&& f) {
+  const int col = coord.col0 + Registers::col(0);
+  const bool odd = col % 2 != 0;
+  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
+  const std::uint32_t col_group = sampler.col_group(col);
+  // An even lane has the lower halves of its own words and gives the upper ones; an odd lane has
+  // the upper halves, which belong to the later row, and gives the lower ones.
+  const std::uint32_t given = odd ? 0x5410u : 0x7632u;
+  const std::uint32_t first_col = odd ? 0x3254u : 0x5410u;
+  const std::uint32_t second_col = odd ? 0x3276u : 0x7610u;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; r += 4) {
     ATTILE_UNROLL
-    for (int k = 0; k < kPieces; ++k) {
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
       const PhiloxBlock random =
-          sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
+          sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
       ATTILE_UNROLL
-      for (int i = 0; i < 4; ++i) words_[k][i % 2 * 2 + i / 2] = arch::opaque(random.word[i]);
-    }
-    const KeepHalves<Sampler> keep(sampler);
-    ATTILE_UNROLL
-    for (auto& piece : words_) {
-      ATTILE_UNROLL
-      for (std::uint32_t& word : piece) word = keep.mask(word);
+      for (int i = 0; i < 4; i += 2) {
+        const std::uint32_t first = random.word[i], second = random.word[i + 1];
+        const std::uint32_t taken = arch::shuffle_xor(arch::bytes(first, second, given), 4);
+        f(r + i, c, arch::bytes(first, taken, first_col));
+        f(r + i, c + 1, arch::bytes(second, taken, second_col));
+      }
     }
   }
-
-  /// Returns the mask of word w of piece k: all bits of a half are set where its score is kept.
-  ATTILE_DEVICE std::uint32_t word(int k, int w) const { return words_[k][w]; }
-
- private:
-  static constexpr int kPieces = Registers::kRegCols / 4;
-  std::uint32_t words_[kPieces][4];
-};
+}
 
 /// Holds dropout's decisions for the scores of a transposed tile, as the random bits that make
 /// them, until P is there. P then gets their answers as its sign: P >= 0, and of a dropped score it
@@ -302,6 +288,28 @@ ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler
     });
   } else {
     drop(p, KeepBits<Registers, Sampler>(coord, sampler));
+  }
+}
+
+/// Does the same for P as a left operand of 16-bit elements, whose pieces are groups of eight
+/// scores: masks of its words need no predicate and no selection for each score.
+/// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+///   tile::RegisterLeft<T, Scores> p_left(s_frag);
+///   tile::drop(p_left, coord, sampler);
+template <class T, class Registers, class Sampler>
+ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
+                        const Sampler& sampler) {
+  static_assert(Registers::kRegRows == 2 && sizeof(T) == 2,
+                "attile::tile::drop: an operand of 16-bit elements, of which a warp has 16 rows");
+  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0));
+  const std::uint32_t col_group = sampler.col_group(coord.col0 + Registers::col(0));
+  const KeepHalves<Sampler> keep(sampler);
+  ATTILE_UNROLL
+  for (int k = 0; k < Registers::kRegCols / 4; ++k) {
+    const PhiloxBlock random =
+        sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
+    ATTILE_UNROLL
+    for (int i = 0; i < 4; ++i) p.mask(0, k, i % 2 * 2 + i / 2, keep.mask(random.word[i]));
   }
 }
 

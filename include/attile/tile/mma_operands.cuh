@@ -164,15 +164,8 @@ class RegisterLeft {
     return left;
   }
 
-  /// Sets elements to 0 where the bits of their masks are 0. `masks`: tile::KeepMasks.
-  template <class Masks>
-  ATTILE_DEVICE void keep(const Masks& masks) {
-    ATTILE_UNROLL
-    for (int k = 0; k < kDepth / kStepDepth<T>; ++k) {
-      ATTILE_UNROLL
-      for (int w = 0; w < 4; ++w) words_[0][k][w] &= masks.word(k, w);
-    }
-  }
+  /// Sets word w of a piece to 0 where the bits of the mask are 0.
+  ATTILE_DEVICE void mask(int i, int k, int w, std::uint32_t bits) { words_[i][k][w] &= bits; }
 
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
     ATTILE_UNROLL

@@ -64,7 +64,6 @@ class ForwardConsumer {
   using Softmax = tile::OnlineSoftmax<Scores::kRegRows>;
   using Rows = ConsumerRows<Traits>;
   using Sampler = typename Traits::DropoutType::Sampler;
-  struct None {};
 
  public:
   /// Scope    all threads of the warpgroup, as for all that follows.
@@ -113,14 +112,13 @@ class ForwardConsumer {
     start_scores();  // line 8; from here on as in end_rows, where C7514 says why
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
-    const auto masks = ask_dropout(kv_tile);
     tile::wait_product<0>(s_frag_);
     signal_next_turn();
     if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
-    make_probabilities(kv_tile, masks);
+    make_probabilities(kv_tile);
     if constexpr (!Traits::kOverlaps) multiply_values(false);
     return true;
   }
@@ -136,7 +134,6 @@ class ForwardConsumer {
       start_scores_and_output(step);  // line 8, of this tile, and line 10, of the tile before
       const auto thresholds = rescale_thresholds();
       const auto modifier = modifier_of(kv_tile);
-    const auto masks = ask_dropout(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
       if constexpr (!Traits::kColumns) release_k_and_q(step);
@@ -146,7 +143,7 @@ class ForwardConsumer {
       }
       if constexpr (Traits::kOverlaps) end_output<0>();
       output_.rescale(rescaling);   // line 10: O <- diag(e^(m_old - m_new)) O
-      make_probabilities(kv_tile, masks);  // line 9
+      make_probabilities(kv_tile);  // line 9
       if constexpr (Traits::kWaitsLate) smem_.v().consumer_wait(v_state_);
       if constexpr (!Traits::kOverlaps) multiply_values(true);  // line 10, of this tile
     }
@@ -191,13 +188,12 @@ class ForwardConsumer {
     // products (C7514).
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
-    const auto masks = ask_dropout(kv_tile);
     tile::wait_product<0>(s_frag_);
     if constexpr (!Traits::kColumns) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
-    make_probabilities(kv_tile, masks);
+    make_probabilities(kv_tile);
     if constexpr (!Traits::kOverlaps) multiply_values(false);
     return true;
   }
@@ -285,23 +281,18 @@ class ForwardConsumer {
       tile::modify_and_mask<true>(s_frag_, coord, modifier, policies);
     }
   }
-  /// Returns dropout's decisions for a tile. With kMasksP they are made here, beside the products.
-  ATTILE_DEVICE auto ask_dropout(int kv_tile) const {
-    if constexpr (Traits::kMasksP) {
-      return tile::KeepMasks<Scores, Sampler>(coord(kv_tile), sampler_);
-    } else {
-      return None();
-    }
-  }
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
-  template <class Masks>
-  ATTILE_DEVICE void make_probabilities(int kv_tile, const Masks& masks) {
+  ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, scales().scale_log2);
-    if constexpr (Traits::DropoutType::kEnabled && !Traits::kMasksP) {
-      tile::drop(s_frag_, coord(kv_tile), sampler_);
+    if constexpr (Traits::kMasksP) {
+      p_left_ = Probabilities(s_frag_);
+      tile::drop(p_left_, coord(kv_tile), sampler_);
+    } else {
+      if constexpr (Traits::DropoutType::kEnabled) {
+        tile::drop(s_frag_, coord(kv_tile), sampler_);
+      }
+      p_left_ = Probabilities(s_frag_);
     }
-    p_left_ = Probabilities(s_frag_);
-    if constexpr (Traits::kMasksP) p_left_.keep(masks);
   }
 
   // The order of consumers, with kOrdersConsumers.

@@ -6,6 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/block_sparse.h>
+#include <attile/core/dropout.h>
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/core/tile_modifier.h>
@@ -13,7 +14,6 @@
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/element_tiles.cuh>
 #include <attile/kernel/sm90/tuning.h>
-#include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/modifier_math.h>
 #include <attile/tile/panel_tile.cuh>
@@ -119,12 +119,10 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       std::conditional_t<kFp8Values, tile::PanelTile<kOutputCols, Bc, typename E::V>, LoadedVTile>;
   /// The type of P as the left operand of P V.
   using ProbabilityType = std::conditional_t<kFp8Values, __nv_fp8_e4m3, T>;
-  /// Whether dropout's decisions are made beside the products, as masks of P as an operand.
-  static constexpr bool kMasksP = [] {
-    using Sampler = typename P::DropoutType::Sampler;
-    return !kFp8Values && tile::kKeepsInGroups<tile::MmaTile<Br, Bc, kConsumers * 4>,
-                                               tile::TileCoord, Sampler>;
-  }();
+  /// Whether dropout masks P as an operand (tile::drop), and not score by score: at D = 64 that
+  /// takes 0.91 to 0.97 of the time, and at D = 128 up to 1.04 of it (bench/log/tuning-policies.md).
+  static constexpr bool kMasksP = GroupSampler<typename P::DropoutType::Sampler> && !kFp8Values &&
+                                  max(D, Dv) <= 64;
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
   /// kernel 1.06 times as fast at D = 64 and 1.13 at D = 128 (bench/log/tuning-policies.md). Plain
   /// scores gain nothing.
