@@ -123,8 +123,11 @@ struct Sm90Backward {
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct Sm80Backward {
-  /// A modifier's elements, and a mask that is asked for each score, would spill.
+  /// A modifier's elements, a mask that is asked for each score, and above 64 columns dropout with a
+  /// modifier would spill.
   static constexpr bool kLarger = kMode == DqMode::kAccumulate &&
+                                  (max(D, Dv) <= 64 || !Args::DropoutType::kEnabled ||
+                                   kIsIdentity<typename Args::ScoreModType>)&&
                                   IntervalMask<MaskInTiles<typename Args::MaskType>> &&
                                   Args::SequencesType::kUniform &&
                                   !kHasElements<typename Args::ScoreModType, StandardMath>;
