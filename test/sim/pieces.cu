@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The pieces that own kernels have beside those of the library's kernels: register tiles of every
 // kind to device memory and back, whatever its rows and columns, pieces cut out of shared memory,
-// modifiers whose columns are read ahead, dropout's decisions, and tensor maps. Runs on a GPU and on the machine.
+// modifiers whose columns are read ahead, dropout's decisions, and tensor maps. Runs on a GPU and
+// on the machine.
 #include <attile/core/bias.h>
 #include <attile/tile_wgmma.cuh>
 

@@ -48,8 +48,7 @@ ATTILE_HOST_DEVICE std::uint32_t add_min_of_halves(std::uint32_t a, std::uint32_
     const std::uint32_t sum = (x + y) & 0xFFFFu;
     return sum < z ? sum : z;
   };
-  return of_half(a >> 16, b >> 16, c >> 16) << 16 |
-         of_half(a & 0xFFFFu, b & 0xFFFFu, c & 0xFFFFu);
+  return of_half(a >> 16, b >> 16, c >> 16) << 16 | of_half(a & 0xFFFFu, b & 0xFFFFu, c & 0xFFFFu);
 #endif
 }
 

@@ -22,8 +22,8 @@ namespace attile {
 /// the mask hides, where its result is not used. Make the call operator a template over the type of
 /// s if the fp64 reference should compute it in fp64. A modifier that may return -inf declares
 /// `static constexpr bool kMayHide = true`, and one whose derivative is never negative
-/// `static constexpr bool kNeverFalls = true`. One that reads an element for each score may declare it
-/// too: the backward pass then does not call it for hidden scores. One with parameters whose
+/// `static constexpr bool kNeverFalls = true`. One that reads an element for each score may declare
+/// it too: the backward pass then does not call it for hidden scores. One with parameters whose
 /// gradient is wanted declares what kHasGradient says.
 /// It may also say what scores have in common (`of_tile`): see TileModifier.
 template <class S>
@@ -53,8 +53,7 @@ inline constexpr bool kMayHide = [] {
   return false;
 }();
 
-/// Says whether a modifier's derivative is never negative, but for rounding near 0: larger scores
-/// never become smaller ones. The backward pass with dropout costs less then.
+/// Says whether a modifier's derivative is never negative: backward dropout then costs less.
 template <class S>
 inline constexpr bool kNeverFalls = [] {
   if constexpr (requires { S::kNeverFalls; }) return bool(S::kNeverFalls);

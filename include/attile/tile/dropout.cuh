@@ -180,8 +180,8 @@ class KeepHalves {
 
 /// Makes the random bits of a transposed tile as its KeepGroups does, and calls f(r, c, pair) for
 /// each two of its scores: `pair` has those of (r, c) in the lower half, and of (r + 1, c) in the
-/// upper one. This takes fewer instructions, and a register more, which KeepBits has not everywhere.
-/// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+/// upper one. This takes fewer instructions, and a register more, which KeepBits has not
+/// everywhere. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
 template <class Registers, class Sampler, class F>
 ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sampler& sampler, F&& f) {
   const int col = coord.col0 + Registers::col(0);
@@ -227,15 +227,14 @@ class KeepSigns {
   /// Makes the decisions. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
   ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler) : sampler_(sampler) {
     const KeepHalves<Sampler> keep(sampler);
-    for_each_transposed_pair<Registers>(
-        coord, sampler, [&](int r, int c, std::uint32_t pair) {
-          const int i = r / 2 * Registers::kRegCols + c;
-          if constexpr (kPacked) {
-            words_[i / 16] |= keep.ones(pair) << (i % 16);
-          } else {
-            words_[i] = pair;
-          }
-        });
+    for_each_transposed_pair<Registers>(coord, sampler, [&](int r, int c, std::uint32_t pair) {
+      const int i = r / 2 * Registers::kRegCols + c;
+      if constexpr (kPacked) {
+        words_[i / 16] |= keep.ones(pair) << (i % 16);
+      } else {
+        words_[i] = pair;
+      }
+    });
     for (std::uint32_t& word : words_) word = arch::opaque(word);
   }
 
@@ -306,8 +305,7 @@ ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
   const KeepHalves<Sampler> keep(sampler);
   ATTILE_UNROLL
   for (int k = 0; k < Registers::kRegCols / 4; ++k) {
-    const PhiloxBlock random =
-        sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
+    const PhiloxBlock random = sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
     ATTILE_UNROLL
     for (int i = 0; i < 4; ++i) p.mask(0, k, i % 2 * 2 + i / 2, keep.mask(random.word[i]));
   }

@@ -163,7 +163,6 @@ class RegisterLeft {
     }
     return left;
   }
-
   /// Sets word w of a piece to 0 where the bits of the mask are 0.
   ATTILE_DEVICE void mask(int i, int k, int w, std::uint32_t bits) { words_[i][k][w] &= bits; }
 

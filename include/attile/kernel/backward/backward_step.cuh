@@ -301,8 +301,8 @@ struct RowValues {
   }
 };
 
-/// Computes the first half of the fast path: S, with -inf where it is hidden, -> P, which is also the
-/// factor of dS. The second half is `gradient_of_factor`. `keep`: see probabilities_and_factor.
+/// Computes the first half of the fast path: S, with -inf where it is hidden, -> P, which is also
+/// the factor of dS. The second half is `gradient_of_factor`. `keep`: see probabilities_and_factor.
 template <class Registers, class Keep>
 ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
                                       const RowValues<Registers>& lse, const Keep& keep) {

@@ -101,12 +101,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       kFastPath || (!kGradientOfScores &&
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
   /// Whether P gets the sign of dropout's decision (tile::KeepSigns), which the factor of dS then
-  /// has, too. In order, beside the sums of a modifier's gradient, and above 64 columns beside masks
-  /// of more than a comparison or in two parts, that would spill.
+  /// has, too. In order, beside the sums of a modifier's gradient, and above 64 columns beside
+  /// masks of more than a comparison or in two parts, that would spill.
   static constexpr bool kSignsP = [] {
     using M = typename P::MaskType;
-    constexpr bool kFits = max(D, Dv) <= 64 || (max(D, Dv) > 96 && (std::is_same_v<M, NoMask> ||
-                                                                    std::is_same_v<M, Causal>));
+    constexpr bool kFits =
+        max(D, Dv) <= 64 ||
+        (max(D, Dv) > 96 && (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>));
     return GroupSampler<typename P::DropoutType::Sampler> && kPBeforeDp && !kProductPerWarpgroup &&
            kNeverFalls<typename P::ScoreModType> && !kModifierGradient &&
            kMode == DqMode::kAccumulate && kFits;

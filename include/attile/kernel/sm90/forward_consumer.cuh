@@ -284,15 +284,10 @@ class ForwardConsumer {
   /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, scales().scale_log2);
-    if constexpr (Traits::kMasksP) {
-      p_left_ = Probabilities(s_frag_);
-      tile::drop(p_left_, coord(kv_tile), sampler_);
-    } else {
-      if constexpr (Traits::DropoutType::kEnabled) {
-        tile::drop(s_frag_, coord(kv_tile), sampler_);
-      }
-      p_left_ = Probabilities(s_frag_);
-    }
+    constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
+    if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
+    p_left_ = Probabilities(s_frag_);
+    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_);
   }
 
   // The order of consumers, with kOrdersConsumers.

@@ -115,8 +115,8 @@ struct GradientConsumer : ScoreConsumer<Traits> {
       Rows p_dropped_by_rows{p_dropped};
       const tile::TileCoord coord = this->coord(stage, row);
       const float* const lse = smem.statistics(stage.state.stage).lse() + row;
-      probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse,
-                               frag.keep, frag.shown, elements);
+      probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse, frag.keep,
+                               frag.shown, elements);
     }
     release_elements(step, row);
     return left_of(p_dropped);
