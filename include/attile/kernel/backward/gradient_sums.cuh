@@ -4,6 +4,7 @@
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
@@ -231,8 +232,8 @@ class GradientSums {
     const S& mod_;
     const tile::TileCoord& coord_;
     GradientTerms<kTerms> per_;
-    float values_[kTerms][kRows][Registers::kRegCols];
-    float columns_[kTerms][Registers::kRegCols] = {};
+    Array<float, kTerms, kRows, Registers::kRegCols> values_;
+    Array<float, kTerms, Registers::kRegCols> columns_ = {};
   };
 
  private:
