@@ -53,13 +53,6 @@ inline constexpr bool kMayHide = [] {
   return false;
 }();
 
-/// Says whether a modifier's derivative is never negative: backward dropout then costs less.
-template <class S>
-inline constexpr bool kNeverFalls = [] {
-  if constexpr (requires { S::kNeverFalls; }) return bool(S::kNeverFalls);
-  return !kNeedsScores<S>;
-}();
-
 /// Says whether a modifier tends to make the scores of later columns larger, as a distance to a
 /// causal diagonal does. Kernels may then begin with those; results differ by rounding alone.
 template <class S>
@@ -219,7 +212,6 @@ ATTILE_HOST_DEVICE PreparedSoftcap<S, Tanh> prepared_softcap(float cap, const Ta
 /// Caps scores: cap * tanh(s / cap). Units: cap > 0.
 struct Softcap {
   static constexpr bool kNeverFalls = true;
-
   float cap = 50.0f;
 
   const char* fault() const {
@@ -247,7 +239,6 @@ struct Softcap {
 /// a factor of e to that. Units: cap > 0.
 struct ApproximateSoftcap {
   static constexpr bool kNeverFalls = true;
-
   float cap = 50.0f;
 
   const char* fault() const {

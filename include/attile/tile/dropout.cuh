@@ -262,6 +262,21 @@ class KeepSigns {
   Sampler sampler_;
 };
 
+/// Returns dropout(P) as a left operand of 16-bit elements, of P that KeepSigns has given signs.
+template <class Left, class Registers>
+ATTILE_DEVICE Left positive_left(const Registers& p) {
+  Left left;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      left.word(r / 2, c / 4, c / 2 % 2 * 2 + r % 2) =
+          arch::positive_halves<typename Left::Element>(p.x[r][c], p.x[r][c + 1]);
+    }
+  }
+  return left;
+}
+
 /// Sets P = dropout(P), without the factor 1 / (1 - p). `bits`: KeepBits.
 template <class Registers, class Bits>
 ATTILE_DEVICE void drop(Registers&& p, const Bits& bits) {
@@ -307,7 +322,7 @@ ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
   for (int k = 0; k < Registers::kRegCols / 4; ++k) {
     const PhiloxBlock random = sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
     ATTILE_UNROLL
-    for (int i = 0; i < 4; ++i) p.mask(0, k, i % 2 * 2 + i / 2, keep.mask(random.word[i]));
+    for (int i = 0; i < 4; ++i) p.word(0, k, i % 2 * 2 + i / 2) &= keep.mask(random.word[i]);
   }
 }
 

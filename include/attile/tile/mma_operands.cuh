@@ -4,7 +4,6 @@
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/fp8.cuh>
-#include <attile/arch/halves.h>
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
@@ -151,22 +150,7 @@ class RegisterLeft {
     }
   }
 
-  /// Returns the same of a result with 0 in place of negative numbers. T: 16 bits.
-  ATTILE_DEVICE static RegisterLeft positive(const Registers& p) {
-    RegisterLeft left;
-    ATTILE_UNROLL
-    for (int r = 0; r < Registers::kRegRows; ++r) {
-      ATTILE_UNROLL
-      for (int c = 0; c < Registers::kRegCols; c += 2) {
-        left.words_[r / 2][c / 4][c / 2 % 2 * 2 + r % 2] =
-            arch::positive_halves<T>(p.x[r][c], p.x[r][c + 1]);
-      }
-    }
-    return left;
-  }
-  /// Sets word w of a piece to 0 where the bits of the mask are 0.
-  ATTILE_DEVICE void mask(int i, int k, int w, std::uint32_t bits) { words_[i][k][w] &= bits; }
-
+  ATTILE_DEVICE std::uint32_t& word(int i, int k, int w) { return words_[i][k][w]; }
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
     ATTILE_UNROLL
     for (int w = 0; w < 4; ++w) a[w] = words_[i][k][w];

@@ -124,7 +124,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// Returns dropout(P)^T as an operand, of P^T as make_p has it.
   ATTILE_DEVICE static Left left_of(const Scores& p_dropped) {
     if constexpr (Traits::kSignsP) {
-      return Left::positive(p_dropped);
+      return tile::positive_left<Left>(p_dropped);
     } else {
       return Left(p_dropped);
     }
