@@ -73,10 +73,13 @@ struct Sm80ForwardTiles {
 /// where shared memory has room for P. As many blocks share a multiprocessor as its shared memory,
 /// 1 KB more than a block's, has room for. Elements of fp8 take registers on their way to a
 /// product: `converts` says that K or V has them, and `converts_queries` that Q has them, too,
-/// where the device has no instruction for their products (arch::mma_m16n8k32).
+/// where the device has no instruction for their products (arch::mma_m16n8k32). `tall`: 32 rows a
+/// warp where scores are not plain, too, up to 64 columns: 0.86 to 0.98 of the time with dropout,
+/// ALiBi or a mask that is asked for each score (H200, bench/log/tuning-sm80.md).
 constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain, bool converts,
-                                              bool converts_queries) {
+                                              bool converts_queries, bool tall) {
   if (dim <= 128) {
+    if (!plain && tall && dim <= 64) return {128, 64, 4, 1, 2};
     if (!plain || (converts_queries && dim > 64)) return {64, 64, 4, 1, 2};
     if (dim <= 64) return {128, converts ? 64 : 128, 4, 1, 2};
     return {128, shared_kb < 163 || (converts && shared_kb >= 227) ? 32 : 64, 4, 1, 2};
@@ -270,16 +273,20 @@ struct Sm80BackwardTiles {
   int br, bc, warps, warps_n, dq_warps_n, blocks_per_sm, stages;
 };
 
-/// Returns the tiles of the sm80 backward kernels for 16-bit types.
-constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool plain) {
+/// Returns the tiles of the sm80 backward kernels for 16-bit types. `larger`: up to 128 columns
+/// scores that are not plain have the tiles of plain ones, too, which take 0.74 to 0.99 of the time
+/// of the others (H200, bench/log/tuning-sm80.md); not in order, which was not measured, nor where
+/// they spill.
+constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool plain, bool larger) {
   const bool large = shared_kb >= 227;
-  if (dim <= 64)
-    return plain ? Sm80BackwardTiles{32, 128, 4, 1, 4, 2, 1}
-                 : Sm80BackwardTiles{32, 64, 4, 1, 2, 2, 1};
+  if (dim <= 64) {
+    return plain || larger ? Sm80BackwardTiles{32, 128, 4, 1, 4, 2, 1}
+                           : Sm80BackwardTiles{32, 64, 4, 1, 2, 2, 1};
+  }
   if (dim <= 128) {
-    if (!plain) return {32, 64, 4, 2, 2, 2, 1};
-    return large ? Sm80BackwardTiles{64, 128, 8, 2, 4, 1, 2}
-                 : Sm80BackwardTiles{64, 64, 4, 2, 2, 2, 1};
+    if (!plain && !larger) return {32, 64, 4, 2, 2, 2, 1};
+    return plain && large ? Sm80BackwardTiles{64, 128, 8, 2, 4, 1, 2}
+                          : Sm80BackwardTiles{64, 64, 4, 2, 2, 2, 1};
   }
   if (shared_kb < 163) return {32, 32, 4, 2, 2, 1, 1};
   if (!plain) return {32, 64, 8, 2, 4, 1, 1};
