@@ -130,6 +130,7 @@ constexpr bool is_long(TileSet set) {
 struct Sm90Tiles {
   int br, bc, stages, element_stages = 0, output_parts = 1;
   bool overlaps = true, waits_late = false;
+  int transposed_from_rows = 0;
 };
 
 /// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
@@ -189,6 +190,10 @@ constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
   return sm90_general_forward_tiles(dim);
 }
 
+/// The rows that share a kv head from which on V in fp8 of more than 128 columns is transposed
+/// ahead (bench/log/tuning-fp8.md).
+inline constexpr int kTransposedFromRows = 4096;
+
 /// Returns the tiles where Q, K and V are in fp8. Products take half the time of those of 16 bits,
 /// and the softmax the same, so that the work of a step which does not depend on Bc counts for
 /// more: Bc is the largest that spills nothing, but for unpromoted sums of 65 to 128 columns, of
@@ -207,14 +212,14 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
     if (promotes) return {128, 160, 2, 0, 2};
     return bare ? Sm90Tiles{192, 96, 2, 0, 1, true, true} : Sm90Tiles{128, 160, 2};
   }
-  if (!promotes) return {128, fast ? 96 : 32, 2, 0, 1, true, fast};
+  if (!promotes) return {128, fast ? 96 : 32, 2, 0, 1, true, fast, kTransposedFromRows};
   if (!fast) {
     int parts = dv <= 192 ? 3 : 4;
     while (round_up(dv, 32) % (16 * parts) != 0) ++parts;  // each a multiple of 16 columns
     // With 64 keys and dropout 256 columns spill.
     return {128, dv <= 192 ? 64 : 32, 2, 0, parts, false};
   }
-  return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true};
+  return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true, kTransposedFromRows};
 }
 
 /// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of

@@ -101,7 +101,8 @@ struct Sm90Forward {
       ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                 sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
                              kTiles.element_stages, kCounts, has_columns(kTileSet),
-                             kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late>>;
+                             kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late,
+                             kTiles.transposed_from_rows>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>

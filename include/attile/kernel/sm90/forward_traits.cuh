@@ -183,10 +183,16 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
           : 1;
   /// Whether it may also lie by columns, so that its keys are only put into order.
   static constexpr bool kTakesColumns = kFp8Values && P::SequencesType::kUniform;
+  /// Whether it may also be transposed ahead, from how many rows on (Tuning).
+  static constexpr int kTransposedFromRows = TuningType::kTransposedFromRows;
+  static constexpr bool kTransposesAhead =
+      kTransposedFromRows > 0 && kTakesColumns && !kHasScheduler;
   /// The warps that transpose it: that of the scheduler, too, where there is none.
   static constexpr int kTransposers = kHasScheduler ? 1 : 2;
   /// The pieces of V that each of them loads at once, by the registers that it has.
   static constexpr int kTransposedPieces = kProducerRegisters >= 40 ? 4 : 2;
+  /// The same where V lies by columns: with more than 1 wide kernels spill.
+  static constexpr int kReorderedPieces = kOutputCols > 128 ? 1 : kTransposedPieces;
   using LoadedVPipeline = tile::Pipeline<LoadedVTile, max(kLoadedVStages, 1)>;
   /// S, sums of P V, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;
