@@ -123,14 +123,14 @@ struct Sm90Backward {
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct Sm80Backward {
-  /// A modifier's elements, a mask that is asked for each score, and above 64 columns dropout with
-  /// a modifier would spill.
-  static constexpr bool kLarger =
-      kMode == DqMode::kAccumulate &&
-      (max(D, Dv) <= 64 || !Args::DropoutType::kEnabled ||
-       kIsIdentity<
-           typename Args::ScoreModType>)&&IntervalMask<MaskInTiles<typename Args::MaskType>> &&
-      Args::SequencesType::kUniform && !kHasElements<typename Args::ScoreModType, StandardMath>;
+  using S = typename Args::ScoreModType;
+  /// A modifier's elements, a mask that is asked for each score, and dropout beside ALiBi, or
+  /// beside any modifier above 64 columns, would spill.
+  static constexpr bool kDropoutFits =
+      !Args::DropoutType::kEnabled || kIsIdentity<S> || (max(D, Dv) <= 64 && kNeedsScores<S>);
+  static constexpr bool kLarger = kMode == DqMode::kAccumulate && kDropoutFits &&
+                                  IntervalMask<MaskInTiles<typename Args::MaskType>> &&
+                                  Args::SequencesType::kUniform && !kHasElements<S, StandardMath>;
   static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)

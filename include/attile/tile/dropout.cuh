@@ -6,6 +6,7 @@
 #include <attile/arch/math.h>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/dropout.h>
 #include <attile/core/index.h>
@@ -258,7 +259,7 @@ class KeepSigns {
 
  private:
   static constexpr int kPairs = Registers::kRegRows / 2 * Registers::kRegCols;
-  std::uint32_t words_[kPacked ? ceil_div(kPairs, 16) : kPairs] = {};
+  Array<std::uint32_t, (kPacked ? ceil_div(kPairs, 16) : kPairs)> words_ = {};
   Sampler sampler_;
 };
 

@@ -172,12 +172,14 @@ class DqOrder {
   ATTILE_DEVICE void signal_listed() const { arch::store_release(p_.listed_flag, 1); }
   /// Waits for that. Scope    each thread of the kernel behind the pass that reads the lists.
   ATTILE_DEVICE void await_listed() const {
-    if (!Traits::kSignalsDqReady || p_.kv_blocks() == 0) {
-      arch::await_dependencies();
-      return;
+    if constexpr (Traits::kSignalsDqReady) {
+      if (p_.kv_blocks() > 0) {
+        while (arch::load_acquire(p_.listed_flag) == 0) {
+        }
+        return;
+      }
     }
-    while (arch::load_acquire(p_.listed_flag) == 0) {
-    }
+    arch::await_dependencies();
   }
   /// Says that part `part` of a kv block's dQ has been added. Scope    one thread, after all that
   /// added it.
