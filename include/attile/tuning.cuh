@@ -50,12 +50,16 @@ struct PortableBackward {
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Forward {
+  using S = typename Args::ScoreModType;
+  /// What other modifiers have to compute or to read takes registers, or longer (softcap at 1k).
+  static constexpr bool kTall = !kNeedsScores<S> && !kHasElements<S, StandardMath> &&
+                                Args::SequencesType::kUniform && !Fp8<typename Args::Elements::K>;
   static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
           : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>,
                                Fp8<typename Args::Elements::K>,
-                               Args::Elements::kFp8Queries&& kSharedKb >= 163));
+                               Args::Elements::kFp8Queries&& kSharedKb >= 163, kTall));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
 };
@@ -97,7 +101,8 @@ struct Sm90Forward {
       ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                 sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
                              kTiles.element_stages, kCounts, has_columns(kTileSet),
-                             kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late>>;
+                             kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late,
+                             kTiles.transposed_from_rows>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
@@ -118,10 +123,18 @@ struct Sm90Backward {
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct Sm80Backward {
+  using S = typename Args::ScoreModType;
+  /// A modifier's elements, a mask that is asked for each score, and dropout beside ALiBi, or
+  /// beside any modifier above 64 columns, would spill.
+  static constexpr bool kDropoutFits =
+      !Args::DropoutType::kEnabled || kIsIdentity<S> || (max(D, Dv) <= 64 && kNeedsScores<S>);
+  static constexpr bool kLarger = kMode == DqMode::kAccumulate && kDropoutFits &&
+                                  IntervalMask<MaskInTiles<typename Args::MaskType>> &&
+                                  Args::SequencesType::kUniform && !kHasElements<S, StandardMath>;
   static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
-          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>));
+          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>, kLarger));
   using type =
       sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode,

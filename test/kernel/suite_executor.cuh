@@ -214,11 +214,22 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
   return own;
 }
 
+/// Whether V in fp8 may be transposed ahead of a kernel.
+template <class Traits>
+constexpr bool transposes_ahead() {
+  if constexpr (requires { Traits::kTransposesAhead; }) {
+    return Traits::kTransposesAhead;
+  } else {
+    return false;
+  }
+}
+
 /// The forward pass, of every second batch size with scratch memory where sequences have lengths of
-/// their own: kernels then share the work in another way.
+/// their own, or V may be transposed ahead: kernels then share the work in another way, or load
+/// another V.
 template <class Traits>
 cudaError_t forward_either_way(const typename Traits::Args& args) {
-  if constexpr (!Traits::SequencesType::kUniform) {
+  if constexpr (!Traits::SequencesType::kUniform || transposes_ahead<Traits>()) {
     if (args.batch % 2 == 0) {
       return with_workspace([&](void* workspace, std::size_t& bytes) {
         return attile::forward<Traits>(workspace, bytes, args);

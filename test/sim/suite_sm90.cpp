@@ -243,8 +243,9 @@ const bool kRegistered = [] {
   suite.forward<__half>(
       "128x64", simulated<Two>(kMost),
       kSimulatedPolicies + kSequencePolicies + kBlockPolicies + policies<kSink, kOwnLengthsSink>);
-  suite.forward<__half>("128x64", simulated<Two>(kMost),
-                        policies<kCachedCausal, kEarlier, kFullAlibi>);
+  suite.forward<__half>(
+      "128x64", simulated<Two>(kMost),
+      policies<kCachedCausal, kEarlier> + in_full(policies<>, policies<kFullAlibi>));
   suite.forward<__nv_bfloat16>(
       "192x32", simulated<Three>(kMost),
       policies<kCausal, kFullAlibi, kPackedCausal, kPreparedAlibi, kEarlierEverything> +

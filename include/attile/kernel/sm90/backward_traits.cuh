@@ -5,6 +5,7 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/block_sparse.h>
+#include <attile/core/dropout.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/backward_step.cuh>
@@ -99,6 +100,20 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kPBeforeDp =
       kFastPath || (!kGradientOfScores &&
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
+  /// Whether P gets the sign of dropout's decision (tile::KeepSigns), which the factor of dS then
+  /// has, too. In order, beside the sums of a modifier's gradient, and above 64 columns beside
+  /// masks of more than a comparison or in two parts, that would spill.
+  static constexpr bool kSignsP = [] {
+    using M = typename P::MaskType;
+    constexpr bool kFits =
+        max(D, Dv) <= 64 ||
+        (max(D, Dv) > 96 && (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>));
+    return GroupSampler<typename P::DropoutType::Sampler> && kPBeforeDp && !kProductPerWarpgroup &&
+           kNeverFalls<typename P::ScoreModType> && !kModifierGradient &&
+           kMode == DqMode::kAccumulate && kFits;
+  }();
+  /// Whether that keeps the decisions until then as bits, for which there are registers.
+  static constexpr bool kPacksSigns = max(D, Dv) > 64;
   /// A tile of the score modifier's elements, and its pipeline. Consumers read them when they make
   /// P.
   static constexpr int kElementStages = TuningType::kElementStages;

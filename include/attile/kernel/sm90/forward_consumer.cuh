@@ -281,13 +281,13 @@ class ForwardConsumer {
       tile::modify_and_mask<true>(s_frag_, coord, modifier, policies);
     }
   }
-  /// Makes P of S, adds to l (line 9), and makes P the left operand of P V.
+  /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, scales().scale_log2);
-    if constexpr (Traits::DropoutType::kEnabled) {
-      tile::drop(s_frag_, coord(kv_tile), sampler_);
-    }
+    constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
+    if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);
+    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_);
   }
 
   // The order of consumers, with kOrdersConsumers.

@@ -46,9 +46,12 @@ constexpr int consumer_registers(int consumers, int producer) {
 ///             not in registers at the same time.
 /// WaitsLate   a consumer waits for V of a tile behind the tile's exponentials, and not ahead of
 ///             them, which is faster where V comes late: in fp8 of three consumers, or wide.
+/// TransposedFromRows   with scratch memory V in fp8 is transposed ahead of the kernel
+///             (transposed_values.cuh) where at least so many rows of query heads share a kv head;
+///             0: never.
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
           bool Counts = false, bool Columns = false, int OutputParts = 1, bool Orders = false,
-          bool Overlaps = true, bool WaitsLate = false>
+          bool Overlaps = true, bool WaitsLate = false, int TransposedFromRows = 0>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -64,6 +67,7 @@ struct Tuning {
   static constexpr bool kOverlaps = Overlaps;
   static constexpr bool kWaitsLate = WaitsLate;
   static constexpr bool kColumns = Columns;
+  static constexpr int kTransposedFromRows = TransposedFromRows;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
