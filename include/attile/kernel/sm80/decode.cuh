@@ -296,17 +296,22 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     if (rehearses) return;
     if (tile >= tiles.last) break;  // and those of the next part are on theirs
     loads.await_tile();
-    if (kByWarpgroup<Traits> && !divides_keys) {
-      arch::fence_async_proxy();  // products read by the async proxy what this thread has copied
-    }
     if (tile == tiles.first) {
+      if (kByWarpgroup<Traits> && !divides_keys) arch::fence_async_proxy();  // as below
       arch::barrier();  // Q has arrived before all groups read it, and this tile
       if constexpr (Traits::kScalesQueries) {
         tile::scale_to_half<Traits::kThreads>(loads.q(), part.rows, factors);
         arch::barrier();  // Q in fp16, and its factors, are there before they are read
       }
     } else {
-      loads.barrier_of_group();  // the tile has arrived before others of the group read it
+      // The fence has a path of its own: in one with the tiles of few rows it cost these time, too,
+      // although they skipped it (bench/log/tuning-decode.md).
+      if (kByWarpgroup<Traits> && !divides_keys) {
+        arch::fence_async_proxy();  // wgmma reads by the async proxy what this thread has copied
+        loads.barrier_of_group();   // what others have copied is there
+      } else {
+        loads.barrier_of_group();  // the tile has arrived before others of the group read it
+      }
     }
     if (divides_keys) {
       compute_tile<WarpShare<Traits, true>>(p, part, loads, tile, factors, scale, scale_log2,
