@@ -235,7 +235,7 @@ constexpr auto fitted(auto tiles) {
 
 /// Holds the tiles of the sm90 backward kernel, and their tuning (sm90::BackwardTuning).
 struct Sm90BackwardTiles {
-  int br, bc, stages, p_steps;
+  int br, bc, stages, p_steps, element_stages = 0;
 };
 /// Returns the tiles of the sm90 backward kernel. A step with a modifier and dropout is so long
 /// that 128 rows, which go in two parts, take more instructions than the caches have: with 64 rows
@@ -248,16 +248,26 @@ constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_lon
   return {64, 64, 2, 1};
 }
 
+/// Returns the same with tiles of a modifier's elements, for which above 192 columns half of P
+/// leaves room.
+constexpr Sm90BackwardTiles sm90_element_backward_tiles(int dim, int dim_v) {
+  const int larger = max(dim, dim_v);
+  if (larger <= 96) return {128, 128, 2, 1, larger <= 80 ? 2 : 1};
+  if (larger <= 128) return {64, 128, 2, 1, 2};
+  if (dim <= 192 && dim_v <= 128) return {64, 64, 3, 2, 4};
+  return min(dim, dim_v) <= 192 ? Sm90BackwardTiles{64, 64, 2, 1, 4}
+                                : Sm90BackwardTiles{64, 64, 2, 0, 2};
+}
+
 /// Says whether there is an sm90 backward pass with tiles of a modifier's elements: where P is made
-/// of S and them alone, and shared memory has room for them beside dQ.
+/// of S and them alone.
 template <class Args, int D, int Dv>
 inline constexpr bool kHasBackwardElementTiles = [] {
   constexpr int kDim = max(D, Dv);
-  constexpr bool kHasRoom = kDim <= 64 || (96 < kDim && kDim <= 128);
   constexpr bool kGradientOfScores =
       kHasGradient<typename Args::ScoreModType> && kNeedsScores<typename Args::ScoreModType>;
-  return kHasElementTiles<Args> && kHasRoom && !kGradientOfScores &&
-         (kDim <= 64 || !Args::DropoutType::kEnabled);
+  return kHasElementTiles<Args> && !kGradientOfScores &&
+         (kDim <= 64 || kDim > 128 || !Args::DropoutType::kEnabled);
 }();
 
 /// Holds the tiles of the sm80 backward kernels, and their tuning (sm80::BackwardTuning).

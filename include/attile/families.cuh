@@ -95,11 +95,7 @@ struct Sm90Family {
     using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
     if constexpr (kHasBackwardElementTiles<Args, D, Dv>) {
       using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kElements>;
-      if constexpr (Elements::kBulkDq == Traits::kBulkDq) {
-        if (sm90::runs<Elements>(args)) {
-          return f(std::type_identity<Elements>{});
-        }
-      }
+      if (sm90::runs<Elements>(args)) return f(std::type_identity<Elements>{});
     }
     return f(std::type_identity<Traits>{});
   }

@@ -105,15 +105,12 @@ struct Sm90Backward {
   using S = typename Args::ScoreModType;
   static constexpr bool kHasLongSteps =
       Args::DropoutType::kEnabled && !kIsIdentity<S> && !kHasElements<S, StandardMath>;
-  static constexpr Sm90BackwardTiles kTiles =
-      fitted<typename Args::MaskType>(sm90_backward_tiles(D, Dv, kHasLongSteps));
-  static constexpr int kElementStages = kTileSet != TileSet::kElements ? 0
-                                        : max(D, Dv) <= 64             ? 1
-                                                                       : 2;
-  using type =
-      sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
-                           typename Args::Policies, Dv, kMode,
-                           sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kElementStages>>;
+  static constexpr Sm90BackwardTiles kTiles = fitted<typename Args::MaskType>(
+      kTileSet == TileSet::kElements ? sm90_element_backward_tiles(D, Dv)
+                                     : sm90_backward_tiles(D, Dv, kHasLongSteps));
+  using type = sm90::BackwardTraits<
+      min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
+      kMode, sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kTiles.element_stages>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>

@@ -80,6 +80,12 @@ using ElementsBackward =
 using ElementsRows = ElementsBackward<128, 128, Dims<64>, 1, attile::DqMode::kAccumulate>;
 using ElementsColumns = ElementsBackward<64, 128, Dims<128>, 2, attile::DqMode::kAccumulate>;
 using ElementsInOrder = ElementsBackward<64, 64, Dims<64>, 2, attile::DqMode::kInOrder>;
+template <class Dim, attile::DqMode kMode = attile::DqMode::kAccumulate>
+using ElementsOf = GpuExecutor<Dim, Sm90DefaultTiles<attile::sm90::TileSet::kElements>, kMode>;
+using Elements96 = ElementsOf<Dims<96, 96, 64>>;
+using Elements192x128 = ElementsOf<Dims<192, 128>>;
+using Elements256 = ElementsOf<Dims<256, 256, 96>>;
+using ElementsInOrder256 = ElementsOf<Dims<256, 256, 96>, attile::DqMode::kInOrder>;
 
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.
@@ -279,6 +285,13 @@ const bool kRegistered = [] {
                          policies<kHalfBias>);
   suite.backward<__nv_bfloat16>("elements_in_order", simulated<ElementsInOrder>(kSeveralTiles),
                                 policies<kHalfBias>);
+  suite.backward<__half>("elements_d96", simulated<Elements96>(kSeveralTiles), policies<kHalfBias>);
+  suite.backward<__nv_bfloat16>("elements_d192x128", simulated<Elements192x128>(kSeveralTiles),
+                                policies<kHalfBias>);
+  suite.backward<__half>("elements_d256", simulated<Elements256>(kSeveralTiles),
+                         policies<kHalfBias>);
+  suite.backward<__half>("elements_in_order_d256", simulated<ElementsInOrder256>(kSeveralTiles),
+                         policies<kHalfBias>);
   suite.forward<__half>("d64x32", simulated<Narrow>(kMost), policies<kCausal>);
   suite.forward<__half>("d256", simulated<Deep>(kWide),
                         policies<kNone, kCausal, kOwnLengths, kEarlier>);

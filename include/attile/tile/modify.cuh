@@ -256,21 +256,21 @@ class ElementReader {
 
 /// Holds the elements of a thread's scores, read out of a tile of 16-bit elements in shared memory
 /// whose columns are the rows of the registers, each warp those of its rows of the registers.
-/// Shapes   Registers: an MmaTile with 16 rows for each warp, as many as the tile has columns;
-///          their columns are the tile's rows from `row` on.
+/// Shapes   Registers: an MmaTile with 16 rows for each warp, of which row r has column r modulo
+///          the tile's columns; their columns are the tile's rows.
 template <class Registers, class Tile>
 class TransposedElements {
-  static_assert(Registers::kRegRows == 2 && Registers::kCols % 16 == 0,
+  static_assert(Registers::kRegRows == 2 && Registers::kCols == Tile::kRows,
                 "attile::tile::TransposedElements: each warp has 16 rows of the registers");
 
  public:
-  ATTILE_DEVICE TransposedElements(const Tile& tile, int row) {
+  ATTILE_DEVICE explicit TransposedElements(const Tile& tile) {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const PieceReader<Tile> reader(tile.from_row(row), lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const PieceReader<Tile> reader(tile, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const int col = Registers::warp_row() % Tile::kCols;
     ATTILE_UNROLL
     for (int piece = 0; piece < kPieces; ++piece) {
-      arch::load_matrices_transposed(words_[piece],
-                                     reader.address(piece * 16, Registers::warp_row()));
+      arch::load_matrices_transposed(words_[piece], reader.address(piece * 16, col));
     }
   }
 

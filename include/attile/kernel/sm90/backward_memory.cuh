@@ -149,7 +149,9 @@ struct BackwardMemory {
       v().init(kReleasingWarps);
       q().init(kReleasingWarps);
       dout().init(kReleasingWarps);
-      if constexpr (Traits::kElementStages > 0) elements().init(kReleasingWarps);
+      if constexpr (Traits::kElementStages > 0) {
+        elements().init(Traits::kProductPerWarpgroup ? kWarps : kReleasingWarps);
+      }
       if constexpr (Traits::kProductPerWarpgroup) {
         for (int i = 0; i < Traits::kDsTiles + Traits::kPBuffers; ++i) {
           arch::mbarrier_init(barrier_pair(i, 0).full, kWarps);

@@ -30,6 +30,51 @@
 
 namespace attile::sm90 {
 
+/// Loads the score modifier's elements of the parts of each tile of Q, with kElementStages. Parts
+/// for which the pipeline has no stage beside the others of their tile wait until these have been
+/// read: they are loaded behind the next Q and dO, which must not wait that long.
+/// Scope    one thread.
+template <class Traits>
+class PartElements {
+  static constexpr int kAtOnce = min(Traits::kElementStages, Traits::kParts);
+
+ public:
+  ATTILE_DEVICE PartElements(const TmaBackwardParams<Traits>& p, const BackwardMemory<Traits>& smem)
+      : p_(p), smem_(smem) {}
+
+  /// Loads those of the tile before that are left, and the first ones of a tile's.
+  ATTILE_DEVICE void load(const WorkTile& at) {
+    end(at);
+    load_parts(at, at.head, at.row0, 0, kAtOnce);
+    head_ = at.head;
+    row0_ = at.row0;
+  }
+  /// Loads those of the last tile that are left. `kv`: the work tile of the kv block.
+  ATTILE_DEVICE void end(const WorkTile& kv) {
+    if (kAtOnce < Traits::kParts && head_ >= 0) {
+      load_parts(kv, head_, row0_, kAtOnce, Traits::kParts);
+    }
+  }
+
+ private:
+  ATTILE_DEVICE void load_parts(WorkTile at, int head, int row0, int begin, int end) {
+    if constexpr (Traits::kElementStages > 0) {
+      at.head = head;
+      ATTILE_UNROLL
+      for (int part = begin; part < end; ++part) {
+        at.row0 = row0 + part * Traits::kPartRows;
+        p_.elements.load(smem_.elements(), state_, at, at.kv_tile() * Traits::kBc);
+        state_.advance();
+      }
+    }
+  }
+
+  const TmaBackwardParams<Traits>& p_;
+  const BackwardMemory<Traits>& smem_;
+  typename Traits::ElementPipeline::State state_;
+  int head_ = -1, row0_ = 0;  // of the tile before
+};
+
 /// Loads K and V of a kv block (line 6), and Q, dO, LSE and delta of every tile of rows that sees
 /// it (line 9); with kElementStages also the modifier's elements of their scores. With each tile of
 /// Q goes which rows they are (QStage); after the last one goes a
@@ -60,7 +105,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   // The next kernel may not begin earlier: it would read flags that preprocessing has not reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
   tile::PipelineState<Traits::kStages> state;
-  typename Traits::ElementPipeline::State element_state;
+  PartElements<Traits> elements(p, smem);
   ATTILE_UNROLL_BY(1)
   for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance()) {
     const WorkTile at = loop.tile(kv);
@@ -78,12 +123,10 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
                     Statistics::kRowBytes, full);
     smem.dout().producer_acquire(state);
     smem.dout().load(state, p.do_map, rows);
-    if constexpr (Traits::kElementStages > 0) {
-      p.elements.load(smem.elements(), element_state, at, at.kv_tile() * Traits::kBc);
-      element_state.advance();
-    }
+    elements.load(at);
     state.advance();
   }
+  elements.end(kv);
   q_pipeline.await_empty(state);
   arch::store(smem.statistics(state.stage).header(), Vec<int, 4>{-1, 0, 0, 0});  // the end
   static_cast<void>(q_pipeline.expect(state, 0));

@@ -99,16 +99,6 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kPBeforeDp =
       kFastPath || (!kGradientOfScores &&
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
-  /// A tile of the score modifier's elements, and its pipeline. Consumers read them when they make
-  /// P.
-  static constexpr int kElementStages = TuningType::kElementStages;
-  static_assert(kElementStages == 0 ||
-                    (P::SequencesType::kUniform && kPBeforeDp && !kProductPerWarpgroup),
-                "attile::sm90::BackwardTraits: tiles of a modifier's elements are for sequences of "
-                "one length, Uniform, up to 128 columns, and above 64 without dropout");
-  using ElementTile =
-      tile::PanelTile<Br, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
-  using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
   /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40.
@@ -170,6 +160,15 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kPartRows = kProductPerWarpgroup && !kFastPath ? 32 : 64;
   /// Parts of a tile.
   static constexpr int kParts = Br / kPartRows;
+  /// The score modifier's elements of a part, and their pipeline. Consumers read them when they
+  /// make P.
+  static constexpr int kElementStages = TuningType::kElementStages;
+  static_assert(kElementStages == 0 || (P::SequencesType::kUniform && kPBeforeDp),
+                "attile::sm90::BackwardTraits: tiles of a modifier's elements are for sequences of "
+                "one length, Uniform, and from 65 to 128 columns without dropout");
+  using ElementTile =
+      tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
+  using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   /// Whether a score modifier and dropout share the registers of a thread.
   static constexpr bool kModifierAndDropout =
       P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;
@@ -236,9 +235,9 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// With kProductPerWarpgroup, P of parts of tiles in fp32, in the order of registers: its offset,
   /// the number of parts that there is room for, and its bytes.
   static constexpr std::size_t kPOffset = kDsOffset + kDsTiles * DsTile::kBytes;
-  static constexpr int kPBuffers = TuningType::kPSteps * kParts;
+  static constexpr int kPBuffers = max(TuningType::kPSteps * kParts, 1);
   static constexpr std::size_t kPBytes =
-      kProductPerWarpgroup ? sizeof(float) * Br * Bc * TuningType::kPSteps : 0;
+      kProductPerWarpgroup ? sizeof(float) * kPartRows * Bc * kPBuffers : 0;
   /// The offset of the modifier's elements.
   static constexpr std::size_t kElementOffset = kPOffset + kPBytes;
   /// dQ of a tile in fp32, staged with kBulkDq: its offset and bytes.

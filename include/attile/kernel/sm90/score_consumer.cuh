@@ -103,6 +103,29 @@ struct ScoreConsumer {
     at.row0 = stage.row0 + row;
     return p.coord(at, kv.kv_tile() * Traits::kBc - register_row());
   }
+  /// Waits for the modifier's elements of a part, and reads them. Parts are counted through all
+  /// tiles. Scope    all lanes of a warp.
+  ATTILE_DEVICE auto read_elements(int part) const {
+    if constexpr (Traits::kElementStages > 0) {
+      const auto elements_smem = smem.elements().consumer_wait(element_state(part));
+      return tile::TransposedElements<Scores, typename Traits::ElementTile>(elements_smem);
+    } else {
+      return tile::NoElements();
+    }
+  }
+  /// Releases the elements of a part. They have been used: an arrival at the barrier overtakes
+  /// loads for whose results nothing has waited, and their rows would be replaced before they are
+  /// read.
+  ATTILE_DEVICE void release_elements(int part) const {
+    if constexpr (Traits::kElementStages > 0) {
+      arch::warp_barrier();  // by all lanes
+      smem.elements().consumer_release(element_state(part));
+    }
+  }
+  ATTILE_DEVICE static auto element_state(int part) {
+    constexpr int kStages = Traits::kElementStages;
+    return typename Traits::ElementPipeline::State{part % kStages, part / kStages & 1};
+  }
   /// Returns what adds to the gradient of a score modifier for this warp, which makes dS.
   ATTILE_DEVICE typename Traits::Gradient gradient() const {
     const int warp = arch::thread_index() % arch::kWarpgroupSize / arch::kWarpSize;

@@ -74,13 +74,13 @@ struct Tuning {
 /// Stages   stages of the pipelines of Q and of dO: a warpgroup waits for the next tiles before it
 ///          frees these.
 /// PSteps   tiles of P in shared memory, above 128 columns: the warpgroup that makes P hands them
-///          to the one that makes dS.
-/// ElementStages   stages of the pipeline of the score modifier's elements, up to 128 columns, as
-///          in Tuning.
+///          to the one that makes dS; 0: the part of a tile for which scores are made at a time.
+/// ElementStages   stages of the pipeline of the score modifier's elements, as in Tuning; each has
+///          those of such a part.
 template <int Stages = 2, int PSteps = 1, int ElementStages = 0>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
-  static_assert(PSteps >= 1, "attile::sm90::BackwardTuning: at least 1 tile of P");
+  static_assert(PSteps >= 0, "attile::sm90::BackwardTuning: tiles of P are 0 or more");
 
   static constexpr int kStages = Stages;
   static constexpr int kPSteps = PSteps;
