@@ -105,7 +105,7 @@ struct ScoreConsumer {
   }
   /// Waits for the modifier's elements of a part, and reads them. Parts are counted through all
   /// tiles. Scope    all lanes of a warp.
-  ATTILE_DEVICE auto read_elements(int part) const {
+  ATTILE_DEVICE auto read_elements(unsigned part) const {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements_smem = smem.elements().consumer_wait(element_state(part));
       return tile::TransposedElements<Scores, typename Traits::ElementTile>(elements_smem);
@@ -116,15 +116,16 @@ struct ScoreConsumer {
   /// Releases the elements of a part. They have been used: an arrival at the barrier overtakes
   /// loads for whose results nothing has waited, and their rows would be replaced before they are
   /// read.
-  ATTILE_DEVICE void release_elements(int part) const {
+  ATTILE_DEVICE void release_elements(unsigned part) const {
     if constexpr (Traits::kElementStages > 0) {
       arch::warp_barrier();  // by all lanes
       smem.elements().consumer_release(element_state(part));
     }
   }
-  ATTILE_DEVICE static auto element_state(int part) {
-    constexpr int kStages = Traits::kElementStages;
-    return typename Traits::ElementPipeline::State{part % kStages, part / kStages & 1};
+  ATTILE_DEVICE static auto element_state(unsigned part) {
+    constexpr unsigned kStages = Traits::kElementStages;
+    return typename Traits::ElementPipeline::State{static_cast<int>(part % kStages),
+                                                   static_cast<int>(part / kStages % 2)};
   }
   /// Returns what adds to the gradient of a score modifier for this warp, which makes dS.
   ATTILE_DEVICE typename Traits::Gradient gradient() const {
