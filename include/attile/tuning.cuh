@@ -71,10 +71,13 @@ struct Sm90Forward {
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
+  static constexpr sm90::Words kWords = has_columns(kTileSet)     ? sm90::Words::kColumns
+                                        : has_diagonals(kTileSet) ? sm90::Words::kDiagonals
+                                                                  : sm90::Words::kNone;
   /// What comes with K takes few registers, and no branch.
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
-      (has_columns(kTileSet) && IntervalMask<MaskInTiles<typename Args::MaskType>>);
+      (kWords != sm90::Words::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
   using M = typename Args::MaskType;
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
@@ -93,11 +96,10 @@ struct Sm90Forward {
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
-  using type =
-      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                             kTiles.element_stages, kCounts, has_columns(kTileSet),
-                             kTiles.output_parts, false, kTiles.overlaps, kTiles.waits_late>>;
+  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                         sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
+                                      kTiles.element_stages, kCounts, kWords, kTiles.output_parts,
+                                      false, kTiles.overlaps, kTiles.waits_late>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
@@ -110,7 +112,9 @@ struct Sm90Backward {
                                      : sm90_backward_tiles(D, Dv, kHasLongSteps));
   using type = sm90::BackwardTraits<
       min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
-      kMode, sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kTiles.element_stages>>;
+      kMode,
+      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kTiles.element_stages,
+                           has_diagonals(kTileSet) ? sm90::Words::kDiagonals : sm90::Words::kNone>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>

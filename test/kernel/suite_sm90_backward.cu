@@ -28,7 +28,7 @@ using D72 = Own<128, 128, Dims<72>, BackwardTuning<>>;
 using D64x32 = Own<128, 128, Dims<64, 32>>;
 using attile::sm90::TileSet;
 using Elements64 = GpuExecutor<Dims<64>, Sm90DefaultTiles<TileSet::kElements>>;
-using Elements96 = GpuExecutor<Dims<96, 96, 64>, Sm90DefaultTiles<TileSet::kElements>>;
+using Elements96 = GpuExecutor<Dims<96>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements128 = GpuExecutor<Dims<128>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements192 = GpuExecutor<Dims<192, 128>, Sm90DefaultTiles<TileSet::kElements>>;
 using Elements256 = GpuExecutor<Dims<256>, Sm90DefaultTiles<TileSet::kElements>>;

@@ -82,10 +82,10 @@ using ElementsColumns = ElementsBackward<64, 128, Dims<128>, 2, attile::DqMode::
 using ElementsInOrder = ElementsBackward<64, 64, Dims<64>, 2, attile::DqMode::kInOrder>;
 template <class Dim, attile::DqMode kMode = attile::DqMode::kAccumulate>
 using ElementsOf = GpuExecutor<Dim, Sm90DefaultTiles<attile::sm90::TileSet::kElements>, kMode>;
-using Elements96 = ElementsOf<Dims<96, 96, 64>>;
+using Elements96 = ElementsOf<Dims<96>>;
 using Elements192x128 = ElementsOf<Dims<192, 128>>;
-using Elements256 = ElementsOf<Dims<256, 256, 96>>;
-using ElementsInOrder256 = ElementsOf<Dims<256, 256, 96>, attile::DqMode::kInOrder>;
+using Elements256 = ElementsOf<Dims<256>>;
+using ElementsInOrder256 = ElementsOf<Dims<256>, attile::DqMode::kInOrder>;
 
 // Backward: dQ shared by its rows, and by its columns; above 128 columns each product is one
 // warpgroup's.

@@ -12,9 +12,11 @@
 #include <attile/kernel/backward/gradient_sums.cuh>
 #include <attile/kernel/problem/kernel_traits.h>
 #include <attile/kernel/sm90/element_tiles.cuh>
+#include <attile/kernel/sm90/modifier_words.cuh>
 #include <attile/kernel/sm90/tuning.h>
 #include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/modifier_math.h>
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/two_sums.cuh>
@@ -101,12 +103,13 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
-  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40.
+  /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words as
+  /// many as there are.
   static constexpr int kProducerRegisters = [] {
     constexpr bool kInOrder = kMode == DqMode::kInOrder;
     constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
-    if (kProductPerWarpgroup) return 24;
-    if (kLooks) return 40;
+    if (kProductPerWarpgroup) return TuningType::kWords == Words::kNone ? 24 : 32;
+    if (kLooks || TuningType::kWords != Words::kNone) return 40;
     return kConsumers == 3 || (kInOrder && kFastPath) ? 32 : 24;
   }();
   /// Registers of a consumer thread, without kProductPerWarpgroup: what the producer leaves.
@@ -169,14 +172,28 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   using ElementTile =
       tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
+  /// What a stage of Q has beside the tile for the score modifier.
+  static constexpr Words kWords = TuningType::kWords;
+  static_assert(kWords != Words::kColumns,
+                "attile::sm90::BackwardTraits: columns are those of the kv block, no words of Q");
+  static_assert(kWords == Words::kNone ||
+                    (P::SequencesType::kUniform && kPBeforeDp && kElementStages == 0),
+                "attile::sm90::BackwardTraits: a modifier's words are for sequences of one length, "
+                "Uniform, from 65 to 128 columns without dropout, and not with tiles of elements");
+  using WordTile = WordTileOf<kWords, typename P::ScoreModType, tile::MathOf<T>>;
+  using Word = typename WordTile::Word;
+  static constexpr std::size_t kWordBytes = word_count<kWords>(Br, Bc) * sizeof(Word);
   /// Whether a score modifier and dropout share the registers of a thread.
   static constexpr bool kModifierAndDropout =
       P::DropoutType::kEnabled && !kIsIdentity<typename P::ScoreModType>;
   /// Registers of a thread of each consumer warpgroup, with kProductPerWarpgroup, in the order of
-  /// Role: dQ, dV, dK. With the producer's 24 they are all that there are.
+  /// Role: dQ, dV, dK. With the producer's they are all that there are.
   static constexpr int kDvRoleRegisters =
-      kFastPath ? 192 : (kModifierAndDropout || kModifierGradient ? 200 : 208);
-  static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters, 392 - kDvRoleRegisters};
+      kFastPath                                                            ? 192
+      : kModifierAndDropout || kModifierGradient || kWords != Words::kNone ? 200
+                                                                           : 208;
+  static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters,
+                                           416 - kProducerRegisters - kDvRoleRegisters};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
   /// kProductPerWarpgroup, where all warpgroups have the same 64 rows of K and V.
   static constexpr int kRegisterRows = kConsumers * kWarpgroupRows;
@@ -255,8 +272,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr std::size_t kGradientBytes = (kProductPerWarpgroup ? 1 : kConsumers) *
                                                 (arch::kWarpgroupSize / arch::kWarpSize) *
                                                 Gradient::kWarpBytes;
-  /// Bytes of what follows the tiles: statistics, the rows of dS, barriers, and those sums.
-  static constexpr std::size_t kSmallBytes = kStages * Statistics::kBytes +
+  /// Bytes of what follows the tiles: statistics, words, the rows of dS, barriers, and those sums.
+  static constexpr std::size_t kSmallBytes = kStages * (Statistics::kBytes + kWordBytes) +
                                              (kDsTiles + 1) * kDqRowsBytes +
                                              kBarriers * sizeof(arch::Mbarrier) + kGradientBytes;
   /// Whether consumers stage dQ in shared memory, and producer warps add it to dq_accum by TMA.
@@ -278,10 +295,11 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       !(kBulkDq && kSignalsDqReady) || kZeroFillsInPass,
       "attile::sm90::BackwardTraits: with Bc = 192 no producer warp is left for the zero fill, by "
       "which the warps that add staged dQ wait for preprocessing; choose Bc = 64 or 128");
-  /// Where statistics, the rows of dS, the barriers and the sums of a score modifier's gradient
-  /// begin, and the shared memory of a block.
+  /// Where statistics, words, the rows of dS, the barriers and the sums of a score modifier's
+  /// gradient begin, and the shared memory of a block.
   static constexpr std::size_t kStatOffset = kDqOffset + (kBulkDq ? kDqBytes : 0);
-  static constexpr std::size_t kDqRowsOffset = kStatOffset + kStages * Statistics::kBytes;
+  static constexpr std::size_t kWordOffset = kStatOffset + kStages * Statistics::kBytes;
+  static constexpr std::size_t kDqRowsOffset = kWordOffset + kStages * kWordBytes;
   static constexpr std::size_t kBarrierOffset = kDqRowsOffset + (kDsTiles + 1) * kDqRowsBytes;
   static constexpr std::size_t kGradientOffset =
       kBarrierOffset + kBarriers * sizeof(arch::Mbarrier);

@@ -192,7 +192,7 @@ ATTILE_DEVICE void make_p_part(
   const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
   const auto keep_bits = consumer.ask_dropout(stage, kRow, consumer.held_or_new(sampler));
   const auto shown = consumer.ask_mask(stage, kRow);
-  const auto elements = consumer.read_elements(parts + kPart);
+  const auto elements = consumer.read_elements(stage, parts + kPart, kRow);
   consumer.template await_scores<0>(s, second);
   tile::fence_accumulators(dv_frag);  // dV of the part before is made, too
   const tile::TileCoord coord = consumer.coord(stage, kRow);

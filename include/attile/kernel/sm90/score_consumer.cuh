@@ -18,6 +18,8 @@
 #include <attile/kernel/sm90/named_barrier.cuh>
 #include <attile/tile/dropout.cuh>
 #include <attile/tile/mma_tile.cuh>
+#include <attile/tile/modifier_words.cuh>
+#include <attile/tile/modify.cuh>
 #include <attile/tile/pipeline.cuh>
 #include <attile/tile/scores.cuh>
 #include <attile/tile/two_sums.cuh>
@@ -103,12 +105,17 @@ struct ScoreConsumer {
     at.row0 = stage.row0 + row;
     return p.coord(at, kv.kv_tile() * Traits::kBc - register_row());
   }
-  /// Waits for the modifier's elements of a part, and reads them. Parts are counted through all
-  /// tiles. Scope    all lanes of a warp.
-  ATTILE_DEVICE auto read_elements(unsigned part) const {
+  /// Returns what the modifier reads for the scores of a part of a stage, row `row` on: waits for
+  /// the elements and reads them, or says where the words are. Parts are counted through all tiles.
+  /// Scope    all lanes of a warp.
+  ATTILE_DEVICE auto read_elements(const Stage& stage, unsigned part, int row) const {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements_smem = smem.elements().consumer_wait(element_state(part));
       return tile::TransposedElements<Scores, typename Traits::ElementTile>(elements_smem);
+    } else if constexpr (Traits::kWords == Words::kDiagonals) {
+      const int col = Rows::col(0) - register_row();  // of this thread's first score in the tile
+      return tile::DiagonalWords<typename Traits::Word>{
+          smem.words(stage.state.stage) + (col - row - Rows::row(0) + Traits::kBr - 1)};
     } else {
       return tile::NoElements();
     }

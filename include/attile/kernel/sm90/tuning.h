@@ -23,6 +23,11 @@ constexpr int consumer_registers(int consumers, int producer) {
   return min((at_start * (consumers + 1) - producer) / consumers / 8 * 8, 256);
 }
 
+/// Says what a warp of the producer reads for a score modifier, and writes beside tiles: nothing,
+/// or a word for each column or each diagonal. The modifier has to say of its values that it reads
+/// nothing else (reads_columns, reads_diagonals).
+enum class Words { kNone, kColumns, kDiagonals };
+
 /// Holds what changes a forward kernel's speed and not its result, beside its tiles. It is a type
 /// and not a value for the reason that portable::Tuning gives.
 /// Stages      stages of the pipelines of K and of V.
@@ -35,8 +40,7 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Counts      blocks take their work tiles by a counter in scratch memory, as they do where
 ///             sequences have lengths of their own (dynamic_schedule.cuh). It is meant for masks
 ///             under which tiles of rows see very different numbers of keys.
-/// Columns     a stage of K has what the score modifier reads for each column (column_tile), which
-///             has to say so of its values (reads_columns).
+/// ReadWords   what a stage of K has beside the tile, of what the score modifier reads.
 /// OutputParts with V in fp8 and promoted sums (Fp8Sums): into how many parts the columns of P V
 /// are
 ///             cut, one of which is in registers beside O. With one P V is made beside the maximum
@@ -47,7 +51,8 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// WaitsLate   a consumer waits for V of a tile behind the tile's exponentials, and not ahead of
 ///             them, which is faster where V comes late: in fp8 of three consumers, or wide.
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
-          bool Counts = false, bool Columns = false, int OutputParts = 1, bool Orders = false,
+          bool Counts = false, Words ReadWords = Words::kNone, int OutputParts = 1,
+          bool Orders = false,
           bool Overlaps = true, bool WaitsLate = false>
 struct Tuning {
   static_assert(Stages >= 2,
@@ -63,7 +68,7 @@ struct Tuning {
   static constexpr bool kOrders = Orders;
   static constexpr bool kOverlaps = Overlaps;
   static constexpr bool kWaitsLate = WaitsLate;
-  static constexpr bool kColumns = Columns;
+  static constexpr Words kWords = ReadWords;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
@@ -77,7 +82,8 @@ struct Tuning {
 ///          to the one that makes dS; 0: the part of a tile for which scores are made at a time.
 /// ElementStages   stages of the pipeline of the score modifier's elements, as in Tuning; each has
 ///          those of such a part.
-template <int Stages = 2, int PSteps = 1, int ElementStages = 0>
+/// ReadWords   as in Tuning, beside tiles of Q: nothing or kDiagonals.
+template <int Stages = 2, int PSteps = 1, int ElementStages = 0, Words ReadWords = Words::kNone>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
   static_assert(PSteps >= 0, "attile::sm90::BackwardTuning: tiles of P are 0 or more");
@@ -85,6 +91,7 @@ struct BackwardTuning {
   static constexpr int kStages = Stages;
   static constexpr int kPSteps = PSteps;
   static constexpr int kElementStages = ElementStages;
+  static constexpr Words kWords = ReadWords;
 
   /// The traits that attile::BackwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/core/check.h>
+#include <attile/core/config.h>
+#include <attile/core/score_mod.h>
+#include <attile/core/tile_modifier.h>
+#include <attile/kernel/sm90/tuning.h>
+
+#include <type_traits>
+#include <utility>
+
+// The words that a score modifier reads for columns or diagonals (Words), and which warps of the
+// producer write beside tiles.
+
+namespace attile::sm90 {
+
+/// Names a score modifier's column or diagonal tile, and the word that it reads.
+template <Words kWords, class S, class Math>
+struct WordTileOf {
+  using Word = float;
+};
+template <class S, class Math>
+struct WordTileOf<Words::kColumns, S, Math> {
+  using type = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
+  using Word = std::remove_cvref_t<decltype(std::declval<const type&>().col(0))>;
+  static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
+                "attile: what a column tile reads for a column is a word of 4 bytes");
+};
+template <class S, class Math>
+struct WordTileOf<Words::kDiagonals, S, Math> {
+  using type = decltype(std::declval<const S&>().diagonal_tile(ScoreBlock(), Math()));
+  using Word = std::remove_cvref_t<decltype(std::declval<const type&>().diagonal(0))>;
+  static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
+                "attile: what a diagonal tile reads for a diagonal is a word of 4 bytes");
+};
+
+/// Is the number of words of a tile of scores.
+template <Words kWords>
+constexpr int word_count(int rows, int cols) {
+  switch (kWords) {
+    case Words::kNone:
+      return 0;
+    case Words::kColumns:
+      return cols;
+    case Words::kDiagonals:
+      return rows + cols;
+  }
+  return 0;
+}
+
+/// Refuses a score modifier that reads something else with its values.
+template <Words kWords, class S>
+Check check_words(const S& mod) {
+  if constexpr (kWords == Words::kColumns) {
+    if (!mod.reads_columns()) {
+      return refuse(
+          "this sm90 kernel reads a score modifier's data once for each column, and reads_columns "
+          "says that they differ between rows");
+    }
+  }
+  if constexpr (kWords == Words::kDiagonals) {
+    if (!mod.reads_diagonals()) {
+      return refuse(
+          "this sm90 kernel reads a score modifier's data once for each col - row, and "
+          "reads_diagonals says that they differ along a diagonal");
+    }
+  }
+  return {};
+}
+
+}  // namespace attile::sm90
