@@ -100,10 +100,8 @@ struct Sm90Family {
   static auto backward(const Args& args, const F& f) {
     using Traits = sm90::DefaultBackwardTraits<Args, D, Dv, kMode>;
     if constexpr (kHasBackwardDiagonals<Args, D, Dv>) {
-      if (args.score_mod.reads_diagonals()) {
-        using Diagonals = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kDiagonals>;
-        return f(std::type_identity<Diagonals>{});
-      }
+      using Diagonals = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kDiagonals>;
+      if (sm90::runs<Diagonals>(args)) return f(std::type_identity<Diagonals>{});
     }
     if constexpr (kHasBackwardElementTiles<Args, D, Dv>) {
       using Elements = sm90::DefaultBackwardTraits<Args, D, Dv, kMode, TileSet::kElements>;

@@ -152,7 +152,8 @@ ATTILE_DEVICE void probabilities_and_gradient(Scores& p_frag, Registers& ds_frag
             s, p, row_lse, visible, [&](float x) { return modifier(x, r, c); });
         p_frag.at(r, c) = keep_bits.keep(r, c) ? prob.value : 0.0f;
         const float ds = prob.value * keep_bits.dp_minus_delta(r, c, ds_frag.at(r, c), row_delta);
-        sums.template take<kMasked>(r, c, p.scale * s, ds, i, prob.visible);
+        const float visible_ds = prob.visible ? ds : 0.0f;  // also where dP is NaN or inf
+        sums.template take<kMasked>(r, c, p.scale * s, visible_ds, i, prob.visible);
         ds_frag.at(r, c) = prob.visible ? ds * prob.derivative : 0.0f;
       }
       if ((r + 1) % GradientTile::kRows == 0) sums.add(r + 1 - GradientTile::kRows);

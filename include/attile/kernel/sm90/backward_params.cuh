@@ -49,7 +49,7 @@ struct BoxedGradients {
         dv(of_keys<typename Traits::DvTile>(a, a.dv, dims.v)),
         has_keys(a.batch > 0 && longest_lengths(a).kv_len > 0),
         has_rows(a.batch > 0 && longest_lengths(a).q_len > 0),
-        words(check_words<Traits::kWords>(a.score_mod)) {
+        words(check_words<Traits::kWords, Direction::kBackward>(a.score_mod)) {
     if constexpr (Traits::kElementStages > 0) {
       elements =
           boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));

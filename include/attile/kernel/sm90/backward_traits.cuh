@@ -213,7 +213,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// V as the left operand of dP^T, in registers or in shared memory.
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
   /// How the gradient of a score modifier is added to.
-  using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType>;
+  using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType,
+                              kWords == Words::kDiagonals>;
   /// dK and dV in registers, over all tiles of Q that a block goes through.
   using DkRegisters = tile::SumTile<kRegisterRows, kQkColumns, kConsumers * 4>;
   using DvRegisters = tile::SumTile<kRegisterRows, kVColumns, kConsumers * 4>;

@@ -110,7 +110,7 @@ struct BoxedTensors {
         o(boxed<typename Traits::OTile, TO>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
                                             dims.v, packing.heads, packing.rows)),
         pages(check_pages(a, Traits::kBc)),
-        words(check_words<Traits::kWords>(a.score_mod)) {
+        words(check_words<Traits::kWords, Direction::kForward>(a.score_mod)) {
     const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
     q = boxes.of_queries(q);
     o = boxes.of_queries(o);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/args.h>
 #include <attile/core/check.h>
 #include <attile/core/config.h>
+#include <attile/core/modifier_gradient.h>
 #include <attile/core/score_mod.h>
 #include <attile/core/tile_modifier.h>
 #include <attile/kernel/sm90/tuning.h>
@@ -49,8 +51,9 @@ constexpr int word_count(int rows, int cols) {
   return 0;
 }
 
-/// Refuses a score modifier that reads something else with its values.
-template <Words kWords, class S>
+/// Refuses a score modifier that reads something else with its values, or whose gradient is not
+/// summed by diagonals, too.
+template <Words kWords, Direction kDirection, class S>
 Check check_words(const S& mod) {
   if constexpr (kWords == Words::kColumns) {
     if (!mod.reads_columns()) {
@@ -64,6 +67,13 @@ Check check_words(const S& mod) {
       return refuse(
           "this sm90 kernel reads a score modifier's data once for each col - row, and "
           "reads_diagonals says that they differ along a diagonal");
+    }
+    if constexpr (kDirection == Direction::kBackward && kGradientTerms<S> == 1) {
+      if (detail::gradient_terms(mod).of[0] != GradientPer::kDiagonal) {
+        return refuse(
+            "this sm90 kernel sums a score modifier's gradient for each col - row, and "
+            "gradient_per says something else");
+      }
     }
   }
   return {};
