@@ -259,8 +259,8 @@ constexpr Sm90BackwardTiles sm90_backward_tiles(int dim, int dim_v, bool has_lon
   return {64, 64, 2, 1};
 }
 
-/// Returns the same with tiles of a modifier's elements, for which above 192 columns half of P
-/// leaves room.
+/// Returns the same with tiles of a modifier's elements, or in their place words of diagonals and
+/// sums of a gradient, for which above 192 columns half of P leaves room.
 constexpr Sm90BackwardTiles sm90_element_backward_tiles(int dim, int dim_v) {
   const int larger = max(dim, dim_v);
   if (larger <= 96) return {128, 128, 2, 1, larger <= 80 ? 2 : 1};

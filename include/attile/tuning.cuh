@@ -108,13 +108,15 @@ struct Sm90Backward {
   static constexpr bool kHasLongSteps =
       Args::DropoutType::kEnabled && !kIsIdentity<S> && !kHasElements<S, StandardMath>;
   static constexpr Sm90BackwardTiles kTiles = fitted<typename Args::MaskType>(
-      kTileSet == TileSet::kElements ? sm90_element_backward_tiles(D, Dv)
-                                     : sm90_backward_tiles(D, Dv, kHasLongSteps));
-  using type = sm90::BackwardTraits<
-      min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements, typename Args::Policies, Dv,
-      kMode,
-      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kTiles.element_stages,
-                           has_diagonals(kTileSet) ? sm90::Words::kDiagonals : sm90::Words::kNone>>;
+      kTileSet == TileSet::kAny ? sm90_backward_tiles(D, Dv, kHasLongSteps)
+                                : sm90_element_backward_tiles(D, Dv));
+  using Tuning = std::conditional_t<
+      has_diagonals(kTileSet),
+      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, 0, sm90::Words::kDiagonals>,
+      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kTiles.element_stages>>;
+  using type =
+      sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
+                           typename Args::Policies, Dv, kMode, Tuning>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>

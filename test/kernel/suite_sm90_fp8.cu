@@ -17,8 +17,9 @@ using Promoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kPromoted, kLayout>;
 template <class Inner, class Q, class K, class V>
 using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
 template <int Br, int Bc, class Dim, int kParts, bool kOverlaps = true, bool kOrders = false>
-using Own = GpuExecutor<
-    Dim, Sm90Tiles<Br, Bc, Tuning<2, false, true, 0, false, false, kParts, kOrders, kOverlaps>>>;
+using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc,
+                                       Tuning<2, false, true, 0, false, attile::sm90::Words::kNone,
+                                              kParts, kOrders, kOverlaps>>>;
 
 using Whole = Own<192, 96, Dims<64>, 1>;
 using TwoParts = Own<192, 128, Dims<64>, 2>;

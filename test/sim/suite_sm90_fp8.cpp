@@ -24,9 +24,10 @@ template <class Q, class K, class V, class Inner>
 using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
 template <int Br, int Bc, class Dim, int kStages, int kParts, bool kOrders, bool kOverlaps,
           bool kWaitsLate = false>
-using Fp8OrSm80 = GpuExecutor<Dim, Sm90Tiles<Br, Bc,
-                                             Tuning<kStages, false, true, 0, false, false, kParts,
-                                                    kOrders, kOverlaps, kWaitsLate>>>;
+using Fp8OrSm80 =
+    GpuExecutor<Dim, Sm90Tiles<Br, Bc,
+                               Tuning<kStages, false, true, 0, false, attile::sm90::Words::kNone,
+                                      kParts, kOrders, kOverlaps, kWaitsLate>>>;
 using Fp8Two = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, true>;
 using Fp8Three = Fp8OrSm80<192, 32, Dims<64>, 3, 2, false, true>;
 using Fp8Ordered = Fp8OrSm80<128, 64, Dims<64>, 2, 1, true, true, true>;

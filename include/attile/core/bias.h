@@ -253,5 +253,7 @@ struct LearnedBias {
 
 template <class T>
 inline constexpr bool kNeedsScores<LearnedBias<T>> = false;
+template <class T>
+inline constexpr bool kHasLinearGradient<LearnedBias<T>> = true;
 
 }  // namespace attile

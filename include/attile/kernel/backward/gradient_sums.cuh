@@ -170,7 +170,9 @@ class GradientSums {
       return {coord_.batch, coord_.head, row, col};
     }
     ATTILE_DEVICE void add_scores(int t, int r0) const {
-      if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
+      if constexpr (kHasLinearGradient<S>) {
+        add_linear_scores(t, coord_.row0 + Registers::row(r0), coord_.col0 + Registers::col(0));
+      } else if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
         const int row0 = coord_.row0 + Registers::row(r0);
         const int col0 = coord_.col0 + Registers::col(0) - tile::detail::lane_of_sums() / 4;
         Sums::by_quads(values_.of[t], [&](int r, int col, const Float4& x) {
@@ -184,6 +186,42 @@ class GradientSums {
             const ScoreIndex i = coord_.at(Registers::row(r0 + r), Registers::col(c));
             add_to_gradient(mod_, t, i, coord_.extent, values_.of[t][r][c]);
           }
+        }
+      }
+    }
+    /// Adds the values of scores whose elements lie row_step and col_step apart, four columns' by
+    /// one instruction where these lie together. `row`, `col`: of the thread's first score.
+    ATTILE_DEVICE void add_linear_scores(int t, int row, int col) const {
+      const auto element = [&](int dr, int dc) {
+        return gradient_address(mod_, t, index(row + dr, col + dc), coord_.extent);
+      };
+      float* const first = element(0, 0);
+      const std::ptrdiff_t row_step = element(1, 0) - first, col_step = element(0, 1) - first;
+      if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
+        const int before = tile::detail::lane_of_sums() / 4;  // columns
+        const auto begin = reinterpret_cast<std::uintptr_t>(first - before);
+        const bool apart = col_step != 1 || row_step % 4 != 0 || begin % sizeof(Float4) != 0;
+        if (!arch::any_lane(apart)) {
+          Sums::by_quads(values_.of[t], [&](int r, int quad, const Float4& x) {
+            if (x[0] == 0.0f && x[1] == 0.0f && x[2] == 0.0f && x[3] == 0.0f) return;
+            float* const to = first + (Registers::row_offset(r) * row_step + (quad - before));
+            if (col - before + quad + 3 < coord_.extent.kv_len) return arch::atomic_add(to, x);
+            ATTILE_UNROLL
+            for (int e = 0; e < 4; ++e) {
+              if (x[e] != 0.0f) arch::atomic_add(to + e, x[e]);
+            }
+          });
+          return;
+        }
+      }
+      ATTILE_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        ATTILE_UNROLL
+        for (int c = 0; c < Registers::kRegCols; ++c) {
+          const float x = values_.of[t][r][c];
+          float* const to =
+              first + (Registers::row_offset(r) * row_step + Registers::col_offset(c) * col_step);
+          if (x != 0.0f) arch::atomic_add(to, x);
         }
       }
     }
