@@ -189,9 +189,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Registers of a thread of each consumer warpgroup, with kProductPerWarpgroup, in the order of
   /// Role: dQ, dV, dK. With the producer's they are all that there are.
   static constexpr int kDvRoleRegisters =
-      kFastPath                                                            ? 192
-      : kModifierAndDropout || kModifierGradient || kWords != Words::kNone ? 200
-                                                                           : 208;
+      kFastPath ? 192
+                : (kModifierAndDropout || kModifierGradient || kWords != Words::kNone ? 200 : 208);
   static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters,
                                            416 - kProducerRegisters - kDvRoleRegisters};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
