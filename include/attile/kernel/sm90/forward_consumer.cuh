@@ -78,7 +78,7 @@ class ForwardConsumer {
         tile::clear_rows_from(smem.q(warpgroup).tile(stage), p.packing.heads * p.packing.rows,
                               arch::thread_index() % arch::kWarpgroupSize, arch::kWarpgroupSize);
       }
-      sync();  // all zeros are written before a product reads them
+      consumer_barrier(warpgroup_);  // all zeros are written before a product reads them
     }
   }
 
@@ -380,7 +380,6 @@ class ForwardConsumer {
     return softmax_.template thresholds<Scores>(scales().rescale_threshold);
   }
   ATTILE_DEVICE const auto& scales() const { return p_.scales_of(rows()); }
-  ATTILE_DEVICE void sync() const { consumer_barrier(warpgroup_); }
 
   const TmaForwardParams<Traits>& p_;
   const ForwardMemory<Traits>& smem_;
