@@ -61,8 +61,9 @@ inline constexpr bool kHasGradient = [] {
 }();
 
 /// Says whether the elements that the scores of a head add to lie at a distance from the first one
-/// that is a linear function of row and column, also of scores that do not exist: kernels then ask
-/// add_gradient for three addresses of many scores. Specialise it for one of your own.
+/// that is a linear function of row and column, also of scores that do not exist, and that each
+/// score inside the extent has one: kernels then ask add_gradient for three addresses of many
+/// scores, and add 0 for some hidden ones. Specialise it for one of your own.
 template <class S>
 inline constexpr bool kHasLinearGradient = false;
 

@@ -175,8 +175,9 @@ class GradientSums {
       } else if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
         const int row0 = coord_.row0 + Registers::row(r0);
         const int col0 = coord_.col0 + Registers::col(0) - tile::detail::lane_of_sums() / 4;
-        Sums::by_quads(values_.of[t], [&](int r, int col, const Float4& x) {
-          add_four(mod_, t, index(row0 + Registers::row_offset(r), col0 + col), coord_.extent, x);
+        Sums::by_quads(values_.of[t], [&](int r, int odd, int col, const Float4& x) {
+          const int row = row0 + Registers::row_offset(r) + odd;
+          add_four(mod_, t, index(row, col0 + col), coord_.extent, x);
         });
       } else {
         ATTILE_UNROLL
@@ -189,8 +190,9 @@ class GradientSums {
         }
       }
     }
-    /// Adds the values of scores whose elements lie row_step and col_step apart, four columns' by
-    /// one instruction where these lie together. `row`, `col`: of the thread's first score.
+    /// Adds the values of scores whose elements lie row_step and col_step apart: where all scores
+    /// exist, and their columns lie together, four columns' by one instruction. `row`, `col`: of
+    /// the thread's first score.
     ATTILE_DEVICE void add_linear_scores(int t, int row, int col) const {
       const auto element = [&](int dr, int dc) {
         return gradient_address(mod_, t, index(row + dr, col + dc), coord_.extent);
@@ -198,18 +200,17 @@ class GradientSums {
       float* const first = element(0, 0);
       const std::ptrdiff_t row_step = element(1, 0) - first, col_step = element(0, 1) - first;
       if constexpr (arch::kAddsVectors && Sums::kHasQuads) {
-        const int before = tile::detail::lane_of_sums() / 4;  // columns
-        const auto begin = reinterpret_cast<std::uintptr_t>(first - before);
-        const bool apart = col_step != 1 || row_step % 4 != 0 || begin % sizeof(Float4) != 0;
-        if (!arch::any_lane(apart)) {
-          Sums::by_quads(values_.of[t], [&](int r, int quad, const Float4& x) {
-            if (x[0] == 0.0f && x[1] == 0.0f && x[2] == 0.0f && x[3] == 0.0f) return;
-            float* const to = first + (Registers::row_offset(r) * row_step + (quad - before));
-            if (col - before + quad + 3 < coord_.extent.kv_len) return arch::atomic_add(to, x);
-            ATTILE_UNROLL
-            for (int e = 0; e < 4; ++e) {
-              if (x[e] != 0.0f) arch::atomic_add(to + e, x[e]);
-            }
+        const int before = tile::detail::lane_of_sums() / 4;  // columns of the warp
+        const bool vectors =
+            col_step == 1 && row_step % 4 == 0 &&
+            reinterpret_cast<std::uintptr_t>(first - before) % sizeof(Float4) == 0 &&
+            row + Registers::row_offset(kRows - 1) < coord_.extent.q_len &&
+            col - before + kCols <= coord_.extent.kv_len;
+        if (!arch::any_lane(!vectors)) {
+          Sums::by_quads(values_.of[t], [&](int r, int odd, int quad, const Float4& x) {
+            arch::atomic_add(
+                first + (odd * row_step + (quad - before)) + Registers::row_offset(r) * row_step,
+                x);
           });
           return;
         }
