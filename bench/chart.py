@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Charts of the README and the documents, for a light and a dark page. compare.py --charts draws
-those of its results; the README's, attile beside FlashAttention-3 and cuDNN, is also drawn from
-log/peers-h200.json, which says how its figures were measured.
+"""Charts of the README and the documents, which follow the reader's preference for light or dark.
+compare.py --charts draws those of its results; the README's, attile beside FlashAttention-3 and
+cuDNN, is also drawn from log/peers-h200.json, which says how its figures were measured.
 
-  chart.py            writes docs/peers-h200-light.svg and docs/peers-h200-dark.svg
-  chart.py --check    writes nothing; exit code 1 where they are not what it would write
+  chart.py            writes docs/peers-h200.svg
+  chart.py --check    writes nothing; exit code 1 where that is not what it would write
 
 Plain Python."""
 import html
@@ -16,22 +16,19 @@ import re
 import sys
 
 sys.dont_write_bytecode = True  # no __pycache__ in the source tree
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "docs")]
 import compare_report  # noqa: E402
+import svg  # noqa: E402
 from compare_cells import DIRECTIONS, OURS, contender_label  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "bench/log/peers-h200.json"
 
-# The contenders' colours, which also the colour-blind tell apart, then those of the page.
-THEMES = {
-    "light": {"attile": "#d55e00", "fa3": "#5b9bd5", "cudnn": "#b3bcc8",
-              "page": "#ffffff", "text": "#1f2328", "quiet": "#59636e", "grid": "#e1e5ea"},
-    "dark": {"attile": "#f0802a", "fa3": "#4a8fd0", "cudnn": "#6b7684",
-             "page": "#0d1117", "text": "#f0f6fc", "quiet": "#9aa4af", "grid": "#262c35"}}
+# The contenders' colours, which also the colour-blind tell apart; the others have those of reports.
+LIGHT = {**compare_report.COLOURS, "attile": "#d55e00", "fa3": "#5b9bd5", "cudnn": "#b3bcc8"}
+DARK = {**compare_report.COLOURS, "attile": "#f0802a", "fa3": "#4a8fd0", "cudnn": "#6b7684"}
 LABELS = {"attile": "attile", "fa3": "FlashAttention-3", "cudnn": "cuDNN"}
 MASKS = ("full", "causal")
-FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 
 # Units: pixels, where the chart is not scaled; CEILING and STEP of the axis: TFLOP/s.
 WIDTH, MARGIN, LEFT, TOP, PANEL, GROUP, BAR = 860, 14, 44, 92, 266, 41, 11
@@ -39,13 +36,13 @@ TALL, ROW = 160, 250  # of a panel's bars; from a row of panels to the next
 CEILING, STEP = 800, 200
 
 
-def chart(data, theme):
+def chart(data):
     """Forward above, backward below, a panel for each D; under each group of bars the ratio of
     attile to the faster of the other two."""
     dims = sorted({cell["D"] for cell in data["cells"]})
     height = TOP + len(DIRECTIONS) * ROW + 4
     commit = f", commit {data['commit']}" if data["commit"] else ""
-    parts = opening(heading(data), height, theme, LABELS)
+    parts = opening(heading(data), height, LABELS)
     parts.append(text(MARGIN, 46, f"TFLOP/s, higher is better. {data['date']}{commit}; all three "
                       "in one process; batch × length 16384, heads × D 2048", size=12))
     x = MARGIN
@@ -66,19 +63,15 @@ def chart(data, theme):
     return "\n".join(parts + ["</svg>"]) + "\n"
 
 
-def opening(title, height, theme, names):
+def opening(title, height, names):
     """The beginning of a chart: its colours, its ground and its title."""
-    colours = {**compare_report.COLOURS, **THEMES[theme]}
-    return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}" font-family="{FONT}" font-size="11" role="img">',
-        f"<title>{html.escape(title)}</title>",
-        f"<style>.t{{fill:{colours['text']}}}.q{{fill:{colours['quiet']}}}"
-        f".g{{stroke:{colours['grid']}}}.b{{font-weight:600}}"
-        f".h{{paint-order:stroke;stroke:{colours['page']};stroke-width:3px}}"  # over grid lines
-        + "".join(f".{name}{{fill:{colours[name]}}}" for name in names) + "</style>",
-        f'<rect width="{WIDTH}" height="{height}" fill="{colours["page"]}"/>',
-        text(MARGIN, 26, title, "t b", size=17)]
+    def rules(colours):
+        halo = f".h{{paint-order:stroke;stroke:{colours['page']};stroke-width:3px}}"  # over lines
+        return (f".t{{fill:{colours['text']}}}.q{{fill:{colours['quiet']}}}.b{{font-weight:600}}"
+                f".g{{stroke:{colours['grid']}}}{halo}{svg.fills(colours, names)}")
+
+    return [*svg.opening(WIDTH, height, title, rules, LIGHT, DARK),
+            text(MARGIN, 26, title, "t b", size=17)]
 
 
 def heading(data):
@@ -154,7 +147,7 @@ def figures(results):
 LABELS_WIDE, THICK, BETWEEN = 250, 9, 9  # of the names of cells; a bar; rows of bars
 
 
-def bars(results, group, theme):
+def bars(results, group):
     """A row for each cell, a bar for each contender, forward beside backward; behind the bars
     attile over the fastest peer."""
     rows = [row for row in results["cells"] if row["group"] == group]
@@ -167,7 +160,7 @@ def bars(results, group, theme):
     largest = max((compare_report.rate_of(row, n) or 0 for row in rows for n in names), default=1)
     tall = len(names) * THICK + BETWEEN
     run = results["runs"][rows[0]["run"]]
-    parts = opening(f"{group}, {run['gpu']}", 100 + len(cells) * tall, theme, names)
+    parts = opening(f"{group}, {run['gpu']}", 100 + len(cells) * tall, names)
     parts.append(text(MARGIN, 46, f"{compare_report.unit(rows[0])}, higher is better; bold: attile "
                       f"over the fastest peer. {run['date'][:10]}, {run['command']}"[:150]))
     x = MARGIN
@@ -209,30 +202,19 @@ def row_of_bars(row, names, left, top, scale):
 
 
 def write(results, folder):
-    """The charts of all groups that were measured, in a folder: GROUP-light.svg, GROUP-dark.svg.
-    That of `peers` is the README's where FlashAttention-3 and cuDNN have run."""
+    """The charts of all groups that were measured, in a folder: GROUP.svg. That of `peers` is the
+    README's where FlashAttention-3 and cuDNN have run."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for group in dict.fromkeys(row["group"] for row in results["cells"]):
         data = figures(results) if group == "peers" else None
-        for theme in THEMES:
-            drawn = chart(data, theme) if data else bars(results, group, theme)
-            (folder / f"{group}-{theme}.svg").write_text(drawn, encoding="utf-8")
+        drawn = chart(data) if data else bars(results, group)
+        (folder / f"{group}.svg").write_text(drawn, encoding="utf-8")
 
 
 def main(arguments):
     data = json.loads(DATA.read_text(encoding="utf-8"))
-    stale = []
-    for theme in THEMES:
-        path = ROOT / f"docs/peers-h200-{theme}.svg"
-        drawn = chart(data, theme)
-        if arguments != ["--check"]:
-            path.write_text(drawn, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != drawn:
-            stale.append(path.name)
-    if stale:
-        print(f"run bench/chart.py: {', '.join(stale)}", file=sys.stderr)
-    return 1 if stale else 0
+    return svg.write({ROOT / "docs/peers-h200.svg": chart(data)}, "bench/chart.py", arguments)
 
 
 if __name__ == "__main__":

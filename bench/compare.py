@@ -98,7 +98,7 @@ def parse_arguments(argv):
     parser.add_argument("--json", help="file, written again after every cell")
     parser.add_argument("--svg", help="file")
     parser.add_argument("--charts", metavar="FOLDER",
-                        help="charts of each group, GROUP-light.svg and GROUP-dark.svg")
+                        help="a chart of each group, GROUP.svg")
     parser.add_argument("--markdown", help="file; the tables also end the standard output")
     parser.add_argument("--from", nargs="+", dest="earlier", metavar="JSON",
                         help="measure nothing: show the results of these files")

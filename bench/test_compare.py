@@ -804,7 +804,6 @@ class Chart(unittest.TestCase):
             ratio = c["attile"] / max(c["fa3"], c["cudnn"])
             self.assertAlmostEqual(c["ratio"], ratio, delta=1.1 * ratio / c["attile"] + 5e-4)
 
-
     def test_compare_draws_the_same_from_its_results(self):
         three = [{"attile": ok(500), "fa3": ok(400), "cudnn": ok(300 + i)} for i in range(18)]
         data = chart.figures(results_of(*three))
@@ -814,7 +813,7 @@ class Chart(unittest.TestCase):
         self.assertEqual(first, {"direction": "forward", "D": 64, "mask": "full", "S": "1k",
                                  "attile": 500, "fa3": 400, "cudnn": 300})
         first["ratio"] = 1.25
-        drawn = chart.chart(data, "dark")
+        drawn = chart.chart(data)
         xml.etree.ElementTree.fromstring(drawn)
         self.assertIn("mean 1.250 forward, 1.250 backward", drawn)
         self.assertFalse(chart.figures(results_of({"attile": ok(500), "cudnn": ok(300)})))
@@ -822,21 +821,19 @@ class Chart(unittest.TestCase):
     def test_bars_of_a_group(self):
         results = results_of({"attile": ok(50), "cudnn": ok(100)}, {"attile": ok(70)},
                              {"attile": {"status": "error", "why": "x"}}, group="policies")
-        for theme in chart.THEMES:
-            drawn = chart.bars(results, "policies", theme)
-            tree = xml.etree.ElementTree.fromstring(drawn)
-            labels = [e.text for e in tree.iter() if e.tag.endswith("}text")]
-            self.assertIn("0.50", labels)
-            self.assertEqual(labels.count("cuDNN"), 1)
-            bars = [e for e in tree.iter() if e.tag.endswith("}rect") and len(e)]
-            self.assertEqual(len(bars), 6)
+        tree = xml.etree.ElementTree.fromstring(chart.bars(results, "policies"))
+        labels = [e.text for e in tree.iter() if e.tag.endswith("}text")]
+        self.assertIn("0.50", labels)
+        self.assertEqual(labels.count("cuDNN"), 1)
+        bars = [e for e in tree.iter() if e.tag.endswith("}rect") and len(e)]
+        self.assertEqual(len(bars), 6)
 
     def test_charts_of_all_groups_are_written(self):
         results = results_of({"attile": ok(50), "cudnn": ok(100)})
         with tempfile.TemporaryDirectory() as folder:
             chart.write(results, folder)
             self.assertEqual(sorted(p.name for p in pathlib.Path(folder).iterdir()),
-                             ["peers-dark.svg", "peers-light.svg"])
+                             ["peers.svg"])
 
 
 class Report(unittest.TestCase):

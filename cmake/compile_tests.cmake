@@ -17,13 +17,15 @@ endfunction()
 # a header says has one meaning whatever comes before.
 function(attile_header_tests)
   attile_header_sources(alone h cpp all reversed)
-  attile_header_program(cxx ${alone} ${all} ${reversed})
+  attile_header_program(cxx ${alone} ${all} ${reversed} linkage/calls.cpp)
+  # Only what the compiler says of it is of interest.
+  set_source_files_properties(linkage/calls.cpp PROPERTIES COMPILE_OPTIONS -O0)
 
   attile_header_sources(alone cuh cu all reversed)
   add_library(headers_ptx OBJECT ${alone})
   attile_own(headers_ptx)
   attile_ptx_only(headers_ptx)
-  attile_header_program(cuda ${all} ${reversed})
+  attile_header_program(cuda ${all} ${reversed} linkage/calls.cu)
   target_link_libraries(headers_cuda PRIVATE CUDA::cublas)  # standard.cuh
 endfunction()
 
@@ -58,6 +60,7 @@ function(attile_header_program language)
   set(target headers_${language})
   add_executable(${target} "${PROJECT_SOURCE_DIR}/test/linkage/main.cpp" ${ARGN})
   attile_own(${target})
+  attile_warn_more(${target})
   attile_for_one_architecture(${target})
   add_test(NAME compile.${target} COMMAND ${target})
   set_tests_properties(compile.${target} PROPERTIES LABELS compile)

@@ -58,3 +58,12 @@ function(attile_own target)
       ${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${optimise};-march=native>")
   endif()
 endfunction()
+
+# attile_warn_more(target): a project that has a copy of include/ and asks its compilers for more
+# warnings than attile's own build does, as errors.
+function(attile_warn_more target)
+  set(warnings -Wshadow -Wconversion -Wsign-conversion)
+  list(JOIN warnings "," for_host)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
+                                           "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${for_host}>")
+endfunction()

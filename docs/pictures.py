@@ -5,29 +5,27 @@
   pictures.py            writes an SVG beside it for each
   pictures.py --check    writes nothing; exit code 1 where they are not what it would write
 
-A picture has a background of its own, and follows the page's preference for light or dark. What can
-be computed is computed as the library does it: tile ranges by visibility, the schedule by
+A picture has a background of its own, and follows the reader's preference for light or dark. What
+can be computed is computed as the library does it: tile ranges by visibility, the schedule by
 GrowingItems (core/schedule.h). Plain Python."""
 import html
 import pathlib
 import sys
 
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 FOLDER = pathlib.Path(__file__).resolve().parent
-FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
-# Background, text, quiet text, lines, and colours that the colour-blind tell apart: Q and O, K, V,
-# S and P, edge, and what is not there.
-LIGHT = dict(page="#ffffff", text="#1f2328", quiet="#59636e", line="#afb8c1", q="#f2b38a",
-             k="#9cc4ea", v="#a8d8b9", s="#d9c2ec", edge="#f6d875", none="#eef1f4")
-DARK = dict(page="#0d1117", text="#f0f6fc", quiet="#9aa4af", line="#4b5561", q="#a8572a",
-            k="#2f68a0", v="#2f7a4f", s="#6f4d96", edge="#8f7415", none="#1b2129")
+sys.path.insert(0, str(FOLDER))
+import svg  # noqa: E402
+
+# Colours that the colour-blind tell apart: Q and O, K, V, S and P, edge, and what is not there.
+LIGHT = dict(q="#f2b38a", k="#9cc4ea", v="#a8d8b9", s="#d9c2ec", edge="#f6d875", none="#eef1f4")
+DARK = dict(q="#a8572a", k="#2f68a0", v="#2f7a4f", s="#6f4d96", edge="#8f7415", none="#1b2129")
 
 
-def style(colours):
-    fills = "".join(f".{name}{{fill:{colours[name]}}}" for name in ("q", "k", "v", "s", "edge",
-                                                                    "none", "page"))
-    return (f"{fills}.t{{fill:{colours['text']}}}.n{{fill:{colours['quiet']}}}"
-            f".l{{stroke:{colours['line']}}}.a{{stroke:{colours['text']}}}"
-            f".h{{fill:{colours['text']}}}")
+def rules(colours):
+    return (f"{svg.fills(colours, LIGHT)}.t{{fill:{colours['text']}}}"
+            f".n{{fill:{colours['quiet']}}}.l{{stroke:{colours['line']}}}"
+            f".a{{stroke:{colours['text']}}}.h{{fill:{colours['text']}}}")
 
 
 class Picture:
@@ -56,16 +54,11 @@ class Picture:
                           f'stroke-width="1.3"{dash}{end}/>')
 
     def svg(self):
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" '
-                f'height="{self.height}" viewBox="0 0 {self.width} {self.height}" '
-                f'font-family="{FONT}" role="img">')
         arrow = ('<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
                  'markerHeight="7" orient="auto"><path class="h" d="M0 0L8 4L0 8z"/></marker>'
                  '</defs>')
-        css = f"{style(LIGHT)}@media (prefers-color-scheme:dark){{{style(DARK)}}}"
-        ground = f'<rect class="page" width="{self.width}" height="{self.height}" rx="8"/>'
-        return "\n".join([head, f"<title>{html.escape(self.title)}</title>",
-                          f"<style>{css}</style>", arrow, ground, *self.parts, "</svg>"]) + "\n"
+        opening = svg.opening(self.width, self.height, self.title, rules, LIGHT, DARK)
+        return "\n".join([*opening, arrow, *self.parts, "</svg>"]) + "\n"
 
 
 def tiling():
@@ -84,7 +77,7 @@ def tiling():
     for i in range(rows):
         for j in range(tiles):
             p.box(x0 + j * bc, top + i * br, bc, br, "s" if (i, j) == (1, 2) else "none")
-    p.text(x0 + 2.5 * bc, top + 1.5 * br - 4, "S, then P", "middle", size=12, bold=True)
+    p.text(x0 + 2.5 * bc, top + 1.5 * br - 4, "S, then P", "middle", size=11, bold=True)
     p.text(x0 + 2.5 * bc, top + 1.5 * br + 12, "registers", "middle", "n", 11)
     p.line(x0 + 3 * bc + 6, top + 1.5 * br, x0 + tiles * bc - 8, top + 1.5 * br, arrow=True)
     p.text(x0 + 4.6 * bc, top + 1.5 * br - 8, "tile after tile", "middle", "n", 11)
@@ -104,8 +97,8 @@ def tiling():
     p.text(x2 + dim / 2, top + rows * br + 18, "Dv", "middle", size=13)
     p.text(x1 + dim + 8, 40 + 2.5 * 29 - 6, "Bc", size=13)
     p.text(x2 + dim / 2, top + 1.5 * br + 4, "m, l", "middle", size=11)
-    p.text(p.width / 2, p.height - 12, "A block has Br rows of Q and O. Each tile of S is made, "
-           "used and forgotten: only m, l and O of a row are kept.", "middle", "n", 12)
+    p.text(p.width / 2, p.height - 12, "A block has Br rows of Q and O. Each tile of S is "
+           "computed, used and discarded: only m, l and O of a row are kept.", "middle", "n", 12)
     return p
 
 
@@ -139,15 +132,15 @@ def causal():
     p.parts[-1] = p.parts[-1].replace("<text ", turned)
     y = 232
     for place, (kind, words) in enumerate([
-            ("v", "full: every score is seen, and nothing is asked"),
-            ("edge", "edge: the mask is asked for each score"),
+            ("v", "full: every score is visible; the mask is not evaluated"),
+            ("edge", "edge: the mask is evaluated for each score"),
             ("none", "skipped: neither loaded nor computed")]):
         p.box(24, y + 24 * place, 16, 16, kind)
         p.text(48, y + 24 * place + 12.5, words, size=12)
-    p.text(400, y + 12.5, "A row of tiles is a TileRange:", size=12)
-    p.text(400, y + 36.5, "first … full_first: edge", size=12)
-    p.text(400, y + 56.5, "full_first … full_last: full", size=12)
-    p.text(400, y + 76.5, "full_last … last: edge", size=12)
+    p.text(456, y + 12.5, "The tiles of a row are a TileRange:", size=12)
+    p.text(456, y + 36.5, "first … full_first: edge", size=12)
+    p.text(456, y + 56.5, "full_first … full_last: full", size=12)
+    p.text(456, y + 76.5, "full_last … last: edge", size=12)
     return p
 
 
@@ -191,12 +184,12 @@ def pipeline():
             box(at + product, top + 40, most, "q", f"m{i}")
             box(at + product + (add if i > 0 else most), top + 40, exponentials, "q", f"P{i}")
     for i, words in enumerate((
-            "S of the next tile and P V of this one are under way together; the maximum m is found "
-            "beside P V.",
-            "While one consumer makes P, the tensor cores have the products of the other.",
+            "S of the next tile and P V of this one are computed at the same time, and so is the "
+            "maximum m.",
+            "While one consumer computes P, the tensor cores compute the products of the other.",
             "A stage of K or V (here two of each) is loaded again when all consumers have released "
             "it.",
-            "The lengths are a sketch, and no measurement.")):
+            "The lengths are a sketch, not a measurement.")):
         p.text(left - 112, 338 + 20 * i, words, size=12, kind="t" if i < 3 else "n")
     return p
 
@@ -214,13 +207,13 @@ def growing_items(blocks, q_tiles, heads, turns):
 
 def schedule():
     """Which work tiles the blocks of a persistent causal kernel get, and how long they take."""
-    p = Picture(760, 330, "Work tiles of a causal mask, distributed to persistent blocks")
+    p = Picture(760, 346, "Work tiles of a causal mask, distributed to persistent blocks")
     blocks, q_tiles, heads, unit = 4, 8, 3, 10.5
     p.text(20, 30, "Causal rows see more the later they are: tile 7 of a head takes eight times as "
            "long as tile 0.", size=12.5)
     for turns, top in ((False, 58), (True, 188)):
-        name = ("in turns back and forth, as StaticSchedule does" if turns
-                else "always in one direction")
+        name = ("every second wave backwards, as StaticSchedule does" if turns
+                else "every wave in the same direction")
         p.text(20, top, name, size=12.5, bold=True)
         totals = []
         for block, items in enumerate(growing_items(blocks, q_tiles, heads, turns)):
@@ -232,8 +225,10 @@ def schedule():
                 x += wide
             totals.append(sum(tile + 1 for _, tile in items))
             p.text(x + 8, y + 14, f"{totals[-1]} tiles of keys", kind="n", size=11)
-    p.text(20, 318, "Three heads, a colour each, eight tiles of rows; the number is that of the "
-           "tile of rows. Four blocks, which take one after another.", kind="n", size=11.5)
+    for y, words in ((314, "Three heads, a colour each, have eight tiles of rows each; a box has "
+                      "the number of its tile of rows."),
+                     (332, "Each of the four blocks computes its boxes from left to right.")):
+        p.text(20, y, words, kind="n", size=11.5)
     return p
 
 
@@ -279,8 +274,8 @@ def layouts():
         for i, page in enumerate(line):
             p.box(x + 84 + i * 28, 259, 26, 22, kinds[b] if page is not None else "none",
                   "" if page is None else str(page), 12)
-    p.text(20, 312, "Grey rows belong to nobody: they are never written, and change no result, "
-           "whatever they hold.", kind="n", size=12)
+    p.text(20, 312, "Grey rows belong to no sequence: they are never written, and change no "
+           "result, whatever they hold.", kind="n", size=12)
     return p
 
 
@@ -288,18 +283,6 @@ PICTURES = {"tiling": tiling, "causal": causal, "pipeline": pipeline, "schedule"
             "layouts": layouts}
 
 
-def main(arguments):
-    stale = []
-    for name, draw in PICTURES.items():
-        path, drawn = FOLDER / f"{name}.svg", draw().svg()
-        if arguments != ["--check"]:
-            path.write_text(drawn, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != drawn:
-            stale.append(path.name)
-    if stale:
-        print(f"run docs/pictures.py: {', '.join(stale)}", file=sys.stderr)
-    return 1 if stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(svg.write({FOLDER / f"{name}.svg": draw().svg() for name, draw in PICTURES.items()},
+                       "docs/pictures.py", sys.argv[1:]))

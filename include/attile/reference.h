@@ -14,6 +14,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -50,7 +51,7 @@ inline constexpr double kSmallestNormal = std::same_as<T, __half> ? 0x1p-14 : 0x
 template <class Math, class Args>
 struct Attention {
   using Real = typename Math::Real;
-  using Values = std::vector<Real>;
+  using Values = detail::Values<Real>;
   using ScoreModType = typename Args::ScoreModType;
   using T = typename Args::ElementType;
   using O = typename Args::Elements::O;
@@ -84,7 +85,8 @@ struct Attention {
     for (int j = 0; j < n; ++j) {
       const ScoreIndex at{batch, head, row, j};
       if (!args.mask.visible(at, extent)) continue;
-      const Real product = math.score(math.dot(q, k.data() + std::size_t(j) * D, D, math.reverse));
+      const Real product =
+          math.score(math.dot(q, k.data() + std::ptrdiff_t{j} * D, D, math.reverse));
       const Real raw = math.score(scale_of_head * product);
       if constexpr (kRaw) r.raw[j] = raw;
       const auto modified = args.score_mod(raw, at, extent);
@@ -106,7 +108,7 @@ struct Attention {
   }
   /// Returns a row of O.
   Values output_row(const Row<Real>& r, const Values& v, int b, int h, int i) const {
-    Values earlier(Dv, 0);
+    Values earlier(Dv);
     if constexpr (kIsEarlierKeys<typename Args::SinkType> && !Math::kMagnitudes) {
       const auto* const value = rows_from(args.sink.o, args.sequences.q_origin(b)).row(b, h, i);
       const bool is_seen = sink_of(b, h, i) != -kInf;
@@ -138,7 +140,7 @@ struct Attention {
       return read_keys(t, b, h / group, dim, col_stride);
     } else {
       const Extent extent = extent_of(args, b);
-      Values factor(static_cast<std::size_t>(extent.kv_len) * dim, 0);
+      Values factor(std::int64_t{extent.kv_len} * dim);
       if (extent.q_len == 0 || extent.kv_len == 0) return factor;
       const Interval seen = visible_columns(args.mask, b, h, {0, extent.q_len}, extent).touched;
       if (seen.empty()) return factor;
@@ -167,9 +169,9 @@ struct Attention {
       const Row<Real> r = softmax_row(q, k, at.batch, at.head, at.row);
       const Real factor = std::abs(scale_of_products(at.batch, at.head));
       const auto v_scale = static_cast<Real>(args.v_scale.at(at.batch, at.head / group));
-      Values terms(Dv, 0), o = output_row(r, v, at.batch, at.head, at.row);
+      Values terms(Dv), o = output_row(r, v, at.batch, at.head, at.row);
       Real lse = 0;
-      for (std::size_t j = 0; j < r.p.size(); ++j) {
+      for (std::int64_t j = 0; j < std::ssize(r.p); ++j) {
         Real products = 0;
         for (int c = 0; c < D; ++c) products += std::abs(q[c] * k[j * D + c]);
         if (r.p[j] == Real(0)) continue;
@@ -189,8 +191,8 @@ struct Attention {
   ForwardResult rows_of(const OfRow& of_row) const {
     ForwardResult result;
     const std::int64_t rows = std::int64_t{args.batch} * args.q_heads * args.q_len;
-    result.o.resize(rows * Dv);
-    result.lse.resize(rows);
+    result.o = detail::Values<double>(rows * Dv);
+    result.lse = detail::Values<double>(rows);
     parallel(args.batch * args.q_heads, [&](int b_h) {
       const int b = b_h / args.q_heads, h = b_h % args.q_heads;
       const Values q = read_queries(args.q, b, h, D);
@@ -198,9 +200,10 @@ struct Attention {
       const Values v = read_keys_of(args.v, b, h, Dv, args.v_col_stride);
       for (int i = 0; i < extent_of(args, b).q_len; ++i) {
         const std::int64_t at = std::int64_t{b_h} * args.q_len + i;
-        const auto [o, lse] = of_row(q.data() + std::size_t(i) * D, k, v, ScoreIndex{b, h, i, 0});
+        const auto [o, lse] =
+            of_row(q.data() + std::ptrdiff_t{i} * D, k, v, ScoreIndex{b, h, i, 0});
         std::copy(o.begin(), o.end(), result.o.begin() + at * Dv);
-        result.lse[at] = lse;
+        result.lse.data()[at] = lse;
       }
     });
     return result;
@@ -220,8 +223,8 @@ struct Attention {
     const Values dout_factor = read_queries(args.dout, b, h, Dv);
     const bool stored = math.recomputes() && args.lse != nullptr && args.o.data != nullptr;
     math.for_each(extent.q_len, [&](int i) {
-      const Real* q_i = q.data() + std::size_t(i) * D;
-      const Real* do_i = dout_factor.data() + std::size_t(i) * Dv;
+      const Real* q_i = q.data() + std::ptrdiff_t{i} * D;
+      const Real* do_i = dout_factor.data() + std::ptrdiff_t{i} * Dv;
       Row<Real> r = softmax_row(q_i, k, b, h, i);
       Values o = output_row(r, v, b, h, i);
       if (stored) {
@@ -233,11 +236,11 @@ struct Attention {
       }
       const Real dlse = args.dlse != nullptr ? static_cast<Real>(of_row(args.dlse, i)) : Real(0);
       const bool empty = std::ranges::all_of(r.s, [](Real s) { return s == -kInf; });
-      if (empty) o.assign(Dv, 0);
+      if (empty) o = Values(Dv);
       // D = rowsum(dO * O) is 0 where O is that of a row without keys, whatever dO is. It is summed
       // in the reverse order of dP: with one visible key both are sums of the same terms, and no
       // machine has to sum them in the same order.
-      const Real* const factor = empty ? o.data() : dout.data() + std::size_t(i) * Dv;
+      const Real* const factor = empty ? o.data() : dout.data() + std::ptrdiff_t{i} * Dv;
       const Real delta = math.dot(factor, o.data(), Dv, !math.reverse);
       if constexpr (kHasSinks) {
         const Real lse = stored ? static_cast<Real>(of_row(args.lse, i)) : r.lse;
@@ -254,7 +257,7 @@ struct Attention {
       }
       math.for_each(extent.kv_len, [&](int j) {
         if (r.p[j] == Real(0)) return;
-        const std::size_t k_at = std::size_t(j) * D, v_at = std::size_t(j) * Dv;
+        const std::ptrdiff_t k_at = std::ptrdiff_t{j} * D, v_at = std::ptrdiff_t{j} * Dv;
         // dV = dropout(P)^T dO,  dP = dropout(dO V^T)
         math.add_scaled(dv.data() + v_at, math.factor(r.p[j] * r.keep[j]), do_i, Dv);
         const Real dp = r.keep[j] * math.score(math.dot(do_i, v.data() + v_at, Dv, math.reverse));
@@ -270,7 +273,7 @@ struct Attention {
         }
         const Real ds = math.factor(ds_modified * r.derivative[j]);
         // dQ = scale dS K,  dK = scale dS^T Q
-        math.add_scaled(dq.data() + std::size_t(i) * D, scale * ds, k.data() + k_at, D);
+        math.add_scaled(dq.data() + std::ptrdiff_t{i} * D, scale * ds, k.data() + k_at, D);
         math.add_scaled(dk.data() + k_at, scale * ds, q_i, D);
       });
     });
@@ -280,18 +283,18 @@ struct Attention {
     BackwardResult result;
     const std::int64_t q_heads = std::int64_t{args.batch} * args.q_heads;
     const std::int64_t kv_heads = std::int64_t{args.batch} * args.kv_heads;
-    result.dq.resize(q_heads * args.q_len * D);
-    result.dk.resize(kv_heads * args.kv_len * D);
-    result.dv.resize(kv_heads * args.kv_len * Dv);
+    result.dq = detail::Values<double>(q_heads * args.q_len * D);
+    result.dk = detail::Values<double>(kv_heads * args.kv_len * D);
+    result.dv = detail::Values<double>(kv_heads * args.kv_len * Dv);
     Learned learned(args.score_mod, score_shape(args));
-    Values dsinks(kHasSinks ? q_heads : 0, 0);  // of each sequence
+    Values dsinks(kHasSinks ? q_heads : 0);  // of each sequence
     const auto work = [&](int b_h) {
       const int b = b_h / args.kv_heads, kv_head = b_h % args.kv_heads;
       const Values k = read_keys(args.k, b, kv_head, D);
       const Values v = read_keys(args.v, b, kv_head, Dv);
-      Values dk(k.size(), 0), dv(v.size(), 0);
+      Values dk(std::ssize(k)), dv(std::ssize(v));
       for (int h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-        Values dq(static_cast<std::size_t>(extent_of(args, b).q_len) * D, 0);
+        Values dq(std::int64_t{extent_of(args, b).q_len} * D);
         const std::int64_t q_head = std::int64_t{b} * args.q_heads + h;
         Real none = 0;
         backward_head(b, h, k, v, dq, dk, dv, learned, kHasSinks ? dsinks[q_head] : none);

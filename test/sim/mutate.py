@@ -4,16 +4,19 @@
 one, and sees whether the suite on the simulated machine notices.
 
   mutate.py                      all of them
-  mutate.py --table              and writes their table into mutants.md
   mutate.py --only flash1        those in files whose path has this in it
+  mutate.py --only flash1 --table    and writes what it finds into mutants.md
   mutate.py --list               names them: the ctest mutants.list
+  mutate.py --list --table       and brings mutants.md up to date with the sources, trying nothing
 
 Prints a Markdown table: each mutant with the report that killed it, or `survived`. A survivor is a
 barrier that nothing needs, or has its reason beside it in test/sim/README.md. Exit code 1: some
 survived that are not named there."""
 import argparse
+import collections
 import concurrent.futures
 import dataclasses
+import datetime
 import itertools
 import os
 import pathlib
@@ -76,8 +79,12 @@ CALL = re.compile(rf"\b{ORDERS}{ARGUMENTS}")
 # cases, so that those come first.
 RUNS = ((40, 1), (8, 1), (1, 1), (1, 2), (1, 3))
 LONGEST = 3600  # seconds of a run
-TABLE = "| without | reported as | suite |\n|---|---|---|\n"  # the head of that of mutants.md
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+# mutants.md: what is behind this line is written here.
+WRITTEN = "<!-- mutate.py --table writes what follows. -->\n"
+HEAD = "| without | reported as | by | tried |\n|---|---|---|---|\n"
+ROW = re.compile(r"\| `(.*)`(?: \((\d+)\))? \| ([^|]*) \| ([^|]*) \| ([^|]*) \|")
+NOT_TRIED = ("not tried", "", "")
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 KILLED = re.compile(r"sim: ((?:race|uninitialised|bounds|misaligned|in flight|proxy|registers|"
                     r"divergence|barrier|mbarrier|cluster|dependency|deadlock): .*)")
 
@@ -206,26 +213,61 @@ def try_mutant(folder, number, mutant):
     return None
 
 
-def table_row(mutant, killer):
-    """A line of mutants.md: the report's kind is enough there."""
-    said, suite = killer or ("**survived**", "")
+def cells(killer):
+    """What mutants.md says of a mutant that was tried: the report's kind is enough there."""
+    said, suite = killer or ("**survived**", "all")
     is_report = KILLED.match(f"sim: {said}") or not killer
     kind = said.partition(":")[0] if is_report else "wrong values"
-    return f"| {mutant.path.name}: `{mutant.text}` | {kind} | {suite} |"
+    commit = run(["git", "-C", str(ROOT), "rev-parse", "--short=7", "HEAD"], 60)[1].strip()
+    return kind, suite, f"{datetime.date.today()}, {commit}"
 
 
-def write_table(rows):
-    """Replaces the rows of mutants.md, in the order of the sources."""
+def keys(all_mutants):
+    """Of each mutant: its file, its text, the how-manieth of that text it is in its file, and of
+    how many."""
+    count = collections.Counter((m.path, m.text) for m in all_mutants)
+    seen = collections.Counter()
+    result = []
+    for mutant in all_mutants:
+        seen[mutant.path, mutant.text] += 1
+        result.append((mutant.path.as_posix(), mutant.text, seen[mutant.path, mutant.text],
+                       count[mutant.path, mutant.text]))
+    return result
+
+
+def read_table(text):
+    """From keys to the cells of a table."""
+    rows, path = {}, None
+    for line in text.splitlines():
+        if line.startswith("## "):
+            path = f"include/attile/{line[3:]}"
+        elif match := ROW.fullmatch(line):
+            without, number, *rest = match.groups()
+            rows[path, without.replace("\\|", "|"), int(number or 1)] = tuple(rest)
+    count = collections.Counter(key[:2] for key in rows)
+    return {(*key, count[key[:2]]): rest for key, rest in rows.items()}
+
+
+def write_table(found):
+    """Brings mutants.md up to date: the mutants that there are now, with the cells `found` of those
+    that have been tried now. The others keep what was known of them, unless their file has more or
+    fewer of the same text than before."""
     path = ROOT / "test/sim/mutants.md"
-    text = path.read_text(encoding="utf-8")
-    end = text.index(TABLE) + len(TABLE)
-    path.write_text(text[:end] + "".join(row + "\n" for row in rows), encoding="utf-8")
-
-
-def ordinal(mutant, all_mutants):
-    """`the first`, `the second`, ... of those with that text in its file."""
-    same = [m for m in all_mutants if m.path == mutant.path and m.text == mutant.text]
-    return ORDINALS[same.index(mutant)]
+    about, _, written = path.read_text(encoding="utf-8").partition(WRITTEN)
+    now = keys(mutants(None))
+    known = {**read_table(written), **found}
+    rows = {key: known.get(key, NOT_TRIED) for key in now}
+    survive = sum(kind == "**survived**" for kind, *_ in rows.values())
+    tried = sum(row != NOT_TRIED for row in rows.values())
+    parts = [f"\n{len(rows)} mutants: {tried - survive} reported, {survive} survive, "
+             f"{len(rows) - tried} not tried.\n"]
+    for file, of_file in itertools.groupby(rows.items(), lambda item: item[0][0]):
+        parts.append(f"\n## {file.removeprefix('include/attile/')}\n\n{HEAD}")
+        for (_, text, number, count), row in of_file:
+            which = f" ({number})" if count > 1 else ""
+            without = text.replace("|", "\\|")
+            parts.append(f"| `{without}`{which} | {' | '.join(row)} |\n")
+    path.write_text(about + WRITTEN + "".join(parts), encoding="utf-8")
 
 
 def main(argv):
@@ -234,17 +276,17 @@ def main(argv):
     parser.add_argument("--only", help="part of a path")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--table", action="store_true",
-                        help="all mutants, whose table in mutants.md is then written anew")
+                        help="bring mutants.md up to date, with every verdict as it comes")
     parser.add_argument("--build", default=str(ROOT / "build/test"),
                         help="a build folder in which the targets test_sim_* were made")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args(argv)
-    if options.table and options.only:
-        parser.error("--table is of all mutants")
     all_mutants = mutants(options.only)
     if options.list:
         for mutant in all_mutants:
             print(f"{mutant.name}  {mutant.text}")
+        if options.table:
+            write_table({})
         return 0
     build = pathlib.Path(options.build) / "test"
     objects = [str(p) for p in sorted(build.glob("sim/CMakeFiles/attile_sim.dir/Unity/*.o"))]
@@ -269,20 +311,21 @@ def main(argv):
                 raise SystemExit(f"suite, every, seed {case}: fails without a mutant:\n"
                                  f"{text[-2000:]}")
         # Survivors run for longest: those that are known come last, and each line when it is known.
-        named = {number: f"the {ordinal(m, all_mutants)} `{m.text}` in {m.path.name}" in reasons
-                 for number, m in enumerate(all_mutants)}
+        names = keys(all_mutants)
+        named = {i: f"the {ORDINALS[which - 1]} `{text}` in {pathlib.Path(path).name}" in reasons
+                 for i, (path, text, which, _) in enumerate(names)}
         tries = {pool.submit(try_mutant, folder, number, all_mutants[number]): number
                  for number in sorted(named, key=named.get)}
-        rows = {}
+        found = {}
         for done in concurrent.futures.as_completed(tries):
             number, killer = tries[done], done.result()
             mutant = all_mutants[number]
             unexplained += killer is None and not named[number]
-            rows[number] = table_row(mutant, killer)
+            found[names[number]] = cells(killer)
+            if options.table:
+                write_table(found)
             said = "{} (suite {})".format(*killer) if killer else "**survived**"
             print(f"| {mutant.path.name}:{mutant.line + 1} `{mutant.text}` | {said} |", flush=True)
-    if options.table:
-        write_table([rows[number] for number in sorted(rows)])
     return 1 if unexplained else 0
 
 

@@ -131,9 +131,9 @@ class Suite {
     backward<T>(kernel, executor, p);
   }
 
-  /// A test that is none of the cases.
+  /// A test that is none of the cases. `seconds`: those of a long one on the simulated machine.
   void test(const std::string& policy, const std::string& direction, const std::string& test,
-            std::function<void()> run, double seconds = 0) const {
+            std::function<void()> run, double seconds = 5) const {
     add_to_entry(name_, policy, direction, seconds);
     register_test(name_ + "." + policy + "." + direction + "/" + test, std::move(run));
   }

@@ -52,7 +52,8 @@ inline EncodeTiled encode_tiled() {
     box[i] = static_cast<cuuint32_t>(tensor.box[i]);
     step[i] = 1;
     // The driver checks the stride of a dimension with one element, although it is not used.
-    if (i > 0) stride[i - 1] = tensor.size[i] == 1 ? 16 : tensor.stride_bytes[i];
+    const std::int64_t bytes = tensor.size[i] == 1 ? 16 : tensor.stride_bytes[i];
+    if (i > 0) stride[i - 1] = static_cast<cuuint64_t>(bytes);
   }
   const int element_bytes = static_cast<int>(tensor.stride_bytes[0]);
   const int row_bytes = tensor.box[0] * element_bytes;

@@ -6,6 +6,7 @@
 #include <attile/arch/warpgroup.cuh>
 #include <attile/arch/wgmma_operand.h>
 #include <attile/arch/wgmma_shapes.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 
 #include <cstdint>
@@ -23,7 +24,7 @@ namespace attile::arch {
 /// rows of the depth where kTransposedA; `b` holds B (16, N) by columns, or by rows of the depth
 /// where kTransposedB.
 template <class T, int N, bool kTransposedB, bool kTransposedA = false>
-ATTILE_DEVICE void wgmma_m64k16(float (&d)[2][N / 4], std::uint64_t a, std::uint64_t b,
+ATTILE_DEVICE void wgmma_m64k16(Array<float, 2, N / 4>& d, std::uint64_t a, std::uint64_t b,
                                 bool accumulate) {
   WgmmaShape<N>::template multiply<T, kTransposedA, kTransposedB>(d, a, b, accumulate);
 }
@@ -32,15 +33,15 @@ ATTILE_DEVICE void wgmma_m64k16(float (&d)[2][N / 4], std::uint64_t a, std::uint
 /// i on, and its lane j holds rows j / 4 (words 0, 2) and j / 4 + 8 (words 1, 3) of these, columns
 /// 2 (j % 4) and 2 (j % 4) + 1 (words 0, 1) and those plus 8 (words 2, 3).
 template <class T, int N, bool kTransposedB>
-ATTILE_DEVICE void wgmma_m64k16(float (&d)[2][N / 4], const std::uint32_t (&a)[4], std::uint64_t b,
-                                bool accumulate) {
+ATTILE_DEVICE void wgmma_m64k16(Array<float, 2, N / 4>& d, const std::uint32_t (&a)[4],
+                                std::uint64_t b, bool accumulate) {
   WgmmaShape<N>::template multiply<T, kTransposedB>(d, a, b, accumulate);
 }
 
 /// Begins d = A B + d, or d = A B where `accumulate` is false, for 8-bit elements: A (64, 32) of TA
 /// by rows, and B (32, N) of TB by columns.
 template <class TA, class TB, int N>
-ATTILE_DEVICE void wgmma_m64k32(float (&d)[2][N / 4], std::uint64_t a, std::uint64_t b,
+ATTILE_DEVICE void wgmma_m64k32(Array<float, 2, N / 4>& d, std::uint64_t a, std::uint64_t b,
                                 bool accumulate) {
   WgmmaShape<N>::template multiply_fp8<TA, TB>(d, a, b, accumulate);
 }
@@ -49,8 +50,8 @@ ATTILE_DEVICE void wgmma_m64k32(float (&d)[2][N / 4], std::uint64_t a, std::uint
 /// i on, and its lane j holds rows j / 4 (words 0, 2) and j / 4 + 8 (words 1, 3) of these, columns
 /// 4 (j % 4) to 4 (j % 4) + 3 (words 0, 1) and those plus 16 (words 2, 3).
 template <class TA, class TB, int N>
-ATTILE_DEVICE void wgmma_m64k32(float (&d)[2][N / 4], const std::uint32_t (&a)[4], std::uint64_t b,
-                                bool accumulate) {
+ATTILE_DEVICE void wgmma_m64k32(Array<float, 2, N / 4>& d, const std::uint32_t (&a)[4],
+                                std::uint64_t b, bool accumulate) {
   WgmmaShape<N>::template multiply_fp8<TA, TB>(d, a, b, accumulate);
 }
 
@@ -86,10 +87,10 @@ ATTILE_DEVICE void wgmma_wait() {
 
 /// Keeps the compiler from moving uses of these registers above this call, and ordinary writes to
 /// them below it. It does not know that products which are not waited for access the registers.
-template <int N>
+template <std::size_t N>
 ATTILE_DEVICE void fence_operand(float (&d)[2][N]) {
   ATTILE_UNROLL
-  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[0][i]), "+f"(d[1][i])::"memory");
+  for (std::size_t i = 0; i < N; ++i) asm volatile("" : "+f"(d[0][i]), "+f"(d[1][i])::"memory");
 }
 
 }  // namespace attile::arch

@@ -24,7 +24,7 @@ struct WgmmaOperand {
   }
   /// Returns the descriptor of the operand `bytes` further on, a multiple of 16.
   ATTILE_DEVICE std::uint64_t at(int bytes) const {
-    return std::uint64_t{high} << 32 | (low + bytes / 16);
+    return std::uint64_t{high} << 32 | (low + static_cast<std::uint32_t>(bytes / 16));
   }
 };
 

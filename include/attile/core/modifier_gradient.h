@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 
@@ -25,7 +26,7 @@ enum class GradientPer {
 template <int kTerms>
 struct GradientTerms {
   static constexpr int kCount = kTerms;
-  GradientPer of[kTerms];
+  Array<GradientPer, kTerms> of;
 };
 template <>
 struct GradientTerms<0> {

@@ -155,20 +155,20 @@ struct RowIntervals {
     }
     /// Returns the entries of the rows: each has the columns that it sees.
     template <class T>
-    ATTILE_HOST_DEVICE T* row(T* table) const {
-      return table + first + granules(extent.kv_len);
+    ATTILE_HOST_DEVICE T* row(T* entries) const {
+      return entries + first + granules(extent.kv_len);
     }
     /// Returns two entries for each granule of rows: for both intervals the columns from the first
     /// to the last one that a row of it sees, and those that all rows of it see.
     template <class T>
-    ATTILE_HOST_DEVICE T* row_granules(T* table) const {
-      return row(table) + extent.q_len;
+    ATTILE_HOST_DEVICE T* row_granules(T* entries) const {
+      return row(entries) + extent.q_len;
     }
     /// Returns an entry for each granule of columns: the rows from the first to the last one that
     /// may see a column of it, and rows that see all of them.
     template <class T>
-    ATTILE_HOST_DEVICE T* column_granules(T* table) const {
-      return table + first;
+    ATTILE_HOST_DEVICE T* column_granules(T* entries) const {
+      return entries + first;
     }
   };
 

@@ -244,12 +244,12 @@ struct Sections {
 /// has its K and V.
 class EvenItems {
  public:
-  ATTILE_HOST_DEVICE constexpr EvenItems(int block, int blocks, int q_tiles, int batch_heads,
-                                         bool is_short)
+  ATTILE_HOST_DEVICE constexpr EvenItems(unsigned block, unsigned blocks, unsigned q_tiles,
+                                         unsigned batch_heads, bool is_short)
       : blocks_(blocks),
         long_tiles_(q_tiles - (is_short ? 1 : 0)),
         long_end_(batch_heads * long_tiles_),
-        end_(static_cast<unsigned>(batch_heads) * q_tiles),
+        end_(batch_heads * q_tiles),
         long_(block),
         short_(block + (long_end_ + blocks_ - 1 - block) / blocks_ * blocks_) {}
 

@@ -55,10 +55,10 @@ namespace detail {
 /// Return the bytes of a shared tile of floats (tile::SharedTile), `lines` lines of `length`
 /// floats: a line takes whole 16-byte units, padded an odd number of them.
 constexpr std::size_t plain_tile_bytes(int lines, int length) {
-  return std::size_t{16} * lines * ceil_div(length, 4);
+  return static_cast<std::size_t>(16 * lines * ceil_div(length, 4));
 }
 constexpr std::size_t padded_tile_bytes(int lines, int length) {
-  return std::size_t{16} * lines * (ceil_div(length, 4) | 1);
+  return static_cast<std::size_t>(16 * lines * (ceil_div(length, 4) | 1));
 }
 
 /// Returns the pair with the largest product for which bytes_of(x, y) fits; of equal ones the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 
 namespace attile {
@@ -8,7 +9,7 @@ namespace attile {
 /// Holds N neighbours that one memory instruction moves. Units: sizeof(T) * N a power of two.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Vec {
-  T data[N];
+  Array<T, N> data;
 
   ATTILE_HOST_DEVICE constexpr T& operator[](int i) { return data[i]; }
   ATTILE_HOST_DEVICE constexpr const T& operator[](int i) const { return data[i]; }

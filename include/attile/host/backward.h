@@ -52,9 +52,8 @@ class BackwardWorker {
   using T = typename P::T;
 
   BackwardWorker(const P& problem, Arena& arena) : problem_(problem) {
-    const auto own = static_cast<std::size_t>(problem.tile_rows);
-    const auto other = static_cast<std::size_t>(problem.tile_cols);
-    const auto strip = std::size_t{kRows} * kMaxTileColumns;
+    const std::int64_t own = problem.tile_rows, other = problem.tile_cols;
+    const std::int64_t strip = std::int64_t{kRows} * kMaxTileColumns;
     qk_strips_ = arena.take<float>(own * problem.D);
     vo_strips_ = arena.take<float>(own * problem.Dv);
     qk_sum_ = arena.take<float>(own * problem.padded_dim());
@@ -322,8 +321,8 @@ template <BackwardPass Args, class V = NativeFloats>
 [[nodiscard]] Check backward(const Args& args, const Options& options = {}) {
   if (const Check check = check_arguments(args, 0, 0); !check) return check;
   if (const Check check = check_options(options); !check) return check;
-  const std::size_t rows = std::size_t{1} * args.batch * args.q_heads * args.q_len;
-  const Scratch scratch(2 * rows * sizeof(float));
+  const std::int64_t rows = std::int64_t{args.batch} * args.q_heads * args.q_len;
+  const Scratch scratch(2 * static_cast<std::size_t>(rows) * sizeof(float));
   if (scratch.data == nullptr) return out_of_memory();
   auto* const lse = reinterpret_cast<float*>(scratch.data);
   using Problem = BackwardProblem<V, Args>;

@@ -62,12 +62,11 @@ class ForwardWorker {
   using TV = typename Args::Elements::V;
 
   ForwardWorker(const P& problem, Arena& arena) : problem_(problem) {
-    const auto rows = static_cast<std::size_t>(problem.tile_rows);
-    const auto columns = static_cast<std::size_t>(problem.tile_cols);
+    const std::int64_t rows = problem.tile_rows, columns = problem.tile_cols;
     q_strips_ = arena.take<float>(rows * problem.D);
     o_ = arena.take<float>(rows * problem.padded_dim_v());
     softmax_ = arena.take<Softmax>(rows / kRows);
-    s_ = arena.take<float>(std::size_t{kRows} * kMaxTileColumns);
+    s_ = arena.take<float>(std::int64_t{kRows} * kMaxTileColumns);
     kt_panels_ = arena.take<float>(columns * problem.D);
     v_panels_ = arena.take<float>(columns * round_up(problem.Dv, kPanelWidth<V>));
     k_zeros_ = arena.take<TK>(kPaged ? problem.D : 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/array.h>
 #include <attile/core/element.h>
 #include <attile/core/index.h>
 #include <attile/core/sequences.h>
@@ -157,11 +158,11 @@ float dot(const T* x, const T* y, int n) {
 /// Transposes `rows` rows into columns: to[c * kGroup + r] = from[r][c]. It takes kRows rows and
 /// four columns at a time, so that the block passes through registers; rows past `rows` become 0.
 template <int kGroup, int kRows>
-void transpose(const float* const (&from)[kRows], int rows, int columns, float* to) {
+void transpose(const Array<const float*, kRows>& from, int rows, int columns, float* to) {
   constexpr int kColumns = 4;
   int c = 0;
   for (; rows == kRows && c + kColumns <= columns; c += kColumns) {
-    float turned[kColumns][kRows];
+    Array<float, kColumns, kRows> turned;
     ATTILE_HOST_UNROLL
     for (int i = 0; i < kRows; ++i) {
       ATTILE_HOST_UNROLL
@@ -183,13 +184,13 @@ void pack_transposed(const Block& block, int dim, float* to) {
   using T = typename Block::Element;
   constexpr int kRows = kGroup % 4 == 0 ? 4 : 2;
   constexpr int kChunk = 128;  // elements converted at a time
-  float converted[kRows][kChunk];
+  Array<float, kRows, kChunk> converted;
   for (int first = 0; first < block.rows; first += kGroup, to += std::ptrdiff_t{dim} * kGroup) {
     for (int r = 0; r < kGroup; r += kRows) {
       const int rows = std::clamp(block.rows - first - r, 0, kRows);
       for (int c = 0; c < dim; c += kChunk) {
         const int columns = std::min(kChunk, dim - c);
-        const float* from[kRows];
+        Array<const float*, kRows> from;
         for (int i = 0; i < kRows; ++i) {
           const T* const row = block.row(first + (i < rows ? r + i : 0)) + c;
           if constexpr (std::is_same_v<T, float>) {
@@ -199,7 +200,7 @@ void pack_transposed(const Block& block, int dim, float* to) {
             from[i] = converted[i];
           }
         }
-        transpose<kGroup>(from, rows, columns, to + std::ptrdiff_t{c} * kGroup + r);
+        transpose<kGroup, kRows>(from, rows, columns, to + std::ptrdiff_t{c} * kGroup + r);
       }
     }
   }
@@ -217,7 +218,7 @@ void write_row(const float* from, float factor, int n, T* to) {
 template <class V, int kVectors, int kRowStride, int kDepthStride, bool kAdd>
 void multiply(const float* a, const float* b, int depth, float* c, std::ptrdiff_t c_stride) {
   constexpr int kRows = kStripRows<V>;
-  V sum[kRows][kVectors];
+  Array<V, kRows, kVectors> sum;
   ATTILE_HOST_UNROLL
   for (int r = 0; r < kRows; ++r) {
     ATTILE_HOST_UNROLL
@@ -226,7 +227,7 @@ void multiply(const float* a, const float* b, int depth, float* c, std::ptrdiff_
     }
   }
   for (int k = 0; k < depth; ++k, a += kDepthStride, b += kPanelWidth<V>) {
-    V row[kVectors];
+    Array<V, kVectors> row;
     ATTILE_HOST_UNROLL
     for (int v = 0; v < kVectors; ++v) row[v] = V::load(b + v * V::kWidth);
     ATTILE_HOST_UNROLL

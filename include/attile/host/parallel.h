@@ -25,9 +25,9 @@ class Arena {
 
   /// Returns an array of n values of a trivial type, uninitialised; null where there is no memory.
   template <class Value>
-  Value* take(std::size_t n) {
+  Value* take(std::int64_t n) {
     std::byte* const at = memory_ == nullptr ? nullptr : memory_ + used_;
-    used_ += round_up(n * sizeof(Value), kAlignment);
+    used_ += round_up(static_cast<std::size_t>(n) * sizeof(Value), kAlignment);
     return reinterpret_cast<Value*>(at);
   }
   std::size_t used() const { return used_; }

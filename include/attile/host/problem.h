@@ -109,7 +109,7 @@ struct Problem {
         std::max<std::int64_t>(1, std::int64_t{args.batch} * args.q_heads);
     const std::int64_t blocks = ceil_div<std::int64_t>(2 * threads, batch_heads);
     const int longest = std::max({args.q_len, 1});
-    return std::min<int>(kMost, ceil_div<std::int64_t>(longest, blocks));
+    return static_cast<int>(std::min<std::int64_t>(kMost, ceil_div<std::int64_t>(longest, blocks)));
   }
 
   /// Returns the columns of a tile, so that the packed K and V stay in the second-level cache.

@@ -96,14 +96,25 @@ inline void parallel(int count, const std::function<void(int)>& work) {
   run();
 }
 
+/// Is a std::vector whose length and indices are signed, as those of rows and columns are.
+template <class Real>
+struct Values : std::vector<Real> {
+  using Vector = std::vector<Real>;
+
+  Values() = default;
+  explicit Values(std::int64_t n, Real x = 0) : Vector(static_cast<std::size_t>(n), x) {}
+  Real& operator[](std::int64_t i) { return Vector::operator[](static_cast<std::size_t>(i)); }
+  Real operator[](std::int64_t i) const { return Vector::operator[](static_cast<std::size_t>(i)); }
+};
+
 /// Holds one row of P and what belongs to it; hidden scores have p = 0.
 template <class Real>
 struct Row {
-  std::vector<Real> raw;         // S, where score_mod has a gradient
-  std::vector<Real> s;           // S', -inf where hidden
-  std::vector<Real> p;           // softmax
-  std::vector<Real> derivative;  // score_mod'(S)
-  std::vector<Real> keep;        // dropout's factor: 0, or 1 / keep probability
+  Values<Real> raw;         // S, where score_mod has a gradient
+  Values<Real> s;           // S', -inf where hidden
+  Values<Real> p;           // softmax
+  Values<Real> derivative;  // score_mod'(S)
+  Values<Real> keep;        // dropout's factor: 0, or 1 / keep probability
   Real lse;
   Real p_sink = 0;  // the probability of the sink, or of all earlier keys
 };
@@ -112,7 +123,7 @@ struct Row {
 template <class Math>
 struct RowMath : Math {
   using Real = typename Math::Real;
-  using Values = std::vector<Real>;
+  using Values = detail::Values<Real>;
 
   /// Calls term(i) for the n indices of a sum, in its order.
   template <class Term>
@@ -120,16 +131,16 @@ struct RowMath : Math {
     for (int i = 0; i < n; ++i) term(this->reverse ? n - 1 - i : i);
   }
 
-  Real dot(const Real* x, const Real* y, int n, bool reverse) const {
+  Real dot(const Real* x, const Real* y, int n, bool backwards) const {
     Real part[16] = {};
     int lane = 0;
     for (int i = 0; i < n; ++i) {
-      const int c = reverse ? n - 1 - i : i;
+      const int c = backwards ? n - 1 - i : i;
       part[lane] += x[c] * y[c];
       if (++lane == this->lanes) lane = 0;
     }
     Real sum = 0;
-    for (const Real x : part) sum += x;
+    for (const Real lane_sum : part) sum += lane_sum;
     return sum;
   }
 
@@ -142,7 +153,7 @@ struct RowMath : Math {
   static Values read(const Tensor<T>& t, int batch, int head, int first, int rows, int dim,
                      std::int64_t col_stride = 1) {
     Values copy;
-    copy.reserve(static_cast<std::size_t>(rows) * dim);
+    copy.reserve(static_cast<std::size_t>(std::int64_t{rows} * dim));
     for (int i = first; i < first + rows; ++i) {
       const T* row = t.row(batch, head, i);
       for (int c = 0; c < dim; ++c) copy.push_back(to_float(row[c * col_stride]));
@@ -161,7 +172,8 @@ struct RowMath : Math {
 
   /// Writes one head's (rows, dim) to a dense tensor, from element `at` on.
   void write(std::vector<double>& tensor, std::int64_t at, const Values& head) const {
-    for (std::size_t i = 0; i < head.size(); ++i) tensor[at + i] = this->operand(head[i]);
+    std::transform(head.begin(), head.end(), tensor.begin() + at,
+                   [&](Real x) { return this->operand(x); });
   }
 
   /// Computes P = softmax(S'), LSE = m + ln(l), with e^sink in the denominator; -inf: no sink.
@@ -182,10 +194,11 @@ struct RowMath : Math {
   /// Returns a row of O = dropout(P) V, times the scale of V, added to `o`.
   Values output_row(const Row<Real>& r, const Values& v, int dim, Real v_scale,
                     const Values& earlier) const {
-    Values o(dim, 0);
+    Values o(dim);
     for_each(static_cast<int>(r.p.size()), [&](int j) {
       if (r.p[j] == Real(0) && r.keep[j] == Real(0)) return;  // hidden: V is not read
-      add_scaled(o.data(), this->factor(r.p[j] * r.keep[j]), v.data() + std::size_t(j) * dim, dim);
+      add_scaled(o.data(), this->factor(r.p[j] * r.keep[j]), v.data() + std::ptrdiff_t{j} * dim,
+                 dim);
     });
     for (int c = 0; c < dim; ++c) o[c] = this->output(this->result(o[c]) * v_scale + earlier[c]);
     return o;

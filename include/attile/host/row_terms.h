@@ -27,8 +27,8 @@ template <class V, class Args>
 struct BackwardProblem : Problem<V, Args> {
   RowTerms row_terms;
 
-  BackwardProblem(const Args& args, const Options& options, RowTerms terms)
-      : Problem<V, Args>(args, options), row_terms(terms) {}
+  BackwardProblem(const Args& problem_args, const Options& options, RowTerms terms)
+      : Problem<V, Args>(problem_args, options), row_terms(terms) {}
 };
 
 /// Computes D - dLSE and LSE of the rows of one query head. [Alg. 2, line 4]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 
@@ -29,7 +30,7 @@ namespace attile::host {
 template <int kLanes>
 struct PlainFloats {
   static constexpr int kWidth = kLanes;
-  float lane[kLanes];
+  Array<float, kLanes> lane;
 
   PlainFloats() = default;
   ATTILE_HOST_DEVICE explicit PlainFloats(float x) {

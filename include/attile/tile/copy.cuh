@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
@@ -84,7 +85,7 @@ class Transfer {
   /// rest of a larger tile.
   static constexpr int kHeld = min(Coord::kCount, 16);
 
-  Vec<T, kVector> held_[kHeld];
+  Array<Vec<T, kVector>, kHeld> held_;
 
  public:
   template <RowSource M>

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/sequences.h>
@@ -117,7 +118,7 @@ class RowPlaces<true, kThreads, kRows, kSide> {
   }
 
  private:
-  RowOrigin found_[ceil_div(kSteps, kSide)] = {};
+  Array<RowOrigin, ceil_div(kSteps, kSide)> found_ = {};
 };
 
 /// Goes down the rows of a matrix, kApart of them at a time, in one column. It is made from the

@@ -8,6 +8,7 @@
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/unset.h>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/fp8.h>
@@ -176,7 +177,7 @@ class LoadedLeft {
   ATTILE_DEVICE const std::uint32_t (&piece(int, int k) const)[4] { return words_[k]; }
 
  private:
-  std::uint32_t words_[kDepth / 16][4];
+  Array<std::uint32_t, kDepth / 16, 4> words_;
 };
 
 /// Reads a right operand from shared memory, (depth, columns).

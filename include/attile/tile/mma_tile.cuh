@@ -8,6 +8,7 @@
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/unset.h>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/fp8.h>
@@ -53,7 +54,7 @@ struct MmaTile {
   static constexpr int kRegRows = kWarpRows / 8;
   static constexpr int kRegCols = kWarpCols / 4;
 
-  float x[kRegRows][kRegCols];
+  Array<float, kRegRows, kRegCols> x;
   ATTILE_BEGINS_UNSET(MmaTile, x)
 
   /// Return the first row and the first column of the tile that this thread's warp holds.

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
@@ -73,7 +74,7 @@ class ColumnWords {
     return i * arch::kWarpSize + arch::thread_index() % arch::kWarpSize;
   }
 
-  Word words_[kWords];
+  Array<Word, kWords> words_;
 };
 
 /// Points to the words of the diagonals of a thread's scores, in shared memory.

@@ -6,6 +6,7 @@
 #include <attile/arch/matrix.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
@@ -151,7 +152,7 @@ class Modifier {
             coord.extent.q_len - 1 - first.row, coord.extent.kv_len - 1 - first.col};
   }
 
-  Group groups_[kGroups];
+  Array<Group, kGroups> groups_;
 };
 
 /// Applies a score modifier as Modifier does, and holds what its tile has in common for each of the
@@ -283,7 +284,7 @@ class TransposedElements {
 
  private:
   static constexpr int kPieces = Registers::kCols / 16;
-  std::uint32_t words_[kPieces][4];
+  Array<std::uint32_t, kPieces, 4> words_;
 };
 
 /// Stands for elements that nobody has read: a modifier's tile reads them, if it has some.

@@ -3,6 +3,7 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/math.h>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/tile/factor_of_p.h>
@@ -59,8 +60,7 @@ inline constexpr bool kHaveValues = requires(const Sinks& sinks, Output& output)
 /// Empty    a row that has seen no visible score has m = -inf, l = 0.
 template <int kRows>
 struct OnlineSoftmax {
-  float m[kRows];
-  float l[kRows];
+  Array<float, kRows> m, l;
 
   /// Makes every row empty.
   ATTILE_HOST_DEVICE void reset() {
@@ -95,7 +95,7 @@ struct OnlineSoftmax {
   /// and O, have the factor of FactorOfP, which `remove_factor` takes off. Scope    a whole warp.
   template <class Factor = FactorOfP<0>, class Scores, class Output>
   ATTILE_DEVICE void step_exactly(Scores& scores, Output& output, float scale_log2) {
-    bool had_factor[kRows];
+    Array<bool, kRows> had_factor;
     ATTILE_UNROLL
     for (int r = 0; r < kRows; ++r) had_factor[r] = Factor::applies(m[r], scale_log2);
     Rescaling rescaling = update_max(scores, scale_log2, true);
@@ -138,7 +138,7 @@ struct OnlineSoftmax {
   /// Holds the factors of the rows of O, and whether O has to be rescaled at all.
   struct Rescaling {
     bool needed;  ///< with a rescale threshold, the same in all lanes of a warp
-    float factor[kRows];
+    Array<float, kRows> factor;
 
     /// Rescales the output where that is needed.
     template <class Output>
@@ -151,7 +151,7 @@ struct OnlineSoftmax {
 
   /// Holds, for each row, the number that a score has to exceed for O to be rescaled.
   struct Thresholds {
-    float x[kRows];
+    Array<float, kRows> x;
     bool signs_clear;  ///< whether no threshold has its sign bit set, in any lane of the warp
   };
   /// Returns the thresholds of the rows.
@@ -172,7 +172,7 @@ struct OnlineSoftmax {
   /// Holds the largest score of each row that this lane has, or the row's threshold where that is
   /// larger, and whether any exceeds its threshold.
   struct LaneMaxima {
-    float x[kRows];
+    Array<float, kRows> x;
     bool above;
   };
   /// Returns the LaneMaxima. With signs_clear it compares integers: half as many instructions.
@@ -375,7 +375,7 @@ struct OnlineSoftmax {
 
   /// Holds row maxima that are known already, for `update_max` in place of scores.
   struct Maxima {
-    float x[kRows];
+    Array<float, kRows> x;
     ATTILE_HOST_DEVICE float row_max(int r) const { return x[r]; }
   };
 };

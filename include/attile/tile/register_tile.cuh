@@ -5,6 +5,7 @@
 #include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
 #include <attile/arch/unset.h>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/tile/warp_sum.cuh>
@@ -49,7 +50,7 @@ struct RegisterTile {
   static constexpr bool kExactRows = Rows % kRowStep == 0;
   static constexpr bool kExactCols = Cols % kColStep == 0;
 
-  float x[kRegRows][kRegCols];
+  Array<float, kRegRows, kRegCols> x;
   ATTILE_BEGINS_UNSET(RegisterTile, x)
 
   /// Returns the row of the tile to which x[r] belongs.

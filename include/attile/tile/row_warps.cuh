@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 
 #include <cstddef>
@@ -56,7 +57,7 @@ class RowWarps {
   /// Replaces x[r] by op over the x[r] that this lane has in each of the warps, in their order.
   /// Barriers one of these warps before the next call, which overwrites what others still read.
   template <class Op>
-  ATTILE_DEVICE void combine(float (&x)[kRows], const Op& op) const {
+  ATTILE_DEVICE void combine(Array<float, kRows>& x, const Op& op) const {
     if constexpr (kOneWarp) return;
     const int thread = arch::thread_index();
     ATTILE_UNROLL

@@ -4,6 +4,7 @@
 #include <attile/arch/attributes.h>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/vec.h>
@@ -23,7 +24,7 @@ ATTILE_DEVICE int lane_of_sums() { return arch::opaque(arch::thread_index()) % a
 template <int kCount>
 struct SplitSums {
   static constexpr int kElements = kCount;
-  float x[kCount];
+  Array<float, kCount> x;
   int first = 0;
   bool mine = true;  ///< false where another lane has the same
 
@@ -71,7 +72,7 @@ struct ScoreSums {
 
   /// Calls f(r, sum) with the sums of the rows that lanes 4 a + b have in registers r.
   template <class F>
-  ATTILE_DEVICE static void by_rows(const float (&x)[Rows][Cols], const F& f) {
+  ATTILE_DEVICE static void by_rows(const Array<float, Rows, Cols>& x, const F& f) {
     SplitSums<Rows> sums;
     ATTILE_UNROLL
     for (int r = 0; r < Rows; ++r) {
@@ -84,7 +85,7 @@ struct ScoreSums {
 
   /// Calls f(col, sum) with the sums of all columns, of which sums[c] are this lane's shares.
   template <class F>
-  ATTILE_DEVICE static void by_cols(const float (&sums)[Cols], const F& f) {
+  ATTILE_DEVICE static void by_cols(const Array<float, Cols>& sums, const F& f) {
     SplitSums<Cols> shares;
     ATTILE_UNROLL
     for (int c = 0; c < Cols; ++c) shares.x[c] = sums[c];
@@ -97,7 +98,7 @@ struct ScoreSums {
   /// it has itself, which are 8 apart: element j of its list, of even and of odd rows, is
   /// d = 8 (j - kGroups) + a - 2 b - (row is odd).
   template <class F>
-  ATTILE_DEVICE static void by_diagonals(const float (&x)[Rows][Cols], const F& f) {
+  ATTILE_DEVICE static void by_diagonals(const Array<float, Rows, Cols>& x, const F& f) {
     float sums[2][kDiagonals] = {};
     ATTILE_UNROLL
     for (int r = 0; r < Rows; ++r) {
@@ -121,7 +122,8 @@ struct ScoreSums {
   /// a constant, and even, and the row of r + 1 the one behind that of r. In each call the lanes of
   /// a warp have all 16 columns of 8 rows.
   template <class F>
-  ATTILE_DEVICE static void by_quads(const float (&x)[Rows][Cols], const F& f) requires(kHasQuads) {
+  ATTILE_DEVICE static void by_quads(const Array<float, Rows, Cols>& x,
+                                     const F& f) requires(kHasQuads) {
     const int a = detail::lane_of_sums() / 4;
     const bool odd = a % 2 != 0, second = a / 2 % 2 != 0;
     ATTILE_UNROLL
@@ -152,7 +154,7 @@ struct ScoreSums {
   /// Moves element 8 j + a of the list of lanes 4 a + b, for each b, to 8 j + a - distance. What it
   /// moves below 0 is lost: those elements are 0.
   /// Units    0 <= distance < 8, the same for all lanes 4 a + b with the same b.
-  ATTILE_DEVICE static void move_down(float (&list)[kDiagonals], int distance) {
+  ATTILE_DEVICE static void move_down(Array<float, kDiagonals>& list, int distance) {
     const int lane = detail::lane_of_sums();
     const bool wraps = lane / 4 < distance;
     const int from = (lane + 4 * distance) % arch::kWarpSize;

@@ -3,6 +3,7 @@
 
 #include <attile/arch/attributes.h>
 #include <attile/arch/opaque.h>
+#include <attile/core/array.h>
 #include <attile/core/block_sparse.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
@@ -161,7 +162,7 @@ class ScoreBits {
                     Registers::col(i % Registers::kRegCols));
   }
 
-  std::uint32_t words_[kWords] = {};
+  Array<std::uint32_t, kWords> words_ = {};
 };
 
 /// Holds which scores of a tile are inside the extent and visible.

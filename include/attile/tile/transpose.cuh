@@ -8,6 +8,7 @@
 #include <attile/arch/memory.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/vec.h>
 #include <attile/tile/mma_operands.cuh>
@@ -97,7 +98,7 @@ ATTILE_DEVICE void reorder_operand(const PanelTile<Cols, Depth, T>& to,
 ///          them; factor: one for each row of a lane.
 template <int Rows, int SumCols, int Cols, int kWarps>
 ATTILE_DEVICE void scale_and_add(MmaTile<Rows, SumCols, kWarps, 1, 4>& sums, int col0,
-                                 const float (&factor)[Rows / kWarps / 8],
+                                 const Array<float, Rows / kWarps / 8>& factor,
                                  const MmaTile<Rows, Cols, kWarps>& product) {
   using Product = MmaTile<Rows, Cols, kWarps>;
   ATTILE_UNROLL

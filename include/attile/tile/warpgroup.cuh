@@ -64,10 +64,10 @@ concept WgmmaLeft = requires {
 
 /// Begins d = A B^T + d, or d = A B^T where `accumulate` is false, of one step of the depth.
 /// `a`: a descriptor, or a piece in registers.
-template <class TA, class TB, int kColumnsOver4, class Left>
+template <class TA, class TB, std::size_t kColumnsOver4, class Left>
 ATTILE_DEVICE void start_step(float (&d)[2][kColumnsOver4], const Left& a, std::uint64_t b,
                               bool accumulate) {
-  constexpr int kColumns = 4 * kColumnsOver4;
+  constexpr int kColumns = 4 * int{kColumnsOver4};
   if constexpr (sizeof(TA) == 1) {
     arch::wgmma_m64k32<TA, TB, kColumns>(d, a, b, accumulate);
   } else {

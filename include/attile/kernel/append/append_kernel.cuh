@@ -9,6 +9,7 @@
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/append.h>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/fp8.h>
@@ -38,7 +39,7 @@ inline unsigned append_blocks(std::int64_t tiles) {
 /// Holds the cosines and sines of N pairs.
 template <int N>
 struct PairAngles {
-  float cos[N], sin[N];
+  Array<float, N> cos, sin;
 
   /// Loads those of the pairs from number `pair` on, which are all rotated.
   /// Units    with N above 1 the first cosine, and the first sine, are aligned to 16 bytes.
@@ -51,7 +52,7 @@ struct PairAngles {
 
  private:
   template <class Table>
-  ATTILE_DEVICE static void load(const Table* from, float (&x)[N]) {
+  ATTILE_DEVICE static void load(const Table* from, Array<float, N>& x) {
     constexpr int kVector = min(N, static_cast<int>(16 / sizeof(Table)));
     ATTILE_UNROLL
     for (int i = 0; i < N; i += kVector) {

@@ -117,7 +117,7 @@ struct AppendParams {
   /// Returns whether an address, and a stride in elements, are multiples of `bytes`.
   template <class X>
   static bool is_aligned(const X* data, std::int64_t stride, int bytes) {
-    return reinterpret_cast<std::uintptr_t>(data) % bytes == 0 &&
+    return reinterpret_cast<std::intptr_t>(data) % bytes == 0 &&
            stride * static_cast<std::int64_t>(sizeof(X)) % bytes == 0;
   }
 };

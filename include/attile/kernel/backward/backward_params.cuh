@@ -288,8 +288,8 @@ std::int64_t kv_slot_count(const typename Traits::Args& args) {
 /// Returns the parts of the scratch memory that a pass over `args` needs.
 template <class Traits>
 BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
-  const std::size_t q_tiles = q_slot_count<Traits>(args) * args.q_heads;
-  const std::size_t kv_blocks = kv_slot_count<Traits>(args) * args.kv_heads;
+  const auto q_tiles = static_cast<std::size_t>(q_slot_count<Traits>(args) * args.q_heads);
+  const auto kv_blocks = static_cast<std::size_t>(kv_slot_count<Traits>(args) * args.kv_heads);
   const std::size_t stats = sizeof(float) * Traits::kBr * q_tiles;
   const std::size_t sums = Traits::kDqMode != DqMode::kTwoPass ? stats * Traits::kDqCols : 0;
   const std::size_t semaphores =

@@ -5,6 +5,7 @@
 #include <attile/arch/launch.cuh>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
@@ -80,12 +81,12 @@ class DiagonalSums {
 
  private:
   /// Adds the values of a thread's scores. `row`, `col`: of its first score.
-  ATTILE_DEVICE void add(const float (&x)[kRegRows][kRegCols], const S& mod,
+  ATTILE_DEVICE void add(const Array<float, kRegRows, kRegCols>& x, const S& mod,
                          const tile::TileCoord& coord, int row, int col) const {
     const int lane = tile::detail::lane_of_sums(), a = lane / 4, b = lane % 4;
     ATTILE_UNROLL
     for (int e = 0; e < 2; ++e) {
-      float sums[kLists] = {};
+      Array<float, kLists> sums = {};
       ATTILE_UNROLL
       for (int r = e; r < kRegRows; r += 2) {
         ATTILE_UNROLL

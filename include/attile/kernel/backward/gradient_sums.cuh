@@ -4,6 +4,7 @@
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/attributes.h>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/math.h>
@@ -247,7 +248,7 @@ class GradientSums {
     const tile::TileCoord& coord_;
     GradientTerms<kTerms> per_;
     GradientValues<S, kRows, Registers::kRegCols> values_;
-    float columns_[kTerms][Registers::kRegCols] = {};
+    Array<float, kTerms, Registers::kRegCols> columns_ = {};
   };
 
  private:

@@ -3,6 +3,7 @@
 
 #include <attile/arch/atomic.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/index.h>
 #include <attile/core/modifier_gradient.h>
@@ -16,7 +17,7 @@ namespace attile {
 template <class S, int kRows, int kCols>
 struct GradientValues {
   static constexpr int kTerms = kGradientTerms<S>;
-  float of[kTerms][kRows][kCols];
+  Array<float, kTerms, kRows, kCols> of;
 
   /// Takes those of the score in registers (r, c). With kBranches the modifier is not asked about a
   /// score that is not visible; where it does not need the scores ds is 0 then.

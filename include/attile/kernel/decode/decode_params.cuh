@@ -96,7 +96,8 @@ struct DecodeParams : Problem<Traits> {
   /// Returns the bytes of scratch memory of a call.
   static std::size_t workspace_bytes(const Args& args) {
     if (args.splits.kind == Splits::Kind::kNone) return 16;  // which is not used
-    return kTicketBytes + slots_of(args) * part_floats(rows_of_parts(args)) * sizeof(float);
+    const std::int64_t floats = slots_of(args) * part_floats(rows_of_parts(args));
+    return kTicketBytes + static_cast<std::size_t>(floats) * sizeof(float);
   }
 
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be made 0

@@ -6,6 +6,7 @@
 #include <attile/arch/math.h>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/earlier_keys.h>
 #include <attile/core/element.h>
@@ -32,7 +33,7 @@ template <int Quads>
 struct RowState {
   static constexpr int kQuads = Quads, kColumns = 4 * Quads;
   float m = -kInf, l = 0.0f;
-  Float4 o[kQuads]{};
+  Array<Float4, kQuads> o{};
 
   ATTILE_DEVICE float& element(int e) { return o[e / 4][e % 4]; }
   ATTILE_DEVICE const float& element(int e) const { return o[e / 4][e % 4]; }

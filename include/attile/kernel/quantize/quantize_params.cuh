@@ -59,7 +59,7 @@ struct QuantizeParams {
     const auto is_multiple = [&](std::int64_t stride) {
       return stride * static_cast<std::int64_t>(sizeof(X)) % bytes == 0;
     };
-    return reinterpret_cast<std::uintptr_t>(x.data) % bytes == 0 && is_multiple(x.batch_stride) &&
+    return reinterpret_cast<std::intptr_t>(x.data) % bytes == 0 && is_multiple(x.batch_stride) &&
            is_multiple(x.head_stride) && is_multiple(x.row_stride);
   }
 };

@@ -75,7 +75,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
   /// the factor of dS, in S's registers. kPending later wgmma groups may be under way.
   template <int kPending, class StepRegisters>
   ATTILE_DEVICE Left make_p(StepRegisters& frag, const Stage& stage, int step, int row) const {
-    const unsigned part = static_cast<unsigned>(step) * Traits::kParts + row / Traits::kPartRows;
+    const int part = step * Traits::kParts + row / Traits::kPartRows;
     const auto elements = this->read_elements(stage, part, row);
     Rows s_by_rows{frag.s};
     this->template await_scores<kPending>(frag.s, frag.s_second);

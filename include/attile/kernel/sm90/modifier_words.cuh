@@ -9,6 +9,7 @@
 #include <attile/core/tile_modifier.h>
 #include <attile/kernel/sm90/tuning.h>
 
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
@@ -39,7 +40,7 @@ struct WordTileOf<Words::kDiagonals, S, Math> {
 
 /// Is the number of words of a tile of scores.
 template <Words kWords>
-constexpr int word_count(int rows, int cols) {
+constexpr std::size_t word_count(std::size_t rows, std::size_t cols) {
   switch (kWords) {
     case Words::kNone:
       return 0;

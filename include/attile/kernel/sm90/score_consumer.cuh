@@ -108,7 +108,7 @@ struct ScoreConsumer {
   /// Returns what the modifier reads for the scores of a part of a stage, row `row` on: waits for
   /// the elements and reads them, or says where the words are. Parts are counted through all tiles.
   /// Scope    all lanes of a warp.
-  ATTILE_DEVICE auto read_elements(const Stage& stage, unsigned part, int row) const {
+  ATTILE_DEVICE auto read_elements(const Stage& stage, int part, int row) const {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements_smem = smem.elements().consumer_wait(element_state(part));
       return tile::TransposedElements<Scores, typename Traits::ElementTile>(elements_smem);
@@ -123,16 +123,15 @@ struct ScoreConsumer {
   /// Releases the elements of a part. They have been used: an arrival at the barrier overtakes
   /// loads for whose results nothing has waited, and their rows would be replaced before they are
   /// read.
-  ATTILE_DEVICE void release_elements(unsigned part) const {
+  ATTILE_DEVICE void release_elements(int part) const {
     if constexpr (Traits::kElementStages > 0) {
       arch::warp_barrier();  // by all lanes
       smem.elements().consumer_release(element_state(part));
     }
   }
-  ATTILE_DEVICE static auto element_state(unsigned part) {
-    constexpr unsigned kStages = Traits::kElementStages;
-    return typename Traits::ElementPipeline::State{static_cast<int>(part % kStages),
-                                                   static_cast<int>(part / kStages % 2)};
+  ATTILE_DEVICE static auto element_state(int part) {
+    constexpr int kStages = Traits::kElementStages;
+    return typename Traits::ElementPipeline::State{part % kStages, part / kStages & 1};
   }
   /// Returns what adds to the gradient of a score modifier for this warp, which makes dS.
   ATTILE_DEVICE typename Traits::Gradient gradient() const {

@@ -6,6 +6,7 @@
 #include <attile/arch/math.h>
 #include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/core/array.h>
 #include <attile/core/config.h>
 #include <attile/core/element.h>
 #include <attile/core/math.h>
@@ -28,7 +29,7 @@ struct RowPart {
   static constexpr int kThreads = kThreadCount;
   static constexpr int kCols = kThreads * kGroups * 4;
 
-  Float4 group[kGroups];
+  Array<Float4, kGroups> group;
 
   /// Returns the column of the first element of vector `g`, relative to the part's first.
   ATTILE_DEVICE static int col(int g) { return (g * kThreads + arch::thread_index()) * 4; }
