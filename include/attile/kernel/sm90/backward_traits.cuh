@@ -268,14 +268,17 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// All barriers: of pipelines, slots and semaphore warps, of the zero fill, and of the elements.
   static constexpr int kElementBarrier = 4 + 4 * kStages + 2 * (kBarrierPairs + 2) + 1;
   static constexpr int kBarriers = kElementBarrier + 2 * kElementStages;
+  /// Their bytes: what follows them is aligned to 16.
+  static constexpr std::size_t kBarrierBytes =
+      round_up<std::size_t>(kBarriers * sizeof(arch::Mbarrier), 16);
   /// Bytes of the sums of a score modifier's gradient, of all warps that make dS.
   static constexpr std::size_t kGradientBytes = (kProductPerWarpgroup ? 1 : kConsumers) *
                                                 (arch::kWarpgroupSize / arch::kWarpSize) *
                                                 Gradient::kWarpBytes;
   /// Bytes of what follows the tiles: statistics, words, the rows of dS, barriers, and those sums.
   static constexpr std::size_t kSmallBytes = kStages * (Statistics::kBytes + kWordBytes) +
-                                             (kDsTiles + 1) * kDqRowsBytes +
-                                             kBarriers * sizeof(arch::Mbarrier) + kGradientBytes;
+                                             (kDsTiles + 1) * kDqRowsBytes + kBarrierBytes +
+                                             kGradientBytes;
   /// Whether consumers stage dQ in shared memory, and producer warps add it to dq_accum by TMA.
   static constexpr bool kBulkDq =
       !kProductPerWarpgroup &&
@@ -301,8 +304,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr std::size_t kWordOffset = kStatOffset + kStages * Statistics::kBytes;
   static constexpr std::size_t kDqRowsOffset = kWordOffset + kStages * kWordBytes;
   static constexpr std::size_t kBarrierOffset = kDqRowsOffset + (kDsTiles + 1) * kDqRowsBytes;
-  static constexpr std::size_t kGradientOffset =
-      kBarrierOffset + kBarriers * sizeof(arch::Mbarrier);
+  static constexpr std::size_t kGradientOffset = kBarrierOffset + kBarrierBytes;
   static constexpr std::size_t kKvSharedBytes = kGradientOffset + kGradientBytes;
   /// Where dK and dV are staged for their store: over K and V, but with kProductPerWarpgroup over Q
   /// and dO, because other warpgroups still read K and V.

@@ -216,20 +216,26 @@ ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
     const Extent extent = p.extent(at);
     const ScoreBlock block_of_all{
         {at.sequence, at.head, max(at.row0, 0), 0}, extent, 1, extent.kv_len, p.scale};
-    const auto& mod = p.policies.score_mod;
+    const auto word_tile = [&] {
+      const auto& mod = p.policies.score_mod;
+      if constexpr (Traits::kWords == Words::kColumns) {
+        return mod.column_tile(block_of_all, math);
+      } else {
+        return mod.diagonal_tile(block_of_all, math);
+      }
+    }();
     ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       const int col0 = p.kv_tile(at, step) * kBc;
       if constexpr (Traits::kWords == Words::kColumns) {
-        const auto column_tile = mod.column_tile(block_of_all, math);
-        const tile::ColumnWords<std::remove_const_t<decltype(column_tile)>, kBc> words(
-            column_tile, col0, extent.kv_len);
+        const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, kBc> words(
+            word_tile, col0, extent.kv_len);
         pipeline.await_empty(state);
         words.store(smem.words(state.stage));
       } else {
         pipeline.await_empty(state);
-        tile::store_diagonals<Traits::kBr, kBc>(
-            smem.words(state.stage), mod.diagonal_tile(block_of_all, math), at.row0, col0, extent);
+        tile::store_diagonals<Traits::kBr, kBc>(smem.words(state.stage), word_tile, at.row0, col0,
+                                                extent);
       }
       if (lane == 0) pipeline.producer_commit(state);
       state.advance();
