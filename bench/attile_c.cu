@@ -308,7 +308,7 @@ attile::Check check(const A& a) {
 
 /// Forward passes take it where it makes them faster.
 template <class A>
-constexpr bool kTakesWorkspace = !A::SequencesType::kUniform || requires {
+constexpr bool kTakesWorkspace = !A::SequencesType::kUniform || A::Elements::kAllFp8 || requires {
   requires A::MaskType::kUnevenRows;
 };
 

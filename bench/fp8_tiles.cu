@@ -88,6 +88,7 @@ struct Memory {
   Bf16* o = device_array<Bf16>(kElements);
   Bf16* o_of_bf16 = device_array<Bf16>(kElements);
   float* lse = device_array<float>(kElements / 64);
+  unsigned char* scratch = device_array<unsigned char>(2 * kElements);
   double* sums = device_array<double>(2);
 
   Memory() {
@@ -163,17 +164,26 @@ class Contest {
   }
 
  private:
-  /// Adds the default kernel.
+  /// Adds the default kernel, and where it transposes V ahead in scratch memory that, too.
   template <TileSet kTileSet, Fp8Sums kSums>
   void add_default(const char* kind) {
-    add<attile::sm90::DefaultForwardTraits<Args<kSums>, D, D, kTileSet>>(kind, " default");
+    using Traits = attile::sm90::DefaultForwardTraits<Args<kSums>, D, D, kTileSet>;
+    add<Traits>(kind, " default");
+    if constexpr (Traits::kTransposesAhead) {
+      add<Traits>(kind, " scratch");
+      const auto a = arguments<typename Traits::Args>(cell_, memory_.fp8, memory_.o, memory_.lse);
+      contenders_.back().call = [a, scratch = memory_.scratch] {
+        return attile::forward<Traits>(scratch, 2 * kElements, a);
+      };
+    }
   }
   /// Adds a kernel with these tiles (sm90::Tuning).
   template <Fp8Sums kSums, int Br, int Bc, int kStages, int kParts = 1, bool kOverlaps = true,
             bool kOrders = false, bool kWaitsLate = false>
   void add_tiles() {
-    using Tuning = attile::sm90::Tuning<kStages, false, true, 0, false, attile::sm90::Words::kNone,
-                                        kParts, kOrders, kOverlaps, kWaitsLate>;
+    using Tuning =
+        attile::sm90::Tuning<kStages, false, true, 0, false, attile::sm90::ModifierWords::kNone,
+                             kParts, kOrders, kOverlaps, kWaitsLate>;
     using Traits = typename Tuning::template Forward<Br, Bc, D, Types<kSums>,
                                                      typename Args<kSums>::Policies, D>;
     add<Traits>(kSums == Fp8Sums::kPromoted ? "promoted" : "unpromoted", "");

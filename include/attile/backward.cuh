@@ -47,8 +47,10 @@ BackwardBlocks backward_blocks(const typename Traits::Args& args) {
   const std::int64_t row_blocks = q_slot_count<Traits>(args) * args.q_heads;
   const std::int64_t kv_blocks = kv_slot_count<Traits>(args) * args.kv_heads;
   const bool counts = Traits::kDqMode == DqMode::kInOrder && kv_blocks > 0;
-  // At least one block: it sets the block counter, and a gradient is zeroed without rows too.
-  const bool one = counts || gradient_lines(args.score_mod, score_shape(args)) > 0;
+  const bool lists = kIsPacked<typename Traits::SequencesType> && kv_blocks > 0;
+  // At least one block: it sets the block counter, or lists kv blocks, and a gradient is zeroed
+  // without rows too.
+  const bool one = counts || lists || gradient_lines(args.score_mod, score_shape(args)) > 0;
   return {one ? max<std::int64_t>(row_blocks, 1) : row_blocks, kv_blocks,
           Traits::kDqMode == DqMode::kTwoPass ? row_blocks : 0,
           Traits::kDqMode == DqMode::kTwoPass ? 0 : row_blocks};
@@ -115,12 +117,13 @@ Check check_backward(const typename Traits::Args& args) {
   const BackwardBlocks blocks = backward_blocks<Traits>(args);
   std::int64_t most =
       max(max(blocks.preprocess, blocks.kv_blocks), max(blocks.q_tiles, blocks.postprocess));
-  // Kv blocks are numbered by the bounds (kv_block_of).
-  // Of each, where it may go rows first (BackwardParams::rows_first).
-  const int numbers =
-      Traits::kRowsFirstFrom > 0 && args.q_heads >= Traits::kRowsFirstFrom * args.kv_heads ? 2 : 1;
-  most = max(most, std::int64_t{numbers} * args.batch * args.kv_heads *
-                       ceil_div(args.kv_len, Traits::kBc));
+  // Kv blocks are numbered by the bounds, or where sequences are packed as they begin, with more
+  // numbers for those that ascend (kv_block_of).
+  if constexpr (kIsPacked<typename Traits::SequencesType>) {
+    most = max(most, (Traits::kAlternatesFrom > 0 ? 3 : 1) * blocks.kv_blocks);
+  } else {
+    most = max(most, std::int64_t{args.batch} * args.kv_heads * ceil_div(args.kv_len, Traits::kBc));
+  }
   return arch::check_launch(kv_kernel<Traits>(), Traits::kKvSharedBytes, most,
                             Traits::kLeastArchitecture);
 }

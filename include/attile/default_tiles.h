@@ -73,10 +73,13 @@ struct Sm80ForwardTiles {
 /// where shared memory has room for P. As many blocks share a multiprocessor as its shared memory,
 /// 1 KB more than a block's, has room for. Elements of fp8 take registers on their way to a
 /// product: `converts` says that K or V has them, and `converts_queries` that Q has them, too,
-/// where the device has no instruction for their products (arch::mma_m16n8k32).
+/// where the device has no instruction for their products (arch::mma_m16n8k32). `tall`: 32 rows a
+/// warp where scores are not plain, too, up to 64 columns: 0.86 to 0.98 of the time with dropout,
+/// ALiBi or a mask that is asked for each score (H200, bench/log/tuning-sm80.md).
 constexpr Sm80ForwardTiles sm80_forward_tiles(int dim, int shared_kb, bool plain, bool converts,
-                                              bool converts_queries) {
+                                              bool converts_queries, bool tall) {
   if (dim <= 128) {
+    if (!plain && tall && dim <= 64) return {128, 64, 4, 1, 2};
     if (!plain || (converts_queries && dim > 64)) return {64, 64, 4, 1, 2};
     if (dim <= 64) return {128, converts ? 64 : 128, 4, 1, 2};
     return {128, shared_kb < 163 || (converts && shared_kb >= 227) ? 32 : 64, 4, 1, 2};
@@ -134,6 +137,7 @@ constexpr bool is_long(TileSet set) {
 struct Sm90Tiles {
   int br, bc, stages, element_stages = 0, output_parts = 1;
   bool overlaps = true, waits_late = false;
+  int transposed_from_rows = 0;
 };
 
 /// Says whether TMA may copy the elements of a score modifier: those of 16 bits.
@@ -197,6 +201,10 @@ constexpr Sm90Tiles sm90_masked_forward_tiles(int dim, bool reads) {
   return sm90_general_forward_tiles(dim);
 }
 
+/// The rows that share a kv head from which on V in fp8 of more than 128 columns is transposed
+/// ahead (bench/log/tuning-fp8.md).
+inline constexpr int kTransposedFromRows = 4096;
+
 /// Returns the tiles where Q, K and V are in fp8. Products take half the time of those of 16 bits,
 /// and the softmax the same, so that the work of a step which does not depend on Bc counts for
 /// more: Bc is the largest that spills nothing, but for unpromoted sums of 65 to 128 columns, of
@@ -215,14 +223,14 @@ constexpr Sm90Tiles sm90_fp8_forward_tiles(int d, int dv, bool promotes, bool fa
     if (promotes) return {128, 160, 2, 0, 2};
     return bare ? Sm90Tiles{192, 96, 2, 0, 1, true, true} : Sm90Tiles{128, 160, 2};
   }
-  if (!promotes) return {128, fast ? 96 : 32, 2, 0, 1, true, fast};
+  if (!promotes) return {128, fast ? 96 : 32, 2, 0, 1, true, fast, kTransposedFromRows};
   if (!fast) {
     int parts = dv <= 192 ? 3 : 4;
     while (round_up(dv, 32) % (16 * parts) != 0) ++parts;  // each a multiple of 16 columns
     // With 64 keys and dropout 256 columns spill.
     return {128, dv <= 192 ? 64 : 32, 2, 0, parts, false};
   }
-  return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true};
+  return {128, dv <= 192 ? 96 : 128, 2, 0, 2, false, true, kTransposedFromRows};
 }
 
 /// Returns the tiles with a mask of block lists, before they are fitted to its blocks. All rows of
@@ -294,16 +302,20 @@ struct Sm80BackwardTiles {
   int br, bc, warps, warps_n, dq_warps_n, blocks_per_sm, stages;
 };
 
-/// Returns the tiles of the sm80 backward kernels for 16-bit types.
-constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool plain) {
+/// Returns the tiles of the sm80 backward kernels for 16-bit types. `larger`: up to 128 columns
+/// scores that are not plain have the tiles of plain ones, too, which take 0.74 to 0.99 of the time
+/// of the others (H200, bench/log/tuning-sm80.md); not in order, which was not measured, nor where
+/// they spill.
+constexpr Sm80BackwardTiles sm80_backward_tiles(int dim, int shared_kb, bool plain, bool larger) {
   const bool large = shared_kb >= 227;
-  if (dim <= 64)
-    return plain ? Sm80BackwardTiles{32, 128, 4, 1, 4, 2, 1}
-                 : Sm80BackwardTiles{32, 64, 4, 1, 2, 2, 1};
+  if (dim <= 64) {
+    return plain || larger ? Sm80BackwardTiles{32, 128, 4, 1, 4, 2, 1}
+                           : Sm80BackwardTiles{32, 64, 4, 1, 2, 2, 1};
+  }
   if (dim <= 128) {
-    if (!plain) return {32, 64, 4, 2, 2, 2, 1};
-    return large ? Sm80BackwardTiles{64, 128, 8, 2, 4, 1, 2}
-                 : Sm80BackwardTiles{64, 64, 4, 2, 2, 2, 1};
+    if (!plain && !larger) return {32, 64, 4, 2, 2, 2, 1};
+    return plain && large ? Sm80BackwardTiles{64, 128, 8, 2, 4, 1, 2}
+                          : Sm80BackwardTiles{64, 64, 4, 2, 2, 2, 1};
   }
   if (shared_kb < 163) return {32, 32, 4, 2, 2, 1, 1};
   if (!plain) return {32, 64, 8, 2, 4, 1, 1};

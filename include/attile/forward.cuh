@@ -112,6 +112,9 @@ template <class Traits>
     const std::size_t bytes = params->use(workspace);
     const cudaError_t error = bytes > 0 ? arch::clear(workspace, bytes, stream) : cudaSuccess;
     if (error != cudaSuccess) return error;
+    if constexpr (requires { params->prepare(args, workspace, stream); }) {
+      if (const cudaError_t failed = params->prepare(args, workspace, stream)) return failed;
+    }
   }
   if constexpr (Traits::kAwaitsDependencies) {
     return arch::launch_dependent(forward_kernel<Traits>, blocks, forward_threads<Traits>(),
@@ -122,8 +125,16 @@ template <class Traits>
   }
 }
 
-/// Is the scratch memory of every one-call forward pass, of whichever family.
-inline constexpr std::size_t kForwardWorkspace = 16;
+/// Returns the scratch memory of a one-call forward pass, of whichever family, for arguments that
+/// passed `check_arguments`: 16 bytes, and with V in fp8 what the family sm90 wants.
+template <int D, int Dv, class Args>
+std::size_t forward_workspace([[maybe_unused]] const Args& args) {
+  if constexpr (Args::Elements::kAllFp8) {
+    return sm90::DefaultForwardTraits<Args, D, Dv>::Params::workspace_bytes(args);
+  } else {
+    return 16;
+  }
+}
 
 }  // namespace detail
 
@@ -201,11 +212,13 @@ WorkspaceSize workspace_size(const typename Traits::Args& args) requires(Traits:
 }
 template <int D, int Dv = D, ForwardPass Args>
 WorkspaceSize workspace_size(const Args& args) {
-  return {check<D, Dv>(args), detail::kForwardWorkspace};
+  const Check ok = check<D, Dv>(args);
+  return {ok, ok ? detail::forward_workspace<D, Dv>(args) : 0};
 }
 
 /// Run `forward` by the two-call habit of `backward`: for callers that treat both alike, and faster
-/// where sequences have lengths of their own, or the mask kUnevenRows.
+/// where sequences have lengths of their own, or the mask kUnevenRows, or V in fp8 more than 128
+/// columns: that is transposed in the scratch memory, which is then as large as V.
 /// Scratch  with a null `workspace` nothing is launched, and `workspace_bytes`, a variable, is set
 ///          to the bytes that the call needs; else device memory of that size, aligned to 16 bytes.
 template <class Traits>
@@ -227,9 +240,11 @@ template <int D, int Dv = D, ForwardPass Args>
   if (workspace == nullptr) {
     return detail::answer_size(workspace_bytes, workspace_size<D, Dv>(args));
   }
-  const Check ok = detail::first_refusal(
-      check_arguments(args, D, Dv),
-      check_workspace(workspace, workspace_bytes.value(), detail::kForwardWorkspace));
+  Check ok = check_arguments(args, D, Dv);
+  if (ok) {
+    ok =
+        check_workspace(workspace, workspace_bytes.value(), detail::forward_workspace<D, Dv>(args));
+  }
   if (!ok) return ok.error;
   return detail::AllFamilies::template forward<D, Dv>(args, [&](auto kernel) {
     return detail::launch_forward<typename decltype(kernel)::type>(args, stream, workspace);

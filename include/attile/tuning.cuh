@@ -50,12 +50,16 @@ struct PortableBackward {
 
 template <class Args, int D, int Dv, int kSharedKb>
 struct Sm80Forward {
+  using S = typename Args::ScoreModType;
+  /// What other modifiers have to compute or to read takes registers, or longer (softcap at 1k).
+  static constexpr bool kTall = !kNeedsScores<S> && !kHasElements<S, StandardMath> &&
+                                Args::SequencesType::kUniform && !Fp8<typename Args::Elements::K>;
   static constexpr Sm80ForwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_forward_tiles(max(D, Dv))
           : sm80_forward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>,
                                Fp8<typename Args::Elements::K>,
-                               Args::Elements::kFp8Queries&& kSharedKb >= 163));
+                               Args::Elements::kFp8Queries&& kSharedKb >= 163, kTall));
   using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
                          sm80::Tuning<kTiles.warps, kTiles.warps_n, kTiles.blocks_per_sm>>;
 };
@@ -71,13 +75,14 @@ struct Sm90Forward {
   static constexpr bool kThreeConsumers = Args::DropoutType::kEnabled && max(D, Dv) > 96 &&
                                           max(D, Dv) <= 128 && kTileSet != TileSet::kPackedHeads;
   static constexpr bool kSmallBc = kEdges || kThreeConsumers;
-  static constexpr sm90::Words kWords = has_columns(kTileSet)     ? sm90::Words::kColumns
-                                        : has_diagonals(kTileSet) ? sm90::Words::kDiagonals
-                                                                  : sm90::Words::kNone;
+  static constexpr sm90::ModifierWords kWords =
+      has_columns(kTileSet)     ? sm90::ModifierWords::kColumns
+      : has_diagonals(kTileSet) ? sm90::ModifierWords::kDiagonals
+                                : sm90::ModifierWords::kNone;
   /// What comes with K takes few registers, and no branch.
   static constexpr bool kFast =
       kHasFastTiles<Args> ||
-      (kWords != sm90::Words::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
+      (kWords != sm90::ModifierWords::kNone && IntervalMask<MaskInTiles<typename Args::MaskType>>);
   using M = typename Args::MaskType;
   using E = typename Args::Elements;
   static constexpr bool kMasked = kHasMaskedTiles<Args> && kTileSet != TileSet::kPackedHeads;
@@ -96,10 +101,11 @@ struct Sm90Forward {
       : kFast                  ? sm90_fast_forward_tiles(D, Dv, kSmallBc, kTileSet)
       : kMasked                ? sm90_masked_forward_tiles(max(D, Dv), kHasTileMask<M>)
                                : sm90_general_forward_tiles(max(D, Dv));
-  using type = ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
-                         sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
-                                      kTiles.element_stages, kCounts, kWords, kTiles.output_parts,
-                                      false, kTiles.overlaps, kTiles.waits_late>>;
+  using type =
+      ForwardOf<Args, D, Dv, kTiles.br, kTiles.bc,
+                sm90::Tuning<kTiles.stages, kTileSet == TileSet::kPackedHeads, true,
+                             kTiles.element_stages, kCounts, kWords, kTiles.output_parts, false,
+                             kTiles.overlaps, kTiles.waits_late, kTiles.transposed_from_rows>>;
 };
 
 template <class Args, int D, int Dv, DqMode kMode, TileSet kTileSet>
@@ -112,7 +118,7 @@ struct Sm90Backward {
                                 : sm90_element_backward_tiles(D, Dv));
   using Tuning = std::conditional_t<
       has_diagonals(kTileSet),
-      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, 0, sm90::Words::kDiagonals>,
+      sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, 0, sm90::ModifierWords::kDiagonals>,
       sm90::BackwardTuning<kTiles.stages, kTiles.p_steps, kTiles.element_stages>>;
   using type =
       sm90::BackwardTraits<min(kTiles.br, kTiles.bc), kTiles.bc, D, typename Args::Elements,
@@ -121,10 +127,18 @@ struct Sm90Backward {
 
 template <class Args, int D, int Dv, DqMode kMode, int kSharedKb>
 struct Sm80Backward {
+  /// A modifier's elements, a mask that is asked for each score, and above 64 columns dropout with
+  /// a modifier would spill.
+  static constexpr bool kLarger =
+      kMode == DqMode::kAccumulate &&
+      (max(D, Dv) <= 64 || !Args::DropoutType::kEnabled ||
+       kIsIdentity<
+           typename Args::ScoreModType>)&&IntervalMask<MaskInTiles<typename Args::MaskType>> &&
+      Args::SequencesType::kUniform && !kHasElements<typename Args::ScoreModType, StandardMath>;
   static constexpr Sm80BackwardTiles kTiles = fitted<typename Args::MaskType>(
       sizeof(typename Args::ElementType) == 4
           ? sm80_fp32_backward_tiles(max(D, Dv), kSharedKb)
-          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>));
+          : sm80_backward_tiles(max(D, Dv), kSharedKb, kPlainScores<Args>, kLarger));
   using type =
       sm80::BackwardTraits<kTiles.br, kTiles.bc, D, typename Args::Elements,
                            typename Args::Policies, Dv, kMode,

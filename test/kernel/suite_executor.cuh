@@ -216,12 +216,12 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
       wanted = wanted && (no_keys || sm90_addresses_elements(args.score_mod.elements()));
     }
     if constexpr (requires { Traits::kWords; }) {
-      using attile::sm90::Words;
+      using attile::sm90::ModifierWords;
       const bool no_rows = args.batch == 0 || args.q_len == 0;
-      if constexpr (Traits::kWords == Words::kColumns) {
+      if constexpr (Traits::kWords == ModifierWords::kColumns) {
         wanted = wanted && (no_rows || args.score_mod.reads_columns());
       }
-      if constexpr (Traits::kWords == Words::kDiagonals) {
+      if constexpr (Traits::kWords == ModifierWords::kDiagonals) {
         wanted = wanted && (no_rows || reads_by_diagonals<Traits>(args.score_mod));
       }
     }
@@ -230,11 +230,22 @@ bool runs_on_sm90(Kernel kernel, const typename Traits::Args& args) {
   return own;
 }
 
+/// Whether V in fp8 may be transposed ahead of a kernel.
+template <class Traits>
+constexpr bool transposes_ahead() {
+  if constexpr (requires { Traits::kTransposesAhead; }) {
+    return Traits::kTransposesAhead;
+  } else {
+    return false;
+  }
+}
+
 /// The forward pass, of every second batch size with scratch memory where sequences have lengths of
-/// their own: kernels then share the work in another way.
+/// their own, or V may be transposed ahead: kernels then share the work in another way, or load
+/// another V.
 template <class Traits>
 cudaError_t forward_either_way(const typename Traits::Args& args) {
-  if constexpr (!Traits::SequencesType::kUniform) {
+  if constexpr (!Traits::SequencesType::kUniform || transposes_ahead<Traits>()) {
     if (args.batch % 2 == 0) {
       return with_workspace([&](void* workspace, std::size_t& bytes) {
         return attile::forward<Traits>(workspace, bytes, args);

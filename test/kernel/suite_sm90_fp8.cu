@@ -16,10 +16,12 @@ template <class Inner, class Q, class K, class V, Fp8Layout kLayout = Fp8Layout:
 using Promoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kPromoted, kLayout>;
 template <class Inner, class Q, class K, class V>
 using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
-template <int Br, int Bc, class Dim, int kParts, bool kOverlaps = true, bool kOrders = false>
-using Own = GpuExecutor<Dim, Sm90Tiles<Br, Bc,
-                                       Tuning<2, false, true, 0, false, attile::sm90::Words::kNone,
-                                              kParts, kOrders, kOverlaps>>>;
+template <int Br, int Bc, class Dim, int kParts, bool kOverlaps = true, bool kOrders = false,
+          int kTransposedFromRows = 0>
+using Own =
+    GpuExecutor<Dim, Sm90Tiles<Br, Bc,
+                               Tuning<2, false, true, 0, false, attile::sm90::ModifierWords::kNone,
+                                      kParts, kOrders, kOverlaps, false, kTransposedFromRows>>>;
 
 using Whole = Own<192, 96, Dims<64>, 1>;
 using TwoParts = Own<192, 128, Dims<64>, 2>;
@@ -29,6 +31,8 @@ using Ordered = Own<128, 128, Dims<128>, 1, true, true>;
 using Apart = Own<128, 192, Dims<128>, 2, false>;
 using FourParts = Own<128, 64, Dims<256, 256, 128>, 4>;
 using ApartDeep = Own<128, 128, Dims<256, 256, 128>, 2, false, true>;
+using Ahead = Own<192, 96, Dims<64>, 1, true, false, 1>;
+using AheadDeep = Own<128, 128, Dims<256, 256, 128>, 2, false, true, 1>;
 
 const bool kRegistered = [] {
   using enum Policy;
@@ -45,6 +49,13 @@ const bool kRegistered = [] {
                                in_full(kFew));
   suite.forward<__half>("fp8.128x64_d256", Promoted<FourParts, E4m3, E4m3, E4m3>{}, in_full(kFew));
   suite.forward<__half>("fp8.128x128_d256", Promoted<ApartDeep, E4m3, E4m3, E4m3>{}, in_full(kFew));
+  // V is transposed ahead, of every second batch size.
+  suite.forward<__half>("fp8_ahead.192x96", Promoted<Ahead, E4m3, E4m3, E5m2>{}, in_full(kFew));
+  suite.forward<__half>("fp8_ahead.128x128_d256", Promoted<AheadDeep, E4m3, E4m3, E4m3>{},
+                        in_full(kFew));
+  suite.forward<__half>("fp8_ahead_columns.128x128_d256",
+                        Promoted<AheadDeep, E4m3, E4m3, E4m3, Fp8Layout::kColumns>{},
+                        in_full(kFew));
   suite.forward<__half>("fp8_columns.192x128",
                         Promoted<TwoParts, E4m3, E4m3, E4m3, Fp8Layout::kColumns>{}, in_full(kFew));
   suite.forward<__half>("fp8_unpromoted.192x96", Unpromoted<Whole, E4m3, E4m3, E5m2>{},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The pieces that own kernels have beside those of the library's kernels: register tiles of every
 // kind to device memory and back, whatever its rows and columns, pieces cut out of shared memory,
-// modifiers whose columns are read ahead, and tensor maps. Runs on a GPU and on the machine.
+// modifiers whose columns are read ahead, dropout's decisions, and tensor maps. Runs on a GPU and
+// on the machine.
 #include <attile/core/bias.h>
 #include <attile/tile_wgmma.cuh>
 
@@ -192,6 +193,53 @@ void maps() {
   if (!tile::make_map<Tile>(map, read, {1, 8}, 1, 63)) fail("make_map", "rows that are read");
 }
 
+/// Writes dropout's decisions for a tile of scores as each way of keeping them has them: 1 where a
+/// score is kept, 0 where it is dropped.
+ATTILE_KERNEL void keep(float* out, attile::PhiloxDropout dropout) {
+  using Scores = tile::MmaTile<kRows, 32, kWarps>;
+  using Rows = tile::TransposedRegisters<Scores>;  // 32 rows, kRows columns
+  const auto sampler = dropout.sampler(4);
+  using Sampler = std::remove_const_t<decltype(sampler)>;
+  const tile::TileCoord coord{1, 2, 16, 48, {200, 200}};
+  Scores ones;
+  for (auto& row : ones.x) {
+    for (float& x : row) x = 1.0f;
+  }
+  tile::RegisterLeft<__half, Scores> p_left(ones);
+  tile::drop(p_left, coord, sampler);
+  const tile::KeepBits<Scores, Sampler> bits(coord, sampler);
+  const tile::KeepSigns<Rows, Sampler, true> packed(coord, sampler);
+  const tile::KeepSigns<Rows, Sampler, false> words(coord, sampler);
+  for (int r = 0; r < Scores::kRegRows; ++r) {
+    for (int c = 0; c < Scores::kRegCols; ++c) {
+      const std::uint32_t word = p_left.piece(0, c / 4)[c / 2 % 2 * 2 + r % 2];
+      const std::uint32_t half = word >> (c % 2 * 16) & 0xFFFFu;
+      float* const at = out + Scores::row(r) * 32 + Scores::col(c);
+      at[0] = half == 0x3C00u ? 1.0f : half == 0 ? 0.0f : 2.0f;  // 1.0 in fp16
+      at[kRows * 32] = bits.keep(r, c) ? 1.0f : 0.0f;
+      float* const transposed = out + 2 * kRows * 32 + Rows::row(c) * kRows + Rows::col(r);
+      transposed[0] = packed.keep(c, r) ? 1.0f : 0.0f;
+      transposed[kRows * 32] = words.keep(c, r) ? 1.0f : 0.0f;
+    }
+  }
+}
+
+void keeps(float probability) {
+  const attile::PhiloxDropout dropout{.probability = probability, .seed = 5, .offset = 6};
+  const example::DeviceArray<float> out_dev(std::vector<float>(4 * kRows * 32, -7.0f));
+  example::must(arch::launch(keep, 1, kThreads, 0, nullptr, out_dev.get(), dropout), "keep");
+  example::must(cudaDeviceSynchronize(), "keep");
+  const std::vector<float> out = out_dev.download();
+  const auto sampler = dropout.sampler(4);
+  for (int way = 0; way < 4; ++way) {
+    const int rows = way < 2 ? kRows : 32, cols = way < 2 ? 32 : kRows;
+    for (int i = 0; i < rows * cols; ++i) {
+      const bool kept = sampler.keep({1, 2, 16 + i / cols, 48 + i % cols});
+      if (out[way * kRows * 32 + i] != (kept ? 1.0f : 0.0f)) fail("keep", "a decision is wrong");
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -209,6 +257,7 @@ int main() {
                                                                 .row_stride = 100});
   modifies("Alibi", attile::Alibi{slopes.get()});
   modifies("Softcap", attile::Softcap{2.0f});
+  for (const float p : {0.0f, 1.0f / 65536, 0.1f, 0.5f, 0.75f, 65535.0f / 65536}) keeps(p);
   if (arch::device_architecture() >= 900) maps();
   std::printf("pieces: right\n");
   return 0;

@@ -25,11 +25,12 @@ using attile::sm80::DecodeTuning;
 template <int Br, int Bc, class Tuning, SplitKind kSplits, class Dim = Dims<64>>
 using Decode = DecodeExecutor<Dim, DecodeTiles<Br, Bc, Tuning>, kSplits>;
 
-// A warp in each of two key groups; two warps in each, which share rows or keys; one block of one
-// warp with one stage.
+// A warp in each of two key groups; two warps in each, which share rows or keys; a warpgroup; one
+// block of one warp with one stage.
 using Groups = Decode<16, 32, DecodeTuning<2, 2, 3>, SplitKind::kFill>;
 using Rows = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kNone>;
-using RowsFill = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill>;
+using RowsFill = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFill>;
+using Warpgroup = Decode<64, 64, DecodeTuning<4, 1, 2>, SplitKind::kFixed, Dims<80, 40>>;
 using Fixed = Decode<32, 32, DecodeTuning<2, 1, 2>, SplitKind::kFixed>;
 using One = Decode<16, 16, DecodeTuning<1, 1, 1>, SplitKind::kNone>;
 using Wide = Decode<32, 64, DecodeTuning<4, 2, 2>, SplitKind::kFill, Dims<256, 256, 64>>;
@@ -159,6 +160,8 @@ const bool kRegistered = [] {
       "fixed", simulated<Fixed>(),
       policies<kWindow, kPackedCausal, kKeyPadding, kSinkEverything, kPagedWindow, kEarlierPaged>);
   suite.forward<__half>("one", simulated<One>(), policies<kNone>);
+  suite.forward<__nv_bfloat16>("warpgroup", simulated<Warpgroup>(),
+                               policies<kCausal, kPagedWindow>);
   suite.forward<__half>("d256", simulated<Wide>(kWideCost), policies<kCausal>);
   suite.forward<__half>("fp8.rows_fill", simulated<Fp8Cache<RowsFill, E4m3, E5m2>>(),
                         policies<kPagedPackedEverything, kCachedPackedAlibi, kEarlierPaged>);

@@ -23,14 +23,16 @@ using Promoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kPromoted, kLayout>;
 template <class Q, class K, class V, class Inner>
 using Unpromoted = Fp8Executor<Inner, Q, K, V, Fp8Products::kUnpromoted>;
 template <int Br, int Bc, class Dim, int kStages, int kParts, bool kOrders, bool kOverlaps,
-          bool kWaitsLate = false>
+          bool kWaitsLate = false, int kTransposedFromRows = 0>
 using Fp8OrSm80 =
-    GpuExecutor<Dim, Sm90Tiles<Br, Bc,
-                               Tuning<kStages, false, true, 0, false, attile::sm90::Words::kNone,
-                                      kParts, kOrders, kOverlaps, kWaitsLate>>>;
+    GpuExecutor<Dim,
+                Sm90Tiles<Br, Bc,
+                          Tuning<kStages, false, true, 0, false, attile::sm90::ModifierWords::kNone,
+                                 kParts, kOrders, kOverlaps, kWaitsLate, kTransposedFromRows>>>;
 using Fp8Two = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, true>;
-using Fp8Three = Fp8OrSm80<192, 32, Dims<64>, 3, 2, false, true>;
+using Fp8Three = Fp8OrSm80<192, 32, Dims<64>, 3, 4, false, true>;
 using Fp8Ordered = Fp8OrSm80<128, 64, Dims<64>, 2, 1, true, true, true>;
+using Fp8Ahead = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, true, false, 1>;
 using Fp8Apart = Fp8OrSm80<128, 64, Dims<64>, 2, 1, false, false>;
 using Fp8Wide = Fp8OrSm80<128, 160, Dims<128, 128, 64>, 2, 2, false, true>;
 using Fp8Deep = GpuExecutor<Dims<256, 256, 128>, Sm90DefaultTiles<>>;
@@ -70,6 +72,12 @@ const bool kRegistered = [] {
   using Fp8Columns = Promoted<E4m3, E4m3, E5m2, Fp8Two, Fp8Layout::kColumns>;
   suite.forward<__half>("fp8_columns.128x64", simulated<Fp8Columns>(kMost),
                         policies<kNone, kCausal, kOwnLengths, kPagedWindow>);
+  // V is transposed ahead, of every second batch size.
+  using AheadColumns = Promoted<E4m3, E4m3, E5m2, Fp8Ahead, Fp8Layout::kColumns>;
+  suite.forward<__half>("fp8_ahead.128x64", simulated<Promoted<E4m3, E4m3, E4m3, Fp8Ahead>>(kMost),
+                        policies<kNone, kCausal, kWindow, kSink>);
+  suite.forward<__half>("fp8_ahead_columns.128x64", simulated<AheadColumns>(kMost),
+                        policies<kNone, kCausal>);
   using Mix = Fp8Executor<Fp8Two, E5m2, E5m2, AsItIs, Fp8Products::kScores>;
   suite.forward<__half>("fp8_mix.128x64", simulated<Mix>(kMost),
                         policies<kNone, kCausal, kPackedCausal>);

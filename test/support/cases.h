@@ -817,6 +817,8 @@ inline constexpr auto kCases = [] {
        .kv_heads = 1, .q_len = 40, .kv_len = 70, .head_dim = 256},
       {.name = "packed_causal_130_130", .policy = kPackedCausal, .batch = 8,
        .q_heads = 2, .kv_heads = 1, .q_len = 130, .kv_len = 130, .dlse = true},
+      {.name = "own_lengths_all_empty", .policy = kOwnLengths, .batch = 3, .q_len = 70,
+       .kv_len = 40, .lengths = Lengths::kAllEmpty},
       {.name = "own_lengths_24_40", .policy = kOwnLengths, .batch = 6, .q_heads = 1,
        .kv_heads = 1, .q_len = 24, .kv_len = 40, .head_dim = 56, .head_dim_v = 40,
        .layout = kPadded},

@@ -75,6 +75,13 @@ inline constexpr bool kHasLinearGradient = false;
 template <class S>
 inline constexpr bool kNeedsScores = true;
 
+/// Says whether a modifier's derivative is never negative: backward dropout then costs less.
+template <class S>
+inline constexpr bool kNeverFalls = [] {
+  if constexpr (requires { S::kNeverFalls; }) return bool(S::kNeverFalls);
+  return !kNeedsScores<S>;
+}();
+
 /// Names elements of a gradient, `stride` apart.
 struct GradientLine {
   float* first = nullptr;

@@ -21,8 +21,9 @@ namespace attile {
 /// pointers for the CPU executor). It is called for scores inside the extent, also for those that
 /// the mask hides, where its result is not used. Make the call operator a template over the type of
 /// s if the fp64 reference should compute it in fp64. A modifier that may return -inf declares
-/// `static constexpr bool kMayHide = true`. One that reads an element for each score may declare it
-/// too: the backward pass then does not call it for hidden scores. One with parameters whose
+/// `static constexpr bool kMayHide = true`, and one whose derivative is never negative
+/// `static constexpr bool kNeverFalls = true`. One that reads an element for each score may declare
+/// it too: the backward pass then does not call it for hidden scores. One with parameters whose
 /// gradient is wanted declares what kHasGradient says.
 /// It may also say what scores have in common (`of_tile`): see TileModifier.
 template <class S>
@@ -210,6 +211,7 @@ ATTILE_HOST_DEVICE PreparedSoftcap<S, Tanh> prepared_softcap(float cap, const Ta
 
 /// Caps scores: cap * tanh(s / cap). Units: cap > 0.
 struct Softcap {
+  static constexpr bool kNeverFalls = true;
   float cap = 50.0f;
 
   const char* fault() const {
@@ -236,6 +238,7 @@ struct Softcap {
 /// error is up to 2^-10.9: a score, and so LSE, is off by up to cap * 2^-10.9, and a probability by
 /// a factor of e to that. Units: cap > 0.
 struct ApproximateSoftcap {
+  static constexpr bool kNeverFalls = true;
   float cap = 50.0f;
 
   const char* fault() const {
@@ -268,6 +271,7 @@ struct Then {
   Second second{};
 
   static constexpr bool kMayHide = attile::kMayHide<First> || attile::kMayHide<Second>;
+  static constexpr bool kNeverFalls = attile::kNeverFalls<First> && attile::kNeverFalls<Second>;
   static constexpr bool kHasGradient = attile::kHasGradient<First> || attile::kHasGradient<Second>;
   static constexpr bool kFavorsLateColumns =
       attile::kFavorsLateColumns<First> || attile::kFavorsLateColumns<Second>;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <attile/arch/attributes.h>
+#include <attile/arch/halves.h>
 #include <attile/arch/math.h>
 #include <attile/arch/opaque.h>
 #include <attile/arch/thread.cuh>
@@ -10,9 +11,11 @@
 #include <attile/core/index.h>
 #include <attile/core/math.h>
 #include <attile/core/philox.h>
+#include <attile/tile/mma_operands.cuh>
 #include <attile/tile/mma_tile.cuh>
 #include <attile/tile/scores.cuh>
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -100,6 +103,8 @@ inline constexpr bool kKeepsInGroups =
 template <class Registers, class Sampler>
 class KeepBits : ScoreBits<Registers> {
  public:
+  static constexpr bool kSigns = false;
+
   KeepBits() = default;
   /// Makes the decisions. Where the sampler makes them one by one, the loop is not unrolled, so
   /// that its code occurs once for 32 scores, and scores beyond the extent count as dropped, so
@@ -141,12 +146,136 @@ class KeepBits : ScoreBits<Registers> {
 template <class Registers>
 class KeepBits<Registers, NoDropout::Sampler> {
  public:
+  static constexpr bool kSigns = false;
+
   KeepBits() = default;
   template <class Coord>
   ATTILE_DEVICE KeepBits(const Coord&, const NoDropout::Sampler&) {}
   ATTILE_DEVICE bool keep(int, int) const { return true; }
   ATTILE_DEVICE float dp_minus_delta(int, int, float dp, float delta) const { return dp - delta; }
 };
+
+/// Answers for two scores at once, whose random bits are the halves of a word.
+template <class Sampler>
+class KeepHalves {
+ public:
+  ATTILE_DEVICE explicit KeepHalves(const Sampler& sampler) {
+    // With a threshold of 0 all are kept: the larger one of x and 1 is at least 1.
+    const std::uint32_t threshold = sampler.threshold >> 16;
+    const std::uint32_t dropped = threshold > 0 ? threshold - 1 : 1;
+    largest_dropped_ = dropped * 0x10001u;
+    minus_dropped_ = (threshold > 0 ? (0u - dropped) & 0xFFFFu : 0) * 0x10001u;
+  }
+  /// Returns 1 in each half whose score is kept, and 0 in others.
+  ATTILE_DEVICE std::uint32_t ones(std::uint32_t word) const {
+    return arch::add_min_of_halves(arch::max_of_halves(word, largest_dropped_), minus_dropped_,
+                                   0x10001u);
+  }
+  /// Returns all bits of each half whose score is kept.
+  ATTILE_DEVICE std::uint32_t mask(std::uint32_t word) const { return ones(word) * 0xFFFFu; }
+
+ private:
+  std::uint32_t largest_dropped_, minus_dropped_;
+};
+
+/// Makes the random bits of a transposed tile as its KeepGroups does, and calls f(r, c, pair) for
+/// each two of its scores: `pair` has those of (r, c) in the lower half, and of (r + 1, c) in the
+/// upper one. This takes fewer instructions, and a register more, which KeepBits has not
+/// everywhere. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+template <class Registers, class Sampler, class F>
+ATTILE_DEVICE void for_each_transposed_pair(const TileCoord& coord, const Sampler& sampler, F&& f) {
+  const int col = coord.col0 + Registers::col(0);
+  const bool odd = col % 2 != 0;
+  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0) + odd);
+  const std::uint32_t col_group = sampler.col_group(col);
+  // An even lane has the lower halves of its own words and gives the upper ones; an odd lane has
+  // the upper halves, which belong to the later row, and gives the lower ones.
+  const std::uint32_t given = odd ? 0x5410u : 0x7632u;
+  const std::uint32_t first_col = odd ? 0x3254u : 0x5410u;
+  const std::uint32_t second_col = odd ? 0x3276u : 0x7610u;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; r += 4) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      const PhiloxBlock random =
+          sampler.group(coord.batch, coord.head, row_group + 2 * r, col_group + 2 * c);
+      ATTILE_UNROLL
+      for (int i = 0; i < 4; i += 2) {
+        const std::uint32_t first = random.word[i], second = random.word[i + 1];
+        const std::uint32_t taken = arch::shuffle_xor(arch::bytes(first, second, given), 4);
+        f(r + i, c, arch::bytes(first, taken, first_col));
+        f(r + i, c + 1, arch::bytes(second, taken, second_col));
+      }
+    }
+  }
+}
+
+/// Holds dropout's decisions for the scores of a transposed tile, as the random bits that make
+/// them, until P is there. P then gets their answers as its sign: P >= 0, and of a dropped score it
+/// becomes -P. So that no other register has to keep them until dP is there, and
+///   dropout(P) = max(P, 0),   dS = (P + |P|) / 2 * dP * keep_scale - |P| * delta.
+/// All P have a factor of keep_scale / 2. With kPacked a bit for each score is kept until then,
+/// which takes more instructions, and not 16.
+template <class Registers, class Sampler, bool kPacked>
+class KeepSigns {
+ public:
+  static constexpr bool kSigns = true;
+  /// What dV of a dropout(P) with that factor has to be multiplied by.
+  static constexpr float kDvScale = 2.0f;
+
+  KeepSigns() = default;
+  /// Makes the decisions. Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+  ATTILE_DEVICE KeepSigns(const TileCoord& coord, const Sampler& sampler) : sampler_(sampler) {
+    const KeepHalves<Sampler> keep(sampler);
+    for_each_transposed_pair<Registers>(coord, sampler, [&](int r, int c, std::uint32_t pair) {
+      const int i = r / 2 * Registers::kRegCols + c;
+      if constexpr (kPacked) {
+        words_[i / 16] |= keep.ones(pair) << (i % 16);
+      } else {
+        words_[i] = pair;
+      }
+    });
+    for (std::uint32_t& word : words_) word = arch::opaque(word);
+  }
+
+  /// Returns the base-2 logarithm of the factor of P.
+  ATTILE_DEVICE float log2_factor() const { return arch::log2(0.5f * sampler_.keep_scale()); }
+  /// Returns whether a score is kept.
+  ATTILE_DEVICE bool keep(int r, int c) const {
+    const int i = r / 2 * Registers::kRegCols + c;
+    if constexpr (kPacked) return (words_[i / 16] >> (i % 16 + r % 2 * 16) & 1u) != 0;
+    return sampler_.keeps(r % 2 == 0 ? words_[i] << 16 : words_[i]);
+  }
+  /// Returns what `ds` wants of a row's delta.
+  ATTILE_DEVICE float scaled(float delta) const {
+    return delta * (2.0f * arch::reciprocal(sampler_.keep_scale()));
+  }
+  /// Returns P * (dropout(dP) - delta). `signed_p` may have another factor that is not negative.
+  ATTILE_DEVICE static float ds(float signed_p, float dp, float scaled_delta) {
+    const float magnitude = std::fabs(signed_p);
+    return arch::fma(signed_p + magnitude, dp, -(magnitude * scaled_delta));
+  }
+
+ private:
+  static constexpr int kPairs = Registers::kRegRows / 2 * Registers::kRegCols;
+  std::uint32_t words_[kPacked ? ceil_div(kPairs, 16) : kPairs] = {};
+  Sampler sampler_;
+};
+
+/// Returns dropout(P) as a left operand of 16-bit elements, of P that KeepSigns has given signs.
+template <class Left, class Registers>
+ATTILE_DEVICE Left positive_left(const Registers& p) {
+  Left left;
+  ATTILE_UNROLL
+  for (int r = 0; r < Registers::kRegRows; ++r) {
+    ATTILE_UNROLL
+    for (int c = 0; c < Registers::kRegCols; c += 2) {
+      left.word(r / 2, c / 4, c / 2 % 2 * 2 + r % 2) =
+          arch::positive_halves<typename Left::Element>(p.x[r][c], p.x[r][c + 1]);
+    }
+  }
+  return left;
+}
 
 /// Sets P = dropout(P), without the factor 1 / (1 - p). `bits`: KeepBits.
 template <class Registers, class Bits>
@@ -173,6 +302,27 @@ ATTILE_DEVICE void drop(Registers& p, const Coord& coord, const Sampler& sampler
     });
   } else {
     drop(p, KeepBits<Registers, Sampler>(coord, sampler));
+  }
+}
+
+/// Does the same for P as a left operand of 16-bit elements, whose pieces are groups of eight
+/// scores: masks of its words need no predicate and no selection for each score.
+/// Units    coord: as for KeepGroups. Scope    all lanes of a warp.
+///   tile::RegisterLeft<T, Scores> p_left(s_frag);
+///   tile::drop(p_left, coord, sampler);
+template <class T, class Registers, class Sampler>
+ATTILE_DEVICE void drop(RegisterLeft<T, Registers>& p, const TileCoord& coord,
+                        const Sampler& sampler) {
+  static_assert(Registers::kRegRows == 2 && sizeof(T) == 2,
+                "attile::tile::drop: an operand of 16-bit elements, of which a warp has 16 rows");
+  const std::uint32_t row_group = Sampler::row_group(coord.row0 + Registers::row(0));
+  const std::uint32_t col_group = sampler.col_group(coord.col0 + Registers::col(0));
+  const KeepHalves<Sampler> keep(sampler);
+  ATTILE_UNROLL
+  for (int k = 0; k < Registers::kRegCols / 4; ++k) {
+    const PhiloxBlock random = sampler.group(coord.batch, coord.head, row_group, col_group + 4 * k);
+    ATTILE_UNROLL
+    for (int i = 0; i < 4; ++i) p.word(0, k, i % 2 * 2 + i / 2) &= keep.mask(random.word[i]);
   }
 }
 

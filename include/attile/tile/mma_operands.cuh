@@ -150,6 +150,7 @@ class RegisterLeft {
     }
   }
 
+  ATTILE_DEVICE std::uint32_t& word(int i, int k, int w) { return words_[i][k][w]; }
   ATTILE_DEVICE void piece(std::uint32_t (&a)[4], int i, int k) const {
     ATTILE_UNROLL
     for (int w = 0; w < 4; ++w) a[w] = words_[i][k][w];

@@ -30,6 +30,11 @@ ATTILE_HOST_DEVICE constexpr int column_of_row(int row) {
   return row / 16 * 16 + row % 8 * 2 + row / 8 % 2;
 }
 
+/// Returns which row of the transpose holds column `col` of the operand.
+ATTILE_HOST_DEVICE constexpr int row_of_column(int col) {
+  return col / 16 * 16 + col % 2 * 8 + col % 16 / 2;
+}
+
 /// Writes an operand of fp8 that lies by rows: to(r, p) = from(BytePairs::element(p),
 /// column_of_row(r)).
 /// Shapes   from (depth, columns), to (columns, depth): multiples of 32.
@@ -73,23 +78,40 @@ ATTILE_DEVICE void transpose_operand(const PanelTile<Cols, Depth, T>& to,
   }
 }
 
+/// Returns 16 neighbours of the depth of an operand of fp8, in words, in its order: element p of
+/// the result is x's element BytePairs::element(p).
+ATTILE_DEVICE Vec<std::uint32_t, 4> in_operand_order(const Vec<std::uint32_t, 4>& x) {
+  return {arch::halves<false>(x[0], x[2]), arch::halves<true>(x[0], x[2]),
+          arch::halves<false>(x[1], x[3]), arch::halves<true>(x[1], x[3])};
+}
+
 /// Writes the same of an operand that lies by columns: to(r, p) = from(column_of_row(r),
 /// BytePairs::element(p)).
 /// Shapes   from, to (columns, depth): multiples of 32.
-template <int kWarps = 1, int Depth, int Cols, class T>
+/// kPieces  how many pieces of 16 elements a lane loads before it stores the first one of them,
+///          where that divides its share of them; else fewer. Each takes four registers.
+template <int kWarps = 1, int kPieces = 2, int Depth, int Cols, class T>
 ATTILE_DEVICE void reorder_operand(const PanelTile<Cols, Depth, T>& to,
                                    const PanelTile<Cols, Depth, T>& from, int number = 0) {
   using Words = Vec<std::uint32_t, 4>;
-  constexpr int kUnits = Depth / 16;
+  constexpr int kUnits = Depth / 16, kLanes = kWarps * arch::kWarpSize;
+  constexpr int kShare = Cols * kUnits / kLanes;
+  constexpr int kOnce = kShare % kPieces == 0 ? kPieces : kShare % 2 == 0 ? 2 : 1;
   const int thread = number * arch::kWarpSize + static_cast<int>(detail::lane());
   ATTILE_UNROLL_BY(1)
-  for (int i = thread; i < Cols * kUnits; i += kWarps * arch::kWarpSize) {
-    const int row = i / kUnits, col = i % kUnits * 16;
-    const Words x =
-        arch::load<4>(reinterpret_cast<const std::uint32_t*>(&from.at(column_of_row(row), col)));
-    const Words y{arch::halves<false>(x[0], x[2]), arch::halves<true>(x[0], x[2]),
-                  arch::halves<false>(x[1], x[3]), arch::halves<true>(x[1], x[3])};
-    arch::store(reinterpret_cast<std::uint32_t*>(&to.at(row, col)), y);
+  for (int first = thread; first < Cols * kUnits; first += kOnce * kLanes) {
+    Words x[kOnce];
+    ATTILE_UNROLL
+    for (int n = 0; n < kOnce; ++n) {
+      const int row = (first + n * kLanes) / kUnits, col = (first + n * kLanes) % kUnits * 16;
+      x[n] =
+          arch::load<4>(reinterpret_cast<const std::uint32_t*>(&from.at(column_of_row(row), col)));
+    }
+    ATTILE_UNROLL
+    for (int n = 0; n < kOnce; ++n) {
+      const int row = (first + n * kLanes) / kUnits, col = (first + n * kLanes) % kUnits * 16;
+      arch::store(reinterpret_cast<std::uint32_t*>(&to.at(row, col)), in_operand_order(x[n]));
+    }
   }
 }
 

@@ -22,26 +22,25 @@
 namespace attile {
 
 /// Returns the kv block of this block of the grid (kv_block_of). With kInOrder blocks are counted
-/// as they begin, by a counter that preprocessing sets. Where the number comes from device memory,
-/// one thread reads it for all, or where sequences are packed one warp (find_by_warp).
+/// as they begin, by a counter that preprocessing sets, and one thread reads the number for all.
 /// Scope    all threads of the block, before anything is written to dynamic shared memory.
 template <class Traits>
 ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
-  constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
-  constexpr bool kByWarp = BackwardParams<Traits>::kPackedSequences;
-  if constexpr (!kInOrder && !kByWarp) return kv_block_of(p, arch::block_index());
-  int* const shared = reinterpret_cast<int*>(arch::dynamic_shared());
-  if (kByWarp ? arch::thread_index() < arch::kWarpSize : arch::thread_index() == 0) {
-    int begun = arch::block_index();
-    if constexpr (kInOrder) {
-      if (arch::thread_index() == 0) {
-        arch::await_dependencies();  // counter and semaphores are reset before they are used
-        begun = arch::fetch_add(p.begun_counter(), 1);
+  if constexpr (Traits::kDqMode != DqMode::kInOrder) {
+    if constexpr (BackwardParams<Traits>::kPackedSequences) {
+      arch::await_dependencies();  // the list has been written before it is read
+      if constexpr (Traits::kSignalsDqReady) {
+        if (arch::block_index() == 0 && arch::thread_index() == 0) {
+          DqOrder<Traits>(p).signal_listed();
+        }
       }
-      if (kByWarp) begun = arch::shuffle(begun, 0);
     }
-    const int found = kv_block_of(p, begun);
-    if (arch::thread_index() == 0) *shared = found;
+    return kv_block_of(p, arch::block_index());
+  }
+  int* const shared = reinterpret_cast<int*>(arch::dynamic_shared());
+  if (arch::thread_index() == 0) {
+    arch::await_dependencies();  // counter and semaphores are reset before they are used
+    *shared = kv_block_of(p, arch::fetch_add(p.begun_counter(), 1));
   }
   arch::barrier();  // the number is written before anyone reads it
   const int kv_block = *shared;
@@ -51,7 +50,7 @@ ATTILE_DEVICE int find_kv_block(const BackwardParams<Traits>& p) {
 
 /// Runs the pass over K/V blocks, one block for each slot of a kv tile (TileSlots) of each kv head,
 /// by the `backward_kv_block` of the traits' own namespace. That loads K and V before it waits for
-/// the previous kernel.
+/// the previous kernel, unless sequences are packed.
 template <class Traits>
 ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kThreads, Traits::kBlocksPerSm)
     backward_kv_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
@@ -88,11 +87,13 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(Traits::kDqThreads, 1)
     backward_postprocess_kernel(const ATTILE_GRID_CONSTANT typename Traits::Params p) {
   int number = q_tile_of_block<Traits>();
   if constexpr (Traits::kSignalsDqReady) number = late_heads_last(p, number);
-  const WorkTile at = p.row_tile(number, p.q_tiles);
+  if constexpr (BackwardParams<Traits>::kPackedSequences) DqOrder<Traits>(p).await_listed();
+  bool is_computed;
+  const WorkTile at = listed_row_tile(p, number, is_computed);
   if constexpr (!Traits::kSignalsDqReady) {
     arch::await_dependencies();  // the sum is complete before it is read
   } else if (p.has_rows(at)) {
-    DqOrder<Traits>(p).await_ready(at);
+    DqOrder<Traits>(p).await_ready(at, is_computed);
   }
   if (p.has_rows(at)) store_dq(p, at, arch::dynamic_shared());
   // Without this, a kernel that waits for the end of this one might run before that of the pass.

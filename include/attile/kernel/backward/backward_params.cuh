@@ -36,14 +36,20 @@ struct SinkParts {
 template <>
 struct SinkParts<false> {};
 
-/// Holds the numbers of slots (TileSlots) of packed sequences. It is empty where they are not
-/// packed.
+/// Is the number of ints that a work tile takes in a list (list_tile).
+inline constexpr int kListedInts = 8;
+
+/// Holds the numbers of slots (TileSlots) of packed sequences, and the lists of tiles that
+/// preprocessing makes of them (list_tile). It is empty where sequences are not packed.
 template <bool kThere>
-struct SlotCounts {
+struct PackedSlots {
   int all_q_slots = 0, all_kv_slots = 0;
+  int* kv_block_list = nullptr;  ///< the kv block of each block of the pass
+  int* q_tile_list = nullptr;    ///< the tile of query rows of each block of the kernel after it
+  int* listed_flag = nullptr;    ///< kSignalsDqReady: see DqOrder
 };
 template <>
-struct SlotCounts<false> {};
+struct PackedSlots<false> {};
 
 /// Returns whether the pass itself writes the zeros of the sum of dQ of a sequence: where the
 /// blocks of a kv head run together, each zero-fill chunk is worth its atomics, and L2 has room for
@@ -66,7 +72,7 @@ ATTILE_HOST_DEVICE constexpr bool zero_fills_in_pass(int group_heads, Extent len
 template <class Traits>
 struct BackwardParams : Problem<Traits>,
                         SinkParts<Traits::SinkType::kEnabled>,
-                        SlotCounts<kIsPacked<typename Traits::SequencesType>> {
+                        PackedSlots<kIsPacked<typename Traits::SequencesType>> {
   static constexpr bool kPackedSequences = kIsPacked<typename Traits::SequencesType>;
   using typename Problem<Traits>::T;
   using typename Problem<Traits>::MaskType;
@@ -229,12 +235,13 @@ struct BackwardParams : Problem<Traits>,
   }
   /// Returns whether the kv tiles of a kv block's kv head ascend (`kv_block_of`).
   ATTILE_HOST_DEVICE bool ascends(int kv_block) const {
-    return Traits::kAlternatesFrom > 0 && kv_block >= ascending_from;
+    return Traits::kAlternatesFrom > 0 &&
+           kv_block >= (kPackedSequences ? kv_blocks() : ascending_from);
   }
   /// Returns whether its block goes through the query heads of one tile of rows after another
-  /// (QTileLoop). Such kv blocks have numbers of their own, behind those of all others.
+  /// (QTileLoop).
   ATTILE_HOST_DEVICE bool rows_first(int kv_block) const {
-    return Traits::kRowsFirstFrom > 0 && kv_block >= this->batch * this->kv_heads * kv_tiles;
+    return Traits::kRowsFirstFrom > 0 && kv_block >= 2 * kv_blocks();
   }
   /// Returns the query head behind `head` in its group, and behind the last one the first.
   ATTILE_HOST_DEVICE int next_in_group(int head) const {
@@ -269,10 +276,11 @@ struct BackwardParams : Problem<Traits>,
 ///         rows and 4 more, with kInOrder; zero_fill_flags 8 for each kv tile of each kv head, with
 ///         kZeroFillsInPass; ready_flags 4 * kDqReadyFlags for each of those kv tiles, with
 ///         kSignalsDqReady. The gradient of sinks: 4 * kSinkParts for each tile of query rows.
+///         Where sequences are packed, lists: 32 for each of those tiles of either kind, and 4.
 ///         A tile that only a bound lets be counts as one.
 /// Semaphores and zero_fill_flags begin at the same offset, as no pass has both.
 struct BackwardWorkspace {
-  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, bytes;
+  std::size_t row_lse, delta, dq_accum, semaphores, ready_flags, sink_parts, lists, bytes;
 };
 
 /// Return the numbers of slots of tiles of query rows, and of kv tiles, of one head.
@@ -305,8 +313,13 @@ BackwardWorkspace backward_workspace(const typename Traits::Args& args) {
   const std::size_t ready_at = behind + semaphores + zero_fill;
   const std::size_t sinks =
       Traits::SinkType::kEnabled ? sizeof(float) * q_tiles * kSinkParts<Traits> : 0;
-  const std::size_t bytes = max<std::size_t>(ready_at + ready + sinks, 16);
-  return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, bytes};
+  const std::size_t lists_at = round_up<std::size_t>(ready_at + ready + sinks, 16);
+  std::size_t lists = 0;
+  if constexpr (kIsPacked<typename Traits::SequencesType>) {
+    lists = sizeof(int) * (kListedInts * (kv_blocks + q_tiles) + 1);
+  }
+  const std::size_t bytes = max<std::size_t>(lists_at + lists, 16);
+  return {0, aligned_stats, 2 * aligned_stats, behind, ready_at, ready_at + ready, lists_at, bytes};
 }
 
 template <class Traits>
@@ -350,6 +363,11 @@ BackwardParams<Traits>::BackwardParams(const typename Traits::Args& args, void* 
   }
   if constexpr (Traits::SinkType::kEnabled) {
     this->sink_parts = static_cast<float*>(part(parts.sink_parts));
+  }
+  if constexpr (kPackedSequences) {
+    this->kv_block_list = static_cast<int*>(part(parts.lists));
+    this->q_tile_list = this->kv_block_list + std::int64_t{kListedInts} * kv_blocks();
+    this->listed_flag = this->q_tile_list + kListedInts * q_tile_count();
   }
 }
 

@@ -170,6 +170,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   using Products = RowProducts<typename Traits::ElementType>;
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   constexpr int kWarp = arch::kWarpSize;
+  constexpr bool kPacked = BackwardParams<Traits>::kPackedSequences;
   constexpr bool kWhole = Traits::kBr % kWarp == 0;
   const int thread = arch::thread_index();
   arch::launch_dependents();
@@ -179,12 +180,22 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
   if constexpr (kHasGradient<typename Traits::ScoreModType>) {
     clear_gradient<kPreprocessThreads<Traits>>(p.policies.score_mod, p.score_shape());
   }
-  if (p.q_tile_count() == 0) return;
+  if (p.q_tile_count() == 0) {
+    if constexpr (kPacked) list_kv_blocks<kPreprocessThreads<Traits>>(p);
+    return;
+  }
   const DqOrder<Traits> order(p);
   order.template reset<kPreprocessThreads<Traits>>();
   const int number = q_tile_of_block<Traits>();
   const WorkTile tile = p.row_tile(number, p.q_tiles);
+  const auto list_tiles = [&] {
+    if constexpr (kPacked) {
+      list_kv_blocks<kPreprocessThreads<Traits>>(p);
+      if (thread < kWarp) list_row_tile(p, number, tile);
+    }
+  };
   if (!p.has_rows(tile)) {
+    list_tiles();
     if constexpr (Traits::SinkType::kEnabled) clear_sink_parts(p, tile, number);
     return;
   }
@@ -211,7 +222,8 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
       if (p.l.data != nullptr) lse += arch::log(of_row(p.l));
       if (p.dlse.data != nullptr) dlse = of_row(p.dlse);
     }
-    const auto zero_fill_dq = [&] {
+    const auto meanwhile = [&] {
+      if (first < kPreprocessThreads<Traits>) list_tiles();  // once
       if (p.dq_accum == nullptr || written || p.pass_fills(tile)) return;
       const int mine = thread % kWarp * 4;
       float* const zeros = p.dq_accum_of(tile) + first * Traits::kDqCols + mine;
@@ -221,7 +233,7 @@ ATTILE_KERNEL void ATTILE_LAUNCH_BOUNDS(kPreprocessThreads<Traits>, 1)
       }
     };
     float sum =
-        products(dout, o, tile.row0 + first, min(q_len - tile.row0 - first, rows), zero_fill_dq);
+        products(dout, o, tile.row0 + first, min(q_len - tile.row0 - first, rows), meanwhile);
     if constexpr (Traits::SinkType::kEnabled) sum = tile::delta_beside_sink(sum, lse, sink);
     // An empty row has no gradient, whatever its dLSE: P = 0 must meet a finite factor.
     const float row_lse = lse == -kInf ? kInf : lse;

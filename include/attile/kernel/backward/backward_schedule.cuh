@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/memory.cuh>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/core/schedule.h>
+#include <attile/core/vec.h>
 #include <attile/core/work_tile.h>
 #include <attile/kernel/backward/backward_params.cuh>
 #include <attile/kernel/backward/dq_mode.h>
@@ -14,8 +16,9 @@
 
 // These functions map the blocks of a backward pass to work tiles: to tiles of K and V in the pass
 // over them, to tiles of query rows in the kernels before and after it. A kv block is one tile of
-// Bc keys of one kv head of one sequence, which one block of the pass computes; kv blocks are
-// numbered through the problem, as many for each sequence as there are tiles of the bound kv_len.
+// Bc keys of one kv head of one sequence, which one block of the pass computes. Kv blocks are
+// numbered through the problem, as many for each sequence as there are tiles of the bound kv_len,
+// or where sequences are packed in the order in which they begin.
 
 namespace attile {
 
@@ -25,22 +28,50 @@ namespace attile {
 template <class Traits>
 inline constexpr bool kHeadMajor = Traits::kAlternatesFrom > 0;
 
-/// Returns the work tile of a kv block. Its head is the first one that reads the kv head.
+/// Writes a work tile of packed sequences to a list in device memory, with the lengths of its
+/// sequence and where that begins, so that who reads it reads nothing else. `head`: the query head
+/// or the kv head; `tile`: the number of its tile; `kind`: what else is said of it.
+ATTILE_DEVICE void list_tile(int* list, std::int64_t number, const WorkTile& at, int head, int tile,
+                             int kind) {
+  int* const listed = list + kListedInts * number;
+  arch::store(listed, Vec<int, 4>{at.sequence, head, tile, kind});
+  arch::store(listed + 4,
+              Vec<int, 4>{at.extent.q_len, at.extent.kv_len, at.q_origin.row, at.kv_origin.row});
+}
+/// Returns what list_tile has written of the tile, and reads the rest of a work tile.
+ATTILE_DEVICE Vec<int, 4> listed_tile(const int* list, std::int64_t number) {
+  return arch::load<4>(list + kListedInts * number);
+}
+ATTILE_DEVICE void read_listed_lengths(WorkTile& at, const int* list, std::int64_t number) {
+  const Vec<int, 4> lengths = arch::load<4>(list + kListedInts * number + 4);
+  at.extent = {lengths[0], lengths[1]};
+  at.q_origin.row = lengths[2];
+  at.kv_origin.row = lengths[3];
+}
+
+/// Returns the work tile of a kv block. Its head is the first one that reads the kv head. Of packed
+/// sequences it is listed (list_kv_blocks).
 template <class Traits>
 ATTILE_DEVICE WorkTile kv_work_tile(const BackwardParams<Traits>& p, int kv_block) {
-  int batch_head = kv_block / p.kv_tiles;
-  const int index = kv_block % p.kv_tiles;
-  // Kv blocks that go rows first have numbers behind all others (BackwardParams::rows_first).
-  if constexpr (Traits::kRowsFirstFrom > 0) {
-    const int batch_heads = p.batch * p.kv_heads;
-    if (batch_head >= batch_heads) batch_head -= batch_heads;
-  }
   WorkTile at;
-  at.sequence = kHeadMajor<Traits> ? batch_head % p.batch : batch_head / p.kv_heads;
-  at.kv_head = kHeadMajor<Traits> ? batch_head / p.batch : batch_head % p.kv_heads;
+  int index;
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    if (p.rows_first(kv_block)) kv_block -= p.kv_blocks();
+    if (p.ascends(kv_block)) kv_block -= p.kv_blocks();
+    const Vec<int, 4> listed = listed_tile(p.kv_block_list, kv_block);
+    at.sequence = listed[0];
+    at.kv_head = listed[1];
+    index = listed[2];
+    read_listed_lengths(at, p.kv_block_list, kv_block);
+  } else {
+    const int batch_head = kv_block / p.kv_tiles;
+    index = kv_block % p.kv_tiles;
+    at.sequence = kHeadMajor<Traits> ? batch_head % p.batch : batch_head / p.kv_heads;
+    at.kv_head = kHeadMajor<Traits> ? batch_head / p.batch : batch_head % p.kv_heads;
+    p.read_lengths(at);
+  }
   at.head = at.kv_head * p.group_heads;
   at.kv_tiles = {index, index, index, index + 1};  // from `index` to the next one; none is full
-  p.read_lengths(at);
   return at;
 }
 
@@ -68,55 +99,94 @@ ATTILE_DEVICE HeadTile begun_tile(const HeadRounds& rounds, int descending, int 
   return {round.first + among % round.heads, descends ? tiles - 1 - begun_before : begun_before};
 }
 
-/// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
-/// has none. Batch heads go in Problem::head_order. Of packed sequences those with equally many
-/// slots of kv tiles (SequenceRun) begin as those of a dense problem do, runs one after another.
+/// Says in which order a kv block of packed sequences goes through its rows, and so which other kv
+/// blocks begin before it.
+enum class KvBlockOrder { kDescends, kAscends, kRowsFirst };
+
+/// Is a kv block of packed sequences. `tile.sequence`: below 0 where there is none.
+struct PackedKvBlock {
+  WorkTile tile{.sequence = -1};
+  KvBlockOrder order = KvBlockOrder::kDescends;
+};
+
+/// Returns the kv block of the `begun`-th block to begin (begun_tile) where sequences are packed.
+/// Those with equally many slots of kv tiles (SequenceRun) begin as those of a dense problem do,
+/// runs one after another.
 /// Scope    all lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE PackedKvBlock packed_kv_block(const BackwardParams<Traits>& p, int begun) {
+  const auto lengths = [&](int sequence) {
+    return p.policies.sequences.extent(sequence, p.bounds);
+  };
+  const auto rows_first = [&](int sequence) {
+    if constexpr (Traits::kRowsFirstFrom > 0) {
+      const int kv_tiles = ceil_div(lengths(sequence).kv_len, Traits::kBc);
+      return int{goes_rows_first<Traits>(p.kv_heads, p.group_heads, kv_tiles)};
+    } else {
+      return 0;
+    }
+  };
+  const SequenceRun run = find_run_by_warp(p.kv_slots(), begun, p.kv_heads, rows_first);
+  if (run.sequences == 0) return {};
+  const int first = run.sequence(0);  // whose lengths decide for all, about the speed alone
+  const bool is_rows_first = rows_first(first) != 0;
+  const int heads = run.sequences * p.kv_heads;
+  const int descending_per_sequence =
+      is_rows_first ? 0 : descending_heads<Traits>(p.kv_heads, p.group_heads);
+  const int descending = run.sequences * descending_per_sequence;
+  // A sequence mostly has a slot more than tiles.
+  const int in_flight =
+      heads_in_flight<Traits>(p.kv_blocks() / run.slots, p.group_heads,
+                              ceil_div(lengths(first).q_len, Traits::kBr), max(run.slots - 1, 1));
+  const HeadRounds rounds(is_rows_first ? heads : descending, in_flight);
+  const auto [head_number, index] =
+      begun_tile<Traits>(rounds, descending, heads, run.slots, run.item);
+  // The descending heads of all sequences of the run come before the ascending ones.
+  const bool descends = head_number < descending;
+  const int of_each = descends ? descending_per_sequence : p.kv_heads - descending_per_sequence;
+  const int among = descends ? head_number : head_number - descending;
+  WorkTile at;
+  at.sequence = run.sequence(among / of_each);
+  at.kv_head = among % of_each + (descends ? 0 : descending_per_sequence);
+  at.kv_tiles = {index, index, index, index + 1};
+  p.read_lengths(at);
+  // Where offsets of rows decrease, which is wrong, sequences may have slots of rows in common, and
+  // so semaphores (q_tile_number): each could wait for kv tiles that the other lacks. So with
+  // kInOrder nobody computes such a sequence, and its dK and dV are not written.
+  if (Traits::kDqMode == DqMode::kInOrder && !is_found_by_warp(p.q_slots(), at.sequence)) return {};
+  if (!p.has_keys(at)) return {};
+  return {at, is_rows_first ? KvBlockOrder::kRowsFirst
+              : descends    ? KvBlockOrder::kDescends
+                            : KvBlockOrder::kAscends};
+}
+
+/// Lists the kv blocks of packed sequences for the pass, the lengths of their sequences, and where
+/// these begin. Found by each block of the pass that would be a part of its time: a multiprocessor
+/// runs one of them at a time, but many warps of this grid.
+/// Scope    all threads of a grid of blocks of kThreads.
+template <int kThreads, class Traits>
+ATTILE_DEVICE void list_kv_blocks(const BackwardParams<Traits>& p) {
+  const int thread = arch::thread_index();
+  const int warps = arch::block_count() * (kThreads / arch::kWarpSize);
+  std::int64_t begun = (std::int64_t{arch::block_index()} * kThreads + thread) / arch::kWarpSize;
+  ATTILE_UNROLL_BY(1)
+  for (; begun < p.kv_blocks(); begun += warps) {
+    const auto [at, order] = packed_kv_block(p, static_cast<int>(begun));
+    if (thread % arch::kWarpSize != 0) continue;
+    list_tile(p.kv_block_list, begun, at, at.kv_head, at.kv_tile(), static_cast<int>(order));
+  }
+}
+
+/// Returns the kv block of the `begun`-th block to begin (begun_tile), or one below 0 where that
+/// has none. Batch heads go in Problem::head_order. Packed sequences have a list of them, which is
+/// there behind the end of preprocessing, and number them as they begin; those that ascend, and
+/// those that go rows first, have numbers of their own (BackwardParams::ascends, rows_first).
 template <class Traits>
 ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
   constexpr bool kInOrder = Traits::kDqMode == DqMode::kInOrder;
   if constexpr (BackwardParams<Traits>::kPackedSequences) {
-    const auto lengths = [&](int sequence) {
-      return p.policies.sequences.extent(sequence, p.bounds);
-    };
-    const auto rows_first = [&](int sequence) {
-      if constexpr (Traits::kRowsFirstFrom > 0) {
-        const int kv_tiles = ceil_div(lengths(sequence).kv_len, Traits::kBc);
-        return int{goes_rows_first<Traits>(p.kv_heads, p.group_heads, kv_tiles)};
-      } else {
-        return 0;
-      }
-    };
-    const SequenceRun run = find_run_by_warp(p.kv_slots(), begun, p.kv_heads, rows_first);
-    if (run.sequences == 0) return -1;
-    const int first = run.sequence(0);  // whose lengths decide for all, about the speed alone
-    const bool is_rows_first = rows_first(first) != 0;
-    const int heads = run.sequences * p.kv_heads;
-    const int descending_per_sequence =
-        is_rows_first ? 0 : descending_heads<Traits>(p.kv_heads, p.group_heads);
-    const int descending = run.sequences * descending_per_sequence;
-    // A sequence mostly has a slot more than tiles.
-    const int in_flight =
-        heads_in_flight<Traits>(p.kv_blocks() / run.slots, p.group_heads,
-                                ceil_div(lengths(first).q_len, Traits::kBr), max(run.slots - 1, 1));
-    const HeadRounds rounds(is_rows_first ? heads : descending, in_flight);
-    const auto [head_number, index] =
-        begun_tile<Traits>(rounds, descending, heads, run.slots, run.item);
-    // The descending heads of all sequences of the run come before the ascending ones.
-    const bool descends = head_number < descending;
-    const int of_each = descends ? descending_per_sequence : p.kv_heads - descending_per_sequence;
-    const int among = descends ? head_number : head_number - descending;
-    const int sequence = run.sequence(among / of_each);
-    const int head = among % of_each + (descends ? 0 : descending_per_sequence);
-    // Where offsets of rows decrease, which is wrong, sequences may have slots of rows in common,
-    // and so semaphores (q_tile_number): each could wait for kv tiles that the other lacks. So with
-    // kInOrder nobody computes such a sequence, and its dK and dV are not written.
-    if (kInOrder && !is_found_by_warp(p.q_slots(), sequence)) return -1;
-    // Keys behind a sequence that belong to none give it more slots than the longest one has tiles.
-    if (index >= p.kv_tiles) return -1;
-    int batch_head = kHeadMajor<Traits> ? head * p.batch + sequence : sequence * p.kv_heads + head;
-    if (is_rows_first) batch_head += p.batch * p.kv_heads;
-    return batch_head * p.kv_tiles + index;
+    const Vec<int, 4> listed = listed_tile(p.kv_block_list, begun);
+    return listed[0] < 0 ? -1 : begun + listed[3] * p.kv_blocks();
   } else {
     static_assert(!(kHeadMajor<Traits> && BackwardParams<Traits>::kOrdersHeads),
                   "attile: which heads ascend follows from the number of the batch head");
@@ -132,8 +202,41 @@ ATTILE_DEVICE int kv_block_of(const BackwardParams<Traits>& p, int begun) {
 /// Returns whether a kv block, as kv_block_of gives it, has keys.
 template <class Traits>
 ATTILE_DEVICE bool has_keys(const BackwardParams<Traits>& p, int kv_block) {
-  return Traits::SequencesType::kUniform ||
-         (kv_block >= 0 && p.has_keys(kv_work_tile(p, kv_block)));
+  if constexpr (BackwardParams<Traits>::kPackedSequences) return kv_block >= 0;
+  return Traits::SequencesType::kUniform || p.has_keys(kv_work_tile(p, kv_block));
+}
+
+/// Returns the work tile of a tile of query rows (Problem::row_tile), of packed sequences from the
+/// list, behind the end of preprocessing. `is_computed`: whether the pass adds to its dQ.
+template <class Traits>
+ATTILE_DEVICE WorkTile listed_row_tile(const BackwardParams<Traits>& p, int number,
+                                       bool& is_computed) {
+  if constexpr (BackwardParams<Traits>::kPackedSequences) {
+    const Vec<int, 4> listed = listed_tile(p.q_tile_list, number);
+    WorkTile at;
+    at.sequence = listed[0];
+    at.head = listed[1];
+    at.kv_head = at.head / p.group_heads;
+    at.row0 = listed[2] * Traits::kBr;
+    read_listed_lengths(at, p.q_tile_list, number);
+    is_computed = listed[3] != 0;
+    return at;
+  } else {
+    const WorkTile at = p.row_tile(number, p.q_tiles);
+    is_computed = p.kv_tiles_of(at) > 0;
+    return at;
+  }
+}
+/// Lists a tile of query rows of packed sequences for the kernel behind the pass.
+/// Scope    all lanes of a warp.
+template <class Traits>
+ATTILE_DEVICE void list_row_tile(const BackwardParams<Traits>& p, int number, const WorkTile& at) {
+  const bool has_rows = at.sequence >= 0 && p.has_rows(at);
+  // Where offsets decrease, which is wrong, the pass leaves sequences out (find_run_by_warp).
+  const bool is_computed =
+      has_rows && p.kv_tiles_of(at) > 0 && is_found_by_warp(p.kv_slots(), at.sequence);
+  if (arch::thread_index() % arch::kWarpSize != 0) return;
+  list_tile(p.q_tile_list, number, at, at.head, at.row0 / Traits::kBr, is_computed);
 }
 
 /// Returns the tile of query rows that a block of the kernel after the pass stores, behind which

@@ -25,6 +25,17 @@ namespace attile {
 ATTILE_DEVICE float probability(float s, float scale, float lse) {
   return arch::exp2((s * scale - lse) * kLog2e);
 }
+/// Returns P of the score in registers (r, c) as the first half of a step leaves it for the second
+/// one: with tile::KeepSigns with that factor, and with the sign of dropout's decision.
+template <class Keep>
+ATTILE_DEVICE float probability(float s, float scale, float lse, const Keep& keep, int r, int c) {
+  if constexpr (Keep::kSigns) {
+    const float p = arch::exp2(arch::fma(s * scale - lse, kLog2e, keep.log2_factor()));
+    return keep.keep(r, c) ? p : -p;
+  } else {
+    return probability(s, scale, lse);
+  }
+}
 
 /// Holds what the backward pass computes from a score, a raw product: P = exp(S' - LSE), which is 0
 /// where the score is hidden, and score_mod'(scale S).
@@ -185,21 +196,23 @@ ATTILE_DEVICE void probabilities_and_gradient(Registers& p_frag, Registers& ds_f
 }
 
 /// Computes the first half alone, before dP is there: leaves dropout(P), but for its factor
-/// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`. In a
-/// tile at an `edge` both are replaced by 0 where the score is hidden: an interval mask is asked
-/// here, and the answers of another one are `shown`. The modifier is applied to hidden scores, too.
-/// `elements`: see with_modifier.
+/// keep_scale, in `p_frag` (from S), and P * score_mod'(scale S), a factor of dS, in `factor`; with
+/// tile::KeepSigns both have its factor, and the sign of its decision. In a tile at an `edge` both
+/// are replaced by 0 where the score is hidden: an interval mask is asked here, and the answers of
+/// another one are `shown`. The modifier is applied to hidden scores, too.
+/// `keep`: tile::KeepBits or KeepSigns; `elements`: see with_modifier.
 template <class Edge, class Registers, class Params, class Keep, class Elements = tile::NoElements>
 ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Registers& factor,
                                             const Params& p, const tile::TileCoord& coord,
-                                            const float* lse, const Keep& keep_bits,
+                                            const float* lse, const Keep& keep,
                                             const tile::VisibleBits<Registers>& shown,
                                             const Elements& elements = {}) {
   using S = std::remove_cvref_t<decltype(p.policies.score_mod)>;
   const float score_scale = kIsIdentity<S> ? p.scale : 1.0f;
   constexpr bool kHasDropout = std::remove_cvref_t<decltype(p.policies)>::DropoutType::kEnabled;
-  // With a derivative of 1 and without dropout the two are the same. A copy takes no registers.
-  constexpr bool kAreOne = !kNeedsScores<S> && !kHasDropout;
+  // With a derivative of 1 the two are the same, but where dropout is in one alone. A copy takes no
+  // registers.
+  constexpr bool kAreOne = !kNeedsScores<S> && (!kHasDropout || Keep::kSigns);
   // P of a score of -inf is 0; where its derivative is NaN, their product has to be 0, too.
   constexpr bool kHides = kMayHide<S> && kNeedsScores<S>;
   with_modifier<true>(p_frag, p, coord, elements, [&](const auto& modifier) {
@@ -209,8 +222,8 @@ ATTILE_DEVICE void probabilities_and_factor(Edge edge, Registers& p_frag, Regist
       ATTILE_UNROLL
       for (int c = 0; c < Registers::kRegCols; ++c) {
         const auto modified = modifier(p_frag.at(r, c), r, c);
-        const float prob = probability(modified.value, score_scale, row_lse);
-        p_frag.at(r, c) = keep_bits.keep(r, c) ? prob : 0.0f;
+        const float prob = probability(modified.value, score_scale, row_lse, keep, r, c);
+        p_frag.at(r, c) = Keep::kSigns || keep.keep(r, c) ? prob : 0.0f;
         factor.at(r, c) = kHides && modified.value == -kInf ? 0.0f : prob * modified.derivative;
       }
     }
@@ -300,16 +313,16 @@ struct RowValues {
   }
 };
 
-/// Computes the first half of the fast path: S, with -inf where it is hidden, -> P. The second half
-/// is `gradient_of_factor`.
-template <class Registers>
+/// Computes the first half of the fast path: S, with -inf where it is hidden, -> P, which is also
+/// the factor of dS. The second half is `gradient_of_factor`. `keep`: see probabilities_and_factor.
+template <class Registers, class Keep>
 ATTILE_DEVICE void fast_probabilities(Registers& p_frag, float scale,
-                                      const RowValues<Registers>& lse) {
+                                      const RowValues<Registers>& lse, const Keep& keep) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      p_frag.at(r, c) = probability(p_frag.at(r, c), scale, lse.x[r]);
+      p_frag.at(r, c) = probability(p_frag.at(r, c), scale, lse.x[r], keep, r, c);
     }
   }
 }
@@ -332,18 +345,23 @@ ATTILE_DEVICE void begin_at_half(Registers& s_frag, const RowValues<Registers>& 
 
 /// Computes dO V^T -> dS = factor * (dropout(dP) - delta), the second half of a step. The factor
 /// comes from the first half: P of `fast_probabilities`, or that of `probabilities_and_factor`.
-/// `keep_bits`: tile::KeepBits. With kHides dS is 0 where the factor is, also where dP is NaN or
-/// inf.
+/// `keep`: the same. With kHides dS is 0 where the factor is, also where dP is NaN or inf.
 template <bool kHides = false, class Registers, class Keep>
 ATTILE_DEVICE void gradient_of_factor(const Registers& factor, Registers& ds_frag,
-                                      const RowValues<Registers>& delta, const Keep& keep_bits) {
+                                      const RowValues<Registers>& delta, const Keep& keep) {
   ATTILE_UNROLL
   for (int r = 0; r < Registers::kRegRows; ++r) {
+    float row_delta = delta.x[r];
+    if constexpr (Keep::kSigns) row_delta = keep.scaled(row_delta);
     ATTILE_UNROLL
     for (int c = 0; c < Registers::kRegCols; ++c) {
-      ds_frag.at(r, c) =
-          factor.at(r, c) * keep_bits.dp_minus_delta(r, c, ds_frag.at(r, c), delta.x[r]);
-      if (kHides && factor.at(r, c) == 0.0f) ds_frag.at(r, c) = 0.0f;
+      float& ds = ds_frag.at(r, c);
+      if constexpr (Keep::kSigns) {
+        ds = Keep::ds(factor.at(r, c), ds, row_delta);
+      } else {
+        ds = factor.at(r, c) * keep.dp_minus_delta(r, c, ds, row_delta);
+      }
+      if (kHides && factor.at(r, c) == 0.0f) ds = 0.0f;
     }
   }
 }

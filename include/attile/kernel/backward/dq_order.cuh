@@ -53,6 +53,8 @@ namespace attile {
 ///    head, so that dQ of the first heads is written while the last kv blocks still run (worth
 ///    1.8 % in the mean of the 18 backward benchmarks of group `peers`: H200, 2026-11-24,
 ///    bench/log/tuning-sm90.md). Without it the kernel that writes dQ waits for the whole pass.
+///    Where sequences are packed that kernel reads its tiles from a list of preprocessing's, and
+///    one more flag hands that on, too: `signal_listed`, `await_listed`.
 ///
 /// A chunk, a turn and readiness are handed on by a store.release of one lane (zero_fill_chunk,
 /// release, signal_ready), after a barrier of those that wrote, or after bulk_wait where TMA wrote,
@@ -73,18 +75,18 @@ class DqOrder {
     }
     if constexpr (Traits::kSignalsDqReady) {
       fill<kThreads>(p_.dq_ready_flags, std::int64_t{Traits::kDqReadyFlags} * p_.kv_blocks(), 0);
+      if constexpr (BackwardParams<Traits>::kPackedSequences) fill<kThreads>(p_.listed_flag, 1, 0);
     }
   }
 
   // 1. Zeros.
 
-  /// Fills the chunk of a kv block with zeros, unless somebody has claimed it.
+  /// Fills the chunk of a kv block, `kv`, with zeros, unless somebody has claimed it.
   /// Scope    all lanes of a warp.
-  ATTILE_DEVICE void zero_fill_chunk(int kv_block) const {
+  ATTILE_DEVICE void zero_fill_chunk(const WorkTile& kv) const {
     const int lane = arch::thread_index() % arch::kWarpSize;
-    const int number = flag_number(kv_block);
+    const int number = p_.kv_tile_number(kv);
     if (arch::uniform(lane == 0 ? arch::fetch_add(claimed(number), 1) : 0) != 0) return;
-    const WorkTile kv = kv_work_tile(p_, kv_block);
     const std::int64_t floats = p_.group_scratch_rows(kv) * Traits::kDqCols;
     float* const accum = p_.dq_accum_of(kv);  // of its first head and row
     constexpr int kStep = arch::kWarpSize * 4;
@@ -102,19 +104,19 @@ class DqOrder {
   /// Waits until the dq_accum of the kv block's query heads is zeros. Each lane looks at some
   /// chunks: what it has acquired counts for all behind a barrier of the warp.
   /// Scope    all lanes of a warp.
-  ATTILE_DEVICE void await_zero_fill(int kv_block) const {
-    const WorkTile kv = kv_work_tile(p_, kv_block);
-    const int first = kv_block - kv.kv_tile();
+  ATTILE_DEVICE void await_zero_fill(const WorkTile& kv) const {
+    const int first = p_.kv_tile_number(kv) - kv.kv_tile();  // of the kv head
     const int kv_tiles = p_.kv_tiles_of(kv);
-    const int shift = flag_number(kv_block) - kv_block;  // from kv blocks to flags
     const int lane = arch::thread_index() % arch::kWarpSize;
     ATTILE_UNROLL_BY(1)
     for (int i = 0; i < kv_tiles; i += arch::kWarpSize) {
-      const int mine = i + lane < kv_tiles ? first + i + lane : kv_block;
-      while (arch::any_lane(arch::load_acquire(filled(mine + shift)) == 0)) {
-        const int found = arch::first_lane(arch::load_acquire(claimed(mine + shift)) == 0);
+      const int mine = first + min(i + lane, kv_tiles - 1);
+      while (arch::any_lane(arch::load_acquire(filled(mine)) == 0)) {
+        const int found = arch::first_lane(arch::load_acquire(claimed(mine)) == 0);
         if (found < arch::kWarpSize) {
-          zero_fill_chunk(i + found < kv_tiles ? first + i + found : kv_block);
+          WorkTile unclaimed = kv;
+          unclaimed.kv_tiles.first = min(i + found, kv_tiles - 1);
+          zero_fill_chunk(unclaimed);
         }
       }
     }
@@ -165,6 +167,18 @@ class DqOrder {
 
   // 3. Readiness.
 
+  /// Says that the lists of tiles of packed sequences are complete.
+  /// Scope    one thread of the pass, behind the end of preprocessing.
+  ATTILE_DEVICE void signal_listed() const { arch::store_release(p_.listed_flag, 1); }
+  /// Waits for that. Scope    each thread of the kernel behind the pass that reads the lists.
+  ATTILE_DEVICE void await_listed() const {
+    if (!Traits::kSignalsDqReady || p_.kv_blocks() == 0) {
+      arch::await_dependencies();
+      return;
+    }
+    while (arch::load_acquire(p_.listed_flag) == 0) {
+    }
+  }
   /// Says that part `part` of a kv block's dQ has been added. Scope    one thread, after all that
   /// added it.
   ATTILE_DEVICE void signal_ready(int kv_block, int part) const {
@@ -172,13 +186,9 @@ class DqOrder {
         p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * flag_number(kv_block) + part, 1);
   }
   /// Waits until dq_accum of a tile of rows is complete.
+  /// `is_computed`: whether the pass adds to it.
   /// Scope    all threads of a block of Traits::kDqThreads.
-  ATTILE_DEVICE void await_ready(const WorkTile& at) const {
-    const int kv_tiles = p_.kv_tiles_of(at);
-    bool is_computed = kv_tiles > 0;
-    if constexpr (BackwardParams<Traits>::kPackedSequences) {
-      is_computed = is_computed && is_found_by_warp(p_.kv_slots(), at.sequence);
-    }
+  ATTILE_DEVICE void await_ready(const WorkTile& at, bool is_computed) const {
     if (!is_computed) {
       arch::await_dependencies();  // nothing adds: preprocessing's zeros are complete
       return;
@@ -186,7 +196,7 @@ class DqOrder {
     static_assert(!kHeadMajor<Traits>, "attile::DqOrder: kv blocks go sequence by sequence");
     const int* const flags =
         p_.dq_ready_flags + std::int64_t{Traits::kDqReadyFlags} * p_.kv_tile_number(at);
-    const int count = kv_tiles * Traits::kDqReadyFlags;
+    const int count = p_.kv_tiles_of(at) * Traits::kDqReadyFlags;
     for (int i = arch::thread_index(); i < count; i += Traits::kDqThreads) {
       while (arch::load_acquire(flags + i) == 0) {
       }

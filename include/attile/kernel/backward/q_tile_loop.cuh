@@ -34,9 +34,12 @@ struct QTileLoop {
   TileRange range;
   [[no_unique_address]] std::conditional_t<kListsBlocks, Listed, NotListed> listed;
 
-  ATTILE_DEVICE QTileLoop(const BackwardParams<Traits>& params, int kv_block_number)
-      : p(params), kv_block(kv_block_number), head_step(0) {
-    head = kv_work_tile(p, kv_block).head - 1;
+  /// `kv`: the work tile of the kv block.
+  ATTILE_DEVICE QTileLoop(const BackwardParams<Traits>& params, int kv_block_number,
+                          const WorkTile& kv)
+      : p(params), kv_block(kv_block_number), head(kv.head) {
+    range = p.q_tiles_seeing(kv, kv.kv_tile());
+    head_step = range.first;
     enter_head();
   }
   ATTILE_DEVICE bool more() const { return head_step < range.last; }

@@ -32,7 +32,7 @@ struct SequenceWork {
   int row_tiles = 0;      ///< of each head
   int first_unit = 0;     ///< counted from key 0 on
   int units_of_tile = 1;  ///< of each row tile: at least 1, so that rows without keys are written
-  int units = 0;          ///< of all row tiles of all heads
+  int units = 0;          ///< of all row tiles of a strand's heads (SplitSchedule)
   // As WorkTile has them.
   Extent extent{};
   RowOrigin q_origin{}, kv_origin{};
@@ -61,7 +61,8 @@ struct DecodeParams : Problem<Traits> {
   Splits::Kind splits;
   FastDivmod unit_tiles;         ///< kv tiles of a unit
   FastDivmod packed_heads;       ///< query heads that share row tiles
-  int row_heads;                 ///< heads that have row tiles of their own: q_heads / packed_heads
+  FastDivmod strands;            ///< of which each has units of its own (SplitSchedule)
+  int strand_heads;              ///< heads of a strand that have row tiles of their own
   int head_tiles;                ///< row tiles of a head with q_len rows
   FastDivmod runs_per_row_tile;  ///< where all are alike (SplitSchedule); 0: not so cut
   int part_rows;                 ///< packed rows that a part has room for in scratch memory
@@ -77,7 +78,8 @@ struct DecodeParams : Problem<Traits> {
         splits(args.splits.kind),
         unit_tiles(tiles_of_unit(args)),
         packed_heads(heads_that_share(args)),
-        row_heads(args.q_heads / packed_heads),
+        strands(strands_of(args)),
+        strand_heads(args.q_heads / packed_heads / strands),
         head_tiles(tiles_of_head(args)),
         runs_per_row_tile(runs_per_row_tile_of(args)),
         part_rows(rows_of_parts(args)),
@@ -152,7 +154,7 @@ struct DecodeParams : Problem<Traits> {
     const auto last = unit_tiles.divmod(seen.last);
     work.units_of_tile = max(last.quotient + (last.remainder > 0 ? 1 : 0) - work.first_unit, 1);
     // In a rehearsal the bound of keys may be above what the host made units for.
-    const std::int64_t units = std::int64_t{row_heads} * work.row_tiles * work.units_of_tile;
+    const std::int64_t units = std::int64_t{strand_heads} * work.row_tiles * work.units_of_tile;
     work.units = static_cast<int>(min<std::int64_t>(units, kMostUnits));
     return work;
   }
@@ -190,6 +192,13 @@ struct DecodeParams : Problem<Traits> {
   static std::int64_t most_blocks(const Args& args) {
     const int blocks = min(arch::multiprocessors() * Traits::kBlocksPerSm, kMostBlocks);
     return args.max_blocks > 0 ? min(blocks, args.max_blocks) : blocks;
+  }
+  /// Returns how many strands there are: one for each head that has row tiles of its own, if these
+  /// divide the blocks with at most an eighth left over.
+  static int strands_of(const Args& args) {
+    const std::int64_t blocks = most_blocks(args), heads = args.q_heads / heads_that_share(args);
+    const bool divide = 0 < heads && heads <= blocks && blocks % heads <= blocks / 8;
+    return divide ? static_cast<int>(heads) : 1;
   }
   /// Returns the row tiles of all heads and sequences where each has q_len rows.
   static std::int64_t tiles_of(const Args& args) {

@@ -53,10 +53,13 @@ ATTILE_DEVICE bool any_thread(bool x) {
 
 /// Gives a block its parts, one after another. A unit is one kv tile of a row tile, or with kFixed
 /// one split; where there are too many to count, it is several kv tiles. A run is what a block
-/// takes at a time: units that follow each other. The units of all sequences (SequenceWork) are
-/// numbered: sequence by sequence, in each row tile by row tile, a head's row tiles together, and
-/// in a row tile by rising keys. They are cut into runs, of which block i has runs i, i + blocks,
-/// and so on. A block's parts are, by
+/// takes at a time: units that follow each other. Units belong to strands: each head that has row
+/// tiles of its own has one, or where these heads do not divide the blocks all have one together
+/// (DecodeParams::strands). The units of a strand are numbered: sequence by sequence, in each row
+/// tile by row tile, a head's row tiles together, and in a row tile by rising keys. All strands are
+/// cut alike; run r is run r / strands of strand r % strands. Block i has runs i, i + blocks, and
+/// so on. So neighbouring kv heads, which lie beside each other in memory, are read at the same
+/// keys at the same time (bench/log/tuning-decode.md). A block's parts are, by
 ///   kNone   the whole row tiles that begin in its run: a long one may leave the next runs without
 ///           work;
 ///   kFill   its run, cut where row tiles end: a row tile has a part in each run that reaches into
@@ -65,8 +68,7 @@ ATTILE_DEVICE bool any_thread(bool x) {
 /// Each block has at most one run, of nearly equal lengths (EvenCut). But where the row tiles of
 /// all sequences are alike, and as many as the host expects, each of them is cut into
 /// DecodeParams::runs_per_row_tile runs. Several runs of a row tile are those of as many blocks;
-/// where it is one run, a block may have several. Neighbouring kv heads, which lie beside each
-/// other in memory, are then read at the same keys at the same time (bench/log/tuning-decode.md).
+/// where it is one run, a block may have several.
 /// Lengths are read from device memory, by each warp for 32 sequences at a time, its window; and by
 /// all threads together to count the units of more sequences than that. They must not change
 /// while the kernel runs: the warps of a block would disagree about its parts, and might wait for
@@ -94,7 +96,8 @@ class SplitSchedule {
     const int units = count_units(window, shared);
     // Offsets of packed queries that fall may give more rows than there are.
     const bool is_fixed = splits_ == Splits::Kind::kFixed;
-    if (units == kMostUnits || (is_fixed && units > p.slots)) splits_ = Splits::Kind::kNone;
+    const bool is_too_many = is_fixed && std::int64_t{units} * p.strands > p.slots;
+    if (units == kMostUnits || is_too_many) splits_ = Splits::Kind::kNone;
     set_cut(units);
     if (set_run() && !kAlike) take(unit_, window);
   }
@@ -108,7 +111,7 @@ class SplitSchedule {
       }
       if (!find(unit_)) return false;
       const int units = work_.units_of_tile;
-      const int row_tile = quotient(unit_ - begin_, units);  // of all heads
+      const int row_tile = quotient(unit_ - begin_, units);  // of the strand's heads
       part = {};
       part.run = run_;
       part.first_unit = begin_ + row_tile * units;
@@ -137,25 +140,29 @@ class SplitSchedule {
   /// middle of.
   ATTILE_DEVICE void complete(SplitPart& part) const {
     if (splits_ == Splits::Kind::kNone) return;
+    const int strands = p_.strands;
+    const auto [run, strand] = p_.strands.divmod(part.run);
+    int first_run = 0;  // of the strand's
     if (cuts_row_tiles_) {
       part.runs = p_.runs_per_row_tile;
-      part.first_run = p_.runs_per_row_tile.divmod(part.run).quotient * part.runs;
+      first_run = p_.runs_per_row_tile.divmod(run).quotient * part.runs;
     } else {
-      part.first_run = cut_.run_of(part.first_unit);
-      part.runs = cut_.run_of(part.first_unit + part.units - 1) - part.first_run + 1;
+      first_run = cut_.run_of(part.first_unit);
+      part.runs = cut_.run_of(part.first_unit + part.units - 1) - first_run + 1;
     }
+    part.first_run = first_run * strands + strand;
     if (splits_ == Splits::Kind::kFixed) {
       part.parts = part.units;
-      part.slot = part.first_unit + part.from;
-      part.first_slot = part.first_unit;
-      part.second_slot = part.first_unit + 1;
-      part.slot_step = 1;
+      part.first_slot = part.first_unit * strands + strand;
+      part.slot = part.first_slot + part.from * strands;
+      part.second_slot = part.first_slot + strands;
+      part.slot_step = strands;
     } else {
       part.parts = part.runs;
       part.slot = 2 * part.run + (part.from == 0 ? 1 : 0);
       part.first_slot = 2 * part.first_run + 1;
-      part.second_slot = 2 * part.first_run + 2;
-      part.slot_step = 2;
+      part.second_slot = 2 * (part.first_run + strands);
+      part.slot_step = 2 * strands;
     }
   }
 
@@ -170,32 +177,34 @@ class SplitSchedule {
     int end = 0;          ///< the number of the unit behind its last one
   };
 
-  /// Cuts the units of all sequences into runs, of which none is empty: a row tile's parts are
-  /// counted by the runs from that of its first unit to that of its last one, and are merged when
-  /// all of them have come.
+  /// Cuts the units of a strand into runs, of which none is empty: a row tile's parts are counted
+  /// by the runs from that of its first unit to that of its last one, and are merged when all of
+  /// them have come.
   ATTILE_DEVICE void set_cut(int units) {
-    const int row_tiles =
-        p_.batch * p_.row_heads * p_.head_tiles;  // as runs_per_row_tile_of counts
+    // Of a strand, as runs_per_row_tile_of counts them.
+    const int row_tiles = p_.batch * p_.strand_heads * p_.head_tiles;
     // With several runs of a row tile a block may have only one run: there are slots for one.
-    cuts_row_tiles_ =
-        are_alike_ && p_.runs_per_row_tile > 0 && units_per_row_tile_ >= p_.runs_per_row_tile &&
-        units == std::int64_t{row_tiles} * units_per_row_tile_ &&
-        (p_.runs_per_row_tile == 1 || row_tiles * p_.runs_per_row_tile <= arch::block_count());
+    cuts_row_tiles_ = are_alike_ && p_.runs_per_row_tile > 0 &&
+                      units_per_row_tile_ >= p_.runs_per_row_tile &&
+                      units == std::int64_t{row_tiles} * units_per_row_tile_ &&
+                      (p_.runs_per_row_tile == 1 ||
+                       row_tiles * p_.strands * p_.runs_per_row_tile <= arch::block_count());
     if (cuts_row_tiles_) {
       const auto each = p_.runs_per_row_tile.divmod(units_per_row_tile_);
       cut_.length = each.quotient;
       cut_.longer = each.remainder;
       runs_ = row_tiles * p_.runs_per_row_tile;
     } else {
-      runs_ = min(arch::block_count(), units);
+      runs_ = min(max(p_.strands.divmod(arch::block_count()).quotient, 1), units);
       if (runs_ > 0) cut_ = EvenCut(units, runs_);
     }
   }
   /// Begins the run of that number; returns false where there is none.
   ATTILE_DEVICE bool set_run() {
-    if (run_ >= runs_) return false;
+    const int run = p_.strands.divmod(run_).quotient;
+    if (run >= runs_) return false;
     const auto [row_tile, run_of_tile] =
-        cuts_row_tiles_ ? p_.runs_per_row_tile.divmod(run_) : FastDivmod::Result{0, run_};
+        cuts_row_tiles_ ? p_.runs_per_row_tile.divmod(run) : FastDivmod::Result{0, run};
     unit_ = row_tile * units_per_row_tile_ + static_cast<int>(cut_.first(run_of_tile));
     end_ = row_tile * units_per_row_tile_ + static_cast<int>(cut_.first(run_of_tile + 1));
     return true;
@@ -203,7 +212,8 @@ class SplitSchedule {
   /// Divides numbers that are not negative.
   ATTILE_DEVICE static int quotient(unsigned x, unsigned by) { return static_cast<int>(x / by); }
 
-  /// Sets the rows of a part, and the kv tiles of its units, up to `to` of the row tile's.
+  /// Sets the head and the rows of a part, and the kv tiles of its units, up to `to` of the row
+  /// tile's. `row_tile`: of the sequence and the strand.
   ATTILE_DEVICE void set_row_tile(SplitPart& part, int row_tile, int to) const {
     WorkTile& at = part.at;
     at.sequence = sequence_;
@@ -211,8 +221,9 @@ class SplitSchedule {
     at.q_origin = work_.q_origin;
     at.kv_origin = work_.kv_origin;
     const int pack = work_.row_tiles == 1 ? row_tile : quotient(row_tile, work_.row_tiles);
-    at.head = pack * p_.packed_heads;
-    at.kv_head = p_.packed_heads == p_.group_heads ? pack : quotient(at.head, p_.group_heads);
+    const int head = pack + p_.strands.divmod(run_).remainder;  // of those with their own row tiles
+    at.head = head * p_.packed_heads;
+    at.kv_head = p_.packed_heads == p_.group_heads ? head : quotient(at.head, p_.group_heads);
     part.packed_row0 = (row_tile - pack * work_.row_tiles) * Traits::kBr;
     part.rows = min(Traits::kBr, work_.extent.q_len * p_.packed_heads - part.packed_row0);
     at.row0 = p_.packed_heads.divmod(part.packed_row0).quotient;
@@ -335,7 +346,8 @@ class SplitSchedule {
   bool cuts_row_tiles_ = false;  ///< whether row tiles are cut by themselves, alike
   EvenCut cut_{};                ///< of a row tile's units then, else of all
   int units_per_row_tile_ = 0;   ///< the units of a row tile, where all are alike
-  int runs_ = 0, run_ = 0;       ///< all, and the block's
+  int runs_ = 0;                 ///< of a strand
+  int run_ = 0;                  ///< the block's, of all
   int unit_ = 0, end_ = 0;       ///< what is left of the run
   int sequence_ = -1;            ///< the sequence whose units begin at begin_
   SequenceWork work_{};          ///< of that sequence

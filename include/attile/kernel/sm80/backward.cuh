@@ -249,7 +249,7 @@ ATTILE_DEVICE void backward_kv_block(const BackwardParams<Traits>& p, int kv_blo
 
   tile::load_async<kThreads>(k_smem, p.k_of(kv), col0);  // line 6
   tile::load_async<kThreads>(v_smem, p.v_of(kv), col0);
-  QTileLoop<Traits> next(p, kv_block);
+  QTileLoop<Traits> next(p, kv_block, kv);
   int step = 0;
   const auto stage_of = [&](int i) {
     return QueryStage<Traits>(stages + (Traits::kStages == 2 ? i % 2 : 0) * Traits::kStageBytes);

@@ -3,9 +3,11 @@
 
 #include <attile/arch/async_copy.cuh>
 #include <attile/arch/attributes.h>
+#include <attile/arch/bulk_tensor.cuh>
 #include <attile/arch/grid_dependency.cuh>
 #include <attile/arch/shared_memory.cuh>
 #include <attile/arch/thread.cuh>
+#include <attile/arch/warpgroup.cuh>
 #include <attile/core/config.h>
 #include <attile/core/math.h>
 #include <attile/kernel/decode/decode_params.cuh>
@@ -21,6 +23,7 @@
 #include <attile/tile/panel_tile.cuh>
 #include <attile/tile/scale_to_half.cuh>
 #include <attile/tile/scores.cuh>
+#include <attile/tile/warpgroup.cuh>
 
 #include <cstdint>
 #include <type_traits>
@@ -43,6 +46,9 @@
 // that have the same rows are merged, and become O and LSE, or the state of the part; between these
 // no group waits for another one.
 //
+// Four warps of one group that divide 64 rows are a warpgroup: in code for 90a it multiplies these
+// rows by wgmma, which reads K and V from shared memory once for all of them (kByWarpgroup).
+//
 // Loads run ahead of the products (TileLoads): each group fills its kStages stages, of which it
 // reads one, with the next tiles of the part and of the part after it, so that a block whose part
 // ends has the next one's first tiles in flight: those of one further part at most. The copies of a
@@ -54,6 +60,8 @@
 // Barriers
 //   barrier_of_group (a warp barrier where a group is one warp): a tile has arrived before others
 //     of the group read it; all of them have read it before the next one replaces it
+//   fence_async_proxy, in compute_part: what a thread has copied of K, V and Q is there before
+//     wgmma reads it
 //   of the block, in compute_part: Q and the first tile have arrived before others read them; and
 //     where Q becomes fp16 another one: it has before others read it
 //   of the block, in merge_warps: states are written before others read them; they are read before
@@ -66,6 +74,17 @@
 //     it has been used before that of the next part replaces it
 
 namespace attile::sm80 {
+
+/// Whether the products of 64 rows are those of a warpgroup, in code that has them.
+template <class Traits>
+inline constexpr bool kByWarpgroup = Traits::kIsWarpgroup&& arch::kHasWarpgroups;
+
+/// Says whether all warps divide the keys of a part.
+template <class Traits>
+ATTILE_DEVICE bool divides_keys(const DecodeParams<Traits>& p, const SplitPart& part) {
+  return Traits::kGroupWarps == 1 ||
+         (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
+}
 
 /// Loads Q of the block's parts, and K and V of this thread's key group, ahead of the products.
 /// Scope    all threads of the block take the same steps, at times of their group's own.
@@ -160,8 +179,8 @@ class TileLoads {
     ++loaded_;
   }
 
-  /// Loads the packed rows of a part, for warps that have any of them; rows and columns that there
-  /// are not become 0.
+  /// Loads the packed rows of a part, for warps that have any of them, or for the product of all;
+  /// rows and columns that there are not become 0.
   ATTILE_DEVICE void load_q(const typename Traits::QTile& q_smem) const {
     using Layout = typename Traits::QTile::Layout;
     constexpr int kUnit = Layout::kUnitElements;
@@ -170,7 +189,9 @@ class TileLoads {
       const auto [row, head] = p_.packed_heads.divmod(part_.packed_row0 + r);
       return p_.q.tensor.row(origin.batch, part_.at.head + head, std::int64_t{origin.row} + row);
     };
-    const int units = round_up(part_.rows, Traits::kWarpRows) * Layout::kUnits;
+    const bool is_whole = kByWarpgroup<Traits> && !divides_keys(p_, part_);
+    const int units =
+        (is_whole ? Traits::kBr : round_up(part_.rows, Traits::kWarpRows)) * Layout::kUnits;
     for (int i = arch::thread_index(); i < units; i += Traits::kThreads) {
       const int r = i / Layout::kUnits, col = i % Layout::kUnits * kUnit;
       const bool there = r < part_.rows && col < p_.head_dim;
@@ -216,13 +237,19 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
                                 tile::OnlineSoftmax<Traits::OutputRegisters::kRegRows>& softmax) {
   using T = typename Traits::Product;
   using Scores = typename Share::Scores;
-  if (Share::first_row() >= part.rows) return;
+  constexpr bool kTogether = kByWarpgroup<Traits> && !Share::kDivides;
+  if (!kTogether && Share::first_row() >= part.rows) return;
   const auto coord = Share::coord(p, part, tile * Traits::kBc);
   Scores s_frag;
   s_frag.clear();
-  const tile::SharedLeft q_left(loads.scaled_q(), Share::first_row());
-  const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
-  tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);  // line 8
+  if constexpr (kTogether) {  // line 8
+    tile::start_transposed_product(s_frag, loads.q(), loads.k());
+    tile::wait_product<0>(s_frag);
+  } else {
+    const tile::SharedLeft q_left(loads.scaled_q(), Share::first_row());
+    const tile::SharedRightTransposed k_right(loads.k().from_row(Share::first_key()));
+    tile::multiply<T, Traits::kProducts>(s_frag, q_left, k_right);
+  }
   if constexpr (Traits::kScalesQueries) {
     ATTILE_UNROLL
     for (int r = 0; r < Scores::kRegRows; ++r) {
@@ -237,8 +264,13 @@ ATTILE_DEVICE void compute_tile(const DecodeParams<Traits>& p, const SplitPart& 
   softmax.template step_exactly<typename Traits::Factor>(s_frag, o_frag, scale_log2);  // line 9
   if constexpr (Traits::DropoutType::kEnabled) tile::drop(s_frag, coord, p.sampler());
   const tile::RegisterLeft<T, Scores> p_left(s_frag);
-  const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
-  tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);  // line 10
+  if constexpr (kTogether) {  // line 10
+    tile::start_product(o_frag, p_left, loads.v());
+    tile::wait_product<0>(o_frag);
+  } else {
+    const tile::SharedRight v_right(loads.v().from_row(Share::first_key()));
+    tile::multiply<T, Traits::kProducts>(o_frag, p_left, v_right);
+  }
 }
 
 /// Computes O and LSE of a row tile, or the state of a part of it.
@@ -250,8 +282,7 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
   const float scale = rehearses ? 1.0f : p.score_scale(part.at);  // may be in device memory
   const float scale_log2 = tile::score_scale_log2<typename Traits::ScoreModType>(scale);
   const TileRange tiles = part.at.kv_tiles;
-  const bool divides_keys = Traits::kGroupWarps == 1 ||
-                            (part.rows <= Traits::kWarpRows && p.splits != Splits::Kind::kFixed);
+  const bool divides_keys = sm80::divides_keys(p, part);
   Outputs o_frag;  // line 5
   tile::OnlineSoftmax<Outputs::kRegRows> softmax;
   float* const factors = reinterpret_cast<float*>(shared + Traits::kFactorsOffset);
@@ -265,6 +296,9 @@ ATTILE_DEVICE void compute_part(const DecodeParams<Traits>& p, SplitPart& part,
     if (rehearses) return;
     if (tile >= tiles.last) break;  // and those of the next part are on theirs
     loads.await_tile();
+    if (kByWarpgroup<Traits> && !divides_keys) {
+      arch::fence_async_proxy();  // products read by the async proxy what this thread has copied
+    }
     if (tile == tiles.first) {
       arch::barrier();  // Q has arrived before all groups read it, and this tile
       if constexpr (Traits::kScalesQueries) {

@@ -56,8 +56,9 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr bool kSplits = true;
   static constexpr bool kAwaitsDependencies = true;
   /// Whether a block rehearses (forward_block): where it has registers left for that.
-  static constexpr bool kRehearses =
-      max(D, Dv) <= 128 && kIsIdentity<typename P::ScoreModType> && !P::DropoutType::kEnabled;
+  static constexpr bool kRehearses = sizeof(T) == 2 && max(D, Dv) <= 128 &&
+                                     kIsIdentity<typename P::ScoreModType> &&
+                                     !P::DropoutType::kEnabled;
   /// Whether the query heads of a kv head share row tiles.
   static constexpr bool kPacksHeads = !P::DropoutType::kEnabled;
   static constexpr int kWarps = TuningType::kWarps;
@@ -95,6 +96,10 @@ struct DecodeTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   using ScaledQTile = tile::PanelTile<Br, kQkColumns, Product>;  ///< in the place of a QTile
   using KTile = tile::PanelTile<kGroupKeys, kQkColumns, K>;
   using VTile = tile::PanelTile<kGroupKeys, kVColumns, V>;
+
+  /// Whether the warps of the one key group are a warpgroup whose operands wgmma takes.
+  static constexpr bool kIsWarpgroup = kGroupWarps == 4 && kKeyGroups == 1 && sizeof(T) == 2 &&
+                                       std::same_as<T, K> && std::same_as<T, V>;
 
   static constexpr int kMergeColumns = merge_columns(kVColumns, kWarps);
   static constexpr int kMergeFloats = kWarps * kWarpRows * merge_pitch(kMergeColumns);

@@ -28,6 +28,7 @@ namespace attile::sm80 {
 /// row s * kRows + i.
 template <class Traits, bool kDividesKeys>
 struct WarpShare {
+  static constexpr bool kDivides = kDividesKeys;
   static constexpr int kStates = kDividesKeys ? Traits::kWarps : Traits::kKeyGroups;
   static constexpr int kRows = kDividesKeys ? Traits::kWarpRows : Traits::kBr;  ///< of a state
   static constexpr int kKeys = Traits::kBc / kStates;                           ///< of a step

@@ -83,8 +83,8 @@
 //     (kHeadsInFlight),
 //   - with kInOrder the n-th block that begins, counted by an atomic, takes the n-th one, from a
 //     head's last tile on, or in heads that ascend from its first,
-//   - where sequences are packed a warp finds the sequence that the block belongs to
-//     (find_by_warp); a block for which there is none ends.
+//   - where sequences are packed the one that preprocessing has listed for it (list_kv_blocks); a
+//     block for which there is none ends.
 //
 // The tiles of rows that see it, over all query heads that read it, come from QTileLoop
 // (q_tile_loop.cuh), which every warp of the producer that needs them runs by itself; consumers

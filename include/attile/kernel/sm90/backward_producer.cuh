@@ -104,7 +104,7 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   using Statistics = typename Traits::Statistics;
   const auto q_pipeline = smem.q();
   const WorkTile kv = kv_work_tile(p, kv_block);
-  constexpr bool kHasWords = Traits::kWords != Words::kNone;
+  constexpr bool kHasWords = Traits::kWords != ModifierWords::kNone;
   const bool copies = !kHasWords || arch::thread_index() % arch::kWarpSize == 0;
   if (copies) {
     const arch::TmaCoord keys = p.keys(kv, kv.kv_tile() * Traits::kBc);
@@ -116,15 +116,15 @@ ATTILE_DEVICE void load_tiles(const TmaBackwardParams<Traits>& p, int kv_block,
   }
   // Behind this wait preprocessing is complete: the statistics, its zeros and what DqOrder resets
   // are there. That holds for the consumers, too, which wait for a stage of Q or its end. The warps
-  // that add staged dQ wait by await_zero_filled, and with kInOrder the whole block has waited in
-  // find_kv_block.
+  // that add staged dQ wait by await_zero_filled, and with kInOrder, or where sequences are packed,
+  // the block has waited in find_kv_block.
   arch::await_dependencies();
   // The next kernel may not begin earlier: it would read flags that preprocessing has not reset.
   if constexpr (Traits::kSignalsDqReady) arch::launch_dependents();
   tile::PipelineState<Traits::kStages> state;
   PartElements<Traits> elements(p, smem);
   ATTILE_UNROLL_BY(1)
-  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance()) {
+  for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance()) {
     const WorkTile at = loop.tile(kv);
     const arch::TmaCoord rows = p.queries(at);
     const Statistics statistics = smem.statistics(state.stage);
@@ -164,9 +164,10 @@ ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block
                                 const BackwardMemory<Traits>& smem) {
   const DqOrder<Traits> order(p);
   arch::await_dependencies();  // preprocessing has written the zeros, or reset the flags
-  if (p.pass_fills(kv_work_tile(p, kv_block))) {
-    order.zero_fill_chunk(kv_block);
-    order.await_zero_fill(kv_block);
+  const WorkTile kv = kv_work_tile(p, kv_block);
+  if (p.pass_fills(kv)) {
+    order.zero_fill_chunk(kv);
+    order.await_zero_fill(kv);
   }
   arrive_warp(smem.zero_filled());
   // A multiprocessor runs one block at a time. Two such rounds ahead, the chunk is filled by the
@@ -174,8 +175,9 @@ ATTILE_DEVICE void zero_fill_dq(const TmaBackwardParams<Traits>& p, int kv_block
   const int ahead = arch::block_index() + 2 * arch::multiprocessor_bound();
   if (p.zero_fill_flags != nullptr && ahead < p.kv_blocks()) {
     const int later = kv_block_of(p, ahead);
-    if (has_keys(p, later) && p.pass_fills(kv_work_tile(p, later))) {
-      order.zero_fill_chunk(later);
+    if (has_keys(p, later)) {
+      const WorkTile later_kv = kv_work_tile(p, later);
+      if (p.pass_fills(later_kv)) order.zero_fill_chunk(later_kv);
     }
   }
 }
@@ -200,7 +202,7 @@ ATTILE_DEVICE void add_staged_dq(const TmaBackwardParams<Traits>& p, int kv_bloc
   const WorkTile kv = kv_work_tile(p, kv_block);
   int step = 0;
   ATTILE_UNROLL_BY(1)
-  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
+  for (QTileLoop<Traits> loop(p, kv_block, kv); loop.more(); loop.advance(), ++step) {
     if (kInOrder && step % kEvery != adder) continue;
     const WorkTile at = loop.tile(kv);
     float* const accum = p.dq_accum_of(at) + offset;
@@ -240,8 +242,9 @@ ATTILE_DEVICE void run_dq_semaphore(const TmaBackwardParams<Traits>& p, int kv_b
   const DqOrder<Traits> order(p);
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
   int step = 0;
+  QTileLoop<Traits> loop(p, kv_block, kv_work_tile(p, kv_block));
   ATTILE_UNROLL_BY(1)
-  for (QTileLoop<Traits> loop(p, kv_block); loop.more(); loop.advance(), ++step) {
+  for (; loop.more(); loop.advance(), ++step) {
     const WorkTile at = loop.tile(kv_work_tile(p, arch::opaque(kv_block)));
     if (acquires) {
       const bool writes = order.acquire(at, at.kv_tile(), p.ascends(kv_block));
@@ -264,7 +267,7 @@ ATTILE_DEVICE void produce(const TmaBackwardParams<Traits>& p, int kv_block,
   if (Traits::kZeroFillsInPass && warp == 3) return zero_fill_dq(p, kv_block, smem);
   const bool first_lane = arch::thread_index() % arch::kWarpSize == 0;
   if (warp == 0) {
-    if (first_lane || Traits::kWords != Words::kNone) load_tiles(p, kv_block, smem);
+    if (first_lane || Traits::kWords != ModifierWords::kNone) load_tiles(p, kv_block, smem);
   } else if (Traits::kDqSemaphoreWarps && warp <= 2) {
     run_dq_semaphore(p, kv_block, warp == 1, smem);
   } else if (Traits::kBulkDq && warp <= Traits::kDqAdders) {

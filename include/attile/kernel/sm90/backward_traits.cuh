@@ -5,6 +5,7 @@
 #include <attile/arch/mbarrier.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/block_sparse.h>
+#include <attile/core/dropout.h>
 #include <attile/core/math.h>
 #include <attile/core/score_mod.h>
 #include <attile/kernel/backward/backward_step.cuh>
@@ -101,6 +102,20 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr bool kPBeforeDp =
       kFastPath || (!kGradientOfScores &&
                     (kProductPerWarpgroup || max(D, Dv) <= 64 || !P::DropoutType::kEnabled));
+  /// Whether P gets the sign of dropout's decision (tile::KeepSigns), which the factor of dS then
+  /// has, too. In order, beside the sums of a modifier's gradient, and above 64 columns beside
+  /// masks of more than a comparison or in two parts, that would spill.
+  static constexpr bool kSignsP = [] {
+    using M = typename P::MaskType;
+    constexpr bool kFits =
+        max(D, Dv) <= 64 ||
+        (max(D, Dv) > 96 && (std::is_same_v<M, NoMask> || std::is_same_v<M, Causal>));
+    return GroupSampler<typename P::DropoutType::Sampler> && kPBeforeDp && !kProductPerWarpgroup &&
+           kNeverFalls<typename P::ScoreModType> && !kModifierGradient &&
+           kMode == DqMode::kAccumulate && kFits;
+  }();
+  /// Whether that keeps the decisions until then as bits, for which there are registers.
+  static constexpr bool kPacksSigns = max(D, Dv) > 64;
   /// Registers of a producer thread. Warps that add staged dQ in order (kBulkDq), of which there
   /// are some on the fast path only, need more than 24, which the consumers then lack. With block
   /// lists the search for the block that adds before (DqOrder::nearest_seen) takes 40, and words as
@@ -108,8 +123,8 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   static constexpr int kProducerRegisters = [] {
     constexpr bool kInOrder = kMode == DqMode::kInOrder;
     constexpr bool kLooks = kInOrder && BlockListMask<typename P::MaskType>;
-    if (kProductPerWarpgroup) return TuningType::kWords == Words::kNone ? 24 : 32;
-    if (kLooks || TuningType::kWords != Words::kNone) return 40;
+    if (kProductPerWarpgroup) return TuningType::kWords == ModifierWords::kNone ? 24 : 32;
+    if (kLooks || TuningType::kWords != ModifierWords::kNone) return 40;
     return kConsumers == 3 || (kInOrder && kFastPath) ? 32 : 24;
   }();
   /// Registers of a consumer thread, without kProductPerWarpgroup: what the producer leaves.
@@ -173,10 +188,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
       tile::PanelTile<kPartRows, Bc, typename ElementTypeOf<typename P::ScoreModType, T>::type>;
   using ElementPipeline = tile::Pipeline<ElementTile, max(kElementStages, 1)>;
   /// What a stage of Q has beside the tile for the score modifier.
-  static constexpr Words kWords = TuningType::kWords;
-  static_assert(kWords != Words::kColumns,
+  static constexpr ModifierWords kWords = TuningType::kWords;
+  static_assert(kWords != ModifierWords::kColumns,
                 "attile::sm90::BackwardTraits: columns are those of the kv block, no words of Q");
-  static_assert(kWords == Words::kNone ||
+  static_assert(kWords == ModifierWords::kNone ||
                     (P::SequencesType::kUniform && kPBeforeDp && kElementStages == 0),
                 "attile::sm90::BackwardTraits: a modifier's words are for sequences of one length, "
                 "Uniform, from 65 to 128 columns without dropout, and not with tiles of elements");
@@ -189,8 +204,10 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   /// Registers of a thread of each consumer warpgroup, with kProductPerWarpgroup, in the order of
   /// Role: dQ, dV, dK. With the producer's they are all that there are.
   static constexpr int kDvRoleRegisters =
-      kFastPath ? 192
-                : (kModifierAndDropout || kModifierGradient || kWords != Words::kNone ? 200 : 208);
+      kFastPath
+          ? 192
+          : (kModifierAndDropout || kModifierGradient || kWords != ModifierWords::kNone ? 200
+                                                                                        : 208);
   static constexpr int kRoleRegisters[] = {96, kDvRoleRegisters,
                                            416 - kProducerRegisters - kDvRoleRegisters};
   /// Rows that register tiles count through all consumer warpgroups, 64 for each; also with
@@ -213,7 +230,7 @@ struct BackwardTraits : KernelTraits<Direction::kBackward, Br, Bc, D, E, P, Dv> 
   using VLeft = std::conditional_t<kVInRegisters, tile::LoadedLeft<VTile>, VTile>;
   /// How the gradient of a score modifier is added to.
   using Gradient = GradientOf<tile::TransposedRegisters<ScoreRegisters>, typename P::ScoreModType,
-                              kWords == Words::kDiagonals>;
+                              kWords == ModifierWords::kDiagonals>;
   /// dK and dV in registers, over all tiles of Q that a block goes through.
   using DkRegisters = tile::SumTile<kRegisterRows, kQkColumns, kConsumers * 4>;
   using DvRegisters = tile::SumTile<kRegisterRows, kVColumns, kConsumers * 4>;

@@ -57,7 +57,8 @@
 //
 // With V in fp8 (kFp8Values) a product wants it transposed. Lane 0 of warp 0 loads V, too, into
 // stages of its own, and warp 1, and warp 3 where it has no scheduler, write its transpose into the
-// stages of V (transpose_v). P is e4m3, and O an fp32 sum of the products (ForwardOutput).
+// stages of V (transpose_v); where V is transposed ahead (transposed_values.cuh), lane 0 of warp 1
+// loads it. P is e4m3, and O an fp32 sum of the products (ForwardOutput).
 //
 // A stage of K is free when all consumers have made S of it, and with kWords have applied the
 // score modifier, or have skipped it, and a stage of V
@@ -146,11 +147,12 @@
 // the argument above somebody waits for a K before K(y), which is not so. If load_kv first waited
 // for the stage of V(y - 1), it would wait for V(y - 1 - kStages), which a consumer that waits for
 // the next Q may hold.
-//   V in fp8. One thread loads K and V in turn, and V(j) is there when it is transposed. K(y) is
-// then loaded only behind V(y - 1), whose stage wants V(y - 1 - kLoadedVStages) transposed, so all
-// must have released V(y - 1 - kLoadedVStages - kStages). For the lowest K(y) that one waits for
-// they have, as who waits for it holds no V before V(y - 1 - kStages), and who waits for V(j) or a
-// later V none before V(j - 1). And V(j) is loaded right behind K(j), which has been loaded.
+//   V in fp8, not transposed ahead. One thread loads K and V in turn, and V(j) is there when it is
+// transposed. K(y) is then loaded only behind V(y - 1), whose stage wants V(y - 1 - kLoadedVStages)
+// transposed, so all must have released V(y - 1 - kLoadedVStages - kStages). For the lowest K(y)
+// that one waits for they have, as who waits for it holds no V before V(y - 1 - kStages), and who
+// waits for V(j) or a later V none before V(j - 1). And V(j) is loaded right behind K(j), which has
+// been loaded.
 //   Elements of the score modifier are loaded by threads that wait for one consumer alone, which
 // has released those before.
 //   Warps of a consumer release one by one, but wait for nothing but these tiles and each other.
@@ -189,7 +191,7 @@ ATTILE_DEVICE void forward_block(const TmaForwardParams<Traits>& p, int block,
       if (p.maps.has_keys) arch::prefetch_map(p.elements.map);
     }
   }
-  smem.init();
+  smem.init(Traits::kTransposesAhead && p.maps.v_is_transposed);
   const int warpgroup = arch::uniform(arch::thread_index() / arch::kWarpgroupSize);
   if (warpgroup == Traits::kConsumers) {
     arch::reg_dealloc<Traits::kProducerRegisters>();

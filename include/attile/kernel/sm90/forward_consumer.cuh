@@ -114,7 +114,7 @@ class ForwardConsumer {
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
     signal_next_turn();
-    if constexpr (Traits::kWords == Words::kNone) release_k_and_q(kv_tiles_.first);
+    if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -136,7 +136,7 @@ class ForwardConsumer {
       const auto modifier = modifier_of(kv_tile);
       tile::wait_product<Traits::kOverlaps>(s_frag_);  // S is made; P V may be under way
       signal_next_turn();
-      if constexpr (Traits::kWords == Words::kNone) release_k_and_q(step);
+      if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(step);
       const auto rescaling = mask_and_update_max(step, kv_tile, modifier, thresholds);  // line 9
       if constexpr (!Traits::kWaitsLate) {
         smem_.v().consumer_wait(Traits::kOverlaps ? v_state_.next() : v_state_);
@@ -189,7 +189,7 @@ class ForwardConsumer {
     const int kv_tile = kv_tile_of(kv_tiles_.first);
     const auto modifier = modifier_of(kv_tile);
     tile::wait_product<0>(s_frag_);
-    if constexpr (Traits::kWords == Words::kNone) release_k_and_q(kv_tiles_.first);
+    if constexpr (Traits::kWords == ModifierWords::kNone) release_k_and_q(kv_tiles_.first);
     // There is no O yet to be rescaled.
     mask_and_update_max(kv_tiles_.first, kv_tile, modifier, rescale_thresholds());
     smem_.v().consumer_wait(v_state_);
@@ -263,7 +263,7 @@ class ForwardConsumer {
     } else {
       modify_and_mask(step, kv_tile, modifier);
     }
-    if constexpr (Traits::kWords != Words::kNone) {
+    if constexpr (Traits::kWords != ModifierWords::kNone) {
       arch::warp_barrier();  // all lanes have read the words before they are replaced
       release_k_and_q(step);
     }
@@ -282,13 +282,13 @@ class ForwardConsumer {
       tile::modify_and_mask<true>(s_frag_, coord, modifier, policies);
     }
   }
-  /// Makes P of S, adds to l (line 9), and makes P the left operand of P V.
+  /// Makes P of S, adds to l (line 9), and makes dropout(P) the left operand of P V.
   ATTILE_DEVICE void make_probabilities(int kv_tile) {
     softmax_.exponentiate(s_frag_, scales().scale_log2);
-    if constexpr (Traits::DropoutType::kEnabled) {
-      tile::drop(s_frag_, coord(kv_tile), sampler_);
-    }
+    constexpr bool kDropsScores = Traits::DropoutType::kEnabled && !Traits::kMasksP;
+    if constexpr (kDropsScores) tile::drop(s_frag_, coord(kv_tile), sampler_);
     p_left_ = Probabilities(s_frag_);
+    if constexpr (Traits::kMasksP) tile::drop(p_left_, coord(kv_tile), sampler_);
   }
 
   // The order of consumers, with kOrdersConsumers.

@@ -80,16 +80,18 @@ struct ForwardMemory {
   }
   ATTILE_DEVICE arch::Mbarrier* work_tile_empty() const { return work_tile_full() + 1; }
 
-  /// Initialises all barriers. Scope    all threads of the block.
-  ATTILE_DEVICE void init() const {
+  /// Initialises all barriers. `v_is_transposed`: TensorMaps.
+  /// Scope    all threads of the block.
+  ATTILE_DEVICE void init(bool v_is_transposed) const {
     constexpr int kWarps = arch::kWarpgroupSize / arch::kWarpSize;
     if (arch::thread_index() == 0) {
       for (int warpgroup = 0; warpgroup < Traits::kConsumers; ++warpgroup) {
         q(warpgroup).init(kWarps);
         if constexpr (Traits::kElementStages > 0) elements(warpgroup).init(kWarps);
       }
-      k().init(Traits::kConsumers * kWarps, Traits::kWords != Words::kNone ? 2 : 1);
-      v().init(Traits::kConsumers * kWarps, Traits::kFp8Values ? Traits::kTransposers : 1);
+      k().init(Traits::kConsumers * kWarps, Traits::kWords != ModifierWords::kNone ? 2 : 1);
+      const bool has_transposers = Traits::kFp8Values && !v_is_transposed;
+      v().init(Traits::kConsumers * kWarps, has_transposers ? Traits::kTransposers : 1);
       if constexpr (Traits::kFp8Values) {
         loaded_v().init(Traits::kTransposers);
         for (int stage = 0; stage < Traits::kLoadedVStages; ++stage) is_end_of_v(stage) = false;

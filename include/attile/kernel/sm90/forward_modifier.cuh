@@ -26,12 +26,12 @@ ATTILE_DEVICE auto tile_modifier(const TmaForwardParams<Traits>& p,
     const ScoreIndex first = coord.nearest_inside(coord.at(Scores::row(0), 0));
     return ScoreBlock{first, coord.extent, kWarpgroupRows, Traits::kBc, scale};
   };
-  if constexpr (Traits::kWords == Words::kColumns) {
+  if constexpr (Traits::kWords == ModifierWords::kColumns) {
     const ScoreBlock scores = block();
     return tile::ColumnModifier<Scores, typename Traits::WordTile::type, typename Traits::Word>{
         p.policies.score_mod.column_tile(scores, Math()), smem.words(k_stage),
         coord.extent.q_len - 1 - scores.first.row};
-  } else if constexpr (Traits::kWords == Words::kDiagonals) {
+  } else if constexpr (Traits::kWords == ModifierWords::kDiagonals) {
     const int row = part * kWarpgroupRows + Scores::row(0) % kWarpgroupRows;  // in the work tile
     return tile::DiagonalModifier<Scores, typename Traits::WordTile::type, typename Traits::Word>{
         p.policies.score_mod.diagonal_tile(block(), Math()),

@@ -14,7 +14,9 @@
 #include <attile/kernel/forward/forward_kernel.cuh>
 #include <attile/kernel/sm90/boxed.cuh>
 #include <attile/kernel/sm90/element_tiles.cuh>
+#include <attile/kernel/sm90/forward_map_params.cuh>
 #include <attile/kernel/sm90/forward_traits.cuh>
+#include <attile/kernel/sm90/transposed_values.cuh>
 #include <attile/tile/online_softmax.h>
 #include <attile/tile/scores.cuh>
 
@@ -28,136 +30,6 @@ namespace attile::sm90 {
 /// are not counted.
 template <class Traits>
 inline constexpr bool kEvenRows = !Traits::kHasScheduler && kRowsAlike<typename Traits::MaskType>;
-
-/// Says how many query heads of one kv head a tile packs (PackGQA in FlashAttention-3), and how
-/// many rows of each of them a warpgroup computes.
-struct HeadPacking {
-  int heads = 1;
-  int rows = kWarpgroupRows;
-
-  HeadPacking() = default;
-  /// Packs as many query heads as fit the rows of a warpgroup and divide `group_heads`, the query
-  /// heads of a kv head.
-  explicit HeadPacking(int group_heads) {
-    for (heads = min(group_heads, kWarpgroupRows); group_heads % heads != 0;) --heads;
-    rows = kWarpgroupRows / heads;
-  }
-};
-
-/// Returns the packing that the kernel uses for the arguments.
-template <class Traits>
-HeadPacking packing_of(const typename Traits::Args& args) {
-  return Traits::kPacksHeads ? HeadPacking(args.q_heads / args.kv_heads) : HeadPacking();
-}
-
-/// Describes V by columns as TMA addresses it, and the box of it that fills one panel of a tile.
-/// Shapes   (key, 1, dim, kv head, batch).
-template <class Traits>
-arch::BoxedTensor boxed_columns(const typename Traits::Args& a, int dim) {
-  using Tile = typename Traits::VTile;
-  static_assert(sizeof(typename Tile::Element) == 1,
-                "attile::sm90: only V in fp8 may lie by columns");
-  return {a.v.data,
-          {a.kv_len, 1, dim, a.kv_heads, a.batch},
-          {1, 16, a.v_col_stride, a.v.head_stride, a.v.batch_stride},
-          {Tile::Layout::kPanelColumns, 1, Tile::kRows, 1, 1}};
-}
-
-/// Describes Q, K, V and O, and the modifier's elements, as TMA addresses them.
-template <class Traits>
-struct BoxedTensors {
-  arch::BoxedTensor q, k, v, o, elements{};
-  bool v_by_columns = false;
-  Check pages;  ///< what `check_pages` says
-  Check words;  ///< what `check_words` says
-
-  BoxedTensors(const typename Traits::Args& a, HeadPacking packing)
-      : BoxedTensors(a, packing, head_dims(a, Traits::kD, Traits::kDv)) {}
-
-  bool has_rows() const { return q.size[2] > 0; }
-  bool has_keys() const { return k.size[2] > 0; }
-  /// Refuses tensors that TMA cannot address, or past whose rows it would write.
-  Check check() const {
-    if (!has_rows()) return {};
-    if (has_keys() && !pages) return pages;
-    if (!words) return words;
-    if (has_keys() && v_by_columns && !Traits::kTakesColumns) return columns_not_boxable();
-    const bool keys = !has_keys() || (arch::boxable(k) && arch::boxable(v));
-    const bool queries = arch::boxable(q) && (!Traits::kStagesOutput || arch::boxable(o));
-    if (!keys || !queries) return not_boxable(Direction::kForward);
-    if (Traits::kElementStages > 0 && has_keys()) {
-      if (const Check copies = check_elements(elements); !copies) return copies;
-    }
-    const bool stored = !Traits::kStagesOutput || arch::storable(o);
-    return stored ? Check{} : not_storable(Direction::kForward);
-  }
-
- private:
-  using E = typename Traits::Elements;
-  /// The type of O in boxes; no box of O is used where it is not staged.
-  using TO = typename Traits::OTile::Element;
-
-  BoxedTensors(const typename Traits::Args& a, HeadPacking packing, HeadDims dims)
-      : q(boxed<typename Traits::QTile, typename E::Q>(a.q, a.sequences.q_shape(a.batch, a.q_len),
-                                                       a.q_heads, dims.qk, packing.heads,
-                                                       packing.rows)),
-        k(boxed<typename Traits::KTile, typename E::K>(a.k, a.sequences.kv_shape(a.batch, a.kv_len),
-                                                       a.kv_heads, dims.qk, 1,
-                                                       box_keys(a, Traits::kBc))),
-        v(boxed<typename Traits::LoadedVTile, typename E::V>(
-            a.v, a.sequences.kv_shape(a.batch, a.kv_len), a.kv_heads, dims.v, 1,
-            box_keys(a, Traits::kBc))),
-        o(boxed<typename Traits::OTile, TO>(a.o, a.sequences.q_shape(a.batch, a.q_len), a.q_heads,
-                                            dims.v, packing.heads, packing.rows)),
-        pages(check_pages(a, Traits::kBc)),
-        words(check_words<Traits::kWords, Direction::kForward>(a.score_mod)) {
-    const SequenceBoxes<typename Traits::SequencesType> boxes(a, a.q_heads, a.kv_heads);
-    q = boxes.of_queries(q);
-    o = boxes.of_queries(o);
-    k = boxes.of_keys(k);
-    v = boxes.of_keys(v);
-    if constexpr (Traits::kElementStages > 0) {
-      elements =
-          boxed_elements<typename Traits::ElementTile>(a.score_mod.elements(), score_shape(a));
-    }
-    if constexpr (Traits::kFp8Values) {
-      // The stride of an axis with one element says nothing.
-      v_by_columns = a.v_col_stride != 1 && (dims.v > 1 || a.v.row_stride == 1);
-      if (Traits::kTakesColumns && v_by_columns) v = boxed_columns<Traits>(a, dims.v);
-    }
-  }
-};
-
-/// Holds the descriptors by which TMA addresses Q, K, V and, where it is staged, O.
-struct TensorMaps {
-  arch::TensorMap q, k, v, o;
-  bool has_keys = false;  ///< else those of K and V are not made, and must not be used
-  bool v_by_columns = false;
-
-  /// Makes them. Errors   those of arch::make_map.
-  template <class Traits>
-  [[nodiscard]] cudaError_t make(const BoxedTensors<Traits>& boxed) {
-    if (const cudaError_t error = arch::make_map(q, boxed.q)) return error;
-    if constexpr (Traits::kStagesOutput) {
-      if (const cudaError_t error = arch::make_map(o, boxed.o)) return error;
-    }
-    has_keys = boxed.has_keys();
-    v_by_columns = boxed.v_by_columns;
-    if (!has_keys) return cudaSuccess;
-    if (const cudaError_t error = arch::make_map(k, boxed.k)) return error;
-    return arch::make_map(v, boxed.v);
-  }
-
-  /// Prefetches those that are made. Scope    one thread.
-  template <class Traits>
-  ATTILE_DEVICE void prefetch() const {
-    arch::prefetch_map(q);
-    if constexpr (Traits::kStagesOutput) arch::prefetch_map(o);
-    if (!has_keys) return;
-    arch::prefetch_map(k);
-    arch::prefetch_map(v);
-  }
-};
 
 /// Holds what the scheduler, the thread that makes work tiles for the others, needs with
 /// kHasScheduler.
@@ -231,6 +103,16 @@ struct TmaForwardParams : ForwardParams<Traits> {
     }
     if constexpr (Problem<Traits>::kPaged) pages.box_keys = sm90::box_keys(args, Traits::kBc);
   }
+  /// Returns the bytes of scratch memory of a call: 16, and V where it is transposed ahead.
+  static std::size_t workspace_bytes(const typename Traits::Args& args) {
+    const std::size_t counter = Base::workspace_bytes(args);
+    if constexpr (Traits::kTransposesAhead) {
+      if (transposes_ahead(args)) {
+        return counter + kValuesAlignment + transposed_values(args, nullptr).bytes();
+      }
+    }
+    return counter;
+  }
   /// Takes the scratch memory of a call. Returns how many bytes of it the kernel wants to be 0.
   std::size_t use(void* workspace) {
     if constexpr (Traits::kHasScheduler) {
@@ -238,6 +120,28 @@ struct TmaForwardParams : ForwardParams<Traits> {
       return sizeof *scheduler.counter;
     }
     return 0;
+  }
+
+  /// Transposes V into scratch memory, where that is worth it (transposed_values.cuh).
+  /// Errors   those of arch::make_map, and the launch's.
+  [[nodiscard]] cudaError_t prepare([[maybe_unused]] const typename Traits::Args& args,
+                                    [[maybe_unused]] void* workspace,
+                                    [[maybe_unused]] cudaStream_t stream) {
+    if constexpr (Traits::kTransposesAhead) {
+      if (!maps.has_keys || !transposes_ahead(args)) return cudaSuccess;
+      const auto from = reinterpret_cast<std::uintptr_t>(workspace) + Base::workspace_bytes(args);
+      auto values = transposed_values(
+          args, reinterpret_cast<void*>(round_up<std::uintptr_t>(from, kValuesAlignment)));
+      if (maps.v_by_columns) values.col_stride = args.v_col_stride;
+      maps.v_is_transposed = true;
+      const auto boxed = values.template boxed<typename Traits::VTile>();
+      if (const cudaError_t error = arch::make_map(maps.v, boxed)) return error;
+      return arch::launch(transpose_values_kernel<typename Traits::Elements::V>,
+                          static_cast<unsigned>(values.blocks()), unsigned{kTransposeThreads},
+                          kTransposedBytes, stream, values);
+    } else {
+      return cudaSuccess;
+    }
   }
 
   /// Makes the tensor maps.
@@ -358,6 +262,23 @@ struct TmaForwardParams : ForwardParams<Traits> {
   }
 
  private:
+  /// The alignment of V that is transposed ahead: else the rows of TMA's boxes would cross sectors.
+  static constexpr std::size_t kValuesAlignment = 128;
+  /// Returns whether so many rows read V that transposing it ahead takes less time than it saves.
+  static bool transposes_ahead(const typename Traits::Args& args) {
+    return std::int64_t{args.q_len} * (args.q_heads / args.kv_heads) >= Traits::kTransposedFromRows;
+  }
+  /// Returns V by rows, and where it is transposed to.
+  static auto transposed_values(const typename Traits::Args& args, void* to) {
+    using V = typename Traits::Elements::V;
+    return TransposedValues<V>{args.v,
+                               1,
+                               static_cast<V*>(to),
+                               args.batch,
+                               args.kv_heads,
+                               args.kv_len,
+                               head_dims(args, Traits::kD, Traits::kDv).v};
+  }
   /// Returns the rows of each packed head in a tile of the block.
   static int tile_rows(HeadPacking packing) { return Traits::kConsumers * packing.rows; }
   /// Returns the bytes of K and V of one key of one kv head.

@@ -18,10 +18,11 @@
 
 // The producer warpgroup of the forward kernel: one thread for K, one for V (a warp each where keys
 // lie in pages), and for each consumer warpgroup one for its Q and one for the elements of its
-// score modifier, if TMA copies these, or a warp for the modifier's words (Words). Each
+// score modifier, if TMA copies these, or a warp for the modifier's words (ModifierWords). Each
 // goes through the block's work tiles by itself; with kHasScheduler, which excludes elements, one
 // more thread makes these (dynamic_schedule.cuh). With V in fp8 warp 0 loads both K and V, and warp
-// 1, and warp 3 where no scheduler runs, transpose V.
+// 1, and warp 3 where no scheduler runs, transpose V; but where that has been done ahead of the
+// kernel (transposed_values.cuh) V is loaded as in 16 bits.
 
 namespace attile::sm90 {
 
@@ -51,6 +52,12 @@ ATTILE_DEVICE void load_kv_tile(const TmaForwardParams<Traits>& p, const WorkTil
     pipeline.producer_acquire(state);
     pipeline.load(state, map, p.keys(at, key0));
   }
+}
+
+/// Returns whether V in fp8 has been transposed ahead of the kernel.
+template <class Traits>
+ATTILE_DEVICE bool is_transposed_ahead(const TmaForwardParams<Traits>& p) {
+  return Traits::kTransposesAhead && p.maps.v_is_transposed;
 }
 
 /// Loads K or V of all tiles from the first to the last that any row of each of the block's work
@@ -99,15 +106,37 @@ ATTILE_DEVICE void load_kv(const TmaForwardParams<Traits>& p, int block,
         if (step == allows_at) schedule.allow_next();
       }
       load(at, step, pipeline, state, map);
-      if constexpr (Traits::kFp8Values) load_fp8_v(at, step);
+      if constexpr (Traits::kFp8Values) {
+        if (!is_transposed_ahead(p)) load_fp8_v(at, step);
+      }
     }
   }
   if constexpr (Traits::kFp8Values) {
+    if (is_transposed_ahead(p)) return;  // nobody waits for what would be transposed
     if (kLanes > 1 && arch::thread_index() % arch::kWarpSize != 0) return;  // else one is here
     const auto v = smem.loaded_v();
     v.await_empty(v_state);
     smem.is_end_of_v(v_state.stage) = true;
     static_cast<void>(v.expect(v_state, 0));
+  }
+}
+
+/// Loads the tiles of V in fp8 that has been transposed ahead of the kernel, as load_kv loads V of
+/// 16 bits. Scope    one thread.
+template <class Traits>
+ATTILE_DEVICE void load_transposed_v(const TmaForwardParams<Traits>& p, int block,
+                                     const ForwardMemory<Traits>& smem) {
+  const auto pipeline = smem.v();
+  typename Traits::VPipeline::State state;
+  for (StaticSchedule<Traits> schedule(p, block); schedule.more(); schedule.next()) {
+    const WorkTile at = schedule.tile();
+    ATTILE_UNROLL_BY(1)
+    for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
+      pipeline.producer_acquire(state);
+      pipeline.load(state, p.maps.v,
+                    {p.kv_tile(at, step) * Traits::kBc, 0, 0, at.kv_head, at.sequence});
+      state.advance();
+    }
   }
 }
 
@@ -131,7 +160,8 @@ ATTILE_DEVICE void transpose_v(const TmaForwardParams<Traits>& p, const ForwardM
       is_reordered = p.maps.v_by_columns;
       if (is_reordered) {
         const auto columns = smem.loaded_v_columns().tile(to_read.stage);
-        tile::reorder_operand<Traits::kTransposers>(transposed, columns, number);
+        tile::reorder_operand<Traits::kTransposers, Traits::kReorderedPieces>(transposed, columns,
+                                                                              number);
       }
     }
     if (!is_reordered) {
@@ -218,7 +248,7 @@ ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
         {at.sequence, at.head, max(at.row0, 0), 0}, extent, 1, extent.kv_len, p.scale};
     const auto word_tile = [&] {
       const auto& mod = p.policies.score_mod;
-      if constexpr (Traits::kWords == Words::kColumns) {
+      if constexpr (Traits::kWords == ModifierWords::kColumns) {
         return mod.column_tile(block_of_all, math);
       } else {
         return mod.diagonal_tile(block_of_all, math);
@@ -227,7 +257,7 @@ ATTILE_DEVICE void load_words(const TmaForwardParams<Traits>& p, int block,
     ATTILE_UNROLL_BY(1)
     for (int step = at.kv_tiles.first; step < at.kv_tiles.last; ++step) {
       const int col0 = p.kv_tile(at, step) * kBc;
-      if constexpr (Traits::kWords == Words::kColumns) {
+      if constexpr (Traits::kWords == ModifierWords::kColumns) {
         const tile::ColumnWords<std::remove_const_t<decltype(word_tile)>, kBc> words(
             word_tile, col0, extent.kv_len);
         pipeline.await_empty(state);
@@ -254,8 +284,12 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
   if (thread < kLanes) load_kv(p, block, smem, smem.k(), p.maps.k);
   if constexpr (Traits::kFp8Values) {
     const int warp = arch::uniform(thread / arch::kWarpSize);
-    if (warp == 1) transpose_v(p, smem, 0);
-    if (warp == 3 && Traits::kTransposers == 2) transpose_v(p, smem, 1);
+    if (!is_transposed_ahead(p)) {
+      if (warp == 1) transpose_v(p, smem, 0);
+      if (warp == 3 && Traits::kTransposers == 2) transpose_v(p, smem, 1);
+    } else if constexpr (Traits::kTransposesAhead) {
+      if (v_lane == 0) load_transposed_v(p, block, smem);
+    }
   } else {
     if (0 <= v_lane && v_lane < kLanes) load_kv(p, block, smem, smem.v(), p.maps.v);
   }
@@ -267,7 +301,7 @@ ATTILE_DEVICE void produce(const TmaForwardParams<Traits>& p, int block,
     const int warpgroup = q_warpgroup - arch::kWarpSize;
     if (0 <= warpgroup && warpgroup < Traits::kConsumers) load_elements(p, block, smem, warpgroup);
   }
-  if constexpr (Traits::kWords != Words::kNone) {
+  if constexpr (Traits::kWords != ModifierWords::kNone) {
     if (thread >= 3 * arch::kWarpSize) load_words(p, block, smem);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <attile/arch/math.h>
 #include <attile/arch/thread.cuh>
 #include <attile/core/config.h>
 #include <attile/core/mask.h>
@@ -87,7 +88,7 @@ struct RowScales {
   ATTILE_DEVICE RowScales(const TmaForwardParams<Traits>& p, const WorkTile& at)
       : scale(p.score_scale(at)),
         scale_log2(tile::score_scale_log2<typename Traits::ScoreModType>(scale)),
-        rescale_threshold(Traits::kRescaleThreshold / scale_log2),
+        rescale_threshold(Traits::kRescaleThreshold * arch::reciprocal(scale_log2)),
         v_scale(p.v_scale.at(at.sequence, at.kv_head)) {}
   /// Returns the factor that O has beside 1 / l, of the one that dropout has.
   ATTILE_DEVICE float output_scale(float keep_scale) const { return keep_scale * v_scale; }

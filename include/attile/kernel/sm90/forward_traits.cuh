@@ -6,6 +6,7 @@
 #include <attile/arch/thread.cuh>
 #include <attile/arch/warpgroup.cuh>
 #include <attile/core/block_sparse.h>
+#include <attile/core/dropout.h>
 #include <attile/core/fp8.h>
 #include <attile/core/math.h>
 #include <attile/core/tile_modifier.h>
@@ -106,11 +107,18 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
       std::conditional_t<kFp8Values, tile::PanelTile<kOutputCols, Bc, typename E::V>, LoadedVTile>;
   /// The type of P as the left operand of P V.
   using ProbabilityType = std::conditional_t<kFp8Values, __nv_fp8_e4m3, T>;
+  /// Whether dropout masks P as an operand (tile::drop), and not score by score: up to 64 columns
+  /// that takes 0.91 to 0.97 of the time. Above it pays where consumers are not ordered, 0.95 to
+  /// 0.99, which was not measured with a modifier (bench/log/tuning-policies.md).
+  static constexpr bool kMasksP =
+      GroupSampler<typename P::DropoutType::Sampler> && !kFp8Values &&
+      (max(D, Dv) <= 64 || (max(D, Dv) <= 128 && kIsIdentity<typename P::ScoreModType>));
   /// Whether consumers make S one after another (ForwardConsumer). With dropout that makes the
-  /// kernel 1.06 times as fast at D = 64 and 1.13 at D = 128 (bench/log/tuning-policies.md). Plain
-  /// scores gain nothing.
-  static constexpr bool kOrdersConsumers = kConsumers > 1 &&
-                                           (P::DropoutType::kEnabled || TuningType::kOrders);
+  /// kernel 1.06 times as fast at D = 64, and 1.13 at D = 128 without masks of P
+  /// (bench/log/tuning-policies.md). Plain scores gain nothing.
+  static constexpr bool kOrdersConsumers = kConsumers > 1 && ((P::DropoutType::kEnabled &&
+                                                               !(kMasksP && max(D, Dv) > 64)) ||
+                                                              TuningType::kOrders);
   /// Whether tiles of K and V are visited from the last to the first: where later columns have the
   /// larger scores m hardly ever grows, and O is not rescaled. With kFromDiagonal those behind the
   /// diagonal of a work tile's last row are visited after that, from the first to the last.
@@ -134,10 +142,11 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
   static constexpr std::size_t kElementBytes = kElementStages * ElementTile::kBytes;
   /// What a stage of K has beside the tile: a word for each column, or for each diagonal of the
   /// work tile's rows.
-  static constexpr Words kWords = TuningType::kWords;
+  static constexpr ModifierWords kWords = TuningType::kWords;
   static_assert(
-      kWords == Words::kNone || (P::SequencesType::kUniform && !kPacksHeads &&
-                                 kElementStages == 0 && !TuningType::kCounts && !E::kFp8Queries),
+      kWords == ModifierWords::kNone ||
+          (P::SequencesType::kUniform && !kPacksHeads && kElementStages == 0 &&
+           !TuningType::kCounts && !E::kFp8Queries),
       "attile::sm90::ForwardTraits: a score modifier's words are for sequences of one length, "
       "Uniform, for rows of one head and inputs of 16 bits, and not with tiles of a modifier's "
       "elements");
@@ -164,10 +173,16 @@ struct ForwardTraits : KernelTraits<Direction::kForward, Br, Bc, D, E, P, Dv> {
           : 1;
   /// Whether it may also lie by columns, so that its keys are only put into order.
   static constexpr bool kTakesColumns = kFp8Values && P::SequencesType::kUniform;
+  /// Whether it may also be transposed ahead, from how many rows on (Tuning).
+  static constexpr int kTransposedFromRows = TuningType::kTransposedFromRows;
+  static constexpr bool kTransposesAhead =
+      kTransposedFromRows > 0 && kTakesColumns && !kHasScheduler;
   /// The warps that transpose it: that of the scheduler, too, where there is none.
   static constexpr int kTransposers = kHasScheduler ? 1 : 2;
   /// The pieces of V that each of them loads at once, by the registers that it has.
   static constexpr int kTransposedPieces = kProducerRegisters >= 40 ? 4 : 2;
+  /// The same where V lies by columns: with more than 1 wide kernels spill.
+  static constexpr int kReorderedPieces = kOutputCols > 128 ? 1 : kTransposedPieces;
   using LoadedVPipeline = tile::Pipeline<LoadedVTile, max(kLoadedVStages, 1)>;
   /// S, sums of P V, and O, in registers: each warpgroup holds its 64 rows of the block's Br.
   using ScoreRegisters = tile::MmaTile<Br, Bc, kConsumers * 4>;

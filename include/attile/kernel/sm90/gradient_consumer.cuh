@@ -56,7 +56,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     if constexpr (Traits::kFastPath) frag.lse = this->lse(stage, row);
     this->start_scores(frag.s, frag.s_second, frag.lse, stage, row);
     frag.shown = this->ask_mask(stage, row);  // before dP takes registers, as is the next line
-    frag.keep_bits = this->ask_dropout(stage, row, sampler);
+    frag.keep = this->ask_dropout(stage, row, sampler);
     const auto do_smem = smem.dout().consumer_wait(stage.state);  // not read before it has arrived
     start_dp(frag.ds, do_smem, row);
   }
@@ -85,18 +85,26 @@ struct GradientConsumer : ScoreConsumer<Traits> {
         tile::hide_outside_intervals(s_by_rows, this->coord(stage, row),
                                      p.mask_in_tile(in_full_block(stage.edge)));
       }
-      fast_probabilities(s_by_rows, p.scale, frag.lse);
+      fast_probabilities(s_by_rows, p.scale, frag.lse, frag.keep);
       p_dropped = frag.s;
-      tile::drop(Rows{p_dropped}, frag.keep_bits);
+      if constexpr (!Traits::kSignsP) tile::drop(Rows{p_dropped}, frag.keep);
     } else {
       Rows p_dropped_by_rows{p_dropped};
       const tile::TileCoord coord = this->coord(stage, row);
       const float* const lse = smem.statistics(stage.state.stage).lse() + row;
-      probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse,
-                               frag.keep_bits, frag.shown, elements);
+      probabilities_and_factor(stage.edge, p_dropped_by_rows, s_by_rows, p, coord, lse, frag.keep,
+                               frag.shown, elements);
     }
     this->release_elements(part);
-    return Left(p_dropped);
+    return left_of(p_dropped);
+  }
+  /// Returns dropout(P)^T as an operand, of P^T as make_p has it.
+  ATTILE_DEVICE static Left left_of(const Scores& p_dropped) {
+    if constexpr (Traits::kSignsP) {
+      return tile::positive_left<Left>(p_dropped);
+    } else {
+      return Left(p_dropped);
+    }
   }
   /// Waits for dP^T, and makes dS^T of it and of the factor that make_p has left (line 14).
   /// kPending later wgmma groups may be under way.
@@ -105,7 +113,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     tile::wait_product<kPending>(frag.ds);
     const RowStatistics delta(smem.statistics(stage.state.stage).delta() + row);
     Rows s_by_rows{frag.s}, ds_by_rows{frag.ds};
-    gradient_of_factor<Traits::kModifierGradient>(s_by_rows, ds_by_rows, delta, frag.keep_bits);
+    gradient_of_factor<Traits::kModifierGradient>(s_by_rows, ds_by_rows, delta, frag.keep);
     this->add_gradient(frag.ds, stage, row);
   }
   /// Does both without kPBeforeDp: waits for S^T and dP^T, and makes P^T and dS^T at once. Returns
@@ -115,7 +123,7 @@ struct GradientConsumer : ScoreConsumer<Traits> {
     this->template await_scores<0>(frag.s, frag.s_second);
     arch::fence_operand(frag.ds.x);  // dP is not read above the wait
     Rows s_by_rows{frag.s};
-    Base::make_p_and_ds(s_by_rows, frag.ds, stage, row, frag.keep_bits, frag.shown);
+    Base::make_p_and_ds(s_by_rows, frag.ds, stage, row, frag.keep, frag.shown);
     return Left(frag.s);
   }
   /// Waits until all consumer warpgroups have staged dS of a step, which dQ reads, and have read dS

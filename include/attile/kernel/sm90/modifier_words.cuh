@@ -13,25 +13,25 @@
 #include <type_traits>
 #include <utility>
 
-// The words that a score modifier reads for columns or diagonals (Words), and which warps of the
-// producer write beside tiles.
+// The words that a score modifier reads for columns or diagonals (ModifierWords), and which warps
+// of the producer write beside tiles.
 
 namespace attile::sm90 {
 
 /// Names a score modifier's column or diagonal tile, and the word that it reads.
-template <Words kWords, class S, class Math>
+template <ModifierWords kWords, class S, class Math>
 struct WordTileOf {
   using Word = float;
 };
 template <class S, class Math>
-struct WordTileOf<Words::kColumns, S, Math> {
+struct WordTileOf<ModifierWords::kColumns, S, Math> {
   using type = decltype(std::declval<const S&>().column_tile(ScoreBlock(), Math()));
   using Word = std::remove_cvref_t<decltype(std::declval<const type&>().col(0))>;
   static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
                 "attile: what a column tile reads for a column is a word of 4 bytes");
 };
 template <class S, class Math>
-struct WordTileOf<Words::kDiagonals, S, Math> {
+struct WordTileOf<ModifierWords::kDiagonals, S, Math> {
   using type = decltype(std::declval<const S&>().diagonal_tile(ScoreBlock(), Math()));
   using Word = std::remove_cvref_t<decltype(std::declval<const type&>().diagonal(0))>;
   static_assert(sizeof(Word) == 4 && std::is_trivially_copyable_v<Word>,
@@ -39,14 +39,14 @@ struct WordTileOf<Words::kDiagonals, S, Math> {
 };
 
 /// Is the number of words of a tile of scores.
-template <Words kWords>
+template <ModifierWords kWords>
 constexpr std::size_t word_count(std::size_t rows, std::size_t cols) {
   switch (kWords) {
-    case Words::kNone:
+    case ModifierWords::kNone:
       return 0;
-    case Words::kColumns:
+    case ModifierWords::kColumns:
       return cols;
-    case Words::kDiagonals:
+    case ModifierWords::kDiagonals:
       return rows + cols;
   }
   return 0;
@@ -54,16 +54,16 @@ constexpr std::size_t word_count(std::size_t rows, std::size_t cols) {
 
 /// Refuses a score modifier that reads something else with its values, or whose gradient is not
 /// summed by diagonals, too.
-template <Words kWords, Direction kDirection, class S>
+template <ModifierWords kWords, Direction kDirection, class S>
 Check check_words(const S& mod) {
-  if constexpr (kWords == Words::kColumns) {
+  if constexpr (kWords == ModifierWords::kColumns) {
     if (!mod.reads_columns()) {
       return refuse(
           "this sm90 kernel reads a score modifier's data once for each column, and reads_columns "
           "says that they differ between rows");
     }
   }
-  if constexpr (kWords == Words::kDiagonals) {
+  if constexpr (kWords == ModifierWords::kDiagonals) {
     if (!mod.reads_diagonals()) {
       return refuse(
           "this sm90 kernel reads a score modifier's data once for each col - row, and "

@@ -211,8 +211,8 @@ ATTILE_DEVICE void make_p_part(
       tile::hide_outside_intervals(s_by_rows, coord,
                                    consumer.p.mask_in_tile(in_full_block(stage.edge)));
     }
-    fast_probabilities(s_by_rows, consumer.p.scale,
-                       consumer.lse(stage, kRow));  // read again, as no registers are left
+    // LSE is read again, as no registers are left.
+    fast_probabilities(s_by_rows, consumer.p.scale, consumer.lse(stage, kRow), keep_bits);
     hand(s);
   } else {
     typename Consumer::Rows factor_by_rows{factor};

@@ -33,8 +33,7 @@ struct StepRegisters {
   typename Consumer::Left p_left, ds_left;  ///< P and dS as operands
   typename Traits::DqRegisters dq;
   tile::VisibleBits<typename Consumer::Rows> shown;  ///< the mask's answers
-  /// Dropout's decisions.
-  tile::KeepBits<typename Consumer::Rows, typename Traits::DropoutType::Sampler> keep_bits;
+  typename Consumer::Keep keep;                      ///< dropout's decisions
 };
 
 /// Does lines 11, 12 and 14 for part kPart of a tile of rows, whose S and dP are under way, and

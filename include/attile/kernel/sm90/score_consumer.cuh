@@ -44,6 +44,11 @@ struct ScoreConsumer {
   using SecondSum = std::conditional_t<Traits::kTwoSums, Scores, None>;  ///< the second sum of S
   using Rows =
       tile::TransposedRegisters<Scores>;  ///< a view of S^T by rows of S: it copies nothing
+  using Sampler = typename Traits::DropoutType::Sampler;
+  /// Dropout's decisions about the scores of a part.
+  using Keep =
+      std::conditional_t<Traits::kSignsP, tile::KeepSigns<Rows, Sampler, Traits::kPacksSigns>,
+                         tile::KeepBits<Rows, Sampler>>;
   using Stage = QStage<Traits>;
   using RowStatistics = RowValues<Rows>;
 
@@ -112,7 +117,7 @@ struct ScoreConsumer {
     if constexpr (Traits::kElementStages > 0) {
       const auto elements_smem = smem.elements().consumer_wait(element_state(part));
       return tile::TransposedElements<Scores, typename Traits::ElementTile>(elements_smem);
-    } else if constexpr (Traits::kWords == Words::kDiagonals) {
+    } else if constexpr (Traits::kWords == ModifierWords::kDiagonals) {
       const int col = Rows::col(0) - register_row();  // of this thread's first score in the tile
       return tile::DiagonalWords<typename Traits::Word>{
           smem.words(stage.state.stage) + (col - row - Rows::row(0) + Traits::kBr - 1)};
@@ -165,8 +170,7 @@ struct ScoreConsumer {
   }
   /// Returns dropout's decisions about the scores of a part.
   template <class Sampler>
-  ATTILE_DEVICE tile::KeepBits<Rows, Sampler> ask_dropout(const Stage& stage, int row,
-                                                          const Sampler& sampler) const {
+  ATTILE_DEVICE Keep ask_dropout(const Stage& stage, int row, const Sampler& sampler) const {
     if constexpr (Traits::DropoutType::kEnabled) {
       return {coord(stage, row), sampler};
     } else {
@@ -236,7 +240,7 @@ ATTILE_DEVICE void store_gradient(const Tile& smem, const Registers& frag, float
   if (arch::thread_index() % arch::kWarpgroupSize == 0) tile::store_by_tma(smem, map, coord);
 }
 
-/// Store a warpgroup's rows of dK, times `scale`, and of dV, times keep_scale: rows row0 on.
+/// Store a warpgroup's rows of dK, times `scale`, and of dV, times what its P lack: rows row0 on.
 /// Scope    as store_gradient.
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dk(const TmaBackwardParams<Traits>& p, const WorkTile& kv,
@@ -246,7 +250,13 @@ ATTILE_DEVICE void store_dk(const TmaBackwardParams<Traits>& p, const WorkTile& 
 template <class Traits, class Tile, class Registers>
 ATTILE_DEVICE void store_dv(const TmaBackwardParams<Traits>& p, const WorkTile& kv,
                             const Tile& smem, const Registers& frag, int row0, int number) {
-  store_gradient(smem, frag, p.sampler().keep_scale(), p.dv_map, p.keys(kv, row0), number);
+  float factor = 1.0f;
+  if constexpr (Traits::kSignsP) {
+    factor = ScoreConsumer<Traits>::Keep::kDvScale;
+  } else {
+    factor = p.sampler().keep_scale();
+  }
+  store_gradient(smem, frag, factor, p.dv_map, p.keys(kv, row0), number);
 }
 
 /// Adds dQ of a tile, or of part `part` of it, from registers to dq_accum, or overwrites dq_accum

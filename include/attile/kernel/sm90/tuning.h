@@ -26,7 +26,7 @@ constexpr int consumer_registers(int consumers, int producer) {
 /// Says what a warp of the producer reads for a score modifier, and writes beside tiles: nothing,
 /// or a word for each column or each diagonal. The modifier has to say of its values that it reads
 /// nothing else (reads_columns, reads_diagonals).
-enum class Words { kNone, kColumns, kDiagonals };
+enum class ModifierWords { kNone, kColumns, kDiagonals };
 
 /// Holds what changes a forward kernel's speed and not its result, beside its tiles. It is a type
 /// and not a value for the reason that portable::Tuning gives.
@@ -50,10 +50,13 @@ enum class Words { kNone, kColumns, kDiagonals };
 ///             not in registers at the same time.
 /// WaitsLate   a consumer waits for V of a tile behind the tile's exponentials, and not ahead of
 ///             them, which is faster where V comes late: in fp8 of three consumers, or wide.
+/// TransposedFromRows   with scratch memory V in fp8 is transposed ahead of the kernel
+///             (transposed_values.cuh) where at least so many rows of query heads share a kv head;
+///             0: never.
 template <int Stages = 2, bool PacksHeads = false, bool Persistent = true, int ElementStages = 0,
-          bool Counts = false, Words ReadWords = Words::kNone, int OutputParts = 1,
-          bool Orders = false,
-          bool Overlaps = true, bool WaitsLate = false>
+          bool Counts = false, ModifierWords ReadWords = ModifierWords::kNone, int OutputParts = 1,
+          bool Orders = false, bool Overlaps = true, bool WaitsLate = false,
+          int TransposedFromRows = 0>
 struct Tuning {
   static_assert(Stages >= 2,
                 "attile::sm90::Tuning: at least 2 stages, as a warpgroup waits for the next V "
@@ -68,7 +71,8 @@ struct Tuning {
   static constexpr bool kOrders = Orders;
   static constexpr bool kOverlaps = Overlaps;
   static constexpr bool kWaitsLate = WaitsLate;
-  static constexpr Words kWords = ReadWords;
+  static constexpr ModifierWords kWords = ReadWords;
+  static constexpr int kTransposedFromRows = TransposedFromRows;
 
   /// The traits that attile::ForwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv>
@@ -83,7 +87,8 @@ struct Tuning {
 /// ElementStages   stages of the pipeline of the score modifier's elements, as in Tuning; each has
 ///          those of such a part.
 /// ReadWords   as in Tuning, beside tiles of Q: nothing or kDiagonals.
-template <int Stages = 2, int PSteps = 1, int ElementStages = 0, Words ReadWords = Words::kNone>
+template <int Stages = 2, int PSteps = 1, int ElementStages = 0,
+          ModifierWords ReadWords = ModifierWords::kNone>
 struct BackwardTuning {
   static_assert(Stages >= 2, "attile::sm90::BackwardTuning: at least 2 stages");
   static_assert(PSteps >= 0, "attile::sm90::BackwardTuning: tiles of P are 0 or more");
@@ -91,7 +96,7 @@ struct BackwardTuning {
   static constexpr int kStages = Stages;
   static constexpr int kPSteps = PSteps;
   static constexpr int kElementStages = ElementStages;
-  static constexpr Words kWords = ReadWords;
+  static constexpr ModifierWords kWords = ReadWords;
 
   /// The traits that attile::BackwardTraits takes with this tuning.
   template <int Br, int Bc, int D, class E, class P, int Dv, DqMode kMode>

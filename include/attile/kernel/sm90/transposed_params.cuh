@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <attile/arch/attributes.h>
+#include <attile/arch/boxed_tensor.h>
+#include <attile/core/config.h>
+#include <attile/core/math.h>
+#include <attile/core/tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// What the kernel that transposes V in fp8 takes (transposed_values.cuh).
+
+namespace attile::sm90 {
+
+/// The keys and columns that a block transposes, and its threads.
+inline constexpr int kTransposedKeys = 128, kTransposedCols = 128, kTransposeThreads = 256;
+/// The bytes from one key to the next in its shared memory.
+inline constexpr int kTransposedPitch = kTransposedCols + 16;
+
+/// Holds the parameter of the kernel that transposes V.
+/// Shapes   from: element (key, col) of a head at key * from.row_stride + col * col_stride, one of
+///          which is 1; to: (batch, kv_heads, cols(), keys()), dense, both in the order of a
+///          product (tile::transpose_operand), with zeros where `from` has no element.
+template <class V>
+struct TransposedValues {
+  Tensor<const V> from;
+  std::int64_t col_stride;
+  V* to;
+  int batch, kv_heads, kv_len, dim;
+
+  ATTILE_HOST_DEVICE int keys() const { return round_up(kv_len, kTransposedKeys); }
+  ATTILE_HOST_DEVICE int cols() const { return round_up(dim, 16); }
+  ATTILE_HOST_DEVICE std::int64_t head_stride() const { return std::int64_t{cols()} * keys(); }
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(std::int64_t{batch} * kv_heads * head_stride());
+  }
+  ATTILE_HOST_DEVICE int key_tiles() const { return keys() / kTransposedKeys; }
+  ATTILE_HOST_DEVICE int col_tiles() const { return ceil_div(cols(), kTransposedCols); }
+  std::int64_t blocks() const { return std::int64_t{batch} * kv_heads * key_tiles() * col_tiles(); }
+  /// Names what a block transposes: elements (key, col) from `from` on, of which `keys` and `cols`
+  /// or fewer are there, to rows of `to`, of which there are `rows` or fewer.
+  struct Tile {
+    const V* from;
+    V* to;
+    int keys, cols, rows;
+  };
+  /// Returns that of a block.
+  ATTILE_DEVICE Tile tile(int block) const {
+    const int key0 = block % key_tiles() * kTransposedKeys;
+    const int of_cols = block / key_tiles();
+    const int col0 = of_cols % col_tiles() * kTransposedCols;
+    const int batch_head = of_cols / col_tiles();
+    return {from.row(batch_head / kv_heads, batch_head % kv_heads, key0) + col0 * col_stride,
+            to + batch_head * head_stride() + std::int64_t{col0} * keys() + key0, kv_len - key0,
+            dim - col0, cols() - col0};
+  }
+  /// Describes `to` as TMA addresses it, and the box of it that fills one panel of a tile of V.
+  template <class VTile>
+  arch::BoxedTensor boxed() const {
+    return {to,
+            {keys(), 1, cols(), kv_heads, batch},
+            {1, 16, keys(), head_stride(), kv_heads * head_stride()},
+            {VTile::Layout::kPanelColumns, 1, VTile::kRows, 1, 1}};
+  }
+};
+
+}  // namespace attile::sm90
